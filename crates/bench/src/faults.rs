@@ -14,7 +14,6 @@ use tokio::time::{sleep, timeout};
 
 use cairn_testkit::daemon::{Client, Daemon, PATIENCE, said_in};
 use cairn_testkit::disk::{Disk, Fault};
-use cairn_testkit::systemd::Systemd;
 
 /// The exit code of a daemon that is to be started again because something in it hung.
 pub const HUNG: i32 = 6;
@@ -86,14 +85,11 @@ async fn load(client: Client, channel: String, told: Acknowledged) {
 async fn start(plan: &Plan, disk: &Disk, state: &Path, config: &Path) -> io::Result<Daemon> {
     let vars = disk.vars();
     let vars: Vec<_> = vars.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    Daemon::start_under(&Systemd::of(state)?, &vars, &plan.cairn, state, Some(config)).await
+    Daemon::start_with(&vars, &plan.cairn, state, Some(config)).await
 }
 
 /// A daemon at work meets the fault; then it is looked at until it answers again, stopped, and what it has is compared with
 /// what it has acknowledged.
-///
-/// # Errors
-/// What was found to be wrong.
 pub async fn run(plan: &Plan) -> io::Result<Findings> {
     let dir = tempfile::tempdir()?;
     let (state, config) = (dir.path().join("state"), dir.path().join("config.toml"));

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-use crate::moments::Moments;
 use cairn_testkit::daemon::{Client, Events, PATIENCE};
+use cairn_testkit::random::Random;
 
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -38,12 +38,9 @@ const REPLAYED: &str = "main/local/main";
 const CONFIG: &str = "[defaults]\ncontext_window = 4000\n";
 
 /// Replays a conversation in a daemon with a small window, kills it again and again, and checks after each kill.
-///
-/// # Errors
-/// What was found to be wrong.
 pub async fn run(plan: &Plan) -> io::Result<Findings> {
     let harness = Harness::new(plan)?;
-    let mut moments = Moments::new(plan.seed);
+    let mut moments = Random::new(plan.seed);
     let mut findings = Findings::default();
     let mut acknowledged = BTreeMap::new();
     let mut n_rounds = 0;
@@ -253,16 +250,4 @@ fn lines(from: usize, to: usize) -> String {
         text.push('\n');
     }
     text
-}
-
-/// A folder for a run, made empty.
-///
-/// # Errors
-/// It cannot be made.
-pub fn fresh(dir: &Path) -> io::Result<PathBuf> {
-    if dir.exists() {
-        std::fs::remove_dir_all(dir)?;
-    }
-    std::fs::create_dir_all(dir)?;
-    Ok(dir.to_owned())
 }

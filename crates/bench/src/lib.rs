@@ -7,4 +7,3 @@ pub mod faults;
 pub mod kills;
 pub mod load;
 pub mod locomo;
-mod moments;

@@ -53,19 +53,3 @@ pub fn wall_time() -> Timestamp {
     let since = SignedDuration::try_from(since).unwrap_or_default();
     Timestamp::UNIX_EPOCH.checked_add(since).unwrap_or(Timestamp::MAX)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_clock_moves_only_when_told() {
-        let clock = TestClock::default();
-        assert_eq!(clock.now().to_string(), "2026-01-01T00:00:00Z");
-        assert_eq!(clock.now(), clock.now());
-        clock.advance(SignedDuration::from_secs(90));
-        assert_eq!(clock.now().to_string(), "2026-01-01T00:01:30Z");
-        clock.set(Timestamp::UNIX_EPOCH);
-        assert_eq!(clock.now(), Timestamp::UNIX_EPOCH);
-    }
-}

@@ -18,34 +18,29 @@ use crate::systemd::Systemd;
 /// How long a start, a stop or an answer may take before a test gives up. Not a measure of speed.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A running `cairn run`.
+/// A running `cairn run`, under a fake systemd of its own.
 #[derive(Debug)]
 pub struct Daemon {
     child: Child,
     socket: PathBuf,
     ready_after: Duration,
+    pub systemd: Systemd,
 }
 
 impl Daemon {
     /// Starts `cairn run` on a state folder and waits until it reports itself ready.
-    ///
-    /// # Errors
-    /// The process cannot be started, or ends before it is ready.
     pub async fn start(cairn: &Path, state: &Path, config: Option<&Path>) -> io::Result<Self> {
-        Self::start_under(&Systemd::of(state)?, &[], cairn, state, config).await
+        Self::start_with(&[], cairn, state, config).await
     }
 
-    /// The same under a systemd of the test's own, with more variables.
-    ///
-    /// # Errors
-    /// As for [`Daemon::start`].
-    pub async fn start_under(
-        systemd: &Systemd,
+    /// The same with more variables.
+    pub async fn start_with(
         vars: &[(&str, &str)],
         cairn: &Path,
         state: &Path,
         config: Option<&Path>,
     ) -> io::Result<Self> {
+        let systemd = Systemd::of(state)?;
         let mut command = Command::new(cairn);
         command.arg("run").arg("--state").arg(state).env("NOTIFY_SOCKET", &systemd.path);
         // As the unit has it.
@@ -61,14 +56,14 @@ impl Daemon {
         let began = Instant::now();
         let mut child = command.spawn()?;
         tokio::select! {
-            told = systemd.until("READY=1") => drop(told?),
+            ready = systemd.until("READY=1") => drop(ready?),
             status = child.wait() => {
                 let log = std::fs::read_to_string(state.join("daemon.log"))?;
                 return Err(io::Error::other(format!("ended before it was ready: {:?}\n{log}", status?)));
             }
         }
         let socket = state.join("cairn.sock");
-        Ok(Self { child, socket, ready_after: began.elapsed() })
+        Ok(Self { child, socket, ready_after: began.elapsed(), systemd })
     }
 
     /// Time from the start of the process to its being ready.
@@ -82,9 +77,6 @@ impl Daemon {
     }
 
     /// Sends it a signal, such as `HUP`.
-    ///
-    /// # Errors
-    /// It is gone.
     pub async fn signal(&self, name: &str) -> io::Result<()> {
         let pid = self.child.id().ok_or_else(|| io::Error::other("the daemon has ended"))?;
         let status = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status().await?;
@@ -92,17 +84,11 @@ impl Daemon {
     }
 
     /// Waits for its end, however long.
-    ///
-    /// # Errors
-    /// It cannot be waited for.
     pub async fn wait(&mut self) -> io::Result<std::process::ExitStatus> {
         self.child.wait().await
     }
 
     /// Waits for its end.
-    ///
-    /// # Errors
-    /// It does not end.
     pub async fn ended(mut self) -> io::Result<std::process::ExitStatus> {
         let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
         ended.map_err(|_late| io::Error::other("it did not stop"))?
@@ -113,9 +99,6 @@ impl Daemon {
     }
 
     /// Its resident memory, in bytes.
-    ///
-    /// # Errors
-    /// The process is gone.
     pub fn rss_bytes(&self) -> io::Result<u64> {
         let pid = self.child.id().ok_or_else(|| io::Error::other("the daemon has ended"))?;
         let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
@@ -125,17 +108,11 @@ impl Daemon {
     }
 
     /// Kills it as `kill -9` does.
-    ///
-    /// # Errors
-    /// It cannot be killed.
     pub async fn kill(mut self) -> io::Result<()> {
         self.child.kill().await
     }
 
     /// Asks it to stop, as systemd does, and waits for its end.
-    ///
-    /// # Errors
-    /// It does not end.
     pub async fn stop(self) -> io::Result<std::process::ExitStatus> {
         self.signal("TERM").await?;
         self.ended().await
@@ -154,9 +131,6 @@ impl Client {
     }
 
     /// Sends a request, with a JSON body unless it is null, and reads the whole answer.
-    ///
-    /// # Errors
-    /// There is no daemon, or it hangs up.
     pub async fn ask(&self, method: &str, path: &str, body: &Value) -> io::Result<(StatusCode, Value)> {
         let bytes = if body.is_null() { Vec::new() } else { serde_json::to_vec(body)? };
         let (status, bytes) = self.raw(method, path, "application/json", bytes).await?;
@@ -166,9 +140,6 @@ impl Client {
     }
 
     /// Sends a request with any body and reads the whole answer. `accept` is the media type asked for.
-    ///
-    /// # Errors
-    /// There is no daemon, or it hangs up.
     pub async fn raw(
         &self,
         method: &str,
@@ -183,9 +154,6 @@ impl Client {
     }
 
     /// Sends a request and hands back the answer as it streams.
-    ///
-    /// # Errors
-    /// There is no daemon, or it hangs up.
     pub async fn send(
         &self,
         method: &str,
@@ -209,18 +177,12 @@ impl Client {
     }
 
     /// `GET` of a path that must answer 200.
-    ///
-    /// # Errors
-    /// There is no daemon, or it answers otherwise.
     pub async fn get(&self, path: &str) -> io::Result<Value> {
         let (status, value) = self.ask("GET", path, &Value::Null).await?;
         if status == StatusCode::OK { Ok(value) } else { Err(io::Error::other(format!("{status}: {value}"))) }
     }
 
     /// Asks for a path until its answer fits; that answer.
-    ///
-    /// # Errors
-    /// There is no daemon, or it never answers so: the error has its last answer.
     pub async fn until(&self, path: &str, fits: impl Fn(&Value) -> bool) -> io::Result<Value> {
         let mut last = Value::Null;
         let search = async {
@@ -242,9 +204,6 @@ impl Client {
     }
 
     /// Says something in a channel and waits for the reply.
-    ///
-    /// # Errors
-    /// There is no daemon.
     pub async fn say(&self, channel: &str, text: &str) -> io::Result<(StatusCode, Value)> {
         let body = serde_json::json!({ "user": "anna", "text": text });
         self.ask("POST", &format!("/v1/channels/{channel}/messages"), &body).await
@@ -260,9 +219,6 @@ pub struct Events {
 
 impl Events {
     /// The next event: its name and its data. `None` at the end of the stream.
-    ///
-    /// # Errors
-    /// The connection breaks, or the data is not JSON.
     pub async fn next(&mut self) -> io::Result<Option<(String, Value)>> {
         loop {
             if let Some(end) = self.text.find("\n\n") {
@@ -287,9 +243,6 @@ impl Events {
     }
 
     /// Passes over events until one of that name comes whose data fits; its data.
-    ///
-    /// # Errors
-    /// It does not come.
     pub async fn wait_for(&mut self, name: &str, fits: impl Fn(&Value) -> bool) -> io::Result<Value> {
         let search = async {
             while let Some((found, data)) = self.next().await? {
@@ -308,18 +261,12 @@ impl Events {
 
 impl Client {
     /// Subscribes to the daemon's events.
-    ///
-    /// # Errors
-    /// There is no daemon.
     pub async fn events(&self) -> io::Result<Events> {
         let response = self.send("GET", "/v1/events", "text/event-stream", Vec::new()).await?;
         Ok(Events { body: response.into_body(), text: String::new() })
     }
 
     /// Sends a message and looks on at its turn: `accepted`, `delta`, `tool`, `approval`, `waiting`, `reply`, `error`.
-    ///
-    /// # Errors
-    /// There is no daemon.
     pub async fn talk(&self, channel: &str, message: &Value) -> io::Result<Events> {
         let path = format!("/v1/channels/{channel}/messages");
         let response = self.send("POST", &path, "text/event-stream", serde_json::to_vec(message)?).await?;

@@ -34,9 +34,6 @@ pub struct Disk {
 
 impl Disk {
     /// A sound one; its files are kept in that folder.
-    ///
-    /// # Errors
-    /// There is no C compiler, or it fails.
     pub fn new(dir: &Path) -> io::Result<Self> {
         let (source, library) = (dir.join("disk.c"), dir.join("disk.so"));
         std::fs::write(&source, include_str!("disk.c"))?;
@@ -59,9 +56,6 @@ impl Disk {
     }
 
     /// From here on writes to files fail whose path has that part.
-    ///
-    /// # Errors
-    /// It cannot be said.
     pub fn fail(&self, part: &str, fault: Fault) -> io::Result<()> {
         let said = self.fault.with_extension("new");
         std::fs::write(&said, format!("{} {part}", fault.name()))?;
@@ -69,9 +63,6 @@ impl Disk {
     }
 
     /// It is sound again.
-    ///
-    /// # Errors
-    /// It was before.
     pub fn mend(&self) -> io::Result<()> {
         std::fs::remove_file(&self.fault)
     }

@@ -1,6 +1,8 @@
 //! A home of its own for each test: state, config and working directory; and the real binary run in it.
 
+use std::fs::Permissions;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -36,18 +38,12 @@ impl From<Output> for Run {
 
 impl Run {
     /// Its output as JSON.
-    ///
-    /// # Panics
-    /// It is none.
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
     /// It ended with that code.
-    ///
-    /// # Panics
-    /// It ended with another one.
     #[track_caller]
     pub fn ended(self, code: i32) -> Self {
         assert_eq!(self.code, code, "{self:?}");
@@ -55,9 +51,6 @@ impl Run {
     }
 
     /// It ended with that code, an error with these words, and a hint.
-    ///
-    /// # Panics
-    /// It did not.
     #[track_caller]
     pub fn told(self, code: i32, words: &[&str]) -> Self {
         assert!(self.stderr.contains("error: ") && self.stderr.contains("hint: "), "{self:?}");
@@ -71,12 +64,13 @@ impl Run {
 
 impl Home {
     /// An empty home, for that binary.
-    ///
-    /// # Panics
-    /// No folder can be made.
     pub fn of(cairn: &str) -> Self {
         let dir = tempfile::tempdir().expect("a folder can be made");
         Self { dir, cairn: PathBuf::from(cairn) }
+    }
+
+    pub(crate) fn binary(&self) -> &Path {
+        &self.cairn
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -88,9 +82,6 @@ impl Home {
     }
 
     /// A file of that content.
-    ///
-    /// # Panics
-    /// It cannot be written.
     pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         std::fs::write(&path, content).unwrap_or_else(|error| panic!("cannot write {name}: {error}"));
@@ -102,6 +93,19 @@ impl Home {
         self.file("config.toml", text)
     }
 
+    /// A file that only its owner may read, as those of keys and tokens.
+    pub fn secret(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.file(name, content);
+        let closed = std::fs::set_permissions(&path, Permissions::from_mode(0o600));
+        closed.unwrap_or_else(|error| panic!("cannot close {name}: {error}"));
+        path
+    }
+
+    /// The log of the daemon that runs here, or ran last.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.state().join("daemon.log")).expect("a daemon ran here")
+    }
+
     /// The binary, in this home, with nothing to read.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.cairn);
@@ -111,17 +115,17 @@ impl Home {
     }
 
     /// Runs the binary.
-    ///
-    /// # Panics
-    /// It cannot be started.
     pub fn cairn(&self, args: &[&str]) -> Run {
         self.command(args).output().expect("the binary can be started").into()
     }
 
+    /// What a command that succeeds prints as JSON; `--json` is added.
+    #[track_caller]
+    pub fn json(&self, args: &[&str]) -> Value {
+        self.cairn(&[args, &["--json"]].concat()).ended(0).json()
+    }
+
     /// Runs the binary with that input.
-    ///
-    /// # Panics
-    /// It cannot be started.
     pub fn cairn_with(&self, args: &[&str], input: &[u8]) -> Run {
         let mut command = self.command(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -136,9 +140,6 @@ impl Home {
     }
 
     /// Starts `cairn run` here.
-    ///
-    /// # Panics
-    /// It ends before it is ready.
     pub async fn daemon(&self, config: Option<&Path>) -> Daemon {
         let started = Daemon::start(&self.cairn, &self.state(), config).await;
         started.unwrap_or_else(|error| panic!("{error}"))

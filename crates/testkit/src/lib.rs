@@ -8,6 +8,8 @@ pub mod gate;
 pub mod home;
 pub mod mcp;
 pub mod model;
+pub mod random;
+pub mod rig;
 pub mod runtime;
 pub mod systemd;
 pub mod telegram;

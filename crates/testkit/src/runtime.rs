@@ -124,9 +124,6 @@ impl Runtime {
     }
 
     /// This message was the last that was taken in of a channel.
-    ///
-    /// # Panics
-    /// The channel's name is none.
     pub fn has(&self, channel: &str, last: impl Display) {
         let channel: ChannelId = channel.parse().unwrap_or_else(|error| panic!("{channel}: {error}"));
         let last = id(last);
@@ -138,9 +135,6 @@ impl Runtime {
     }
 
     /// Waits until something holds of what came in.
-    ///
-    /// # Panics
-    /// It does not within a minute.
     pub async fn wait_until(&self, what: &str, holds: impl Fn(&State) -> bool) {
         let more = || {
             let texts: Vec<String> = self.state.lock().taken.iter().map(text).collect();
@@ -150,27 +144,18 @@ impl Runtime {
     }
 
     /// Waits for so many messages in all; all of them.
-    ///
-    /// # Panics
-    /// They do not come within a minute.
     pub async fn wait_taken(&self, n: usize) -> Vec<Inbound> {
         self.wait_until(&format!("{n} messages"), |state| state.taken.len() >= n).await;
         self.state.lock().taken.clone()
     }
 
     /// Waits for so many changes in all; all of them.
-    ///
-    /// # Panics
-    /// They do not come within a minute.
     pub async fn wait_amended(&self, n: usize) -> Vec<Amendment> {
         self.wait_until(&format!("{n} changes"), |state| state.amended.len() >= n).await;
         self.state.lock().amended.clone()
     }
 
     /// Waits for so many commands in all; all of them.
-    ///
-    /// # Panics
-    /// They do not come within a minute.
     pub async fn wait_called(&self, n: usize) -> Vec<CommandCall> {
         self.wait_until(&format!("{n} commands"), |state| state.calls.len() >= n).await;
         self.state.lock().calls.clone()

@@ -32,9 +32,6 @@ struct Said {
 
 impl Systemd {
     /// Listens beside the state of a service; the folder is made when it is not there.
-    ///
-    /// # Errors
-    /// The socket cannot be made.
     pub fn of(state: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(state)?;
         let path = state.join("notify.sock");
@@ -47,9 +44,6 @@ impl Systemd {
     }
 
     /// The next message: its assignments, one a line.
-    ///
-    /// # Errors
-    /// Nothing comes.
     pub async fn next(&self) -> io::Result<Vec<String>> {
         let wait = async {
             loop {
@@ -64,9 +58,6 @@ impl Systemd {
     }
 
     /// Everything that is said up to the message with an assignment that begins so, that one included.
-    ///
-    /// # Errors
-    /// It never comes.
     pub async fn until(&self, beginning: &str) -> io::Result<Vec<String>> {
         let mut told = Vec::new();
         let wait = async {

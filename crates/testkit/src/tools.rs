@@ -156,23 +156,3 @@ impl Tool for Binary {
         Box::pin(std::future::ready(Ok(ToolOutput::text(text))))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn results_have_the_size_that_was_asked_for() {
-        let channel: ChannelId = "main/local/main".parse().unwrap();
-        let flood = Flood.call(channel.clone(), json!({ "bytes": 10_000_000 })).await.unwrap().words();
-        assert_eq!(flood.len(), 10_000_000);
-        assert!(flood.starts_with("line 1: ") && flood.contains("\nline 170000: "));
-        let giant = Flood.call(channel.clone(), json!({ "bytes": 90_000, "lines": false }));
-        let giant = giant.await.unwrap().words();
-        assert!(!giant.contains('\n'));
-        let error = Fail.call(channel.clone(), json!({ "bytes": 60_000 })).await.unwrap_err();
-        assert_eq!(error.message.len(), 60_000);
-        let binary = Binary.call(channel, json!({ "bytes": 5_000 })).await.unwrap().words();
-        assert!(binary.len() > 4_990 && binary.contains('\u{0}'));
-    }
-}

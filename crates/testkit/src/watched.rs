@@ -41,9 +41,6 @@ impl<T> Watched<T> {
 
     /// Waits until `find` finds something; it looks with every change. `more` says what else helps who reads that it
     /// found nothing.
-    ///
-    /// # Panics
-    /// It finds nothing within [`GIVE_UP_AFTER`].
     pub async fn wait<R>(
         &self,
         what: &str,
@@ -66,38 +63,7 @@ impl<T> Watched<T> {
 }
 
 /// Listens at an address; port 0: a free one.
-///
-/// # Panics
-/// The address is taken.
 pub(crate) async fn listen(address: SocketAddr) -> TcpListener {
     let listener = TcpListener::bind(address).await;
     listener.unwrap_or_else(|error| panic!("cannot listen at {address}: {error}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn who_waits_looks_again_with_every_change() {
-        let state = Arc::new(Watched::new(0));
-        let waiting = tokio::spawn({
-            let state = state.clone();
-            async move { state.wait("three", || Some(*state.lock()).filter(|n| *n == 3), String::new).await }
-        });
-        for _ in 0..3 {
-            tokio::task::yield_now().await;
-            state.update(|n| *n += 1);
-        }
-        assert_eq!(waiting.await.expect("does not panic"), 3);
-    }
-
-    #[tokio::test(start_paused = true)]
-    #[should_panic(expected = "without success for a miracle; it is 0")]
-    async fn who_waits_in_vain_is_told_for_what() {
-        let state = Watched::new(0);
-        state.wait("a miracle", || None::<()>, || format!("it is {}", *state.lock())).await;
-    }
 }

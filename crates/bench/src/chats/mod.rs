@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::moments::Moments;
 use cairn_testkit::daemon::{Daemon, PATIENCE};
 use cairn_testkit::model::Kind;
+use cairn_testkit::random::Random;
 use scene::{Scene, Setting, Way};
 
 pub use speed::{Speed, speed};
@@ -83,7 +83,7 @@ struct Said {
 struct Run<'a> {
     plan: &'a Plan,
     scene: Scene,
-    moments: Moments,
+    moments: Random,
     said: Vec<Said>,
     bursts: usize,
     listed: BTreeSet<usize>,
@@ -92,9 +92,6 @@ struct Run<'a> {
 }
 
 /// Lets people talk, makes trouble, kills, and checks how every message ended.
-///
-/// # Errors
-/// What was found to be wrong.
 pub async fn run(plan: &Plan) -> io::Result<Findings> {
     // At its most talkative: what is never logged then is never logged.
     let (n_places, window) = ([plan.n_places; 2], plan.window);
@@ -103,7 +100,7 @@ pub async fn run(plan: &Plan) -> io::Result<Findings> {
     let mut run = Run {
         plan,
         scene,
-        moments: Moments::new(plan.seed),
+        moments: Random::new(plan.seed),
         said: Vec::new(),
         bursts: 0,
         listed: BTreeSet::new(),

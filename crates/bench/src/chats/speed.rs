@@ -33,9 +33,6 @@ pub struct Speed {
 }
 
 /// Measures single messages on both networks, then so many in each of so many channels of Discord at once.
-///
-/// # Errors
-/// Something went wrong, or nothing happens any more.
 pub async fn speed(cairn: &Path, dir: &Path, n_channels: usize, n_each: usize) -> io::Result<Speed> {
     let n_places = [n_channels, ON_TELEGRAM];
     let setting = Setting { n_places, window: WINDOW, compaction: Duration::ZERO, log: "info" };

@@ -37,9 +37,6 @@ pub struct Plan {
 const LOOK_EVERY: usize = 100;
 
 /// Talks, and reports.
-///
-/// # Errors
-/// The daemon cannot be started or asked, a turn fails, or a request broke a rule.
 pub async fn run(plan: &Plan) -> io::Result<Report> {
     let seed = plan.seed;
     let model = FakeModel::builder().window(plan.window).count(Count::O200k).unrecorded();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::moments::Moments;
+use cairn_testkit::random::Random;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
@@ -132,27 +132,27 @@ const NAMES: [&str; 16] = [
 
 #[derive(Debug, Clone)]
 pub struct Talk {
-    moments: Moments,
+    random: Random,
 }
 
 impl Talk {
     pub fn new(seed: u64) -> Self {
-        Self { moments: Moments::new(seed) }
+        Self { random: Random::new(seed) }
     }
 
     /// The words of the `n`th thing of that seed, whatever came before.
     pub fn nth(seed: u64, n: u64) -> Self {
         let mut talk = Self::new(seed ^ n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        talk.moments.below(1);
+        talk.random.below(1);
         talk
     }
 
     pub fn below(&mut self, n: u64) -> u64 {
-        self.moments.below(n)
+        self.random.below(n)
     }
 
     fn of(&mut self, words: &[&'static str]) -> &'static str {
-        words[self.moments.below(words.len() as u64) as usize]
+        self.random.of(words)
     }
 
     /// A kind: half English, a quarter Chinese, the rest JSON and code.

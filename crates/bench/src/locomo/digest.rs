@@ -8,6 +8,7 @@ use cairn_core::ids::{Generation, Seq, TurnId};
 use cairn_core::message::{Author, Entry, Part, Role};
 use cairn_core::tokens::estimate;
 use cairn_core::words::topic_words;
+use cairn_testkit::random::Random;
 
 use super::{Conversation, Turn};
 
@@ -60,10 +61,9 @@ pub fn kept_by_digest(conversation: &Conversation, share: f64) -> Kept {
 pub fn kept_by_chance(conversation: &Conversation, share: f64, seed: u64) -> Kept {
     let budget = (size(conversation) as f64 * share) as u64;
     let mut order: Vec<usize> = (0..conversation.turns.len()).collect();
-    let mut state = seed;
+    let mut random = Random::new(seed);
     for last in (1..order.len()).rev() {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        order.swap(last, (state >> 33) as usize % (last + 1));
+        order.swap(last, random.below(last as u64 + 1) as usize);
     }
     let mut texts = vec![String::new(); conversation.turns.len()];
     let mut spent = 0;

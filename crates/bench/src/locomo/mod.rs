@@ -9,7 +9,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub use digest::{Kept, entries, kept_by_chance, kept_by_digest};
 
@@ -80,10 +80,16 @@ struct RawQuestion {
     evidence: Vec<String>,
 }
 
+/// The conversation as lines for `cairn replay`.
+pub fn replay_lines(conversation: &Conversation) -> String {
+    let line = |turn: &Turn| {
+        let line = json!({ "user": turn.speaker, "text": turn.text, "at": turn.at, "id": turn.id });
+        format!("{line}\n")
+    };
+    conversation.turns.iter().map(line).collect()
+}
+
 /// Loads all conversations of a file.
-///
-/// # Errors
-/// The file cannot be read, or is not in the format.
 pub fn load(path: &Path) -> Result<Vec<Conversation>, LoadError> {
     let name = path.display().to_string();
     let text =

@@ -1,7 +1,7 @@
 //! What a text is made of, as a tokenizer sees it: words, groups of digits, runs of punctuation and white space,
 //! letters by script. Tokens never cross these units, so that a weighted sum of them follows the token count.
 //!
-//! `measure fit` (bench) prints the table of weights: least relative error over texts written for it in some thirty
+//! `cairn-bench fit` prints the table of weights: least relative error over texts written for it in some thirty
 //! languages, source code, JSON, base64 and file listings.
 
 pub const UNITS: usize = Unit::Other as usize + 1;

@@ -62,7 +62,6 @@ pub struct Builder {
     token: String,
     heartbeat: Duration,
     identify_every: Duration,
-    nonce_window: Duration,
     answer_within: Duration,
     rate: limits::Rate,
     content_allowed: bool,
@@ -75,7 +74,6 @@ impl Default for Builder {
             token: TOKEN.to_owned(),
             heartbeat: Duration::from_millis(41_250),
             identify_every: Duration::from_millis(4_900),
-            nonce_window: Duration::from_secs(180),
             answer_within: Duration::from_secs(3),
             rate: limits::Rate { requests: 1_000, per: Duration::from_secs(5) },
             content_allowed: true,
@@ -100,12 +98,6 @@ impl Builder {
     /// Least time between two identifies; unset: 4.9 s. Tests that restart the daemon at will set it to zero.
     pub fn identify_every(mut self, pause: Duration) -> Self {
         self.identify_every = pause;
-        self
-    }
-
-    /// How long a nonce is remembered; unset: three minutes.
-    pub fn nonce_window(mut self, window: Duration) -> Self {
-        self.nonce_window = window;
         self
     }
 
@@ -135,9 +127,6 @@ impl Builder {
     }
 
     /// Starts the server.
-    ///
-    /// # Panics
-    /// The address is taken.
     pub async fn start(self) -> FakeDiscord {
         FakeDiscord::with(self).await
     }
@@ -184,9 +173,6 @@ impl Drop for FakeDiscord {
 
 impl FakeDiscord {
     /// Starts a server with the usual behaviour on a free port.
-    ///
-    /// # Panics
-    /// No loopback port can be had.
     pub async fn start() -> Self {
         Self::with(Builder::default()).await
     }
@@ -213,11 +199,6 @@ impl FakeDiscord {
         self.shared.origin()
     }
 
-    /// The REST API with its path: `http://127.0.0.1:PORT/api/v10`.
-    pub fn rest_url(&self) -> String {
-        format!("{}/api/v10", self.shared.origin())
-    }
-
     /// The gateway: `ws://127.0.0.1:PORT`.
     pub fn gateway_url(&self) -> String {
         self.shared.gateway_url()
@@ -234,9 +215,6 @@ impl FakeDiscord {
     }
 
     /// Waits until a condition on this server holds; it is looked at with everything that happens.
-    ///
-    /// # Panics
-    /// It does not within a minute.
     pub async fn wait_until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
         let more = || {
             let (arrived, violations) = (self.shared.state.lock().arrived.clone(), self.violations());
@@ -246,25 +224,16 @@ impl FakeDiscord {
     }
 
     /// Waits until the bot listens: it has a session and is connected.
-    ///
-    /// # Panics
-    /// It does not within a minute.
     pub async fn wait_ready(&self) {
         self.wait_until("a session", Self::is_ready).await;
     }
 
     /// Waits until so many requests of a route have arrived since the start, held ones and failed ones included.
-    ///
-    /// # Panics
-    /// They do not within a minute.
     pub async fn wait_for(&self, route: Route, n: usize) {
         self.wait_until(&format!("{n} requests of {route:?}"), |discord| discord.arrived(route) >= n).await;
     }
 
     /// Waits until the bot has sent so many messages to a channel since the start. All of them.
-    ///
-    /// # Panics
-    /// It does not within a minute.
     pub async fn wait_sent(&self, channel: u64, n: usize) -> Vec<Sent> {
         let what = format!("{n} messages in {channel}");
         self.wait_until(&what, |discord| discord.n_sent(channel) >= n).await;
@@ -289,8 +258,6 @@ impl FakeDiscord {
         violations
     }
 
-    /// # Panics
-    /// The bot broke a rule.
     pub fn assert_clean(&self) {
         let violations = self.violations();
         assert!(violations.is_empty(), "the bot broke rules: {violations:#?}");

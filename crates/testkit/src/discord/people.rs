@@ -75,9 +75,6 @@ impl FakeDiscord {
     }
 
     /// The thread of a channel by its name, which is made on first use. Its id is the same at every start.
-    ///
-    /// # Panics
-    /// There is no such channel.
     pub fn thread_of(&self, parent: u64, name: &str) -> u64 {
         let id = 300_000_000_000_000_000 + super::world::id_of(&format!("{parent}/{name}"));
         if !self.shared.state.lock().world.channels.contains_key(&id) {
@@ -93,9 +90,6 @@ impl FakeDiscord {
     }
 
     /// A thread of a channel, or a post in a forum.
-    ///
-    /// # Panics
-    /// There is no such channel.
     pub fn thread(&self, parent: u64, id: u64) {
         self.add("THREAD_CREATE", id, |state| {
             let guild = state.world.channel(parent).guild;
@@ -150,9 +144,6 @@ impl FakeDiscord {
     }
 
     /// The author gives a message other words.
-    ///
-    /// # Panics
-    /// There is no such message.
     pub fn edit(&self, channel: u64, message: u64, text: &str) {
         self.change(channel, message, |found| {
             text.clone_into(&mut found.content);
@@ -162,9 +153,6 @@ impl FakeDiscord {
     }
 
     /// Discord adds the preview of a link to a message, which is no edit.
-    ///
-    /// # Panics
-    /// There is no such message.
     pub fn unfurl(&self, channel: u64, message: u64, url: &str) {
         let embed = json!({"type": "link", "url": url, "title": "A page", "description": "What is on it"});
         self.change(channel, message, |found| found.embeds.push(embed));
@@ -205,9 +193,6 @@ impl FakeDiscord {
     }
 
     /// Somebody gives a slash command, which must be registered, with its options. The interaction's id.
-    ///
-    /// # Panics
-    /// There is no such command or channel, or what it needs is missing.
     pub fn slash(&self, channel: u64, user: &str, command: &str, options: &[(&str, &str)]) -> u64 {
         self.shared.update(|state| {
             let user = state.world.user(user);
@@ -245,9 +230,6 @@ impl FakeDiscord {
     }
 
     /// Waits until an interaction has words for an answer.
-    ///
-    /// # Panics
-    /// It has none within a minute.
     pub async fn wait_answer(&self, interaction: u64) -> Answer {
         let what = format!("the answer of interaction {interaction} ({GIVE_UP_AFTER:?} at most)");
         self.wait_until(&what, |discord| !discord.answer(interaction).words().is_empty()).await;

@@ -116,9 +116,6 @@ impl<'a> Say<'a> {
     }
 
     /// Says it. Its id.
-    ///
-    /// # Panics
-    /// There is no such channel.
     pub fn send(self) -> u64 {
         let shared = &self.discord.shared;
         let origin = shared.origin();

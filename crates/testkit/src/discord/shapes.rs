@@ -200,9 +200,6 @@ pub(super) fn guild(world: &World, id: u64, name: &str) -> Value {
 }
 
 /// Somebody in a channel wants something of the bot: `kind` 2 is a command, 3 a button, `data` what of it.
-///
-/// # Panics
-/// There is no such channel.
 pub(super) fn interaction(
     world: &World,
     kind: u64,

@@ -160,11 +160,6 @@ impl FakeDiscord {
         self.shared.state.lock().gateway.heartbeats
     }
 
-    /// All nonces are forgotten, as after some minutes.
-    pub fn forget_nonces(&self) {
-        self.shared.update(|state| state.world.nonces.clear());
-    }
-
     /// The bot may read in a channel, and not write.
     pub fn deny(&self, channel: u64) {
         self.access(channel, Access::ReadOnly);
@@ -189,9 +184,6 @@ impl FakeDiscord {
     }
 
     /// A channel or thread is deleted.
-    ///
-    /// # Panics
-    /// There is none.
     pub fn remove(&self, channel: u64) {
         self.shared.update(|state| {
             let gone = state.world.channel(channel).clone();

@@ -184,8 +184,6 @@ impl World {
         id
     }
 
-    /// # Panics
-    /// The test made no such channel.
     pub(super) fn channel(&mut self, id: u64) -> &mut Channel {
         self.channels.get_mut(&id).unwrap_or_else(|| panic!("there is no channel {id}"))
     }

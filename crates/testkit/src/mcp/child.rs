@@ -44,9 +44,6 @@ pub struct OverStdio {
 impl Script {
     /// A server that behaves so as a child process, with its files in that folder. The process is started by whoever is
     /// tested.
-    ///
-    /// # Panics
-    /// The folder cannot be written.
     pub fn over_stdio(&self, folder: &Path, name: &str) -> OverStdio {
         let of = |ending: &str| folder.join(format!("{name}.{ending}"));
         let server = OverStdio { script: of("script.json"), log: of("log.jsonl") };
@@ -62,9 +59,6 @@ impl OverStdio {
     }
 
     /// Changes how it behaves from the next message, or the next start, on.
-    ///
-    /// # Panics
-    /// The file cannot be written.
     pub fn rewrite(&self, script: &Script) {
         script.write(&self.script).unwrap_or_else(|error| panic!("{}: {error}", self.script.display()));
     }

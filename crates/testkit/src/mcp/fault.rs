@@ -199,9 +199,6 @@ pub struct Strike {
 
 impl Strike {
     /// Reads `FAULT[=VALUE][@PLACE]`.
-    ///
-    /// # Errors
-    /// There is no such fault, or no such place.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (name, at) = text.rsplit_once('@').unwrap_or((text, "call"));
         let place = At::ALL.iter().find(|(known, _)| *known == at).map(|(_, at)| *at);

@@ -59,35 +59,16 @@ impl Site {
         }
     }
 
-    pub(super) fn streams(&self) -> Vec<mpsc::Sender<Out>> {
-        self.sessions.lock().values().filter_map(|session| session.stream()).collect()
-    }
-
-    fn greet(&self, script: &Script) -> (String, Arc<Session>) {
-        let session = Arc::new(Session::default());
-        let name = if script.stateless {
-            String::new()
-        } else {
-            let mut n = self.n_sessions.lock();
-            *n += 1;
-            format!("session-{n}")
-        };
-        (name, session)
+    fn greet(&self) -> (String, Arc<Session>) {
+        let mut n = self.n_sessions.lock();
+        *n += 1;
+        (format!("session-{n}"), Arc::new(Session::default()))
     }
 
     /// The session of a request that is not the first one.
-    fn session(&self, script: &Script, headers: &HeaderMap) -> Answered<Arc<Session>> {
-        let id = match (text(headers, SESSION), script.stateless) {
-            (Some(id), false) => id,
-            (None, true) => "",
-            (None, false) => {
-                return Err(self.refuse(StatusCode::BAD_REQUEST, Rule::Session, "no session is named"));
-            }
-            (Some(id), true) => {
-                let text = format!("the session {id:?} was never given out");
-                return Err(self.refuse(StatusCode::BAD_REQUEST, Rule::Session, &text));
-            }
-        };
+    fn session(&self, headers: &HeaderMap) -> Answered<Arc<Session>> {
+        let id = text(headers, SESSION)
+            .ok_or_else(|| self.refuse(StatusCode::BAD_REQUEST, Rule::Session, "no session is named"))?;
         let session = self.sessions.lock().get(id).cloned();
         let unknown =
             || self.refuse(StatusCode::NOT_FOUND, Rule::Session, &format!("the session {id:?} is unknown"));
@@ -145,8 +126,8 @@ async fn serve(State(site): State<Arc<Site>>, method: Method, headers: HeaderMap
     let script = site.server.behaviour.now();
     let served = site.admit(&script, &method, "/mcp", &headers).and_then(|()| match method {
         Method::POST => post(&site, &script, &headers, &body),
-        Method::GET => listen(&site, &script, &headers),
-        Method::DELETE => delete(&site, &script, &headers),
+        Method::GET => listen(&site, &headers),
+        Method::DELETE => delete(&site, &headers),
         _ => Err(StatusCode::METHOD_NOT_ALLOWED.into_response().into()),
     });
     served.unwrap_or_else(|refused| *refused)
@@ -191,8 +172,8 @@ fn post(site: &Arc<Site>, script: &Script, headers: &HeaderMap, body: &Bytes) ->
             let words = "`initialize` names a session already";
             return Err(site.refuse(StatusCode::BAD_REQUEST, Rule::Session, words));
         }
-        true => site.greet(script),
-        false => (String::new(), site.session(script, headers)?),
+        true => site.greet(),
+        false => (String::new(), site.session(headers)?),
     };
     match site.server.take(&session, &message) {
         Taken::Nothing => Ok(StatusCode::ACCEPTED.into_response()),
@@ -203,9 +184,7 @@ fn post(site: &Arc<Site>, script: &Script, headers: &HeaderMap, body: &Bytes) ->
             session.start(&id, steps, out);
             let mut response = streamed(outs, form);
             if method == "initialize" {
-                if let Ok(value) = name.parse()
-                    && !script.stateless
-                {
+                if let Ok(value) = name.parse() {
                     response.headers_mut().insert(SESSION, value);
                 }
                 site.sessions.lock().insert(name, session);
@@ -261,15 +240,12 @@ fn is_plain(steps: &[Step]) -> bool {
     n_sent <= 1 && !steps.iter().any(talks)
 }
 
-fn listen(site: &Arc<Site>, script: &Script, headers: &HeaderMap) -> Answered<Response> {
-    if script.no_stream {
-        return Err(StatusCode::METHOD_NOT_ALLOWED.into_response().into());
-    }
+fn listen(site: &Arc<Site>, headers: &HeaderMap) -> Answered<Response> {
     if !lists(headers, "accept", EVENTS) {
         let words = "`Accept` does not list text/event-stream";
         return Err(site.refuse(StatusCode::NOT_ACCEPTABLE, Rule::Header, words));
     }
-    let session = site.session(script, headers)?;
+    let session = site.session(headers)?;
     let (out, outs) = mpsc::channel(QUEUE);
     if !session.open_stream(out) {
         return Err(site.refuse(StatusCode::CONFLICT, Rule::Session, "the session has a stream already"));
@@ -277,8 +253,8 @@ fn listen(site: &Arc<Site>, script: &Script, headers: &HeaderMap) -> Answered<Re
     Ok(streamed(outs, Form::Event))
 }
 
-fn delete(site: &Arc<Site>, script: &Script, headers: &HeaderMap) -> Answered<Response> {
-    let session = site.session(script, headers)?;
+fn delete(site: &Arc<Site>, headers: &HeaderMap) -> Answered<Response> {
+    let session = site.session(headers)?;
     let id = text(headers, SESSION).unwrap_or_default().to_owned();
     site.sessions.lock().remove(&id);
     session.end();

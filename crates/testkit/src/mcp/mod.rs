@@ -35,14 +35,10 @@ mod step;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use serde_json::json;
-
 use crate::watched::listen;
-use frame::Frame;
 use http::Site;
 use script::Behaviour;
 use server::Server;
-use step::Out;
 
 pub use calls::{PNG, WAV};
 pub use child::{OverStdio, run};
@@ -66,17 +62,11 @@ impl Drop for FakeMcp {
 
 impl Script {
     /// Starts a server that behaves so on a free loopback port.
-    ///
-    /// # Panics
-    /// No port can be had.
     pub async fn start_http(self) -> FakeMcp {
         self.start_http_at(SocketAddr::from(([127, 0, 0, 1], 0))).await
     }
 
     /// Starts it at an address: where another one was before.
-    ///
-    /// # Panics
-    /// The address is taken.
     pub async fn start_http_at(self, address: SocketAddr) -> FakeMcp {
         let listener = listen(address).await;
         let address = listener.local_addr().unwrap_or(address);
@@ -94,9 +84,6 @@ impl Script {
 
 impl FakeMcp {
     /// Starts a server with the usual behaviour over HTTP.
-    ///
-    /// # Panics
-    /// No loopback port can be had.
     pub async fn start_http() -> Self {
         Script::default().start_http().await
     }
@@ -117,16 +104,6 @@ impl FakeMcp {
     /// Changes how it behaves from the next message on.
     pub fn change(&self, change: impl FnOnce(&mut Script)) {
         self.site.server.behaviour.change(change);
-    }
-
-    /// Tells every client that listens that the list of tools has changed; how many that were.
-    pub async fn notify_changed(&self) -> usize {
-        let mut told = 0;
-        for stream in self.site.streams() {
-            let message = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
-            told += usize::from(stream.send(Out::Frame(Frame::Message(message))).await.is_ok());
-        }
-        told
     }
 
     /// All sessions are unknown from now on: their next requests get 404.

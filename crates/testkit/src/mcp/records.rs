@@ -124,9 +124,6 @@ impl Log {
     }
 
     /// A log in a file, to be written. Several processes may write it, one after another or at once.
-    ///
-    /// # Errors
-    /// The file cannot be opened.
     pub fn append(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         Ok(Self(Place::File { path: path.to_owned(), file: Some(Arc::new(Mutex::new(file))) }))
@@ -151,9 +148,6 @@ impl Log {
     }
 
     /// All records so far.
-    ///
-    /// # Panics
-    /// The file holds something else.
     pub fn records(&self) -> Vec<Record> {
         let path = match &self.0 {
             Place::Memory(records) => return records.lock().clone(),
@@ -169,9 +163,6 @@ impl Log {
     }
 
     /// Waits until a condition on the records holds.
-    ///
-    /// # Panics
-    /// It does not within a minute.
     pub async fn wait_until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
         let more = || format!("records: {:#?}", self.records());
         match &self.0 {
@@ -189,9 +180,6 @@ impl Log {
     }
 
     /// Waits for so many calls of a tool since the beginning.
-    ///
-    /// # Panics
-    /// They do not come within a minute.
     pub async fn wait_for_calls(&self, tool: &str, n: usize) {
         self.wait_until(&format!("{n} calls of {tool}"), |log| log.calls(tool).len() >= n).await;
     }
@@ -206,14 +194,6 @@ impl Log {
     pub fn requests(&self, method: &str) -> Vec<Value> {
         self.pick(|record| match record {
             Record::Request { method: found, params, .. } if found == method => Some(params),
-            _ => None,
-        })
-    }
-
-    /// The parameters of all notifications of a method.
-    pub fn notifications(&self, method: &str) -> Vec<Value> {
-        self.pick(|record| match record {
-            Record::Notification { method: found, params } if found == method => Some(params),
             _ => None,
         })
     }
@@ -264,8 +244,6 @@ impl Log {
         })
     }
 
-    /// # Panics
-    /// A message broke a rule.
     pub fn assert_clean(&self) {
         let refusals = self.refusals();
         assert!(refusals.is_empty(), "the fake MCP server refused messages: {refusals:#?}");

@@ -33,9 +33,6 @@ pub struct Script {
     pub faults: Vec<String>,
     /// Over HTTP it answers with JSON where it can, not with server-sent events.
     pub json: bool,
-    pub stateless: bool,
-    /// Over HTTP it has no stream for `GET`.
-    pub no_stream: bool,
     /// Headers that each HTTP request must have; 401 without them.
     pub requires: BTreeMap<String, String>,
 }
@@ -52,8 +49,6 @@ impl Default for Script {
             page: 0,
             faults: Vec::new(),
             json: false,
-            stateless: false,
-            no_stream: false,
             requires: BTreeMap::new(),
         }
     }
@@ -90,9 +85,6 @@ impl Script {
     }
 
     /// With one more fault: `hang@initialize`.
-    ///
-    /// # Panics
-    /// There is no such fault.
     pub fn fault(mut self, fault: &str) -> Self {
         let strike = Strike::parse(fault).unwrap_or_else(|error| panic!("{error}"));
         self.faults.push(strike.name());
@@ -105,17 +97,6 @@ impl Script {
         self
     }
 
-    pub fn stateless(mut self) -> Self {
-        self.stateless = true;
-        self
-    }
-
-    /// Over HTTP: without a stream for `GET`.
-    pub fn no_stream(mut self) -> Self {
-        self.no_stream = true;
-        self
-    }
-
     /// Over HTTP: refuses requests without that header.
     pub fn requires(mut self, name: &str, value: &str) -> Self {
         self.requires.insert(name.to_lowercase(), value.to_owned());
@@ -123,9 +104,6 @@ impl Script {
     }
 
     /// Writes it for a process to read: in one piece, so that nobody reads half of it.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         let new = path.with_extension("new");
         std::fs::write(&new, serde_json::to_vec_pretty(self)?)?;
@@ -133,9 +111,6 @@ impl Script {
     }
 
     /// What a process read.
-    ///
-    /// # Errors
-    /// The file cannot be read, or is no script.
     pub fn read(path: &Path) -> io::Result<Self> {
         Ok(serde_json::from_slice(&std::fs::read(path)?)?)
     }

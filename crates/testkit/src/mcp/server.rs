@@ -45,9 +45,6 @@ fn wrong<T>(rule: Rule, code: i64, text: impl Into<String>) -> Result<T, Wrong> 
 
 impl Server {
     /// Reads bytes as a message.
-    ///
-    /// # Errors
-    /// They are no JSON; what is to be answered.
     pub(super) fn read(&self, bytes: &[u8]) -> Result<Value, Taken> {
         serde_json::from_slice(bytes).map_err(|found| {
             self.refused(&Value::Null, (Rule::Json, -32_700, format!("the message is no JSON: {found}")))

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 pub struct Answer {
     pub(super) form: Form,
     pub(super) pace: Duration,
-    pub(super) usage: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -48,7 +47,7 @@ pub(super) enum End {
 
 impl Answer {
     fn said(said: Said) -> Self {
-        Self { form: Form::Said(said), pace: Duration::ZERO, usage: true }
+        Self { form: Form::Said(said), pace: Duration::ZERO }
     }
 
     pub fn text(text: impl Into<String>) -> Self {
@@ -81,7 +80,7 @@ impl Answer {
 
     pub fn raw(status: u16, content_type: &str, body: impl Into<String>) -> Self {
         let headers = vec![("content-type".to_owned(), content_type.to_owned())];
-        Self { form: Form::Raw { status, headers, body: body.into() }, pace: Duration::ZERO, usage: true }
+        Self { form: Form::Raw { status, headers, body: body.into() }, pace: Duration::ZERO }
     }
 
     /// With a header; only of raw answers and errors.
@@ -130,11 +129,6 @@ impl Answer {
     /// Pauses before each chunk. For load runs and for tests of timeouts.
     pub fn paced(mut self, pace: Duration) -> Self {
         self.pace = pace;
-        self
-    }
-
-    pub fn without_usage(mut self) -> Self {
-        self.usage = false;
         self
     }
 

@@ -15,8 +15,6 @@ use super::wire::{lasting, messages, role, text_of};
 pub enum Count {
     /// By the runtime's own estimate: quick.
     Estimate,
-    /// By the estimate times a factor, to see the correction at work.
-    Scaled(f64),
     /// Exactly, by o200k; takes some 50 MB.
     O200k,
 }
@@ -35,7 +33,6 @@ impl Count {
     pub fn tokens(self, text: &str) -> u64 {
         match self {
             Self::Estimate => u64::from(cairn_core::tokens::estimate(text)),
-            Self::Scaled(factor) => (f64::from(cairn_core::tokens::estimate(text)) * factor).ceil() as u64,
             Self::O200k => known(text),
         }
     }

@@ -48,7 +48,7 @@ pub use answer::Answer;
 pub use check::{Rule, Violation};
 pub use hostile::{Hostile, all_arguments};
 pub use measure::Count;
-pub use wire::{last_user_text, lasting_text_of, memory_save_call, text_of, tool_names};
+pub use wire::{last_user_text, lasting_text_of, text_of, tool_names};
 pub use wording::Wording;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -257,9 +257,6 @@ impl Builder {
     }
 
     /// Starts the server.
-    ///
-    /// # Panics
-    /// The address is taken.
     pub async fn start(self) -> FakeModel {
         FakeModel::with(self).await
     }
@@ -319,9 +316,6 @@ impl Drop for FakeModel {
 
 impl FakeModel {
     /// Starts a server with the usual behaviour on a free port.
-    ///
-    /// # Panics
-    /// No loopback port can be had.
     pub async fn start() -> Self {
         Self::with(Builder::default()).await
     }
@@ -372,17 +366,11 @@ impl FakeModel {
     }
 
     /// Waits until so many requests of a kind have arrived since the start, held ones included.
-    ///
-    /// # Panics
-    /// They do not within a minute.
     pub async fn wait_for(&self, kind: Kind, n: usize) {
         self.wait_until(&format!("{n} requests of {kind:?}"), |model| model.tally(kind).arrived >= n).await;
     }
 
     /// Waits until a condition on this server holds; it is looked at with every request that arrives or ends.
-    ///
-    /// # Panics
-    /// It does not within a minute.
     pub async fn wait_until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
         let mut changed = self.shared.changed.subscribe();
         let waiting = async {
@@ -425,11 +413,6 @@ impl FakeModel {
         self.shared.state.lock().violations.clone()
     }
 
-    /// The next request of each conversation may restart: after an `/undo` or an erasure.
-    pub fn forgive_prefix(&self) {
-        self.shared.state.lock().conversations = prefix::Conversations::default();
-    }
-
     /// Share of all input tokens of replies so far that a prompt cache would have held, 0 to 1.
     pub fn cached_share(&self) -> f64 {
         self.shared.state.lock().cache.share()
@@ -440,8 +423,6 @@ impl FakeModel {
         self.shared.state.lock().used[kind as usize]
     }
 
-    /// # Panics
-    /// A request was wrong.
     pub fn assert_clean(&self) {
         let violations = self.violations();
         assert!(violations.is_empty(), "the fake model refused requests: {violations:#?}");

@@ -33,7 +33,7 @@ fn wire_calls(said: &Said, n: usize) -> Vec<Value> {
     said.calls.iter().enumerate().map(call).collect()
 }
 
-pub(super) fn whole(said: &Said, seen: &Seen, counted: Option<Counted>) -> Value {
+pub(super) fn whole(said: &Said, seen: &Seen, counted: Counted) -> Value {
     let content = if said.text.is_empty() { Value::Null } else { said.text.as_str().into() };
     let mut message = json!({"role": "assistant", "content": content});
     if !said.reasoning.is_empty() {
@@ -42,14 +42,10 @@ pub(super) fn whole(said: &Said, seen: &Seen, counted: Option<Counted>) -> Value
     if !said.calls.is_empty() {
         message["tool_calls"] = wire_calls(said, seen.n).into();
     }
-    let mut body = json!({
+    json!({
         "id": format!("fake-{}", seen.n), "object": "chat.completion", "created": 0, "model": seen.body["model"],
-        "choices": [{"index": 0, "message": message, "finish_reason": finish_of(said)}],
-    });
-    if let Some(counted) = counted {
-        body["usage"] = usage(counted);
-    }
-    body
+        "choices": [{"index": 0, "message": message, "finish_reason": finish_of(said)}], "usage": usage(counted),
+    })
 }
 
 fn chunk(seen: &Seen, choices: &Value, usage: Option<&Value>) -> String {
@@ -72,7 +68,7 @@ pub(super) fn piece(seen: &Seen, text: &str) -> String {
 }
 
 /// The events of a streamed answer, as text.
-pub(super) fn events(said: &Said, seen: &Seen, counted: Option<Counted>) -> Vec<String> {
+pub(super) fn events(said: &Said, seen: &Seen, counted: Counted) -> Vec<String> {
     let mut events = vec![delta(seen, &json!({"role": "assistant", "content": ""}))];
     let thoughts = pieces(&said.reasoning).into_iter();
     events.extend(thoughts.map(|text| delta(seen, &json!({"reasoning_content": text}))));
@@ -93,7 +89,7 @@ pub(super) fn events(said: &Said, seen: &Seen, counted: Option<Counted>) -> Vec<
     let end = json!([{"index": 0, "delta": {}, "finish_reason": finish_of(said)}]);
     events.push(chunk(seen, &end, None));
     let asked = seen.body.pointer("/stream_options/include_usage").and_then(Value::as_bool) == Some(true);
-    if let Some(counted) = counted.filter(|_| asked) {
+    if asked {
         events.push(chunk(seen, &json!([]), Some(&usage(counted))));
     }
     events.push("data: [DONE]\n\n".to_owned());

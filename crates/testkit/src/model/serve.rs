@@ -106,7 +106,7 @@ async fn serve(shared: Arc<Shared>, wire: Wire, headers: &HeaderMap, body: &Byte
             raw(status, &headers, body)
         }
         Form::Said(ref said) => {
-            let counted = answer.usage.then(|| count(&shared, said, input));
+            let counted = count(&shared, said, input);
             let asked = seen.body.get("stream").and_then(Value::as_bool) == Some(true);
             if asked && shared.builder.streaming == Streaming::Yes {
                 streamed(&answer, said, &seen, counted, flight)
@@ -148,7 +148,7 @@ fn count(shared: &Shared, said: &Said, input: Input) -> Counted {
     Counted { input, output: count.tokens(&said.text) + count.tokens(&said.reasoning) + calls }
 }
 
-async fn whole(said: &Said, seen: &Seen, counted: Option<Counted>, flight: Flight) -> Response {
+async fn whole(said: &Said, seen: &Seen, counted: Counted, flight: Flight) -> Response {
     let json = [("content-type".to_owned(), "application/json".to_owned())];
     let body = match seen.wire {
         Wire::OpenAi => openai::whole(said, seen, counted),
@@ -182,7 +182,7 @@ fn endless(head: String, again: &str, flight: Flight) -> Body {
     }))
 }
 
-fn streamed(answer: &Answer, said: &Said, seen: &Seen, counted: Option<Counted>, flight: Flight) -> Response {
+fn streamed(answer: &Answer, said: &Said, seen: &Seen, counted: Counted, flight: Flight) -> Response {
     let (events, flood) = match seen.wire {
         Wire::OpenAi => (openai::events(said, seen, counted), openai::piece(seen, FLOOD)),
         Wire::Anthropic => {

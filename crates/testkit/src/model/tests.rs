@@ -165,56 +165,6 @@ async fn a_changed_prefix_is_refused_and_volatile_context_is_not_part_of_it() {
 }
 
 #[tokio::test]
-async fn a_gate_holds_one_kind_and_arrivals_can_be_awaited() {
-    let model = Arc::new(FakeModel::start().await);
-    let gate = model.hold(Kind::Compaction);
-    let compaction = tokio::spawn({
-        let model = model.clone();
-        async move { post(&model, &request(json!([user("<transcript>x</transcript>")]))).await }
-    });
-    model.wait_for(Kind::Compaction, 1).await;
-    let (status, body) = post(&model, &request(json!([user("[Ana | 2026-01-01 10:00] hello")]))).await;
-    assert_eq!(status, 200);
-    assert!(body.contains("echo: hello"), "{body}");
-    assert!(!compaction.is_finished());
-    gate.open();
-    let (_, body) = compaction.await.unwrap();
-    assert!(body.contains("fake summary 1"), "{body}");
-    assert_eq!(model.tally(Kind::Compaction), Tally { arrived: 1, answered: 1, abandoned: 0 });
-}
-
-#[tokio::test]
-async fn a_client_that_hangs_up_is_counted() {
-    let model = Arc::new(FakeModel::start().await);
-    let _gate = model.hold(Kind::Reply);
-    let client = tokio::spawn({
-        let model = model.clone();
-        async move { post(&model, &request(json!([user("x")]))).await }
-    });
-    model.wait_for(Kind::Reply, 1).await;
-    client.abort();
-    model.wait_until("the hang-up", |model| model.tally(Kind::Reply).abandoned == 1).await;
-}
-
-#[tokio::test]
-async fn memories_are_saved_in_the_first_round_and_the_summary_follows() {
-    let memory = json!({"kind": "fact", "text": "Rex is a dog"});
-    let model = FakeModel::builder().memories(vec![memory.clone()]).start().await;
-    let mut body = request(json!([user("<transcript>x</transcript>")]));
-    body["tools"] = json!([{"type": "function", "function": {"name": "memory_save", "parameters": {}}}]);
-    let (_, first) = post(&model, &body).await;
-    let first: Value = serde_json::from_str(&first).unwrap();
-    let call = &first["choices"][0]["message"]["tool_calls"][0];
-    assert_eq!(call["function"]["arguments"], memory.to_string());
-    let messages = body["messages"].as_array_mut().unwrap();
-    messages.push(first["choices"][0]["message"].clone());
-    messages.push(json!({"role": "tool", "tool_call_id": call["id"], "content": "saved"}));
-    let (_, second) = post(&model, &body).await;
-    assert!(second.contains("fake summary 1"), "{second}");
-    model.assert_clean();
-}
-
-#[tokio::test]
 async fn usage_tells_what_a_cache_would_have_held() {
     let model = FakeModel::start().await;
     let usage = async |messages: Value| {
@@ -230,21 +180,4 @@ async fn usage_tells_what_a_cache_would_have_held() {
     assert_eq!(cached, first);
     let expected = first as f64 / (first + second) as f64;
     assert!((model.cached_share() - expected).abs() < 1e-9);
-}
-
-#[tokio::test]
-async fn scripted_answers_come_first_and_in_order() {
-    let model =
-        FakeModel::builder().respond(|seen| (seen.n == 2).then(|| Answer::text("made up"))).start().await;
-    model.push(Kind::Reply, Answer::error(529, "busy").header("retry-after", "7"));
-    model.push(Kind::Reply, Answer::text("scripted"));
-    let mut got = Vec::new();
-    for _ in 0..4 {
-        got.push(post(&model, &request(json!([user("x")]))).await);
-    }
-    assert_eq!(got[0].0, 529);
-    for (answer, text) in got[1..].iter().zip(["scripted", "made up", "echo: x"]) {
-        assert!(answer.1.contains(text), "{answer:?}");
-    }
-    assert_eq!(model.unused(Kind::Reply), 0);
 }

@@ -1,8 +1,8 @@
 //! Reads requests: their words, their tools, what they are for.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{Answer, Kind};
+use super::Kind;
 
 pub(super) fn messages(request: &Value) -> &[Value] {
     request.get("messages").and_then(Value::as_array).map_or(&[], Vec::as_slice)
@@ -65,11 +65,6 @@ fn newest(text: &str) -> Option<&str> {
 pub fn tool_names(request: &Value) -> Vec<String> {
     let tools = request.get("tools").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     tools.iter().filter_map(|tool| Some(tool.pointer("/function/name")?.as_str()?.to_owned())).collect()
-}
-
-/// A call of `memory_save`, for [`Answer`]s.
-pub fn memory_save_call(kind: &str, text: &str) -> Answer {
-    Answer::call("memory_save", json!({"kind": kind, "text": text}))
 }
 
 /// The usual way to tell a compaction from a reply.

@@ -7,7 +7,7 @@ use super::methods::Ctx;
 use super::rules::Rule;
 use super::send::{edit, editable};
 use super::wire::{Params, Refusal};
-use super::world::{Person, Query, Stored};
+use super::world::{Person, Stored};
 
 /// Most bytes that a button carries.
 const DATA_MAX_BYTES: usize = 64;
@@ -94,15 +94,15 @@ pub(super) fn answer_callback_query(ctx: &mut Ctx<'_>, params: &Params) -> Resul
         return Err(Refusal::bad("MESSAGE_TOO_LONG"));
     }
     let gone = "query is too old and response timeout expired or query ID is invalid";
-    let Some(query) = ctx.state.queries.get_mut(&id) else {
+    let Some(told) = ctx.state.presses.get_mut(&id) else {
         ctx.violate(Rule::Callback, format!("there was no press `{id}`"));
         return Err(Refusal::bad(gone));
     };
-    if query.told.is_some() {
+    if told.is_some() {
         return Err(Refusal::bad(gone));
     }
     let alert = params.get("show_alert").and_then(Value::as_bool).unwrap_or(false);
-    query.told = Some(Told { text, alert });
+    *told = Some(Told { text, alert });
     Ok(true.into())
 }
 
@@ -119,9 +119,6 @@ impl Stored {
 impl FakeTelegram {
     /// Somebody presses a button, which is called by its words. The id of the press; the bot is told of it if it asks
     /// for such updates.
-    ///
-    /// # Panics
-    /// There is no such button.
     pub fn press(&self, chat: i64, message: i64, label: &str, by: &Person) -> String {
         let found =
             self.shared.state.lock().chats.get(&chat).and_then(|chat| chat.messages.get(&message).cloned());
@@ -134,48 +131,30 @@ impl FakeTelegram {
     /// Somebody presses a button under a message as their client still shows it: the server may know better by now.
     pub fn press_as_seen(&self, message: &Value, data: &str, by: &Person) -> String {
         self.shared.update(|state| {
-            let id = format!("{}", 4_382_000_000_000_000_001_u64 + state.queries.len() as u64);
+            let id = format!("{}", 4_382_000_000_000_000_001_u64 + state.presses.len() as u64);
             let json = json!({
                 "id": id, "from": by.json(), "message": message, "chat_instance": "-3141592653589793238",
                 "data": data,
             });
-            state.queries.insert(id.clone(), Query { json: json.clone(), told: None });
+            state.presses.insert(id.clone(), None);
             state.push_update("callback_query", json);
             id
         })
     }
 
     /// A message as clients show it now.
-    ///
-    /// # Panics
-    /// There is no such message.
     pub fn seen(&self, chat: i64, message: i64) -> Value {
         let state = self.shared.state.lock();
         let stored = state.chats.get(&chat).and_then(|chat| chat.messages.get(&message));
         stored.unwrap_or_else(|| panic!("no message {message} in chat {chat}")).json.clone()
     }
 
-    /// The bot is told of a press once more, under a new update id.
-    ///
-    /// # Panics
-    /// There was no such press.
-    pub fn repeat_press(&self, press: &str) {
-        self.shared.update(|state| {
-            let query = state.queries.get(press).unwrap_or_else(|| panic!("no press {press}"));
-            let json = query.json.clone();
-            state.push_update("callback_query", json);
-        });
-    }
-
     /// What somebody was told after a press; none: nothing yet.
     pub fn told(&self, press: &str) -> Option<Told> {
-        self.shared.state.lock().queries.get(press)?.told.clone()
+        self.shared.state.lock().presses.get(press)?.clone()
     }
 
     /// Waits until somebody is told something after a press.
-    ///
-    /// # Panics
-    /// They are not within a minute.
     pub async fn wait_told(&self, press: &str) -> Told {
         let what = format!("an answer to press {press}");
         self.wait_until(&what, |fake| fake.told(press).is_some()).await;

@@ -143,9 +143,6 @@ impl Builder {
     }
 
     /// Starts the server.
-    ///
-    /// # Panics
-    /// The address is taken.
     pub async fn start(self) -> FakeTelegram {
         FakeTelegram::with(self).await
     }
@@ -186,9 +183,6 @@ impl Drop for FakeTelegram {
 
 impl FakeTelegram {
     /// Starts a server with the usual behaviour on a free port: privacy mode off, no limits on rates.
-    ///
-    /// # Panics
-    /// No loopback port can be had.
     pub async fn start() -> Self {
         Self::with(Builder::default()).await
     }
@@ -225,9 +219,6 @@ impl FakeTelegram {
     }
 
     /// Is there again, at the same address, and knows all that it knew.
-    ///
-    /// # Panics
-    /// Somebody else took the port.
     pub async fn come_back(&self) {
         self.go_down();
         self.run(listen(self.address).await);

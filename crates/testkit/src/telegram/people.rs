@@ -113,9 +113,6 @@ impl FakeTelegram {
     }
 
     /// A person changes a message's words.
-    ///
-    /// # Panics
-    /// There is no such message.
     pub fn edit(&self, chat: i64, message: i64, text: &str) {
         let now = now();
         self.shared.update(|state| {

@@ -64,9 +64,6 @@ impl Say {
     }
 
     /// Marks the first occurrence of a name as that person: a mention of somebody without a username.
-    ///
-    /// # Panics
-    /// The name is not in the text.
     pub fn text_mention(mut self, person: &Person) -> Self {
         let at = self.text.find(&person.name).unwrap_or_else(|| panic!("{} is not in the text", person.name));
         let offset = self.text[..at].encode_utf16().count();

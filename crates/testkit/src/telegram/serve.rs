@@ -59,7 +59,6 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Answer {
         })
     };
     if !is_mine {
-        shared.update(|state| state.strangers += 1);
         let refusal =
             if is_token { Refusal::new(401, "Unauthorized") } else { Refusal::new(404, "Not Found") };
         return Ok(respond(&Err(refusal)));

@@ -70,11 +70,6 @@ impl FakeTelegram {
         self.shared.state.lock().done.get(&method.to_lowercase()).copied().unwrap_or(0)
     }
 
-    /// How many requests came with another token, or a revoked one.
-    pub fn strangers(&self) -> usize {
-        self.shared.state.lock().strangers
-    }
-
     /// The commands that the bot registered for a scope, `default` or `all_private_chats` and so on: names and
     /// descriptions.
     pub fn commands(&self, scope: &str) -> Vec<(String, String)> {
@@ -91,8 +86,6 @@ impl FakeTelegram {
         self.shared.state.lock().violations.clone()
     }
 
-    /// # Panics
-    /// A request was wrong.
     pub fn assert_clean(&self) {
         let violations = self.violations();
         assert!(violations.is_empty(), "the fake Telegram finds fault with requests: {violations:#?}");
@@ -104,34 +97,22 @@ impl FakeTelegram {
     }
 
     /// Waits until the bot has so many messages in a chat; all of them.
-    ///
-    /// # Panics
-    /// It does not within a minute.
     pub async fn wait_sent(&self, chat: i64, n: usize) -> Vec<Sent> {
         self.wait_until(&format!("{n} messages in chat {chat}"), |fake| fake.sent(chat).len() >= n).await;
         self.sent(chat)
     }
 
     /// Waits until so many requests of a method have arrived, held ones included.
-    ///
-    /// # Panics
-    /// They do not within a minute.
     pub async fn wait_for(&self, method: &str, n: usize) {
         self.wait_until(&format!("{n} requests {method}"), |fake| fake.calls(method).len() >= n).await;
     }
 
     /// Waits until every update was confirmed by an offset.
-    ///
-    /// # Panics
-    /// They are not within a minute.
     pub async fn wait_confirmed(&self) {
         self.wait_until("all updates to be confirmed", |fake| fake.unconfirmed() == 0).await;
     }
 
     /// Waits until a condition on this server holds; it is looked at with everything that happens here.
-    ///
-    /// # Panics
-    /// It does not within a minute.
     pub async fn wait_until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
         let more = || format!("violations: {:?}", self.violations());
         self.shared.state.wait(what, || condition(self).then_some(()), more).await;
@@ -189,11 +170,6 @@ impl FakeTelegram {
         self.shared.update(|state| state.revoked = true);
     }
 
-    /// The token is valid again.
-    pub fn restore_token(&self) {
-        self.shared.update(|state| state.revoked = false);
-    }
-
     /// Ids of updates restart somewhere else, as after a quiet week: below the old ones the first time, above
     /// them the second, and so on.
     pub fn restart_ids(&self) {
@@ -205,9 +181,6 @@ impl FakeTelegram {
     }
 
     /// The newest update of a message comes once more, under a new update id.
-    ///
-    /// # Panics
-    /// There is no such message.
     pub fn repeat(&self, chat: i64, message: i64) {
         self.shared.update(|state| {
             let stored = state.chat(chat).messages.get(&message);

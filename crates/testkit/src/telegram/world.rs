@@ -66,13 +66,6 @@ impl Stored {
     }
 }
 
-/// A press that the bot was told of, or would have been.
-#[derive(Debug, Clone)]
-pub(super) struct Query {
-    pub(super) json: Value,
-    pub(super) told: Option<Told>,
-}
-
 pub(super) struct Chat {
     pub(super) id: i64,
     pub(super) kind: ChatKind,
@@ -147,8 +140,6 @@ pub(super) struct Waiting {
 pub(super) struct State {
     pub(super) bot: Person,
     pub(super) revoked: bool,
-    /// Requests with another token, or a revoked one.
-    pub(super) strangers: usize,
     pub(super) webhook: bool,
     pub(super) people: BTreeMap<i64, Person>,
     pub(super) chats: BTreeMap<i64, Chat>,
@@ -165,7 +156,8 @@ pub(super) struct State {
     pub(super) other_pollers: usize,
     /// Updates stay here as long as somebody holds them.
     pub(super) holds: usize,
-    pub(super) queries: BTreeMap<String, Query>,
+    /// Presses that the bot was told of, or would have been, and what it answered.
+    pub(super) presses: BTreeMap<String, Option<Told>>,
     pub(super) next_message: i64,
     pub(super) next_chat: i64,
     pub(super) next_file: u64,
@@ -183,7 +175,6 @@ impl State {
         Self {
             bot,
             revoked: false,
-            strangers: 0,
             webhook: false,
             people: BTreeMap::new(),
             chats: BTreeMap::new(),
@@ -197,7 +188,7 @@ impl State {
             newest_poll: 0,
             other_pollers: 0,
             holds: 0,
-            queries: BTreeMap::new(),
+            presses: BTreeMap::new(),
             next_message: 1,
             next_chat: 1,
             next_file: 0,
@@ -243,9 +234,6 @@ impl State {
     }
 
     /// The chat, made again where it is the private one of a person.
-    ///
-    /// # Panics
-    /// There is no such chat.
     pub(super) fn chat(&mut self, id: i64) -> &mut Chat {
         if !self.chats.contains_key(&id)
             && let Some(person) = self.people.get(&id)

@@ -1,16 +1,13 @@
 //! Both chat networks at once, under trouble and a kill; the whole of it is `.ci/soak chats`.
 
-use std::path::Path;
-
 use cairn_bench::chats::{Plan, run};
-use cairn_bench::kills::fresh;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_message_ends_as_promised_through_trouble_and_a_kill() {
-    let dir = fresh(&std::env::temp_dir().join(format!("cairn-chats-test-{}", std::process::id()))).unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let plan = Plan {
-        cairn: Path::new(env!("CARGO_BIN_EXE_cairn")).to_owned(),
-        dir: dir.clone(),
+        cairn: crate::CAIRN.into(),
+        dir: dir.path().to_owned(),
         n_places: 2,
         n_messages: 72,
         window: 4_000,
@@ -20,5 +17,4 @@ async fn every_message_ends_as_promised_through_trouble_and_a_kill() {
     let findings = run(&plan).await.unwrap();
     assert_eq!(findings.kills, 1);
     assert!(findings.troubles >= 5 && findings.compactions > 0, "{findings:?}");
-    std::fs::remove_dir_all(dir).unwrap();
 }

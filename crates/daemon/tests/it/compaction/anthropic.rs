@@ -3,15 +3,11 @@
 use cairn_testkit::model::{Answer, FakeModel, Kind, Streaming, Wire};
 use serde_json::json;
 
-use crate::compaction::rig::{LONG, Rig, WINDOW};
-
-async fn rig(name: &str) -> Rig {
-    Rig::on("anthropic", name, FakeModel::builder().window(WINDOW)).await
-}
+use crate::compaction::rig::{LONG, WINDOW, check_places, configured, run_ended, talk_until_run};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn talk_calls_and_compaction_are_well_formed_and_read_from_the_cache() {
-    let rig = rig("anthropic").await;
+    let rig = configured("anthropic", FakeModel::builder().window(WINDOW), WINDOW, "").await;
     let reply = rig.say("hello").await;
     assert!(reply["reply"].as_str().unwrap().contains("echo: hello"), "{reply}");
     rig.model.push(
@@ -24,8 +20,8 @@ async fn talk_calls_and_compaction_are_well_formed_and_read_from_the_cache() {
     assert_eq!(reply["reply"], "you said hello");
     assert!(reply["usage"]["cached_tokens"].as_u64().unwrap() > 0, "{reply}");
 
-    let mut events = rig.talk_until_run().await;
-    assert_eq!(rig.run_ended(&mut events).await["outcome"], "committed");
+    let mut events = talk_until_run(&rig).await;
+    assert_eq!(run_ended(&mut events).await["outcome"], "committed");
     rig.say(LONG).await;
     let last = rig.model.seen().pop().unwrap();
     let raw = last.raw.unwrap();
@@ -37,7 +33,7 @@ async fn talk_calls_and_compaction_are_well_formed_and_read_from_the_cache() {
     assert!(raw["system"][2]["text"].as_str().unwrap().contains("[Compaction Summary]"));
     let share = rig.context().await["cached_share"].as_f64().unwrap();
     assert!(share > 0.5, "{share} of the tokens came from the cache");
-    rig.check_places().await;
+    check_places(&rig).await;
     rig.model.assert_clean();
 }
 
@@ -45,7 +41,7 @@ async fn talk_calls_and_compaction_are_well_formed_and_read_from_the_cache() {
 async fn a_server_without_streaming_is_used_without() {
     for provider in ["anthropic", "openai"] {
         let model = FakeModel::builder().window(WINDOW).streaming(Streaming::Refused);
-        let rig = Rig::on(provider, &format!("whole-{provider}"), model).await;
+        let rig = configured(provider, model, WINDOW, "").await;
         for n in 0..3 {
             let reply = rig.say(&format!("hello {n}")).await;
             assert!(reply["reply"].as_str().unwrap().contains(&format!("echo: hello {n}")), "{reply}");

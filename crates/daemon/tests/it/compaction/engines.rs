@@ -1,14 +1,17 @@
 //! An agent without summaries: its window slides, and nothing else changes.
 
 use cairn_testkit::model::{FakeModel, Kind};
+use cairn_testkit::rig::Rig;
 use serde_json::{Value, json};
 
-use crate::compaction::rig::{LONG, Rig, WINDOW, words};
+use crate::compaction::rig::{
+    LONG, WINDOW, check_places, configured, history, run_ended, start, talk_until_run, words,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sliding_window_needs_no_run_and_loses_no_word() {
     let model = FakeModel::builder().window(WINDOW);
-    let rig = Rig::configured("openai", "sliding", model, WINDOW, "engine = \"sliding\"\n").await;
+    let rig = configured("openai", model, WINDOW, "engine = \"sliding\"\n").await;
     let mut events = rig.events().await;
     for n in 0..80 {
         rig.say(&format!("{LONG} ({n})")).await;
@@ -32,27 +35,36 @@ async fn a_sliding_window_needs_no_run_and_loses_no_word() {
     );
     assert!(context["usage_ratio"].as_f64().unwrap() < 0.95, "{context}");
     assert_eq!(rig.model.tally(Kind::Compaction).arrived, 0, "a model was asked for a summary");
-    assert_eq!(rig.history().await.len(), 160);
-    rig.check_places().await;
+    assert_eq!(history(&rig).await.len(), 160);
+    check_places(&rig).await;
     let request = words(&rig.model.requests_of(Kind::Reply).pop().unwrap());
     assert!(request.contains("[System: archive]") && !request.contains("[Compaction Summary]: messages"));
-    let hits = rig.client().get("/v1/channels/main/search?q=flats&limit=100").await.unwrap();
+    let hits = rig.get("/v1/channels/main/search?q=flats&limit=100").await;
     let marker_to = markers[0]["to_seq"].as_u64().unwrap();
     let gone = hits.as_array().unwrap().iter().any(|hit| hit["seq"].as_u64().unwrap() <= marker_to);
     assert!(gone, "what has left the window is not found");
-    let (status, made) = rig.client().ask("POST", "/v1/channels/main/compact", &json!({})).await.unwrap();
+    let (status, made) = rig.post("/v1/channels/main/compact", &json!({})).await;
     assert_eq!(status, 200, "{made}");
     assert!(made["run"].is_null() && made["made"]["messages"].as_u64() > Some(0), "{made}");
     rig.model.assert_clean();
 }
 
+/// Starts the daemon again with that context engine of the agent.
+async fn with_engine(rig: &mut Rig, engine: &str) {
+    let text = std::fs::read_to_string(rig.path("config.toml")).unwrap();
+    let others: String =
+        text.lines().filter(|line| !line.starts_with("engine")).map(|line| format!("{line}\n")).collect();
+    rig.config(&format!("{others}engine = \"{engine}\"\n"));
+    rig.restart().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_engine_may_change_from_start_to_start() {
-    let rig = Rig::start("engine-change").await;
-    let mut events = rig.talk_until_run().await;
-    rig.run_ended(&mut events).await;
+    let mut rig = start().await;
+    let mut events = talk_until_run(&rig).await;
+    run_ended(&mut events).await;
     let before = rig.context().await["summaries"].clone();
-    let rig = rig.with_engine("sliding").await;
+    with_engine(&mut rig, "sliding").await;
     assert_eq!(rig.context().await["engine"]["id"], "sliding");
     for n in 0..60 {
         rig.say(&format!("{LONG} ({n})")).await;
@@ -69,32 +81,32 @@ async fn the_engine_may_change_from_start_to_start() {
         "a summary that another engine made is shown no longer"
     );
     assert_eq!(context["markers"].as_array().unwrap().len(), 1);
-    rig.check_places().await;
-    let rig = rig.with_engine("standard").await;
-    let mut events = rig.talk_until_run().await;
-    assert_eq!(rig.run_ended(&mut events).await["outcome"], "committed");
-    rig.check_places().await;
+    check_places(&rig).await;
+    with_engine(&mut rig, "standard").await;
+    let mut events = talk_until_run(&rig).await;
+    assert_eq!(run_ended(&mut events).await["outcome"], "committed");
+    check_places(&rig).await;
     rig.model.assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn compacting_below_every_threshold_ends_with_its_summary() {
-    let rig = Rig::start("compact-wait").await;
+    let rig = start().await;
     for n in 0..12 {
         rig.say(&format!("{LONG} ({n})")).await;
     }
     assert_eq!(rig.context().await["tier"], "calm");
-    let (client, path) = (rig.client(), "/v1/channels/main/compact");
-    let wish = json!({ "instruction": "keep the prices", "wait": true });
-    let (status, ended) = client.ask("POST", path, &wish).await.unwrap();
-    assert_eq!((status.as_u16(), &ended["outcome"]), (200, &json!("committed")), "{ended}");
+    let path = "/v1/channels/main/compact";
+    let instruction = json!({ "instruction": "keep the prices", "wait": true });
+    let (status, ended) = rig.post(path, &instruction).await;
+    assert_eq!((status, &ended["outcome"]), (200, &json!("committed")), "{ended}");
     assert!(!ended["summary"].as_str().unwrap().is_empty(), "{ended}");
     let end = &ended["end"];
     assert!(end["messages"].as_u64() > Some(0), "{ended}");
     assert!(end["tokens_after"].as_u64() < end["tokens_before"].as_u64(), "{ended}");
     assert!(words(&rig.model.requests_of(Kind::Compaction)[0]).contains("keep the prices"));
-    let (status, nothing) = client.ask("POST", path, &json!({ "wait": true })).await.unwrap();
-    assert_eq!((status.as_u16(), &nothing["run"]), (200, &Value::Null), "{nothing}");
+    let (status, nothing) = rig.post(path, &json!({ "wait": true })).await;
+    assert_eq!((status, &nothing["run"]), (200, &Value::Null), "{nothing}");
     assert_eq!(
         (&nothing["nothing"]["turns"], &nothing["nothing"]["free_messages"]),
         (&json!(1), &json!(0)),
@@ -105,22 +117,24 @@ async fn compacting_below_every_threshold_ends_with_its_summary() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn compacting_during_a_run_queues_behind_it() {
-    let rig = Rig::start("compact-queue").await;
+    let rig = start().await;
     let gate = rig.model.hold(Kind::Compaction);
-    let mut events = rig.talk_until_run().await;
+    let mut events = talk_until_run(&rig).await;
     rig.model.wait_for(Kind::Compaction, 1).await;
-    let (client, path) = (rig.client(), "/v1/channels/main/compact");
-    let long = json!({ "instruction": "x".repeat(4_001) });
-    let (status, refused) = client.ask("POST", path, &long).await.unwrap();
-    assert_eq!((status.as_u16(), &refused["error"]["code"]), (413, &json!("instruction_too_long")));
-    let wish = json!({ "instruction": "keep the prices" });
+    let path = "/v1/channels/main/compact";
+    let long = json!({ "instruction": "x".repeat(1_000_000) });
+    let (status, refused) = rig.post(path, &long).await;
+    assert_eq!((status, &refused["error"]["code"]), (413, &json!("instruction_too_long")));
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(message.contains("4000 at most") && message.contains("a few sentences"), "{message}");
+    let instruction = json!({ "instruction": "keep the prices" });
     for _ in 0..2 {
-        let (status, queued) = client.ask("POST", path, &wish).await.unwrap();
-        assert_eq!((status.as_u16(), &queued), (202, &json!({ "run": "r2", "queued": true })));
+        let (status, queued) = rig.post(path, &instruction).await;
+        assert_eq!((status, &queued), (202, &json!({ "run": "r2", "queued": true })));
     }
     gate.open();
     for run in ["r1", "r2"] {
-        let ended = rig.run_ended(&mut events).await;
+        let ended = run_ended(&mut events).await;
         assert_eq!((&ended["run"], &ended["outcome"]), (&json!(run), &json!("committed")), "{ended}");
     }
     let asked = rig.model.requests_of(Kind::Compaction);

@@ -2,7 +2,6 @@
 mod anthropic;
 mod engines;
 mod faults;
-mod kills;
 mod pruning;
 mod restarts;
 mod rig;

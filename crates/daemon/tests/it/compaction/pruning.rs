@@ -1,9 +1,10 @@
 //! Results of tools give way before any message is summarised.
 
 use cairn_testkit::model::{Answer, FakeModel, Kind, lasting_text_of};
+use cairn_testkit::rig::Rig;
 use serde_json::{Value, json};
 
-use crate::compaction::rig::{LONG, Rig, words};
+use crate::compaction::rig::{LONG, configured, history, words};
 
 const WINDOW: u64 = 12_000;
 
@@ -27,7 +28,7 @@ fn lasting(request: &Value) -> Vec<Value> {
 #[tokio::test(flavor = "multi_thread")]
 async fn results_shrink_at_the_threshold_no_run_starts_and_the_history_is_whole() {
     let model = FakeModel::builder().window(WINDOW);
-    let rig = Rig::configured("openai", "prune", model, WINDOW, PRUNING).await;
+    let mut rig = configured("openai", model, WINDOW, PRUNING).await;
     let mut events = rig.events().await;
     for n in 0..4 {
         rig.say(&format!("{LONG} ({n})")).await;
@@ -55,7 +56,7 @@ async fn results_shrink_at_the_threshold_no_run_starts_and_the_history_is_whole(
     assert!(words(requests.last().unwrap()).contains("[truncated: output exceeded context limit]"));
     let breaks = requests.windows(2).filter(|two| !lasting(&two[1]).starts_with(&lasting(&two[0]))).count();
     assert_eq!(breaks, 1, "the prefix changed more than once");
-    let before = rig.history().await;
+    let before = history(&rig).await;
     let results: Vec<_> = before.values().filter(|entry| entry["role"] == "tool").collect();
     assert_eq!(results.len(), turns + 1);
     for result in &results {
@@ -63,9 +64,9 @@ async fn results_shrink_at_the_threshold_no_run_starts_and_the_history_is_whole(
         assert!(text.contains("(3)") && text.len() > 2_000, "what is kept was shortened: {text}");
     }
     let context = rig.context().await;
-    let rig = rig.crash().await;
+    rig.crash().await;
     assert_eq!(rig.context().await, context, "another window after a crash");
-    assert_eq!(rig.history().await, before);
+    assert_eq!(history(&rig).await, before);
     rig.say("still there?").await;
     rig.model.assert_clean();
 }

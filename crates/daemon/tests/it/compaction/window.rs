@@ -1,23 +1,25 @@
 //! No gap, no wait, whatever the size.
 
 use cairn_testkit::model::{FakeModel, Kind, Violation, Wording};
+use cairn_testkit::rig::Rig;
 
-use crate::compaction::rig::{LONG, Rig, WINDOW, message, words};
+use crate::compaction::rig::{
+    LONG, WINDOW, check_places, configured, history, message, run_ended, start, talk_until_run, words,
+};
 
 const FACT: &str = "The code of the vault is 7431-KX.";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_during_a_run_is_answered_at_once_and_the_run_goes_on() {
-    let rig = Rig::start("no-wait").await;
+    let rig = start().await;
     let gate = rig.model.hold(Kind::Compaction);
-    let mut events = rig.talk_until_run().await;
+    let mut events = talk_until_run(&rig).await;
     rig.model.wait_for(Kind::Compaction, 1).await;
     let run = rig.context().await["run"]["id"].clone();
-    let client = rig.client();
     for n in 0..8 {
         let id = format!("during-{n}");
         let body = message(&id, &format!("still there? {n}"));
-        let (status, reply) = client.ask("POST", "/v1/channels/main/messages", &body).await.unwrap();
+        let (status, reply) = rig.post("/v1/channels/main/messages", &body).await;
         assert_eq!(status, 200, "{reply}");
         assert_eq!(reply["message"], id.as_str());
         assert!(reply["reply"].as_str().unwrap().contains(&format!("still there? {n}")), "{reply}");
@@ -26,23 +28,23 @@ async fn a_message_during_a_run_is_answered_at_once_and_the_run_goes_on() {
     assert_eq!(rig.model.tally(Kind::Compaction).arrived, 1, "the run was repeated");
     assert_eq!(rig.model.tally(Kind::Compaction).abandoned, 0, "the run was cancelled");
     gate.open();
-    let ended = rig.run_ended(&mut events).await;
+    let ended = run_ended(&mut events).await;
     assert_eq!((&ended["run"], &ended["outcome"]), (&run, &"committed".into()));
-    let said = rig.history().await.into_values().filter(|entry| entry["role"] == "user");
+    let said = history(&rig).await.into_values().filter(|entry| entry["role"] == "user");
     let order: Vec<_> = said.map(|entry| entry["message"].clone()).collect();
     let during: Vec<_> = order.iter().filter(|id| id.as_str().unwrap().starts_with("during-")).collect();
     let expected: Vec<_> = (0..8).map(|n| format!("during-{n}")).collect();
     assert_eq!(during, expected.iter().map(String::as_str).collect::<Vec<_>>());
-    rig.check_places().await;
+    check_places(&rig).await;
     rig.model.assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_sealed_stays_in_sight_until_its_summary_stands() {
-    let rig = Rig::start("no-gap").await;
+    let rig = start().await;
     rig.say(FACT).await;
     let gate = rig.model.hold(Kind::Compaction);
-    let mut events = rig.talk_until_run().await;
+    let mut events = talk_until_run(&rig).await;
     for n in 0..4 {
         rig.say(&format!("and what else? {n}")).await;
     }
@@ -51,7 +53,7 @@ async fn what_is_sealed_stays_in_sight_until_its_summary_stands() {
         assert!(words(request).contains("7431-KX"), "request {idx} of {} lacks the fact", replies.len());
     }
     gate.open();
-    rig.run_ended(&mut events).await;
+    run_ended(&mut events).await;
     rig.say("so what?").await;
     let request = rig.model.requests_of(Kind::Reply).pop().unwrap();
     assert!(
@@ -59,7 +61,7 @@ async fn what_is_sealed_stays_in_sight_until_its_summary_stands() {
         "{}",
         request["messages"][0]
     );
-    let hits = rig.client().get("/v1/channels/main/search?q=code%20of%20the%20vault&limit=10").await.unwrap();
+    let hits = rig.get("/v1/channels/main/search?q=code%20of%20the%20vault&limit=10").await;
     let found = hits.as_array().unwrap().iter().any(|hit| hit["text"].as_str().unwrap().contains("7431-KX"));
     assert!(found, "the fact has left the window and no search finds it: {hits}");
     rig.model.assert_clean();
@@ -67,9 +69,9 @@ async fn what_is_sealed_stays_in_sight_until_its_summary_stands() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_emergency_works_while_a_run_is_held_back() {
-    let rig = Rig::start("emergency").await;
+    let rig = start().await;
     let gate = rig.model.hold(Kind::Compaction);
-    let mut events = rig.talk_until_run().await;
+    let mut events = talk_until_run(&rig).await;
     rig.model.wait_for(Kind::Compaction, 1).await;
     let run = rig.context().await["run"].clone();
     let mut n_said = 0;
@@ -83,60 +85,58 @@ async fn an_emergency_works_while_a_run_is_held_back() {
     assert_eq!(rig.context().await["run"]["id"], run["id"], "the run was not left alone");
     let text = rig.context().await["markers"][0]["text"].as_str().unwrap().to_owned();
     assert!(text.contains("older messages were truncated due to context limits]"), "{text}");
-    rig.check_places().await;
+    check_places(&rig).await;
     gate.open();
-    let ended = rig.run_ended(&mut events).await;
+    let ended = run_ended(&mut events).await;
     assert_eq!((&ended["run"], &ended["outcome"]), (&run["id"], &"committed".into()));
     // What the emergency took beyond the run is summarised by a run of its own.
     while !rig.context().await["markers"].as_array().unwrap().is_empty() {
-        let ended = rig.run_ended(&mut events).await;
+        let ended = run_ended(&mut events).await;
         assert_eq!(ended["outcome"], "committed", "{ended}");
     }
-    rig.check_places().await;
+    check_places(&rig).await;
     rig.model.assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_first_message_larger_than_the_window_is_answered() {
-    let rig = Rig::start("giant").await;
+    let rig = start().await;
     let giant = format!("BEGIN {} END", "a long and winding tale ".repeat(9_000));
     assert!(giant.len() > 200_000);
     let reply = rig.say(&giant).await;
     assert!(reply["reply"].as_str().unwrap().contains("BEGIN"), "{reply}");
     rig.say("and now?").await;
-    let history = rig.history().await;
+    let history = history(&rig).await;
     assert_eq!(history[&1]["parts"][0]["text"], giant.as_str(), "the raw words are kept");
     rig.model.assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repeated_id_is_answered_once() {
-    let rig = Rig::start("repeat").await;
-    let client = rig.client();
+    let rig = start().await;
     let path = "/v1/channels/main/messages";
     let gate = rig.model.hold(Kind::Reply);
     let body = message("same", "hello");
-    let first = client.ask("POST", path, &body);
-    let second = client.ask("POST", path, &body);
+    let first = rig.post(path, &body);
+    let second = rig.post(path, &body);
     let release = async {
         rig.model.wait_for(Kind::Reply, 1).await;
         gate.open();
     };
     let (first, second, ()) = tokio::join!(first, second, release);
-    let (first, second) = (first.unwrap(), second.unwrap());
     assert_eq!(first, second);
-    let third = client.ask("POST", path, &body).await.unwrap();
+    let third = rig.post(path, &body).await;
     assert_eq!(third.1["reply"], first.1["reply"]);
-    let (status, conflict) = client.ask("POST", path, &message("same", "other words")).await.unwrap();
+    let (status, conflict) = rig.post(path, &message("same", "other words")).await;
     assert_eq!(status, 409, "{conflict}");
     assert_eq!(rig.model.tally(Kind::Reply).arrived, 1);
-    assert_eq!(rig.history().await.len(), 2);
+    assert_eq!(history(&rig).await.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_window_that_no_refusal_names_is_learnt_from_what_was_taken_and_what_was_refused() {
     let model = FakeModel::builder().window(WINDOW).wording(Wording::Ollama).expect_stable_prefix(false);
-    let mut rig = Rig::configured("openai", "unnamed", model, 4 * WINDOW, "").await;
+    let mut rig = configured("openai", model, 4 * WINDOW, "").await;
     let refused = |rig: &Rig| {
         let seen = rig.model.seen();
         let of_replies = |violation: &Violation| seen[violation.n].kind == Kind::Reply;
@@ -153,7 +153,7 @@ async fn a_window_that_no_refusal_names_is_learnt_from_what_was_taken_and_what_w
     }
     for n in 0..60 {
         if n == 30 {
-            rig = rig.crash().await;
+            rig.crash().await;
         }
         rig.say(&format!("{LONG} (more {n})")).await;
     }
@@ -163,5 +163,5 @@ async fn a_window_that_no_refusal_names_is_learnt_from_what_was_taken_and_what_w
     let learnt = context["window_tokens"].as_u64().unwrap();
     assert!((WINDOW * 6 / 10..=WINDOW).contains(&learnt), "{learnt}");
     assert!(!context["summaries"].as_array().unwrap().is_empty(), "{context}");
-    rig.check_places().await;
+    check_places(&rig).await;
 }

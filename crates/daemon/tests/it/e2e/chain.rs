@@ -1,10 +1,12 @@
 //! A chain of models from outside: who answers, why, and what the status says.
 
 use cairn_testkit::daemon::Daemon;
+use cairn_testkit::home::Home;
 use cairn_testkit::model::{Answer, FakeModel, Kind};
+use cairn_testkit::rig::one_model;
 use serde_json::{Value, json};
 
-use crate::e2e::home::{self, Home};
+use crate::home;
 
 /// Two models and one agent that tries them in order.
 fn pair(first: &str, second: &str, limits: &str) -> String {
@@ -23,7 +25,7 @@ fn pair(first: &str, second: &str, limits: &str) -> String {
 
 /// The chain as `cairn status --json` shows it.
 fn chain(home: &Home) -> Vec<Value> {
-    let status = home.cairn(&["status", "--json"]).ended(0).json();
+    let status = home.json(&["status"]);
     status["agents"][0]["chain"].as_array().unwrap().clone()
 }
 
@@ -37,7 +39,7 @@ async fn the_second_model_answers_where_the_first_fails_and_the_status_says_why(
         (None, "transport"),
     ];
     for (answer, code) in rows {
-        let (home, second) = (home::new(), FakeModel::start().await);
+        let (home, second) = (home(), FakeModel::start().await);
         let first = match answer {
             Some(answer) => {
                 let first = FakeModel::builder().advertise(64_000).start().await;
@@ -69,7 +71,7 @@ async fn the_second_model_answers_where_the_first_fails_and_the_status_says_why(
         let text = home.cairn(&["status"]).ended(0).stdout;
         assert!(text.contains("cooling until ") && text.contains(" because "), "{text}");
         assert!(text.contains("agent     main (second, 64,000 tokens)"), "{text}");
-        let context = home.cairn(&["context", "main", "--json"]).ended(0).json();
+        let context = home.json(&["context", "main"]);
         assert_eq!(context["model"], "second");
         assert!(context["model_reason"].as_str().unwrap().starts_with("`first`"), "{context}");
         second.assert_clean();
@@ -78,7 +80,7 @@ async fn the_second_model_answers_where_the_first_fails_and_the_status_says_why(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_model_answers_again_when_its_cool_down_is_over() {
-    let (home, first, second) = (home::new(), FakeModel::start().await, FakeModel::start().await);
+    let (home, first, second) = (home(), FakeModel::start().await, FakeModel::start().await);
     let limits = "model_cool_down_secs = 0\nmodel_limited_secs = 0\nmodel_cool_down_max_secs = 0\n";
     let config = home.config(&pair(&first.base_url(), &second.base_url(), limits));
     let daemon = home.daemon(Some(&config)).await;
@@ -97,7 +99,7 @@ async fn the_first_model_answers_again_when_its_cool_down_is_over() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn words_of_a_model_that_broke_are_taken_back() {
-    let (home, first, second) = (home::new(), FakeModel::start().await, FakeModel::start().await);
+    let (home, first, second) = (home(), FakeModel::start().await, FakeModel::start().await);
     let config = home.config(&pair(&first.base_url(), &second.base_url(), ""));
     let daemon = home.daemon(Some(&config)).await;
     first.push(Kind::Reply, Answer::text("these words are cut off in their middle").truncated());
@@ -112,7 +114,7 @@ async fn words_of_a_model_that_broke_are_taken_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_window_that_could_not_be_asked_for_is_known_once_the_server_answers() {
     for provider in ["openai", "anthropic"] {
-        let home = home::new();
+        let home = home();
         let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let config = home.config(&format!(
             "[[models]]\nid = \"late\"\nprovider = \"{provider}\"\nbase_url = \"http://{address}/v1\"\nmodel = \"late\"\n\
@@ -120,7 +122,7 @@ async fn a_window_that_could_not_be_asked_for_is_known_once_the_server_answers()
         ));
         let daemon = home.daemon(Some(&config)).await;
         assert_eq!(chain(&home)[0]["window_tokens"], 128_000, "{provider}");
-        let log = std::fs::read_to_string(home.state().join("daemon.log")).unwrap();
+        let log = home.log();
         assert!(log.contains("the size of its window is unknown"), "{log}");
         let model = FakeModel::builder().address(address).advertise(48_000).start().await;
         let (status, reply) = daemon.client().say("main", "hello").await.unwrap();
@@ -132,7 +134,7 @@ async fn a_window_that_could_not_be_asked_for_is_known_once_the_server_answers()
         };
         tokio::time::timeout(std::time::Duration::from_secs(60), known).await.unwrap();
         assert_eq!(chain(&home)[0]["window_tokens"], 48_000, "{provider}");
-        let context = home.cairn(&["context", "main", "--json"]).ended(0).json();
+        let context = home.json(&["context", "main"]);
         assert_eq!(context["window_tokens"], 48_000, "the conversation has it, too: {context}");
         model.assert_clean();
     }
@@ -140,7 +142,7 @@ async fn a_window_that_could_not_be_asked_for_is_known_once_the_server_answers()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_whose_server_lists_a_small_window_is_passed_over() {
-    let (home, second) = (home::new(), FakeModel::start().await);
+    let (home, second) = (home(), FakeModel::start().await);
     let first = FakeModel::builder().advertise(15_999).start().await;
     let config = home.config(&pair(&first.base_url(), &second.base_url(), ""));
     let daemon = home.daemon(Some(&config)).await;
@@ -163,15 +165,15 @@ async fn a_model_whose_server_lists_a_small_window_is_passed_over() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_correction_of_estimates_outlives_a_restart_and_is_shown() {
-    let (home, first, second) = (home::new(), FakeModel::start().await, FakeModel::start().await);
+    let (home, first, second) = (home(), FakeModel::start().await, FakeModel::start().await);
     let config = home.config(&pair(&first.base_url(), &second.base_url(), ""));
     let daemon = home.daemon(Some(&config)).await;
     daemon.client().say("main", "hello").await.unwrap();
-    let before = home.cairn(&["context", "main", "--json"]).ended(0).json();
+    let before = home.json(&["context", "main"]);
     assert!(before["correction"]["reported"].as_u64().unwrap() > 0, "{before}");
     daemon.kill().await.unwrap();
     let _daemon = home.daemon(Some(&config)).await;
-    let after = home.cairn(&["context", "main", "--json"]).ended(0).json();
+    let after = home.json(&["context", "main"]);
     assert_eq!(before["correction"], after["correction"]);
     let text = home.cairn(&["context", "main"]).ended(0).stdout;
     assert!(text.contains("estimates x ") && text.contains(" reported), cached "), "{text}");
@@ -184,11 +186,11 @@ async fn metrics(daemon: &Daemon) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_local_message_waits_for_a_model_server_that_starts_again() {
-    let home = home::new();
+    let home = home();
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let limits =
         "[limits]\nmodel_cool_down_secs = 0\nmodel_limited_secs = 0\nmodel_cool_down_max_secs = 0\n\n";
-    let config = home.config(&format!("{limits}{}", home::one_model(&format!("http://{address}/v1"))));
+    let config = home.config(&format!("{limits}{}", one_model(&format!("http://{address}/v1"), 32_000)));
     let daemon = home.daemon(Some(&config)).await;
     let message = json!({ "user": "ann", "text": "hello", "id": "m1" });
     let mut events = daemon.client().talk("main", &message).await.unwrap();
@@ -208,8 +210,8 @@ async fn a_local_message_waits_for_a_model_server_that_starts_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_message_that_is_sent_again_stands_once_in_the_history() {
-    let (home, model) = (home::new(), FakeModel::start().await);
-    let config = home.config(&home::one_model(&model.base_url()));
+    let (home, model) = (home(), FakeModel::start().await);
+    let config = home.config(&one_model(&model.base_url(), 32_000));
     let mut daemon = home.daemon(Some(&config)).await;
     let message = json!({ "user": "ann", "text": "hello", "id": "m1" });
     let path = "/v1/channels/main/messages";
@@ -223,10 +225,10 @@ async fn a_failed_message_that_is_sent_again_stands_once_in_the_history() {
     assert_eq!(status, 200, "{reply}");
     let again = daemon.client().ask("POST", path, &message).await.unwrap();
     assert_eq!((status, &again.1["reply"]), (again.0, &reply["reply"]), "the stored answer");
-    let history = home.cairn(&["history", "main", "--json"]).ended(0).json();
+    let history = home.json(&["history", "main"]);
     let roles: Vec<_> = history.as_array().unwrap().iter().map(|entry| entry["role"].clone()).collect();
     assert_eq!(roles, ["user", "assistant"], "{history}");
-    let verified = home.cairn(&["store", "verify", "--json"]).ended(0).json();
+    let verified = home.json(&["store", "verify"]);
     assert_eq!(verified["ok"], true, "{verified}");
 }
 
@@ -240,13 +242,13 @@ fn reporting(text: &str, usage: &Value) -> Answer {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn usage_that_cannot_be_true_spends_no_cap_and_teaches_nothing() {
-    let (home, model) = (home::new(), FakeModel::start().await);
-    let text = format!("[limits]\nspend_per_day = 5.0\n{}", home::one_model(&model.base_url()));
+    let (home, model) = (home(), FakeModel::start().await);
+    let text = format!("[limits]\nspend_per_day = 5.0\n{}", one_model(&model.base_url(), 32_000));
     let prices = "context_window = 32000\ninput_price = 1.0\noutput_price = 1.0\n";
     let config = home.config(&text.replace("context_window = 32000\n", prices));
     let daemon = home.daemon(Some(&config)).await;
     daemon.client().say("main", "hello").await.unwrap();
-    let before = home.cairn(&["context", "main", "--json"]).ended(0).json();
+    let before = home.json(&["context", "main"]);
     for usage in [
         json!({"prompt_tokens": u64::MAX, "completion_tokens": 5}),
         json!({"prompt_tokens": 40, "completion_tokens": u64::MAX}),
@@ -258,15 +260,15 @@ async fn usage_that_cannot_be_true_spends_no_cap_and_teaches_nothing() {
         assert!(reply["usage"]["input_tokens"].as_u64().unwrap() < 10_000, "{usage}: {reply}");
         assert!(reply["usage"]["output_tokens"].as_u64().unwrap() < 100, "{usage}: {reply}");
     }
-    let context = home.cairn(&["context", "main", "--json"]).ended(0).json();
+    let context = home.json(&["context", "main"]);
     assert_eq!(before["correction"], context["correction"]);
     let counted = metrics(&daemon).await;
-    assert!(counted.contains("cairn_usage_disbelieved_total{model=\"fake\"} 3"), "{counted}");
+    assert!(counted.contains("cairn_usage_disbelieved_total{model=\"main\"} 3"), "{counted}");
     assert!(daemon.stop().await.unwrap().success());
     let daemon = home.daemon(Some(&config)).await;
     let (status, reply) = daemon.client().say("main", "still there?").await.unwrap();
     assert_eq!(status, 200, "{reply}");
-    let status = home.cairn(&["status", "--json"]).ended(0).json();
+    let status = home.json(&["status"]);
     let spent = status["spend"]["today"].as_f64().unwrap();
     assert!(spent > 0.0 && spent < 0.1, "{status}");
 }

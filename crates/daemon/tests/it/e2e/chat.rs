@@ -1,10 +1,10 @@
 //! `cairn chat` through a pipe, with the offline model.
 
-use crate::e2e::home;
+use crate::home;
 
 #[test]
 fn every_line_gets_its_reply_in_order_and_is_kept() {
-    let home = home::new();
+    let home = home();
     let run = home
         .cairn_with(&["chat", "--user", "ann", "--json"], b"my name is Ann\r\nwhat is my name?\nlast")
         .ended(0);
@@ -15,7 +15,7 @@ fn every_line_gets_its_reply_in_order_and_is_kept() {
     assert_eq!(turns, ["t1", "t2", "t3"]);
     assert!(replies.iter().all(|reply| !reply["reply"].as_str().unwrap().is_empty()));
 
-    let history = home.cairn(&["history", "main", "--json"]).ended(0).json();
+    let history = home.json(&["history", "main"]);
     let said: Vec<_> = history
         .as_array()
         .unwrap()
@@ -28,7 +28,7 @@ fn every_line_gets_its_reply_in_order_and_is_kept() {
 
 #[test]
 fn a_bad_line_is_told_and_the_next_ones_are_answered() {
-    let home = home::new();
+    let home = home();
     let mut input = b"one\n\xff\xfe\n\nwith \0 in it\n".to_vec();
     input.extend(vec![b' '; 1_000_000]);
     input.extend(b"\n");
@@ -44,7 +44,7 @@ fn a_bad_line_is_told_and_the_next_ones_are_answered() {
 
 #[test]
 fn nothing_to_say_is_no_error() {
-    let home = home::new();
+    let home = home();
     let run = home.cairn_with(&["chat"], b"").ended(0);
     assert_eq!(run.stdout, "");
 }

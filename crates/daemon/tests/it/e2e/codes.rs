@@ -2,7 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::e2e::home;
+use crate::e2e::as_a_stranger;
+use crate::home;
 
 #[track_caller]
 fn explains(stderr: &str, words: &[&str]) {
@@ -14,7 +15,7 @@ fn explains(stderr: &str, words: &[&str]) {
 
 #[test]
 fn version_and_help_of_every_command_are_there() {
-    let home = home::new();
+    let home = home();
     assert!(home.cairn(&["--version"]).ended(0).stdout.starts_with("cairn "));
     let commands: [&[&str]; 37] = [
         &[],
@@ -67,7 +68,7 @@ fn version_and_help_of_every_command_are_there() {
 
 #[test]
 fn wrong_usage_and_configuration_end_with_2() {
-    let home = home::new();
+    let home = home();
     home.cairn(&["bogus"]).ended(2);
     home.cairn(&["history"]).ended(2);
     home.cairn(&["history", "main", "--limit", "0"]).ended(2);
@@ -84,7 +85,7 @@ fn wrong_usage_and_configuration_end_with_2() {
 
 #[test]
 fn what_is_not_there_ends_with_4() {
-    let home = home::new();
+    let home = home();
     home.cairn_with(&["chat"], b"hello\n").ended(0);
     for args in [
         &["context", "nowhere"][..],
@@ -98,22 +99,18 @@ fn what_is_not_there_ends_with_4() {
         &["memory", "forget", "m0000000000000000"],
         &["history", "main", "--from", "1000"],
         &["history", "main", "--from", "2", "--to", "1"],
+        &["memory", "add", "x", "--kind", "fact", "--scope", "agent", "--agent", "nobody"],
     ] {
         explains(&home.cairn(args).ended(4).stderr, &["no ", "hint: "]);
     }
-}
-
-#[test]
-fn a_range_without_an_end_is_told_without_one() {
-    let home = home::new();
-    home.cairn_with(&["chat"], b"hello\n").ended(0);
+    // A range without an end is told without one.
     let run = home.cairn(&["history", "main", "--from", "1000"]).ended(4);
     explains(&run.stderr, &["no entries from 1000 on in main/local/main: its entries go from 1 to 2"]);
 }
 
 #[test]
 fn looking_around_makes_no_state() {
-    let home = home::new();
+    let home = home();
     for (args, code) in [
         (&["status"][..], 0),
         (&["channels"], 0),
@@ -135,15 +132,15 @@ fn looking_around_makes_no_state() {
         assert!(run.stderr.contains("there is no state in"), "{args:?}: {run:?}");
         assert!(!home.state().exists(), "{args:?} made a state folder");
     }
-    assert_eq!(home.cairn(&["channels", "--json"]).ended(0).json(), serde_json::json!([]));
-    let status = home.cairn(&["status", "--json"]).ended(0).json();
+    assert_eq!(home.json(&["channels"]), serde_json::json!([]));
+    let status = home.json(&["status"]);
     assert_eq!((&status["running"], &status["state"]), (&false.into(), &"stopped".into()));
     assert_eq!(status["agents"][0]["id"], "main");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_daemon_on_the_same_state_ends_with_3() {
-    let home = home::new();
+    let home = home();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     // The address that the first has for its figures is no reason of its own.
     let config = home.config(&format!("[admin]\nlisten = \"127.0.0.1:{port}\"\n"));
@@ -155,9 +152,9 @@ async fn a_second_daemon_on_the_same_state_ends_with_3() {
 
 #[test]
 fn a_damaged_journal_ends_with_5_and_verify_names_the_place() {
-    let home = home::new();
+    let home = home();
     home.cairn_with(&["chat"], b"one\ntwo\nthree\n").ended(0);
-    assert_eq!(home.cairn(&["store", "verify", "--json"]).ended(0).json()["ok"], true);
+    assert_eq!(home.json(&["store", "verify"])["ok"], true);
     let journal = home.state().join("journal");
     let segment = std::fs::read_dir(&journal).unwrap().next().unwrap().unwrap().path();
     let text = std::fs::read_to_string(&segment).unwrap();
@@ -170,13 +167,13 @@ fn a_damaged_journal_ends_with_5_and_verify_names_the_place() {
     assert_eq!(run.json()["ok"], false);
     assert!(!run.json()["problems"].as_array().unwrap().is_empty());
     home.cairn(&["store", "verify", "--quarantine"]);
-    assert_eq!(home.cairn(&["store", "verify", "--json"]).ended(0).json()["ok"], true);
+    assert_eq!(home.json(&["store", "verify"])["ok"], true);
     home.cairn(&["channels"]).ended(0);
 }
 
 #[test]
 fn an_unusable_state_folder_is_a_clear_error() {
-    let home = home::new();
+    let home = home();
     let file = home.file("file", "");
     let run = home.cairn(&["status", "--state", file.to_str().unwrap()]).ended(1);
     explains(&run.stderr, &["file", "hint: "]);
@@ -189,10 +186,10 @@ fn an_unusable_state_folder_is_a_clear_error() {
 
 #[test]
 fn who_may_not_read_the_state_is_told_whose_it_is() {
-    let home = home::new();
+    let home = home();
     home.cairn_with(&["chat"], b"hello\n").ended(0);
     for args in [&["channels"][..], &["history", "main"], &["store", "verify"], &["chat"]] {
-        let Some(run) = home::as_a_stranger(&home, args) else { return };
+        let Some(run) = as_a_stranger(&home, args) else { return };
         let words =
             ["you may not read the state; it belongs to the user root (", "sudo -u root cairn", "group"];
         explains(&run.ended(1).stderr, &words);
@@ -201,7 +198,7 @@ fn who_may_not_read_the_state_is_told_whose_it_is() {
 
 #[test]
 fn a_wrong_value_of_an_option_is_told_by_the_option() {
-    let home = home::new();
+    let home = home();
     let add = ["memory", "add", "Ada drinks tea.", "--kind", "fact", "--scope", "agent"];
     let with = |more: &[&'static str]| [&add[..], more].concat();
     for (args, words) in [
@@ -226,7 +223,7 @@ fn a_wrong_value_of_an_option_is_told_by_the_option() {
 
 #[test]
 fn the_hint_of_a_wrong_config_file_leads_to_its_reference() {
-    let home = home::new();
+    let home = home();
     for (text, hint) in [
         ("[commands]\nrestart = \"everyone\"\n", "known keys here: operators"),
         ("colour = true\n", "known keys here: watch"),
@@ -241,7 +238,7 @@ fn the_hint_of_a_wrong_config_file_leads_to_its_reference() {
 
 #[test]
 fn secrets_of_the_state_are_for_its_owner_alone() {
-    let home = home::new();
+    let home = home();
     home.cairn_with(&["chat"], b"hello\n").ended(0);
     let mode = std::fs::metadata(home.state()).unwrap().permissions().mode();
     assert_eq!(mode & 0o077, 0, "{mode:o}");

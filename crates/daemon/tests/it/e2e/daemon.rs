@@ -2,18 +2,17 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use cairn_testkit::daemon::said_in;
 use serde_json::json;
 
-use crate::e2e::home::{self, Home};
+use crate::home;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_ask_the_running_daemon_and_pass_over_one_of_another_state() {
-    let home = home::new();
+    let home = home();
     let daemon = home.daemon(None).await;
     daemon.client().say("main", "hello").await.unwrap();
-    assert_eq!(home.cairn(&["channels", "--json"]).ended(0).json()[0]["state"], "awake");
-    assert_eq!(home.cairn(&["status", "--json"]).ended(0).json()["running"], true);
+    assert_eq!(home.json(&["channels"])[0]["state"], "awake");
+    assert_eq!(home.json(&["status"])["running"], true);
     home.cairn_with(&["chat"], b"again\n").ended(0);
     let long = "a-name-as-long-as-names-may-be-so-that-no-terminal-has-room-for-it";
     daemon.client().say(&long[..64], "hello").await.unwrap();
@@ -23,16 +22,16 @@ async fn commands_ask_the_running_daemon_and_pass_over_one_of_another_state() {
     let mode = std::fs::metadata(home.state().join("cairn.sock")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 
-    let other = home::new();
-    assert_eq!(other.cairn(&["channels", "--json"]).ended(0).json(), json!([]));
+    let other = crate::home();
+    assert_eq!(other.json(&["channels"]), json!([]));
     assert!(daemon.stop().await.unwrap().success());
-    assert_eq!(home.cairn(&["channels", "--json"]).ended(0).json()[0]["state"], "asleep");
-    assert_eq!(home.cairn(&["status", "--json"]).ended(0).json()["running"], false);
+    assert_eq!(home.json(&["channels"])[0]["state"], "asleep");
+    assert_eq!(home.json(&["status"])["running"], false);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_configuration_does_not_keep_commands_from_a_healthy_daemon() {
-    let home = home::new();
+    let home = home();
     let config = home.config("[[agents]]\nid = \"helper\"\n");
     let daemon = home.daemon(Some(&config)).await;
     home.cairn_with(&["chat"], b"hello harbour\n").ended(0);
@@ -79,28 +78,14 @@ async fn a_wrong_configuration_does_not_keep_commands_from_a_healthy_daemon() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_was_said_is_there_after_a_stop_and_after_a_kill() {
-    let home = home::new();
-    let daemon = home.daemon(None).await;
-    daemon.client().say("main", "first").await.unwrap();
-    assert!(daemon.stop().await.unwrap().success());
-    let daemon = home.daemon(None).await;
-    daemon.client().say("main", "second").await.unwrap();
-    daemon.kill().await.unwrap();
-    assert_eq!(home.cairn(&["store", "verify", "--json"]).ended(0).json()["ok"], true);
-    let history = home.cairn(&["history", "main", "--json"]).ended(0).json();
-    assert_eq!(said_in(&history), ["first", "second"]);
-}
-
 #[test]
 fn a_new_generation_archives_what_was_before() {
-    let home = home::new();
+    let home = home();
     home.cairn_with(&["chat"], b"before\n").ended(0);
-    let answer = home.cairn(&["new", "main", "--json"]).ended(0).json();
+    let answer = home.json(&["new", "main"]);
     assert_eq!(answer["generation"], 2);
     home.cairn_with(&["chat"], b"after\n").ended(0);
-    let history = home.cairn(&["history", "main", "--json"]).ended(0).json();
+    let history = home.json(&["history", "main"]);
     assert_eq!((&history[0]["place"], &history[0]["generation"]), (&json!("archived"), &json!(1)));
     let last = history.as_array().unwrap().last().unwrap().clone();
     assert_eq!((&last["place"], &last["generation"]), (&json!("live"), &json!(2)));
@@ -108,24 +93,24 @@ fn a_new_generation_archives_what_was_before() {
 
 #[test]
 fn compacting_a_short_conversation_is_nothing_to_do() {
-    let home = home::new();
+    let home = home();
     home.cairn_with(&["chat"], b"hello\n").ended(0);
     let run = home.cairn(&["compact", "main"]).ended(0);
     assert!(run.stdout.contains("nothing to compact: 2 messages in 1 turn ("), "{run:?}");
-    let answer = home.cairn(&["compact", "main", "--json"]).ended(0).json();
+    let answer = home.json(&["compact", "main"]);
     assert_eq!((&answer["run"], &answer["nothing"]["free_messages"]), (&json!(null), &json!(0)));
 }
 
 #[test]
 fn all_but_the_last_turn_is_compacted_in_a_window_that_is_nearly_empty() {
-    let home = home::new();
+    let home = home();
     let lines: String = (0..5)
         .map(|n| {
             format!("Flat {n} in Lisbon costs 1,45{n} euros a month, {}\n", "near the river ".repeat(20))
         })
         .collect();
     home.cairn_with(&["chat"], lines.as_bytes()).ended(0);
-    let answer = home.cairn(&["compact", "main", "--wait", "--json"]).ended(0).json();
+    let answer = home.json(&["compact", "main", "--wait"]);
     assert_eq!(
         (&answer["outcome"], &answer["end"]["messages"]),
         (&json!("committed"), &json!(8)),
@@ -133,15 +118,15 @@ fn all_but_the_last_turn_is_compacted_in_a_window_that_is_nearly_empty() {
     );
     let again = home.cairn(&["compact", "main", "--wait"]).ended(0);
     assert!(again.stdout.contains("; 8 messages before them summarised already"), "{again:?}");
-    let again = home.cairn(&["compact", "main", "keep the prices", "--wait", "--json"]).ended(0).json();
+    let again = home.json(&["compact", "main", "keep the prices", "--wait"]);
     assert_eq!((&again["outcome"], &again["end"]["messages"]), (&json!("committed"), &json!(8)), "{again}");
-    let context = home.cairn(&["context", "main", "--json"]).ended(0).json();
+    let context = home.json(&["context", "main"]);
     assert_eq!(context["summaries"].as_array().map(Vec::len), Some(1), "{context}");
 }
 
 #[test]
 fn compacting_prints_what_came_of_it() {
-    let home = home::new();
+    let home = home();
     home.config("[defaults]\ncontext_window = 8000\n");
     let lines: String = (0..30)
         .map(|n| {
@@ -161,7 +146,7 @@ fn compacting_prints_what_came_of_it() {
 
 #[test]
 fn a_drawn_context_fits_its_width_and_has_no_colours_in_a_pipe() {
-    let home = home::new();
+    let home = home();
     home.cairn_with(&["chat"], b"hello\n").ended(0);
     let drawn = home.cairn(&["context", "main"]).ended(0).stdout;
     assert!(!drawn.contains('\u{1b}'), "{drawn:?}");
@@ -169,19 +154,4 @@ fn a_drawn_context_fits_its_width_and_has_no_colours_in_a_pipe() {
     for word in ["main/local/main", "background", "aggressive", "emergency", "live", "calm"] {
         assert!(drawn.contains(word), "{word} in {drawn}");
     }
-}
-
-#[test]
-fn rebuilt_views_show_the_same() {
-    let home = home::new();
-    home.cairn_with(&["chat"], b"we decided to meet on Friday\nremember that the harbour closes at noon\n")
-        .ended(0);
-    home.cairn(&["memory", "add", "Ann rows.", "--kind", "fact", "--scope", "agent"]).ended(0);
-    let shown = |home: &Home| {
-        let context = home.cairn(&["context", "main", "--json"]).ended(0).json();
-        (context, home.cairn(&["memory", "list", "--json"]).ended(0).json())
-    };
-    let before = shown(&home);
-    home.cairn(&["store", "rebuild"]).ended(0);
-    assert_eq!(shown(&home), before);
 }

@@ -2,16 +2,15 @@
 //! check, every link leads somewhere, and the quick starts of the README do what they say.
 
 use std::collections::BTreeSet;
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use cairn_testkit::discord::FakeDiscord;
+use cairn_testkit::home::{Home, Run};
 use cairn_testkit::model::FakeModel;
 use cairn_testkit::telegram::FakeTelegram;
 
-use crate::e2e::home::{self, Home, Run};
+use crate::home;
 
 /// Programs beside `cairn` that the pages call. Scripts of this repository have tests of their own or are the gate itself.
 const OTHERS: [&str; 10] = [
@@ -132,24 +131,20 @@ fn arguments(words: &[String]) -> Option<Vec<&str>> {
     }
 }
 
-fn secret(home: &Home, name: &str, text: &str) {
-    std::fs::set_permissions(home.file(name, text), Permissions::from_mode(0o600)).unwrap();
-}
-
 /// A home with a conversation `main` and the files that the pages name.
 fn lived_in() -> Home {
-    let home = home::new();
+    let home = home();
     home.cairn_with(&["chat"], b"Let us build the shed in May.\n").ended(0);
     home.file("talk.jsonl", "{\"user\": \"ada\", \"text\": \"hello\"}\n");
     for name in ["discord.token", "telegram.token", "openai.key", "anthropic.key"] {
-        secret(&home, name, "123:abc");
+        home.secret(name, "123:abc");
     }
     home
 }
 
 #[test]
 fn the_program_takes_every_command_that_the_pages_mention() {
-    let home = home::new();
+    let home = home();
     let (mut seen, mut wrong) = (BTreeSet::new(), Vec::new());
     for page in pages() {
         let (blocks, prose) = page.parts();
@@ -335,11 +330,11 @@ async fn the_quick_starts_of_the_readme_do_what_they_say() {
     let commands: Vec<_> = readme.blocks("sh").iter().map(Block::commands).collect();
     let [first, models, looks] = commands.as_slice() else { panic!("{} blocks of commands", commands.len()) };
 
-    let offline = home::new();
+    let offline = home();
     let run = follow(&offline, &first[1], "", b"My name is Ada, and I prefer tea.\nWhat do I prefer?\n");
     assert!(run.stdout.contains("tea"), "{run:?}");
 
-    let home = home::new();
+    let home = home();
     let model = FakeModel::builder().advertise(64_000).start().await;
     for words in models {
         let run = follow(&home, words, &model.base_url(), b"Where is the shed?\n");
@@ -357,8 +352,8 @@ async fn the_quick_starts_of_the_readme_do_what_they_say() {
         text += &format!("\n{}api_url = \"{api}\"\n", block.text);
     }
     std::fs::write(&config, text).unwrap();
-    secret(&home, ".config/cairn/discord.token", discord.token());
-    secret(&home, ".config/cairn/telegram.token", telegram.token());
+    home.secret(".config/cairn/discord.token", discord.token());
+    home.secret(".config/cairn/telegram.token", telegram.token());
     let daemon = home.daemon(Some(&config)).await;
     home.cairn(&["doctor"]).ended(0);
     curl(&home);

@@ -4,11 +4,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use cairn_testkit::discord::FakeDiscord;
+use cairn_testkit::home::{Home, Run};
 use cairn_testkit::model::{Answer, FakeModel, Kind, Seen};
 use cairn_testkit::telegram::FakeTelegram;
 use serde_json::Value;
 
-use crate::e2e::home::{self, Home, Run};
+use crate::e2e::as_a_stranger;
+use crate::home;
 
 /// Secrets have this in them; nothing that is printed may.
 const CANARY: &str = "sk-canary-0123456789";
@@ -28,15 +30,15 @@ impl Setup {
     }
 
     async fn with(model: FakeModel, discord: FakeDiscord) -> Self {
-        let home = home::new();
+        let home = home();
         let telegram = FakeTelegram::start().await;
         discord.guild(100);
         discord.channel(100, 101);
         let group = telegram.group("Hut");
         let setup = Self { home, model, discord, telegram, group };
-        setup.secret("model.key", CANARY);
-        setup.secret("discord.token", setup.discord.token());
-        setup.secret("telegram.token", setup.telegram.token());
+        setup.home.secret("model.key", CANARY);
+        setup.home.secret("discord.token", setup.discord.token());
+        setup.home.secret("telegram.token", setup.telegram.token());
         setup.home.file("agent.md.j2", "You are {{ agent }}.");
         setup.home.config(&setup.config());
         setup
@@ -54,10 +56,6 @@ impl Setup {
             self.telegram.api_url(),
             self.group,
         )
-    }
-
-    fn secret(&self, name: &str, text: &str) {
-        chmod(&self.home.file(name, text), 0o600);
     }
 
     /// Changes the configuration.
@@ -185,7 +183,7 @@ async fn what_is_wrong_with_a_bot_on_discord_is_told_with_its_remedy() {
     setup.home.config(&setup.config());
     setup.discord.set_message_content(false);
     setup.finds(1, "discord", "failed", &["Message Content Intent is off", "switch it on"]);
-    setup.secret("discord.token", "a.wrong.token");
+    setup.home.secret("discord.token", "a.wrong.token");
     setup.finds(1, "discord", "failed", &["refuses the bot's token", "Reset Token"]);
     std::fs::remove_file(setup.home.state().with_file_name("discord.token")).unwrap();
     setup.finds(1, "discord", "failed", &["cannot read the token file", "discord.token"]);
@@ -202,11 +200,11 @@ async fn what_is_wrong_with_a_bot_on_telegram_is_told_with_its_remedy() {
     setup.finds(1, "telegram", "failed", &["Hut", "not in it"]);
     setup.change(&setup.group.to_string(), "-100777");
     setup.finds(1, "telegram", "failed", &["-100777", "add the bot"]);
-    setup.secret("telegram.token", "7000000001:AAwrong_wrong_wrong_wrong_wrong_wrong");
+    setup.home.secret("telegram.token", "7000000001:AAwrong_wrong_wrong_wrong_wrong_wrong");
     setup.finds(1, "telegram", "failed", &["does not know this token", "@BotFather"]);
     let private = FakeTelegram::builder().privacy().start().await;
     let group = private.group("Barn");
-    setup.secret("telegram.token", private.token());
+    setup.home.secret("telegram.token", private.token());
     let chats = format!("api_url = \"{}\"\nchats = [{group}]", private.api_url());
     setup.change(&format!("api_url = \"{}\"\nchats = [{}]", setup.telegram.api_url(), setup.group), &chats);
     setup.finds(0, "telegram", "warning", &["privacy mode is on", "/setprivacy"]);
@@ -320,9 +318,9 @@ async fn what_a_chat_template_refuses_of_a_conversation_with_a_tool_is_told_with
 
 #[test]
 fn who_may_not_enter_the_state_is_told_whose_it_is() {
-    let home = home::new();
+    let home = home();
     home.cairn_with(&["chat"], b"hello\n").ended(0);
-    let Some(run) = home::as_a_stranger(&home, &["doctor", "--offline"]) else { return };
+    let Some(run) = as_a_stranger(&home, &["doctor", "--offline"]) else { return };
     let run = run.ended(1);
     assert!(run.stdout.contains("failed   state"), "{run:?}");
     assert!(run.stdout.contains("you may not enter") && run.stdout.contains("belongs to root"), "{run:?}");

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use cairn_testkit::home::Home;
 use serde_json::Value;
 
-use crate::e2e::home::{self, Home};
+use crate::home;
 
 /// Two days of talk, then a new generation with a third.
 fn talk(home: &Home) {
@@ -24,7 +25,7 @@ fn lines(file: &Path) -> Vec<Value> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_history_is_written_day_by_day_with_and_without_a_daemon() {
-    let home = home::new();
+    let home = home();
     talk(&home);
     let dir = home.state().join("../out");
     let out = dir.to_str().unwrap();
@@ -36,13 +37,13 @@ async fn a_history_is_written_day_by_day_with_and_without_a_daemon() {
     assert!(wrote.contains("6 entries of main/local/main in 3 files"), "{wrote}");
     let all: Vec<Value> =
         days.iter().flat_map(|day| lines(&dir.join(format!("dialog/{day}.jsonl")))).collect();
-    let history = home.cairn(&["history", "main", "--limit", "10000", "--json"]).ended(0).json();
+    let history = home.json(&["history", "main", "--limit", "10000"]);
     assert_eq!(Value::Array(all), history, "an export is not what the history is");
 
     let daemon = home.daemon(None).await;
     let (status, _) = daemon.client().say("main", "fourth").await.unwrap();
     assert_eq!(status, 200);
-    let wrote = home.cairn(&["history", "main", "--export", out, "--json"]).ended(0).json();
+    let wrote = home.json(&["history", "main", "--export", out]);
     assert_eq!((&wrote["channel"], &wrote["entries"]), (&"main/local/main".into(), &8.into()), "{wrote}");
     let files = wrote["files"].as_array().unwrap();
     assert_eq!(files.len(), 4);
@@ -55,7 +56,7 @@ async fn a_history_is_written_day_by_day_with_and_without_a_daemon() {
 
 #[test]
 fn nothing_of_others_is_written_over() {
-    let home = home::new();
+    let home = home();
     talk(&home);
     home.cairn_with(&["chat", "--channel", "garden"], b"hello\n").ended(0);
     let out = home.state().join("../out");

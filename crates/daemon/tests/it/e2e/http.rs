@@ -2,11 +2,12 @@
 
 use cairn_testkit::daemon::Client;
 use cairn_testkit::model::{Answer, FakeModel, Kind};
+use cairn_testkit::rig::one_model;
 use http_body_util::BodyExt;
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
-use crate::e2e::home::{self, one_model};
+use crate::home;
 
 async fn post(client: &Client, channel: &str, body: Value) -> (u16, Value) {
     let path = format!("/v1/channels/{channel}/messages");
@@ -16,7 +17,7 @@ async fn post(client: &Client, channel: &str, body: Value) -> (u16, Value) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_are_refused_with_the_right_status() {
-    let home = home::new();
+    let home = home();
     let daemon = home.daemon(None).await;
     let client = daemon.client();
     let path = "/v1/channels/main/messages";
@@ -56,9 +57,9 @@ async fn messages_are_refused_with_the_right_status() {
 #[tokio::test(flavor = "multi_thread")]
 async fn busy_stopped_and_failed_turns_have_their_status() {
     let model = FakeModel::start().await;
-    let home = home::new();
+    let home = home();
     let limits = "[limits]\nchannel_queue = 1\nmodel_attempts = 1\n\n";
-    let config = home.config(&format!("{limits}{}", one_model(&model.base_url())));
+    let config = home.config(&format!("{limits}{}", one_model(&model.base_url(), 32_000)));
     let daemon = home.daemon(Some(&config)).await;
     let client = daemon.client();
 
@@ -95,7 +96,7 @@ async fn busy_stopped_and_failed_turns_have_their_status() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn records_have_every_key_of_the_contract() {
-    let home = home::new();
+    let home = home();
     let daemon = home.daemon(None).await;
     let client = daemon.client();
     client.say("main", "we decided to sail on Tuesday").await.unwrap();
@@ -141,14 +142,14 @@ async fn records_have_every_key_of_the_contract() {
     let status = client.get("/v1/status").await.unwrap();
     assert_eq!(status["state_dir"], home.state().to_str().unwrap());
     assert_eq!(client.get("/v1/health").await.unwrap()["status"], "ok");
-    let record = home.cairn(&["context", "main", "--json"]).ended(0).json();
+    let record = home.json(&["context", "main"]);
     assert_eq!(keys(&record), keys(&context), "the command line shows the same record");
     assert!(daemon.stop().await.unwrap().success());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_history_is_paged_by_the_last_seq() {
-    let home = home::new();
+    let home = home();
     let daemon = home.daemon(None).await;
     let client = daemon.client();
     for n in 0..5 {
@@ -182,7 +183,7 @@ async fn a_history_is_paged_by_the_last_seq() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reply_streams_as_events_and_watchers_hear_of_the_turn() {
-    let home = home::new();
+    let home = home();
     let daemon = home.daemon(None).await;
     let client = daemon.client();
     let mut watch = client.events().await.unwrap();

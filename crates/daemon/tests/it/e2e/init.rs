@@ -3,7 +3,9 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use crate::e2e::home::{self, Home};
+use cairn_testkit::home::Home;
+
+use crate::home;
 
 /// Where `init` writes when nothing else is said: the user's own folder.
 fn users_file(home: &Home) -> PathBuf {
@@ -12,7 +14,7 @@ fn users_file(home: &Home) -> PathBuf {
 
 #[test]
 fn without_any_answer_the_embedded_model_answers() {
-    let home = home::new();
+    let home = home();
     let run = home.cairn(&["init", "--yes"]).ended(0);
     for word in ["wrote ", "cairn doctor", "cairn chat", "cairn run"] {
         assert!(run.stdout.contains(word), "`{word}` in {run:?}");
@@ -25,9 +27,8 @@ fn without_any_answer_the_embedded_model_answers() {
 
 #[test]
 fn flags_answer_all_of_it_and_a_file_that_says_something_is_not_overwritten() {
-    let home = home::new();
-    let token = home.file("telegram.token", "7000000001:AAcanary_canary_canary_canary_canary");
-    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let home = home();
+    home.secret("telegram.token", "7000000001:AAcanary_canary_canary_canary_canary");
     let flags = [
         "init",
         "--yes",
@@ -50,7 +51,7 @@ fn flags_answer_all_of_it_and_a_file_that_says_something_is_not_overwritten() {
     ];
     let run = home.cairn(&flags).ended(0);
     assert!(!run.stdout.contains("--config"), "it is found where one is: {run:?}");
-    let shown = home.cairn(&["config", "show", "--json"]).ended(0).json();
+    let shown = home.json(&["config", "show"]);
     let model = &shown["models"][0];
     assert_eq!(model["model"], "a \"quoted\" name");
     assert_eq!(
@@ -73,7 +74,7 @@ fn flags_answer_all_of_it_and_a_file_that_says_something_is_not_overwritten() {
 
 #[test]
 fn by_force_again_and_again_the_first_file_is_kept() {
-    let home = home::new();
+    let home = home();
     let first = "[limits]\nidle_secs = 77\n";
     let file = home.config(first);
     let force = |model: &str| {
@@ -91,14 +92,14 @@ fn by_force_again_and_again_the_first_file_is_kept() {
         |ending: &str| std::fs::read_to_string(file.with_file_name(format!("config.toml.old{ending}")));
     assert_eq!(kept("").unwrap(), first);
     assert!(kept("-2").unwrap().contains("\"one\"") && kept("-3").unwrap().contains("\"two\""));
-    let flags = ["init", "--yes", "--force", "--config", "config.toml", "--json"];
-    let old = home.cairn(&flags).ended(0).json()["old"].as_str().unwrap().to_owned();
+    let flags = ["init", "--yes", "--force", "--config", "config.toml"];
+    let old = home.json(&flags)["old"].as_str().unwrap().to_owned();
     assert!(old.ends_with("config.toml.old-4"), "{old}");
 }
 
 #[test]
 fn answers_come_through_a_pipe_and_a_key_that_is_typed_goes_into_a_file_of_its_own() {
-    let home = home::new();
+    let home = home();
     let file = users_file(&home);
     let answers =
         "\nopenia\nopenai\nhttp://127.0.0.1:9/v1\nsome-model\n-\nsk-canary-typed\n32,000\n\n\nyes\n";
@@ -121,12 +122,10 @@ fn answers_come_through_a_pipe_and_a_key_that_is_typed_goes_into_a_file_of_its_o
 
 #[test]
 fn an_answer_that_cannot_be_right_is_asked_again_at_once() {
-    let home = home::new();
+    let home = home();
     let config = users_file(&home);
     std::fs::create_dir_all(config.parent().unwrap()).unwrap();
-    let token = config.with_file_name("telegram.token");
-    std::fs::write(&token, "7000000001:AAcanary_canary_canary_canary_canary").unwrap();
-    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
+    home.secret(".config/cairn/telegram.token", "7000000001:AAcanary_canary_canary_canary_canary");
     home.file("two-words", "not a key");
     let answers = [
         // Where, who, and the server's address.
@@ -181,13 +180,13 @@ fn an_answer_that_cannot_be_right_is_asked_again_at_once() {
 
 #[test]
 fn a_secret_that_is_to_be_there_later_is_taken_when_it_is_named_twice() {
-    let home = home::new();
+    let home = home();
     let answers = "\noffline\nn\nlater.token\nlater.token\n\nyes\n";
     let run = home.cairn_with(&["init"], answers.as_bytes()).ended(0);
     assert!(run.stderr.contains("warning: ") && run.stderr.contains("cannot read the token file"), "{run:?}");
     let text = std::fs::read_to_string(users_file(&home)).unwrap();
     assert!(text.contains("later.token\""), "{text}");
-    let other = home::new();
+    let other = crate::home();
     let run = other.cairn_with(&["init"], b"\noffline\nn\nlater.token\n").ended(2);
     assert!(
         run.stderr.contains("the input ended before all questions were answered; nothing was written"),
@@ -198,7 +197,7 @@ fn a_secret_that_is_to_be_there_later_is_taken_when_it_is_named_twice() {
 
 #[test]
 fn flags_that_lack_one_or_contradict_each_other_are_told_by_name() {
-    let home = home::new();
+    let home = home();
     for (flags, words) in [
         (&["--discord-server", "5"][..], &["--discord-server", "--discord-token-file"][..]),
         (&["--owner", "discord/5"], &["--owner", "--discord-token-file"]),
@@ -220,7 +219,7 @@ fn flags_that_lack_one_or_contradict_each_other_are_told_by_name() {
 
 #[test]
 fn what_would_not_pass_its_check_leaves_nothing_behind() {
-    let home = home::new();
+    let home = home();
     let file = users_file(&home);
     let folder = file.parent().unwrap();
     let run = home.cairn(&["init", "--yes", "--model", "m", "--base-url", "not an address"]).ended(2);
@@ -239,7 +238,7 @@ fn what_would_not_pass_its_check_leaves_nothing_behind() {
 
 #[test]
 fn a_file_that_says_no_more_than_the_defaults_gives_way() {
-    let home = home::new();
+    let home = home();
     let reference = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/config.toml");
     let text = std::fs::read_to_string(reference).unwrap();
     let file = home.config(&text);

@@ -8,10 +8,11 @@ use cairn_core::message::{Author, Part, Pending, fingerprint};
 use cairn_core::model::Usage;
 use cairn_core::ports::Store as _;
 use cairn_store::{Store, StoreOptions};
+use cairn_testkit::home::Home;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::e2e::home::{self, Home};
+use crate::home;
 
 fn ann() -> Author {
     Author { id: "telegram/7".to_owned(), name: "Ann \u{1b}[2J".to_owned() }
@@ -81,39 +82,39 @@ fn undelivered(id: &str, receipt: Receipt) -> Vec<Event> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stranger_is_let_in_and_out_again_without_a_daemon() {
-    let home = home::new();
-    assert_eq!(home.cairn(&["pair", "list", "--json"]).ended(0).json(), json!([]));
+    let home = home();
+    assert_eq!(home.json(&["pair", "list"]), json!([]));
     journal(&home, None, vec![asked()]).await;
     let list = home.cairn(&["pair", "list"]).ended(0).stdout;
     assert!(list.contains("telegram/7") && list.contains("K7P2XMQA") && list.contains("waiting"), "{list}");
     assert!(!list.contains('\u{1b}'), "a name moves the cursor: {list:?}");
     let none = home.cairn(&["pair", "approve", "AAAAAAAA"]).ended(4);
     assert!(none.stderr.contains("no request has the code AAAAAAAA"), "{none:?}");
-    let approved = home.cairn(&["pair", "approve", "k7p2xmqa", "--json"]).ended(0).json();
+    let approved = home.json(&["pair", "approve", "k7p2xmqa"]);
     assert_eq!((&approved["state"], &approved["told"]), (&json!("paired"), &json!(false)));
-    let list = home.cairn(&["pair", "list", "--json"]).ended(0).json();
+    let list = home.json(&["pair", "list"]);
     assert_eq!((&list[0]["user"], &list[0]["state"]), (&json!("telegram/7"), &json!("paired")));
     home.cairn(&["pair", "approve", "K7P2XMQA"]).ended(4);
     assert!(home.cairn(&["pair", "revoke", "telegram/7"]).ended(0).stdout.contains("no longer"));
     home.cairn(&["pair", "revoke", "telegram/7"]).ended(4);
-    assert_eq!(home.cairn(&["pair", "list", "--json"]).ended(0).json(), json!([]));
+    assert_eq!(home.json(&["pair", "list"]), json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_daemon_approves_and_shows_it_at_once() {
-    let home = home::new();
+    let home = home();
     journal(&home, None, vec![asked()]).await;
     let daemon = home.daemon(None).await;
     home.cairn(&["pair", "approve", "K7P2XMQA"]).ended(0);
-    assert_eq!(home.cairn(&["pair", "list", "--json"]).ended(0).json()[0]["state"], "paired");
+    assert_eq!(home.json(&["pair", "list"])[0]["state"], "paired");
     assert!(daemon.stop().await.unwrap().success());
-    assert_eq!(home.cairn(&["pair", "list", "--json"]).ended(0).json()[0]["state"], "paired");
+    assert_eq!(home.json(&["pair", "list"])[0]["state"], "paired");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_could_not_be_delivered_is_listed_tried_again_and_given_up() {
-    let home = home::new();
-    assert_eq!(home.cairn(&["outbox", "list", "--json"]).ended(0).json(), json!([]));
+    let home = home();
+    assert_eq!(home.json(&["outbox", "list"]), json!([]));
     let dead = Receipt::Dead { reason: "the bot was blocked by the user".to_owned() };
     journal(&home, Some("main/telegram/7"), undelivered("o1", dead)).await;
     let list = home.cairn(&["outbox", "list"]).ended(0).stdout;
@@ -121,7 +122,7 @@ async fn what_could_not_be_delivered_is_listed_tried_again_and_given_up() {
         assert!(list.contains(word), "`{word}` in {list}");
     }
     let states = || -> Value {
-        let list = home.cairn(&["outbox", "list", "--json"]).ended(0).json();
+        let list = home.json(&["outbox", "list"]);
         list.as_array().unwrap().iter().map(|item| item["state"].clone()).collect()
     };
     home.cairn(&["outbox", "retry", "o9"]).ended(4);
@@ -137,16 +138,16 @@ async fn what_could_not_be_delivered_is_listed_tried_again_and_given_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delivery_of_unknown_fate_says_so() {
-    let home = home::new();
+    let home = home();
     let unknown = Receipt::Unknown { part: 0, reason: "the connection broke".to_owned() };
     journal(&home, Some("main/telegram/7"), undelivered("o1", unknown)).await;
-    let item = home.cairn(&["outbox", "list", "--json"]).ended(0).json()[0].clone();
+    let item = home.json(&["outbox", "list"])[0].clone();
     assert_eq!((&item["state"], &item["reason"]), (&json!("unknown"), &json!("the connection broke")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_network_that_cannot_be_reached_is_shown_and_makes_the_daemon_no_worse() {
-    let home = home::new();
+    let home = home();
     home.file("bot.token", "123456789:AAcanary_canary_canary_canary_canary");
     // A port that was free just now, and nobody listens at.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -162,14 +163,14 @@ async fn a_network_that_cannot_be_reached_is_shown_and_makes_the_daemon_no_worse
     assert_eq!(health["platforms"][0]["platform"], "telegram", "{health}");
     daemon.client().say("main", "still there?").await.unwrap();
     assert!(daemon.stop().await.unwrap().success());
-    let log = std::fs::read_to_string(home.state().join("daemon.log")).unwrap();
+    let log = home.log();
     assert!(!log.contains("canary"), "the token is in the log: {log}");
-    assert_eq!(home.cairn(&["status", "--json"]).ended(0).json()["platforms"], json!([]));
+    assert_eq!(home.json(&["status"])["platforms"], json!([]));
 }
 
 #[test]
 fn a_missing_token_stops_the_daemon_and_no_other_command() {
-    let home = home::new();
+    let home = home();
     home.config("[discord]\ntoken_env = \"NO_SUCH_TOKEN\"\n");
     let run = home.cairn(&["run"]).ended(2);
     assert!(run.stderr.contains("`token_env` of [discord]: $NO_SUCH_TOKEN is not set"), "{run:?}");

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 
-use crate::e2e::home;
+use crate::home;
 
 /// The user and the group `nobody`, wherever there are any.
 const NOBODY: u32 = 65_534;
@@ -34,7 +34,7 @@ fn all_is_of(user: u32, path: &Path) {
 
 #[test]
 fn root_opens_no_state_of_another_and_is_told_how_to_do_it() {
-    let home = home::new();
+    let home = home();
     home.cairn_with(&["chat"], b"hello\n").ended(0);
     let backup = home.path("backup");
     home.cairn(&["store", "backup", backup.to_str().unwrap()]).ended(0);
@@ -77,11 +77,11 @@ fn root_opens_no_state_of_another_and_is_told_how_to_do_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn root_asks_the_daemon_of_another() {
-    let home = home::new();
+    let home = home();
     let daemon = home.daemon(None).await;
     daemon.client().say("main", "hello").await.unwrap();
     if lchown(home.state(), Some(NOBODY), None).is_ok() {
-        let history = home.cairn(&["history", "main", "--json"]).ended(0).json();
+        let history = home.json(&["history", "main"]);
         assert_eq!(history.as_array().unwrap().len(), 2, "{history}");
         lchown(home.state(), Some(0), None).unwrap();
     }

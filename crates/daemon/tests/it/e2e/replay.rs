@@ -1,6 +1,6 @@
 //! `cairn replay`: sent once, skipped the second time, refused whole when a line is bad.
 
-use crate::e2e::home;
+use crate::home;
 
 const TALK: &str = r#"{"user":"ann","text":"my name is Ann","at":"2026-01-02T03:04:05Z"}
 {"user":"bo","text":"I prefer tea","id":"m2"}
@@ -10,10 +10,10 @@ const TALK: &str = r#"{"user":"ann","text":"my name is Ann","at":"2026-01-02T03:
 
 #[test]
 fn a_second_replay_skips_what_is_done() {
-    let home = home::new();
+    let home = home();
     let file = home.file("talk.jsonl", TALK);
     let file = file.to_str().unwrap();
-    let first = home.cairn(&["replay", file, "--channel", "talk", "--json"]).ended(0).json();
+    let first = home.json(&["replay", file, "--channel", "talk"]);
     let figures = |report: &serde_json::Value| {
         ["messages", "skipped", "turns", "failed", "emergencies"].map(|key| report[key].as_u64().unwrap())
     };
@@ -21,9 +21,9 @@ fn a_second_replay_skips_what_is_done() {
     for key in ["runs", "memories", "summaries", "seconds"] {
         assert!(first.get(key).is_some(), "{key} in {first}");
     }
-    let second = home.cairn(&["replay", file, "--channel", "talk", "--json"]).ended(0).json();
+    let second = home.json(&["replay", file, "--channel", "talk"]);
     assert_eq!(figures(&second), [3, 3, 0, 0, 0]);
-    let history = home.cairn(&["history", "talk", "--json"]).ended(0).json();
+    let history = home.json(&["history", "talk"]);
     assert_eq!(history.as_array().unwrap().len(), 6, "each message is there once, with its reply");
     assert_eq!(history[0]["at"], "2026-01-02T03:04:05Z");
     assert_eq!(history[2]["message"], "m2");
@@ -31,7 +31,7 @@ fn a_second_replay_skips_what_is_done() {
 
 #[test]
 fn stdin_is_read_and_new_lines_are_sent() {
-    let home = home::new();
+    let home = home();
     home.cairn_with(&["replay", "-", "--no-wait"], TALK.as_bytes()).ended(0);
     let more = format!("{TALK}{}\n", r#"{"user":"ann","text":"one more"}"#);
     let report = home.cairn_with(&["replay", "-", "--json"], more.as_bytes()).ended(0).json();
@@ -40,13 +40,13 @@ fn stdin_is_read_and_new_lines_are_sent() {
 
 #[test]
 fn a_bad_line_is_named_and_nothing_is_sent() {
-    let home = home::new();
+    let home = home();
     let file = home.file("talk.jsonl", format!("{TALK}not json\n"));
     let run = home.cairn(&["replay", file.to_str().unwrap()]).ended(1);
     for words in ["line 5", "expected", "\"user\"", "nothing was sent"] {
         assert!(run.stderr.contains(words), "{words} in {}", run.stderr);
     }
-    assert_eq!(home.cairn(&["channels", "--json"]).ended(0).json(), serde_json::json!([]));
+    assert_eq!(home.json(&["channels"]), serde_json::json!([]));
     let run = home.cairn(&["replay", "no-such-file"]).ended(1);
     assert!(run.stderr.contains("no-such-file"), "{run:?}");
 }

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use cairn_testkit::home::Home;
+use cairn_testkit::random::Random;
 use serde_json::json;
 
-use crate::e2e::home;
+use crate::home;
 
 /// Messages of 40 KB each: three segments of the smallest size, of which the last two are well over the limit together.
 const MESSAGES: usize = 60;
@@ -14,11 +15,8 @@ const SMALL: &str = "[defaults]\ncontext_window = 100000\n\n[store]\nsegment_mib
 
 /// Words that no program packs to much less.
 fn noise(seed: usize) -> String {
-    let mut state = seed as u64 * 2 + 1;
-    let mut letter = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        char::from(b'a' + (state >> 33) as u8 % 26)
-    };
+    let mut random = Random::new(seed as u64 * 2 + 1);
+    let mut letter = || char::from(b'a' + random.below(26) as u8);
     (0..5_000).map(|_| (0..7).map(|_| letter()).chain([' ']).collect::<String>()).collect()
 }
 
@@ -53,26 +51,26 @@ fn bytes(dir: &Path) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn over_its_limit_the_journal_loses_its_oldest_words_and_nothing_else() {
-    let home = home::new();
+    let home = home();
     let config = home.config(SMALL);
     let file = home.file("talk.jsonl", talk());
-    let report = home.cairn(&["replay", file.to_str().unwrap(), "--json"]).ended(0).json();
+    let report = home.json(&["replay", file.to_str().unwrap()]);
     assert_eq!((report["failed"].as_u64(), report["turns"].as_u64()), (Some(0), Some(MESSAGES as u64)));
 
     let daemon = home.daemon(Some(&config)).await;
     let journal = home.state().join("journal");
     let before = bytes(&journal);
     assert!(before > 2_300_000, "{before}");
-    let off = home.cairn(&["store", "retain", "--json"]).ended(0).json();
+    let off = home.json(&["store", "retain"]);
     assert_eq!((&off["compressed"]["segments"], &off["expired"]["segments"]), (&json!(0), &json!(0)));
     home.config(&format!("{SMALL}\n[retention]\njournal_mib = 1\n"));
-    let reloaded = home.cairn(&["reload", "--json"]).ended(0).json();
+    let reloaded = home.json(&["reload"]);
     assert_eq!(reloaded["changed"][0]["key"], "retention.journal_mib", "{reloaded}");
-    let dry = home.cairn(&["store", "retain", "--dry-run", "--json"]).ended(0).json();
+    let dry = home.json(&["store", "retain", "--dry-run"]);
     assert!(dry["expired"]["entries"].as_u64() > Some(0), "{dry}");
     assert_eq!(bytes(&journal), before, "nothing was changed");
     let (first, last) = (word_of(0), word_of(MESSAGES - 1));
-    let found = home.cairn(&["search", "main", &first, "--json"]).ended(0).json();
+    let found = home.json(&["search", "main", &first]);
     assert_eq!(found.as_array().unwrap().len(), 1, "{found}");
 
     let run = home.cairn(&["store", "retain"]).ended(0);
@@ -81,15 +79,15 @@ async fn over_its_limit_the_journal_loses_its_oldest_words_and_nothing_else() {
     assert!(bytes(&journal) <= 1024 * 1024, "{}", bytes(&journal));
     assert!(!journal_has(&home, &first) && journal_has(&home, &last));
     let check = |when: &str| {
-        let history = home.cairn(&["history", "main", "--limit", "1000", "--json"]).ended(0).json();
+        let history = home.json(&["history", "main", "--limit", "1000"]);
         assert_eq!(history.as_array().unwrap().len(), 2 * MESSAGES, "{when}");
         assert_eq!(history[0]["parts"][0]["text"], "[expired]", "{when}");
         assert_eq!(history[0]["author"]["name"], "anna", "{when}");
         let of_last = &history[2 * MESSAGES - 2]["parts"][0]["text"];
         assert!(of_last.as_str().unwrap().contains(&last), "{when}: {of_last}");
-        let found = home.cairn(&["search", "main", &first, "--json"]).ended(0).json();
+        let found = home.json(&["search", "main", &first]);
         assert_eq!(found, json!([]), "{when}");
-        assert_eq!(home.cairn(&["store", "verify", "--json"]).ended(0).json()["ok"], true, "{when}");
+        assert_eq!(home.json(&["store", "verify"])["ok"], true, "{when}");
     };
     check("at once");
     let again = home.cairn(&["store", "retain"]).ended(0).stdout;

@@ -3,17 +3,18 @@
 use cairn_testkit::daemon::PATIENCE;
 use serde_json::Value;
 
-use crate::faults::home::{self, files, lived_in, settled, shown};
+use crate::faults::home::{files, lived_in, settled, shown};
+use crate::home;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backup_of_a_running_daemon_restores_to_what_it_showed() {
-    let home = home::new();
+    let home = home();
     lived_in(&home).await;
     let config = home.path("config.toml");
     let daemon = home.daemon(Some(&config)).await;
     settled(&daemon.client()).await;
     let before = shown(&daemon.client()).await.unwrap();
-    let report = home.cairn(&["store", "backup", "monday", "--json"]).ended(0).json();
+    let report = home.json(&["store", "backup", "monday"]);
     assert_eq!(report["dir"], home.path("monday").display().to_string(), "it is made absolute");
     assert_eq!(report["segments"], 3);
     assert_eq!(report["records"], report["last_record"]);
@@ -24,7 +25,7 @@ async fn a_backup_of_a_running_daemon_restores_to_what_it_showed() {
     assert!(daemon.stop().await.unwrap().success());
 
     home.cairn(&["store", "restore", "monday"]).told(1, &["there is a state", "--force"]);
-    let report = home.cairn(&["store", "restore", "monday", "--force", "--json"]).ended(0).json();
+    let report = home.json(&["store", "restore", "monday", "--force"]);
     let aside = report["moved_to"].as_str().unwrap();
     assert!(files(std::path::Path::new(aside)).len() > 3, "{report}");
     let daemon = home.daemon(Some(&config)).await;
@@ -37,14 +38,13 @@ async fn a_backup_of_a_running_daemon_restores_to_what_it_showed() {
     let elsewhere = home.path("elsewhere").display().to_string();
     let told = home.cairn(&["store", "restore", "tuesday", "--state", &elsewhere]).ended(0);
     assert!(told.stdout.starts_with("restored "), "{told:?}");
-    let history =
-        home.cairn(&["history", "main", "--json", "--state", &elsewhere, "--limit", "1000"]).ended(0);
-    assert_eq!(history.json(), before["/v1/channels/main/history?limit=10000"]);
+    let history = home.json(&["history", "main", "--state", &elsewhere, "--limit", "1000"]);
+    assert_eq!(history, before["/v1/channels/main/history?limit=10000"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_backup_ends_with_5_and_changes_nothing() {
-    let home = home::new();
+    let home = home();
     lived_in(&home).await;
     home.cairn(&["store", "backup", "monday"]).ended(0);
     let segment = files(&home.path("monday/journal")).remove(1);
@@ -61,7 +61,7 @@ async fn a_damaged_backup_ends_with_5_and_changes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kills_during_backups_leave_a_whole_one_or_none_and_the_state_as_it_was() {
-    let home = home::new();
+    let home = home();
     lived_in(&home).await;
     let config = home.path("config.toml");
     let (mut whole, mut broken_off) = (0, 0);
@@ -80,15 +80,14 @@ async fn kills_during_backups_leave_a_whole_one_or_none_and_the_state_as_it_was(
             whole += 1;
             let state = home.path(&format!("restored-{n}")).display().to_string();
             home.cairn(&["store", "restore", &dir.display().to_string(), "--state", &state]).ended(0);
-            let history =
-                home.cairn(&["history", "main", "--json", "--state", &state, "--limit", "1000"]).ended(0);
-            assert_eq!(history.json(), before["/v1/channels/main/history?limit=10000"]);
+            let history = home.json(&["history", "main", "--state", &state, "--limit", "1000"]);
+            assert_eq!(history, before["/v1/channels/main/history?limit=10000"]);
         } else {
             broken_off += 1;
             assert!(!answered.is_ok_and(|(status, _)| status.is_success()), "it was said to be made");
             home.cairn(&["store", "backup", &dir.display().to_string()]).ended(0);
         }
-        let verified = home.cairn(&["store", "verify", "--json"]).ended(0).json();
+        let verified = home.json(&["store", "verify"]);
         assert_eq!(verified["ok"], Value::Bool(true), "{verified}");
     }
     eprintln!("{whole} whole, {broken_off} broken off");
@@ -97,10 +96,10 @@ async fn kills_during_backups_leave_a_whole_one_or_none_and_the_state_as_it_was(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kills_during_restores_leave_the_old_state_or_the_new_one() {
-    let home = home::new();
+    let home = home();
     lived_in(&home).await;
     home.cairn(&["store", "backup", "old"]).ended(0);
-    let history = || home.cairn(&["history", "main", "--json", "--limit", "1000"]).ended(0).json();
+    let history = || home.json(&["history", "main", "--limit", "1000"]);
     let old = history();
     let daemon = home.daemon(None).await;
     daemon.client().say("main", "said after the backup").await.unwrap();
@@ -119,6 +118,6 @@ async fn kills_during_restores_leave_the_old_state_or_the_new_one() {
         let after = history();
         let wanted = if backup == "old" { &old } else { &new };
         assert!(after == before || after == *wanted, "a mix after kill {n}");
-        assert_eq!(home.cairn(&["store", "verify", "--json"]).ended(0).json()["ok"], true);
+        assert_eq!(home.json(&["store", "verify"])["ok"], true);
     }
 }

@@ -3,13 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use cairn_testkit::daemon::Daemon;
+use cairn_testkit::home::Home;
+use cairn_testkit::random::Random;
 use serde_json::Value;
 
-use crate::faults::home::{self, CAIRN, Home, copy, files, lived_in, segments, shown};
+use crate::faults::home::{copy, files, lived_in, segments, shown};
+use crate::{CAIRN, home};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_journal_segment_that_is_gone_stops_the_start_by_its_name() {
-    let home = home::new();
+    let home = home();
     lived_in(&home).await;
     copy(&home.state(), &home.path("whole"));
     for (gone, derived) in [(0, false), (1, false), (0, true), (1, true)] {
@@ -29,7 +32,7 @@ async fn a_journal_segment_that_is_gone_stops_the_start_by_its_name() {
         home.cairn(&["history", "main"]).told(5, &[&next, "missing"]);
         // The remedy: what is lost is said to be lost, and the rest is there.
         home.cairn(&["store", "verify", "--quarantine"]);
-        assert_eq!(home.cairn(&["store", "verify", "--json"]).ended(0).json()["ok"], true);
+        assert_eq!(home.json(&["store", "verify"])["ok"], true);
         let history = home.cairn(&["history", "main", "--json", "--limit", "1000"]).ended(0);
         assert!(history.stdout.contains("Number 29"), "{history:?}");
         let daemon = home.daemon(None).await;
@@ -40,7 +43,7 @@ async fn a_journal_segment_that_is_gone_stops_the_start_by_its_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_segment_that_is_gone_is_missed_too() {
-    let home = home::new();
+    let home = home();
     lived_in(&home).await;
     let segments = segments(&home);
     std::fs::remove_file(segments.last().unwrap()).unwrap();
@@ -65,7 +68,7 @@ fn zeroed(text: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_end_that_was_acknowledged_and_is_gone_is_damage_until_somebody_says_so() {
-    let home = home::new();
+    let home = home();
     lived_in(&home).await;
     let daemon = home.daemon(None).await;
     for text in ["the fourth flat", "the fifth flat"] {
@@ -105,9 +108,9 @@ async fn an_end_that_was_acknowledged_and_is_gone_is_damage_until_somebody_says_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_search_waits_for_an_index_that_is_made_again() {
-    let home = home::new();
+    let home = home();
     lived_in(&home).await;
-    let search = || home.cairn(&["search", "main", "river", "--limit", "1000", "--json"]).ended(0).json();
+    let search = || home.json(&["search", "main", "river", "--limit", "1000"]);
     let before = search();
     let said = before.as_array().unwrap().iter().filter(|hit| hit["author"]["id"] == "local/anna").count();
     assert_eq!(said, 30, "{before}");
@@ -134,30 +137,20 @@ enum End {
     Told,
 }
 
-/// Positions over all files of a kind, the same at each run.
-struct Positions(u64);
-
-impl Positions {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n.max(1)
-    }
-
-    /// Flips a bit somewhere in the files; where.
-    fn flip(&mut self, files: &[PathBuf]) -> (PathBuf, u64) {
-        let len = |path: &PathBuf| std::fs::metadata(path).unwrap().len();
-        let mut at = self.below(files.iter().map(len).sum());
-        for path in files {
-            if at < len(path) {
-                let mut bytes = std::fs::read(path).unwrap();
-                bytes[at as usize] ^= 1 << self.below(8);
-                std::fs::write(path, bytes).unwrap();
-                return (path.clone(), at);
-            }
-            at -= len(path);
+/// Flips a bit somewhere in the files; where.
+fn flip(random: &mut Random, files: &[PathBuf]) -> (PathBuf, u64) {
+    let len = |path: &PathBuf| std::fs::metadata(path).unwrap().len();
+    let mut at = random.below(files.iter().map(len).sum());
+    for path in files {
+        if at < len(path) {
+            let mut bytes = std::fs::read(path).unwrap();
+            bytes[at as usize] ^= 1 << random.below(8);
+            std::fs::write(path, bytes).unwrap();
+            return (path.clone(), at);
         }
-        unreachable!("a position within all of them")
+        at -= len(path);
     }
+    unreachable!("a position within all of them")
 }
 
 /// Starts a daemon on a spoiled state, and looks at everything.
@@ -212,7 +205,7 @@ async fn look(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_flipped_bits_are_each_detected_or_mended() {
-    let home = home::new();
+    let home = home();
     lived_in(&home).await;
     copy(&home.state(), &home.path("whole"));
     let whole = home.path("whole");
@@ -225,13 +218,13 @@ async fn a_hundred_flipped_bits_are_each_detected_or_mended() {
         assert!(daemon.stop().await.unwrap().success());
         before
     };
-    let mut positions = Positions(20_261_122);
+    let mut random = Random::new(20_261_122);
     let mut ends = std::collections::BTreeMap::<(&str, String), usize>::new();
     for n in 0..100 {
         let part = ["views", "index", "journal", "views"][n % 4];
         let state = home.path(&format!("spoiled-{n}"));
         copy(&whole, &state);
-        let (file, at) = positions.flip(&files(&state.join(part)));
+        let (file, at) = flip(&mut random, &files(&state.join(part)));
         let end = look(&home, &state, &before).await;
         let end = end.unwrap_or_else(|why| panic!("bit at byte {at} of {}: {why}", file.display()));
         assert!(part == "journal" || end == End::Same, "byte {at} of {}: {end:?}", file.display());

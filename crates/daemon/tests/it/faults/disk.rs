@@ -1,15 +1,15 @@
 //! A disk that fails or does not answer for a while, under one part of the state: the journal is the truth, all else costs
 //! lists and searches, never an answer.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use cairn_bench::faults::{Findings, HUNG, Plan, run};
 use cairn_testkit::daemon::Daemon;
 use cairn_testkit::disk::{Disk, Fault};
-use cairn_testkit::systemd::Systemd;
+use cairn_testkit::home::Home;
 
-use crate::faults::home::{self, CAIRN, Home};
+use crate::{CAIRN, home};
 
 async fn met(part: &'static str, fault: Fault, secs: u64) -> Findings {
     let plan = Plan { cairn: PathBuf::from(CAIRN), part, fault, lasts: Duration::from_secs(secs) };
@@ -55,16 +55,15 @@ async fn an_index_that_never_comes_back_ends_the_process_and_the_next_one_has_al
 }
 
 /// A daemon on a disk, with a watchdog, that has answered.
-async fn answering(home: &Home) -> (Disk, Systemd, Daemon) {
+async fn answering(home: &Home) -> (Disk, Daemon) {
     let disk = Disk::new(&home.path("")).unwrap();
     let config = home.config("[limits]\nshutdown_secs = 1\n");
     let vars = disk.vars();
     let vars: Vec<_> = vars.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let vars = [&vars[..], &[("WATCHDOG_USEC", "6000000")]].concat();
-    let (state, systemd) = (home.state(), Systemd::of(&home.state()).unwrap());
-    let daemon = Daemon::start_under(&systemd, &vars, Path::new(CAIRN), &state, Some(&config)).await.unwrap();
+    let daemon = Daemon::start_with(&vars, CAIRN.as_ref(), &home.state(), Some(&config)).await.unwrap();
     assert_eq!(daemon.client().say("main", "hello").await.unwrap().0, 200);
-    (disk, systemd, daemon)
+    (disk, daemon)
 }
 
 /// The code with which it ends when it is asked to stop.
@@ -75,8 +74,8 @@ async fn stopped(daemon: Daemon) -> Option<i32> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_leaves_views_and_index_behind_that_do_not_answer() {
     for part in ["/views/", "/index/"] {
-        let home = home::new();
-        let (disk, _systemd, daemon) = answering(&home).await;
+        let home = home();
+        let (disk, daemon) = answering(&home).await;
         disk.fail(part, Fault::Hangs).unwrap();
         assert_eq!(daemon.client().say("main", "and now?").await.unwrap().0, 200);
         assert_eq!(stopped(daemon).await, Some(0), "{part}: the journal is closed");
@@ -88,8 +87,8 @@ async fn a_stop_leaves_views_and_index_behind_that_do_not_answer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_ends_within_its_time_while_the_journal_does_not_answer_and_health_says_why() {
-    let home = home::new();
-    let (disk, _systemd, daemon) = answering(&home).await;
+    let home = home();
+    let (disk, daemon) = answering(&home).await;
     let client = daemon.client();
     disk.fail("/journal/", Fault::Hangs).unwrap();
     let asking = client.clone();
@@ -107,10 +106,7 @@ async fn a_stop_ends_within_its_time_while_the_journal_does_not_answer_and_healt
     assert!(told.contains("journal") && told.contains("has not answered"), "{told}");
     assert!(!open.is_finished(), "what is not written is not acknowledged");
     let log = async {
-        while !std::fs::read_to_string(home.state().join("daemon.log"))
-            .unwrap()
-            .contains("watchdog is not fed")
-        {
+        while !home.log().contains("watchdog is not fed") {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };

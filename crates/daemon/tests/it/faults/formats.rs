@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use cairn_testkit::telegram::FakeTelegram;
 use serde_json::{Value, json};
 
-use crate::faults::home::{self, copy};
+use crate::faults::home::copy;
+use crate::home;
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/tests/fixtures")
@@ -26,12 +27,11 @@ const RECORDS: [(&str, &[&str]); 8] = [
 #[test]
 fn every_format_shows_what_it_showed() {
     for format in [1, 2] {
-        let home = home::new();
+        let home = home();
         copy(&fixtures().join(format!("format-{format}")), &home.state());
-        assert_eq!(home.cairn(&["store", "verify", "--json"]).ended(0).json()["ok"], true);
+        assert_eq!(home.json(&["store", "verify"])["ok"], true);
         for (name, args) in RECORDS {
-            let args: Vec<&str> = args.iter().copied().chain(["--json"]).collect();
-            let mut found = home.cairn(&args).ended(0).json();
+            let mut found = home.json(args);
             for item in found.as_array_mut().into_iter().flatten() {
                 // The one figure that depends on the day.
                 item.as_object_mut().unwrap().remove("age_seconds");
@@ -46,7 +46,7 @@ fn every_format_shows_what_it_showed() {
 
 #[test]
 fn a_newer_state_is_refused_with_a_clear_word() {
-    let home = home::new();
+    let home = home();
     copy(&fixtures().join("format-2"), &home.state());
     let marker = json!({ "format": 3, "written_by": "9.8.7" });
     std::fs::write(home.state().join("format"), marker.to_string()).unwrap();
@@ -89,7 +89,7 @@ fn a_state_that_was_lived_in_shows_all_it_showed() {
     let expected = std::fs::read(fixture.join("expected.json")).unwrap();
     let expected: Vec<Value> = serde_json::from_slice(&expected).unwrap();
     for with_databases in [true, false] {
-        let home = home::new();
+        let home = home();
         home.config(&std::fs::read_to_string(fixture.join("config.toml")).unwrap());
         copy(&fixture.join("state"), &home.state());
         if !with_databases {
@@ -100,8 +100,8 @@ fn a_state_that_was_lived_in_shows_all_it_showed() {
         let mut missing = Vec::new();
         for entry in &expected {
             let args = entry["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap());
-            let args: Vec<&str> = args.chain(["--json"]).collect();
-            let mut found = home.cairn(&args).ended(0).json();
+            let args: Vec<&str> = args.collect();
+            let mut found = home.json(&args);
             if args[0] == "pair" {
                 // Codes were good for an hour.
                 found.as_array_mut().unwrap().retain(|row| row["state"] != "waiting");
@@ -116,7 +116,7 @@ fn a_state_that_was_lived_in_shows_all_it_showed() {
 async fn a_state_that_was_lived_in_goes_on() {
     let telegram = FakeTelegram::builder().start().await;
     let group = telegram.group("Group");
-    let home = home::new();
+    let home = home();
     home.file("telegram.token", telegram.token());
     let table = format!(
         "[telegram]\ntoken_file = \"telegram.token\"\napi_url = \"{}\"\nchats = [{group}]\n",
@@ -143,5 +143,5 @@ async fn a_state_that_was_lived_in_goes_on() {
     let erased = client.get("/v1/people/erased").await.unwrap();
     assert_eq!(erased["erasures"].as_array().unwrap().len(), 2, "{erased}");
     assert!(daemon.stop().await.unwrap().success());
-    assert_eq!(home.cairn(&["store", "verify", "--json"]).ended(0).json()["ok"], true);
+    assert_eq!(home.json(&["store", "verify"])["ok"], true);
 }

@@ -4,24 +4,27 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use cairn_testkit::daemon::Client;
-pub(crate) use cairn_testkit::home::Home;
+use cairn_testkit::home::Home;
 use serde_json::Value;
-
-pub(crate) const CAIRN: &str = env!("CARGO_BIN_EXE_cairn");
+use tokio::sync::OnceCell;
 
 /// A window so small that talk is compacted.
 pub(crate) const SMALL: &str = "[defaults]\ncontext_window = 4000\n";
 
 const CONTEXT: &str = "/v1/channels/main/context";
 
-/// An empty home.
-pub(crate) fn new() -> Home {
-    Home::of(CAIRN)
+/// A state in which there was talk, compacted, with memories, in several segments. Stopped cleanly. It is made once, and
+/// copied for each test.
+pub(crate) async fn lived_in(home: &Home) {
+    static MADE: OnceCell<PathBuf> = OnceCell::const_new();
+    copy(MADE.get_or_init(make).await, &home.state());
+    // From here on nothing happens by itself: what is shown twice is the same.
+    home.config(&format!("{SMALL}\n[defaults.compaction]\nenabled = false\n"));
 }
 
-/// A state in which there was talk, compacted, with memories, in several segments. Stopped cleanly.
-pub(crate) async fn lived_in(home: &Home) {
-    let config = home.file("config.toml", SMALL);
+async fn make() -> PathBuf {
+    let home = crate::home();
+    let config = home.config(SMALL);
     let daemon = home.daemon(Some(&config)).await;
     let client = daemon.client();
     for n in 0..30 {
@@ -38,9 +41,13 @@ pub(crate) async fn lived_in(home: &Home) {
     client.until(CONTEXT, idle).await.unwrap();
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     assert!(daemon.stop().await.unwrap().success());
-    // From here on nothing happens by itself: what is shown twice is the same.
-    home.file("config.toml", format!("{SMALL}\n[defaults.compaction]\nenabled = false\n"));
-    split_journal(home);
+    split_journal(&home);
+    let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join("lived-in");
+    if made.exists() {
+        std::fs::remove_dir_all(&made).unwrap();
+    }
+    copy(&home.state(), &made);
+    made
 }
 
 /// Cuts the journal's only segment in three: what rotation does after 64 MiB.

@@ -9,7 +9,7 @@ use cairn_testkit::home::Home;
 use serde_json::json;
 use tokio::process::{Child, Command};
 
-use crate::faults::home::{self, CAIRN};
+use crate::{CAIRN, home};
 
 /// Nothing takes so long, however busy the machine is.
 const FOREVER: Duration = Duration::from_secs(300);
@@ -57,7 +57,7 @@ async fn a_start_with_too_little_memory_ends_and_does_not_hang() {
     let mut n_ended = 0;
     // Each meets its limit elsewhere.
     for limit_mib in (96..200).step_by(4) {
-        let home = home::new();
+        let home = home();
         let mut child = limited(&home, limit_mib);
         let client = Client::new(&home.state().join("cairn.sock"));
         match ready_or_ended(&home, &client, &mut child).await {
@@ -76,7 +76,7 @@ async fn what_was_acknowledged_under_a_memory_limit_is_there_without_it() {
     let mut outcomes = Vec::new();
     // From too little to begin with, to enough for a while.
     for limit_mib in [100_u64, 170, 200] {
-        let home = home::new();
+        let home = home();
         let mut child = limited(&home, limit_mib);
         let client = Client::new(&home.state().join("cairn.sock"));
         let mut ended = ready_or_ended(&home, &client, &mut child).await;

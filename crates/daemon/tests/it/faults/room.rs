@@ -4,10 +4,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use cairn_testkit::daemon::{Client, PATIENCE};
+use cairn_testkit::home::Home;
 use cairn_testkit::model::{FakeModel, Kind};
+use cairn_testkit::rig::one_model;
 use serde_json::{Value, json};
 
-use crate::faults::home::{self, CAIRN, Home};
+use crate::{CAIRN, home};
 
 /// A shell in a mount namespace; all that it started ends with it.
 pub(crate) struct Room {
@@ -77,13 +79,8 @@ struct Full {
 impl Full {
     async fn start(size: &str) -> Option<Self> {
         let mut room = Room::open()?;
-        let (home, model) = (home::new(), FakeModel::start().await);
-        let config = format!(
-            "[[models]]\nid = \"fake\"\nprovider = \"openai\"\nbase_url = \"{}\"\nmodel = \"fake\"\n\
-             context_window = 32000\nmax_output_tokens = 1024\n\n[[agents]]\nid = \"main\"\nmodels = [\"fake\"]\n",
-            model.base_url()
-        );
-        home.file("config.toml", config);
+        let (home, model) = (home(), FakeModel::start().await);
+        home.config(&one_model(&model.base_url(), 32_000));
         std::fs::create_dir_all(home.state()).unwrap();
         std::fs::create_dir_all(home.path("run")).unwrap();
         room.must(&format!("mount -t tmpfs -o size={size} none {}", home.state().display()));

@@ -1,9 +1,11 @@
 //! Folders that cannot be written, and things in the place of others.
 
 use cairn_testkit::daemon::Client;
+use cairn_testkit::home::Home;
 
-use crate::faults::home::{self, CAIRN, Home, SMALL, lived_in};
+use crate::faults::home::{SMALL, lived_in};
 use crate::faults::room::{Room, without_room};
+use crate::{CAIRN, home};
 
 /// A command in the room, on that home's state.
 fn cairn(home: &Home, args: &str) -> String {
@@ -13,7 +15,7 @@ fn cairn(home: &Home, args: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_only_state_folder_is_a_clear_error_and_stays_as_it_is() {
     let Some(mut room) = Room::open() else { return without_room() };
-    let home = home::new();
+    let home = home();
     lived_in(&home).await;
     let state = home.state().display().to_string();
     room.must(&format!("mount --bind {state} {state} && mount -o remount,ro,bind {state}"));
@@ -32,7 +34,7 @@ async fn a_read_only_state_folder_is_a_clear_error_and_stays_as_it_is() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_journal_folder_that_cannot_be_written_is_a_clear_error() {
     let Some(mut room) = Room::open() else { return without_room() };
-    let home = home::new();
+    let home = home();
     lived_in(&home).await;
     let journal = home.state().join("journal").display().to_string();
     room.must(&format!("mount --bind {journal} {journal} && mount -o remount,ro,bind {journal}"));
@@ -48,7 +50,7 @@ async fn a_journal_folder_that_cannot_be_written_is_a_clear_error() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_may_not_write_where_a_backup_shall_go_says_what_to_do() {
     let Some(mut room) = Room::open() else { return without_room() };
-    let home = home::new();
+    let home = home();
     lived_in(&home).await;
     let srv = home.path("srv");
     std::fs::create_dir_all(&srv).unwrap();
@@ -71,7 +73,7 @@ async fn a_daemon_that_may_not_write_where_a_backup_shall_go_says_what_to_do() {
 
 #[test]
 fn what_is_in_the_place_of_something_else_is_told() {
-    let home = home::new();
+    let home = home();
     home.file("file", "");
     std::fs::create_dir_all(home.path("config.d")).unwrap();
     let config = home.path("config.d").display().to_string();
@@ -91,7 +93,7 @@ fn what_is_in_the_place_of_something_else_is_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_config_that_becomes_a_folder_leaves_the_daemon_as_it_is_and_stops_the_next_start() {
-    let home = home::new();
+    let home = home();
     let config = home.file("config.toml", SMALL);
     let daemon = home.daemon(Some(&config)).await;
     std::fs::remove_file(&config).unwrap();

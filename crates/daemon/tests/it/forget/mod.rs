@@ -5,21 +5,16 @@ use std::path::Path;
 use cairn_testkit::home::Home;
 use serde_json::{Value, json};
 
-const CAIRN: &str = env!("CARGO_BIN_EXE_cairn");
+use crate::home;
 
 /// What only Marzena says; the offline model quotes it wherever it fits.
 const HERS: [&str; 5] = ["marzena", "zorblax", "quillonite", "48601555", "rambutan"];
 
 const CONFIG: &str = "[defaults]\ncontext_window = 4000\n\n[store]\nsegment_mib = 1\n";
 
-#[track_caller]
-fn json(home: &Home, args: &[&str]) -> Value {
-    home.cairn(args).ended(0).json()
-}
-
 /// Marzena and Ben in one channel, with summaries and memories, a `/new` in between; Ben alone in another.
 fn talked() -> Home {
-    let home = Home::of(CAIRN);
+    let home = home();
     home.config(CONFIG);
     let talk = |name: &str, range: std::ops::Range<u64>| {
         let mut lines = String::new();
@@ -40,11 +35,11 @@ fn talked() -> Home {
     };
     talk("one.jsonl", 0..25);
     talk("two.jsonl", 25..50);
-    let report = json(&home, &["replay", "one.jsonl", "--json"]);
+    let report = home.json(&["replay", "one.jsonl"]);
     assert_eq!(report["failed"], 0, "{report}");
-    json(&home, &["compact", "main", "--wait", "--json"]);
+    home.json(&["compact", "main", "--wait"]);
     home.cairn(&["new", "main"]).ended(0);
-    json(&home, &["replay", "two.jsonl", "--json"]);
+    home.json(&["replay", "two.jsonl"]);
     home.cairn(&["memory", "add", "Marzena is the owner", "--kind", "fact", "--scope", "agent"]).ended(0);
     home.cairn(&["memory", "add", "The ferry is blue", "--kind", "fact", "--scope", "agent"]).ended(0);
     home
@@ -80,9 +75,9 @@ fn nothing_is_left(state: &Path) {
 
 /// What `--json` shows of all there is.
 fn shown(home: &Home) -> Vec<Value> {
-    let mut shown = vec![json(home, &["channels", "--json"]), json(home, &["memory", "list", "--json"])];
+    let mut shown = vec![home.json(&["channels"]), home.json(&["memory", "list"])];
     for command in ["context", "history"] {
-        shown.push(json(home, &[command, "main", "--json"]));
+        shown.push(home.json(&[command, "main"]));
     }
     shown
 }
@@ -90,8 +85,8 @@ fn shown(home: &Home) -> Vec<Value> {
 #[test]
 fn a_scan_of_all_files_finds_nothing_and_others_words_stay() {
     let home = talked();
-    let before = json(&home, &["history", "main", "--json"]);
-    let memories = json(&home, &["memory", "list", "--json"]).to_string();
+    let before = home.json(&["history", "main"]);
+    let memories = home.json(&["memory", "list"]).to_string();
     assert!(memories.contains("Marzena is the owner") && memories.contains("herring"), "{memories}");
     let there = all_bytes(&home.state());
     for word in HERS {
@@ -102,11 +97,11 @@ fn a_scan_of_all_files_finds_nothing_and_others_words_stay() {
     home.cairn(&["forget-user", "local/nobody", "--yes"]).ended(4);
     let refused = home.cairn(&["forget-user", "local/marzena"]).ended(2);
     assert!(refused.stderr.contains("--yes"), "{refused:?}");
-    let dry = json(&home, &["forget-user", "local/marzena", "--dry-run", "--json"]);
+    let dry = home.json(&["forget-user", "local/marzena", "--dry-run"]);
     assert_eq!((&dry["entries"], &dry["pseudonym"]), (&json!(50), &Value::Null), "{dry}");
-    assert_eq!(json(&home, &["history", "main", "--json"]), before, "a dry run changes nothing");
+    assert_eq!(home.json(&["history", "main"]), before, "a dry run changes nothing");
 
-    let done = json(&home, &["forget-user", "local/marzena", "--yes", "--json"]);
+    let done = home.json(&["forget-user", "local/marzena", "--yes"]);
     assert_eq!((&done["entries"], &done["answers"]), (&json!(50), &json!(50)), "{done}");
     assert!(done["summaries"].as_u64().unwrap() > 0 && done["memories"].as_u64().unwrap() > 0, "{done}");
     assert_eq!(done["pseudonym"], "local/erased-1");
@@ -114,7 +109,7 @@ fn a_scan_of_all_files_finds_nothing_and_others_words_stay() {
     assert!(!home.state().join("erasure.json").exists());
     home.cairn(&["forget-user", "local/marzena", "--yes"]).ended(4);
 
-    let after = json(&home, &["history", "main", "--json"]);
+    let after = home.json(&["history", "main"]);
     let (before, after) = (before.as_array().unwrap(), after.as_array().unwrap());
     assert_eq!(before.len(), after.len());
     for (was, is) in before.iter().zip(after) {
@@ -126,11 +121,11 @@ fn a_scan_of_all_files_finds_nothing_and_others_words_stay() {
             assert_eq!(was["parts"], is["parts"], "what Ben said stays");
         }
     }
-    let memories = json(&home, &["memory", "list", "--json"]).to_string();
+    let memories = home.json(&["memory", "list"]).to_string();
     assert!(memories.contains("The ferry is blue") && memories.contains("herring"), "{memories}");
-    let found = json(&home, &["search", "main", "herring", "--json"]);
+    let found = home.json(&["search", "main", "herring"]);
     assert!(!found.as_array().unwrap().is_empty());
-    assert_eq!(json(&home, &["store", "verify", "--json"])["ok"], true);
+    assert_eq!(home.json(&["store", "verify"])["ok"], true);
     let shown_before = shown(&home);
     home.cairn(&["store", "rebuild"]).ended(0);
     assert_eq!(shown(&home), shown_before);
@@ -140,7 +135,7 @@ fn a_scan_of_all_files_finds_nothing_and_others_words_stay() {
 /// People say the names of others, and seldom their own: what Marzena calls Ludmila is no word of hers.
 #[test]
 fn others_keep_their_names_and_their_memories() {
-    let home = Home::of(CAIRN);
+    let home = home();
     home.config(CONFIG);
     let says = |user: &str, text: &str| json!({ "user": user, "text": text }).to_string();
     let lines = [
@@ -148,7 +143,7 @@ fn others_keep_their_names_and_their_memories() {
         says("ludmila", "Hi Marzena, I went camping with the kids."),
     ];
     home.file("met.jsonl", lines.join("\n"));
-    json(&home, &["replay", "met.jsonl", "--channel", "c", "--json"]);
+    home.json(&["replay", "met.jsonl", "--channel", "c"]);
     for (text, scope, subject) in [
         ("Ludmila loves camping.", "agent", "Ludmila"),
         ("Ludmila runs.", "user:local/ludmila", "Ludmila"),
@@ -158,24 +153,24 @@ fn others_keep_their_names_and_their_memories() {
         let add = ["memory", "add", text, "--kind", "fact", "--scope", scope, "--subject", subject];
         home.cairn(&add).ended(0);
     }
-    let dry = json(&home, &["forget-user", "local/marzena", "--dry-run", "--json"]);
+    let dry = home.json(&["forget-user", "local/marzena", "--dry-run"]);
     assert_eq!((&dry["memories"], &dry["memories_cleaned"]), (&json!(1), &json!(1)), "{dry}");
     let drawn = home.cairn(&["forget-user", "local/marzena", "--yes"]).ended(0).stdout;
     assert!(drawn.contains("memories       1; taken out of 1 of others"), "{drawn}");
     nothing_is_left(&home.state());
 
-    let memories = json(&home, &["memory", "list", "--json"]);
+    let memories = home.json(&["memory", "list"]);
     let mut texts: Vec<&str> =
         memories.as_array().unwrap().iter().map(|memory| memory["text"].as_str().unwrap()).collect();
     texts.sort_unstable();
     let met = "Ludmila met erased-1 by the sea";
     assert_eq!(texts, ["Ludmila loves camping.", met, "Ludmila runs."]);
-    let history = json(&home, &["history", "c", "--json"]);
+    let history = home.json(&["history", "c"]);
     let hers = |entry: &&Value| entry["author"]["id"] == "local/ludmila";
     let entry = history.as_array().unwrap().iter().find(hers).unwrap();
     assert_eq!(entry["author"]["name"], "ludmila");
     assert_eq!(entry["parts"][0]["text"], "Hi erased-1, I went camping with the kids.");
-    let found = json(&home, &["search", "c", "ludmila", "--json"]);
+    let found = home.json(&["search", "c", "ludmila"]);
     assert!(found.to_string().contains("camping"), "she is found by her name: {found}");
 }
 

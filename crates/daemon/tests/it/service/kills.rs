@@ -1,14 +1,13 @@
 //! `kill -9` in the midst of reloads and backups: what was acknowledged is there, and the next start is as good as any.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
-use cairn_testkit::daemon::{Client, Daemon, said_in};
+use cairn_testkit::daemon::{Client, said_in};
+use cairn_testkit::home::Home;
 use cairn_testkit::model::FakeModel;
-use cairn_testkit::systemd::Systemd;
 use serde_json::{Value, json};
 
-use crate::service::rig::{CAIRN, cairn_on, config};
+use crate::service::rig::config;
 
 const KILLS: usize = 20;
 
@@ -53,21 +52,19 @@ async fn talk(client: Client, life: usize, told: tokio::sync::mpsc::Sender<()>) 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn twenty_kills_lose_nothing() {
-    let dir = tempfile::tempdir().unwrap();
+    let home = crate::home();
     let model = FakeModel::builder().expect_stable_prefix(false).start().await;
     let lower = "[agents.compaction]\nbackground_threshold = 0.5\n";
     let texts = [config(&model, "", "", ""), config(&model, "", "", lower)];
-    let (file, state) = (dir.path().join("config.toml"), dir.path().join("state"));
     let mut acknowledged = Vec::new();
     for life in 0..KILLS {
-        std::fs::write(&file, &texts[life % 2]).unwrap();
-        let systemd = Systemd::of(&state).unwrap();
-        let daemon = Daemon::start_under(&systemd, &[], Path::new(CAIRN), &state, Some(&file)).await.unwrap();
+        let file = home.config(&texts[life % 2]);
+        let daemon = home.daemon(Some(&file)).await;
         let client = daemon.client();
         let (told, mut heard) = tokio::sync::mpsc::channel(64);
         let talking = tokio::spawn(talk(client.clone(), life, told));
-        let reloading = tokio::spawn(reload(client.clone(), file.clone(), texts.clone()));
-        let backing_up = tokio::spawn(back_up(client, dir.path().to_owned(), life));
+        let reloading = tokio::spawn(reload(client.clone(), file, texts.clone()));
+        let backing_up = tokio::spawn(back_up(client, home.path(""), life));
         // Each life is another number of answers long.
         for _ in 0..=life % 7 {
             heard.recv().await.unwrap();
@@ -78,23 +75,21 @@ async fn twenty_kills_lose_nothing() {
         backing_up.await.unwrap();
     }
     assert!(acknowledged.len() >= KILLS);
-    std::fs::write(&file, &texts[0]).unwrap();
-    let (code, verified, err) = cairn_on(dir.path(), &["store", "verify", "--json"]).await;
-    assert_eq!(code, 0, "{verified}{err}");
-    let (_, history, _) = cairn_on(dir.path(), &["history", "main", "--json", "--limit", "10000"]).await;
-    let history: Value = serde_json::from_str(&history).unwrap();
+    home.config(&texts[0]);
+    home.cairn(&["store", "verify"]).ended(0);
+    let history = home.json(&["history", "main", "--limit", "10000"]);
     let said = said_in(&history);
     let once: BTreeSet<&str> = said.iter().copied().collect();
     assert_eq!(once.len(), said.len(), "something is there twice");
     let lost: Vec<_> = acknowledged.iter().filter(|text| !once.contains(text.as_str())).collect();
     assert!(lost.is_empty(), "acknowledged and lost: {lost:?}");
-    check_backups(dir.path()).await;
+    check_backups(&home);
 }
 
 /// What stands there under a backup's name is a whole one, whatever broke off.
-async fn check_backups(dir: &Path) {
+fn check_backups(home: &Home) {
     let mut last = BTreeMap::new();
-    for entry in std::fs::read_dir(dir).unwrap() {
+    for entry in std::fs::read_dir(home.path("")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let of = name.strip_prefix("backup-").and_then(|name| name.split_once('-'));
         let number = |text: &str| text.parse::<usize>().ok();
@@ -106,10 +101,7 @@ async fn check_backups(dir: &Path) {
     }
     assert!(!last.is_empty(), "no life was long enough for a backup");
     for (life, n) in last {
-        let path = dir.join(format!("backup-{life}-{n}"));
-        let (code, _, err) =
-            cairn_on(dir, &["store", "restore", path.to_str().unwrap(), "--force", "--json"]).await;
-        assert_eq!(code, 0, "{path:?}: {err}");
+        home.cairn(&["store", "restore", &format!("backup-{life}-{n}"), "--force"]).ended(0);
     }
-    assert_eq!(cairn_on(dir, &["store", "verify", "--json"]).await.0, 0);
+    home.cairn(&["store", "verify"]).ended(0);
 }

@@ -1,5 +1,4 @@
 //! The daemon as a service, the real binary under a fake systemd: its life, and reloads while it works.
-mod endure;
 mod kills;
 mod life;
 mod reload;

@@ -3,7 +3,9 @@
 use cairn_testkit::model::{Kind, text_of};
 use serde_json::{Value, json};
 
-use crate::service::rig::Rig;
+use crate::service::rig::{configure, open_turn, start, with, write};
+
+const CONTEXT: &str = "/v1/channels/main/context";
 
 const LOWER: &str = "[agents.compaction]\nbackground_threshold = 0.5\n";
 
@@ -13,55 +15,59 @@ fn keys(changes: &Value) -> Vec<&str> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn thresholds_change_at_once_and_what_cannot_is_named() {
-    let rig = Rig::start().await;
+    let mut rig = start().await;
     rig.say("hello").await;
     assert_eq!(rig.context().await["thresholds"]["background"], 0.8);
-    rig.configure("", "", &format!("{LOWER}\n[store]\nsegment_mib = 7\n"));
-    let (code, out, err) = rig.cairn(&["reload", "--json"]).await;
-    assert_eq!(code, 0, "{err}");
-    let reloaded: Value = serde_json::from_str(&out).unwrap();
+    configure(&rig, "", "", &format!("{LOWER}\n[store]\nsegment_mib = 7\n"));
+    let reloaded = rig.json(&["reload"]);
     assert_eq!(keys(&reloaded["changed"]), ["agents[main].compaction.background_threshold"]);
     assert_eq!(reloaded["changed"][0]["to"], 0.5);
     assert_eq!(keys(&reloaded["needs_restart"]), ["store.segment_mib"]);
     assert_eq!(rig.context().await["thresholds"]["background"], 0.5);
-    let (code, out, _) = rig.cairn(&["reload"]).await;
-    assert_eq!(code, 0);
-    assert_eq!(out, "nothing has changed\nonly after a restart:\n  store.segment_mib: 64 -> 7\n");
-    assert!(rig.daemon.stop().await.unwrap().success());
+    assert_eq!(
+        rig.cairn(&["reload"]).ended(0).stdout,
+        "nothing has changed\nonly after a restart:\n  store.segment_mib: 64 -> 7\n"
+    );
+    assert!(!rig.log().contains("DEBUG"), "{}", rig.log());
+    configure(&rig, "", "", "[log]\nlevel = \"debug\"\n");
+    rig.cairn(&["reload"]).ended(0);
+    rig.say("hello again").await;
+    assert!(rig.log().contains("DEBUG"), "{}", rig.log());
+    rig.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lower_threshold_starts_the_run_that_it_asks_for() {
-    let rig = Rig::start().await;
+    let rig = start().await;
     let long = "We looked at seven flats in Lisbon and Anna liked the third one best. ".repeat(60);
     for _ in 0..8 {
         rig.say(&long).await;
     }
     assert_eq!(rig.context().await["tier"], "calm");
     let usage = rig.context().await["usage_ratio"].as_f64().unwrap();
-    rig.configure("", "", &format!("[agents.compaction]\nbackground_threshold = {:.2}\n", usage / 2.0));
-    assert_eq!(rig.cairn(&["reload"]).await.0, 0);
-    rig.until(|context| !context["summaries"].as_array().unwrap().is_empty()).await;
+    configure(&rig, "", "", &format!("[agents.compaction]\nbackground_threshold = {:.2}\n", usage / 2.0));
+    rig.cairn(&["reload"]).ended(0);
+    rig.until(CONTEXT, |context| !context["summaries"].as_array().unwrap().is_empty()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hangup_tells_systemd_and_drops_neither_turn_nor_words() {
-    let rig = Rig::start().await;
-    let (gate, open) = rig.open_turn("take your time").await;
+    let rig = start().await;
+    let (gate, open) = open_turn(&rig, "take your time").await;
     let prompt = rig.path("prompt.md.j2");
     std::fs::write(&prompt, "You are {{ agent }}, a lighthouse keeper.\n").unwrap();
-    rig.configure("", "prompt = \"prompt.md.j2\"", "");
-    let text = std::fs::read_to_string(rig.file()).unwrap();
-    rig.write(&text.replace("models = [\"first\"]", "models = [\"second\"]"));
-    rig.systemd.said();
-    rig.daemon.signal("HUP").await.unwrap();
-    let told = rig.systemd.until("READY=1").await.unwrap();
+    configure(&rig, "", "prompt = \"prompt.md.j2\"", "");
+    let text = std::fs::read_to_string(rig.path("config.toml")).unwrap();
+    write(&rig, &text.replace("models = [\"first\"]", "models = [\"second\"]"));
+    rig.daemon().systemd.said();
+    rig.daemon().signal("HUP").await.unwrap();
+    let told = rig.daemon().systemd.until("READY=1").await.unwrap();
     let at = |what: &str| told.iter().position(|line| line.starts_with(what));
     assert!(at("RELOADING=1").is_some_and(|at_| Some(at_) < at("READY=1")), "{told:?}");
     assert!(at("MONOTONIC_USEC=").is_some(), "{told:?}");
     gate.open();
     let (status, answer) = open.await.unwrap();
-    assert_eq!((status.as_u16(), &answer["reply"]), (200, &json!("echo: take your time")));
+    assert_eq!((status, &answer["reply"]), (200, &json!("echo: take your time")));
     assert_eq!(answer["model"], "first");
     assert_eq!(rig.say("and now?").await["model"], "second");
     let requests = rig.model.requests_of(Kind::Reply);
@@ -69,16 +75,15 @@ async fn a_hangup_tells_systemd_and_drops_neither_turn_nor_words() {
     assert!(system.contains("You are main, a lighthouse keeper."), "{system}");
     // Only the text of the prompt is another.
     std::fs::write(&prompt, "You are {{ agent }}, a baker.\n").unwrap();
-    let (_, out, _) = rig.cairn(&["reload", "--json"]).await;
-    let reloaded: Value = serde_json::from_str(&out).unwrap();
+    let reloaded = rig.json(&["reload"]);
     assert_eq!(keys(&reloaded["changed"]), ["agents[main].the text of prompt"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bad_file_changes_nothing_and_says_why() {
-    let rig = Rig::start().await;
+    let rig = start().await;
     rig.say("hello").await;
-    let good = std::fs::read_to_string(rig.file()).unwrap();
+    let good = std::fs::read_to_string(rig.path("config.toml")).unwrap();
     let before = rig.context().await;
     let bad_model = good.replace("http://127", "ftp://127");
     let cases: [(&str, &str); 5] = [
@@ -89,61 +94,44 @@ async fn a_bad_file_changes_nothing_and_says_why() {
         (&bad_model, "base_url"),
     ];
     for (text, why) in cases {
-        rig.write(text);
-        let (code, out, err) = rig.cairn(&["reload"]).await;
-        assert_eq!((code, &*out), (2, ""), "{text}: {err}");
-        assert!(err.contains(why) && err.contains("nothing was changed"), "{text}: {err}");
+        write(&rig, text);
+        let run = rig.cairn(&["reload"]).told(2, &[why, "nothing was changed"]);
+        assert_eq!(run.stdout, "", "{text}");
         assert_eq!(rig.context().await, before);
     }
     for gone in ["a directory", "nothing"] {
-        std::fs::remove_file(rig.file()).unwrap();
+        std::fs::remove_file(rig.path("config.toml")).unwrap();
         if gone == "a directory" {
-            std::fs::create_dir(rig.file()).unwrap();
+            std::fs::create_dir(rig.path("config.toml")).unwrap();
         }
-        let (code, _, err) = rig.cairn(&["reload"]).await;
-        assert_eq!(code, 2, "{gone}: {err}");
-        assert!(err.contains("cannot read the config file"), "{gone}: {err}");
+        rig.cairn(&["reload"]).told(2, &["cannot read the config file"]);
         if gone == "a directory" {
-            std::fs::remove_dir(rig.file()).unwrap();
-            rig.write(&good);
+            std::fs::remove_dir(rig.path("config.toml")).unwrap();
+            write(&rig, &good);
         }
     }
-    rig.write(&good);
-    assert_eq!(rig.cairn(&["reload"]).await.0, 0);
+    write(&rig, &good);
+    rig.cairn(&["reload"]).ended(0);
     assert_eq!(rig.say("still there?").await["reply"], "echo: still there?");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_log_level_changes_at_once() {
-    let rig = Rig::start().await;
-    rig.say("hello").await;
-    assert!(!rig.log().contains("DEBUG"), "{}", rig.log());
-    rig.configure("", "", "[log]\nlevel = \"debug\"\n");
-    assert_eq!(rig.cairn(&["reload"]).await.0, 0);
-    rig.say("hello again").await;
-    assert!(rig.log().contains("DEBUG"), "{}", rig.log());
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_watched_file_is_read_when_it_changes_until_it_is_watched_no_more() {
-    let rig = Rig::with("watch = true", &[]).await;
+    let rig = with("watch = true", &[]).await;
     rig.say("hello").await;
-    rig.configure("watch = true", "", LOWER);
-    rig.until(|context| context["thresholds"]["background"] == 0.5).await;
+    configure(&rig, "watch = true", "", LOWER);
+    rig.until(CONTEXT, |context| context["thresholds"]["background"] == 0.5).await;
     // A file that is wrong for a while, as when an editor saves twice.
-    rig.write("[agents\n");
-    rig.configure("", "", "[agents.compaction]\nbackground_threshold = 0.6\n");
-    rig.until(|context| context["thresholds"]["background"] == 0.6).await;
-    rig.configure("", "", LOWER);
-    assert_eq!(rig.cairn(&["reload"]).await.0, 0);
+    write(&rig, "[agents\n");
+    configure(&rig, "", "", "[agents.compaction]\nbackground_threshold = 0.6\n");
+    rig.until(CONTEXT, |context| context["thresholds"]["background"] == 0.6).await;
+    configure(&rig, "", "", LOWER);
+    rig.cairn(&["reload"]).ended(0);
     let reloads = rig.log().matches("a changed file").count();
     assert!(reloads >= 2, "{}", rig.log());
 }
 
-#[tokio::test]
-async fn without_a_daemon_there_is_nothing_to_reload() {
-    let dir = tempfile::tempdir().unwrap();
-    let (code, _, err) = crate::service::rig::cairn_on(dir.path(), &["reload"]).await;
-    assert_eq!(code, 1, "{err}");
-    assert!(err.contains("no daemon runs here"), "{err}");
+#[test]
+fn without_a_daemon_there_is_nothing_to_reload() {
+    crate::home().cairn(&["reload"]).told(1, &["no daemon runs here"]);
 }

@@ -3,12 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use cairn_testkit::daemon::Daemon;
 use serde_json::Value;
 
 use crate::sight::exposition::Exposition;
 use crate::sight::figures::scrape;
-use crate::sight::rig::cairn;
 
 fn deploy(file: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(file)).unwrap()
@@ -24,8 +22,8 @@ fn named(query: &str) -> BTreeSet<String> {
 }
 
 async fn fresh() -> Exposition {
-    let folder = tempfile::tempdir().unwrap();
-    let daemon = Daemon::start(cairn(), &folder.path().join("state"), None).await.unwrap();
+    let home = crate::home();
+    let daemon = home.daemon(None).await;
     let now = scrape(&daemon.client()).await;
     assert!(daemon.stop().await.unwrap().success());
     now

@@ -5,25 +5,25 @@ use cairn_testkit::model::{Answer, Kind};
 use cairn_testkit::telegram::{Attachment, Fault, Say};
 use serde_json::{Value, json};
 
-use crate::sight::rig::{GUILD, KEY, ROOM, Rig, SECRET, WORD, cairn, with_tools};
+use crate::sight::rig::{GUILD, KEY, ROOM, SECRET, Scene, WORD};
+use crate::{home, home_with_tools};
 
-async fn live_through(rig: &Rig) {
-    rig.run(&["mcp", "approve", "files", "--yes"]);
-    tools(rig).await;
+async fn live_through(scene: &Scene) {
+    tools(scene).await;
     // Beside each other: some wait for the model until the time of a turn is over.
     let refused = [400, 401, 403, 404, 413, 429, 500, 503].map(async |status| {
         let said = format!("{WORD} refuse with {status}");
-        assert_eq!(rig.say(&format!("refused-{status}"), &said).await, 502);
+        assert_eq!(scene.say(&format!("refused-{status}"), &said).await, 502);
     });
     futures::future::join_all(refused).await;
-    memories(rig).await;
-    runs(rig).await;
-    telegram(rig).await;
-    discord(rig).await;
+    memories(scene).await;
+    runs(scene).await;
+    telegram(scene).await;
+    discord(scene).await;
 }
 
 /// Arguments, results, a tool that there is not, a tool that fails, a server that dies.
-async fn tools(rig: &Rig) {
+async fn tools(scene: &Scene) {
     let calls = [
         ("files__echo", json!({ "text": format!("{WORD} of a result") })),
         ("files__echo", json!({ "words": WORD })),
@@ -34,30 +34,31 @@ async fn tools(rig: &Rig) {
         ("fail", json!({ "panic": true })),
     ];
     for (tool, arguments) in calls {
-        rig.model.push(Kind::Reply, Answer::call(tool, arguments));
-        rig.model.push(Kind::Reply, Answer::text(format!("a {WORD} is extinct")).reasoning(WORD));
-        assert_eq!(rig.say("main", &format!("I like the {WORD}, my key is {WORD}")).await, 200);
+        scene.rig.model.push(Kind::Reply, Answer::call(tool, arguments));
+        scene.rig.model.push(Kind::Reply, Answer::text(format!("a {WORD} is extinct")).reasoning(WORD));
+        assert_eq!(scene.say("main", &format!("I like the {WORD}, my key is {WORD}")).await, 200);
     }
 }
 
-async fn memories(rig: &Rig) {
+async fn memories(scene: &Scene) {
     let body = json!({ "text": format!("the {WORD} is striped"), "kind": "fact", "scope": "agent" });
-    let (status, memory) = rig.client().ask("POST", "/v1/memories", &body).await.unwrap();
+    let (status, memory) = scene.rig.client().ask("POST", "/v1/memories", &body).await.unwrap();
     assert!(status.is_success(), "{memory}");
-    rig.client().get(&format!("/v1/channels/main/search?q={WORD}")).await.unwrap();
+    scene.rig.client().get(&format!("/v1/channels/main/search?q={WORD}")).await.unwrap();
 }
 
 /// A run whose model refuses, and repeats the transcript and the key.
-async fn runs(rig: &Rig) {
+async fn runs(scene: &Scene) {
     for n in 0..12 {
-        assert_eq!(rig.say("long", &format!("{WORD} {n} {}", "and so on ".repeat(300))).await, 200);
+        assert_eq!(scene.say("long", &format!("{WORD} {n} {}", "and so on ".repeat(300))).await, 200);
     }
     let body = json!({ "instruction": format!("mind the {WORD}"), "wait": true });
-    rig.client().ask("POST", "/v1/channels/long/compact", &body).await.unwrap();
-    let context = rig.client().get("/v1/channels/long/context").await.unwrap();
+    scene.rig.client().ask("POST", "/v1/channels/long/compact", &body).await.unwrap();
+    let context = scene.rig.client().get("/v1/channels/long/context").await.unwrap();
     let outcomes = context["outcomes"].as_array().unwrap();
     assert!(!outcomes.is_empty(), "no run ended: {context}");
-    for kept in [outcomes, rig.client().get("/v1/status").await.unwrap()["agents"].as_array().unwrap()] {
+    for kept in [outcomes, scene.rig.client().get("/v1/status").await.unwrap()["agents"].as_array().unwrap()]
+    {
         assert!(!json!(kept).to_string().contains(KEY), "the key is kept: {kept:?}");
     }
     assert!(
@@ -66,32 +67,37 @@ async fn runs(rig: &Rig) {
     );
 }
 
-async fn telegram(rig: &Rig) {
-    let anna = rig.telegram.person(&format!("Anna {WORD}"));
+async fn telegram(scene: &Scene) {
+    let anna = scene.telegram.person(&format!("Anna {WORD}"));
     let document = Attachment::Document {
         name: format!("{WORD}.txt"),
         mime: "text/plain".to_owned(),
         bytes: WORD.as_bytes().to_vec(),
     };
-    rig.telegram.fail_next("file", Fault::error(404, &format!("no {WORD}")));
-    rig.telegram.say(anna.id, &anna, Say::text(format!("the {WORD}")).with(document));
-    rig.telegram.wait_sent(anna.id, 1).await;
+    scene.telegram.fail_next("file", Fault::error(404, &format!("no {WORD}")));
+    scene.telegram.say(anna.id, &anna, Say::text(format!("the {WORD}")).with(document));
+    scene.telegram.wait_sent(anna.id, 1).await;
     // What cannot be sent, in words that repeat it.
-    rig.telegram.fail_next("sendMessage", Fault::error(400, &format!("Bad Request: there is no \"{WORD}\"")));
-    rig.telegram.say(anna.id, &anna, format!("more of the {WORD}"));
-    rig.until("/v1/outbox", |list| list.as_array().unwrap().iter().any(|item| item["state"] == "dead")).await;
-    rig.telegram.push_raw(json!({ "message": { "text": WORD, "chat": WORD } }));
-    rig.telegram.say(anna.id, &anna, format!("{WORD} refuse with 400"));
-    rig.telegram.wait_sent(anna.id, 2).await;
+    scene
+        .telegram
+        .fail_next("sendMessage", Fault::error(400, &format!("Bad Request: there is no \"{WORD}\"")));
+    scene.telegram.say(anna.id, &anna, format!("more of the {WORD}"));
+    scene
+        .rig
+        .until("/v1/outbox", |list| list.as_array().unwrap().iter().any(|item| item["state"] == "dead"))
+        .await;
+    scene.telegram.push_raw(json!({ "message": { "text": WORD, "chat": WORD } }));
+    scene.telegram.say(anna.id, &anna, format!("{WORD} refuse with 400"));
+    scene.telegram.wait_sent(anna.id, 2).await;
 }
 
-async fn discord(rig: &Rig) {
+async fn discord(scene: &Scene) {
     let said = format!("the {WORD} of the server");
-    let post = rig.discord.post(ROOM, "anna", &said).mention_bot();
+    let post = scene.discord.post(ROOM, "anna", &said).mention_bot();
     post.attach(&format!("{WORD}.png"), "image/png", WORD.as_bytes()).send();
-    rig.discord.wait_sent(ROOM, 1).await;
-    rig.discord.dispatch("MESSAGE_CREATE", json!({ "content": WORD, "id": WORD, "guild_id": GUILD }));
-    rig.discord.slash(ROOM, "anna", "remember", &[("text", &format!("the {WORD}"))]);
+    scene.discord.wait_sent(ROOM, 1).await;
+    scene.discord.dispatch("MESSAGE_CREATE", json!({ "content": WORD, "id": WORD, "guild_id": GUILD }));
+    scene.discord.slash(ROOM, "anna", "remember", &[("text", &format!("the {WORD}"))]);
 }
 
 /// Panics if a line has one of the words.
@@ -104,17 +110,17 @@ fn assert_without(output: &str, words: &[&str]) {
     }
 }
 
-fn secrets(rig: &Rig) -> Vec<String> {
-    let telegram = rig.telegram.token().split_once(':').map(|(_, secret)| secret).unwrap_or_default();
-    [KEY, SECRET, telegram, rig.discord.token()].map(str::to_owned).to_vec()
+fn secrets(scene: &Scene) -> Vec<String> {
+    let telegram = scene.telegram.token().split_once(':').map(|(_, secret)| secret).unwrap_or_default();
+    [KEY, SECRET, telegram, scene.discord.token()].map(str::to_owned).to_vec()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_line_at_info_has_words_of_people_models_tools_or_networks_nor_a_secret() {
-    let rig = Rig::start(&with_tools(), "level = \"info\"\nformat = \"json\"", "").await;
-    live_through(&rig).await;
-    let secrets = secrets(&rig);
-    let output = rig.stop().await;
+    let scene = Scene::start(home_with_tools(), "level = \"info\"\nformat = \"json\"").await;
+    live_through(&scene).await;
+    let secrets = secrets(&scene);
+    let output = scene.stop().await;
     let mut words: Vec<&str> = secrets.iter().map(String::as_str).collect();
     words.push(WORD);
     assert_without(&output, &words);
@@ -139,12 +145,11 @@ async fn no_line_at_info_has_words_of_people_models_tools_or_networks_nor_a_secr
 
 #[tokio::test(flavor = "multi_thread")]
 async fn not_even_at_trace_has_a_line_a_secret() {
-    let rig =
-        Rig::start(cairn(), "level = \"trace,hyper=trace,serenity=trace,rmcp=trace,reqwest=trace\"", "")
-            .await;
-    live_through(&rig).await;
-    let secrets = secrets(&rig);
-    let output = rig.stop().await;
+    let scene =
+        Scene::start(home(), "level = \"trace,hyper=trace,serenity=trace,rmcp=trace,reqwest=trace\"").await;
+    live_through(&scene).await;
+    let secrets = secrets(&scene);
+    let output = scene.stop().await;
     assert_without(&output, &secrets.iter().map(String::as_str).collect::<Vec<_>>());
     // Words of people are for debugging: it is the level that keeps them out.
     assert!(output.contains(WORD), "trace tells no more than info");

@@ -1,16 +1,16 @@
 //! Metrics from outside: on the socket and at the admin address, after some traffic.
 
 use std::net::{SocketAddr, TcpListener};
-use std::process::{Command, Stdio};
 
-use cairn_testkit::daemon::{Client, Daemon};
+use cairn_testkit::daemon::Client;
 use cairn_testkit::model::{Answer, Kind};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use crate::home;
 use crate::sight::exposition::Exposition;
-use crate::sight::rig::{Rig, cairn};
+use crate::sight::rig::Scene;
 
 /// A series, by its name and some of its labels, and the least that it has.
 type AtLeast<'a> = (&'a str, &'a [(&'a str, &'a str)], f64);
@@ -35,32 +35,24 @@ async fn ask(address: SocketAddr, request: &str) -> String {
     answer
 }
 
-/// A daemon with the offline model alone, whose config file is this.
-async fn plain(folder: &tempfile::TempDir, config: &str) -> Daemon {
-    let path = folder.path().join("config.toml");
-    std::fs::write(&path, config).unwrap();
-    Daemon::start(cairn(), &folder.path().join("state"), Some(&path)).await.unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn traffic_is_counted_where_it_belongs() {
-    let rig = Rig::start(cairn(), "level = \"info\"", "").await;
-    rig.run(&["mcp", "approve", "files", "--yes"]);
-    rig.model.push(
+    let scene = Scene::start(home(), "level = \"info\"").await;
+    scene.rig.model.push(
         Kind::Reply,
         Answer::call("files__echo", json!({ "text": "x" })).and_call("made-up", json!({})),
     );
-    assert_eq!(rig.say("main", "hello").await, 200);
-    assert_eq!(rig.say("main", "refuse with 400").await, 502);
+    assert_eq!(scene.say("main", "hello").await, 200);
+    assert_eq!(scene.say("main", "refuse with 400").await, 502);
     for n in 0..8 {
-        assert_eq!(rig.say("long", &format!("{n} {}", "and so on ".repeat(300))).await, 200);
+        assert_eq!(scene.say("long", &format!("{n} {}", "and so on ".repeat(300))).await, 200);
     }
-    rig.client().ask("POST", "/v1/channels/long/compact", &json!({ "wait": true })).await.unwrap();
-    let anna = rig.telegram.person("Anna");
-    rig.telegram.say(anna.id, &anna, "hello");
-    rig.telegram.wait_sent(anna.id, 1).await;
-    rig.until("/v1/outbox", |list| list.as_array().unwrap().is_empty()).await;
-    let now = scrape(&rig.client()).await;
+    scene.rig.client().ask("POST", "/v1/channels/long/compact", &json!({ "wait": true })).await.unwrap();
+    let anna = scene.telegram.person("Anna");
+    scene.telegram.say(anna.id, &anna, "hello");
+    scene.telegram.wait_sent(anna.id, 1).await;
+    scene.rig.until("/v1/outbox", |list| list.as_array().unwrap().is_empty()).await;
+    let now = scrape(&scene.rig.client()).await;
     let least: [AtLeast<'_>; 24] = [
         ("cairn_turns_total", &[("agent", "main"), ("outcome", "answered")], 10.0),
         ("cairn_turns_total", &[("agent", "main"), ("outcome", "failed")], 1.0),
@@ -104,13 +96,13 @@ async fn traffic_is_counted_where_it_belongs() {
     // What a turn takes is the model's share and our own, and what is cached is a part of what is sent.
     let sum = |name: &str| now.sum(name, &[]).unwrap();
     assert!(sum("cairn_turn_own_seconds_sum") <= sum("cairn_turn_seconds_sum"));
-    rig.stop().await;
+    scene.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_channels_make_no_more_series_than_one_hundred() {
-    let folder = tempfile::tempdir().unwrap();
-    let daemon = plain(&folder, "").await;
+    let home = home();
+    let daemon = home.daemon(None).await;
     let client = daemon.client();
     let mut counts = Vec::new();
     for hundred in 0..2 {
@@ -138,9 +130,9 @@ async fn two_hundred_channels_make_no_more_series_than_one_hundred() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_admin_address_serves_figures_and_health_and_nothing_else() {
-    let folder = tempfile::tempdir().unwrap();
-    let address = free();
-    let daemon = plain(&folder, &format!("[admin]\nlisten = \"{address}\"\n")).await;
+    let (home, address) = (home(), free());
+    let config = home.config(&format!("[admin]\nlisten = \"{address}\"\n"));
+    let daemon = home.daemon(Some(&config)).await;
     let metrics = ask(address, "GET /metrics").await;
     assert!(metrics.starts_with("HTTP/1.1 200"), "{metrics}");
     assert!(
@@ -161,18 +153,7 @@ async fn the_admin_address_serves_figures_and_health_and_nothing_else() {
 #[test]
 fn an_address_that_is_taken_stops_the_start_with_a_remedy() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let config = folder.path().join("config.toml");
-    std::fs::write(&config, format!("[admin]\nlisten = \"{}\"\n", taken.local_addr().unwrap())).unwrap();
-    let run = Command::new(cairn())
-        .args(["run", "--state"])
-        .arg(folder.path().join("state"))
-        .arg("--config")
-        .arg(&config)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let said = String::from_utf8(run.stderr).unwrap();
-    assert_eq!(run.status.code(), Some(1), "{said}");
-    assert!(said.contains("cannot listen at") && said.contains("under [admin] to a free port"), "{said}");
+    let home = home();
+    home.config(&format!("[admin]\nlisten = \"{}\"\n", taken.local_addr().unwrap()));
+    home.cairn(&["run"]).told(1, &["cannot listen at", "under [admin] to a free port"]);
 }

@@ -8,24 +8,24 @@ use cairn_testkit::daemon::PATIENCE;
 use cairn_testkit::model::{Answer, Kind};
 use serde_json::{Value, json};
 
-use crate::sight::rig::{Rig, cairn};
+use crate::sight::rig::Scene;
+use crate::{CAIRN, home};
 
 /// A turn with a failed call of the model and a call of a tool, on a chat network: its channel, its name, and the log.
 async fn one_turn(format: &str) -> (String, String, String) {
-    let rig = Rig::start(cairn(), &format!("level = \"debug\"\nformat = \"{format}\""), "").await;
-    rig.run(&["mcp", "approve", "files", "--yes"]);
-    rig.model.push(Kind::Reply, Answer::error(503, "busy"));
-    rig.model.push(Kind::Reply, Answer::call("files__echo", json!({ "text": "x" })));
-    rig.model.push(Kind::Reply, Answer::text("done"));
-    let anna = rig.telegram.person("Anna");
-    rig.telegram.say(anna.id, &anna, "hello");
-    rig.telegram.wait_sent(anna.id, 1).await;
+    let scene = Scene::start(home(), &format!("level = \"debug\"\nformat = \"{format}\"")).await;
+    scene.rig.model.push(Kind::Reply, Answer::error(503, "busy"));
+    scene.rig.model.push(Kind::Reply, Answer::call("files__echo", json!({ "text": "x" })));
+    scene.rig.model.push(Kind::Reply, Answer::text("done"));
+    let anna = scene.telegram.person("Anna");
+    scene.telegram.say(anna.id, &anna, "hello");
+    scene.telegram.wait_sent(anna.id, 1).await;
     let path = format!("/v1/channels/main%2Ftelegram%2F{}/history", anna.id);
     let said = |list: &Value| list.as_array().unwrap().iter().any(|entry| entry["role"] == "assistant");
-    let history = rig.until(&path, said).await;
-    rig.until("/v1/outbox", |list| list.as_array().unwrap().is_empty()).await;
+    let history = scene.rig.until(&path, said).await;
+    scene.rig.until("/v1/outbox", |list| list.as_array().unwrap().is_empty()).await;
     let turn = history[0]["turn"].as_str().unwrap().to_owned();
-    (format!("main/telegram/{}", anna.id), turn, rig.stop().await)
+    (format!("main/telegram/{}", anna.id), turn, scene.stop().await)
 }
 
 const STEPS: [&str; 5] =
@@ -68,7 +68,7 @@ async fn under_systemd_without_its_journal_lines_are_json() {
     let path = folder.path().join("stderr");
     let stderr = File::create(&path).unwrap();
     let meta = stderr.metadata().unwrap();
-    let mut child = Command::new(cairn())
+    let mut child = Command::new(CAIRN)
         .args(["run", "--state"])
         .arg(folder.path().join("state"))
         .env("JOURNAL_STREAM", format!("{}:{}", meta.dev(), meta.ino()))

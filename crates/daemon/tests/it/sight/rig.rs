@@ -1,16 +1,17 @@
 //! A daemon with all that talks to it: two chat networks, a model that repeats what it is asked, a tool server that writes
 //! what it knows to its standard error.
 
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::time::Duration;
 
-use cairn_testkit::daemon::{Client, Daemon};
 use cairn_testkit::discord::FakeDiscord;
+use cairn_testkit::home::Home;
 use cairn_testkit::mcp::{OverStdio, Script};
 use cairn_testkit::model::{Answer, FakeModel, Kind, Seen, text_of};
+use cairn_testkit::rig::{Rig, model_table};
 use cairn_testkit::telegram::FakeTelegram;
-use serde_json::Value;
+
+use crate::CAIRN;
 
 /// A word of all that is said, saved, named and called.
 pub(crate) const WORD: &str = "quagga";
@@ -23,23 +24,11 @@ pub(crate) const SECRET: &str = "canary-of-the-server-55e0b1";
 pub(crate) const GUILD: u64 = 100;
 pub(crate) const ROOM: u64 = 101;
 
-pub(crate) fn cairn() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_cairn"))
-}
-
-/// The real binary with the testkit's tools, one of which panics.
-pub(crate) fn with_tools() -> PathBuf {
-    let built = cairn().with_file_name("examples").join("cairn-with-tools");
-    assert!(built.exists(), "build it: cargo build --workspace --examples");
-    built
-}
-
-pub(crate) struct Rig {
-    pub(crate) folder: tempfile::TempDir,
-    pub(crate) model: FakeModel,
+/// A daemon and its chat networks.
+pub(crate) struct Scene {
+    pub(crate) rig: Rig,
     pub(crate) telegram: FakeTelegram,
     pub(crate) discord: FakeDiscord,
-    pub(crate) daemon: Daemon,
     _server: OverStdio,
 }
 
@@ -57,84 +46,52 @@ fn echo(seen: &Seen) -> Option<Answer> {
     rest.get(..3)?.parse().ok().map(refuse)
 }
 
-impl Rig {
-    pub(crate) async fn start(binary: &Path, log: &str, more: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+impl Scene {
+    /// In that home, with that log; the tool server is approved.
+    pub(crate) async fn start(home: Home, log: &str) -> Self {
         let model = FakeModel::builder().lenient().respond(echo).start().await;
-        let telegram = FakeTelegram::builder().start().await;
-        let discord = FakeDiscord::builder().identify_every(std::time::Duration::ZERO).start().await;
+        let telegram = FakeTelegram::start().await;
+        let discord = FakeDiscord::builder().identify_every(Duration::ZERO).start().await;
         discord.guild(GUILD);
         discord.channel_named(GUILD, ROOM, &format!("room-{WORD}"));
-        let secret = |name: &str, value: &str| {
-            let path = folder.path().join(name);
-            std::fs::write(&path, value).unwrap();
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        };
-        secret("model.key", KEY);
-        secret("telegram.token", telegram.token());
-        secret("discord.token", discord.token());
-        secret("server.secret", SECRET);
-        let server = Script::default().over_stdio(folder.path(), "files");
-        let fake = cairn().with_file_name("fake-mcp");
+        home.secret("model.key", KEY);
+        home.secret("telegram.token", telegram.token());
+        home.secret("discord.token", discord.token());
+        home.secret("server.secret", SECRET);
+        let server = Script::default().over_stdio(&home.path(""), "files");
+        let fake = Path::new(CAIRN).with_file_name("fake-mcp");
         assert!(fake.exists(), "build it: cargo test --workspace --test tools --no-run");
         let says = format!("echo {WORD} \"$TOKEN\" >&2; exec \"$0\" \"$@\"");
         let args: Vec<String> =
             ["-c".to_owned(), says, fake.display().to_string()].into_iter().chain(server.args()).collect();
         let text = format!(
-            "[log]\n{log}\n\n[limits]\nmodel_attempts = 1\nturn_timeout_secs = 20\n\n[defaults.compaction]\nretry_base_ms = 1\nmax_attempts = 1\n\n\
-             [[models]]\nid = \"fake\"\nprovider = \"openai\"\nbase_url = \"{}\"\nmodel = \"fake\"\napi_key_file = \"model.key\"\n\
-             context_window = 32000\nmax_output_tokens = 1000\n\n[[agents]]\nid = \"main\"\nmodels = [\"fake\"]\ntools = [\"files/*\"]\n\n\
+            "[log]\n{log}\n\n[limits]\nmodel_attempts = 1\nturn_timeout_secs = 20\n\n\
+             [defaults.compaction]\nretry_base_ms = 1\nmax_attempts = 1\n\n\
+             {}api_key_file = \"model.key\"\n\n\
+             [[agents]]\nid = \"main\"\nmodels = [\"fake\"]\ntools = [\"files/*\"]\n\n\
              [agents.trust]\ntrusted = [\"local/anna\"]\n\n\
              [[mcp]]\nid = \"files\"\ncommand = \"/bin/sh\"\nargs = {args:?}\nenv_from_file = {{ TOKEN = \"server.secret\" }}\n\n\
              [discord]\ntoken_file = \"discord.token\"\napi_url = \"{}\"\ngateway_url = \"{}\"\nservers = [{GUILD}]\n\n\
-             [telegram]\ntoken_file = \"telegram.token\"\napi_url = \"{}\"\ndirect = \"open\"\n\n{more}\n",
-            model.base_url(),
+             [telegram]\ntoken_file = \"telegram.token\"\napi_url = \"{}\"\ndirect = \"open\"\n",
+            model_table("fake", &model.base_url(), 32_000),
             discord.api_url(),
             discord.gateway_url(),
             telegram.api_url(),
         );
-        std::fs::write(folder.path().join("config.toml"), text).unwrap();
-        let config = folder.path().join("config.toml");
-        let daemon = Daemon::start(binary, &folder.path().join("state"), Some(&config)).await.unwrap();
+        let rig = Rig::start(home, model, &text).await;
         discord.wait_ready().await;
-        Self { folder, model, telegram, discord, daemon, _server: server }
+        rig.cairn(&["mcp", "approve", "files", "--yes"]).ended(0);
+        Self { rig, telegram, discord, _server: server }
     }
 
-    pub(crate) fn client(&self) -> Client {
-        self.daemon.client()
-    }
-
-    /// A command of the binary, which must succeed.
-    pub(crate) fn run(&self, args: &[&str]) {
-        let output = Command::new(cairn())
-            .args(args)
-            .args([Path::new("--state"), &self.folder.path().join("state")])
-            .args([Path::new("--config"), &self.folder.path().join("config.toml")])
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{args:?}: {output:?}");
-    }
-
-    /// Says something; the status of the answer.
+    /// Anna says something in a channel; the status of the answer.
     pub(crate) async fn say(&self, channel: &str, text: &str) -> u16 {
-        self.client().say(channel, text).await.unwrap().0.as_u16()
-    }
-
-    /// Waits until what a path of the socket answers fits; that answer.
-    pub(crate) async fn until(&self, path: &str, fits: impl Fn(&Value) -> bool) -> Value {
-        let found = self.client().until(path, fits).await;
-        found.unwrap_or_else(|error| panic!("{error}"))
+        self.rig.client().say(channel, text).await.unwrap().0.as_u16()
     }
 
     /// Stops the daemon; all that it has written.
-    pub(crate) async fn stop(self) -> String {
-        assert!(self.daemon.stop().await.unwrap().success());
-        output(self.folder.path())
+    pub(crate) async fn stop(mut self) -> String {
+        self.rig.stop().await;
+        self.rig.log() + &std::fs::read_to_string(self.rig.state().join("daemon.out")).unwrap()
     }
-}
-
-fn output(folder: &Path) -> String {
-    let read = |name: &str| std::fs::read_to_string(folder.join("state").join(name)).unwrap();
-    read("daemon.log") + &read("daemon.out")
 }

@@ -70,9 +70,6 @@ pub(crate) fn buttons(rows: &[Value]) -> Vec<(String, String)> {
 
 impl FakeDiscord {
     /// Somebody presses a button, which is called by its words. The interaction's id.
-    ///
-    /// # Panics
-    /// There is no such button.
     pub fn press(&self, channel: u64, message: u64, label: &str, user: &str) -> u64 {
         let seen = self.seen(channel, message);
         let rows = seen["components"].as_array().map_or(&[][..], Vec::as_slice);
@@ -82,9 +79,6 @@ impl FakeDiscord {
     }
 
     /// Somebody presses a button under a message as their client still shows it: the server may know better by now.
-    ///
-    /// # Panics
-    /// There is no such channel.
     pub fn press_as_seen(&self, channel: u64, message: &Value, custom_id: &str, user: &str) -> u64 {
         self.shared.update(|state| {
             let by = state.world.user(user);
@@ -100,9 +94,6 @@ impl FakeDiscord {
     }
 
     /// A message as clients show it now.
-    ///
-    /// # Panics
-    /// There is no such message.
     pub fn seen(&self, channel: u64, message: u64) -> Value {
         let origin = self.shared.origin();
         let state = self.shared.state.lock();
@@ -112,9 +103,6 @@ impl FakeDiscord {
     }
 
     /// The gateway tells of an interaction once more.
-    ///
-    /// # Panics
-    /// There was no such interaction.
     pub fn repeat_interaction(&self, interaction: u64) {
         self.shared.update(|state| {
             let found = state.interactions.get(&interaction);
@@ -124,9 +112,6 @@ impl FakeDiscord {
     }
 
     /// Waits until an interaction has its first answer, of any kind.
-    ///
-    /// # Panics
-    /// It has none within a minute.
     pub async fn wait_answered(&self, interaction: u64) -> crate::discord::Answer {
         let what = format!("an answer of any kind to interaction {interaction}");
         self.wait_until(&what, |discord| discord.answer(interaction).kind.is_some()).await;

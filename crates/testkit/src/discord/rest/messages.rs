@@ -1,6 +1,6 @@
 //! Messages: sending, changing, taking away, fetching; typing.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -13,6 +13,9 @@ use crate::discord::world::{Access, Act, BOT_ID, Message, Nonce, Sent, kind};
 use crate::discord::{Rule, Shared, State, shapes};
 
 const MAX_FETCH: u64 = 100;
+
+/// How long a nonce is remembered.
+const NONCE_WINDOW: Duration = Duration::from_secs(180);
 
 /// A channel that the bot may write in.
 fn writable(state: &State, id: u64) -> Result<(), Refusal> {
@@ -35,7 +38,7 @@ pub(super) fn send(shared: &Shared, call: &Call, path: &Path) -> Outcome {
         let reply_to = reference(state, &body, path.major)?;
         if body["enforce_nonce"] == true
             && let Some(nonce) = &nonce
-            && let Some(earlier) = repeated(shared, state, nonce, path.major, &words.content)
+            && let Some(earlier) = repeated(state, nonce, path.major, &words.content)
         {
             return Ok((200, shapes::message(&state.world, &origin, &earlier, 1)));
         }
@@ -109,9 +112,8 @@ fn reference(state: &mut State, body: &Value, channel: u64) -> Result<Option<u64
 }
 
 /// The message that was sent with the same nonce a short while ago.
-fn repeated(shared: &Shared, state: &mut State, nonce: &str, channel: u64, content: &str) -> Option<Message> {
-    let known =
-        state.world.nonces.get(nonce).filter(|known| known.at.elapsed() < shared.builder.nonce_window)?;
+fn repeated(state: &mut State, nonce: &str, channel: u64, content: &str) -> Option<Message> {
+    let known = state.world.nonces.get(nonce).filter(|known| known.at.elapsed() < NONCE_WINDOW)?;
     let known = known.clone();
     if known.channel != channel {
         state.violation(Rule::Nonce, format!("the nonce `{nonce}` stands for messages in two channels"));

@@ -69,21 +69,6 @@ async fn events_come_by_intent_and_words_by_the_privileged_one() {
 }
 
 #[tokio::test]
-async fn held_and_undelivered_messages_are_known_to_rest_alone() {
-    let discord = scene().await;
-    let (mut socket, _) = Socket::ready(&discord, USUAL).await;
-    discord.post(101, "alice", "first").held().send();
-    discord.post(101, "alice", "second").held().send();
-    discord.post(101, "alice", "never").undelivered().send();
-    discord.release(true);
-    assert_eq!(content(&socket.event("MESSAGE_CREATE").await), "second");
-    assert_eq!(content(&socket.payload().await), "first");
-    let list = Rest::of(&discord).get("/api/v10/channels/101/messages").await.json;
-    assert_eq!(list.as_array().unwrap().len(), 3);
-    assert_eq!(list[0]["content"], "never");
-}
-
-#[tokio::test]
 async fn what_the_real_one_closes_is_closed_with_its_code() {
     let discord =
         FakeDiscord::builder().identify_every(Duration::ZERO).without_message_content().start().await;
@@ -191,23 +176,6 @@ async fn heartbeats_are_answered_until_the_connection_is_a_zombie() {
     // What comes next is the end, and no acknowledgement before it.
     discord.close(4000);
     assert_eq!(socket.next().await, Came::Closed(Some(4000)));
-}
-
-#[tokio::test]
-async fn an_unreachable_server_cuts_and_takes_nothing() {
-    let discord = scene().await;
-    let (mut socket, _) = Socket::ready(&discord, 512).await;
-    discord.set_unreachable(true);
-    assert_eq!(socket.next().await, Came::Closed(None));
-    let rest = Rest::of(&discord);
-    let mut refused = TOKEN.len();
-    if let Ok(stream) = tokio::net::TcpStream::connect(rest.address).await {
-        stream.readable().await.unwrap();
-        refused = stream.try_read(&mut [0; 8]).unwrap_or_default();
-    }
-    assert_eq!(refused, 0);
-    discord.set_unreachable(false);
-    assert_eq!(rest.get("/api/v10/gateway").await.status, 200);
 }
 
 #[tokio::test]

@@ -1,7 +1,5 @@
 //! What the server does wrong when it is told to.
 
-use tokio::io::AsyncReadExt;
-
 use super::*;
 
 /// What a client that is ready hears after one call of `echo`.
@@ -51,47 +49,6 @@ async fn a_fault_strikes_in_its_place_alone() {
 }
 
 #[tokio::test]
-async fn what_was_done_before_a_fault_is_in_the_log() {
-    let mut client = Client::ready(Script::default().fault("exit")).await;
-    client.say(&call(1, "write", &json!({ "text": "x" }))).await;
-    assert_eq!(client.line().await, "");
-    assert_eq!(client.log.effects().len(), 1);
-}
-
-#[tokio::test]
-async fn a_flood_does_not_end_and_the_answer_is_in_it() {
-    let mut client = Client::ready(Script::default().fault("flood")).await;
-    client.say(&call(1, "echo", &json!({ "text": "x" }))).await;
-    let mut answered = false;
-    for n in 0.. {
-        answered |= client.hear().await["id"] == 1;
-        if answered && n > 10_000 {
-            return;
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_hundred_megabytes_come_and_an_endless_line_does_not_end() {
-    let mut client = Client::ready(Script::default().fault("huge=100000000")).await;
-    client.say(&call(1, "echo", &json!({ "text": "x" }))).await;
-    let (mut n, mut piece) = (0, vec![0; PIPE]);
-    while !piece.contains(&b'\n') {
-        piece.resize(PIPE, 0);
-        let read = client.output.read(&mut piece).await.unwrap();
-        piece.truncate(read);
-        n += read;
-    }
-    assert!((100_000_000..100_001_000).contains(&n), "{n}");
-    let mut client = Client::ready(Script::default().fault("endless")).await;
-    client.say(&call(1, "echo", &json!({ "text": "x" }))).await;
-    for _ in 0..1_000 {
-        let read = client.output.read(&mut piece).await.unwrap();
-        assert!(read > 0 && !piece[..read].contains(&b'\n'));
-    }
-}
-
-#[tokio::test]
 async fn the_client_is_asked_and_its_answer_is_recorded() {
     for (fault, method) in [
         ("ask-sampling", "sampling/createMessage"),
@@ -136,28 +93,4 @@ async fn a_list_is_wrong_as_the_script_says() {
     let mut client = Client::ready(Script::default().only(&[]).fault("long-name")).await;
     let answer = client.ask(&list(1)).await;
     assert_eq!(answer["result"]["tools"][0]["name"].as_str().map(str::len), Some(200));
-}
-
-#[tokio::test]
-async fn a_deaf_server_does_not_read_and_a_stubborn_one_does_not_end() {
-    let client = Client::start(Script::default().fault("deaf"));
-    let Client { log, mut input, .. } = client;
-    let line = initialize(0).to_string() + "\n";
-    // More than the pipe holds cannot be written.
-    let writing = async {
-        for _ in 0..PIPE {
-            input.write_all(line.as_bytes()).await.unwrap();
-        }
-    };
-    assert!(tokio::time::timeout(std::time::Duration::from_millis(50), writing).await.is_err());
-    assert_eq!(log.records(), []);
-    for (script, ends) in [(Script::default(), true), (Script::default().fault("stubborn"), false)] {
-        let mut client = Client::start(script);
-        client.input.shutdown().await.unwrap();
-        client.log.wait_until("the end of input", |log| log.records().contains(&Record::InputClosed)).await;
-        match ends {
-            true => assert_eq!(client.served.await.unwrap(), Ended::InputClosed),
-            false => assert!(!client.served.is_finished()),
-        }
-    }
 }

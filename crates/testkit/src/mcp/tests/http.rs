@@ -132,16 +132,12 @@ async fn a_request_without_its_headers_is_refused_and_recorded() {
 }
 
 #[tokio::test]
-async fn a_server_of_an_old_version_needs_no_header_and_one_without_sessions_none_of_them() {
+async fn a_server_of_an_old_version_needs_no_header() {
     let server = Script::default().protocol("2025-03-26").start_http().await;
     let caller = Caller::new(&server);
     let session = caller.post(&initialize(0)).await.session;
     let caller = caller.with("mcp-session-id", session.as_deref());
     assert_eq!(caller.post(&initialized()).await.status, 202);
-    assert_eq!(caller.post(&list(1)).await.status, 200);
-    server.log().assert_clean();
-    let server = Script::default().stateless().start_http().await;
-    let caller = Caller::ready(&server).await;
     assert_eq!(caller.post(&list(1)).await.status, 200);
     server.log().assert_clean();
 }
@@ -150,24 +146,19 @@ async fn a_server_of_an_old_version_needs_no_header_and_one_without_sessions_non
 async fn what_the_server_has_to_say_comes_over_the_stream() {
     let server = FakeMcp::start_http().await;
     let caller = Caller::ready(&server).await;
-    assert_eq!(server.notify_changed().await, 0);
     let stream = caller.send("GET", String::new()).await;
     assert_eq!(stream.status(), 200);
     assert_eq!(caller.send("GET", String::new()).await.status(), 409, "one stream is enough");
     let answered = caller.post(&call(1, "change", &json!({}))).await;
     assert_eq!(answered.messages().len(), 1, "only the answer: {}", answered.body);
-    assert_eq!(server.notify_changed().await, 1);
     let (mut incoming, mut text) = (stream.into_body(), String::new());
-    while text.matches("list_changed").count() < 2 {
+    while !text.contains("list_changed") {
         let frame = incoming.frame().await.unwrap().unwrap();
         text.push_str(&String::from_utf8_lossy(frame.data_ref().unwrap()));
     }
     server.forget_sessions();
     assert!(incoming.frame().await.is_none(), "the stream ends with the session");
     assert_eq!(caller.post(&list(2)).await.status, 404);
-    let server = Script::default().no_stream().start_http().await;
-    let caller = Caller::ready(&server).await;
-    assert_eq!(caller.send("GET", String::new()).await.status(), 405);
 }
 
 #[tokio::test]
@@ -209,20 +200,4 @@ async fn a_locked_door_opens_to_its_key() {
     assert_eq!(Caller::new(&server).post(&initialize(0)).await.status, 401);
     let caller = Caller::new(&server).with("authorization", Some("Bearer key"));
     assert_eq!(caller.post(&initialize(0)).await.status, 200);
-}
-
-#[tokio::test]
-async fn an_event_without_an_end_goes_on() {
-    for script in [Script::default().fault("endless"), Script::default().fault("endless").json()] {
-        let server = script.start_http().await;
-        let caller = Caller::ready(&server).await;
-        let response = caller.send("POST", call(1, "echo", &json!({ "text": "x" })).to_string()).await;
-        let (mut incoming, mut n) = (response.into_body(), 0);
-        while n < 5_000_000 {
-            let frame = incoming.frame().await.unwrap().unwrap();
-            let data = frame.data_ref().unwrap();
-            assert!(n == 0 || data.iter().all(|byte| *byte == b'x'));
-            n += data.len();
-        }
-    }
 }

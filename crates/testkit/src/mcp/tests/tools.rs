@@ -34,31 +34,6 @@ async fn every_kind_of_content_is_there() {
 }
 
 #[tokio::test]
-async fn calls_run_beside_each_other_and_are_cancelled_one_by_one() {
-    let mut client = Client::ready(Script::default()).await;
-    client.say(&call(1, "hang", &json!({}))).await;
-    client.say(&call(2, "hang", &json!({}))).await;
-    client.log.wait_for_calls("hang", 2).await;
-    client.ask(&call(3, "echo", &json!({ "text": "meanwhile" }))).await;
-    client.say(&cancelled(2)).await;
-    client.say(&cancelled(3)).await;
-    client.ask(&request(4, "ping", &json!({}))).await;
-    assert_eq!(client.log.cancelled(), [json!(2)], "1 goes on, 3 had ended");
-    assert_eq!(client.log.notifications("notifications/cancelled").len(), 2);
-}
-
-#[tokio::test]
-async fn a_gate_opens_when_its_file_is_there() {
-    let path = std::env::temp_dir().join(format!("fake-mcp-gate-{}", std::process::id()));
-    let mut client = Client::ready(Script::default()).await;
-    client.say(&call(1, "gate", &json!({ "path": path.display().to_string() }))).await;
-    assert_eq!(client.ask(&request(2, "ping", &json!({}))).await["id"], 2);
-    std::fs::write(&path, "").unwrap();
-    assert_eq!(client.hear().await["result"]["content"][0]["text"], "it is open");
-    std::fs::remove_file(path).unwrap();
-}
-
-#[tokio::test]
 async fn a_change_is_told_before_the_answer() {
     let mut client = Client::ready(Script::default()).await;
     let first = client.ask(&call(1, "change", &json!({}))).await;

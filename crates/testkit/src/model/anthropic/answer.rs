@@ -6,8 +6,7 @@ use super::super::Seen;
 use super::super::answer::{End, Said};
 use super::super::serve::{Counted, pieces};
 
-fn usage(counted: Option<Counted>) -> Value {
-    let Some(Counted { input, output }) = counted else { return json!({}) };
+fn usage(Counted { input, output }: Counted) -> Value {
     json!({
         "input_tokens": input.tokens.saturating_sub(input.cached + input.written),
         "cache_read_input_tokens": input.cached,
@@ -32,7 +31,7 @@ fn calls(said: &Said, n: usize) -> impl Iterator<Item = (Value, &Value)> {
     })
 }
 
-pub(in super::super) fn whole(said: &Said, seen: &Seen, counted: Option<Counted>) -> Value {
+pub(in super::super) fn whole(said: &Said, seen: &Seen, counted: Counted) -> Value {
     let mut content = Vec::new();
     if !said.reasoning.is_empty() {
         content.push(json!({"type": "thinking", "thinking": said.reasoning, "signature": "sig"}));
@@ -68,7 +67,7 @@ pub(in super::super) fn piece(idx: usize, text: &str) -> String {
 }
 
 /// The events of a streamed answer, as text.
-pub(in super::super) fn events(said: &Said, seen: &Seen, counted: Option<Counted>) -> Vec<String> {
+pub(in super::super) fn events(said: &Said, seen: &Seen, counted: Counted) -> Vec<String> {
     let mut message = whole(&Said::default(), seen, counted);
     message["stop_reason"] = Value::Null;
     message["usage"]["output_tokens"] = 1.into();
@@ -113,7 +112,7 @@ pub(in super::super) fn events(said: &Said, seen: &Seen, counted: Option<Counted
         end(&mut idx, &mut events);
     }
     let stop = json!({"stop_reason": stop_reason(said), "stop_sequence": null});
-    let output = counted.map_or(0, |counted| counted.output);
+    let output = counted.output;
     events.push(event(&json!({"type": "message_delta", "delta": stop, "usage": {"output_tokens": output}})));
     events.push(event(&json!({"type": "message_stop"})));
     events

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::super::{Attachment, Fault, Say, Stage};
-use super::{Bot, message, met};
+use super::super::{Attachment, Say};
+use super::{Bot, met};
 
 #[tokio::test]
 async fn a_wrong_or_revoked_token_is_unauthorized() {
@@ -15,9 +15,6 @@ async fn a_wrong_or_revoked_token_is_unauthorized() {
     bot.ok("getMe", json!({})).await;
     telegram.revoke_token();
     assert_eq!(bot.refused("getMe", json!({})).await, unauthorized);
-    telegram.restore_token();
-    bot.ok("getMe", json!({})).await;
-    assert_eq!(telegram.strangers(), 2);
 }
 
 #[tokio::test]
@@ -25,66 +22,6 @@ async fn an_unknown_method_is_not_found() {
     let (telegram, bot, _) = met().await;
     assert_eq!(bot.refused("sendNothing", json!({})).await, (404, "Not Found".to_owned()));
     assert_eq!(telegram.violations().len(), 1);
-}
-
-#[tokio::test]
-async fn faults_are_met_once_or_always() {
-    let (telegram, bot, alice) = met().await;
-    telegram.fail_next("sendMessage", Fault::internal());
-    telegram.fail_next("sendMessage", Fault::flood(7));
-    let send = message(alice.id, "x");
-    assert_eq!(bot.refused("sendMessage", send.clone()).await, (500, "Internal Server Error".to_owned()));
-    let (status, body) = bot.ask("SendMessage", send.clone()).await;
-    assert_eq!((status, &body["parameters"]["retry_after"]), (429, &json!(7)));
-    telegram.fail_always("*", Fault::Html);
-    let response = bot.http.get(format!("{}/getMe", bot.base)).send().await.unwrap();
-    assert_eq!(response.status().as_u16(), 502);
-    assert!(response.text().await.unwrap().contains("<html>"));
-    telegram.mend("*");
-    bot.ok("sendMessage", send).await;
-    assert_eq!(telegram.sent(alice.id).len(), 1);
-}
-
-#[tokio::test]
-async fn a_connection_is_closed_before_or_after_the_deed() {
-    let (telegram, bot, alice) = met().await;
-    for (fault, n) in [(Fault::CloseBefore, 0), (Fault::CloseAfter, 1)] {
-        telegram.fail_next("sendMessage", fault);
-        let url = format!("{}/sendMessage", bot.base);
-        let answer = bot.http.post(url).json(&message(alice.id, "x")).send().await;
-        assert!(answer.is_err(), "{answer:?}");
-        assert_eq!(telegram.sent(alice.id).len(), n);
-    }
-}
-
-#[tokio::test]
-async fn a_request_is_held_before_or_after_the_deed() {
-    let (telegram, _, alice) = met().await;
-    for (stage, n) in [(Stage::Before, 0), (Stage::After, 2)] {
-        let gate = telegram.hold("sendMessage", stage);
-        let (bot, chat) = (Bot::of(&telegram), alice.id);
-        let request = tokio::spawn(async move { bot.ok("sendMessage", message(chat, "x")).await });
-        let m = telegram.calls("sendMessage").len();
-        match stage {
-            Stage::Before => telegram.wait_for("sendMessage", m.max(1)).await,
-            Stage::After => drop(telegram.wait_sent(alice.id, n).await),
-        }
-        assert_eq!(telegram.sent(alice.id).len(), n);
-        assert!(!request.is_finished());
-        gate.open();
-        request.await.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn a_server_that_is_down_refuses_connections_and_comes_back() {
-    let (telegram, bot, _) = met().await;
-    bot.ok("getMe", json!({})).await;
-    telegram.go_down();
-    let answer = bot.http.get(format!("{}/getMe", bot.base)).send().await;
-    assert!(answer.is_err(), "{answer:?}");
-    telegram.come_back().await;
-    bot.ok("getMe", json!({})).await;
 }
 
 #[tokio::test]

@@ -101,27 +101,6 @@ async fn ids_that_begin_again_are_delivered_whatever_the_offset() {
 }
 
 #[tokio::test]
-async fn held_updates_come_in_one_batch_even_reversed_and_repeated() {
-    let (telegram, bot, alice) = met().await;
-    let first = bot.updates(json!({})).await;
-    let held = telegram.hold_updates();
-    let poll = tokio::spawn({
-        let bot = Bot::of(&telegram);
-        async move { bot.updates(json!({ "offset": ids(&first)[0] + 1, "timeout": 30 })).await }
-    });
-    telegram.wait_confirmed().await;
-    let one = telegram.say(alice.id, &alice, "one");
-    telegram.say(alice.id, &alice, "two");
-    telegram.reverse_waiting();
-    telegram.repeat(alice.id, one);
-    drop(held);
-    let updates = poll.await.unwrap();
-    assert_eq!(texts(&updates), ["two", "one", "one"]);
-    let ids = ids(&updates);
-    assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");
-}
-
-#[tokio::test]
 async fn in_privacy_mode_the_bot_is_told_what_concerns_it() {
     let telegram = FakeTelegram::builder().privacy().start().await;
     let bot = Bot::of(&telegram);

@@ -204,15 +204,3 @@ async fn commands_have_plain_names_and_short_descriptions() {
     }
     assert_eq!(rules(&telegram), [Rule::Commands; 4]);
 }
-
-#[tokio::test]
-async fn a_message_is_shown_as_markdown() {
-    let (telegram, bot, alice) = met().await;
-    let text = "😀 bold nested\nlet x = 1;";
-    let pre = json!({ "type": "pre", "offset": 15, "length": 10, "language": "rust" });
-    let entities = json!([entity("bold", 3, 11), entity("italic", 8, 6), pre]);
-    bot.ok("sendMessage", with(message(alice.id, text), "entities", entities)).await;
-    telegram.assert_clean();
-    let wanted = "😀 **bold _nested_**\n```rust\nlet x = 1;\n```";
-    assert_eq!(telegram.sent(alice.id)[0].markdown(), wanted);
-}

@@ -135,13 +135,3 @@ async fn what_is_sent_is_understood_too() {
     let chat = bot.ok("getChat", json!({ "chat_id": alice.id })).await;
     let _: teloxide::types::ChatFullInfo = serde_json::from_value(chat).unwrap();
 }
-
-#[tokio::test]
-async fn malformed_updates_are_passed_on_as_they_are() {
-    let (telegram, bot, _) = met().await;
-    telegram.push_raw(json!({ "message": { "message_id": "seven" } }));
-    telegram.push_raw(json!({ "update_id": null }));
-    let updates = bot.updates(json!({})).await;
-    assert!(updates[1]["update_id"].is_i64());
-    assert_eq!(updates[2], json!({ "update_id": null }));
-}

@@ -1,46 +1,43 @@
-//! `recall CAIRN FILE [SEARCH-OPTION …]`: evidence recall at 10 through `cairn search`, on a file in LoCoMo's format.
+//! Evidence recall at 10 through `cairn search`, on a file in LoCoMo's format.
 //!
 //! Each conversation is replayed through the offline model into a channel of its own; each question is searched for
 //! by the command line; hits are told by the ids of their messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use cairn_bench::kills::fresh;
-use cairn_bench::locomo::{Conversation, load};
+use cairn_bench::locomo::{load, replay_lines};
 use cairn_testkit::daemon::Daemon;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::process::Command;
 
 const AT: &str = "10";
 
-#[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let [cairn, file, options @ ..] = args.as_slice() else {
-        return Err("usage: recall CAIRN FILE [SEARCH-OPTION …]".into());
-    };
-    let cairn = PathBuf::from(cairn);
-    let conversations = load(Path::new(file))?;
-    let dir = fresh(&std::env::temp_dir().join(format!("cairn-recall-{}", std::process::id())))?;
+pub(crate) async fn run(
+    cairn: &Path,
+    file: &Path,
+    options: &[&str],
+    dir: &Path,
+) -> Result<(), Box<dyn Error>> {
+    let conversations = load(file)?;
     let state = dir.join("state");
-    let daemon = Daemon::start(&cairn, &state, None).await?;
+    let daemon = Daemon::start(cairn, &state, None).await?;
     for (idx, conversation) in conversations.iter().enumerate() {
         let lines = dir.join("talk.jsonl");
         std::fs::write(&lines, replay_lines(conversation))?;
         let channel = format!("c{idx}");
         let lines = lines.to_string_lossy().into_owned();
-        run(&cairn, &state, &["replay", &lines, "--channel", &channel, "--json"]).await?;
+        json(cairn, &state, &["replay", &lines, "--channel", &channel, "--json"]).await?;
     }
     let mut shares: BTreeMap<u8, Vec<f64>> = BTreeMap::new();
     for (idx, conversation) in conversations.iter().enumerate() {
         let channel = format!("c{idx}");
         for question in conversation.questions.iter().filter(|question| !question.evidence.is_empty()) {
             let mut args = vec!["search", &channel, "--limit", AT, "--json"];
-            args.extend(options.iter().map(String::as_str));
+            args.extend(options);
             args.extend(["--", &question.question]);
-            let hits = run(&cairn, &state, &args).await?;
+            let hits = json(cairn, &state, &args).await?;
             let hits = hits.as_array().cloned().unwrap_or_default();
             let found: BTreeSet<&str> = hits.iter().filter_map(|hit| hit["id"].as_str()).collect();
             let wanted: BTreeSet<&str> = question.evidence.iter().map(String::as_str).collect();
@@ -49,7 +46,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     daemon.stop().await?;
-    std::fs::remove_dir_all(dir)?;
     let percent = |shares: &[f64]| 100.0 * shares.iter().sum::<f64>() / shares.len() as f64;
     for (category, shares) in &shares {
         println!("category {category}: {:5.1}  ({} questions)", percent(shares), shares.len());
@@ -59,14 +55,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn replay_lines(conversation: &Conversation) -> String {
-    let line = |turn: &cairn_bench::locomo::Turn| {
-        json!({ "user": turn.speaker, "text": turn.text, "at": turn.at, "id": turn.id }).to_string()
-    };
-    conversation.turns.iter().map(line).collect::<Vec<_>>().join("\n")
-}
-
-async fn run(cairn: &Path, state: &Path, args: &[&str]) -> Result<Value, Box<dyn Error>> {
+async fn json(cairn: &Path, state: &Path, args: &[&str]) -> Result<Value, Box<dyn Error>> {
     let (command, rest) = args.split_first().ok_or("no command")?;
     let output = Command::new(cairn).arg(command).arg("--state").arg(state).args(rest).output().await?;
     if !output.status.success() {

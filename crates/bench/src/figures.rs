@@ -1,13 +1,13 @@
-//! `figures CAIRN [PART …]`: measures a release binary as a process: start, memory, overhead per turn, replies during a
+//! Measures a release binary as a process: start, memory, overhead per turn, replies during a
 //! compaction. The model is a fake one in this process that answers at once.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use cairn_bench::kills::fresh;
 use cairn_testkit::daemon::{Client, Daemon};
 use cairn_testkit::model::{FakeModel, Kind};
+use cairn_testkit::rig::one_model;
 
 const CHANNELS: usize = 1_000;
 const ENTRIES: usize = 50;
@@ -15,30 +15,23 @@ const TURNS: usize = 400;
 const DURING: usize = 200;
 const COMPACTION: Duration = Duration::from_secs(10);
 
-#[tokio::main]
-async fn main() -> io::Result<()> {
-    let mut args = std::env::args().skip(1);
-    let Some(cairn) = args.next().map(PathBuf::from) else {
-        return Err(io::Error::other("usage: figures CAIRN [start|turns|during|channels …]"));
-    };
-    let parts: Vec<String> = args.collect();
-    let wanted = |part: &str| parts.is_empty() || parts.iter().any(|name| name == part);
-    let dir = fresh(&std::env::temp_dir().join(format!("cairn-figures-{}", std::process::id())))?;
-    println!("binary: {:.1} MB", std::fs::metadata(&cairn)?.len() as f64 / 1e6);
-    syncs(&dir)?;
+pub(crate) async fn run(cairn: &Path, dir: &Path, parts: &[&str]) -> io::Result<()> {
+    let wanted = |part: &str| parts.is_empty() || parts.contains(&part);
+    println!("binary: {:.1} MB", std::fs::metadata(cairn)?.len() as f64 / 1e6);
+    syncs(dir)?;
     if wanted("start") {
-        start_and_rss(&cairn, &dir).await?;
+        start_and_rss(cairn, dir).await?;
     }
     if wanted("turns") {
-        turns(&cairn, &dir).await?;
+        turns(cairn, dir).await?;
     }
     if wanted("during") {
-        during_a_compaction(&cairn, &dir).await?;
+        during_a_compaction(cairn, dir).await?;
     }
     if wanted("channels") {
-        many_channels(&cairn, &dir).await?;
+        many_channels(cairn, dir).await?;
     }
-    std::fs::remove_dir_all(dir)
+    Ok(())
 }
 
 fn print(name: &str, mut times: Vec<Duration>) {
@@ -70,12 +63,7 @@ fn syncs(dir: &Path) -> io::Result<()> {
 
 fn config(dir: &Path, model: &FakeModel, window: u64) -> io::Result<PathBuf> {
     let path = dir.join("config.toml");
-    let text = format!(
-        "[[models]]\nid = \"main\"\nprovider = \"openai\"\nbase_url = \"{}\"\nmodel = \"fake\"\n\
-         context_window = {window}\nmax_output_tokens = 1000\n\n[[agents]]\nid = \"main\"\nmodels = [\"main\"]\n",
-        model.base_url()
-    );
-    std::fs::write(&path, text)?;
+    std::fs::write(&path, one_model(&model.base_url(), window))?;
     Ok(path)
 }
 

@@ -2,8 +2,6 @@
 //!
 //! Talk in several channels at a small window, so that there are always runs; looks at everything; reloads; backups.
 
-mod slope;
-
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,8 +12,6 @@ use serde_json::{Value, json};
 
 use cairn_testkit::daemon::{Client, Daemon};
 use cairn_testkit::model::FakeModel;
-
-pub use slope::slope;
 
 const CHANNELS: usize = 8;
 
@@ -111,9 +107,6 @@ impl fmt::Display for Report {
 }
 
 /// Carries the plan out.
-///
-/// # Errors
-/// The daemon does not start, answers what it should not, or ends.
 pub async fn run(plan: &Plan) -> io::Result<Report> {
     let model = FakeModel::builder().window(WINDOW).expect_stable_prefix(false).unrecorded().start().await;
     let (file, state) = (plan.dir.join("config.toml"), plan.dir.join("state"));
@@ -210,4 +203,31 @@ fn sample(daemon: &Daemon, began: Instant) -> io::Result<Sample> {
     let pid = daemon.pid().ok_or_else(|| io::Error::other("the daemon has ended"))?;
     let fds = std::fs::read_dir(Path::new("/proc").join(pid.to_string()).join("fd"))?.count() as u64;
     Ok(Sample { seconds: began.elapsed().as_secs_f64(), rss: daemon.rss_bytes()?, fds })
+}
+
+/// By how much `y` grows for one of `x`, by least squares; 0 for fewer than two points.
+fn slope(points: &[(f64, f64)]) -> f64 {
+    let n = points.len() as f64;
+    let mean = |value: fn(&(f64, f64)) -> f64| points.iter().map(value).sum::<f64>() / n;
+    let (x, y) = (mean(|point| point.0), mean(|point| point.1));
+    let across: f64 = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum();
+    let along: f64 = points.iter().map(|point| (point.0 - x).powi(2)).sum();
+    if along > 0.0 { across / along } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_its_own_slope_and_noise_around_it_little_of_another() {
+        let line: Vec<_> = (0..50).map(|n| (f64::from(n), 3.0 + 2.0 * f64::from(n))).collect();
+        assert!((slope(&line) - 2.0).abs() < 1e-9);
+        let noisy: Vec<_> = line
+            .iter()
+            .map(|(x, y)| (*x, y + if (*x as u32).is_multiple_of(2) { 0.5 } else { -0.5 }))
+            .collect();
+        assert!((slope(&noisy) - 2.0).abs() < 0.01);
+        assert_eq!((slope(&[]), slope(&[(1.0, 5.0)])), (0.0, 0.0));
+    }
 }

@@ -1,41 +1,12 @@
 //! Measurements that need data or a reference which the program itself does without.
-//!
-//! - `measure digest FILE [SHARE]`: what a digest keeps of conversations in the format of LoCoMo.
-//! - `measure estimate [FILE…]`: errors of the token estimate by kind of text, before and after correction.
-//! - `measure fit [FILE…]`: weights of the estimate, fitted to the same kinds, as lines of `units.rs`.
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use cairn_bench::estimate::{Errors, errors, from_files, kinds};
 use cairn_bench::locomo::{Kept, kept_by_chance, kept_by_digest, load};
 use cairn_core::tokens::WEIGHTS;
 
-const USAGE: &str = "usage: measure digest FILE [SHARE] | estimate [FILE…] | fit [FILE…]";
-
-fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let done = match args[..] {
-        ["digest", file] => digest(Path::new(file), 0.2),
-        ["digest", file, share] => match share.parse() {
-            Ok(share) => digest(Path::new(file), share),
-            Err(_) => Err(USAGE.into()),
-        },
-        ["estimate", ref files @ ..] => estimate(files),
-        ["fit", ref files @ ..] => fit(files),
-        _ => Err(USAGE.into()),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::from(2)
-        }
-    }
-}
-
-fn digest(file: &Path, share: f64) -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) fn digest(file: &Path, share: f64) -> Result<(), Box<dyn std::error::Error>> {
     let conversations = load(file)?;
     let (mut digests, mut chance) = (Kept::default(), Kept::default());
     for conversation in &conversations {
@@ -54,7 +25,7 @@ fn digest(file: &Path, share: f64) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn estimate(files: &[&str]) -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) fn estimate(files: &[&str]) -> Result<(), Box<dyn std::error::Error>> {
     let mut kinds = kinds();
     kinds.extend(from_files(files)?);
     for (name, tokenizer) in
@@ -88,7 +59,7 @@ fn row(name: &str, errors: &Errors) {
     );
 }
 
-fn fit(files: &[&str]) -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) fn fit(files: &[&str]) -> Result<(), Box<dyn std::error::Error>> {
     let mut kinds = kinds();
     kinds.extend(from_files(files)?);
     let before = WEIGHTS;

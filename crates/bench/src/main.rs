@@ -1,0 +1,144 @@
+//! The parts of `.ci/soak`. What a part prints is its result; it fails when something is lost, and then leaves its folder.
+
+mod figures;
+mod measure;
+mod recall;
+
+use std::error::Error;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::time::Duration;
+
+use cairn_bench::{chats, endure, faults, kills, load, locomo};
+use cairn_testkit::disk::Fault;
+
+const USAGE: &str = "\
+usage: cairn-bench PART …
+  kills CAIRN [N] [SEED]           kill -9 of a replaying daemon, N times (100)
+  chats CAIRN [MESSAGES] [SEED]    both chat networks under load, trouble and kills
+  chats speed CAIRN                how quickly messages go through
+  faults CAIRN [N] [PART] [FAULT]  N runs (20) of each fault of each part of the state, of 0.5 to 30 seconds
+  load CAIRN [TURNS] [SEED] [KEYS] a long conversation at a window of 32,000; KEYS: more of [defaults.compaction], as TOML
+  endure CAIRN [MINUTES]           mixed load (60), memory and descriptors sampled, their slopes at the end
+  figures CAIRN [start|turns|during|channels …]
+  recall CAIRN FILE [OPTION …]     evidence recall at 10 through `cairn search`, on a file in LoCoMo's format
+  locomo FILE [N]                  conversation N (0) of such a file as lines for `cairn replay`
+  digest FILE [SHARE]              what a digest keeps of such conversations
+  estimate [FILE…]                 errors of the token estimate by kind of text, before and after correction
+  fit [FILE…]                      weights of the estimate, fitted to the same kinds";
+
+/// The shortest and the longest fault, in seconds.
+const FAULT_SECS: [f64; 2] = [0.5, 30.0];
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let dir = std::env::temp_dir().join(format!("cairn-bench-{}", std::process::id()));
+    let done = async {
+        std::fs::create_dir(&dir)?;
+        run(&args, &dir).await?;
+        Ok::<_, Box<dyn Error>>(std::fs::remove_dir_all(&dir)?)
+    };
+    match done.await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Goes only where nothing was begun in it.
+            drop(std::fs::remove_dir(&dir));
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The argument at a position, or what stands for it.
+fn arg<T: FromStr>(args: &[&str], at: usize, default: T) -> Result<T, Box<dyn Error>> {
+    match args.get(at) {
+        Some(arg) => arg.parse().map_err(|_| format!("`{arg}` is not a number\n{USAGE}").into()),
+        None => Ok(default),
+    }
+}
+
+async fn run(args: &[&str], dir: &Path) -> Result<(), Box<dyn Error>> {
+    match *args {
+        ["kills", cairn, ref rest @ ..] => {
+            let (n_kills, seed) = (arg(rest, 0, 100)?, arg(rest, 1, 1)?);
+            let plan =
+                kills::Plan { cairn: cairn.into(), dir: dir.to_owned(), n_kills, n_messages: 400, seed };
+            println!("{:?}", kills::run(&plan).await?);
+        }
+        ["chats", "speed", cairn] => println!("{:#?}", chats::speed(cairn.as_ref(), dir, 100, 20).await?),
+        ["chats", cairn, ref rest @ ..] => {
+            let plan = chats::Plan {
+                cairn: cairn.into(),
+                dir: dir.to_owned(),
+                n_places: 10,
+                n_messages: arg(rest, 0, 1_000)?,
+                window: 4_000,
+                n_kills: 3,
+                seed: arg(rest, 1, 1)?,
+            };
+            println!("{:#?}", chats::run(&plan).await?);
+        }
+        ["faults", cairn, ref rest @ ..] => disk_faults(cairn.as_ref(), rest).await?,
+        ["load", cairn, ref rest @ ..] => {
+            let plan = load::Plan {
+                cairn: cairn.into(),
+                dir: dir.to_owned(),
+                n_turns: arg(rest, 0, 10_000)?,
+                window: 32_000,
+                max_output_tokens: 1_024,
+                seed: arg(rest, 1, 1)?,
+                compaction: rest.get(2).copied().unwrap_or_default().to_owned(),
+            };
+            print!("{}", load::run(&plan).await?);
+        }
+        ["endure", cairn, ref rest @ ..] => {
+            let end = endure::End::After(Duration::from_secs_f64(arg(rest, 0, 60.0)? * 60.0));
+            let plan = endure::Plan { cairn: cairn.into(), dir: dir.to_owned(), end };
+            println!("{}", endure::run(&plan).await?);
+        }
+        ["figures", cairn, ref parts @ ..] => figures::run(cairn.as_ref(), dir, parts).await?,
+        ["recall", cairn, file, ref options @ ..] => {
+            recall::run(cairn.as_ref(), file.as_ref(), options, dir).await?;
+        }
+        ["locomo", file, ref rest @ ..] => {
+            let (all, n) = (locomo::load(file.as_ref())?, arg(rest, 0, 0)?);
+            let found = all.get(n).ok_or_else(|| format!("the file has {} conversations", all.len()))?;
+            print!("{}", locomo::replay_lines(found));
+        }
+        ["digest", file, ref rest @ ..] => measure::digest(file.as_ref(), arg(rest, 0, 0.2)?)?,
+        ["estimate", ref files @ ..] => measure::estimate(files)?,
+        ["fit", ref files @ ..] => measure::fit(files)?,
+        _ => return Err(USAGE.into()),
+    }
+    Ok(())
+}
+
+async fn disk_faults(cairn: &Path, args: &[&str]) -> Result<(), Box<dyn Error>> {
+    let n_runs: u32 = arg(args, 0, 20)?;
+    let is_wanted = |at: usize, name: &str| args.get(at).is_none_or(|only| *only == name);
+    let mut n_failed = 0;
+    for part in ["journal", "views", "index"] {
+        for fault in Fault::ALL {
+            let name = format!("{fault:?}").to_lowercase();
+            let n_runs = if is_wanted(1, part) && is_wanted(2, &name) { n_runs } else { 0 };
+            for n in 0..n_runs {
+                // Each is as much longer than the one before.
+                let share = f64::from(n) / f64::from(n_runs.max(2) - 1);
+                let secs = FAULT_SECS[0] * (FAULT_SECS[1] / FAULT_SECS[0]).powf(share);
+                let lasts = Duration::from_secs_f64(secs);
+                match faults::run(&faults::Plan { cairn: cairn.to_owned(), part, fault, lasts }).await {
+                    Ok(findings) => println!("{part} {name} {lasts:.1?}: {findings:?}"),
+                    Err(error) => {
+                        n_failed += 1;
+                        println!("{part} {name} {lasts:.1?}: FAILED: {error}");
+                    }
+                }
+            }
+        }
+    }
+    if n_failed > 0 { Err(io::Error::other(format!("{n_failed} runs failed")).into()) } else { Ok(()) }
+}
