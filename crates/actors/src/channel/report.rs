@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cairn_core::event::{Event, Record, Run, RunEnd, TurnEnd, TurnOutcome};
-use cairn_core::ids::OutboxId;
+use cairn_core::ids::{MessageId, OutboxId, TurnId};
 use cairn_core::message::Entry;
 use cairn_core::ports::OutboxItem;
 use cairn_core::prune::PruneCause;
@@ -26,11 +26,6 @@ impl ChannelState {
     pub(super) fn report(&mut self, records: &[Record]) {
         self.since_snapshot += records.len();
         self.hand_over(records);
-        for record in records {
-            if let Event::UsageReported { model, usage, .. } = &record.event {
-                self.shared.count_usage(&self.handle.id, self.authors(), model, *usage);
-            }
-        }
         let moves =
             |event: &Event| !matches!(event, Event::Accepted(_)) && OutboxItem::named_by(event).is_none();
         if !records.iter().any(|record| moves(&record.event)) {
@@ -44,12 +39,11 @@ impl ChannelState {
             match &record.event {
                 Event::TurnStarted { turn, messages, .. } => {
                     taken = Some(messages);
-                    let (turn, messages) = (turn.clone(), messages.clone());
-                    self.notify(RuntimeEventKind::TurnStarted { turn, messages });
+                    self.report_taken_up(turn, messages);
                 }
-                Event::TurnReopened { turn, messages } => {
-                    let (turn, messages) = (turn.clone(), messages.clone());
-                    self.notify(RuntimeEventKind::TurnStarted { turn, messages });
+                Event::TurnReopened { turn, messages } => self.report_taken_up(turn, messages),
+                Event::UsageReported { model, usage, .. } => {
+                    self.shared.count_usage(&self.handle.id, self.authors(), model, *usage);
                 }
                 Event::TurnEnded(end) => {
                     if let (TurnOutcome::Unanswered, Some(messages)) = (&end.outcome, taken) {
@@ -102,6 +96,11 @@ impl ChannelState {
 
     fn notify(&self, kind: RuntimeEventKind) {
         self.shared.notify(&self.handle.id, kind);
+    }
+
+    fn report_taken_up(&self, turn: &TurnId, messages: &[MessageId]) {
+        let (turn, messages) = (turn.clone(), messages.to_vec());
+        self.notify(RuntimeEventKind::TurnStarted { turn, messages });
     }
 
     fn report_tier(&mut self, gauge: &Gauge) {
