@@ -6,7 +6,7 @@ use cairn_core::event::{
     ApprovalEvent, CompactionEvent, DeliveryEvent, Event, MemoryEvent, MessageEvent, Record, Run, RunEnd,
     TurnEnd, TurnEvent, TurnOutcome,
 };
-use cairn_core::ids::OutboxId;
+use cairn_core::ids::{MessageId, OutboxId, TurnId};
 use cairn_core::message::Entry;
 use cairn_core::ports::OutboxItem;
 use cairn_core::prune::PruneCause;
@@ -29,11 +29,6 @@ impl ChannelState {
     pub(super) fn report(&mut self, records: &[Record]) {
         self.since_snapshot += records.len();
         self.hand_over(records);
-        for record in records {
-            if let Event::Turn(TurnEvent::UsageReported { model, usage, .. }) = &record.event {
-                self.shared.count_usage(&self.handle.id, self.authors(), model, *usage);
-            }
-        }
         let moves = |event: &Event| {
             !matches!(event, Event::Message(MessageEvent::Accepted(_)))
                 && OutboxItem::named_by(event).is_none()
@@ -49,12 +44,11 @@ impl ChannelState {
             match &record.event {
                 Event::Turn(TurnEvent::Started { turn, messages, .. }) => {
                     taken = Some(messages);
-                    let (turn, messages) = (turn.clone(), messages.clone());
-                    self.notify(RuntimeEventKind::TurnStarted { turn, messages });
+                    self.report_taken_up(turn, messages);
                 }
-                Event::Turn(TurnEvent::Reopened { turn, messages }) => {
-                    let (turn, messages) = (turn.clone(), messages.clone());
-                    self.notify(RuntimeEventKind::TurnStarted { turn, messages });
+                Event::Turn(TurnEvent::Reopened { turn, messages }) => self.report_taken_up(turn, messages),
+                Event::Turn(TurnEvent::UsageReported { model, usage, .. }) => {
+                    self.shared.count_usage(&self.handle.id, self.authors(), model, *usage);
                 }
                 Event::Turn(TurnEvent::Ended(end)) => {
                     if let (TurnOutcome::Unanswered, Some(messages)) = (&end.outcome, taken) {
@@ -123,6 +117,11 @@ impl ChannelState {
 
     fn notify(&self, kind: RuntimeEventKind) {
         self.shared.notify(&self.handle.id, kind);
+    }
+
+    fn report_taken_up(&self, turn: &TurnId, messages: &[MessageId]) {
+        let (turn, messages) = (turn.clone(), messages.to_vec());
+        self.notify(RuntimeEventKind::TurnStarted { turn, messages });
     }
 
     fn report_tier(&mut self, gauge: &Gauge) {

@@ -29,7 +29,7 @@ pub(super) enum Stopped {
 }
 
 #[derive(Clone)]
-struct Part {
+struct DeliveryPart {
     part: u32,
     words: String,
     /// What the last part of a note asks for.
@@ -108,7 +108,7 @@ impl Delivery {
             let part = idx as u32;
             let words = parts[idx].clone();
             let approval = self.item.approval.clone().filter(|_| is_last);
-            match self.part(Part { part, words, approval }, std::mem::take(&mut carried)).await? {
+            match self.part(DeliveryPart { part, words, approval }, std::mem::take(&mut carried)).await? {
                 Fate::There(message) => {
                     let id = self.item.id.clone();
                     carried.push(Event::Delivery(DeliveryEvent::Sent { id, part, message: message.clone() }));
@@ -128,7 +128,7 @@ impl Delivery {
     }
 
     /// Sends a part until its fate is known or can no longer become so.
-    async fn part(&mut self, piece: Part, mut carried: Vec<Event>) -> Result<Fate, Stopped> {
+    async fn part(&mut self, piece: DeliveryPart, mut carried: Vec<Event>) -> Result<Fate, Stopped> {
         let (id, part) = (self.item.id.clone(), piece.part);
         // Since when a message may be there that nobody knows of.
         let mut unsure = self.item.attempted_at.take();
@@ -201,9 +201,9 @@ impl Delivery {
         }
     }
 
-    async fn request(&self, piece: &Part, edits: Option<&MessageId>) -> Result<MessageId, SendError> {
+    async fn request(&self, piece: &DeliveryPart, edits: Option<&MessageId>) -> Result<MessageId, SendError> {
         let channel = self.item.channel.clone();
-        let Part { part, words, approval } = piece.clone();
+        let DeliveryPart { part, words, approval } = piece.clone();
         if let Some(message) = edits {
             self.platform.edit(channel, message.clone(), words).await?;
             return Ok(message.clone());

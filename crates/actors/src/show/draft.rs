@@ -13,7 +13,7 @@ use cairn_core::ports::{Platform, SendError, SendPart};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::Stop;
+use super::DraftStop;
 use crate::handle::ChannelHandle;
 use crate::messages::TurnLink;
 use crate::pace::Pace;
@@ -76,7 +76,7 @@ impl Drafter {
     }
 
     /// Shows drafts until it is told to stop. Gives back what is not journalled yet.
-    pub(super) async fn run(mut self, stop: Stop) -> Vec<Event> {
+    pub(super) async fn run(mut self, stop: DraftStop) -> Vec<Event> {
         let mut changes = self.handle.subscribers.changes();
         let mut due = None;
         loop {
@@ -115,7 +115,7 @@ impl Drafter {
     }
 
     /// Shows the newest words.
-    async fn show(&mut self, stop: &Stop) -> (Next, Vec<Event>) {
+    async fn show(&mut self, stop: &DraftStop) -> (Next, Vec<Event>) {
         let Some(words) = self.part() else { return (Next::At(Instant::now() + self.every), Vec::new()) };
         match self.message.clone() {
             Some(message) => (self.edit(message, words).await, Vec::new()),
@@ -149,7 +149,7 @@ impl Drafter {
     }
 
     /// The first send, or its repetition.
-    async fn first(&mut self, words: String, stop: &Stop) -> (Next, Vec<Event>) {
+    async fn first(&mut self, words: String, stop: &DraftStop) -> (Next, Vec<Event>) {
         let since = match self.unsure {
             Some(since) if self.may_repeat(since) => since,
             Some(_) => return (Next::Never, Vec::new()),
@@ -229,7 +229,7 @@ impl Drafter {
     }
 
     /// False: it is not journalled, and never will be.
-    async fn journal(&self, events: Vec<Event>, stop: &Stop) -> bool {
+    async fn journal(&self, events: Vec<Event>, stop: &DraftStop) -> bool {
         tokio::select! {
             // What the channel has answered before it was told to stop the turn counts.
             biased;
@@ -244,7 +244,7 @@ impl Drafter {
     }
 
     /// The turn has ended: finds out what became of a draft, where that can be done.
-    async fn last(mut self, stop: &Stop, mut events: Vec<Event>) -> Vec<Event> {
+    async fn last(mut self, stop: &DraftStop, mut events: Vec<Event>) -> Vec<Event> {
         while let Some(since) = self.unsure.filter(|since| self.may_repeat(*since)) {
             if stop.now.is_cancelled() {
                 break;

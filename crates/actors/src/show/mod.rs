@@ -26,14 +26,14 @@ const CUT_LIMIT: Duration = Duration::from_secs(2);
 
 /// How a drafter is told to come to its end.
 #[derive(Clone, Default)]
-struct Stop {
+struct DraftStop {
     soon: CancellationToken,
     /// The channel's actor waits: nothing can be journalled any more.
     now: CancellationToken,
 }
 
 struct Drafting {
-    stop: Stop,
+    stop: DraftStop,
     ended: oneshot::Receiver<Vec<Event>>,
     _cancel: DropGuard,
 }
@@ -62,7 +62,7 @@ impl Show {
         let typing = Typing::begin(&shared.tasks, Arc::clone(&platform), handle.id.clone());
         let drafter = Drafter::new(shared, handle, turn, open, platform);
         let draft = drafter.map(|drafter| {
-            let stop = Stop::default();
+            let stop = DraftStop::default();
             let (told, ended) = oneshot::channel();
             let work = drafter.run(stop.clone());
             let cancel = token.clone().drop_guard();
