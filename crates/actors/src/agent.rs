@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_core::agent::{AgentSettings, WindowSize};
-use cairn_core::chain::{self, CoolDowns, Guarded, Health, Pick, Standing, Trouble, pick};
+use cairn_core::chain::{self, CoolDowns, Guarded, Health, ModelStanding, Pick, Trouble, pick};
 use cairn_core::conversation::{Conversation, Learnt};
 use cairn_core::engine::{self, ContextEngine, Standard};
 use cairn_core::ids::AgentId;
@@ -21,7 +21,7 @@ use crate::telemetry;
 
 /// A model of a chain, with the agent's settings on it.
 #[derive(Clone)]
-pub struct Candidate {
+pub struct ModelCandidate {
     /// What decisions need to know while this model answers.
     pub settings: Arc<AgentSettings>,
     pub model: Arc<dyn ChatModel>,
@@ -30,7 +30,7 @@ pub struct Candidate {
 /// Makes a context engine for one channel.
 pub type EngineMaker = Arc<dyn Fn() -> Arc<dyn ContextEngine> + Send + Sync>;
 
-impl Candidate {
+impl ModelCandidate {
     /// The settings on it in a conversation, with what was learnt of it there.
     pub fn settings_in(&self, conversation: &Conversation) -> Arc<AgentSettings> {
         self.settings.knowing(conversation).map_or_else(|| Arc::clone(&self.settings), Arc::new)
@@ -41,18 +41,18 @@ impl Candidate {
 pub struct AgentRuntime {
     pub id: AgentId,
     /// Its models, tried in order. The first is always there.
-    first: Candidate,
-    others: Vec<Candidate>,
+    first: ModelCandidate,
+    others: Vec<ModelCandidate>,
     /// What the window guard says of each of them.
     guarded: Vec<Guarded>,
     /// The model that summarises, when it is one of its own.
-    pub compactor: Option<Candidate>,
+    pub compactor: Option<ModelCandidate>,
     /// Its context engine, when it is none of those that are registered by name.
     maker: Option<EngineMaker>,
 }
 
 impl AgentRuntime {
-    pub fn new(first: Candidate) -> Self {
+    pub fn new(first: ModelCandidate) -> Self {
         let id = first.settings.id.clone();
         let mut agent =
             Self { id, first, others: Vec::new(), guarded: Vec::new(), compactor: None, maker: None };
@@ -62,7 +62,7 @@ impl AgentRuntime {
 
     /// The same with more models, tried after those that it has.
     #[must_use]
-    pub fn followed_by(mut self, others: impl IntoIterator<Item = Candidate>) -> Self {
+    pub fn followed_by(mut self, others: impl IntoIterator<Item = ModelCandidate>) -> Self {
         self.others.extend(others);
         self.guard();
         self
@@ -75,7 +75,7 @@ impl AgentRuntime {
 
     /// The same with a model of its own for runs.
     #[must_use]
-    pub fn summarised_by(mut self, compactor: Option<Candidate>) -> Self {
+    pub fn summarised_by(mut self, compactor: Option<ModelCandidate>) -> Self {
         self.compactor = compactor;
         self
     }
@@ -97,7 +97,7 @@ impl AgentRuntime {
     }
 
     /// The models, in the order in which they are tried.
-    pub fn chain(&self) -> impl Iterator<Item = &Candidate> {
+    pub fn chain(&self) -> impl Iterator<Item = &ModelCandidate> {
         std::iter::once(&self.first).chain(&self.others)
     }
 
@@ -107,14 +107,14 @@ impl AgentRuntime {
     }
 
     /// The first that the window guard does not pass over.
-    fn default_model(&self) -> &Candidate {
+    fn default_model(&self) -> &ModelCandidate {
         let mut usable =
             self.chain().zip(&self.guarded).filter(|(_, guarded)| guarded.passed_over().is_none());
         usable.next().map_or(&self.first, |(candidate, _)| candidate)
     }
 
     /// The model that answers in a conversation: the one that was chosen there, else the first that is not passed over.
-    pub fn serving(&self, conversation: &Conversation) -> &Candidate {
+    pub fn serving(&self, conversation: &Conversation) -> &ModelCandidate {
         let chosen = conversation.model.as_ref();
         let found = chosen.and_then(|id| self.chain().find(|candidate| candidate.settings.model == *id));
         found.unwrap_or_else(|| self.default_model())
@@ -263,7 +263,7 @@ pub(crate) fn statuses(
             (None, false, None) => (ModelState::Ready, None),
         };
         let refused = state == ModelState::PassedOver;
-        standings.push(Standing { refused, cooling_until: until, fits: true });
+        standings.push(ModelStanding { refused, cooling_until: until, fits: true });
         let until = until.filter(|_| state == ModelState::Cooling);
         let is_well = state == ModelState::Ready && health.failures == 0;
         let (model, window, trouble) = (settings.model.clone(), settings.window, health.trouble);

@@ -60,7 +60,7 @@ impl Drop for OpenRequest<'_> {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Which {
+pub enum ApprovalTarget {
     Id(ApprovalId),
     OnlyOf(ChannelId),
 }
@@ -74,7 +74,7 @@ pub enum Approver {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Undecided {
+pub enum ApprovalError {
     /// Nothing of that id waits, or nothing at all.
     #[error("nothing waits for an approval here; it was answered, has expired, or its answer was stopped")]
     Nothing,
@@ -89,13 +89,13 @@ fn list(ids: &[ApprovalId]) -> String {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Decided {
+pub struct ApprovalDecision {
     pub channel: ChannelId,
     pub approval: Approval,
     pub outcome: ApprovalOutcome,
 }
 
-impl Decided {
+impl ApprovalDecision {
     pub fn words(&self) -> String {
         let tool = &self.approval.tool;
         match self.outcome {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::compaction::{Decision, Draft};
+use cairn_core::compaction::{Decision, SummaryDraft};
 use cairn_core::event::{Run, RunOutcome};
 use cairn_core::ids::RunId;
 use jiff::{SignedDuration, Timestamp};
@@ -35,7 +35,7 @@ struct Attempt {
     /// The digest stands in for the model.
     digest: bool,
     /// Its result, until the state shows that it was taken.
-    result: Option<Result<Draft, RunFailure>>,
+    result: Option<Result<SummaryDraft, RunFailure>>,
     /// The worker ends with its compactor, and with a run that ends without it.
     _cancel: DropGuard,
 }
@@ -167,7 +167,7 @@ impl CompactorState {
         });
     }
 
-    fn done(&mut self, run: &RunId, attempt: u32, ended: Ended<Result<Draft, RunFailure>>) {
+    fn done(&mut self, run: &RunId, attempt: u32, ended: Ended<Result<SummaryDraft, RunFailure>>) {
         let known = |current: &&mut Attempt| current.run == *run && current.attempt == attempt;
         let Some(current) = self.attempt.as_mut().filter(known) else { return };
         current.result = match ended {

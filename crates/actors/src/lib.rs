@@ -34,12 +34,12 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
-pub use agent::{AgentRuntime, Candidate, EngineMaker, ModelState, ModelStatus};
-pub use approvals::{Approver, Decided, Undecided, Which};
+pub use agent::{AgentRuntime, EngineMaker, ModelCandidate, ModelState, ModelStatus};
+pub use approvals::{ApprovalDecision, ApprovalError, ApprovalTarget, Approver};
 pub use events::{RuntimeEvent, RuntimeEventKind};
 pub use failure::RuntimeError;
 pub use messages::{Compaction, RoomMade, RunTicket};
 pub use runtime::{Health, Runtime};
-pub use shared::{HouseLimits, RuntimeDeps};
+pub use shared::{RuntimeDeps, RuntimeLimits};
 pub use supervisor::Liveness;
 pub use tools::{BadTool, all_tools, builtin_tools, effect_of_builtin};

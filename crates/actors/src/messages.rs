@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cairn_core::agent::AgentSettings;
-use cairn_core::compaction::{Draft, NothingToCompact};
+use cairn_core::compaction::{NothingToCompact, SummaryDraft};
 use cairn_core::conversation::Conversation;
 use cairn_core::engine::MakeRoom;
 use cairn_core::event::{Checkpoint, Event, RunEnd, RunOutcome};
@@ -152,7 +152,7 @@ pub(crate) enum ChannelMsg {
     /// An attempt of a run has a result.
     FinishRun {
         run: RunId,
-        draft: Draft,
+        draft: SummaryDraft,
     },
     Checkpoint {
         run: RunId,
@@ -295,7 +295,7 @@ pub(crate) enum CompactorMsg {
     Done {
         run: RunId,
         attempt: u32,
-        ended: Ended<Result<Draft, RunFailure>>,
+        ended: Ended<Result<SummaryDraft, RunFailure>>,
     },
 }
 

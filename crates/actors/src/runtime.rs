@@ -22,12 +22,12 @@ use tokio::sync::{OwnedSemaphorePermit, broadcast, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::agent::{AgentRuntime, ModelStatus, statuses};
-use crate::approvals::{ApprovalAnswer, Approver, Decided, Undecided, Which};
+use crate::approvals::{ApprovalAnswer, ApprovalDecision, ApprovalError, ApprovalTarget, Approver};
 use crate::events::RuntimeEvent;
 use crate::failure::{RuntimeError, refusal};
 use crate::handle::ChannelHandle;
 use crate::messages::{ChannelMsg, Compaction, Create, OutboxMsg, PendingDelivery, Request};
-use crate::shared::{HouseLimits, Phase, RuntimeDeps, Shared};
+use crate::shared::{Phase, RuntimeDeps, RuntimeLimits, Shared};
 use crate::supervisor::{Liveness, Supervisor, SupervisorMsg};
 
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -117,7 +117,7 @@ impl Runtime {
     }
 
     /// Bounds, times and prices from here on. How many messages are admitted at once stays as it began.
-    pub fn set_limits(&self, limits: HouseLimits, talk: TalkLimits, prices: BTreeMap<String, Price>) {
+    pub fn set_limits(&self, limits: RuntimeLimits, talk: TalkLimits, prices: BTreeMap<String, Price>) {
         self.shared.set_limits(limits, talk, prices);
     }
 
@@ -376,39 +376,48 @@ impl Runtime {
     ///
     /// # Errors
     /// Nothing waits, several wait, or the approver may not.
-    pub async fn decide(&self, which: Which, granted: bool, by: Approver) -> Result<Decided, Undecided> {
+    pub async fn decide(
+        &self,
+        which: ApprovalTarget,
+        granted: bool,
+        by: Approver,
+    ) -> Result<ApprovalDecision, ApprovalError> {
         let open = match &which {
-            Which::Id(id) => self.approvals().into_iter().filter(|(_, open)| open.id == *id).collect(),
-            Which::OnlyOf(channel) => {
+            ApprovalTarget::Id(id) => {
+                self.approvals().into_iter().filter(|(_, open)| open.id == *id).collect()
+            }
+            ApprovalTarget::OnlyOf(channel) => {
                 let mut open = self.approvals();
                 open.retain(|(of, _)| of == channel);
                 open
             }
         };
         let (channel, approval) = match open.as_slice() {
-            [] => return Err(Undecided::Nothing),
+            [] => return Err(ApprovalError::Nothing),
             [one] => one.clone(),
             several => {
-                return Err(Undecided::Several(several.iter().map(|(_, open)| open.id.clone()).collect()));
+                return Err(ApprovalError::Several(
+                    several.iter().map(|(_, open)| open.id.clone()).collect(),
+                ));
             }
         };
-        let handle = self.shared.handle(&channel).ok_or(Undecided::Nothing)?;
+        let handle = self.shared.handle(&channel).ok_or(ApprovalError::Nothing)?;
         let by = match by {
             Approver::Socket => "local/operator".to_owned(),
             Approver::Person(person) if handle.settings().trust.may_approve(&person) => person,
             Approver::Person(person) => {
                 tracing::warn!(%channel, approval = %approval.id, %person, "a request for approval was answered by a person who may not");
-                return Err(Undecided::NotAllowed);
+                return Err(ApprovalError::NotAllowed);
             }
         };
         let (told, journalled) = oneshot::channel();
         if !handle.approvals.decide(&approval.id, ApprovalAnswer { granted, by, told })
             || journalled.await.is_err()
         {
-            return Err(Undecided::Nothing);
+            return Err(ApprovalError::Nothing);
         }
         let outcome = if granted { ApprovalOutcome::Granted } else { ApprovalOutcome::Denied };
-        Ok(Decided { channel, approval, outcome })
+        Ok(ApprovalDecision { channel, approval, outcome })
     }
 }
 
@@ -541,7 +550,7 @@ impl Runtime {
             return Ok(Some("That was answered before.".to_owned()));
         }
         let by = Approver::Person(inbound.author.id.clone());
-        Ok(Some(match self.decide(Which::Id(id), granted, by).await {
+        Ok(Some(match self.decide(ApprovalTarget::Id(id), granted, by).await {
             Ok(decided) => decided.words(),
             Err(undecided) => undecided.to_string(),
         }))

@@ -45,7 +45,7 @@ pub struct RuntimeDeps {
     pub agents: Vec<AgentRuntime>,
     /// The chat networks. A delivery to one that is not among them waits until a daemon has it.
     pub platforms: Vec<Arc<dyn Platform>>,
-    pub limits: HouseLimits,
+    pub limits: RuntimeLimits,
     /// How much people may talk to the bot.
     pub talk: TalkLimits,
     /// What models cost, by their ids in the configuration.
@@ -58,7 +58,7 @@ pub struct RuntimeDeps {
 
 /// Bounds and times that hold for all channels.
 #[derive(Debug, Clone, PartialEq)]
-pub struct HouseLimits {
+pub struct RuntimeLimits {
     /// Messages that may be on their way to the journal at once, over all channels: mailboxes have no bound of
     /// their own. One more is refused as busy.
     pub admitted_messages: usize,
@@ -93,7 +93,7 @@ pub struct HouseLimits {
     pub cool_downs: CoolDowns,
 }
 
-impl Default for HouseLimits {
+impl Default for RuntimeLimits {
     fn default() -> Self {
         Self {
             admitted_messages: 1024,
@@ -138,7 +138,7 @@ impl Phase {
 pub(crate) struct Shared {
     pub(crate) deps: RuntimeDeps,
     /// Bounds and times, as they are now.
-    limits: RwLock<Arc<HouseLimits>>,
+    limits: RwLock<Arc<RuntimeLimits>>,
     /// The agents by name, as they are now.
     agents: RwLock<BTreeMap<AgentId, Arc<AgentRuntime>>>,
     pub(crate) handles: RwLock<BTreeMap<ChannelId, Arc<ChannelHandle>>>,
@@ -197,13 +197,18 @@ impl Shared {
     }
 
     /// Bounds and times, as they are now.
-    pub(crate) fn limits(&self) -> Arc<HouseLimits> {
+    pub(crate) fn limits(&self) -> Arc<RuntimeLimits> {
         Arc::clone(&self.limits.read())
     }
 
     /// Other bounds and times from here on, and another measure of how much people may talk. How many messages are
     /// admitted at once stays as it began.
-    pub(crate) fn set_limits(&self, limits: HouseLimits, talk: TalkLimits, prices: BTreeMap<String, Price>) {
+    pub(crate) fn set_limits(
+        &self,
+        limits: RuntimeLimits,
+        talk: TalkLimits,
+        prices: BTreeMap<String, Price>,
+    ) {
         self.models.set_cool_downs(limits.cool_downs);
         *self.limits.write() = Arc::new(limits);
         self.meter.lock().set(talk, prices);

@@ -2,8 +2,8 @@
 
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{
-    CompactionEvent, Event, MessageEvent, Record, Run, RunEnd, RunOutcome, Trigger, TurnEnd, TurnEvent,
-    TurnOutcome, Work,
+    CompactionEvent, Event, MessageEvent, Record, Run, RunEnd, RunOutcome, RunWork, Trigger, TurnEnd,
+    TurnEvent, TurnOutcome,
 };
 use cairn_core::ids::{AgentId, ChannelId, MessageId, RunId, Seq, SummaryId};
 use cairn_core::message::{Author, Part, Pending};
@@ -81,7 +81,7 @@ fn swap_in_a_summary_of_half(bencher: Bencher<'_, '_>) {
         id: RunId::from("r1"),
         trigger: Trigger::Threshold,
         tier: Tier::Aggressive,
-        work: Work::Sealed,
+        work: RunWork::Sealed,
         from_seq: Seq(1),
         to_seq,
         messages: N_ENTRIES / 2,

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::AgentId;
-use crate::pairing_store::Standing;
+use crate::pairing_store::PairingStatus;
 
 #[cfg(test)]
 mod tests;
@@ -75,7 +75,7 @@ pub struct AccessPolicy {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place<'a> {
+pub enum ChatPlace<'a> {
     Direct,
     Group {
         /// The server, where the platform has such.
@@ -87,20 +87,20 @@ pub enum Place<'a> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Approach<'a> {
+pub struct AccessRequest<'a> {
     /// The person's id on the platform, without its name.
     pub user: &'a str,
     /// How they stand with the registry.
-    pub standing: Standing,
+    pub standing: PairingStatus,
     pub myself: bool,
     pub bot: bool,
     /// The bot is mentioned, replied to, or given a command.
     pub calls_me: bool,
-    pub place: Place<'a>,
+    pub place: ChatPlace<'a>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AccessVerdict {
     Serve {
         agent: AgentId,
         addressed: bool,
@@ -113,63 +113,63 @@ pub enum Verdict {
 
 impl AccessPolicy {
     /// Whether somebody is heard, by whom, and whether they get an answer.
-    pub fn judge(&self, approach: &Approach<'_>) -> Verdict {
+    pub fn judge(&self, approach: &AccessRequest<'_>) -> AccessVerdict {
         if approach.myself {
-            return Verdict::Ignore("own message");
+            return AccessVerdict::Ignore("own message");
         }
         if approach.bot && !self.bots {
-            return Verdict::Ignore("message of a bot");
+            return AccessVerdict::Ignore("message of a bot");
         }
         match approach.place {
-            Place::Direct => self.judge_direct(approach),
-            Place::Group { server, chat, thread } => self.judge_group(approach, server, chat, thread),
+            ChatPlace::Direct => self.judge_direct(approach),
+            ChatPlace::Group { server, chat, thread } => self.judge_group(approach, server, chat, thread),
         }
     }
 
-    fn judge_direct(&self, approach: &Approach<'_>) -> Verdict {
-        let serve = Verdict::Serve { agent: self.agent.clone(), addressed: true };
+    fn judge_direct(&self, approach: &AccessRequest<'_>) -> AccessVerdict {
+        let serve = AccessVerdict::Serve { agent: self.agent.clone(), addressed: true };
         let listed = self.users.contains(approach.user);
         match self.direct {
-            DirectPolicy::Off => Verdict::Ignore("private chats are off"),
+            DirectPolicy::Off => AccessVerdict::Ignore("private chats are off"),
             DirectPolicy::Open => serve,
             DirectPolicy::Allowlist | DirectPolicy::Pairing if listed => serve,
-            DirectPolicy::Allowlist => Verdict::Ignore("not on the list of users"),
-            DirectPolicy::Pairing if approach.standing == Standing::Paired => serve,
+            DirectPolicy::Allowlist => AccessVerdict::Ignore("not on the list of users"),
+            DirectPolicy::Pairing if approach.standing == PairingStatus::Paired => serve,
             // Bots do not read codes to operators.
-            DirectPolicy::Pairing if approach.bot => Verdict::Ignore("bots are not paired"),
-            DirectPolicy::Pairing => Verdict::Pair,
+            DirectPolicy::Pairing if approach.bot => AccessVerdict::Ignore("bots are not paired"),
+            DirectPolicy::Pairing => AccessVerdict::Pair,
         }
     }
 
     fn judge_group(
         &self,
-        approach: &Approach<'_>,
+        approach: &AccessRequest<'_>,
         server: Option<&str>,
         chat: &str,
         thread: Option<&str>,
-    ) -> Verdict {
+    ) -> AccessVerdict {
         let rules = self.rules_of(server, chat, thread);
         let served = !rules.is_empty()
             || self.chats.contains(chat)
             || (server.is_some() && thread.is_some_and(|thread| self.chats.contains(thread)))
             || server.is_some_and(|server| self.servers.contains(server));
         if !served {
-            return Verdict::Ignore("place not on a list");
+            return AccessVerdict::Ignore("place not on a list");
         }
         let heard = match rules.iter().find_map(|rule| rule.members.as_ref()) {
             Some(members) => members.contains(approach.user),
             None => self.members.is_empty() || self.members.contains(approach.user),
         };
         if !heard {
-            return Verdict::Ignore("not on the list of members");
+            return AccessVerdict::Ignore("not on the list of members");
         }
         let addressed = match rules.iter().find_map(|rule| rule.respond).unwrap_or(self.respond) {
-            Respond::Never => return Verdict::Ignore("the bot never answers there"),
+            Respond::Never => return AccessVerdict::Ignore("the bot never answers there"),
             Respond::All => true,
             Respond::Mention => approach.calls_me,
         };
         let agent = rules.iter().find_map(|rule| rule.agent.as_ref()).unwrap_or(&self.agent).clone();
-        Verdict::Serve { agent, addressed }
+        AccessVerdict::Serve { agent, addressed }
     }
 
     /// The rules that fit, the most specific first: those that name the thread before those that name the chat before

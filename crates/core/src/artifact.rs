@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::conversation::Conversation;
 use crate::ids::{ArtifactId, Seq};
 use crate::ports::ArtifactLines;
-use crate::result_guard::{Room, beginning};
+use crate::result_guard::{ResultRoom, beginning};
 use crate::settings::ResultGuardSettings;
 use crate::text::short_date;
 
@@ -158,7 +158,7 @@ pub fn read_on(artifact: &Artifact, from: u64, found: &ArtifactLines, shown: &st
 }
 
 /// A page of an artifact, as a tool's result: bounded such that the result guard leaves it as it is.
-pub fn page(artifact: &Artifact, from: u64, found: &ArtifactLines, room: &Room) -> String {
+pub fn page(artifact: &Artifact, from: u64, found: &ArtifactLines, room: &ResultRoom) -> String {
     let shown = beginning(&found.text, room);
     let next = read_on(artifact, from, found, shown);
     let (id, lines) = (&artifact.id, artifact.lines);

@@ -38,7 +38,7 @@ pub struct Pairing {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum PairingStatus {
     Paired,
     /// Has a code that waits for an operator.
     Waiting,
@@ -121,11 +121,11 @@ impl RegistryState {
         self.moved.retain(|to, _| !way.contains(to));
     }
 
-    pub fn standing(&self, user: &str, now: Timestamp) -> Standing {
+    pub fn standing(&self, user: &str, now: Timestamp) -> PairingStatus {
         match self.pairings.get(user) {
-            Some(pairing) if pairing.approved_at.is_some() => Standing::Paired,
-            Some(pairing) if !pairing.is_void(now) => Standing::Waiting,
-            _ => Standing::Stranger,
+            Some(pairing) if pairing.approved_at.is_some() => PairingStatus::Paired,
+            Some(pairing) if !pairing.is_void(now) => PairingStatus::Waiting,
+            _ => PairingStatus::Stranger,
         }
     }
 

@@ -37,14 +37,14 @@ const HEAD_BYTES: usize = 400;
 
 /// What results may take of the window: all those of one round together, or one of them.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Room {
+pub struct ResultRoom {
     /// Tokens, after correction.
     pub tokens: u64,
     /// The running correction of the model that will read the results.
     pub correction: Correction,
 }
 
-impl Room {
+impl ResultRoom {
     /// What the results of the next round may take together: the configured share of what is free in the window, so that
     /// there is room for the answer and for another round.
     pub fn of(conversation: &Conversation, agent: &AgentSettings) -> Self {
@@ -120,7 +120,7 @@ impl Room {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ResultVerdict {
     Whole,
     /// It is shown as it is, and kept as an artifact, too: it can become a reference later.
     Kept,
@@ -130,7 +130,7 @@ pub enum Verdict {
     Note,
 }
 
-impl Verdict {
+impl ResultVerdict {
     /// The result is to be kept as an artifact.
     pub fn is_stored(&self) -> bool {
         !matches!(self, Self::Whole)
@@ -147,7 +147,7 @@ pub struct Edges {
 
 /// Where the whole of a shortened result is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whereabouts<'a> {
+pub enum FullTextAt<'a> {
     Artifact(&'a ArtifactId),
     /// Nowhere: it could not be stored.
     Lost,
@@ -155,37 +155,42 @@ pub enum Whereabouts<'a> {
     Message(Option<&'a ArtifactId>),
 }
 
-/// Tokens that a result would take if it had the room of the whole round to itself: for [`Room::share`].
-pub fn wanted(text: &str, class: ResultClass, settings: &ResultGuardSettings, room: &Room) -> u64 {
+/// Tokens that a result would take if it had the room of the whole round to itself: for [`ResultRoom::share`].
+pub fn wanted(text: &str, class: ResultClass, settings: &ResultGuardSettings, room: &ResultRoom) -> u64 {
     match judge(text, class, settings, room) {
-        Verdict::Whole | Verdict::Kept => room.weight(text),
-        Verdict::Edges(edges) => room.weight_of_edges(text, &edges),
-        Verdict::Note => room.correction.apply(NOTE_TOKENS),
+        ResultVerdict::Whole | ResultVerdict::Kept => room.weight(text),
+        ResultVerdict::Edges(edges) => room.weight_of_edges(text, &edges),
+        ResultVerdict::Note => room.correction.apply(NOTE_TOKENS),
     }
 }
 
 /// Decides about a result. What is shown of it is never more than `max_bytes`, nor more than `room`: where the room does
 /// not do for that, head and tail are as long as it allows, and where they would be too short to be of use, only the note
 /// is left.
-pub fn judge(text: &str, class: ResultClass, settings: &ResultGuardSettings, room: &Room) -> Verdict {
+pub fn judge(
+    text: &str,
+    class: ResultClass,
+    settings: &ResultGuardSettings,
+    room: &ResultRoom,
+) -> ResultVerdict {
     if !settings.enabled || text.len() <= NOTE_BYTES {
-        return Verdict::Whole;
+        return ResultVerdict::Whole;
     }
     let max_bytes = match class {
         ResultClass::AlwaysOffload => settings.max_bytes.min(SHORT_BYTES),
         ResultClass::Auto | ResultClass::KeepRecent => settings.max_bytes,
     };
     if text.len() <= max_bytes && room.holds(text) {
-        return Verdict::Whole;
+        return ResultVerdict::Whole;
     }
     if class == ResultClass::KeepRecent && room.holds(text) {
-        return Verdict::Kept;
+        return ResultVerdict::Kept;
     }
-    longest_edges(text, max_bytes, room).map_or(Verdict::Note, Verdict::Edges)
+    longest_edges(text, max_bytes, room).map_or(ResultVerdict::Note, ResultVerdict::Edges)
 }
 
 /// The longest head and tail within so many bytes that the room holds; `None`: not even the shortest that are of use.
-fn longest_edges(text: &str, max_bytes: usize, room: &Room) -> Option<Edges> {
+fn longest_edges(text: &str, max_bytes: usize, room: &ResultRoom) -> Option<Edges> {
     let least = (NOTE_BYTES + 2 * HEAD_BYTES).min(max_bytes);
     let mut bytes = max_bytes.min(text.len());
     while bytes >= least {
@@ -201,11 +206,11 @@ fn longest_edges(text: &str, max_bytes: usize, room: &Room) -> Option<Edges> {
 }
 
 /// The words that are shown of a result.
-pub fn shown(text: &str, verdict: Verdict, whereabouts: Whereabouts<'_>) -> String {
+pub fn shown(text: &str, verdict: ResultVerdict, whereabouts: FullTextAt<'_>) -> String {
     match verdict {
-        Verdict::Whole | Verdict::Kept => text.to_owned(),
-        Verdict::Edges(edges) => with_edges(text, edges, whereabouts),
-        Verdict::Note => note(text, None, whereabouts),
+        ResultVerdict::Whole | ResultVerdict::Kept => text.to_owned(),
+        ResultVerdict::Edges(edges) => with_edges(text, edges, whereabouts),
+        ResultVerdict::Note => note(text, None, whereabouts),
     }
 }
 
@@ -215,12 +220,12 @@ pub(crate) fn message_edges(text: &str, bytes: usize, artifact: Option<&Artifact
     if text.len() <= bytes {
         return text.to_owned();
     }
-    with_edges(text, edges(text, bytes), Whereabouts::Message(artifact))
+    with_edges(text, edges(text, bytes), FullTextAt::Message(artifact))
 }
 
 /// The longest beginning of a text that the room holds, cut after a line where lines are not giant. Never nothing: a few
 /// hundred bytes are left where nothing is free.
-pub fn beginning<'a>(text: &'a str, room: &Room) -> &'a str {
+pub fn beginning<'a>(text: &'a str, room: &ResultRoom) -> &'a str {
     let mut text = text;
     while text.len() > NOTE_BYTES && !room.holds(text) {
         text = &text[..head(text, (text.len() * 3 / 4).max(NOTE_BYTES))];
@@ -255,13 +260,13 @@ fn head(text: &str, side: usize) -> usize {
     line.filter(|line| *line > end / 2).unwrap_or(end)
 }
 
-fn with_edges(text: &str, edges: Edges, whereabouts: Whereabouts<'_>) -> String {
+fn with_edges(text: &str, edges: Edges, whereabouts: FullTextAt<'_>) -> String {
     let (head, tail) = (&text[..edges.head], &text[edges.tail..]);
     let break_after_head = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
     format!("{head}{break_after_head}{}\n{tail}", note(text, Some(edges), whereabouts))
 }
 
-fn note(text: &str, edges: Option<Edges>, whereabouts: Whereabouts<'_>) -> String {
+fn note(text: &str, edges: Option<Edges>, whereabouts: FullTextAt<'_>) -> String {
     let size = match count_lines(text) {
         1 => format!("{} bytes, 1 line", text.len()),
         lines => format!("{} bytes, {lines} lines", text.len()),
@@ -276,15 +281,15 @@ fn note(text: &str, edges: Option<Edges>, whereabouts: Whereabouts<'_>) -> Strin
         format!("To read on, call {READ_TOOL} with id = \"{id}\", from = {line}{offset}.")
     };
     match whereabouts {
-        Whereabouts::Artifact(id) => format!(
+        FullTextAt::Artifact(id) => format!(
             "{SHRUNK_NOTICE}\nThe whole result ({size}) is artifact {id}. {left_out}. {}",
             read_on(id)
         ),
-        Whereabouts::Message(Some(id)) => format!(
+        FullTextAt::Message(Some(id)) => format!(
             "{MESSAGE_NOTICE}\nThe whole message ({size}) is artifact {id}. {left_out}. {}",
             read_on(id)
         ),
-        Whereabouts::Message(None) => format!(
+        FullTextAt::Message(None) => format!(
             "{MESSAGE_NOTICE}\nThe whole message ({size}) is kept, but cannot be read here. {left_out}. Say so where \
              it matters."
         ),

@@ -21,7 +21,7 @@ pub struct ServerEvent {
 
 /// Most bytes of one event, comments and names of fields included, and of the whole stream.
 #[derive(Debug, Clone, Copy)]
-pub struct Bounds {
+pub struct SseBounds {
     pub event: usize,
     pub stream: usize,
 }
@@ -38,7 +38,7 @@ pub enum SseFault<E> {
 /// The events of a stream of bytes. A fault is the last item.
 pub fn events<S, B, E>(
     chunks: S,
-    bounds: Bounds,
+    bounds: SseBounds,
 ) -> impl Stream<Item = Result<ServerEvent, SseFault<E>>> + Send
 where
     S: Stream<Item = Result<B, E>> + Send + Unpin,
@@ -65,7 +65,7 @@ where
 }
 
 struct Decoder {
-    bounds: Bounds,
+    bounds: SseBounds,
     /// Bytes of a line that has not ended.
     line: Vec<u8>,
     after_cr: bool,
@@ -78,7 +78,7 @@ struct Decoder {
 }
 
 impl Decoder {
-    fn new(bounds: Bounds) -> Self {
+    fn new(bounds: SseBounds) -> Self {
         let (line, event) = (Vec::new(), None);
         Self { bounds, line, after_cr: false, begun: false, event_bytes: 0, stream_bytes: 0, event }
     }
@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { event: 40, stream: 1_000 };
+    const BOUNDS: SseBounds = SseBounds { event: 40, stream: 1_000 };
 
     fn read(chunks: &[&[u8]]) -> Vec<Result<ServerEvent, SseFault<()>>> {
         let chunks = stream::iter(chunks.iter().map(Ok));

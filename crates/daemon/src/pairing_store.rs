@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cairn_core::event::{Event, NewRecord, RegistryEvent};
 use cairn_core::mcp::{Pins, ServerPin};
 use cairn_core::message::Author;
-use cairn_core::pairing_store::{Pairing, RegistryState, Standing};
+use cairn_core::pairing_store::{Pairing, PairingStatus, RegistryState};
 use cairn_core::ports::{Clock, PairingStore, Store, StoreError};
 use futures::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
@@ -119,7 +119,7 @@ impl DaemonPairings {
 }
 
 impl PairingStore for DaemonPairings {
-    fn standing(&self, user: &str) -> Standing {
+    fn standing(&self, user: &str) -> PairingStatus {
         self.state.read().standing(user, self.clock.now())
     }
 
@@ -223,18 +223,18 @@ mod tests {
         clock.advance(SignedDuration::from_mins(11));
         let again = pairing_store.request_pairing(ann(), "7".to_owned()).await.unwrap();
         assert_eq!(again.as_deref(), Some(&*code), "the same code again");
-        assert_eq!(pairing_store.standing("telegram/7"), Standing::Waiting);
+        assert_eq!(pairing_store.standing("telegram/7"), PairingStatus::Waiting);
         assert_eq!(pairing_store.approve("NOTACODE").await.unwrap(), None);
         let pairing = pairing_store.approve(&format!(" {} ", code.to_lowercase())).await.unwrap().unwrap();
         assert_eq!((pairing.user, pairing.chat.as_str()), (ann(), "7"));
-        assert_eq!(pairing_store.standing("telegram/7"), Standing::Paired);
+        assert_eq!(pairing_store.standing("telegram/7"), PairingStatus::Paired);
         assert_eq!(pairing_store.request_pairing(ann(), "7".to_owned()).await.unwrap(), None);
         store.settle().await.unwrap();
         store.close().await;
         let (_store, pairing_store) = self::pairing_store(&dir, &clock).await;
-        assert_eq!(pairing_store.standing("telegram/7"), Standing::Paired, "after a restart, too");
+        assert_eq!(pairing_store.standing("telegram/7"), PairingStatus::Paired, "after a restart, too");
         assert!(pairing_store.revoke("telegram/7").await.unwrap().is_some());
-        assert_eq!(pairing_store.standing("telegram/7"), Standing::Stranger);
+        assert_eq!(pairing_store.standing("telegram/7"), PairingStatus::Stranger);
         assert_eq!(pairing_store.revoke("telegram/7").await.unwrap(), None);
     }
 

@@ -10,11 +10,11 @@ use reqwest::header::CONTENT_TYPE;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use cairn_core::body::{self, Short};
+use cairn_core::body::{self, BodyError};
 use cairn_core::model::{ModelError, ModelEvent};
 use cairn_core::sse::{self, ServerEvent, SseFault};
 
-use crate::failure::{self, Refusal};
+use crate::failure::{self, ServerRefusal};
 use crate::options::Timeouts;
 use crate::remedy::{REMEDIES, Remedy, apply};
 use crate::server::{Server, causes};
@@ -32,7 +32,7 @@ const FREE_BYTES: u64 = 1 << 20;
 
 /// A model's chunk is a few hundred bytes, a whole answer in one chunk some hundred kilobytes; an answer of 128,000 tokens
 /// in chunks of one token takes some 40 MB.
-const EVENT_BOUNDS: sse::Bounds = sse::Bounds { event: 4 << 20, stream: 64 << 20 };
+const EVENT_BOUNDS: sse::SseBounds = sse::SseBounds { event: 4 << 20, stream: 64 << 20 };
 
 /// The server-sent events of an answer.
 pub(crate) type Events = BoxStream<'static, Result<ServerEvent, ModelError>>;
@@ -122,7 +122,7 @@ async fn open(server: &Server, mut body: Value) -> Result<Opened, ModelError> {
 }
 
 /// A request without tools cannot be refused for its tools, nor one without results for them.
-fn typed(refusal: Refusal, body: &Value) -> ModelError {
+fn typed(refusal: ServerRefusal, body: &Value) -> ModelError {
     match refusal.error {
         ModelError::NoTools(text) if failure::is_of_roles(&text) && !has_results(body) => {
             ModelError::BadRequest(text)
@@ -140,7 +140,7 @@ fn has_results(body: &Value) -> bool {
     })
 }
 
-async fn send(server: &Server, body: &Value) -> Result<Opened, Refusal> {
+async fn send(server: &Server, body: &Value) -> Result<Opened, ServerRefusal> {
     let streaming = body["stream"] == true;
     let Timeouts { connect, first, idle } = server.options.timeouts;
     let response = match tokio::time::timeout(first, server.post(body)?.send()).await {
@@ -210,8 +210,8 @@ async fn read_body(
 ) -> (Vec<u8>, Option<ModelError>) {
     let (bytes, short) = body::read(timed(chunks(response), times.0, times.1), limit).await;
     let error = short.map(|short| match short {
-        Short::TooLarge => ModelError::Protocol(format!("the answer is larger than {limit} bytes")),
-        Short::Broken(error) => error,
+        BodyError::TooLarge => ModelError::Protocol(format!("the answer is larger than {limit} bytes")),
+        BodyError::Broken(error) => error,
     });
     (bytes, error)
 }

@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::access::{AccessPolicy, Approach, Place, Verdict};
+use cairn_core::access::{AccessPolicy, AccessRequest, AccessVerdict, ChatPlace};
 use cairn_core::command::{Command, CommandAnswer, CommandCall, Settled};
 use cairn_core::ids::{AgentId, ChannelId, MessageId};
 use cairn_core::message::{Amendment, Author, Inbound};
-use cairn_core::pairing_store::Standing;
+use cairn_core::pairing_store::PairingStatus;
 use cairn_core::ports::{AdapterPorts, PairingStore, Refusal};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -63,10 +63,12 @@ pub(crate) struct ChatAddress {
 
 impl ChatAddress {
     /// The place that the access rules judge, with the chat under this id.
-    fn place<'a>(&'a self, chat: &'a str) -> Place<'a> {
+    fn place<'a>(&'a self, chat: &'a str) -> ChatPlace<'a> {
         match self.direct {
-            true => Place::Direct,
-            false => Place::Group { server: self.server.as_deref(), chat, thread: self.thread.as_deref() },
+            true => ChatPlace::Direct,
+            false => {
+                ChatPlace::Group { server: self.server.as_deref(), chat, thread: self.thread.as_deref() }
+            }
         }
     }
 }
@@ -190,23 +192,23 @@ impl InboundPath {
         let judge = |chat: &str| {
             let Sender { id, bot, myself, .. } = sender;
             let (bot, myself, place) = (*bot, *myself, at.place(chat));
-            settings.access.judge(&Approach { user: id, standing, myself, bot, calls_me, place })
+            settings.access.judge(&AccessRequest { user: id, standing, myself, bot, calls_me, place })
         };
         // A chat that moved is known by both its ids.
         let home = self.pairing_store.home_of(self.platform, &at.chat);
         let verdict = match judge(&at.chat) {
-            Verdict::Ignore(_) if home != at.chat => judge(&home),
+            AccessVerdict::Ignore(_) if home != at.chat => judge(&home),
             verdict => verdict,
         };
         match verdict {
-            Verdict::Serve { agent, addressed } => match self.channel(&agent, at) {
+            AccessVerdict::Serve { agent, addressed } => match self.channel(&agent, at) {
                 Some(channel) => {
                     Access::Admitted(Admitted { channel, agent, author, addressed, direct: at.direct })
                 }
                 None => Access::Ignored("its chat cannot be named as a channel"),
             },
-            Verdict::Pair => Access::Stranger,
-            Verdict::Ignore(why) => Access::Ignored(why),
+            AccessVerdict::Pair => Access::Stranger,
+            AccessVerdict::Ignore(why) => Access::Ignored(why),
         }
     }
 
@@ -244,19 +246,19 @@ impl InboundPath {
     /// The channel that a chat belongs to, by whomever a message is.
     pub(crate) fn channel_of(&self, at: &ChatAddress) -> Option<ChannelId> {
         let access = &self.chat.get().access;
-        let approach = Approach {
+        let approach = AccessRequest {
             user: "",
-            standing: Standing::Paired,
+            standing: PairingStatus::Paired,
             myself: false,
             bot: false,
             calls_me: true,
             place: at.place(&at.chat),
         };
         match for_everybody(access).judge(&approach) {
-            Verdict::Serve { agent, .. } => self.channel(&agent, at),
+            AccessVerdict::Serve { agent, .. } => self.channel(&agent, at),
             // Someone on a list wrote there privately.
-            Verdict::Pair | Verdict::Ignore(_) if at.direct => self.channel(&access.agent, at),
-            Verdict::Pair | Verdict::Ignore(_) => None,
+            AccessVerdict::Pair | AccessVerdict::Ignore(_) if at.direct => self.channel(&access.agent, at),
+            AccessVerdict::Pair | AccessVerdict::Ignore(_) => None,
         }
     }
 
@@ -277,7 +279,7 @@ impl InboundPath {
             return words;
         }
         match self.pairing_store.standing(&self.author(sender).id) {
-            Standing::Waiting => "I do not know you yet; you have been told a code.".to_owned(),
+            PairingStatus::Waiting => "I do not know you yet; you have been told a code.".to_owned(),
             _ => "I do not know you yet, and can give you no code now: too many others wait for one; try again \
                   later."
                 .to_owned(),

@@ -13,7 +13,7 @@ use cairn_core::event::{
 };
 use cairn_core::ids::{ChannelId, Seq, SummaryId};
 use cairn_core::ports::{Store as _, StoreError};
-use cairn_core::retention::{InUse, SegmentFacts, Words, expire, ranges};
+use cairn_core::retention::{InUse, SegmentFacts, WordsExpiry, expire, ranges};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedMutexGuard;
@@ -263,9 +263,9 @@ fn walk(
         }
         let seq = taken[&channel].get(&record.n).copied();
         match expire(&mut record.event, seq, needs) {
-            Words::None => {}
-            Words::Needed => walk.needed += 1,
-            Words::Expired => {
+            WordsExpiry::None => {}
+            WordsExpiry::Needed => walk.needed += 1,
+            WordsExpiry::Expired => {
                 walk.expired += 1;
                 note(reads, &mut walk.found, channel, &record.event, seq)?;
             }
@@ -313,7 +313,7 @@ fn without(
     let seq = taken.get(channel).and_then(|taken| taken.get(&record.n)).copied();
     match expire(&mut record.event, seq, in_use.get(channel)?) {
         // Never longer: see `expire`.
-        Words::Expired => line::in_place_of(bytes, record).ok().flatten(),
-        Words::None | Words::Needed => None,
+        WordsExpiry::Expired => line::in_place_of(bytes, record).ok().flatten(),
+        WordsExpiry::None | WordsExpiry::Needed => None,
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cairn_core::command::{Command, CommandAnswer, CommandCall, Settled};
 use cairn_core::ids::{ApprovalId, ChannelId, MessageId, TurnId};
 use cairn_core::message::{Amendment, Author, Inbound, text_of};
-use cairn_core::pairing_store::Standing;
+use cairn_core::pairing_store::PairingStatus;
 use cairn_core::ports::{
     AdapterPorts, Admission, ChannelRow, ChatCommands, Clock, Intake, PairingStore, Progress, Refusal,
     StoreError,
@@ -56,7 +56,7 @@ pub struct State {
     pub progress: VecDeque<Vec<Progress>>,
     pub answer: Option<CommandAnswer>,
     /// How people stand, by `PLATFORM/USER`; who is not among them is a stranger.
-    pub standing: BTreeMap<String, Standing>,
+    pub standing: BTreeMap<String, PairingStatus>,
     /// Who asked to be let in, and in which chat.
     pub asked: Vec<(Author, String)>,
     /// No more strangers are told a code.
@@ -120,7 +120,7 @@ impl Runtime {
 
     /// Lets somebody in, `PLATFORM/USER`.
     pub fn pair(&self, user: &str) {
-        self.state.update(|state| state.standing.insert(user.to_owned(), Standing::Paired));
+        self.state.update(|state| state.standing.insert(user.to_owned(), PairingStatus::Paired));
     }
 
     /// This message was the last that was taken in of a channel.
@@ -266,10 +266,11 @@ impl ChatCommands for Runtime {
 }
 
 impl PairingStore for Runtime {
-    fn standing(&self, user: &str) -> Standing {
+    fn standing(&self, user: &str) -> PairingStatus {
         let state = self.state.lock();
-        let waits = || state.asked.iter().any(|(known, _)| known.id == user).then_some(Standing::Waiting);
-        state.standing.get(user).copied().or_else(waits).unwrap_or(Standing::Stranger)
+        let waits =
+            || state.asked.iter().any(|(known, _)| known.id == user).then_some(PairingStatus::Waiting);
+        state.standing.get(user).copied().or_else(waits).unwrap_or(PairingStatus::Stranger)
     }
 
     fn request_pairing(

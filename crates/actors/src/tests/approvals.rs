@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::common::model::{Kind, Plan};
 use super::common::*;
-use crate::{Approver, Undecided, Which};
+use crate::{ApprovalError, ApprovalTarget, Approver};
 
 /// Changes something: it keeps what it was called with.
 #[derive(Default)]
@@ -68,17 +68,19 @@ async fn two_calls_are_asked_for_at_once_and_each_gets_its_own_answer() {
     }
     assert!(tool.0.lock().is_empty());
     let channel = live.runtime.approvals()[0].0.clone();
-    let only = live.runtime.decide(Which::OnlyOf(channel), true, Approver::Socket).await;
-    assert!(matches!(only, Err(Undecided::Several(ids)) if ids.len() == 2));
+    let only = live.runtime.decide(ApprovalTarget::OnlyOf(channel), true, Approver::Socket).await;
+    assert!(matches!(only, Err(ApprovalError::Several(ids)) if ids.len() == 2));
     let stranger = Approver::Person("telegram/8".to_owned());
-    let refused = live.runtime.decide(Which::Id(asked[0].id.clone()), true, stranger).await;
-    assert_eq!(refused, Err(Undecided::NotAllowed));
-    let no = live.runtime.decide(Which::Id(asked[0].id.clone()), false, Approver::Socket).await.unwrap();
+    let refused = live.runtime.decide(ApprovalTarget::Id(asked[0].id.clone()), true, stranger).await;
+    assert_eq!(refused, Err(ApprovalError::NotAllowed));
+    let no =
+        live.runtime.decide(ApprovalTarget::Id(asked[0].id.clone()), false, Approver::Socket).await.unwrap();
     assert_eq!(no.outcome, ApprovalOutcome::Denied);
-    let yes = live.runtime.decide(Which::Id(asked[1].id.clone()), true, Approver::Socket).await.unwrap();
+    let yes =
+        live.runtime.decide(ApprovalTarget::Id(asked[1].id.clone()), true, Approver::Socket).await.unwrap();
     assert_eq!(yes.approval.arguments, json!({ "n": 2 }));
-    let twice = live.runtime.decide(Which::Id(asked[1].id.clone()), true, Approver::Socket).await;
-    assert_eq!(twice, Err(Undecided::Nothing));
+    let twice = live.runtime.decide(ApprovalTarget::Id(asked[1].id.clone()), true, Approver::Socket).await;
+    assert_eq!(twice, Err(ApprovalError::Nothing));
     progress.collect::<Vec<_>>().await;
     assert_eq!(*tool.0.lock(), [json!({ "n": 2 })]);
     let mut ended = outcomes(&world);
@@ -110,7 +112,10 @@ async fn a_crash_makes_a_request_void_and_the_call_is_not_made_after_it() {
     drop(live);
     let live = again.start().await;
     again.store.until(1, is_turn_ended).await;
-    assert_eq!(live.runtime.decide(Which::Id(id), true, Approver::Socket).await, Err(Undecided::Nothing));
+    assert_eq!(
+        live.runtime.decide(ApprovalTarget::Id(id), true, Approver::Socket).await,
+        Err(ApprovalError::Nothing)
+    );
     assert!(tool.0.lock().is_empty());
     assert_eq!(outcomes(&again), [ToolOutcome::Stopped]);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{
-    CompactionEvent, Event, MessageEvent, NewRecord, Run, RunOutcome, Trigger, TurnEvent, Work,
+    CompactionEvent, Event, MessageEvent, NewRecord, Run, RunOutcome, RunWork, Trigger, TurnEvent,
 };
 use cairn_core::ids::{RunId, Seq};
 use cairn_core::model::{ChatRequest, ModelError, Purpose};
@@ -152,7 +152,7 @@ async fn over_two_short_turns() -> World {
         id: RunId::from("r1"),
         trigger: Trigger::Threshold,
         tier: Tier::Background,
-        work: Work::Sealed,
+        work: RunWork::Sealed,
         from_seq: Seq(1),
         to_seq: Seq(4),
         messages: 4,

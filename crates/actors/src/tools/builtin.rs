@@ -11,7 +11,7 @@ use cairn_core::message::{Entry, Role, ToolCall};
 use cairn_core::model::ToolDef;
 use cairn_core::ports::{HitKind, LineRange, MemoryFilter, Query};
 use cairn_core::provenance::Provenance;
-use cairn_core::result_guard::Room;
+use cairn_core::result_guard::ResultRoom;
 use cairn_core::settings::ResultGuardSettings;
 use cairn_core::tool::Effect;
 use cairn_core::window::{escape_name, memory_words, short_time};

@@ -8,7 +8,7 @@ use cairn_core::event::{ArtifactEvent, Event, TurnEvent};
 use cairn_core::ids::{ArtifactId, Seq};
 use cairn_core::message::{Entry, Part, Role, ToolCall, text_of};
 use cairn_core::ports::StoreError;
-use cairn_core::result_guard::{Room, Verdict, Whereabouts, count_lines, judge, shown, wanted};
+use cairn_core::result_guard::{FullTextAt, ResultRoom, ResultVerdict, count_lines, judge, shown, wanted};
 
 use super::{Toolbox, Used};
 use crate::handle::ChannelHandle;
@@ -20,7 +20,7 @@ pub(crate) struct Guard<'a> {
     tools: &'a Toolbox,
     settings: &'a AgentSettings,
     /// What is left for the results that are still to come.
-    pub(crate) room: Room,
+    pub(crate) room: ResultRoom,
     /// Calls of the round that have not ended.
     n_open: usize,
     /// Artifacts stored, and not journalled yet.
@@ -35,12 +35,15 @@ const PICTURE_BYTES_MAX: usize = 8 * 1024 * 1024;
 impl<'a> Guard<'a> {
     /// The guard over the next round, of so many calls.
     pub(crate) fn new(tools: &'a Toolbox, settings: &'a AgentSettings, n_calls: usize) -> Self {
-        let room = tools.handle().read(|conversation| Room::of(conversation, settings));
+        let room = tools.handle().read(|conversation| ResultRoom::of(conversation, settings));
         Self { tools, settings, room, n_open: n_calls, n_stored: 0, picture_bytes: 0 }
     }
 
     /// What each of these calls, which have ended at the same time, may show of its result.
-    pub(crate) fn share<'r>(&mut self, ended: impl IntoIterator<Item = (&'r ToolCall, &'r Used)>) -> Room {
+    pub(crate) fn share<'r>(
+        &mut self,
+        ended: impl IntoIterator<Item = (&'r ToolCall, &'r Used)>,
+    ) -> ResultRoom {
         let settings = &self.settings.result_guard;
         let wanted: Vec<u64> = ended
             .into_iter()
@@ -59,14 +62,14 @@ impl<'a> Guard<'a> {
     }
 
     /// What is to be journalled of a result that may take so much.
-    pub(crate) async fn admit(&mut self, call: ToolCall, used: Used, share: &Room) -> Vec<Event> {
+    pub(crate) async fn admit(&mut self, call: ToolCall, used: Used, share: &ResultRoom) -> Vec<Event> {
         let settings = &self.settings.result_guard;
         // A page of an artifact is bounded already, and is one: it is not stored again.
         let (pictures, words): (Vec<Part>, Vec<Part>) =
             used.output.parts.into_iter().partition(|part| matches!(part, Part::Image { .. }));
         let words = text_of(&words);
         let verdict = if call.name == READ_TOOL {
-            Verdict::Whole
+            ResultVerdict::Whole
         } else {
             judge(&words, self.tools.class(&call.name, settings), settings, share)
         };
@@ -75,12 +78,12 @@ impl<'a> Guard<'a> {
         let text = if verdict.is_stored() {
             match self.store(&call.name, &words).await {
                 Some(artifact) => {
-                    let text = shown(&words, verdict, Whereabouts::Artifact(&artifact.id));
+                    let text = shown(&words, verdict, FullTextAt::Artifact(&artifact.id));
                     entry.artifact = Some(artifact.id.clone());
                     events.push(Event::Artifact(ArtifactEvent::Stored { artifact }));
                     text
                 }
-                None => shown(&words, verdict, Whereabouts::Lost),
+                None => shown(&words, verdict, FullTextAt::Lost),
             }
         } else {
             words

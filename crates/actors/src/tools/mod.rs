@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cairn_core::event::Event;
-use cairn_core::memory::Grounds;
+use cairn_core::memory::SpokenWords;
 use cairn_core::message::ToolCall;
 use cairn_core::model::ToolDef;
 use cairn_core::ports::Tool;
 use cairn_core::provenance::Provenance;
-use cairn_core::result_guard::Room;
+use cairn_core::result_guard::ResultRoom;
 use cairn_core::settings::{ResultClass, ResultGuardSettings};
 use cairn_core::tool::{Effect, NAME_MAX, ToolOutcome, ToolOutput, is_name};
 use serde_json::Value;
@@ -124,7 +124,7 @@ impl Toolbox {
         &self,
         call: &ToolCall,
         provenance: &Provenance,
-        grounds: &Grounds,
+        grounds: &SpokenWords,
     ) -> (Effect, Verdict) {
         let settings = self.handle().settings();
         let Some(def) = settings.tools.iter().find(|tool| tool.name == call.name) else {
@@ -166,7 +166,7 @@ impl Toolbox {
     }
 
     /// Calls a tool. `room`: what is free for its result.
-    pub(crate) async fn call(&self, call: &ToolCall, model: &str, ordinal: usize, room: &Room) -> Used {
+    pub(crate) async fn call(&self, call: &ToolCall, model: &str, ordinal: usize, room: &ResultRoom) -> Used {
         let used = match self.other(&call.name).filter(|_| !is_builtin(&call.name)) {
             Some(tool) => self.call_other(tool, call).await,
             None => self.call_own(call, model, ordinal, room).await,
@@ -177,7 +177,7 @@ impl Toolbox {
         used
     }
 
-    async fn call_own(&self, call: &ToolCall, model: &str, ordinal: usize, room: &Room) -> Used {
+    async fn call_own(&self, call: &ToolCall, model: &str, ordinal: usize, room: &ResultRoom) -> Used {
         let limit = self.shared().limits().tool_timeout;
         match tokio::time::timeout(limit, self.builtin.call(call, model, ordinal, room)).await {
             Ok(Ok(Output { text, provenance, events })) => Used {

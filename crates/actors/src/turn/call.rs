@@ -12,7 +12,7 @@ use cairn_core::message::{Entry, Role, ToolCall};
 use cairn_core::model::{ChatRequest, Finish, ModelError, ModelEvent, Usage};
 use cairn_core::notice;
 use cairn_core::ports::TurnFailure;
-use cairn_core::prune::{TooLarge, shorten, too_large};
+use cairn_core::prune::{LargeMessage, shorten, too_large};
 use cairn_core::tokens::estimate;
 use cairn_core::window::{AssembleError, Assembled, Tail};
 use futures::StreamExt as _;
@@ -129,7 +129,7 @@ impl Turn {
     }
 
     /// Stores the whole of a message. `None`: it could not be, and the model cannot read on in it; the journal has it.
-    async fn keep_message(&self, message: &TooLarge, n_kept: usize) -> Option<Artifact> {
+    async fn keep_message(&self, message: &LargeMessage, n_kept: usize) -> Option<Artifact> {
         let (shared, handle) = (&self.args.shared, &self.args.handle);
         let id = handle.read(|conversation| next_id(conversation, n_kept));
         let words = message.words();

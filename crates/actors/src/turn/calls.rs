@@ -6,7 +6,7 @@ use std::time::Duration;
 use cairn_core::approval::{Approval, ApprovalOutcome, approval_id};
 use cairn_core::event::{ApprovalEvent, DeliveryEvent, Event, TurnEvent};
 use cairn_core::ids::{ApprovalId, ChannelId, LOCAL_PLATFORM, OutboxId, Seq, TurnId};
-use cairn_core::memory::{Grounds, Memory};
+use cairn_core::memory::{Memory, SpokenWords};
 use cairn_core::message::{Role, ToolCall};
 use cairn_core::ports::TurnFailure;
 use cairn_core::provenance::Provenance;
@@ -150,7 +150,7 @@ impl Turn {
     ) -> Result<Vec<PlannedCall<'_>>, TurnFailure> {
         let (provenance, grounds) = self.args.handle.read(|conversation| {
             let provenance = Provenance::of_window(conversation, recalled);
-            let grounds = Grounds::of(conversation.live.iter());
+            let grounds = SpokenWords::of(conversation.live.iter());
             let grounds = if provenance.tools { grounds.with_unseen_tools() } else { grounds };
             (provenance, grounds)
         });
@@ -192,7 +192,7 @@ impl Turn {
         tools: &Toolbox,
         model: &str,
         planned: PlannedCall<'_>,
-        room: &cairn_core::result_guard::Room,
+        room: &cairn_core::result_guard::ResultRoom,
         permits: &Semaphore,
     ) -> Result<EndedCall, TurnFailure> {
         let PlannedCall { ordinal, call, effect, refused, asked, allowed_by } = planned;

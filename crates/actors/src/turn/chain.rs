@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use cairn_core::agent::AgentSettings;
 use cairn_core::backoff::Backoff;
-use cairn_core::chain::{Bounds, Pick, Standing, cools, pick};
+use cairn_core::chain::{ModelStanding, Pick, WindowBounds, cools, pick};
 use cairn_core::engine::MakeRoom;
 use cairn_core::event::{DeliveryEvent, Event, TurnEvent};
 use cairn_core::ids::{ChannelId, OutboxId, Seq, TurnId};
@@ -233,21 +233,21 @@ impl Turn {
     }
 
     /// How the models of the chain stand; those of `refused` are never asked.
-    fn standings(&self, refused: &BTreeSet<String>) -> Vec<Standing> {
+    fn standings(&self, refused: &BTreeSet<String>) -> Vec<ModelStanding> {
         let (handle, models, now) = (&self.args.handle, &self.args.shared.models, self.args.shared.now());
         let candidates = self.candidates();
         handle.read(|conversation| {
             let rows = candidates.iter().zip(self.agent.guarded());
             let standing = |(settings, guarded): (&Arc<AgentSettings>, &cairn_core::chain::Guarded)| {
                 let refused = guarded.passed_over().is_some() || refused.contains(&settings.model);
-                Standing::of(conversation, settings, &models.health(&settings.model), refused, now)
+                ModelStanding::of(conversation, settings, &models.health(&settings.model), refused, now)
             };
             rows.map(standing).collect()
         })
     }
 
     /// Why the model at `here` gives way to the one that was picked.
-    fn why(&self, chain: &[Standing], here: usize, picked: Pick) -> Reason {
+    fn why(&self, chain: &[ModelStanding], here: usize, picked: Pick) -> Reason {
         let candidates = self.candidates();
         let (from, to) = (&candidates[here], &candidates[picked.idx()].model);
         let model = &from.model;
@@ -357,7 +357,7 @@ impl Turn {
         model: String,
         window_tokens: Option<u64>,
         no_tools: bool,
-        bounds: Option<Bounds>,
+        bounds: Option<WindowBounds>,
     ) -> Result<(), TurnFailure> {
         self.args.shared.models.learn(&model, window_tokens, no_tools, bounds.is_some());
         self.step(vec![Event::Turn(TurnEvent::ModelLearnt { model, window_tokens, no_tools, bounds })])

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::sections::{MergePlan, added_to, carried_on, join, plan_merge};
 use cairn_core::compaction::{
-    Beside, Brief, Draft, Rejection, Room, Source, check, earlier_summary, earlier_within, entry_tokens,
-    fit_identifiers, identifiers_beside, masked, mend, next_chunk, request_tokens, review, split_memories,
-    summary_tokens, text_limit, with_left_out,
+    Beside, Brief, Rejection, RequestRoom, SummaryDraft, SummarySource, check, earlier_summary,
+    earlier_within, entry_tokens, fit_identifiers, identifiers_beside, masked, mend, next_chunk,
+    request_tokens, review, split_memories, summary_tokens, text_limit, with_left_out,
 };
-use cairn_core::event::{Checkpoint, Work};
-use cairn_core::memory::{DraftMemory, Grounds, credit};
+use cairn_core::event::{Checkpoint, RunWork};
+use cairn_core::memory::{DraftMemory, SpokenWords, credit};
 use cairn_core::message::Entry;
 use cairn_core::model::{ChatRequest, ModelError};
 use cairn_core::tokens::estimate;
@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 
 use super::talk::Talk;
 use super::{Job, Stop, is_extractive};
-use crate::agent::Candidate;
+use crate::agent::ModelCandidate;
 use crate::messages::ChannelMsg;
 
 /// Least room for a transcript, in tokens, with which a model can make a summary.
@@ -32,30 +32,30 @@ const OVERFLOW_SHARE: f64 = 0.75;
 
 /// What a summary has to fulfil, beside the text itself.
 struct Criteria<'a> {
-    candidate: &'a Candidate,
+    candidate: &'a ModelCandidate,
     tools: bool,
-    room: Option<Room>,
-    source: Source,
+    room: Option<RequestRoom>,
+    source: SummarySource,
     /// Tokens that the summary may take in the window.
     most: u64,
 }
 
 impl Job {
-    pub(super) async fn by(&self, candidate: &Candidate) -> Result<Draft, Stop> {
+    pub(super) async fn by(&self, candidate: &ModelCandidate) -> Result<SummaryDraft, Stop> {
         let draft = match self.run.work {
-            Work::Merge { .. } => self.merge(candidate).await?,
-            Work::Sealed | Work::Truncated => self.chunks(candidate).await?,
+            RunWork::Merge { .. } => self.merge(candidate).await?,
+            RunWork::Sealed | RunWork::Truncated => self.chunks(candidate).await?,
         };
         let most = self.most_tokens(&self.sources.entries);
         fit_identifiers(draft, most).map_err(|rejection| self.refused(candidate, &rejection))
     }
 
-    async fn chunks(&self, candidate: &Candidate) -> Result<Draft, Stop> {
+    async fn chunks(&self, candidate: &ModelCandidate) -> Result<SummaryDraft, Stop> {
         let entries = &self.sources.entries;
         let mut reader = AgentSettings::clone(&candidate.settings);
         let earlier = self.handle.read(|conversation| earlier_summary(conversation, &self.run));
         let earlier = earlier.filter(|_| !is_extractive(candidate));
-        let source = Source::of_entries(entries, self.instructions(&reader).chain(earlier.as_deref()));
+        let source = SummarySource::of_entries(entries, self.instructions(&reader).chain(earlier.as_deref()));
         let mut overflows = 0;
         loop {
             let done = self.done.lock().clone();
@@ -101,7 +101,7 @@ impl Job {
     /// The next request over what is left of the entries.
     fn step<'a>(
         &self,
-        candidate: &'a Candidate,
+        candidate: &'a ModelCandidate,
         reader: &AgentSettings,
         rest: &[Arc<Entry>],
         tools: bool,
@@ -138,7 +138,7 @@ impl Job {
         beside: &Beside<'_>,
         rest: &[Arc<Entry>],
         extracts: bool,
-    ) -> Result<(Room, cairn_core::compaction::Script), Stop> {
+    ) -> Result<(RequestRoom, cairn_core::compaction::Transcript), Stop> {
         let room = brief.room(beside);
         if room.whole() < ROOM_MIN && !extracts {
             let reason = format!(
@@ -168,7 +168,7 @@ impl Job {
         instructions.into_iter().flatten()
     }
 
-    fn takes_tools(&self, candidate: &Candidate) -> bool {
+    fn takes_tools(&self, candidate: &ModelCandidate) -> bool {
         let info = candidate.model.info();
         let learnt =
             self.handle.read(|conversation| conversation.learnt.get(&info.id).is_some_and(|l| l.no_tools));
@@ -177,7 +177,7 @@ impl Job {
 
     fn together(
         &self,
-        candidate: &Candidate,
+        candidate: &ModelCandidate,
         done: Option<Checkpoint>,
         chunk: &[Arc<Entry>],
         text: String,
@@ -222,11 +222,11 @@ impl Job {
     }
 
     /// The draft of what the chunks have come to.
-    pub(super) fn finished(&self, done: Checkpoint) -> Draft {
+    pub(super) fn finished(&self, done: Checkpoint) -> SummaryDraft {
         let entries = &self.sources.entries;
         let entries = &entries[..entries.partition_point(|entry| entry.seq <= done.to_seq)];
         let text = with_left_out(&self.sizes, &done.text, entries, &done.left_out);
-        let draft = Draft {
+        let draft = SummaryDraft {
             identifiers: identifiers_beside(&self.agent, &self.sizes, entries, &[], &text),
             text,
             made_by: done.made_by,
@@ -240,7 +240,7 @@ impl Job {
 
     /// Without memories that stand on nothing but results of tools.
     fn of_people(&self, mut memories: Vec<DraftMemory>) -> Vec<DraftMemory> {
-        let grounds = Grounds::of(self.sources.entries.iter());
+        let grounds = SpokenWords::of(self.sources.entries.iter());
         let n_saved = memories.len();
         memories.retain(|memory| {
             let subject = memory.subject.as_deref().unwrap_or_default();
@@ -256,14 +256,14 @@ impl Job {
         memories
     }
 
-    async fn merge(&self, candidate: &Candidate) -> Result<Draft, Stop> {
+    async fn merge(&self, candidate: &ModelCandidate) -> Result<SummaryDraft, Stop> {
         let sources = &self.sources.summaries;
         let (reader, source_tokens) = (&candidate.settings, summary_tokens(sources));
         let target = text_limit(&self.agent, self.sizes.merge(source_tokens));
         let MergePlan { copied, asked } = plan_merge(sources, target);
         let draft = |text: String, made_by: String| {
             let identifiers = identifiers_beside(&self.agent, &self.sizes, &[], sources, &text);
-            masked(Draft { text, made_by, identifiers, ..Draft::default() }, self.mask.as_ref())
+            masked(SummaryDraft { text, made_by, identifiers, ..SummaryDraft::default() }, self.mask.as_ref())
         };
         if asked.is_empty() {
             let made_by = sources.last().map_or_else(String::new, |source| source.made_by.clone());
@@ -286,14 +286,16 @@ impl Job {
             candidate,
             tools: true,
             room: (!extracts).then_some(room),
-            source: Source::of_summaries(sources, self.instructions(reader)).plain(extracts).capped(left),
+            source: SummarySource::of_summaries(sources, self.instructions(reader))
+                .plain(extracts)
+                .capped(left),
             most: self.most_tokens(&[]),
         };
         let (text, _none) = self.ask(request, criteria).await?;
         Ok(draft(join(&copied, &text), candidate.model.info().id.clone()))
     }
 
-    fn refused(&self, candidate: &Candidate, rejection: &Rejection) -> Stop {
+    fn refused(&self, candidate: &ModelCandidate, rejection: &Rejection) -> Stop {
         let model = &candidate.model.info().id;
         tracing::warn!(channel = %self.handle.id, run = %self.run.id, model = %model, rejection = rejection.code(),
             "a summary was refused");
@@ -358,7 +360,7 @@ impl Job {
 struct Shown<'a> {
     done: Option<&'a Checkpoint>,
     earlier: Option<&'a str>,
-    source: &'a Source,
+    source: &'a SummarySource,
 }
 
 /// A request, and what its answer has to fulfil.
@@ -370,6 +372,6 @@ struct Step<'a> {
 }
 
 fn rejection(text: &str, most: u64) -> Option<Rejection> {
-    let draft = Draft { text: text.to_owned(), ..Draft::default() };
+    let draft = SummaryDraft { text: text.to_owned(), ..SummaryDraft::default() };
     check(&draft, most).err()
 }

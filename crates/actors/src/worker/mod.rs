@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::identifiers::Mask;
-use cairn_core::compaction::{Draft, digest_draft, fit_identifiers, mask_for, most_tokens};
-use cairn_core::event::{Checkpoint, Run, RunOutcome, Work};
+use cairn_core::compaction::{SummaryDraft, digest_draft, fit_identifiers, mask_for, most_tokens};
+use cairn_core::event::{Checkpoint, Run, RunOutcome, RunWork};
 use cairn_core::ids::{RunId, SummaryId};
 use cairn_core::message::Entry;
 use cairn_core::model::{ModelError, Usage};
@@ -20,7 +20,7 @@ use cairn_core::summary::{StackSizes, Summary};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::agent::Candidate;
+use crate::agent::ModelCandidate;
 use crate::handle::ChannelHandle;
 use crate::messages::RunFailure;
 use crate::shared::Shared;
@@ -128,7 +128,7 @@ impl RunBudget {
 }
 
 /// It extracts, and needs neither window nor headings.
-fn is_extractive(candidate: &Candidate) -> bool {
+fn is_extractive(candidate: &ModelCandidate) -> bool {
     candidate.model.info().id == OFFLINE
 }
 
@@ -139,7 +139,7 @@ pub(crate) async fn run(
     run: Run,
     run_budget: Arc<RunBudget>,
     digest: bool,
-) -> Result<Draft, RunFailure> {
+) -> Result<SummaryDraft, RunFailure> {
     let agent = handle.settings();
     let limit = Duration::from_secs(agent.compaction.timeout_secs);
     let read = tokio::time::timeout(limit, sources(&shared, &handle, &run)).await;
@@ -179,7 +179,7 @@ enum Unmade {
 }
 
 async fn sources(shared: &Shared, handle: &ChannelHandle, run: &Run) -> Result<Sources, RunFailure> {
-    if let Work::Merge { sources, .. } = &run.work {
+    if let RunWork::Merge { sources, .. } = &run.work {
         let summaries: Vec<Summary> = handle.read(|conversation| {
             let found = |id: &SummaryId| conversation.stack.summary(id).cloned();
             sources.iter().filter_map(found).collect()
@@ -211,12 +211,12 @@ async fn sources(shared: &Shared, handle: &ChannelHandle, run: &Run) -> Result<S
 
 impl Job {
     /// The models of a run: its own, the one that answers, then the others of the chain; each once.
-    fn candidates(&self) -> Vec<Candidate> {
+    fn candidates(&self) -> Vec<ModelCandidate> {
         let agent = self.handle.agent();
         let serving = self.handle.read(|conversation| agent.serving(conversation).clone());
-        let mut list: Vec<Candidate> = Vec::new();
+        let mut list: Vec<ModelCandidate> = Vec::new();
         for candidate in agent.compactor.iter().chain([&serving]).chain(agent.chain()) {
-            let known = |other: &Candidate| other.model.info().id == candidate.model.info().id;
+            let known = |other: &ModelCandidate| other.model.info().id == candidate.model.info().id;
             if !list.iter().any(known) {
                 list.push(self.knowing(candidate));
             }
@@ -225,12 +225,12 @@ impl Job {
     }
 
     /// A candidate with what was learnt of it in this channel.
-    fn knowing(&self, candidate: &Candidate) -> Candidate {
+    fn knowing(&self, candidate: &ModelCandidate) -> ModelCandidate {
         let settings = self.handle.read(|conversation| candidate.settings_in(conversation));
-        Candidate { settings, model: Arc::clone(&candidate.model) }
+        ModelCandidate { settings, model: Arc::clone(&candidate.model) }
     }
 
-    async fn by_models(&self) -> Result<Draft, Unmade> {
+    async fn by_models(&self) -> Result<SummaryDraft, Unmade> {
         let mut reasons = Vec::new();
         let mut may_pass = false;
         let mut retry_after: Option<Duration> = None;
@@ -277,7 +277,7 @@ impl Job {
     }
 
     /// Whether a call may be made: there is time, and the hour's tokens are not used up.
-    fn may_call(&self, candidate: &Candidate) -> Result<(), Stop> {
+    fn may_call(&self, candidate: &ModelCandidate) -> Result<(), Stop> {
         if self.run_budget.left().is_zero() {
             return Err(self.out_of_time());
         }
@@ -301,16 +301,16 @@ impl Job {
 
     /// What a run comes to that takes no digest: the chunks that are finished, or nothing. What it was to replace stays, and a
     /// later run goes on.
-    fn so_far(&self, why: String) -> Result<Draft, RunFailure> {
+    fn so_far(&self, why: String) -> Result<SummaryDraft, RunFailure> {
         let done = self.done.lock().clone().filter(|_| self.run.replaces.is_none());
         let Some(done) = done else {
             return Err(RunFailure::end(RunOutcome::Failed, why));
         };
-        Ok(Draft { reason: Some(why), ..self.finished(done) })
+        Ok(SummaryDraft { reason: Some(why), ..self.finished(done) })
     }
 
     /// The digest, on a thread of its own: it takes a while over a large range.
-    async fn stand_in(self, why: String) -> Result<Draft, RunFailure> {
+    async fn stand_in(self, why: String) -> Result<SummaryDraft, RunFailure> {
         tracing::debug!(reason = why, "why no model made a summary");
         tracing::warn!(channel = %self.handle.id, run = %self.run.id,
             "a digest stands in for the summary; check the models of this agent and their limits");
@@ -319,14 +319,14 @@ impl Job {
         run.checkpoint = self.done.lock().clone();
         let most = self.most_tokens(&self.sources.entries);
         // What an emergency left without a summary gets one in any case.
-        let is_owed = matches!(run.work, Work::Truncated);
+        let is_owed = matches!(run.work, RunWork::Truncated);
         let digest = tokio::task::spawn_blocking(move || {
             let Self { handle, agent, sizes, sources, .. } = &self;
             let draft = digest_draft(&handle.id, agent, sizes, &run, &sources.entries, &sources.summaries);
             if is_owed { Ok(draft) } else { fit_identifiers(draft, most) }
         });
         match digest.await {
-            Ok(Ok(draft)) => Ok(Draft { reason: Some(why), ..draft }),
+            Ok(Ok(draft)) => Ok(SummaryDraft { reason: Some(why), ..draft }),
             Ok(Err(rejection)) => {
                 let reason = format!("next to nothing would be freed, not even by a digest: {rejection}");
                 Err(RunFailure::end(RunOutcome::Rejected, reason))

@@ -10,7 +10,7 @@ use cairn_core::tokens::estimate;
 use futures::StreamExt as _;
 
 use super::{Job, Stop};
-use crate::agent::Candidate;
+use crate::agent::ModelCandidate;
 use crate::handle::ChannelHandle;
 use crate::messages::ChannelMsg;
 use crate::telemetry;
@@ -29,10 +29,10 @@ pub(super) struct Written {
 
 pub(super) struct Talk<'a> {
     pub(super) job: &'a Job,
-    pub(super) candidate: &'a Candidate,
+    pub(super) candidate: &'a ModelCandidate,
     pub(super) request: ChatRequest,
     /// Most tokens of an answer to a request of so many.
-    pub(super) room: Option<cairn_core::compaction::Room>,
+    pub(super) room: Option<cairn_core::compaction::RequestRoom>,
     pub(super) memories: Vec<DraftMemory>,
 }
 
@@ -169,7 +169,7 @@ struct UsageGuard<'a> {
 }
 
 impl<'a> UsageGuard<'a> {
-    fn new(job: &'a Job, candidate: &Candidate, tokens: u64, answer_max: u64) -> Self {
+    fn new(job: &'a Job, candidate: &ModelCandidate, tokens: u64, answer_max: u64) -> Self {
         let usage = Usage { input_tokens: tokens, ..Usage::default() };
         let (model, answer, handle) = (candidate.model.info().id.clone(), String::new(), &job.handle);
         let mut usage_guard = Self { job, handle, model, usage, answer_max, answer, is_reported: false };

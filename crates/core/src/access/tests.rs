@@ -22,25 +22,32 @@ fn closed() -> AccessPolicy {
     }
 }
 
-fn approach(place: Place<'static>) -> Approach<'static> {
-    Approach { user: "7", standing: Standing::Stranger, myself: false, bot: false, calls_me: false, place }
+fn approach(place: ChatPlace<'static>) -> AccessRequest<'static> {
+    AccessRequest {
+        user: "7",
+        standing: Standing::Stranger,
+        myself: false,
+        bot: false,
+        calls_me: false,
+        place,
+    }
 }
 
-const DIRECT: Place<'static> = Place::Direct;
+const DIRECT: ChatPlace<'static> = ChatPlace::Direct;
 
 /// A channel of a server, as on Discord.
-fn channel() -> Place<'static> {
-    Place::Group { server: Some("S"), chat: "C", thread: None }
+fn channel() -> ChatPlace<'static> {
+    ChatPlace::Group { server: Some("S"), chat: "C", thread: None }
 }
 
 /// A thread of a server, as on Discord.
-fn thread() -> Place<'static> {
-    Place::Group { server: Some("S"), chat: "C", thread: Some("T") }
+fn thread() -> ChatPlace<'static> {
+    ChatPlace::Group { server: Some("S"), chat: "C", thread: Some("T") }
 }
 
 /// A topic of a group, as on Telegram.
-fn topic() -> Place<'static> {
-    Place::Group { server: None, chat: "G", thread: Some("T") }
+fn topic() -> ChatPlace<'static> {
+    ChatPlace::Group { server: None, chat: "G", thread: Some("T") }
 }
 
 fn rule(server: &str, chat: &str, thread: &str) -> PlaceRule {
@@ -48,63 +55,63 @@ fn rule(server: &str, chat: &str, thread: &str) -> PlaceRule {
     PlaceRule { server: named(server), chat: named(chat), thread: named(thread), ..PlaceRule::default() }
 }
 
-fn answered(agent: &str) -> Verdict {
-    Verdict::Serve { agent: agent.into(), addressed: true }
+fn answered(agent: &str) -> AccessVerdict {
+    AccessVerdict::Serve { agent: agent.into(), addressed: true }
 }
 
-fn kept() -> Verdict {
-    Verdict::Serve { agent: "main".into(), addressed: false }
+fn kept() -> AccessVerdict {
+    AccessVerdict::Serve { agent: "main".into(), addressed: false }
 }
 
-fn is_ignored(verdict: &Verdict) -> bool {
-    matches!(verdict, Verdict::Ignore(_))
-}
-
-#[rstest]
-#[case(DIRECT, Verdict::Pair)]
-#[case(channel(), Verdict::Ignore("place not on a list"))]
-#[case(thread(), Verdict::Ignore("place not on a list"))]
-#[case(topic(), Verdict::Ignore("place not on a list"))]
-fn empty_lists_serve_nobody(#[case] place: Place<'static>, #[case] verdict: Verdict) {
-    assert_eq!(closed().judge(&Approach { calls_me: true, ..approach(place) }), verdict);
+fn is_ignored(verdict: &AccessVerdict) -> bool {
+    matches!(verdict, AccessVerdict::Ignore(_))
 }
 
 #[rstest]
-#[case::pairing_stranger(DirectPolicy::Pairing, "7", Standing::Stranger, Verdict::Pair)]
-#[case::pairing_waiting(DirectPolicy::Pairing, "7", Standing::Waiting, Verdict::Pair)]
+#[case(DIRECT, AccessVerdict::Pair)]
+#[case(channel(), AccessVerdict::Ignore("place not on a list"))]
+#[case(thread(), AccessVerdict::Ignore("place not on a list"))]
+#[case(topic(), AccessVerdict::Ignore("place not on a list"))]
+fn empty_lists_serve_nobody(#[case] place: ChatPlace<'static>, #[case] verdict: AccessVerdict) {
+    assert_eq!(closed().judge(&AccessRequest { calls_me: true, ..approach(place) }), verdict);
+}
+
+#[rstest]
+#[case::pairing_stranger(DirectPolicy::Pairing, "7", Standing::Stranger, AccessVerdict::Pair)]
+#[case::pairing_waiting(DirectPolicy::Pairing, "7", Standing::Waiting, AccessVerdict::Pair)]
 #[case::pairing_paired(DirectPolicy::Pairing, "7", Standing::Paired, answered("main"))]
 #[case::pairing_listed(DirectPolicy::Pairing, "1", Standing::Stranger, answered("main"))]
 #[case::list_stranger(
     DirectPolicy::Allowlist,
     "7",
     Standing::Stranger,
-    Verdict::Ignore("not on the list of users")
+    AccessVerdict::Ignore("not on the list of users")
 )]
 #[case::list_paired_before(
     DirectPolicy::Allowlist,
     "7",
     Standing::Paired,
-    Verdict::Ignore("not on the list of users")
+    AccessVerdict::Ignore("not on the list of users")
 )]
 #[case::list_listed(DirectPolicy::Allowlist, "1", Standing::Stranger, answered("main"))]
 #[case::open(DirectPolicy::Open, "7", Standing::Stranger, answered("main"))]
-#[case::off_listed(DirectPolicy::Off, "1", Standing::Paired, Verdict::Ignore("private chats are off"))]
+#[case::off_listed(DirectPolicy::Off, "1", Standing::Paired, AccessVerdict::Ignore("private chats are off"))]
 fn private_chats(
     #[case] direct: DirectPolicy,
     #[case] user: &'static str,
     #[case] standing: Standing,
-    #[case] verdict: Verdict,
+    #[case] verdict: AccessVerdict,
 ) {
     // Lists of groups open no private chat.
     let policy =
         AccessPolicy { direct, users: set(&["1"]), members: set(&["7"]), chats: set(&["7"]), ..closed() };
-    assert_eq!(policy.judge(&Approach { user, standing, ..approach(DIRECT) }), verdict);
+    assert_eq!(policy.judge(&AccessRequest { user, standing, ..approach(DIRECT) }), verdict);
 }
 
 #[rstest]
 #[case(DIRECT)]
 #[case(channel())]
-fn its_own_messages_are_never_heard(#[case] place: Place<'static>) {
+fn its_own_messages_are_never_heard(#[case] place: ChatPlace<'static>) {
     let policy = AccessPolicy {
         direct: DirectPolicy::Open,
         users: set(&["7"]),
@@ -114,18 +121,18 @@ fn its_own_messages_are_never_heard(#[case] place: Place<'static>) {
         ..closed()
     };
     assert_eq!(policy.judge(&approach(place)), answered("main"));
-    let own = Approach { myself: true, bot: true, calls_me: true, ..approach(place) };
-    assert_eq!(policy.judge(&own), Verdict::Ignore("own message"));
+    let own = AccessRequest { myself: true, bot: true, calls_me: true, ..approach(place) };
+    assert_eq!(policy.judge(&own), AccessVerdict::Ignore("own message"));
 }
 
 #[rstest]
-#[case::deaf_to_bots(false, channel(), Verdict::Ignore("message of a bot"))]
-#[case::deaf_to_bots_in_private(false, DIRECT, Verdict::Ignore("message of a bot"))]
+#[case::deaf_to_bots(false, channel(), AccessVerdict::Ignore("message of a bot"))]
+#[case::deaf_to_bots_in_private(false, DIRECT, AccessVerdict::Ignore("message of a bot"))]
 #[case::hears_bots(true, channel(), kept())]
-#[case::but_pairs_none(true, DIRECT, Verdict::Ignore("bots are not paired"))]
-fn other_bots(#[case] bots: bool, #[case] place: Place<'static>, #[case] verdict: Verdict) {
+#[case::but_pairs_none(true, DIRECT, AccessVerdict::Ignore("bots are not paired"))]
+fn other_bots(#[case] bots: bool, #[case] place: ChatPlace<'static>, #[case] verdict: AccessVerdict) {
     let policy = AccessPolicy { bots, chats: set(&["C"]), ..closed() };
-    assert_eq!(policy.judge(&Approach { bot: true, ..approach(place) }), verdict);
+    assert_eq!(policy.judge(&AccessRequest { bot: true, ..approach(place) }), verdict);
 }
 
 #[rstest]
@@ -143,12 +150,12 @@ fn other_bots(#[case] bots: bool, #[case] place: Place<'static>, #[case] verdict
 fn lists_of_places(
     #[case] servers: &[&str],
     #[case] chats: &[&str],
-    #[case] place: Place<'static>,
+    #[case] place: ChatPlace<'static>,
     #[case] served: bool,
 ) {
     // Who may write privately has no more rights in groups.
     let policy = AccessPolicy { servers: set(servers), chats: set(chats), users: set(&["7"]), ..closed() };
-    let verdict = policy.judge(&Approach { standing: Standing::Paired, ..approach(place) });
+    let verdict = policy.judge(&AccessRequest { standing: Standing::Paired, ..approach(place) });
     assert_eq!(!is_ignored(&verdict), served, "{verdict:?}");
 }
 
@@ -164,7 +171,7 @@ fn lists_of_places(
 #[case::a_rule_that_names_nothing(rule("", "", ""), channel(), false)]
 fn a_place_that_a_rule_names_is_served(
     #[case] rule: PlaceRule,
-    #[case] place: Place<'static>,
+    #[case] place: ChatPlace<'static>,
     #[case] served: bool,
 ) {
     let policy = AccessPolicy { places: vec![rule], ..closed() };
@@ -188,10 +195,10 @@ fn members(#[case] of_rule: Option<&[&str]>, #[case] of_all: &[&str], #[case] he
 #[case::not_called(Respond::Mention, false, kept())]
 #[case::called(Respond::Mention, true, answered("main"))]
 #[case::all(Respond::All, false, answered("main"))]
-#[case::never(Respond::Never, true, Verdict::Ignore("the bot never answers there"))]
-fn when_it_answers(#[case] respond: Respond, #[case] calls_me: bool, #[case] verdict: Verdict) {
+#[case::never(Respond::Never, true, AccessVerdict::Ignore("the bot never answers there"))]
+fn when_it_answers(#[case] respond: Respond, #[case] calls_me: bool, #[case] verdict: AccessVerdict) {
     let policy = AccessPolicy { chats: set(&["C"]), respond, ..closed() };
-    assert_eq!(policy.judge(&Approach { calls_me, ..approach(channel()) }), verdict);
+    assert_eq!(policy.judge(&AccessRequest { calls_me, ..approach(channel()) }), verdict);
 }
 
 #[test]
@@ -209,5 +216,5 @@ fn the_most_specific_rule_that_has_a_key_gives_it() {
     assert_eq!(policy.judge(&approach(thread())), answered("narrow"));
     assert_eq!(policy.judge(&approach(channel())), answered("wide"));
     // The rule of the channel has no list of its own: that of the server holds there, too.
-    assert!(is_ignored(&policy.judge(&Approach { user: "8", ..approach(thread()) })));
+    assert!(is_ignored(&policy.judge(&AccessRequest { user: "8", ..approach(thread()) })));
 }

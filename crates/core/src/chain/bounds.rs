@@ -15,7 +15,7 @@ const SAME_SHARE: f64 = 0.9;
 
 /// What a model's server has taken and refused, in tokens of whole requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bounds {
+pub struct WindowBounds {
     /// The largest request that it took, as it counts.
     pub taken: u64,
     /// The smallest that it refused without naming its window, by our corrected estimate; 0: none.
@@ -24,7 +24,7 @@ pub struct Bounds {
     pub overflows: u32,
 }
 
-impl Bounds {
+impl WindowBounds {
     /// The server took a request of so many tokens.
     pub fn take(&mut self, tokens: u64) {
         self.taken = self.taken.max(tokens);
@@ -84,7 +84,7 @@ mod tests {
         #[case] seen: &[Seen],
         #[case] expected: Option<u64>,
     ) {
-        let mut bounds = Bounds::default();
+        let mut bounds = WindowBounds::default();
         for one in seen {
             match *one {
                 Took(tokens) => bounds.take(tokens),

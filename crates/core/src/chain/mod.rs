@@ -21,7 +21,7 @@ mod tests;
 
 /// How a model of a chain stands with regard to a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
+pub struct ModelStanding {
     /// It is never asked: the window guard passes it over, its prompt and tools leave no room for a conversation, or it
     /// has refused this very request.
     pub refused: bool,
@@ -30,7 +30,7 @@ pub struct Standing {
     pub fits: bool,
 }
 
-impl Standing {
+impl ModelStanding {
     /// How a model stands, with the agent's settings on it. `refused`: for a reason that the conversation does not show.
     pub fn of(
         conversation: &Conversation,
@@ -65,7 +65,7 @@ impl Pick {
 }
 
 /// Which model of a chain is asked next; `None` when none can be.
-pub fn pick(chain: &[Standing]) -> Option<Pick> {
+pub fn pick(chain: &[ModelStanding]) -> Option<Pick> {
     let usable = || chain.iter().enumerate().filter(|(_, standing)| !standing.refused);
     if let Some((idx, _)) = usable().find(|(_, standing)| standing.cooling_until.is_none()) {
         return Some(Pick::Well(idx));

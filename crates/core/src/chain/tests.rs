@@ -107,20 +107,20 @@ fn a_servers_message_is_kept_as_one_short_line() {
     assert!(!message.contains(['\n', '\t']) && message.chars().count() == 201, "{message}");
 }
 
-fn well() -> Standing {
-    Standing { refused: false, cooling_until: None, fits: true }
+fn well() -> ModelStanding {
+    ModelStanding { refused: false, cooling_until: None, fits: true }
 }
 
-fn cooling(secs: i64) -> Standing {
-    Standing { cooling_until: Some(at(secs)), ..well() }
+fn cooling(secs: i64) -> ModelStanding {
+    ModelStanding { cooling_until: Some(at(secs)), ..well() }
 }
 
-fn refused(standing: Standing) -> Standing {
-    Standing { refused: true, ..standing }
+fn refused(standing: ModelStanding) -> ModelStanding {
+    ModelStanding { refused: true, ..standing }
 }
 
-fn full(standing: Standing) -> Standing {
-    Standing { fits: false, ..standing }
+fn full(standing: ModelStanding) -> ModelStanding {
+    ModelStanding { fits: false, ..standing }
 }
 
 #[rstest]
@@ -135,7 +135,7 @@ fn full(standing: Standing) -> Standing {
 #[case::none_fits(&[full(cooling(9)), full(cooling(3))], Some(Pick::Cooling(1)))]
 #[case::never_one_that_refused(&[refused(cooling(1)), cooling(9)], Some(Pick::Cooling(1)))]
 #[case::all_refused(&[refused(well()), refused(cooling(1))], None)]
-fn the_next_model(#[case] chain: &[Standing], #[case] expected: Option<Pick>) {
+fn the_next_model(#[case] chain: &[ModelStanding], #[case] expected: Option<Pick>) {
     assert_eq!(pick(chain), expected);
 }
 

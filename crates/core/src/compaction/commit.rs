@@ -9,13 +9,13 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::extract::{HEAD_TOKENS, merge_draft};
 use super::sections::fit;
-use super::{Draft, Next, after};
+use super::{AfterFailure, SummaryDraft, after};
 use crate::agent::AgentSettings;
 use crate::backoff::pause_after;
 use crate::conversation::Conversation;
-use crate::event::{CompactionEvent, Event, Run, RunEnd, RunOutcome, RunRequest, Trigger, Work};
+use crate::event::{CompactionEvent, Event, Run, RunEnd, RunOutcome, RunRequest, RunWork, Trigger};
 use crate::ids::{RunId, Seq, SummaryId};
-use crate::memory::{DraftMemory, MemorySave, Scope, Source};
+use crate::memory::{DraftMemory, MemorySave, Scope, SummarySource};
 use crate::message::Entry;
 use crate::summary::{Lookup, MADE_BY_DIGEST, Merge, StackSizes, Summary, next_merge, summary_tokens};
 use crate::tokens::estimate;
@@ -45,7 +45,7 @@ pub(super) fn new_run(
     conversation: &Conversation,
     gauge: &Gauge,
     trigger: Trigger,
-    work: Work,
+    work: RunWork,
     (from_seq, to_seq): (Seq, Seq),
     now: Timestamp,
 ) -> Run {
@@ -78,7 +78,7 @@ pub(super) fn new_merge(
     let stack = &conversation.stack;
     let from_seq = stack.summary(sources.first()?)?.from_seq;
     let to_seq = stack.summary(sources.last()?)?.to_seq;
-    let work = Work::Merge { sources, level };
+    let work = RunWork::Merge { sources, level };
     Some(new_run(conversation, gauge, Trigger::Merge, work, (from_seq, to_seq), now))
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn end_queued(
 ) -> Vec<Event> {
     let nothing = (conversation.first_seq, Seq(conversation.first_seq.0 - 1));
     let gauge = measure(conversation, agent);
-    let run = new_run(conversation, &gauge, queued.trigger, Work::Sealed, nothing, now);
+    let run = new_run(conversation, &gauge, queued.trigger, RunWork::Sealed, nothing, now);
     let run = Run { instruction: queued.instruction.clone(), tell: queued.tell, ..run };
     let mut events = vec![Event::Compaction(CompactionEvent::RunStarted { run })];
     let begun = after(conversation, &events);
@@ -141,7 +141,7 @@ impl Rejection {
 ///
 /// # Errors
 /// Why it is not fit.
-pub fn check(draft: &Draft, most: u64) -> Result<(), Rejection> {
+pub fn check(draft: &SummaryDraft, most: u64) -> Result<(), Rejection> {
     let text = bare(&draft.text);
     if text.trim().is_empty() {
         return Err(Rejection::Empty);
@@ -166,7 +166,7 @@ pub fn check(draft: &Draft, most: u64) -> Result<(), Rejection> {
 ///
 /// # Errors
 /// It would free next to nothing.
-pub fn fit_identifiers(mut draft: Draft, most: u64) -> Result<Draft, Rejection> {
+pub fn fit_identifiers(mut draft: SummaryDraft, most: u64) -> Result<SummaryDraft, Rejection> {
     loop {
         match check_size(&draft, most) {
             Ok(()) => return Ok(draft),
@@ -176,7 +176,7 @@ pub fn fit_identifiers(mut draft: Draft, most: u64) -> Result<Draft, Rejection> 
     }
 }
 
-fn check_size(draft: &Draft, most: u64) -> Result<(), Rejection> {
+fn check_size(draft: &SummaryDraft, most: u64) -> Result<(), Rejection> {
     let mut tokens = u64::from(estimate(bare(&draft.text))) + HEAD_TOKENS;
     if !draft.identifiers.is_empty() {
         tokens += u64::from(estimate(&draft.identifiers.join(", "))) + LIST_TOKENS;
@@ -195,9 +195,9 @@ pub fn most_tokens(
     sources: &[Summary],
 ) -> u64 {
     match run.work {
-        Work::Truncated => super::entry_tokens(entries) + HEAD_TOKENS,
-        Work::Merge { .. } => worth(super::summary_tokens(sources)),
-        Work::Sealed => {
+        RunWork::Truncated => super::entry_tokens(entries) + HEAD_TOKENS,
+        RunWork::Merge { .. } => worth(super::summary_tokens(sources)),
+        RunWork::Sealed => {
             let leaving = entries.iter().map(|entry| conversation.weight(entry)).sum();
             sealed_worth(conversation, agent, leaving)
         }
@@ -233,7 +233,7 @@ pub fn commit(
     conversation: &Conversation,
     agent: &AgentSettings,
     run: &RunId,
-    draft: Draft,
+    draft: SummaryDraft,
     now: Timestamp,
 ) -> Option<Vec<Event>> {
     let mut events = vec![end_with(conversation, agent, run, draft, now)?];
@@ -245,7 +245,7 @@ fn end_with(
     conversation: &Conversation,
     agent: &AgentSettings,
     run: &RunId,
-    draft: Draft,
+    draft: SummaryDraft,
     now: Timestamp,
 ) -> Option<Event> {
     let run = conversation.run.as_ref().filter(|current| current.id == *run)?;
@@ -275,8 +275,8 @@ fn end_with(
     let scope = Scope::learnt_in(&conversation.channel, conversation.direct_with.as_deref());
     let place = |(idx, memory)| save(conversation, run, &id, &scope, &draft.made_by, idx, memory);
     let memories = match run.work {
-        Work::Merge { .. } => Vec::new(),
-        Work::Sealed | Work::Truncated => draft.memories.into_iter().enumerate().map(place).collect(),
+        RunWork::Merge { .. } => Vec::new(),
+        RunWork::Sealed | RunWork::Truncated => draft.memories.into_iter().enumerate().map(place).collect(),
     };
     let mut end = ended(run, RunOutcome::Committed, None, now);
     end.reason = draft.reason;
@@ -310,7 +310,7 @@ fn bound(summary: &mut Summary, item_tokens: u64) {
 
 /// A source has become provisional since the run began, as an erasure leaves it: what is made of it is so, too.
 fn merges_provisional(conversation: &Conversation, run: &Run) -> bool {
-    let Work::Merge { sources, .. } = &run.work else { return false };
+    let RunWork::Merge { sources, .. } = &run.work else { return false };
     let mut sources = sources.iter().filter_map(|id| conversation.stack.summary(id));
     sources.any(|source| source.provisional)
 }
@@ -324,7 +324,7 @@ fn standing(
 ) -> Option<(Timestamp, Timestamp, u32)> {
     let stack = &conversation.stack;
     match &run.work {
-        Work::Merge { sources, level } => {
+        RunWork::Merge { sources, level } => {
             let first = stack.summary(sources.first()?)?;
             let last = stack.summary(sources.last()?)?;
             let all_there = sources.iter().all(|id| stack.summary(id).is_some());
@@ -332,7 +332,7 @@ fn standing(
             let level = level + u32::from(sources.len() > 1);
             all_there.then_some((first.from_at, last.to_at, level))
         }
-        Work::Sealed | Work::Truncated => {
+        RunWork::Sealed | RunWork::Truncated => {
             let overlaps = |summary: &&Summary| {
                 summary.from_seq <= run.to_seq
                     && summary.to_seq >= run.from_seq
@@ -363,7 +363,7 @@ fn save(
         text: memory.text,
         subject: memory.subject,
         importance: memory.importance.clamp(0.0, 1.0),
-        source: Source {
+        source: SummarySource {
             channel: Some(conversation.channel.clone()),
             from_seq: Some(run.from_seq),
             to_seq: Some(run.to_seq),
@@ -411,7 +411,7 @@ pub fn fail_attempt(
     reason: &str,
     retry_after_ms: Option<u64>,
     now: Timestamp,
-) -> (Event, Next) {
+) -> (Event, AfterFailure) {
     let first = Duration::from_millis(agent.compaction.retry_base_ms);
     let pause = pause_after(run.attempt, first, BACKOFF_MAX);
     let asked = Duration::from_millis(retry_after_ms.unwrap_or(0).min(600_000));
@@ -423,9 +423,9 @@ pub fn fail_attempt(
         retry_at,
     });
     let next = if run.attempt >= agent.compaction.max_attempts {
-        Next::Digest
+        AfterFailure::Digest
     } else {
-        Next::Retry { at: retry_at }
+        AfterFailure::Retry { at: retry_at }
     };
     (event, next)
 }
@@ -484,7 +484,7 @@ fn merge_at_once(
     let id = run.id.clone();
     let mut events = vec![Event::Compaction(CompactionEvent::RunStarted { run })];
     let begun = after(conversation, &events);
-    let draft = Draft { reason: Some(AT_ONCE.to_owned()), ..merge_draft(agent, sizes, &sources) };
+    let draft = SummaryDraft { reason: Some(AT_ONCE.to_owned()), ..merge_draft(agent, sizes, &sources) };
     events.push(end_with(&begun, agent, &id, draft, now)?);
     Some(events)
 }

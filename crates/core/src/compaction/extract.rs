@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::Draft;
+use super::SummaryDraft;
 use super::identifiers::{self, Mask};
 use super::sections::{added_to, digest_by_sections};
 use crate::agent::AgentSettings;
 use crate::digest::{digest, gist, render};
-use crate::event::{Checkpoint, Run, Work};
+use crate::event::{Checkpoint, Run, RunWork};
 use crate::ids::{ChannelId, Seq};
 use crate::memory::{DraftMemory, credit};
 use crate::message::Entry;
@@ -36,14 +36,19 @@ pub fn mask_for(channel: &ChannelId, agent: &AgentSettings) -> Option<Mask> {
 }
 
 /// A draft without identifiers, when placeholders stand for them: in its text and in its memories.
-pub fn masked(draft: Draft, mask: Option<&Mask>) -> Draft {
+pub fn masked(draft: SummaryDraft, mask: Option<&Mask>) -> SummaryDraft {
     let Some(mask) = mask else { return draft };
     let memories = draft.memories.into_iter().map(|memory| DraftMemory {
         text: mask.apply(&memory.text),
         subject: memory.subject.map(|subject| mask.apply(&subject)),
         ..memory
     });
-    Draft { text: mask.apply(&draft.text), memories: memories.collect(), identifiers: Vec::new(), ..draft }
+    SummaryDraft {
+        text: mask.apply(&draft.text),
+        memories: memories.collect(),
+        identifiers: Vec::new(),
+        ..draft
+    }
 }
 
 /// The identifiers that stand beside a summary of these entries, or of a merge of these summaries; `text`: the summary,
@@ -102,8 +107,8 @@ pub fn digest_draft(
     run: &Run,
     entries: &[Arc<Entry>],
     sources: &[Summary],
-) -> Draft {
-    let draft = if matches!(run.work, Work::Merge { .. }) {
+) -> SummaryDraft {
+    let draft = if matches!(run.work, RunWork::Merge { .. }) {
         merge_draft(agent, sizes, sources)
     } else {
         entries_draft(agent, sizes, run.checkpoint.as_ref(), entries)
@@ -112,7 +117,7 @@ pub fn digest_draft(
 }
 
 /// A merge without a model, of the words of its sources.
-pub(super) fn merge_draft(agent: &AgentSettings, sizes: &StackSizes, sources: &[Summary]) -> Draft {
+pub(super) fn merge_draft(agent: &AgentSettings, sizes: &StackSizes, sources: &[Summary]) -> SummaryDraft {
     let tokens = summary_tokens(sources);
     let limit = text_limit(agent, sizes.merge(tokens)).min(tokens / 2);
     let texts: Vec<&str> = sources.iter().map(|source| source.text.as_str()).collect();
@@ -122,11 +127,11 @@ pub(super) fn merge_draft(agent: &AgentSettings, sizes: &StackSizes, sources: &[
         let texts: Vec<String> = texts.iter().map(|text| cut_middle(text, 0.4)).collect();
         text = texts.join("\n");
     }
-    Draft {
+    SummaryDraft {
         identifiers: identifiers_beside(agent, sizes, &[], sources, &text),
         text,
         made_by: MADE_BY_DIGEST.to_owned(),
-        ..Draft::default()
+        ..SummaryDraft::default()
     }
 }
 
@@ -135,7 +140,7 @@ fn entries_draft(
     sizes: &StackSizes,
     done: Option<&Checkpoint>,
     entries: &[Arc<Entry>],
-) -> Draft {
+) -> SummaryDraft {
     let rest = match done {
         Some(done) => &entries[entries.partition_point(|entry| entry.seq <= done.to_seq)..],
         None => entries,
@@ -153,7 +158,14 @@ fn entries_draft(
     credit(&mut memories, entries);
     let dates = entries.first().zip(entries.last()).map(|(first, last)| (first.at, last.at));
     let identifiers = identifiers_beside(agent, sizes, entries, &[], &text);
-    Draft { text, made_by: MADE_BY_DIGEST.to_owned(), memories, dates, identifiers, ..Draft::default() }
+    SummaryDraft {
+        text,
+        made_by: MADE_BY_DIGEST.to_owned(),
+        memories,
+        dates,
+        identifiers,
+        ..SummaryDraft::default()
+    }
 }
 
 fn digest_budget(agent: &AgentSettings, sizes: &StackSizes, source_tokens: u64) -> u32 {

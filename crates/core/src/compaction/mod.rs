@@ -32,17 +32,17 @@ pub use extract::{
 };
 pub use plan::{Decision, NothingToCompact, next_run, over_budget, request_manual};
 pub(crate) use plan::{closed_turns, compactable, compactable_by_number, compactable_on_request};
-pub use review::{Fault, Source, mend, review};
+pub use review::{SummaryFault, SummarySource, mend, review};
 pub use save::{memory_save_tool, parse_memory, split_memories};
-pub use stages::{Room, next_chunk};
+pub use stages::{RequestRoom, next_chunk};
 pub use transcript::{
-    Beside, Brief, INSTRUCTION_MAX_CHARS, InstructionTooLong, Script, check_instruction, earlier_summary,
+    Beside, Brief, INSTRUCTION_MAX_CHARS, InstructionTooLong, Transcript, check_instruction, earlier_summary,
     earlier_within, request_tokens,
 };
 
 /// What an attempt of a run has made.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Draft {
+pub struct SummaryDraft {
     pub text: String,
     /// The model that wrote it, or [`crate::summary::MADE_BY_DIGEST`].
     pub made_by: String,
@@ -60,7 +60,7 @@ pub struct Draft {
 
 /// What becomes of a run after a failed attempt.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Next {
+pub enum AfterFailure {
     /// The next attempt may begin at that time.
     Retry { at: Timestamp },
     /// Attempts are used up: the digest stands in, for a run that takes one ([`crate::event::Run::takes_digest`]).

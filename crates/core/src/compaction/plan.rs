@@ -9,7 +9,7 @@ use super::commit::{BACKOFF_MAX, condense, end_queued, is_too_little, new_merge,
 use crate::agent::AgentSettings;
 use crate::backoff::pause_after;
 use crate::conversation::{Conversation, Failures};
-use crate::event::{CompactionEvent, Event, Outcome, Run, RunOutcome, RunRequest, Trigger, Work};
+use crate::event::{CompactionEvent, Event, Run, RunOutcome, RunReport, RunRequest, RunWork, Trigger};
 use crate::ids::{Seq, SummaryId};
 use crate::prune;
 use crate::summary::{MarkerKind, StackItem, StackSizes, Summary, due_merge};
@@ -255,7 +255,7 @@ impl<'a> Planner<'a> {
         Self { conversation, agent, now, gauge: measure(conversation, agent) }
     }
 
-    fn run(&self, trigger: Trigger, work: Work, from_seq: Seq, to_seq: Seq) -> Run {
+    fn run(&self, trigger: Trigger, work: RunWork, from_seq: Seq, to_seq: Seq) -> Run {
         new_run(self.conversation, &self.gauge, trigger, work, (from_seq, to_seq), self.now)
     }
 
@@ -278,7 +278,7 @@ impl<'a> Planner<'a> {
             tokens += span.tokens;
             to_seq = Some(span.to_seq);
         }
-        let run = self.run(trigger, Work::Sealed, candidates.first()?.from_seq, to_seq?);
+        let run = self.run(trigger, RunWork::Sealed, candidates.first()?.from_seq, to_seq?);
         is_worth(messages, tokens).then_some(run)
     }
 
@@ -334,7 +334,7 @@ impl<'a> Planner<'a> {
     /// A run that may wait: neither the aggressive tier nor a range without a summary presses.
     fn can_wait(run: &Run) -> bool {
         run.trigger == Trigger::Provisional
-            || (run.tier < Tier::Aggressive && !matches!(run.work, Work::Truncated))
+            || (run.tier < Tier::Aggressive && !matches!(run.work, RunWork::Truncated))
     }
 
     /// Until when a run waits for the provider's cache to have gone cold.
@@ -360,13 +360,13 @@ impl<'a> Planner<'a> {
         let newest = self.newest_summary().filter(|_| instruction.is_some());
         let is_behind = |summary: &&Summary| {
             let last = self.conversation.outcomes.back();
-            let made = |last: &Outcome| SummaryId::of_run(&last.run) == summary.id;
+            let made = |last: &RunReport| SummaryId::of_run(&last.run) == summary.id;
             queued && last.is_some_and(|last| last.trigger == Trigger::Manual && made(last))
         };
         let again = |summary: &Summary| {
             let (work, to_seq) = match candidates.last() {
-                Some(last) => (Work::Sealed, last.to_seq),
-                None => (Work::Truncated, summary.to_seq),
+                Some(last) => (RunWork::Sealed, last.to_seq),
+                None => (RunWork::Truncated, summary.to_seq),
             };
             let run = self.run(Trigger::Manual, work, summary.from_seq, to_seq);
             Run { replaces: Some(summary.id.clone()), ..run }
@@ -390,7 +390,7 @@ impl<'a> Planner<'a> {
     fn truncated(&self) -> Option<Run> {
         let owed = |kind| kind == MarkerKind::Truncated;
         let marker = self.conversation.stack.markers().find(|marker| owed(marker.kind))?;
-        Some(self.run(Trigger::Emergency, Work::Truncated, marker.from_seq, marker.to_seq))
+        Some(self.run(Trigger::Emergency, RunWork::Truncated, marker.from_seq, marker.to_seq))
     }
 
     fn merge(&self) -> Option<Run> {
@@ -417,7 +417,7 @@ impl<'a> Planner<'a> {
             StackItem::Marker(marker) => marker.kind == MarkerKind::Retired,
         };
         let (from_seq, to_seq) = self.conversation.stack.items().iter().find(is_owed)?.range();
-        Some(self.run(Trigger::Provisional, Work::Truncated, from_seq, to_seq))
+        Some(self.run(Trigger::Provisional, RunWork::Truncated, from_seq, to_seq))
     }
 
     fn sizes(&self) -> StackSizes {

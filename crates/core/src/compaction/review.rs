@@ -16,7 +16,7 @@ const NAMED_MAX: usize = 8;
 const COUNTED_DIGITS: usize = 2;
 
 #[derive(Debug, Clone, Default)]
-pub struct Source {
+pub struct SummarySource {
     /// All that its author was shown, without case and without commas between digits.
     text: String,
     /// It is made by extraction, without headings.
@@ -25,7 +25,7 @@ pub struct Source {
     cap_tokens: Option<u64>,
 }
 
-impl Source {
+impl SummarySource {
     /// The source of a run over entries; `beside`: what else its author was shown.
     pub fn of_entries<'a>(entries: &[Arc<Entry>], beside: impl IntoIterator<Item = &'a str>) -> Self {
         let mut text = String::new();
@@ -75,7 +75,7 @@ impl Source {
 
 /// What is wrong with a summary, and can be mended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
+pub enum SummaryFault {
     /// It has none of the headings.
     NoSections,
     /// It names what its source does not have.
@@ -88,7 +88,7 @@ pub enum Fault {
     },
 }
 
-impl std::fmt::Display for Fault {
+impl std::fmt::Display for SummaryFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::NoSections => {
@@ -106,7 +106,7 @@ impl std::fmt::Display for Fault {
     }
 }
 
-impl Fault {
+impl SummaryFault {
     pub fn code(&self) -> &'static str {
         match self {
             Self::NoSections => "no_sections",
@@ -117,24 +117,24 @@ impl Fault {
 }
 
 /// What is wrong with a summary that [`super::check`] has let pass.
-pub fn review(text: &str, source: &Source) -> Vec<Fault> {
+pub fn review(text: &str, source: &SummarySource) -> Vec<SummaryFault> {
     let mut faults = Vec::new();
     if !source.is_plain && !Sections::parse(text).is_headed() {
-        faults.push(Fault::NoSections);
+        faults.push(SummaryFault::NoSections);
     }
     let mut names = invented(text, source);
     if !names.is_empty() {
         names.truncate(NAMED_MAX);
-        faults.push(Fault::Invented(names));
+        faults.push(SummaryFault::Invented(names));
     }
     let tokens = u64::from(estimate(text));
     if let Some(cap_tokens) = source.cap_tokens.filter(|cap| tokens > *cap) {
-        faults.push(Fault::TooLong { tokens, cap_tokens });
+        faults.push(SummaryFault::TooLong { tokens, cap_tokens });
     }
     faults
 }
 
-fn invented(text: &str, source: &Source) -> Vec<String> {
+fn invented(text: &str, source: &SummarySource) -> Vec<String> {
     let mut seen = HashSet::new();
     let mut names = Vec::new();
     for found in find(text) {
@@ -145,7 +145,7 @@ fn invented(text: &str, source: &Source) -> Vec<String> {
     names
 }
 
-impl Source {
+impl SummarySource {
     fn has(&self, kind: Kind, identifier: &str) -> bool {
         match kind {
             // Models name errors in their own words; what is exact in them is looked at by itself.
@@ -183,7 +183,7 @@ fn plain(text: &str) -> String {
 ///
 /// # Errors
 /// Most of the text would go.
-pub fn mend(text: &str, source: &Source) -> Result<String, Rejection> {
+pub fn mend(text: &str, source: &SummarySource) -> Result<String, Rejection> {
     let mut mended = text.trim().to_owned();
     let names = invented(&mended, source);
     if !names.is_empty() {

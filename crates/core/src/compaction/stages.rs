@@ -25,7 +25,7 @@ const LEFT_OUT: f64 = 0.5;
 
 /// What a request of a run may hold, in tokens by our own estimate.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Room {
+pub struct RequestRoom {
     /// The window of the model that summarises.
     window: f64,
     /// Of the window, what is kept for the answer.
@@ -36,7 +36,7 @@ pub struct Room {
     factor: f64,
 }
 
-impl Room {
+impl RequestRoom {
     /// The room on a model. `correction`: how far the provider counts above our estimate; below 1 it counts as 1.
     pub fn new(reader: &AgentSettings, frame_tokens: u64, correction: f64) -> Self {
         let window = reader.window;
@@ -74,7 +74,7 @@ impl Room {
 /// How many of the entries the next request takes: all that fit together, or else a chunk. It ends with a turn where
 /// one ends in its second half, and never between a call and its results. `sizes`: tokens of the entries as the
 /// transcript has them.
-pub fn next_chunk(entries: &[Arc<Entry>], sizes: &[u64], room: &Room) -> usize {
+pub fn next_chunk(entries: &[Arc<Entry>], sizes: &[u64], room: &RequestRoom) -> usize {
     let total: u64 = sizes.iter().sum();
     if total <= room.whole() || entries.is_empty() {
         return entries.len();

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::{
-    Archived, Conversation, Draft, Failures, OUTCOMES_KEPT, OpenTurn, Reported, Spent, Undone, is_recent,
+    AnswerDraft, Archived, Conversation, Failures, OUTCOMES_KEPT, OpenTurn, Reported, Spent, Undone,
+    is_recent,
 };
 use crate::event::{
     ApprovalEvent, ArtifactEvent, CompactionEvent, DeliveryEvent, Event, MaintenanceEvent, MemoryEvent,
-    MessageEvent, Outcome, Receipt, Record, Run, RunEnd, RunOutcome, SummarySize, TurnEvent, Work,
+    MessageEvent, Receipt, Record, Run, RunEnd, RunOutcome, RunReport, RunWork, SummarySize, TurnEvent,
 };
 use crate::ids::{MessageId, OutboxId, Seq, TurnId};
 use crate::message::{Entry, LOST_TURN, Pending};
@@ -311,7 +312,7 @@ impl Conversation {
         let open = self.open_turn.as_mut().filter(|open| open.id == *turn);
         if is_draft {
             if let Some(open) = open {
-                open.draft = Some(Draft { id: id.clone(), attempted_at: None, message: None });
+                open.draft = Some(AnswerDraft { id: id.clone(), attempted_at: None, message: None });
             }
             return;
         }
@@ -333,7 +334,7 @@ impl Conversation {
         }
     }
 
-    fn draft_mut(&mut self, id: &OutboxId) -> Option<&mut Draft> {
+    fn draft_mut(&mut self, id: &OutboxId) -> Option<&mut AnswerDraft> {
         self.open_turn.as_mut()?.draft.as_mut().filter(|draft| draft.id == *id)
     }
 
@@ -519,21 +520,21 @@ impl Conversation {
         // A provisional one says nothing of what models write.
         let summary = end.summary.as_ref().filter(|summary| !summary.provisional);
         let summary_size = summary.zip(source_tokens).map(|(summary, source_tokens)| {
-            let merge = matches!(run.work, Work::Merge { .. });
+            let merge = matches!(run.work, RunWork::Merge { .. });
             SummarySize { tokens: summary.tokens, source_tokens, merge }
         });
-        self.outcomes.push_back(Outcome { summary_size, ..end.to_outcome() });
+        self.outcomes.push_back(RunReport { summary_size, ..end.to_outcome() });
         Ok(())
     }
 
     /// Tokens of what a run works on; `None` when not all of it is in the window any more.
     fn source_tokens(&self, run: &Run) -> Option<u64> {
         match &run.work {
-            Work::Merge { sources, .. } => {
+            RunWork::Merge { sources, .. } => {
                 let tokens = |id| self.stack.summary(id).map(|summary| u64::from(summary.tokens));
                 sources.iter().map(tokens).sum()
             }
-            Work::Sealed | Work::Truncated => {
+            RunWork::Sealed | RunWork::Truncated => {
                 let range = run.from_seq..=run.to_seq;
                 let sealed = || self.live.iter().filter(|entry| range.contains(&entry.seq));
                 let whole = sealed().count() as u64 == run.messages;

@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::approval::Approval;
 use crate::artifact::Artifact;
-use crate::chain::Bounds;
-use crate::event::{Outcome, Run, RunRequest, Work};
+use crate::chain::WindowBounds;
+use crate::event::{Run, RunReport, RunRequest, RunWork};
 use crate::ids::{ArtifactId, ChannelId, Generation, MemoryId, MessageId, OutboxId, Seq, SummaryId, TurnId};
 use crate::message::{Entry, Pending, Role};
 use crate::model::Usage;
@@ -55,7 +55,7 @@ pub struct OpenTurn {
     pub reply_to: Option<MessageId>,
     /// The draft of its answer that the chat shows.
     #[serde(default)]
-    pub draft: Option<Draft>,
+    pub draft: Option<AnswerDraft>,
     /// Notes about it that were handed to the outbox.
     #[serde(default)]
     pub notes: Vec<OutboxId>,
@@ -78,7 +78,7 @@ impl OpenTurn {
 
 /// The draft of an answer on its way to the chat.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Draft {
+pub struct AnswerDraft {
     pub id: OutboxId,
     /// When it was first attempted, if it was and nothing is known of it since.
     pub attempted_at: Option<Timestamp>,
@@ -203,7 +203,7 @@ pub struct Conversation {
     /// Runs that wait for it, first in first out.
     pub queued_runs: VecDeque<RunRequest>,
     /// The last ends of runs, oldest first.
-    pub outcomes: VecDeque<Outcome>,
+    pub outcomes: VecDeque<RunReport>,
     /// Failures of runs since the last commit, for back-off: their number, and when the last was.
     pub failures: Failures,
     /// The same of runs that can be deferred: merges, and what is provisional.
@@ -226,7 +226,7 @@ pub struct Conversation {
     pub learnt: BTreeMap<String, Learnt>,
     /// What the servers of models have taken and refused, by the models' ids in the configuration.
     #[serde(default)]
-    pub bounds: BTreeMap<String, Bounds>,
+    pub bounds: BTreeMap<String, WindowBounds>,
     /// Results in `live` that are sent shorter than they are kept.
     #[serde(default)]
     pub pruned: BTreeMap<Seq, PrunedResult>,
@@ -321,7 +321,7 @@ impl Conversation {
 
     /// The range that is sealed for the run under way and still in the window.
     pub fn sealed_range(&self) -> Option<(Seq, Seq)> {
-        let run = self.run.as_ref().filter(|run| matches!(run.work, Work::Sealed))?;
+        let run = self.run.as_ref().filter(|run| matches!(run.work, RunWork::Sealed))?;
         let first = self.live.front()?.seq;
         (run.to_seq >= first).then_some((first, run.to_seq))
     }

@@ -7,7 +7,7 @@ use super::mask::Mask;
 use super::{NOTHING_LEFT, is_picture};
 use crate::compaction::identifiers;
 use crate::digest::{digest, digest_texts, render};
-use crate::event::{Run, RunEnd, Work};
+use crate::event::{Run, RunEnd, RunWork};
 use crate::ids::{Generation, MessageId, OutboxId, Seq, SummaryId, TurnId};
 use crate::message::{Entry, Part, Pending, Role};
 use crate::sentences::sentences;
@@ -220,8 +220,8 @@ impl ChannelErasure {
 
     fn sources(&self, summary: &Summary) -> Vec<Summary> {
         let of_run = self.run.as_ref().and_then(|run| match &run.work {
-            Work::Merge { sources, .. } => Some(sources),
-            Work::Sealed | Work::Truncated => None,
+            RunWork::Merge { sources, .. } => Some(sources),
+            RunWork::Sealed | RunWork::Truncated => None,
         });
         let known =
             |id: &SummaryId| self.summaries.get(id).filter(|source| source.text != NOTHING_LEFT).cloned();

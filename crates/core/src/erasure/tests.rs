@@ -12,7 +12,7 @@ use serde_json::json;
 use super::*;
 use crate::artifact::Artifact;
 use crate::conversation::Conversation;
-use crate::event::{Checkpoint, Run, RunEnd, RunOutcome, Trigger, Work};
+use crate::event::{Checkpoint, Run, RunEnd, RunOutcome, RunWork, Trigger};
 use crate::ids::{Generation, MessageId, Seq};
 use crate::memory::{MemoryKind, MemorySave, Source};
 use crate::message::{Author, Entry, Part, Pending, Role, ToolCall, fingerprint, text_of};
@@ -108,7 +108,7 @@ impl Book {
             id: format!("r{id}").as_str().into(),
             trigger: Trigger::Manual,
             tier: Tier::Calm,
-            work: Work::Sealed,
+            work: RunWork::Sealed,
             from_seq: Seq(1),
             to_seq: Seq(to),
             messages: to,

@@ -116,7 +116,7 @@ impl Trigger {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "work", rename_all = "snake_case")]
-pub enum Work {
+pub enum RunWork {
     /// Entries of the live history, sealed for the run.
     Sealed,
     /// Entries that left the window before a model had summarised them: a marker or a provisional summary stands for them.
@@ -134,7 +134,7 @@ pub struct Run {
     pub id: RunId,
     pub trigger: Trigger,
     pub tier: Tier,
-    pub work: Work,
+    pub work: RunWork,
     pub from_seq: Seq,
     pub to_seq: Seq,
     pub messages: u64,
@@ -217,7 +217,7 @@ pub struct RunEnd {
 
 /// The end of a run as `cairn context` lists it: without the texts. The shape is the contract's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct RunReport {
     pub run: RunId,
     pub trigger: Trigger,
     pub outcome: RunOutcome,
@@ -246,8 +246,8 @@ pub struct SummarySize {
 }
 
 impl RunEnd {
-    pub fn to_outcome(&self) -> Outcome {
-        Outcome {
+    pub fn to_outcome(&self) -> RunReport {
+        RunReport {
             run: self.run.clone(),
             trigger: self.trigger,
             outcome: self.outcome,

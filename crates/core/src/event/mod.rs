@@ -17,7 +17,8 @@ mod compaction;
 mod turn;
 
 pub use compaction::{
-    Checkpoint, CompactionEvent, Outcome, Run, RunEnd, RunOutcome, RunRequest, SummarySize, Trigger, Work,
+    Checkpoint, CompactionEvent, Run, RunEnd, RunOutcome, RunReport, RunRequest, RunWork, SummarySize,
+    Trigger,
 };
 pub use turn::{TurnEnd, TurnEvent, TurnOutcome};
 

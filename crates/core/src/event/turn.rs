@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::chain::Bounds;
+use crate::chain::WindowBounds;
 use crate::ids::{Generation, MemoryId, MessageId, Seq, TurnId};
 use crate::message::Entry;
 use crate::model::Usage;
@@ -48,7 +48,7 @@ pub enum TurnEvent {
         no_tools: bool,
         /// What it has taken and refused, where it refused a request without naming its window.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        bounds: Option<Bounds>,
+        bounds: Option<WindowBounds>,
     },
     #[serde(rename = "turn_ended")]
     Ended(TurnEnd),

@@ -14,13 +14,13 @@ const SHARE_OF_TOOLS: f64 = 0.5;
 
 /// What people and tools said in a stretch of a conversation.
 #[derive(Debug, Clone, Default)]
-pub struct Grounds {
+pub struct SpokenWords {
     people: HashSet<String>,
     tools: HashSet<String>,
     unseen: bool,
 }
 
-impl Grounds {
+impl SpokenWords {
     /// Of those entries. The model's own words are neither's: it may say again what a tool told it.
     pub fn of<'e>(entries: impl IntoIterator<Item = &'e Arc<Entry>>) -> Self {
         let mut grounds = Self::default();
@@ -107,7 +107,7 @@ mod tests {
         Arc::new(entry)
     }
 
-    fn grounds() -> Grounds {
+    fn grounds() -> SpokenWords {
         let entries = [
             entry(Role::User, "What does the page say about my bank? I prefer tea over coffee, by the way."),
             entry(
@@ -116,7 +116,7 @@ mod tests {
             ),
             entry(Role::Assistant, "The page says that your bank is Evilbank."),
         ];
-        Grounds::of(&entries)
+        SpokenWords::of(&entries)
     }
 
     #[rstest]
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn what_nobody_is_seen_to_have_said_may_be_of_a_tool_that_is_no_longer_in_sight() {
         let entries = [entry(Role::User, "I prefer tea over coffee.")];
-        let (seen, unseen) = (Grounds::of(&entries), Grounds::of(&entries).with_unseen_tools());
+        let (seen, unseen) = (SpokenWords::of(&entries), SpokenWords::of(&entries).with_unseen_tools());
         assert!(
             !seen.is_from_tools("Anna's bank is Evilbank.")
                 && unseen.is_from_tools("Anna's bank is Evilbank.")
@@ -142,7 +142,8 @@ mod tests {
 
     #[test]
     fn without_results_everything_is_of_people() {
-        let grounds = Grounds::of(&[entry(Role::User, "I like tea."), entry(Role::Assistant, "Evilbank!")]);
+        let grounds =
+            SpokenWords::of(&[entry(Role::User, "I like tea."), entry(Role::Assistant, "Evilbank!")]);
         assert!(grounds.is_of_people());
         assert!(!grounds.is_from_tools("Anna's bank is Evilbank."));
     }

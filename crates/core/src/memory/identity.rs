@@ -73,7 +73,7 @@ pub fn mint_id(fingerprint: &Fingerprint) -> MemoryId {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Change {
+pub enum MemoryChange {
     Created(Memory),
     /// It was there: one more sighting (and the higher importance).
     Sighted(Memory),
@@ -93,15 +93,19 @@ pub fn merge(
     sighted: bool,
     save: &MemorySave,
     at: Timestamp,
-) -> Change {
+) -> MemoryChange {
     if entombed {
-        return if save.explicit { Change::Created(created(existing, save, at)) } else { Change::Blocked };
+        return if save.explicit {
+            MemoryChange::Created(created(existing, save, at))
+        } else {
+            MemoryChange::Blocked
+        };
     }
     if sighted {
-        return Change::Known;
+        return MemoryChange::Known;
     }
     let Some(memory) = existing else {
-        return Change::Created(created(None, save, at));
+        return MemoryChange::Created(created(None, save, at));
     };
     let mut memory = memory.clone();
     memory.sightings = memory.sightings.saturating_add(1);
@@ -113,7 +117,7 @@ pub fn merge(
         memory.importance = importance;
         memory.updated_at = at;
     }
-    Change::Sighted(memory)
+    MemoryChange::Sighted(memory)
 }
 
 fn created(forgotten: Option<&Memory>, save: &MemorySave, at: Timestamp) -> Memory {
@@ -211,7 +215,7 @@ mod tests {
 
     fn first() -> Memory {
         match merge(None, false, false, &save(0.5, false), at(1)) {
-            Change::Created(memory) => memory,
+            MemoryChange::Created(memory) => memory,
             other => panic!("{other:?}"),
         }
     }
@@ -227,12 +231,12 @@ mod tests {
     #[test]
     fn another_sighting_counts_and_keeps_the_higher_importance() {
         let lower = match merge(Some(&first()), false, false, &save(0.2, false), at(2)) {
-            Change::Sighted(memory) => memory,
+            MemoryChange::Sighted(memory) => memory,
             other => panic!("{other:?}"),
         };
         assert_eq!((lower.sightings, lower.importance, lower.updated_at), (2, 0.5, at(1)));
         let higher = match merge(Some(&lower), false, false, &save(7.0, false), at(3)) {
-            Change::Sighted(memory) => memory,
+            MemoryChange::Sighted(memory) => memory,
             other => panic!("{other:?}"),
         };
         assert_eq!((higher.sightings, higher.importance, higher.updated_at), (3, 1.0, at(3)));
@@ -241,20 +245,20 @@ mod tests {
 
     #[test]
     fn the_same_sighting_twice_changes_nothing() {
-        assert_eq!(merge(Some(&first()), false, true, &save(0.9, false), at(2)), Change::Known);
+        assert_eq!(merge(Some(&first()), false, true, &save(0.9, false), at(2)), MemoryChange::Known);
     }
 
     #[test]
     fn a_tombstone_blocks_all_but_an_explicit_save() {
-        assert_eq!(merge(None, true, false, &save(0.9, false), at(2)), Change::Blocked);
+        assert_eq!(merge(None, true, false, &save(0.9, false), at(2)), MemoryChange::Blocked);
         match merge(None, true, false, &save(0.9, true), at(2)) {
-            Change::Created(memory) => assert_eq!(memory.id, first().id),
+            MemoryChange::Created(memory) => assert_eq!(memory.id, first().id),
             other => panic!("{other:?}"),
         }
         let mut edited = first();
         edited.id = MemoryId::new("m0123456789abcdef");
         match merge(Some(&edited), true, false, &save(0.9, true), at(2)) {
-            Change::Created(memory) => assert_eq!((memory.id, memory.sightings), (edited.id, 1)),
+            MemoryChange::Created(memory) => assert_eq!((memory.id, memory.sightings), (edited.id, 1)),
             other => panic!("{other:?}"),
         }
     }
@@ -262,7 +266,7 @@ mod tests {
     #[test]
     fn an_importance_that_is_no_number_counts_as_nothing() {
         match merge(None, false, false, &save(f64::NAN, false), at(1)) {
-            Change::Created(memory) => assert_eq!(memory.importance, 0.0),
+            MemoryChange::Created(memory) => assert_eq!(memory.importance, 0.0),
             other => panic!("{other:?}"),
         }
     }

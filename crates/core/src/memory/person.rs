@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{DraftMemory, Grounds, Memory, Scope, TYPED};
+use super::{DraftMemory, Memory, Scope, SpokenWords, TYPED};
 use crate::ids::LOCAL_PLATFORM;
 use crate::message::{Author, Entry, Role};
 use crate::words::{is_gapless, raw_words};
@@ -36,7 +36,7 @@ pub fn speaker_of(memory: &DraftMemory, entries: &[Arc<Entry>]) -> Option<Author
             && entry.author.as_ref().is_some_and(|by| by.id == author.id)
             && entry.provenance.is_empty()
     };
-    Grounds::of(entries.iter().filter(theirs)).holds(&memory.text, &author.name).then(|| author.clone())
+    SpokenWords::of(entries.iter().filter(theirs)).holds(&memory.text, &author.name).then(|| author.clone())
 }
 
 /// Whom a text that somebody typed is about: another person whom it names, else whoever typed it. `others`: who is known in

@@ -45,16 +45,16 @@ const DAY: i64 = 24 * 60;
 #[test]
 fn a_stranger_waits_with_a_code_is_let_in_and_sent_away() {
     let mut state = folded(&[asked(0, "ana", "KIWI-42")]);
-    assert_eq!(state.standing("telegram/ana", at(1)), Standing::Waiting);
-    assert_eq!(state.standing("telegram/ben", at(1)), Standing::Stranger);
+    assert_eq!(state.standing("telegram/ana", at(1)), PairingStatus::Waiting);
+    assert_eq!(state.standing("telegram/ben", at(1)), PairingStatus::Stranger);
     state.apply(&approved(5, "ana"));
-    assert_eq!(state.standing("telegram/ana", at(90 * DAY)), Standing::Paired);
+    assert_eq!(state.standing("telegram/ana", at(90 * DAY)), PairingStatus::Paired);
     assert_eq!(state.of_code("KIWI-42", at(6)), None, "a code is good for one approval");
     state.apply(&record(
         9,
         Event::Registry(RegistryEvent::PairingRevoked { user: "telegram/ana".to_owned() }),
     ));
-    assert_eq!(state.standing("telegram/ana", at(10)), Standing::Stranger);
+    assert_eq!(state.standing("telegram/ana", at(10)), PairingStatus::Stranger);
 }
 
 #[rstest]
@@ -73,11 +73,15 @@ fn a_code_is_void_after_a_day_and_gone_with_the_next_request() {
     let mut state = folded(&[asked(0, "ana", "KIWI-42")]);
     assert!(state.of_code("KIWI-42", at(DAY)).is_some());
     assert_eq!(state.of_code("KIWI-42", at(DAY + 1)), None);
-    assert_eq!(state.standing("telegram/ana", at(DAY + 1)), Standing::Stranger);
+    assert_eq!(state.standing("telegram/ana", at(DAY + 1)), PairingStatus::Stranger);
     state.apply(&asked(DAY + 1, "ben", "PEAR-17"));
     assert_eq!(state.pairings.keys().collect::<Vec<_>>(), ["telegram/ben"]);
     state.apply(&approved(DAY + 2, "ana"));
-    assert_eq!(state.standing("telegram/ana", at(DAY + 2)), Standing::Stranger, "there is nobody to approve");
+    assert_eq!(
+        state.standing("telegram/ana", at(DAY + 2)),
+        PairingStatus::Stranger,
+        "there is nobody to approve"
+    );
 }
 
 #[test]
@@ -91,14 +95,14 @@ fn a_stranger_is_told_the_code_again_after_ten_minutes_and_a_friend_never() {
     state.apply(&approved(20, "ana"));
     assert!(!state.tells_code("telegram/ana", at(DAY)));
     state.apply(&asked(21, "ana", "KIWI-44"));
-    assert_eq!(state.standing("telegram/ana", at(22)), Standing::Paired, "an approval stands");
+    assert_eq!(state.standing("telegram/ana", at(22)), PairingStatus::Paired, "an approval stands");
 }
 
 #[test]
 fn a_clock_that_was_a_year_ahead_keeps_nobody_waiting_for_a_year() {
     let year = 365 * DAY;
     let mut state = folded(&[asked(year, "ana", "KIWI-42")]);
-    assert_eq!(state.standing("telegram/ana", at(0)), Standing::Stranger);
+    assert_eq!(state.standing("telegram/ana", at(0)), PairingStatus::Stranger);
     assert!(state.tells_code("telegram/ana", at(0)));
     state.apply(&asked(1, "ana", "KIWI-43"));
     assert!(state.of_code("KIWI-43", at(2)).is_some());
@@ -110,8 +114,8 @@ fn a_clock_that_was_a_year_ahead_keeps_nobody_waiting_for_a_year() {
 #[test]
 fn asking_again_keeps_no_place_among_those_who_wait() {
     let state = folded(&[asked(0, "ana", "KIWI-42"), asked(DAY - 10, "ana", "KIWI-42")]);
-    assert_eq!(state.standing("telegram/ana", at(DAY)), Standing::Waiting);
-    assert_eq!(state.standing("telegram/ana", at(DAY + 1)), Standing::Stranger);
+    assert_eq!(state.standing("telegram/ana", at(DAY)), PairingStatus::Waiting);
+    assert_eq!(state.standing("telegram/ana", at(DAY + 1)), PairingStatus::Stranger);
 }
 
 #[test]

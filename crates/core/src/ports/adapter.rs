@@ -11,7 +11,7 @@ use super::{Clock, Intake, StoreError};
 use crate::command::{CommandAnswer, CommandCall};
 use crate::ids::{ApprovalId, ChannelId, MessageId, OutboxId};
 use crate::message::Author;
-use crate::pairing_store::Standing;
+use crate::pairing_store::PairingStatus;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct SendPart {
@@ -163,7 +163,7 @@ pub trait Adapter: Platform {
 /// Who is paired, and where chats have moved.
 pub trait PairingStore: Send + Sync + 'static {
     /// How a person stands; `user` is `PLATFORM/USER`.
-    fn standing(&self, user: &str) -> Standing;
+    fn standing(&self, user: &str) -> PairingStatus;
 
     /// A stranger asks to be let in. The code to tell them; `None` when they have been told of late.
     fn request_pairing(

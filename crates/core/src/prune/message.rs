@@ -11,7 +11,7 @@ use crate::conversation::Conversation;
 use crate::event::{ArtifactEvent, Event};
 use crate::ids::ArtifactId;
 use crate::message::{Entry, Role, entry_tokens};
-use crate::result_guard::Room;
+use crate::result_guard::ResultRoom;
 use crate::tier::Tier;
 use crate::tokens::Correction;
 use crate::window::{frame_tokens, measure, stack_tokens};
@@ -32,7 +32,7 @@ const ROOM_MIN: f64 = 0.25;
 
 /// A message that is to be sent shorter.
 #[derive(Debug, Clone)]
-pub struct TooLarge {
+pub struct LargeMessage {
     pub entry: Arc<Entry>,
     /// The artifact that holds the whole of it already.
     pub artifact: Option<ArtifactId>,
@@ -40,7 +40,7 @@ pub struct TooLarge {
     limit: u64,
 }
 
-impl TooLarge {
+impl LargeMessage {
     /// All of its words, with those of its files: what its artifact holds.
     pub fn words(&self) -> String {
         words(&self.entry)
@@ -49,7 +49,7 @@ impl TooLarge {
 
 /// The messages of the open turn that are to be sent shorter, since the emergency would not make enough room for them: with
 /// everything else gone but prompt, tools and a full stack, they would still fill the window to its threshold.
-pub fn too_large(conversation: &Conversation, agent: &AgentSettings) -> Vec<TooLarge> {
+pub fn too_large(conversation: &Conversation, agent: &AgentSettings) -> Vec<LargeMessage> {
     let Some(open) = &conversation.open_turn else { return Vec::new() };
     if measure(conversation, agent).tier < Tier::Emergency {
         return Vec::new();
@@ -64,11 +64,15 @@ pub fn too_large(conversation: &Conversation, agent: &AgentSettings) -> Vec<TooL
         return Vec::new();
     }
     let tokens = (room as f64 * SHOWN_SHARE) as u64;
-    let limit = Room { tokens, correction }.share(&weights, 0).tokens;
+    let limit = ResultRoom { tokens, correction }.share(&weights, 0).tokens;
     let larger = of_turn.into_iter().zip(weights).filter(|(_, weight)| *weight > limit);
     let too_large = |(entry, _): (&Arc<Entry>, u64)| {
         let artifact = conversation.artifact_of(entry.seq).filter(|artifact| artifact.expired_at.is_none());
-        TooLarge { entry: Arc::clone(entry), artifact: artifact.map(|artifact| artifact.id.clone()), limit }
+        LargeMessage {
+            entry: Arc::clone(entry),
+            artifact: artifact.map(|artifact| artifact.id.clone()),
+            limit,
+        }
     };
     larger.map(too_large).collect()
 }
@@ -88,7 +92,7 @@ fn room(conversation: &Conversation, agent: &AgentSettings, correction: &Correct
 pub fn shorten(
     conversation: &Conversation,
     agent: &AgentSettings,
-    messages: Vec<(TooLarge, Option<Artifact>)>,
+    messages: Vec<(LargeMessage, Option<Artifact>)>,
 ) -> Vec<Event> {
     let correction = conversation.correction(&agent.model);
     let reads = agent.tools.iter().any(|tool| tool.name == READ_TOOL);
@@ -106,7 +110,7 @@ pub fn shorten(
 }
 
 fn shortened(
-    message: &TooLarge,
+    message: &LargeMessage,
     correction: &Correction,
     artifact: Option<ArtifactId>,
 ) -> Option<PrunedResult> {

@@ -6,13 +6,13 @@ use super::*;
 
 const MAX: usize = 50_000;
 
-fn wide() -> Room {
+fn wide() -> ResultRoom {
     with_free(100_000)
 }
 
 /// What the results of a round may take where so many tokens are free.
-fn with_free(free_tokens: u64) -> Room {
-    Room { tokens: free_tokens / 2, correction: Correction::default() }
+fn with_free(free_tokens: u64) -> ResultRoom {
+    ResultRoom { tokens: free_tokens / 2, correction: Correction::default() }
 }
 
 /// Numbered lines of 20 bytes.
@@ -27,12 +27,12 @@ fn tokens(text: &str) -> u64 {
     u64::from(estimate(text)) + FRAME_TOKENS
 }
 
-fn name(verdict: Verdict) -> &'static str {
+fn name(verdict: ResultVerdict) -> &'static str {
     match verdict {
-        Verdict::Whole => "whole",
-        Verdict::Kept => "kept",
-        Verdict::Edges(_) => "edges",
-        Verdict::Note => "note",
+        ResultVerdict::Whole => "whole",
+        ResultVerdict::Kept => "kept",
+        ResultVerdict::Edges(_) => "edges",
+        ResultVerdict::Note => "note",
     }
 }
 
@@ -57,19 +57,19 @@ fn verdicts(#[case] class: ResultClass, #[case] bytes: usize, #[case] free: u64,
     assert_eq!(name(verdict), expected);
     assert_eq!(verdict.is_stored(), expected != "whole");
     let off = ResultGuardSettings { enabled: false, ..settings };
-    assert_eq!(judge(&lines(bytes), class, &off, &with_free(free)), Verdict::Whole, "switched off");
+    assert_eq!(judge(&lines(bytes), class, &off, &with_free(free)), ResultVerdict::Whole, "switched off");
 }
 
 #[test]
 fn the_room_is_the_limit_after_correction() {
     let (settings, text) = (ResultGuardSettings::default(), lines(30_000));
-    let judged = |room: &Room| name(judge(&text, ResultClass::Auto, &settings, room));
-    let exact = Room { tokens: tokens(&text), ..wide() };
+    let judged = |room: &ResultRoom| name(judge(&text, ResultClass::Auto, &settings, room));
+    let exact = ResultRoom { tokens: tokens(&text), ..wide() };
     assert_eq!(judged(&exact), "whole");
-    assert_eq!(judged(&Room { tokens: exact.tokens - 1, ..exact }), "edges");
+    assert_eq!(judged(&ResultRoom { tokens: exact.tokens - 1, ..exact }), "edges");
     let mut correction = Correction::default();
     correction.observe(1_000, 1_500);
-    assert_eq!(judged(&Room { correction, ..exact }), "edges");
+    assert_eq!(judged(&ResultRoom { correction, ..exact }), "edges");
 }
 
 #[rstest]
@@ -87,14 +87,14 @@ fn head_and_tail_are_equal_and_below_the_limit(#[case] text: String) {
     let settings = ResultGuardSettings::default();
     let room = with_free(1_000_000);
     let verdict = judge(&text, ResultClass::Auto, &settings, &room);
-    let Verdict::Edges(edges) = verdict else { panic!("{verdict:?}") };
+    let ResultVerdict::Edges(edges) = verdict else { panic!("{verdict:?}") };
     let (head, tail) = (&text[..edges.head], &text[edges.tail..]);
     let side = (MAX - NOTE_BYTES) / 2;
     for part in [head, tail] {
         assert!(part.len() <= side && part.len() >= side / 2, "{} of {side}", part.len());
     }
     let id = ArtifactId::from("a12345");
-    let shown = shown(&text, verdict, Whereabouts::Artifact(&id));
+    let shown = shown(&text, verdict, FullTextAt::Artifact(&id));
     assert!(shown.len() <= MAX, "{}", shown.len());
     assert!(shown.starts_with(head) && shown.ends_with(tail));
     let note = &shown[head.len()..shown.len() - tail.len()];
@@ -121,21 +121,21 @@ fn short_lines_are_never_cut() {
 fn notes_keep_their_words() {
     let settings = ResultGuardSettings { max_bytes: 1_000, ..ResultGuardSettings::default() };
     let id = ArtifactId::from("a3");
-    let note = |text: &str, room: &Room, whereabouts| {
+    let note = |text: &str, room: &ResultRoom, whereabouts| {
         let verdict = judge(text, ResultClass::Auto, &settings, room);
         let shown = shown(text, verdict, whereabouts);
         let start = shown.find(SHRUNK_NOTICE).unwrap();
         shown[start..].lines().take(2).collect::<Vec<_>>().join("\n")
     };
     let (by_lines, giant) = (lines(10_000), "x".repeat(10_000));
-    let kept = Whereabouts::Artifact(&id);
+    let kept = FullTextAt::Artifact(&id);
     insta::assert_snapshot!(
         [
             note(&by_lines, &wide(), kept),
             note(&giant, &wide(), kept),
             note(&by_lines, &with_free(0), kept),
-            note(&by_lines, &wide(), Whereabouts::Lost),
-            note(&by_lines, &with_free(0), Whereabouts::Lost),
+            note(&by_lines, &wide(), FullTextAt::Lost),
+            note(&by_lines, &with_free(0), FullTextAt::Lost),
         ]
         .join("\n\n")
     );
@@ -146,7 +146,7 @@ fn a_shortened_result_as_a_whole() {
     let settings = ResultGuardSettings { max_bytes: 600, ..ResultGuardSettings::default() };
     let text = lines(1_000);
     let verdict = judge(&text, ResultClass::Auto, &settings, &wide());
-    insta::assert_snapshot!(shown(&text, verdict, Whereabouts::Artifact(&ArtifactId::from("a1"))));
+    insta::assert_snapshot!(shown(&text, verdict, FullTextAt::Artifact(&ArtifactId::from("a1"))));
 }
 
 #[test]
@@ -155,19 +155,19 @@ fn what_cannot_be_stored_is_shown_as_far_as_there_is_room() {
     for (free, least) in [(100_000, 49_000), (20_000, 10_000), (5_000, 3_000), (0, 100)] {
         let room = with_free(free);
         let verdict = judge(&text, ResultClass::Auto, &settings, &room);
-        let shown = shown(&text, verdict, Whereabouts::Lost);
+        let shown = shown(&text, verdict, FullTextAt::Lost);
         assert!(shown.len() >= least && shown.len() <= MAX, "{} with {free} free", shown.len());
         assert!(shown.contains("could not be stored") && !shown.contains("artifact_read"), "{shown}");
         assert!(free == 0 || tokens(&shown) <= free / 2);
     }
     let recent = judge(&lines(60_000), ResultClass::KeepRecent, &settings, &wide());
-    assert_eq!(shown(&lines(60_000), recent, Whereabouts::Lost), lines(60_000), "nothing is lost");
+    assert_eq!(shown(&lines(60_000), recent, FullTextAt::Lost), lines(60_000), "nothing is lost");
 }
 
 /// What is shown of results that end in these batches, of a round that may take so many tokens.
 fn round(tokens: u64, batches: &[&[String]]) -> Vec<String> {
     let settings = ResultGuardSettings::default();
-    let (mut room, id) = (Room { tokens, ..wide() }, ArtifactId::from("a1"));
+    let (mut room, id) = (ResultRoom { tokens, ..wide() }, ArtifactId::from("a1"));
     let mut n_open: usize = batches.iter().map(|batch| batch.len()).sum();
     let mut out = Vec::new();
     for batch in batches {
@@ -177,7 +177,7 @@ fn round(tokens: u64, batches: &[&[String]]) -> Vec<String> {
         let share = room.share(&wanted, n_open);
         for text in *batch {
             let verdict = judge(text, ResultClass::Auto, &settings, &share);
-            let shown = shown(text, verdict, Whereabouts::Artifact(&id));
+            let shown = shown(text, verdict, FullTextAt::Artifact(&id));
             room.take(&shown);
             out.push(shown);
         }

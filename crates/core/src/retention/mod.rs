@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::MemoryId;
 use crate::memory::{Memory, MemoryKind};
 
-pub use words::{EXPIRED_TEXT, InUse, Words, expire, ranges};
+pub use words::{EXPIRED_TEXT, InUse, WordsExpiry, expire, ranges};
 
 /// What of an old state is kept smaller.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

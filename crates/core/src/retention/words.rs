@@ -126,7 +126,7 @@ impl InUse {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Words {
+pub enum WordsExpiry {
     /// None that could expire.
     None,
     Needed,
@@ -137,11 +137,11 @@ pub enum Words {
 /// `None`: no turn has taken it up.
 ///
 /// The event never gets longer as JSON.
-pub fn expire(event: &mut Event, seq: Option<Seq>, in_use: &InUse) -> Words {
+pub fn expire(event: &mut Event, seq: Option<Seq>, in_use: &InUse) -> WordsExpiry {
     if in_use.needs(event, seq) {
-        return if take_out(&mut event.clone()) { Words::Needed } else { Words::None };
+        return if take_out(&mut event.clone()) { WordsExpiry::Needed } else { WordsExpiry::None };
     }
-    if take_out(event) { Words::Expired } else { Words::None }
+    if take_out(event) { WordsExpiry::Expired } else { WordsExpiry::None }
 }
 
 fn take_out(event: &mut Event) -> bool {

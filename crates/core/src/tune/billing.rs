@@ -90,7 +90,7 @@ impl Billing {
 
 /// A piece of a request: equal pieces have equal bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Item {
+pub struct BilledItem {
     pub key: u64,
     pub tokens: u64,
 }
@@ -100,7 +100,7 @@ pub struct Item {
 pub struct PrefixCache {
     caching: Caching,
     ttl: SignedDuration,
-    last: Vec<Item>,
+    last: Vec<BilledItem>,
     /// Numbers of items behind which the request before had a breakpoint.
     breakpoints: [usize; 3],
     last_at: Option<Timestamp>,
@@ -115,7 +115,7 @@ impl PrefixCache {
 
     /// Takes in a request: `frame` items of tools and system prompt, then `stack` items of summaries, then entries, then
     /// the volatile tail, which is never kept. What of it was read and what is written.
-    pub fn take(&mut self, request: Vec<Item>, frame: usize, stack: usize, now: Timestamp) -> Usage {
+    pub fn take(&mut self, request: Vec<BilledItem>, frame: usize, stack: usize, now: Timestamp) -> Usage {
         let is_warm = self.last_at.is_some_and(|at| now.duration_since(at) <= self.ttl);
         let common = match is_warm {
             true => self.last.iter().zip(&request).take_while(|(a, b)| a == b).count(),

@@ -1,11 +1,11 @@
 //! Candidates, and which of them is best.
 
-use super::sim::{Outcome, frame_tokens};
+use super::sim::{TuneOutcome, frame_tokens};
 use crate::agent::{AgentSettings, WindowSize};
 use crate::tier::CompactionSettings;
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Candidate {
+pub struct TuneCandidate {
     pub name: String,
     pub settings: AgentSettings,
 }
@@ -17,13 +17,13 @@ const FAN_OUTS: [u32; 2] = [4, 8];
 
 /// The settings in force, then what is worth a try beside them; none twice. `resize`: the window that results when the
 /// agent sets that size, if it can.
-pub fn presets(current: &AgentSettings, resize: impl Fn(u64) -> Option<WindowSize>) -> Vec<Candidate> {
+pub fn presets(current: &AgentSettings, resize: impl Fn(u64) -> Option<WindowSize>) -> Vec<TuneCandidate> {
     let compaction = &current.compaction;
-    let mut candidates = vec![Candidate { name: "current".to_owned(), settings: current.clone() }];
+    let mut candidates = vec![TuneCandidate { name: "current".to_owned(), settings: current.clone() }];
     let mut add = |name: String, settings: AgentSettings| {
         let known = candidates.iter().any(|candidate| candidate.settings == settings);
         if !known && settings.compaction.validate().is_ok() {
-            candidates.push(Candidate { name, settings });
+            candidates.push(TuneCandidate { name, settings });
         }
     };
     let with = |change: &dyn Fn(&mut CompactionSettings)| {
@@ -89,14 +89,14 @@ pub struct Choice {
 
 /// The cheapest of the candidates that retain no less than the first one (within [`RETENTION_TOLERANCE`]) and have no
 /// more emergencies. What is not cheaper by half a percent is not worth a change.
-pub fn choose(outcomes: &[Outcome]) -> Option<Choice> {
+pub fn choose(outcomes: &[TuneOutcome]) -> Option<Choice> {
     let current = outcomes.first()?;
-    let equal = |other: &&(usize, &Outcome)| {
+    let equal = |other: &&(usize, &TuneOutcome)| {
         other.1.retention >= current.retention - RETENTION_TOLERANCE
             && other.1.emergencies <= current.emergencies
     };
-    let cost = |outcome: &Outcome| outcome.billed_per_turn();
-    let candidates: Vec<(usize, &Outcome)> = outcomes.iter().enumerate().collect();
+    let cost = |outcome: &TuneOutcome| outcome.billed_per_turn();
+    let candidates: Vec<(usize, &TuneOutcome)> = outcomes.iter().enumerate().collect();
     let cheapest = candidates
         .iter()
         .filter(equal)

@@ -11,11 +11,11 @@ mod retention;
 mod script;
 mod sim;
 
-pub use billing::{Billing, Caching, Item, PrefixCache, Rates};
-pub use candidate::{Candidate, Choice, RETENTION_TOLERANCE, choose, presets};
+pub use billing::{BilledItem, Billing, Caching, PrefixCache, Rates};
+pub use candidate::{Choice, RETENTION_TOLERANCE, TuneCandidate, choose, presets};
 pub use retention::HALF_LIFE_TOKENS;
-pub use script::{ASSUMED_RUN_MS, Runs, Script, ScriptTurn, Step};
-pub use sim::{Outcome, SimError, simulate};
+pub use script::{ASSUMED_RUN_MS, ConversationSizes, Runs, ScriptTurn, TuneStep};
+pub use sim::{SimError, TuneOutcome, simulate};
 
 #[cfg(test)]
 mod tests;

@@ -4,13 +4,13 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::agent::AgentSettings;
 use crate::compaction::HEAD_TOKENS;
-use crate::event::{Outcome, RunOutcome, SummarySize};
+use crate::event::{RunOutcome, SummarySize, TuneOutcome};
 use crate::summary::StackSizes;
 use crate::tokens::Correction;
 
 /// What happens within a turn, in order. All sizes are estimated tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum TuneStep {
     Message {
         tokens: u32,
     },
@@ -29,20 +29,20 @@ pub struct ScriptTurn {
     pub at: Timestamp,
     /// The generation it belongs to; a new one begins with an empty window.
     pub generation: u32,
-    pub steps: Vec<Step>,
+    pub steps: Vec<TuneStep>,
 }
 
 /// A conversation reduced to its sizes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Script {
+pub struct ConversationSizes {
     turns: Vec<ScriptTurn>,
 }
 
-impl Script {
+impl ConversationSizes {
     /// A conversation of those turns. Times are made to rise: a turn that claims to be earlier than the one before it
     /// begins a second after it.
     pub fn new(mut turns: Vec<ScriptTurn>) -> Self {
-        turns.retain(|turn| turn.steps.iter().any(|step| matches!(step, Step::Message { .. })));
+        turns.retain(|turn| turn.steps.iter().any(|step| matches!(step, TuneStep::Message { .. })));
         let mut earliest = Timestamp::MIN;
         for turn in &mut turns {
             turn.at = turn.at.max(earliest);
@@ -57,9 +57,9 @@ impl Script {
 
     /// Tokens of all that is said.
     pub fn tokens(&self) -> u64 {
-        let step = |step: &Step| match step {
-            Step::Message { tokens } | Step::Answer { tokens } => u64::from(*tokens),
-            Step::Call { tokens, results } => {
+        let step = |step: &TuneStep| match step {
+            TuneStep::Message { tokens } | TuneStep::Answer { tokens } => u64::from(*tokens),
+            TuneStep::Call { tokens, results } => {
                 u64::from(*tokens) + results.iter().copied().map(u64::from).sum::<u64>()
             }
         };
@@ -98,7 +98,7 @@ impl Runs {
     };
 
     /// As the ends of a conversation's runs say; what none of them tells is assumed. `agent`: the settings in force.
-    pub fn of(outcomes: &[Outcome], agent: &AgentSettings) -> Self {
+    pub fn of(outcomes: &[TuneOutcome], agent: &AgentSettings) -> Self {
         // A replay has nothing to correct.
         let asked = StackSizes::of(agent, &Correction::default());
         let committed = || outcomes.iter().filter(|end| end.outcome == RunOutcome::Committed);

@@ -4,15 +4,15 @@ use std::sync::LazyLock;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::billing::{Billing, Item, PrefixCache};
+use super::billing::{BilledItem, Billing, PrefixCache};
 use super::retention::SpokenTokens;
-use super::script::{Runs, Script, ScriptTurn, Step};
+use super::script::{ConversationSizes, Runs, ScriptTurn, TuneStep};
 use crate::agent::AgentSettings;
-use crate::compaction::{Decision, Draft, commit};
+use crate::compaction::{Decision, SummaryDraft, commit};
 use crate::conversation::Conversation;
 use crate::engine::{ContextEngine, MakeRoom, by_name};
 use crate::event::{
-    CompactionEvent, Event, MemoryEvent, MessageEvent, Record, Run, TurnEnd, TurnEvent, TurnOutcome, Work,
+    CompactionEvent, Event, MemoryEvent, MessageEvent, Record, Run, RunWork, TurnEnd, TurnEvent, TurnOutcome,
 };
 use crate::ids::{ChannelId, Generation, MessageId, Seq};
 use crate::message::{Author, Entry, Part, Pending, Role, ToolCall};
@@ -53,7 +53,7 @@ pub enum SimError {
 
 /// What became of a replay.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Outcome {
+pub struct TuneOutcome {
     pub turns: usize,
     /// Requests for replies.
     pub requests: usize,
@@ -76,7 +76,7 @@ pub struct Outcome {
     pub tokens: u64,
 }
 
-impl Outcome {
+impl TuneOutcome {
     /// Mean tokens of a request.
     pub fn mean_tokens(&self) -> f64 {
         self.tokens as f64 / self.requests.max(1) as f64
@@ -126,11 +126,11 @@ pub(super) fn frame_tokens(agent: &AgentSettings) -> u64 {
 /// # Errors
 /// The settings cannot work at all.
 pub fn simulate(
-    script: &Script,
+    script: &ConversationSizes,
     agent: &AgentSettings,
     billing: &Billing,
     runs: &Runs,
-) -> Result<Outcome, SimError> {
+) -> Result<TuneOutcome, SimError> {
     let frame = frame_tokens(agent);
     let usable = agent.window.usable_tokens();
     if !leaves_room(frame, usable) {
@@ -158,7 +158,7 @@ struct Sim<'a> {
     done_at: Option<Timestamp>,
     look_at: Option<Timestamp>,
     n_calls: u64,
-    outcome: Outcome,
+    outcome: TuneOutcome,
 }
 
 impl<'a> Sim<'a> {
@@ -185,7 +185,7 @@ impl<'a> Sim<'a> {
             done_at: None,
             look_at: None,
             n_calls: 0,
-            outcome: Outcome::default(),
+            outcome: TuneOutcome::default(),
             agent,
         };
         sim.engine.bootstrap(&sim.conversation);
@@ -209,12 +209,12 @@ impl<'a> Sim<'a> {
         self.begin(turn)?;
         for step in &turn.steps {
             match step {
-                Step::Message { .. } => {}
-                Step::Call { tokens, results } => {
+                TuneStep::Message { .. } => {}
+                TuneStep::Call { tokens, results } => {
                     self.ask(*tokens)?;
                     self.call(*tokens, results)?;
                 }
-                Step::Answer { tokens } => {
+                TuneStep::Answer { tokens } => {
                     self.ask(*tokens)?;
                     let entry = self.entry(Role::Assistant, *tokens);
                     self.add(entry)?;
@@ -258,7 +258,7 @@ impl<'a> Sim<'a> {
         let first_seq = self.conversation.next_seq;
         let mut messages = Vec::new();
         for step in &turn.steps {
-            let Step::Message { tokens } = step else { continue };
+            let TuneStep::Message { tokens } = step else { continue };
             let message = MessageId::from(format!("m{}", self.conversation.accepted + 1));
             messages.push(message.clone());
             self.spoken.push(*tokens);
@@ -397,17 +397,17 @@ impl<'a> Sim<'a> {
     }
 
     /// The request's pieces, and how many of them are of the stack.
-    fn request(&self) -> (Vec<Item>, usize) {
+    fn request(&self) -> (Vec<BilledItem>, usize) {
         let conversation = &self.conversation;
         let mut items = Vec::with_capacity(conversation.live.len() + 24);
-        items.push(Item { key: 0, tokens: frame_tokens(&self.agent) });
+        items.push(BilledItem { key: 0, tokens: frame_tokens(&self.agent) });
         items.extend(conversation.stack.items().iter().map(|item| {
             let (from, to) = item.range();
             let kind = match item {
                 StackItem::Summary(_) => 1,
                 StackItem::Marker(_) => 2,
             };
-            Item {
+            BilledItem {
                 key: kind << 60 | to.0 << 24 | (to.0 - from.0) & 0xff_ffff,
                 tokens: u64::from(item.tokens()),
             }
@@ -417,9 +417,9 @@ impl<'a> Sim<'a> {
             conversation
                 .live
                 .iter()
-                .map(|entry| Item { key: 3 << 60 | entry.seq.0, tokens: conversation.weight(entry) }),
+                .map(|entry| BilledItem { key: 3 << 60 | entry.seq.0, tokens: conversation.weight(entry) }),
         );
-        items.push(Item { key: u64::MAX, tokens: u64::from(conversation.recalled_tokens) });
+        items.push(BilledItem { key: u64::MAX, tokens: u64::from(conversation.recalled_tokens) });
         (items, n_stack)
     }
 
@@ -453,7 +453,7 @@ impl<'a> Sim<'a> {
         self.done_at = None;
         let Some(run) = self.conversation.run.clone() else { return Ok(()) };
         let (read, source) = self.source(&run);
-        let merge = matches!(run.work, Work::Merge { .. });
+        let merge = matches!(run.work, RunWork::Merge { .. });
         let sizes = StackSizes::of(&self.agent, &self.conversation.correction(&self.agent.model));
         let asked = if merge { sizes.merge(source) } else { sizes.summary(source) };
         let tokens = (asked as f64 * self.runs.share(merge)).round() as u64;
@@ -466,7 +466,8 @@ impl<'a> Sim<'a> {
             model: self.agent.model.clone(),
             usage,
         }))?;
-        let draft = Draft { text: short_text(tokens), made_by: "tune".to_owned(), ..Draft::default() };
+        let draft =
+            SummaryDraft { text: short_text(tokens), made_by: "tune".to_owned(), ..SummaryDraft::default() };
         let events = commit(&self.conversation, &self.agent, &run.id, draft, self.now);
         for event in events.into_iter().flatten() {
             self.journal(event)?;
@@ -481,16 +482,16 @@ impl<'a> Sim<'a> {
     /// Tokens that a run reads, and tokens that its summary stands for.
     fn source(&self, run: &Run) -> (u64, u64) {
         match &run.work {
-            Work::Merge { sources, .. } => {
+            RunWork::Merge { sources, .. } => {
                 let found = sources.iter().filter_map(|id| self.conversation.stack.summary(id));
                 let tokens = found.map(|summary| u64::from(summary.tokens)).sum();
                 (tokens, tokens)
             }
-            Work::Truncated => {
+            RunWork::Truncated => {
                 let tokens = self.spoken.tokens(run.from_seq, run.to_seq);
                 (tokens, tokens)
             }
-            Work::Sealed => {
+            RunWork::Sealed => {
                 let sealed = self.conversation.live.iter().take_while(|entry| entry.seq <= run.to_seq);
                 sealed.fold((0, 0), |(read, source), entry| {
                     let tokens = u64::from(entry.tokens);

@@ -18,16 +18,16 @@ fn start() -> Timestamp {
 }
 
 /// So many turns, so many seconds apart, each of a message and an answer of so many tokens.
-fn talk(n: usize, gap_secs: i64, message: u32, answer: u32) -> Script {
+fn talk(n: usize, gap_secs: i64, message: u32, answer: u32) -> ConversationSizes {
     let turn = |idx: usize| ScriptTurn {
         at: start() + SignedDuration::from_secs(idx as i64 * gap_secs),
         generation: Generation::default().0,
-        steps: vec![Step::Message { tokens: message }, Step::Answer { tokens: answer }],
+        steps: vec![TuneStep::Message { tokens: message }, TuneStep::Answer { tokens: answer }],
     };
-    Script::new((0..n).map(turn).collect())
+    ConversationSizes::new((0..n).map(turn).collect())
 }
 
-fn run(script: &Script, agent: &AgentSettings) -> Outcome {
+fn run(script: &ConversationSizes, agent: &AgentSettings) -> TuneOutcome {
     simulate(script, agent, &Billing::anthropic(), &Runs::ASSUMED).unwrap()
 }
 
@@ -43,8 +43,8 @@ fn usage_is_billed_by_the_rules_of_its_format() {
     assert_eq!(Billing::openai().priced(&Price::default()), Billing::openai());
 }
 
-fn items(keys: &[u64]) -> Vec<Item> {
-    keys.iter().map(|key| Item { key: *key, tokens: 1_000 }).collect()
+fn items(keys: &[u64]) -> Vec<BilledItem> {
+    keys.iter().map(|key| BilledItem { key: *key, tokens: 1_000 }).collect()
 }
 
 #[test]
@@ -96,10 +96,10 @@ fn a_replay_makes_the_decisions_of_the_house() {
     assert!((0.5..1.0).contains(&outcome.retention), "{}", outcome.retention);
 }
 
-fn ended(ms: u64, size: Option<(u32, u64, bool)>, outcome: RunOutcome) -> event::Outcome {
+fn ended(ms: u64, size: Option<(u32, u64, bool)>, outcome: RunOutcome) -> event::RunReport {
     let summary_size =
         size.map(|(tokens, source_tokens, merge)| SummarySize { tokens, source_tokens, merge });
-    event::Outcome {
+    event::RunReport {
         run: "r1".into(),
         trigger: event::Trigger::Threshold,
         outcome,
@@ -177,16 +177,16 @@ fn a_smaller_window_is_cheaper_and_retains_less() {
 #[test]
 fn results_are_counted_and_generations_begin_empty() {
     let steps = vec![
-        Step::Message { tokens: 40 },
-        Step::Call { tokens: 30, results: vec![2_000, 300] },
-        Step::Answer { tokens: 100 },
+        TuneStep::Message { tokens: 40 },
+        TuneStep::Call { tokens: 30, results: vec![2_000, 300] },
+        TuneStep::Answer { tokens: 100 },
     ];
     let turn = |idx: i64| ScriptTurn {
         at: start() + SignedDuration::from_secs(idx * 60),
         generation: Generation::default().0 + u32::from(idx >= 30),
         steps: steps.clone(),
     };
-    let of_turns = |n| run(&Script::new((0..n).map(turn).collect()), &agent(32_000));
+    let of_turns = |n| run(&ConversationSizes::new((0..n).map(turn).collect()), &agent(32_000));
     let (one, two) = (of_turns(30), of_turns(60));
     assert_eq!(two.requests, 120, "two calls a turn");
     assert_eq!(two.max_tokens, one.max_tokens, "the second session grows from nothing, too");
@@ -230,8 +230,8 @@ fn presets_are_all_valid_and_none_is_there_twice() {
     }
 }
 
-fn outcome(billed: f64, retention: f64, emergencies: usize) -> Outcome {
-    Outcome { turns: 1, billed, retention, emergencies, ..Outcome::default() }
+fn outcome(billed: f64, retention: f64, emergencies: usize) -> TuneOutcome {
+    TuneOutcome { turns: 1, billed, retention, emergencies, ..TuneOutcome::default() }
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn the_cheapest_of_equal_retention_is_best() {
         ("hardly cheaper", &[(100.0, 0.8, 0), (99.8, 0.8, 0)], 0),
     ];
     for (case, rows, best) in cases {
-        let outcomes: Vec<Outcome> =
+        let outcomes: Vec<TuneOutcome> =
             rows.iter().map(|(billed, kept, n)| outcome(*billed, *kept, *n)).collect();
         let choice = choose(&outcomes).unwrap();
         assert_eq!((choice.best, choice.keeps_current), (best, best == 0), "{case}");

@@ -11,7 +11,7 @@ use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
 use crate::message::{Entry, Part, Role, text_of, user_parts};
 use crate::model::{ChatMessage, ChatRequest, Purpose};
-use crate::summary::{Lookup, StackItem, marker_text, summary_text};
+use crate::summary::{LookupTools, StackItem, marker_text, summary_text};
 use crate::text::escape_result;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -31,7 +31,7 @@ pub(crate) fn tools_tokens(tools: &[ToolDef]) -> u64 {
 pub(crate) fn stack_tokens(conversation: &Conversation, agent: &AgentSettings) -> u64 {
     match conversation.stack.tokens() {
         0 => 0,
-        tokens => tokens + guide_tokens(Lookup::of(&agent.tools)),
+        tokens => tokens + guide_tokens(LookupTools::of(&agent.tools)),
     }
 }
 

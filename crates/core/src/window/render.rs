@@ -10,7 +10,7 @@ use crate::summary::Lookup;
 use crate::text::{escape_name, short_date};
 use crate::tokens::estimate;
 
-impl Lookup {
+impl LookupTools {
     pub fn of(tools: &[ToolDef]) -> Self {
         let has = |name: &str| tools.iter().any(|tool| tool.name == name);
         Self { reads: has("history_read"), searches: has("history_search") }
@@ -18,7 +18,7 @@ impl Lookup {
 }
 
 /// The line before the stack: what follows is to be continued, not repeated, and how to look into it.
-pub fn guide_text(lookup: Lookup) -> String {
+pub fn guide_text(lookup: LookupTools) -> String {
     let mut text = "[System: archive] What follows, oldest first, is the earlier part of this same conversation: work that \
                     was done before. Continue it; do not do or say again what stands here as done."
         .to_owned();

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use cairn_core::approval::{Approval, ApprovalOutcome};
 use cairn_core::artifact::Artifact;
-use cairn_core::chain::Bounds;
+use cairn_core::chain::WindowBounds;
 use cairn_core::event::ErasureFigures;
 use cairn_core::event::{
     ApprovalEvent, ArtifactEvent, Checkpoint, CompactionEvent, DeliveryEvent, Event, MaintenanceEvent,
     MemoryEvent, MessageEvent, Receipt, Record, RegistryEvent, Removal, Run, RunEnd, RunOutcome, RunRequest,
-    Trigger, TurnEnd, TurnEvent, TurnOutcome, Work,
+    RunWork, Trigger, TurnEnd, TurnEvent, TurnOutcome,
 };
 use cairn_core::ids::{Generation, Seq};
 use cairn_core::mcp::{ServerPin, ServerSource, ToolPin};
@@ -132,7 +132,7 @@ fn save() -> MemorySave {
     }
 }
 
-fn run(work: Work, trigger: Trigger) -> Event {
+fn run(work: RunWork, trigger: Trigger) -> Event {
     Event::Compaction(CompactionEvent::RunStarted {
         run: Run {
             id: "r1".into(),
@@ -190,9 +190,9 @@ fn compaction() -> Vec<Event> {
     let retired = marker(MarkerKind::Retired, Vec::new());
     let request = RunRequest { trigger: Trigger::Manual, instruction: None, tell: false };
     vec![
-        run(Work::Sealed, Trigger::Threshold),
-        run(Work::Truncated, Trigger::Emergency),
-        run(Work::Merge { sources: vec!["s1".into(), "s2".into()], level: 0 }, Trigger::Merge),
+        run(RunWork::Sealed, Trigger::Threshold),
+        run(RunWork::Truncated, Trigger::Emergency),
+        run(RunWork::Merge { sources: vec!["s1".into(), "s2".into()], level: 0 }, Trigger::Merge),
         Event::Compaction(CompactionEvent::RunQueued { request }),
         Event::Compaction(CompactionEvent::RunAttemptFailed {
             run: "r1".into(),
@@ -391,7 +391,7 @@ fn windows() -> Vec<Event> {
         Event::Turn(TurnEvent::ModelChosen { model: "spare".into(), reason: "`main` is overloaded".into() }),
         learnt(Some(32_768), false, None),
         learnt(None, true, None),
-        learnt(Some(9_000), false, Some(Bounds { taken: 7_000, refused: 7_100, overflows: 2 })),
+        learnt(Some(9_000), false, Some(WindowBounds { taken: 7_000, refused: 7_100, overflows: 2 })),
     ]
 }
 

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use cairn_actors::{Approver, Undecided, Which};
+use cairn_actors::{ApprovalError, ApprovalTarget, Approver};
 use cairn_core::event::{Event, TurnEvent};
 use cairn_core::ids::ApprovalId;
 use cairn_core::model::ToolDef;
@@ -93,13 +93,17 @@ pub(super) async fn answer(
     Body(Answer { approve }): Body<Answer>,
 ) -> Result<Json<ApprovalRecord>, ApiError> {
     let id = ApprovalId::from(id.trim().to_lowercase());
-    let decided = admin.runtime()?.decide(Which::Id(id.clone()), approve, Approver::Socket).await;
+    let decided = admin.runtime()?.decide(ApprovalTarget::Id(id.clone()), approve, Approver::Socket).await;
     let decided = decided.map_err(|undecided| match undecided {
-        Undecided::Nothing | Undecided::Several(_) | Undecided::NotAllowed => ApiError::not_found(
-            "no_such_approval",
-            format!("no call waits for approval under {id}: it was answered, has expired, or its turn ended"),
-            "`cairn tools approvals` lists the calls that wait",
-        ),
+        ApprovalError::Nothing | ApprovalError::Several(_) | ApprovalError::NotAllowed => {
+            ApiError::not_found(
+                "no_such_approval",
+                format!(
+                    "no call waits for approval under {id}: it was answered, has expired, or its turn ended"
+                ),
+                "`cairn tools approvals` lists the calls that wait",
+            )
+        }
     })?;
     let outcome = Some(decided.outcome);
     Ok(Json(ApprovalRecord { channel: decided.channel, outcome, approval: decided.approval }))

@@ -10,7 +10,7 @@ use cairn_core::memory::{
     Memory, MemoryKind, MemorySave, Reach, Scope, Share, Source, TYPED, TYPED_BY_MEMBER, mint_id, subject_of,
 };
 use cairn_core::message::Author;
-use cairn_core::pairing_store::Standing;
+use cairn_core::pairing_store::PairingStatus;
 use cairn_core::ports::{MemoryFilter, PairingStore, Store as _};
 use jiff::Timestamp;
 
@@ -235,9 +235,9 @@ impl Runner {
         let who = format!("**{}** (`{}`)", quoted(&call.caller.name), call.caller.id);
         let mut lines = vec![format!("What I have stored about {who}:"), String::new(), summary(&said)];
         lines.extend(match self.deps.pairing_store.standing(&call.caller.id) {
-            Standing::Paired => Some("- you are approved to write to me privately".to_owned()),
-            Standing::Waiting => Some("- you have a code and wait for approval".to_owned()),
-            Standing::Stranger => None,
+            PairingStatus::Paired => Some("- you are approved to write to me privately".to_owned()),
+            PairingStatus::Waiting => Some("- you have a code and wait for approval".to_owned()),
+            PairingStatus::Stranger => None,
         });
         if memories.is_empty() {
             lines.push("- no memories".to_owned());

@@ -7,7 +7,7 @@ mod window;
 
 use std::sync::Arc;
 
-use cairn_actors::{Approver, Compaction, RoomMade, Runtime, RuntimeError, Undecided, Which};
+use cairn_actors::{ApprovalError, ApprovalTarget, Approver, Compaction, RoomMade, Runtime, RuntimeError};
 use cairn_core::command::{COMMANDS, Command, CommandAnswer, CommandCall, Permission, Settled};
 use cairn_core::ids::ApprovalId;
 use cairn_core::ports::{ChatCommands, Clock, Intake, Refusal, StoreError};
@@ -228,12 +228,12 @@ impl Runner {
 
     /// Approves or denies a tool call.
     async fn decide(&self, call: &CommandCall, id: Option<ApprovalId>, granted: bool) -> CommandAnswer {
-        let which = id.map_or_else(|| Which::OnlyOf(call.channel.clone()), Which::Id);
+        let which = id.map_or_else(|| ApprovalTarget::OnlyOf(call.channel.clone()), ApprovalTarget::Id);
         let by = Approver::Person(call.caller.id.clone());
         let (words, settled) = match self.deps.runtime.decide(which, granted, by).await {
             Ok(decided) => (decided.words(), Some(Settled::Now)),
             Err(undecided) => {
-                let settled = matches!(undecided, Undecided::Nothing).then_some(Settled::Before);
+                let settled = matches!(undecided, ApprovalError::Nothing).then_some(Settled::Before);
                 (sentence(&undecided.to_string()), settled)
             }
         };

@@ -1,7 +1,7 @@
 //! Commands about channels: channels, context, search, artifact, compact, new.
 
 use axum::http::Method;
-use cairn_core::event::{Outcome, RunOutcome};
+use cairn_core::event::{RunOutcome, RunReport};
 use cairn_core::ports::{Hit, HitKind};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};

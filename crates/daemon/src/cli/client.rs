@@ -6,7 +6,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::header::{ACCEPT, CONTENT_TYPE, HOST, RETRY_AFTER};
 use axum::http::{Method, Request, Response, StatusCode};
-use cairn_core::sse::{self, Bounds, ServerEvent, SseFault};
+use cairn_core::sse::{self, ServerEvent, SseBounds, SseFault};
 use cairn_platforms::local::ErrorBody;
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -21,7 +21,7 @@ use tower::ServiceExt;
 use super::failure::Failure;
 
 /// The daemon sends nothing larger: an answer has a limit of its own.
-const EVENTS: Bounds = Bounds { event: 64 << 20, stream: usize::MAX };
+const EVENTS: SseBounds = SseBounds { event: 64 << 20, stream: usize::MAX };
 
 #[derive(Clone)]
 pub(crate) enum Client {

@@ -1,6 +1,6 @@
 //! The drawing of a window: a bar with its thresholds, the regions, the stack, the run, the last outcomes.
 
-use cairn_core::event::{Outcome, RunOutcome};
+use cairn_core::event::{RunOutcome, RunReport};
 use cairn_core::tier::Tier;
 use console::{Style, style};
 
@@ -206,7 +206,7 @@ fn run(record: &ContextRecord) -> Vec<String> {
     )]
 }
 
-fn outcomes(outcomes: &[Outcome]) -> Vec<String> {
+fn outcomes(outcomes: &[RunReport]) -> Vec<String> {
     let drawn: Vec<_> = outcomes.iter().rev().take(OUTCOMES_DRAWN).collect();
     if drawn.is_empty() {
         return Vec::new();

@@ -3,13 +3,13 @@
 use cairn_core::agent::{AgentSettings, WindowSource};
 use cairn_core::conversation::Conversation;
 use cairn_core::engine;
-use cairn_core::event::{Outcome, Run, Trigger};
+use cairn_core::event::{Run, RunReport, Trigger};
 use cairn_core::ids::{AgentId, ChannelId, Generation, RunId, Seq, SummaryId};
 use cairn_core::message::Role;
 use cairn_core::summary::{Marker, Summary};
 use cairn_core::tier::Tier;
 use cairn_core::tokens::Correction;
-use cairn_core::window::{self, Lookup, Regions};
+use cairn_core::window::{self, LookupTools, Regions};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -50,7 +50,7 @@ pub struct ContextRecord {
     pub markers: Vec<MarkerRecord>,
     pub run: Option<RunRecord>,
     /// The last ends of runs, oldest first.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<RunReport>,
     /// How estimates are corrected by what the provider reports.
     pub correction: CorrectionRecord,
     /// Share of all input tokens that came from the provider's cache.
@@ -253,7 +253,7 @@ impl MarkerRecord {
             from_seq: marker.from_seq,
             to_seq: marker.to_seq,
             messages: marker.messages,
-            text: window::marker_text(marker, Lookup::of(&agent.tools)),
+            text: window::marker_text(marker, LookupTools::of(&agent.tools)),
         }
     }
 }

@@ -11,7 +11,7 @@ mod tools;
 use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::NothingToCompact;
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{Outcome, RunOutcome};
+use cairn_core::event::{RunOutcome, RunReport};
 use cairn_core::ids::{AgentId, ChannelId, Generation, RunId};
 use cairn_core::tier::Tier;
 use cairn_core::window;
@@ -81,7 +81,7 @@ pub struct GaugeRecord {
     /// Emergencies in the channel so far.
     pub emergencies: u64,
     /// The last ends of runs, oldest first.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<RunReport>,
 }
 
 impl GaugeRecord {
@@ -108,7 +108,7 @@ pub struct CompactRecord {
     pub outcome: Option<RunOutcome>,
     /// The end of it, when that was waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub end: Option<Outcome>,
+    pub end: Option<RunReport>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub queued: bool,
     /// The summary that it came to, when it was waited for and committed.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cairn_core::agent::{AgentSettings, WindowSize};
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{Outcome, Run, RunOutcome, Trigger, Work};
+use cairn_core::event::{Run, RunOutcome, RunReport, RunWork, Trigger};
 use cairn_core::ids::{AgentId, ChannelId, Generation, Seq};
 use cairn_core::message::{Author, Entry, Part, Pending, Role, ToolCall};
 use cairn_core::tier::{CompactionSettings, Tier};
@@ -69,7 +69,7 @@ fn conversation() -> Conversation {
         id: "r2".into(),
         trigger: Trigger::Threshold,
         tier: Tier::Background,
-        work: Work::Sealed,
+        work: RunWork::Sealed,
         from_seq: Seq(1),
         to_seq: Seq(1),
         messages: 1,
@@ -83,7 +83,7 @@ fn conversation() -> Conversation {
         failure: None,
         replaces: None,
     });
-    conversation.outcomes.push_back(Outcome {
+    conversation.outcomes.push_back(RunReport {
         run: "r1".into(),
         trigger: Trigger::Manual,
         outcome: RunOutcome::Rejected,

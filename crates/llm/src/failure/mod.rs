@@ -18,20 +18,20 @@ const MESSAGE_MAX: usize = 600;
 
 /// A refusal: what it means, and what of the request it may be for.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Refusal {
+pub(crate) struct ServerRefusal {
     pub(crate) error: ModelError,
     /// The server may take the same request asked otherwise.
     pub(crate) remedy: Option<Remedy>,
 }
 
-impl From<ModelError> for Refusal {
+impl From<ModelError> for ServerRefusal {
     fn from(error: ModelError) -> Self {
         Self { error, remedy: None }
     }
 }
 
 /// What a status other than success means.
-pub(crate) fn from_status(status: u16, headers: &HeaderMap, body: &[u8]) -> Refusal {
+pub(crate) fn from_status(status: u16, headers: &HeaderMap, body: &[u8]) -> ServerRefusal {
     let value: Option<Value> = serde_json::from_slice(body).ok();
     let said = match &value {
         Some(value) => ErrorBody::of(value),
@@ -54,7 +54,7 @@ pub(crate) fn from_status(status: u16, headers: &HeaderMap, body: &[u8]) -> Refu
         let of_streaming = said.param == "stream" || wording::is_no_streaming(&said.plain);
         (matches!(status, 400..=499 | 501) && of_streaming).then_some(Remedy::NoStream)
     };
-    Refusal { error: typed(status, message, &said, retry_after(headers)), remedy }
+    ServerRefusal { error: typed(status, message, &said, retry_after(headers)), remedy }
 }
 
 /// Whether words of a server say that roles must take turns. Requests do, so that the results of tools are what the chat

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cairn_core::body::{self, Short};
+use cairn_core::body::{self, BodyError};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 
@@ -72,8 +72,8 @@ impl Downloads {
             return Err(DownloadError::TooLong(most));
         }
         body::read_whole(response.bytes_stream(), most).await.map_err(|short| match short {
-            Short::TooLarge => DownloadError::TooLong(most),
-            Short::Broken(error) => without_address(error),
+            BodyError::TooLarge => DownloadError::TooLong(most),
+            BodyError::Broken(error) => without_address(error),
         })
     }
 }

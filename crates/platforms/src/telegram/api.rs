@@ -7,7 +7,7 @@ use std::error::Error as _;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use cairn_core::body::{self, Short};
+use cairn_core::body::{self, BodyError};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, Url};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -155,8 +155,10 @@ impl Api {
     async fn read(&self, response: Response, max_bytes: usize) -> Result<Vec<u8>, CallError> {
         let status = response.status().as_u16();
         body::read_whole(response.bytes_stream(), max_bytes).await.map_err(|short| match short {
-            Short::TooLarge => CallError::Garbled { status, what: format!("more than {max_bytes} bytes") },
-            Short::Broken(error) => self.transport(error),
+            BodyError::TooLarge => {
+                CallError::Garbled { status, what: format!("more than {max_bytes} bytes") }
+            }
+            BodyError::Broken(error) => self.transport(error),
         })
     }
 

@@ -2,7 +2,7 @@
 
 use cairn_core::event::{CompactionEvent, Event, MemoryEvent, Record};
 use cairn_core::ids::{AgentId, MemoryId};
-use cairn_core::memory::{Change, Fingerprint, Memory, MemorySave, Reach, Scope, merge};
+use cairn_core::memory::{Fingerprint, Memory, MemoryChange, MemorySave, Reach, Scope, merge};
 use cairn_core::ports::StoreError;
 
 use super::codec::{Key, decode, view_error};
@@ -78,11 +78,11 @@ fn save(changes: &mut Changes<'_>, record: &Record, save: &MemorySave, idx: u32)
         None => false,
     };
     let row = match merge(existing.as_ref().map(|row| &row.memory), entombed, sighted, save, record.at) {
-        Change::Known | Change::Blocked => return Ok(()),
-        Change::Created(memory) => {
+        MemoryChange::Known | MemoryChange::Blocked => return Ok(()),
+        MemoryChange::Created(memory) => {
             MemoryRow { memory, made: (record.n, idx), first: fingerprint.clone(), now: fingerprint.clone() }
         }
-        Change::Sighted(memory) => match existing {
+        MemoryChange::Sighted(memory) => match existing {
             Some(row) => MemoryRow { memory, ..row },
             None => return Ok(()),
         },

@@ -13,7 +13,7 @@ use cairn_core::ids::{AgentId, Generation, Seq};
 use cairn_core::memory::{MemoryKind, Reach};
 use cairn_core::message::Author;
 use cairn_core::model::Usage;
-use cairn_core::pairing_store::Standing;
+use cairn_core::pairing_store::PairingStatus;
 use cairn_core::ports::{MemoryFilter, Store as _};
 use cairn_store::{Store, StoreOptions, rebuild_dir, verify_dir};
 
@@ -134,7 +134,7 @@ async fn views_made_again_show_the_same() {
     assert_eq!(shown(&store).await, before);
     assert_eq!(store.verify().await.unwrap(), report);
     let pairings = store.registry().await.unwrap();
-    assert_eq!(pairings.standing("telegram/5", at(9_999)), Standing::Paired);
+    assert_eq!(pairings.standing("telegram/5", at(9_999)), PairingStatus::Paired);
     assert_eq!(pairings.home_of("telegram", "2"), "1");
     assert_eq!(store.usage_day().await.unwrap().models["small"].input_tokens, 37, "of a channel and of none");
     store.close().await;

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::body::{self, Short};
+use cairn_core::body::{self, BodyError};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -179,7 +179,7 @@ async fn read(url: Url, response: Response, max_bytes: usize) -> Result<Page, Fe
     let status = response.status();
     let (body, short) = body::read(response.bytes_stream(), max_bytes).await;
     match short {
-        Some(Short::Broken(error)) => Err(failure(&url, &error)),
+        Some(BodyError::Broken(error)) => Err(failure(&url, &error)),
         short => Ok(Page { url, status, content_type, body, cut: short.is_some() }),
     }
 }

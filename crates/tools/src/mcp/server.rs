@@ -63,11 +63,11 @@ struct State {
     failures: u32,
     reason: Option<String>,
     retry: Option<(Instant, Timestamp)>,
-    trouble: Option<Trouble>,
+    trouble: Option<ServerTrouble>,
 }
 
 /// What has failed since anything went well.
-struct Trouble {
+struct ServerTrouble {
     since: Timestamp,
     last: Timestamp,
     /// A call did: that the server starts is no proof of its being well.
@@ -416,7 +416,7 @@ impl State {
 
     fn note_trouble(&mut self, now: Timestamp, of_calls: bool, reason: String) {
         let before = self.trouble.take();
-        self.trouble = Some(Trouble {
+        self.trouble = Some(ServerTrouble {
             since: before.as_ref().map_or(now, |before| before.since),
             last: now,
             of_calls: of_calls || before.is_some_and(|before| before.of_calls),
@@ -426,7 +426,7 @@ impl State {
 
     /// What has failed for a minute: of one that answers, calls over that time; one that does not answer need not be asked
     /// again for it.
-    fn failing(&self, now: Timestamp) -> Option<&Trouble> {
+    fn failing(&self, now: Timestamp) -> Option<&ServerTrouble> {
         let trouble = self.trouble.as_ref()?;
         let until = match &self.phase {
             Phase::Failed | Phase::Starting(_) => now,

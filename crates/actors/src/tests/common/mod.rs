@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use crate::{
-    AgentRuntime, Candidate, EngineMaker, HouseLimits, Runtime, RuntimeDeps, RuntimeEvent, all_tools,
+    AgentRuntime, Candidate, EngineMaker, Runtime, RuntimeDeps, RuntimeEvent, RuntimeLimits, all_tools,
     builtin_tools,
 };
 use cairn_core::agent::{AgentSettings, WindowSize, WindowSource};
@@ -52,7 +52,7 @@ pub(crate) struct World {
     pub(crate) compactor: Option<(Arc<FakeModel>, u64, u64)>,
     pub(crate) net: Arc<FakeNet>,
     pub(crate) settings: AgentSettings,
-    pub(crate) limits: HouseLimits,
+    pub(crate) limits: RuntimeLimits,
     pub(crate) talk: TalkLimits,
     pub(crate) clean_stop: bool,
     /// A context engine of the test's own.
@@ -98,7 +98,7 @@ impl World {
             compactor: None,
             net: FakeNet::new(),
             settings,
-            limits: HouseLimits::default(),
+            limits: RuntimeLimits::default(),
             talk: TalkLimits::default(),
             clean_stop: true,
             engine: None,

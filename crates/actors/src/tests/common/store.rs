@@ -10,7 +10,7 @@ use cairn_core::event::{
     CompactionEvent, Event, MemoryEvent, MessageEvent, NewRecord, Record, TurnEnd, TurnEvent, TurnOutcome,
 };
 use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq, TurnId};
-use cairn_core::memory::{Change, Memory, MemorySave, Reach, merge};
+use cairn_core::memory::{Memory, MemoryChange, MemorySave, Reach, merge};
 use cairn_core::message::Entry;
 use cairn_core::model::Usage;
 use cairn_core::pairing_store::{RegistryState, UsageDay};
@@ -167,12 +167,12 @@ impl MemStore {
                 let existing = memories.iter().find(same).cloned();
                 let sighted = !sightings.insert(save.sighting.clone());
                 match merge(existing.as_ref(), false, sighted, &save, record.at) {
-                    Change::Created(memory) => memories.push(memory),
-                    Change::Sighted(memory) => {
+                    MemoryChange::Created(memory) => memories.push(memory),
+                    MemoryChange::Sighted(memory) => {
                         memories.retain(|known| known.id != memory.id);
                         memories.push(memory);
                     }
-                    Change::Known | Change::Blocked => {}
+                    MemoryChange::Known | MemoryChange::Blocked => {}
                 }
             }
         }

@@ -6,7 +6,7 @@ use super::*;
 use crate::testing::said;
 
 fn faults(text: &str, texts: &[&str]) -> Vec<&'static str> {
-    review(text, &Source::of_entries(&said(texts), [])).iter().map(Fault::code).collect()
+    review(text, &SummarySource::of_entries(&said(texts), [])).iter().map(SummaryFault::code).collect()
 }
 
 #[rstest]
@@ -24,7 +24,7 @@ fn faults_are_named(#[case] text: &str, #[case] source: &[&str], #[case] expecte
 }
 
 fn mended(text: &str, texts: &[&str]) -> Result<String, Rejection> {
-    let source = Source::of_entries(&said(texts), []);
+    let source = SummarySource::of_entries(&said(texts), []);
     mend(text, &source)
 }
 
@@ -49,7 +49,7 @@ fn a_summary_that_is_mostly_invented_is_refused() {
 
 #[test]
 fn a_digest_needs_no_headings() {
-    let source = Source::of_entries(&said(&["Ann has a cellar"]), []);
+    let source = SummarySource::of_entries(&said(&["Ann has a cellar"]), []);
     assert!(review("Ann has a cellar.", &source.clone().plain(true)).is_empty());
-    assert_eq!(review("Ann has a cellar.", &source), [Fault::NoSections]);
+    assert_eq!(review("Ann has a cellar.", &source), [SummaryFault::NoSections]);
 }

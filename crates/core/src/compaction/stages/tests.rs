@@ -8,8 +8,8 @@ use crate::ids::{Seq, TurnId};
 use crate::message::ToolCall;
 use crate::testing::{self, agent};
 
-fn room(window: u64, reserve: u64, frame: u64) -> Room {
-    Room::new(&agent(window, reserve), frame, 1.0)
+fn room(window: u64, reserve: u64, frame: u64) -> RequestRoom {
+    RequestRoom::new(&agent(window, reserve), frame, 1.0)
 }
 
 #[rstest]
@@ -84,7 +84,7 @@ fn a_chunk_ends_with_a_turn_where_one_ends_in_its_second_half() {
     let entries = entries(&[(1, 1), (0, 0), (6, 1)]);
     let sizes = vec![100; entries.len()];
     // 1,000 tokens of chunk: ten entries would fit, the second turn ends at six.
-    let room = Room { window: 3_000.0, answer: 100.0, frame: 1_000.0, factor: 1.2 };
+    let room = RequestRoom { window: 3_000.0, answer: 100.0, frame: 1_000.0, factor: 1.2 };
     assert_eq!(next_chunk(&entries, &sizes, &room), 6);
 }
 

@@ -67,7 +67,7 @@ fn what_a_summary_copies_from_an_argument_is_not_invented() {
     let shown = line(&entries[0]).unwrap();
     assert!(shown.ends_with(r"(called run: command=type C:\logs\a.txt cat /srv/b.log)"), "{shown}");
     let summary = "## Progress\n- `C:\\logs\\a.txt` and /srv/b.log were read by run.";
-    let source = crate::compaction::Source::of_entries(&entries, []);
+    let source = crate::compaction::SummarySource::of_entries(&entries, []);
     assert_eq!(crate::compaction::review(summary, &source), []);
 }
 

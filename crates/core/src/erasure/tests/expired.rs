@@ -2,7 +2,7 @@
 //! leaves the others as much as it can.
 
 use super::*;
-use crate::retention::{InUse, Words, expire};
+use crate::retention::{InUse, WordsExpiry, expire};
 
 /// The words of all that has left the window are taken out.
 fn expired(mut book: Book) -> Book {
@@ -24,7 +24,7 @@ fn expired(mut book: Book) -> Book {
             Event::Message(MessageEvent::Accepted(pending)) => seqs.get(&pending.message).copied(),
             _ => None,
         };
-        n_expired += u64::from(expire(&mut record.event, seq, &in_use) == Words::Expired);
+        n_expired += u64::from(expire(&mut record.event, seq, &in_use) == WordsExpiry::Expired);
     }
     assert!(n_expired >= 4, "{n_expired}");
     book

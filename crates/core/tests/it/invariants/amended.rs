@@ -6,7 +6,7 @@ use cairn_core::event::{CompactionEvent, Event, MessageEvent};
 use cairn_core::ids::Seq;
 use cairn_core::memory::{DraftMemory, MemoryKind, Scope};
 use cairn_core::message::{DELETED_TEXT, Part};
-use cairn_core::window::{Lookup, marker_text, measure};
+use cairn_core::window::{LookupTools, marker_text, measure};
 
 use crate::invariants::sim::Sim;
 
@@ -157,7 +157,7 @@ fn a_marker_quotes_no_deleted_message() {
         sim.journal(event);
     }
     let shown = |sim: &Sim| -> String {
-        sim.conversation.stack.markers().map(|marker| marker_text(marker, Lookup::ALL)).collect()
+        sim.conversation.stack.markers().map(|marker| marker_text(marker, LookupTools::ALL)).collect()
     };
     assert!(shown(&sim).contains("Xq2z") && !shown(&sim).contains("Xq1z"), "{}", shown(&sim));
     assert!(sim.delete(2).is_some(), "it is known from the archive");
@@ -259,7 +259,7 @@ fn what_a_run_learns_in_a_private_chat_is_the_persons_own() {
     let kind = MemoryKind::Preference;
     let memory =
         DraftMemory { kind, text: "Ana likes tea.".to_owned(), subject: None, importance: 0.5, by: None };
-    let draft = compaction::Draft { memories: vec![memory], ..Sim::draft("Tea.") };
+    let draft = compaction::SummaryDraft { memories: vec![memory], ..Sim::draft("Tea.") };
     let events = compaction::commit(&sim.conversation, &sim.agent, &run.id, draft, sim.now).unwrap();
     let Event::Compaction(CompactionEvent::RunEnded(end)) = &events[0] else { panic!("no end") };
     let own = Scope::User { platform: "telegram".to_owned(), user: "77".to_owned() };

@@ -6,7 +6,7 @@ use cairn_core::conversation::Conversation;
 use cairn_core::event::{Event, MessageEvent, Record, TurnEvent};
 use cairn_core::ids::{MessageId, Seq};
 use cairn_core::ports::OutboxItem;
-use cairn_core::retention::{InUse, Words, expire};
+use cairn_core::retention::{InUse, WordsExpiry, expire};
 
 use crate::invariants::sim::Sim;
 
@@ -39,9 +39,9 @@ fn without_words(journal: &[Record], at: usize) -> (Vec<Record>, usize) {
         let words = expire(&mut record.event, seq, &in_use);
         let after = serde_json::to_string(&record.event).unwrap();
         assert!(after.len() <= before.len(), "{after} is longer than {before}");
-        assert_eq!(words == Words::Expired, after != before, "{words:?}: {before}");
-        n_expired += usize::from(words == Words::Expired);
-        assert_ne!(expire(&mut record.event, seq, &in_use), Words::Expired, "twice: {after}");
+        assert_eq!(words == WordsExpiry::Expired, after != before, "{words:?}: {before}");
+        n_expired += usize::from(words == WordsExpiry::Expired);
+        assert_ne!(expire(&mut record.event, seq, &in_use), WordsExpiry::Expired, "twice: {after}");
     }
     (journal, n_expired)
 }

@@ -2,7 +2,7 @@
 
 use cairn_core::model::ToolDef;
 use cairn_core::tokens::estimate;
-use cairn_core::window::{Lookup, guide_text, measure};
+use cairn_core::window::{LookupTools, guide_text, measure};
 
 use crate::invariants::sim::Sim;
 

@@ -1,15 +1,15 @@
 //! The rules of compaction, one by one.
 
-use cairn_core::compaction::{self, Decision, Draft, Rejection, check};
+use cairn_core::compaction::{self, Decision, Rejection, SummaryDraft, check};
 use cairn_core::event::{
-    CompactionEvent, Event, MaintenanceEvent, Record, Run, RunOutcome, Trigger, TurnEvent, Work,
+    CompactionEvent, Event, MaintenanceEvent, Record, Run, RunOutcome, RunWork, Trigger, TurnEvent,
 };
 use cairn_core::ids::Seq;
 use cairn_core::message::Part;
 use cairn_core::model::ChatMessage;
 use cairn_core::summary::MarkerKind;
 use cairn_core::tier::{CompactionSettings, Tier};
-use cairn_core::window::{Lookup, escape_name, escape_text, marker_text, measure};
+use cairn_core::window::{LookupTools, escape_name, escape_text, marker_text, measure};
 use jiff::SignedDuration;
 use rstest::rstest;
 
@@ -375,7 +375,7 @@ fn a_summary_that_takes_more_than_it_may_is_rejected() {
     let grown = check(&Sim::draft(LONG), 20);
     assert!(matches!(grown, Err(Rejection::Grown { most: 20, .. })), "{grown:?}");
     assert_eq!(check(&Sim::draft(LONG), 400), Ok(()));
-    let listed = Draft { identifiers: vec!["/srv/plans/lake.md".to_owned(); 60], ..Sim::draft(LONG) };
+    let listed = SummaryDraft { identifiers: vec!["/srv/plans/lake.md".to_owned(); 60], ..Sim::draft(LONG) };
     let grown = check(&listed, 400);
     assert!(matches!(grown, Err(Rejection::Grown { .. })), "the list of identifiers counts: {grown:?}");
 }
@@ -478,7 +478,7 @@ fn a_digest_of_summaries_with_one_dense_line_each_says_something() {
     let run = loop {
         sim.turn(LONG, LONG);
         let Some(run) = sim.watch() else { continue };
-        if matches!(run.work, Work::Merge { .. }) {
+        if matches!(run.work, RunWork::Merge { .. }) {
             break run;
         }
         sim.commit("Anna wants the third flat.");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cairn_core::agent::{AgentSettings, WindowSize, WindowSource};
 use cairn_core::artifact::{self, Artifact};
-use cairn_core::compaction::{self, Decision, Draft, Next};
+use cairn_core::compaction::{self, AfterFailure, Decision, SummaryDraft};
 use cairn_core::conversation::{self, Conversation, EntryPlace};
 use cairn_core::event::{
     CompactionEvent, Event, MessageEvent, Record, Run, RunOutcome, TurnEnd, TurnEvent, TurnOutcome,
@@ -14,7 +14,7 @@ use cairn_core::ids::{AgentId, ChannelId, Generation, MessageId, RunId, Seq};
 use cairn_core::message::{Amendment, Author, Change, Entry, Part, Pending, Role, ToolCall};
 use cairn_core::model::Usage;
 use cairn_core::ports::OutboxItem;
-use cairn_core::prune::{self, PruneCause, TooLarge};
+use cairn_core::prune::{self, LargeMessage, PruneCause};
 use cairn_core::result_guard;
 use cairn_core::summary::{MADE_BY_DIGEST, StackItem, StackSizes, Summary};
 use cairn_core::tier::{CompactionSettings, Tier};
@@ -302,7 +302,7 @@ impl Sim {
     /// Messages of the open turn that are too large are sent shorter, each with an artifact; how many.
     pub(crate) fn shorten(&mut self) -> usize {
         let large = prune::too_large(&self.conversation, &self.agent);
-        let mut stored: Vec<(TooLarge, Option<Artifact>)> = Vec::new();
+        let mut stored: Vec<(LargeMessage, Option<Artifact>)> = Vec::new();
         for message in large {
             let artifact = message.artifact.is_none().then(|| Artifact {
                 id: artifact::next_id(&self.conversation, stored.len()),
@@ -390,8 +390,8 @@ impl Sim {
         }
     }
 
-    pub(crate) fn draft(text: &str) -> Draft {
-        Draft { text: text.to_owned(), made_by: "fake".to_owned(), ..Draft::default() }
+    pub(crate) fn draft(text: &str) -> SummaryDraft {
+        SummaryDraft { text: text.to_owned(), made_by: "fake".to_owned(), ..SummaryDraft::default() }
     }
 
     /// Sizes of the stack as they are now.
@@ -400,7 +400,7 @@ impl Sim {
     }
 
     /// What the worker makes where no model can.
-    pub(crate) fn digest(&self, run: &Run, entries: &[Arc<Entry>], sources: &[Summary]) -> Draft {
+    pub(crate) fn digest(&self, run: &Run, entries: &[Arc<Entry>], sources: &[Summary]) -> SummaryDraft {
         let channel = &self.conversation.channel;
         compaction::digest_draft(channel, &self.agent, &self.sizes(), run, entries, sources)
     }
@@ -413,7 +413,7 @@ impl Sim {
     /// The same by extraction, after all models have failed.
     pub(crate) fn commit_digest(&mut self, text: &str) {
         let Some(run) = self.conversation.run.as_ref().map(|run| run.id.clone()) else { return };
-        let draft = Draft { made_by: MADE_BY_DIGEST.to_owned(), ..Self::draft(text) };
+        let draft = SummaryDraft { made_by: MADE_BY_DIGEST.to_owned(), ..Self::draft(text) };
         let events = compaction::commit(&self.conversation, &self.agent, &run, draft, self.now);
         events.into_iter().flatten().for_each(|event| self.journal(event));
         self.ended.push(run);
@@ -432,9 +432,9 @@ impl Sim {
         let Some(run) = self.conversation.run.clone() else { return };
         let (event, next) = compaction::fail_attempt(&run, &self.agent, "no answer", None, self.now);
         match next {
-            Next::Retry { .. } => self.journal(event),
-            Next::Digest if run.takes_digest() => self.commit_digest("digest"),
-            Next::Digest => self.give_up(),
+            AfterFailure::Retry { .. } => self.journal(event),
+            AfterFailure::Digest if run.takes_digest() => self.commit_digest("digest"),
+            AfterFailure::Digest => self.give_up(),
         }
     }
 

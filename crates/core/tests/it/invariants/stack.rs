@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cairn_core::compaction::{self, Decision};
-use cairn_core::event::{CompactionEvent, Event, Run, Trigger, Work};
+use cairn_core::event::{CompactionEvent, Event, Run, RunWork, Trigger};
 use cairn_core::message::Entry;
 use cairn_core::summary::{Marker, MarkerKind, StackItem, Summary, stack_cap};
 use cairn_core::tokens::estimate;
@@ -68,11 +68,11 @@ impl Long {
 
     fn sources(&self, run: &Run) -> (Vec<Arc<Entry>>, Vec<Summary>) {
         match &run.work {
-            Work::Merge { sources, .. } => {
+            RunWork::Merge { sources, .. } => {
                 let stack = &self.sim.conversation.stack;
                 (Vec::new(), sources.iter().filter_map(|id| stack.summary(id)).cloned().collect())
             }
-            Work::Sealed | Work::Truncated => {
+            RunWork::Sealed | RunWork::Truncated => {
                 let said = self.sim.spoken.range(run.from_seq..=run.to_seq);
                 (said.map(|(_, entry)| entry.clone()).collect(), Vec::new())
             }
@@ -231,7 +231,7 @@ fn a_digest_is_made_again_from_its_entries_when_a_model_is_well() {
             other => panic!("nothing is made again: {other:?}"),
         }
     };
-    assert_eq!((run.trigger, &run.work), (Trigger::Provisional, &Work::Truncated));
+    assert_eq!((run.trigger, &run.work), (Trigger::Provisional, &RunWork::Truncated));
     assert_eq!((run.from_seq, run.to_seq), (digest.from_seq, digest.to_seq));
     // It fails: the digest stays as it is, nothing else waits for it, and it is tried again later.
     long.sim.journal(Event::Compaction(CompactionEvent::RunStarted { run }));
@@ -244,7 +244,7 @@ fn a_digest_is_made_again_from_its_entries_when_a_model_is_well() {
     long.sim.pass(3_600);
     let run = long.sim.watch().unwrap();
     let half = cairn_core::ids::Seq(u64::midpoint(digest.from_seq.0, digest.to_seq.0));
-    let draft = compaction::Draft { to_seq: Some(half), ..Sim::draft("Anna and the lemon tree.") };
+    let draft = compaction::SummaryDraft { to_seq: Some(half), ..Sim::draft("Anna and the lemon tree.") };
     let events = compaction::commit(&long.sim.conversation, &long.sim.agent, &run.id, draft, long.sim.now);
     events.unwrap().into_iter().for_each(|event| long.sim.journal(event));
     let stack: Vec<_> = long.sim.conversation.stack.summaries().cloned().collect();
@@ -295,7 +295,7 @@ fn a_merge_under_way_of_what_has_become_provisional_is_so_too() {
             match compaction::next_run(&long.sim.conversation, &long.sim.agent, long.sim.now) {
                 Decision::Start(run) => {
                     long.sim.journal(Event::Compaction(CompactionEvent::RunStarted { run: (*run).clone() }));
-                    if matches!(run.work, Work::Merge { .. }) {
+                    if matches!(run.work, RunWork::Merge { .. }) {
                         break 'due *run;
                     }
                     long.end(&run, Fate::Written(0.8));
@@ -305,7 +305,7 @@ fn a_merge_under_way_of_what_has_become_provisional_is_so_too() {
             }
         }
     };
-    let Work::Merge { sources, .. } = &run.work else { unreachable!() };
+    let RunWork::Merge { sources, .. } = &run.work else { unreachable!() };
     for record in &mut long.sim.journal {
         if let Event::Compaction(CompactionEvent::RunEnded(end)) = &mut record.event
             && let Some(summary) = end.summary.as_mut().filter(|summary| summary.id == sources[0])

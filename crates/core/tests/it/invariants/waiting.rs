@@ -2,7 +2,7 @@
 
 use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::{Decision, NothingToCompact, give_up, next_run, over_budget, request_manual};
-use cairn_core::event::{CompactionEvent, Event, Run, RunOutcome, Trigger, Work};
+use cairn_core::event::{CompactionEvent, Event, Run, RunOutcome, RunWork, Trigger};
 use cairn_core::ids::Seq;
 use cairn_core::model::Usage;
 use cairn_core::summary::{StackSizes, stack_cap};

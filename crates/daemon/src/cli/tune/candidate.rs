@@ -2,7 +2,7 @@
 
 use cairn_core::agent::{AgentSettings, WindowSize};
 use cairn_core::tier::CompactionSettings;
-use cairn_core::tune::Candidate;
+use cairn_core::tune::TuneCandidate;
 
 use crate::cli::failure::Failure;
 use crate::config::range_trouble;
@@ -18,7 +18,7 @@ pub(super) fn parse(
     text: &str,
     current: &AgentSettings,
     resize: impl Fn(u64) -> Option<WindowSize>,
-) -> Result<Candidate, Failure> {
+) -> Result<TuneCandidate, Failure> {
     let wrong =
         |message: String, hint: String| Failure::usage(format!("--candidate `{text}`: {message}"), hint);
     let example =
@@ -64,7 +64,7 @@ pub(super) fn parse(
     let compaction: Result<CompactionSettings, _> = table.try_into();
     settings.compaction = compaction.map_err(|error| wrong(first_line(&error.to_string()), example()))?;
     settings.compaction.validate().map_err(|bad| wrong(bad.to_string(), example()))?;
-    Ok(Candidate { name: text.trim().to_owned(), settings })
+    Ok(TuneCandidate { name: text.trim().to_owned(), settings })
 }
 
 /// A value as TOML, or else as a bare word.

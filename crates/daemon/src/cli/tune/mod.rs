@@ -9,7 +9,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use cairn_core::agent::{AgentSettings, WindowSize};
-use cairn_core::tune::{self, Billing, Candidate, Outcome, Runs, Script};
+use cairn_core::tune::{self, Billing, ConversationSizes, Runs, TuneCandidate, TuneOutcome};
 use clap::{Args, ValueEnum};
 
 use super::args::Global;
@@ -154,12 +154,13 @@ fn current(
 }
 
 fn simulate(
-    script: &Script,
-    candidates: Vec<Candidate>,
+    script: &ConversationSizes,
+    candidates: Vec<TuneCandidate>,
     billing: &Billing,
     runs: &Runs,
-) -> Result<Vec<(Candidate, Outcome)>, Failure> {
-    let simulate = |candidate: Candidate| match tune::simulate(script, &candidate.settings, billing, runs) {
+) -> Result<Vec<(TuneCandidate, TuneOutcome)>, Failure> {
+    let simulate = |candidate: TuneCandidate| match tune::simulate(script, &candidate.settings, billing, runs)
+    {
         Ok(outcome) => Ok((candidate, outcome)),
         Err(error) => {
             let message = format!("candidate `{}`: {error}", candidate.name);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use cairn_core::tune::{Candidate, Choice, Outcome, Runs, choose};
+use cairn_core::tune::{Choice, Runs, TuneCandidate, TuneOutcome, choose};
 use serde::Serialize;
 
 use super::candidate::{WINDOW, keys};
@@ -51,7 +51,7 @@ struct CandidateRecord {
 }
 
 impl CandidateRecord {
-    fn of((candidate, outcome): &(Candidate, Outcome)) -> Self {
+    fn of((candidate, outcome): &(TuneCandidate, TuneOutcome)) -> Self {
         Self {
             name: candidate.name.clone(),
             window_tokens: candidate.settings.window.window_tokens,
@@ -73,7 +73,7 @@ impl CandidateRecord {
 }
 
 /// The TOML that turns the current settings into a candidate's; empty when nothing differs.
-pub(super) fn toml(current: &Candidate, candidate: &Candidate) -> String {
+pub(super) fn toml(current: &TuneCandidate, candidate: &TuneCandidate) -> String {
     let (now, then) = (keys(&current.settings.compaction), keys(&candidate.settings.compaction));
     let changes: Vec<_> = then.into_iter().filter(|(key, value)| now.get(key) != Some(value)).collect();
     let (window, then) = (current.settings.window.window_tokens, candidate.settings.window.window_tokens);
@@ -99,9 +99,9 @@ impl TuneRecord {
         prices: String,
         runs: Runs,
         tokens: u64,
-        rows: &[(Candidate, Outcome)],
+        rows: &[(TuneCandidate, TuneOutcome)],
     ) -> Self {
-        let outcomes: Vec<Outcome> = rows.iter().map(|(_, outcome)| outcome.clone()).collect();
+        let outcomes: Vec<TuneOutcome> = rows.iter().map(|(_, outcome)| outcome.clone()).collect();
         let choice = choose(&outcomes).unwrap_or(Choice { best: 0, keeps_current: true });
         let best = &rows[choice.best].0;
         Self {

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use cairn_core::agent::WindowSize;
-use cairn_core::event::Outcome;
+use cairn_core::event::RunReport;
 use cairn_core::ids::{AgentId, ChannelId, Generation, Seq, TurnId};
 use cairn_core::message::{Author, Entry, Part, Role};
-use cairn_core::tune::{Script, ScriptTurn, Step};
+use cairn_core::tune::{ConversationSizes, ScriptTurn, TuneStep};
 use cairn_core::window::entry_tokens;
 use cairn_platforms::local::read_object;
 use jiff::{SignedDuration, Timestamp};
@@ -21,14 +21,14 @@ use crate::cli::jsonl;
 use crate::records::ContextRecord;
 
 pub(super) struct Source {
-    pub(super) script: Script,
+    pub(super) script: ConversationSizes,
     pub(super) agent: AgentId,
     /// The model that answers there.
     pub(super) model: Option<String>,
     /// The window in force there.
     pub(super) window: Option<WindowSize>,
     /// How the last runs there ended.
-    pub(super) runs: Vec<Outcome>,
+    pub(super) runs: Vec<RunReport>,
 }
 
 /// The script of a channel's history, with what is known of its agent.
@@ -50,7 +50,10 @@ pub(super) async fn of_channel(
     Ok(Source { script, agent: channel.agent(), model, window, runs: context.outcomes })
 }
 
-async fn read_channel(client: &Client, channel: &ChannelId) -> Result<(ContextRecord, Script), Failure> {
+async fn read_channel(
+    client: &Client,
+    channel: &ChannelId,
+) -> Result<(ContextRecord, ConversationSizes), Failure> {
     let context = client.get(&channel_path(channel, "context")).await?;
     let mut turns: Vec<(TurnId, ScriptTurn)> = Vec::new();
     let mut pages = Pages::of(client, channel);
@@ -65,17 +68,17 @@ async fn read_channel(client: &Client, channel: &ChannelId) -> Result<(ContextRe
             add(&mut turn.steps, entry.role, tokens, !entry.tool_calls.is_empty());
         }
     }
-    Ok((context, Script::new(turns.into_iter().map(|(_, turn)| turn).collect())))
+    Ok((context, ConversationSizes::new(turns.into_iter().map(|(_, turn)| turn).collect())))
 }
 
 /// Adds an entry to the steps of its turn.
-fn add(steps: &mut Vec<Step>, role: Role, tokens: u32, calls_tools: bool) {
+fn add(steps: &mut Vec<TuneStep>, role: Role, tokens: u32, calls_tools: bool) {
     match role {
-        Role::User => steps.push(Step::Message { tokens }),
-        Role::Assistant if calls_tools => steps.push(Step::Call { tokens, results: Vec::new() }),
-        Role::Assistant => steps.push(Step::Answer { tokens }),
+        Role::User => steps.push(TuneStep::Message { tokens }),
+        Role::Assistant if calls_tools => steps.push(TuneStep::Call { tokens, results: Vec::new() }),
+        Role::Assistant => steps.push(TuneStep::Answer { tokens }),
         Role::Tool => {
-            if let Some(Step::Call { results, .. }) = steps.last_mut() {
+            if let Some(TuneStep::Call { results, .. }) = steps.last_mut() {
                 results.push(tokens);
             }
         }
@@ -131,7 +134,11 @@ struct Weighed {
 }
 
 /// The script of a file, `-` for stdin: read and checked completely; of its texts only the sizes are kept.
-pub(super) fn of_file(file: &Path, args: &TuneArgs, max_text_bytes: usize) -> Result<Script, Failure> {
+pub(super) fn of_file(
+    file: &Path,
+    args: &TuneArgs,
+    max_text_bytes: usize,
+) -> Result<ConversationSizes, Failure> {
     let (shown, bytes) = (file.display(), jsonl::read(file)?);
     let lines = jsonl::each(&bytes, |_, line| weighed(line, max_text_bytes))
         .map_err(|(line_no, why)| Failure::failed(format!("{shown}, line {line_no}: {why}"), EXPECTED))?;
@@ -186,7 +193,7 @@ fn weigh(role: Role, user: &str, text: &str) -> u32 {
 }
 
 /// The lines as turns. Without any answer in the file each message is a turn of its own, as when it is replayed.
-fn file_script(lines: &[Weighed], answer_tokens: u32, gap: SignedDuration) -> Script {
+fn file_script(lines: &[Weighed], answer_tokens: u32, gap: SignedDuration) -> ConversationSizes {
     let has_answers = lines.iter().any(|line| line.role == Role::Assistant);
     let mut turns: Vec<ScriptTurn> = Vec::new();
     let mut at = Timestamp::UNIX_EPOCH;
@@ -201,9 +208,9 @@ fn file_script(lines: &[Weighed], answer_tokens: u32, gap: SignedDuration) -> Sc
         let Some(turn) = turns.last_mut() else { continue };
         add(&mut turn.steps, line.role, line.tokens, line.calls);
         if !has_answers && line.role == Role::User {
-            turn.steps.push(Step::Answer { tokens: answer_tokens });
+            turn.steps.push(TuneStep::Answer { tokens: answer_tokens });
         }
-        answered = matches!(turn.steps.last(), Some(Step::Answer { .. }));
+        answered = matches!(turn.steps.last(), Some(TuneStep::Answer { .. }));
     }
-    Script::new(turns)
+    ConversationSizes::new(turns)
 }

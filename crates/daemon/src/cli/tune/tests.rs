@@ -1,7 +1,7 @@
 //! The table and the lines to paste.
 
 use cairn_core::agent::WindowSize;
-use cairn_core::tune::{Billing, ScriptTurn, Step, presets, simulate};
+use cairn_core::tune::{Billing, ScriptTurn, TuneStep, presets, simulate};
 
 use super::*;
 use crate::cli::failure::exit;
@@ -21,7 +21,7 @@ fn rows() -> Vec<(Candidate, Outcome)> {
     let turn = |idx: i64| ScriptTurn {
         at: jiff::Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_mins(idx),
         generation: 1,
-        steps: vec![Step::Message { tokens: 400 }, Step::Answer { tokens: 600 }],
+        steps: vec![TuneStep::Message { tokens: 400 }, TuneStep::Answer { tokens: 600 }],
     };
     let script = Script::new((0..400).map(turn).collect());
     let rows = presets(&current(), resize).into_iter().map(|candidate| {

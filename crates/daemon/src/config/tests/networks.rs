@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use cairn_core::access::{Approach, DirectPolicy, Place, Respond, Verdict};
+use cairn_core::access::{AccessRequest, AccessVerdict, ChatPlace, DirectPolicy, Respond};
 use cairn_core::command::Command;
 use cairn_core::ids::AgentId;
-use cairn_core::pairing_store::Standing;
+use cairn_core::pairing_store::PairingStatus;
 use rstest::rstest;
 use secrecy::ExposeSecret;
 
@@ -36,16 +36,16 @@ fn ids_are_numbers_or_texts_and_come_out_the_same() {
     assert_eq!(policy.users.iter().collect::<Vec<_>>(), ["7", "8"]);
     assert_eq!(policy.chats.iter().collect::<Vec<_>>(), ["-1001", "-1002"]);
     assert_eq!((policy.direct, policy.respond), (DirectPolicy::Pairing, Respond::Mention));
-    let place = Place::Group { server: None, chat: "-1001", thread: Some("5") };
-    let approach = Approach {
+    let place = ChatPlace::Group { server: None, chat: "-1001", thread: Some("5") };
+    let approach = AccessRequest {
         user: "9",
-        standing: Standing::Stranger,
+        standing: PairingStatus::Stranger,
         myself: false,
         bot: false,
         calls_me: false,
         place,
     };
-    let expected = Verdict::Serve { agent: AgentId::from("helper"), addressed: true };
+    let expected = AccessVerdict::Serve { agent: AgentId::from("helper"), addressed: true };
     assert_eq!(policy.judge(&approach), expected);
 }
 

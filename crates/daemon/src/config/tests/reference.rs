@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cairn_actors::HouseLimits;
+use cairn_actors::RuntimeLimits;
 use serde_json::{Value, json};
 
 use super::{fine, load};
@@ -191,7 +191,7 @@ fn no_table_of_the_types_is_left_out() {
 
 #[test]
 fn limits_reach_the_actors_as_they_are() {
-    assert_eq!(Limits::default().runtime(), HouseLimits::default());
+    assert_eq!(Limits::default().runtime(), RuntimeLimits::default());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cairn_actors::HouseLimits;
+use cairn_actors::RuntimeLimits;
 use cairn_core::chain::CoolDowns;
 use cairn_core::limits::TalkLimits;
 use schemars::JsonSchema;
@@ -69,7 +69,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        let runtime = HouseLimits::default();
+        let runtime = RuntimeLimits::default();
         Self {
             max_message_bytes: 256 * 1024,
             admitted_messages: runtime.admitted_messages,
@@ -96,8 +96,8 @@ impl Default for Limits {
 
 impl Limits {
     /// The part of them that the actors keep.
-    pub fn runtime(&self) -> HouseLimits {
-        HouseLimits {
+    pub fn runtime(&self) -> RuntimeLimits {
+        RuntimeLimits {
             admitted_messages: self.admitted_messages,
             channel_queue: self.channel_queue,
             idle_after: Duration::from_secs(self.idle_secs),
@@ -113,7 +113,7 @@ impl Limits {
                 max: Duration::from_secs(self.model_cool_down_max_secs),
                 ..CoolDowns::default()
             },
-            ..HouseLimits::default()
+            ..RuntimeLimits::default()
         }
     }
 

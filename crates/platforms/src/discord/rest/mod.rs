@@ -11,7 +11,7 @@ mod limits;
 use std::time::{Duration, Instant};
 
 use cairn_core::backoff::Backoff;
-use cairn_core::body::{self, Short};
+use cairn_core::body::{self, BodyError};
 use futures::FutureExt as _;
 use reqwest::header::HeaderMap;
 use reqwest::{Client, Response, StatusCode, Url};
@@ -260,7 +260,7 @@ fn of_transport(error: &reqwest::Error) -> RestError {
 
 async fn bounded(response: Response) -> Result<Vec<u8>, RestError> {
     body::read_whole(response.bytes_stream(), ANSWER_MAX).await.map_err(|short| match short {
-        Short::TooLarge => RestError::Unknown("an answer is too long to be Discord's".to_owned()),
-        Short::Broken(error) => of_transport(&error),
+        BodyError::TooLarge => RestError::Unknown("an answer is too long to be Discord's".to_owned()),
+        BodyError::Broken(error) => of_transport(&error),
     })
 }

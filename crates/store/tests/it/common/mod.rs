@@ -7,8 +7,8 @@ use std::sync::Arc;
 use cairn_core::artifact::Artifact;
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{
-    CompactionEvent, Event, MessageEvent, NewRecord, Record, Run, RunEnd, RunOutcome, Trigger, TurnEnd,
-    TurnEvent, TurnOutcome, Work,
+    CompactionEvent, Event, MessageEvent, NewRecord, Record, Run, RunEnd, RunOutcome, RunWork, Trigger,
+    TurnEnd, TurnEvent, TurnOutcome,
 };
 use cairn_core::ids::{AgentId, ChannelId, MessageId, RunId, Seq, SummaryId, TurnId};
 use cairn_core::memory::{MemoryKind, MemorySave, Scope, Source};
@@ -210,7 +210,7 @@ impl Chat {
             id: RunId::from(format!("r{}", self.state.runs + 1)),
             trigger: Trigger::Manual,
             tier: Tier::Calm,
-            work: Work::Sealed,
+            work: RunWork::Sealed,
             from_seq,
             to_seq: Seq(to_seq),
             messages: to_seq - from_seq.0 + 1,
