@@ -293,7 +293,7 @@ fn note(text: &str, edges: Option<Edges>, whereabouts: FullTextAt<'_>) -> String
             "{MESSAGE_NOTICE}\nThe whole message ({size}) is kept, but cannot be read here. {left_out}. Say so where \
              it matters."
         ),
-        Whereabouts::Lost => format!(
+        FullTextAt::Lost => format!(
             "{SHRUNK_NOTICE}\nThe whole result ({size}) could not be stored, and what is not shown is \
              lost. {left_out}. Call the tool again for a smaller part of it."
         ),

@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_actors::{AgentRuntime, Candidate, Runtime};
+use cairn_actors::{AgentRuntime, ModelCandidate, Runtime};
 use cairn_core::agent::WindowSource;
 use cairn_core::backoff::Backoff;
 use cairn_core::chain::Guarded;
@@ -200,10 +200,10 @@ impl AgentRegistry {
 
     fn runtime(&self, config: &Config, agent: &AgentConfig, reached: &Reached) -> Option<AgentRuntime> {
         let tools = self.tools.defs(agent);
-        let candidate = |id: &str| -> Option<Candidate> {
+        let candidate = |id: &str| -> Option<ModelCandidate> {
             let window = reached.listed.get(id).copied().flatten();
             let settings = config.settings(agent, id, window, tools.clone());
-            Some(Candidate { settings: Arc::new(settings), model: Arc::clone(reached.models.get(id)?) })
+            Some(ModelCandidate { settings: Arc::new(settings), model: Arc::clone(reached.models.get(id)?) })
         };
         let mut chain = agent.chain().into_iter().filter_map(candidate);
         let runtime = AgentRuntime::new(chain.next()?).followed_by(chain);

@@ -9,7 +9,7 @@ use cairn_core::compaction::{self, Decision, SummaryDraft};
 use cairn_core::event::{ArtifactEvent, Checkpoint, CompactionEvent, Event, RunOutcome};
 use cairn_core::ids::{ArtifactId, RunId};
 use cairn_core::model::Usage;
-use cairn_core::notice::{self, DueNotice};
+use cairn_core::notice::{self, Due};
 
 use super::state::{ChannelState, answer};
 use crate::failure::ChannelFault;
@@ -141,9 +141,9 @@ impl ChannelState {
     pub(super) fn expect_loss(&self) {
         let (now, settings) = (self.shared.now(), self.handle.settings());
         let wait = match self.handle.read(|conversation| notice::due(conversation, &settings, now)) {
-            DueNotice::Nothing => return,
-            DueNotice::At(at) => Duration::try_from(at.duration_since(now)).unwrap_or_default(),
-            DueNotice::Now(_) => Duration::ZERO,
+            Due::Nothing => return,
+            Due::At(at) => Duration::try_from(at.duration_since(now)).unwrap_or_default(),
+            Due::Now(_) => Duration::ZERO,
         };
         // A little more, so that a clock that counts milliseconds has surely passed the time.
         self.myself.send_after(wait + Duration::from_millis(1), || ChannelMsg::TellLoss);
@@ -153,9 +153,9 @@ impl ChannelState {
     pub(super) async fn tell_loss(&mut self) -> Result<(), ChannelFault> {
         let (now, settings) = (self.shared.now(), self.handle.settings());
         match self.handle.read(|conversation| notice::due(conversation, &settings, now)) {
-            DueNotice::Nothing => {}
-            DueNotice::At(_) => self.expect_loss(),
-            DueNotice::Now(event) => {
+            Due::Nothing => {}
+            Due::At(_) => self.expect_loss(),
+            Due::Now(event) => {
                 if answer(self.commit(vec![*event]).await)?.is_err() {
                     let pause = self.shared.limits().store_retry_pause;
                     self.myself.send_after(pause, || ChannelMsg::TellLoss);

@@ -158,7 +158,7 @@ impl Builtin {
         call: &ToolCall,
         model: &str,
         ordinal: usize,
-        room: &Room,
+        room: &ResultRoom,
     ) -> Result<Output, String> {
         let settings = self.handle.settings();
         let arguments = &call.arguments;
@@ -298,7 +298,7 @@ impl Builtin {
         &self,
         arguments: &Value,
         settings: &ResultGuardSettings,
-        room: &Room,
+        room: &ResultRoom,
     ) -> Result<Output, String> {
         let id = text_argument(arguments, "id")?;
         let number = |name: &str, least: u64, default: u64| match arguments.get(name) {

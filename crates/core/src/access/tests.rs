@@ -25,7 +25,7 @@ fn closed() -> AccessPolicy {
 fn approach(place: ChatPlace<'static>) -> AccessRequest<'static> {
     AccessRequest {
         user: "7",
-        standing: Standing::Stranger,
+        standing: PairingStatus::Stranger,
         myself: false,
         bot: false,
         calls_me: false,
@@ -77,29 +77,34 @@ fn empty_lists_serve_nobody(#[case] place: ChatPlace<'static>, #[case] verdict: 
 }
 
 #[rstest]
-#[case::pairing_stranger(DirectPolicy::Pairing, "7", Standing::Stranger, AccessVerdict::Pair)]
-#[case::pairing_waiting(DirectPolicy::Pairing, "7", Standing::Waiting, AccessVerdict::Pair)]
-#[case::pairing_paired(DirectPolicy::Pairing, "7", Standing::Paired, answered("main"))]
-#[case::pairing_listed(DirectPolicy::Pairing, "1", Standing::Stranger, answered("main"))]
+#[case::pairing_stranger(DirectPolicy::Pairing, "7", PairingStatus::Stranger, AccessVerdict::Pair)]
+#[case::pairing_waiting(DirectPolicy::Pairing, "7", PairingStatus::Waiting, AccessVerdict::Pair)]
+#[case::pairing_paired(DirectPolicy::Pairing, "7", PairingStatus::Paired, answered("main"))]
+#[case::pairing_listed(DirectPolicy::Pairing, "1", PairingStatus::Stranger, answered("main"))]
 #[case::list_stranger(
     DirectPolicy::Allowlist,
     "7",
-    Standing::Stranger,
+    PairingStatus::Stranger,
     AccessVerdict::Ignore("not on the list of users")
 )]
 #[case::list_paired_before(
     DirectPolicy::Allowlist,
     "7",
-    Standing::Paired,
+    PairingStatus::Paired,
     AccessVerdict::Ignore("not on the list of users")
 )]
-#[case::list_listed(DirectPolicy::Allowlist, "1", Standing::Stranger, answered("main"))]
-#[case::open(DirectPolicy::Open, "7", Standing::Stranger, answered("main"))]
-#[case::off_listed(DirectPolicy::Off, "1", Standing::Paired, AccessVerdict::Ignore("private chats are off"))]
+#[case::list_listed(DirectPolicy::Allowlist, "1", PairingStatus::Stranger, answered("main"))]
+#[case::open(DirectPolicy::Open, "7", PairingStatus::Stranger, answered("main"))]
+#[case::off_listed(
+    DirectPolicy::Off,
+    "1",
+    PairingStatus::Paired,
+    AccessVerdict::Ignore("private chats are off")
+)]
 fn private_chats(
     #[case] direct: DirectPolicy,
     #[case] user: &'static str,
-    #[case] standing: Standing,
+    #[case] standing: PairingStatus,
     #[case] verdict: AccessVerdict,
 ) {
     // Lists of groups open no private chat.
@@ -155,7 +160,7 @@ fn lists_of_places(
 ) {
     // Who may write privately has no more rights in groups.
     let policy = AccessPolicy { servers: set(servers), chats: set(chats), users: set(&["7"]), ..closed() };
-    let verdict = policy.judge(&AccessRequest { standing: Standing::Paired, ..approach(place) });
+    let verdict = policy.judge(&AccessRequest { standing: PairingStatus::Paired, ..approach(place) });
     assert_eq!(!is_ignored(&verdict), served, "{verdict:?}");
 }
 

@@ -122,8 +122,8 @@ fn reading_on_begins_where_reading_ended(
 #[test]
 fn a_page_says_what_it_is_and_how_to_read_on() {
     let artifact = artifact("a7", 0);
-    let wide = Room { tokens: 50_000, correction: Correction::default() };
-    let narrow = Room { tokens: 300, ..wide };
+    let wide = ResultRoom { tokens: 50_000, correction: Correction::default() };
+    let narrow = ResultRoom { tokens: 300, ..wide };
     let page = |from, found: &ArtifactLines, room| page(&artifact, from, found, room);
     let lines: Vec<String> = (501..=600).map(|n| format!("line {n}: some words of it")).collect();
     let long = page(501, &found(&lines.join("\n"), 100, 0, 0), &narrow);
@@ -142,7 +142,7 @@ fn a_page_says_what_it_is_and_how_to_read_on() {
 #[test]
 fn a_page_never_needs_the_guard() {
     let (settings, artifact) = (ResultGuardSettings::default(), artifact("a123456", 0));
-    let wide = Room { tokens: 500_000, correction: Correction::default() };
+    let wide = ResultRoom { tokens: 500_000, correction: Correction::default() };
     let text = "x".repeat(settings.max_bytes - PAGE_FRAME_BYTES);
     let page = page(&artifact, 1_234_567, &found(&text, 1, 12_345_678, 1), &wide);
     assert!(page.len() <= settings.max_bytes, "{}", page.len());

@@ -13,7 +13,7 @@ use crate::settings::WindowGuard;
 use crate::tier::Tier;
 use crate::window::{has_room, measure};
 
-pub use bounds::Bounds;
+pub use bounds::WindowBounds;
 pub use health::{CoolDowns, Health, Trouble, cools};
 
 #[cfg(test)]

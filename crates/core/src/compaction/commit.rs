@@ -15,9 +15,9 @@ use crate::backoff::pause_after;
 use crate::conversation::Conversation;
 use crate::event::{CompactionEvent, Event, Run, RunEnd, RunOutcome, RunRequest, RunWork, Trigger};
 use crate::ids::{RunId, Seq, SummaryId};
-use crate::memory::{DraftMemory, MemorySave, Scope, SummarySource};
+use crate::memory::{DraftMemory, MemorySave, Scope, Source};
 use crate::message::Entry;
-use crate::summary::{Lookup, MADE_BY_DIGEST, Merge, StackSizes, Summary, next_merge, summary_tokens};
+use crate::summary::{LookupTools, MADE_BY_DIGEST, Merge, StackSizes, Summary, next_merge, summary_tokens};
 use crate::tokens::estimate;
 use crate::window::{Gauge, guide_tokens, measure};
 
@@ -207,7 +207,7 @@ pub fn most_tokens(
 /// Most tokens of a summary for which so many of the live history leave.
 fn sealed_worth(conversation: &Conversation, agent: &AgentSettings, leaving: u64) -> u64 {
     let is_first = conversation.stack.items().is_empty();
-    let lead = if is_first { guide_tokens(Lookup::of(&agent.tools)) } else { 0 };
+    let lead = if is_first { guide_tokens(LookupTools::of(&agent.tools)) } else { 0 };
     worth(leaving).saturating_sub(lead)
 }
 
@@ -363,7 +363,7 @@ fn save(
         text: memory.text,
         subject: memory.subject,
         importance: memory.importance.clamp(0.0, 1.0),
-        source: SummarySource {
+        source: Source {
             channel: Some(conversation.channel.clone()),
             from_seq: Some(run.from_seq),
             to_seq: Some(run.to_seq),

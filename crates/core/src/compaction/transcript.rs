@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::identifiers::Mask;
 use super::save::{LIST_PROMPT, memory_save_tool};
-use super::stages::Room;
+use super::stages::RequestRoom;
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
 use crate::event::Run;
@@ -86,13 +86,13 @@ pub struct Beside<'a> {
 }
 
 /// A transcript: a line for each entry.
-pub struct Script {
+pub struct Transcript {
     lines: Vec<String>,
     sizes: Vec<u64>,
     left_out: Vec<Seq>,
 }
 
-impl Script {
+impl Transcript {
     /// Tokens of the entries as the transcript has them; nothing for one without a line.
     pub fn sizes(&self) -> &[u64] {
         &self.sizes
@@ -107,14 +107,14 @@ impl Script {
 
 impl Brief<'_> {
     /// The room for a transcript beside everything else.
-    pub fn room(&self, beside: &Beside<'_>) -> Room {
+    pub fn room(&self, beside: &Beside<'_>) -> RequestRoom {
         let blocks: u64 = self.system(true).iter().map(|block| u64::from(estimate(block))).sum();
         let texts = [beside.so_far, beside.earlier];
         let texts: u64 =
             texts.into_iter().flatten().map(|text| u64::from(estimate(text)) + BESIDE_TOKENS).sum();
         let tool =
             if self.tools { u64::from(estimate(&memory_save_tool().parameters.to_string())) + 60 } else { 0 };
-        Room::new(self.reader, blocks + texts + tool + FRAME_TOKENS, self.correction)
+        RequestRoom::new(self.reader, blocks + texts + tool + FRAME_TOKENS, self.correction)
     }
 
     /// The prompt, and what the operator and a person want.
@@ -140,8 +140,8 @@ impl Brief<'_> {
 
     /// The transcript of entries: as data, names escaped, tool mechanics left out. A message that the room cannot hold
     /// is left out, with a note in its place.
-    pub fn script(&self, entries: &[Arc<Entry>], room: &Room) -> Script {
-        let mut script = Script { lines: Vec::new(), sizes: Vec::new(), left_out: Vec::new() };
+    pub fn script(&self, entries: &[Arc<Entry>], room: &RequestRoom) -> Transcript {
+        let mut script = Transcript { lines: Vec::new(), sizes: Vec::new(), left_out: Vec::new() };
         for entry in entries {
             let mut text = line(entry).unwrap_or_default();
             let tokens = u64::from(estimate(&text));
@@ -165,7 +165,7 @@ impl Brief<'_> {
     pub fn summarise(
         &self,
         entries: Arc<[Arc<Entry>]>,
-        script: &Script,
+        script: &Transcript,
         beside: &Beside<'_>,
         target_tokens: u64,
     ) -> ChatRequest {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{AgentId, ChannelId, MemoryId, Seq, SummaryId};
 use crate::message::Author;
 
-pub use grounds::Grounds;
+pub use grounds::SpokenWords;
 pub use identity::{Fingerprint, MemoryChange, merge, mint_id};
 pub use person::{credit, speaker_of, subject_of};
 pub use scope::{BadScope, Reach, Scope, Share};

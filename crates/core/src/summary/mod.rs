@@ -177,14 +177,14 @@ impl StackItem {
 
 /// By which tools an agent looks into what has left the window: texts of the stack name no tool that it lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lookup {
+pub struct LookupTools {
     /// `history_read`: message by message.
     pub reads: bool,
     /// `history_search`: by words.
     pub searches: bool,
 }
 
-impl Lookup {
+impl LookupTools {
     /// By all tools: as things of the stack are weighed, so that no weight is too small.
     pub const ALL: Self = Self { reads: true, searches: true };
 }
@@ -212,7 +212,7 @@ pub fn summary_tokens(summary: &Summary) -> u32 {
 }
 
 /// A marker as the window and `cairn context` show it: `[System: N older messages …]` and the digest.
-pub fn marker_text(marker: &Marker, lookup: Lookup) -> String {
+pub fn marker_text(marker: &Marker, lookup: LookupTools) -> String {
     let n = marker.messages;
     match marker.kind {
         MarkerKind::Truncated => {
@@ -232,5 +232,5 @@ pub fn marker_text(marker: &Marker, lookup: Lookup) -> String {
 
 /// Tokens of a marker in the window, before correction.
 pub fn marker_tokens(marker: &Marker) -> u32 {
-    estimate(&marker_text(marker, Lookup::ALL)) + 1
+    estimate(&marker_text(marker, LookupTools::ALL)) + 1
 }

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::agent::AgentSettings;
 use crate::compaction::HEAD_TOKENS;
-use crate::event::{RunOutcome, SummarySize, TuneOutcome};
+use crate::event::{RunOutcome, RunReport, SummarySize};
 use crate::summary::StackSizes;
 use crate::tokens::Correction;
 
@@ -98,7 +98,7 @@ impl Runs {
     };
 
     /// As the ends of a conversation's runs say; what none of them tells is assumed. `agent`: the settings in force.
-    pub fn of(outcomes: &[TuneOutcome], agent: &AgentSettings) -> Self {
+    pub fn of(outcomes: &[RunReport], agent: &AgentSettings) -> Self {
         // A replay has nothing to correct.
         let asked = StackSizes::of(agent, &Correction::default());
         let committed = || outcomes.iter().filter(|end| end.outcome == RunOutcome::Committed);

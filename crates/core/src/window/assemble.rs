@@ -51,7 +51,7 @@ pub fn assemble(
     if !leaves_room(correction.apply(frame), usable) {
         return Err(AssembleError::NoRoom { needed: correction.apply(frame), usable });
     }
-    let lookup = Lookup::of(&agent.tools);
+    let lookup = LookupTools::of(&agent.tools);
     let items = conversation.stack.items().iter();
     let mut draft = RequestDraft {
         frame,
@@ -91,7 +91,7 @@ pub(crate) fn leaves_room(frame: u64, usable: u64) -> bool {
     frame as f64 <= usable as f64 * (1.0 - ROOM_NEEDED)
 }
 
-fn render_item(item: &StackItem, lookup: Lookup) -> String {
+fn render_item(item: &StackItem, lookup: LookupTools) -> String {
     match item {
         StackItem::Summary(summary) => summary_text(summary),
         StackItem::Marker(marker) => marker_text(marker, lookup),

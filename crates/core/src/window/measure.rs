@@ -8,7 +8,7 @@ use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
 use crate::message::{Entry, Part, Role, entry_tokens};
 use crate::model::ToolDef;
-use crate::summary::Lookup;
+use crate::summary::LookupTools;
 use crate::tokens::{Correction, estimate};
 
 /// Tokens of the tail without any memory: the clock, always there.

@@ -6,7 +6,7 @@ use super::Tail;
 use crate::memory::Memory;
 use crate::message::MESSAGE_OVERHEAD;
 use crate::model::ToolDef;
-use crate::summary::Lookup;
+use crate::summary::LookupTools;
 use crate::text::{escape_name, short_date};
 use crate::tokens::estimate;
 
@@ -23,25 +23,25 @@ pub fn guide_text(lookup: LookupTools) -> String {
                     was done before. Continue it; do not do or say again what stands here as done."
         .to_owned();
     match lookup {
-        Lookup { reads: true, searches } => {
+        LookupTools { reads: true, searches } => {
             text.push_str(
                 " Where the exact words matter, read the messages behind a summary with history_read",
             );
             text.push_str(if searches { ", or find them with history_search" } else { "" });
             text.push_str("; look at the latest first.");
         }
-        Lookup { reads: false, searches: true } => {
+        LookupTools { reads: false, searches: true } => {
             text.push_str(
                 " Where the exact words matter, find them with history_search; the latest count most.",
             );
         }
-        Lookup { reads: false, searches: false } => {}
+        LookupTools { reads: false, searches: false } => {}
     }
     text
 }
 
 /// Tokens of the line before the stack and of the frame of its system message, before correction.
-pub(crate) fn guide_tokens(lookup: Lookup) -> u64 {
+pub(crate) fn guide_tokens(lookup: LookupTools) -> u64 {
     u64::from(estimate(&guide_text(lookup))) + u64::from(MESSAGE_OVERHEAD) + 2
 }
 

@@ -291,7 +291,7 @@ pub(crate) fn compacted(record: &CompactRecord) -> String {
 }
 
 /// How a run ended, in a sentence.
-pub(crate) fn run_end(end: &Outcome) -> String {
+pub(crate) fn run_end(end: &RunReport) -> String {
     let mut text = format!(
         "run {} {}: {}, {} -> {} tokens, {}, {} ms",
         end.run,

@@ -192,7 +192,7 @@ impl HttpClient {
     /// unless the connection is what broke.
     fn events(&self, response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
         let (state, bytes_max) = (self.state.clone(), self.bytes_max);
-        let bounds = Bounds { event: bytes_max, stream: usize::MAX };
+        let bounds = SseBounds { event: bytes_max, stream: usize::MAX };
         let events = sse::events(response.bytes_stream(), bounds);
         let events = events.map(move |event| {
             checked_event(event, bytes_max).map_err(|error| {
@@ -350,8 +350,8 @@ fn names_the_session(body: &[u8]) -> bool {
 
 async fn read(response: Response, max: usize) -> Result<Vec<u8>, HttpError> {
     body::read_whole(response.bytes_stream(), max).await.map_err(|short| match short {
-        Short::TooLarge => HttpError::TooLarge(max),
-        Short::Broken(error) => HttpError::broken(error),
+        BodyError::TooLarge => HttpError::TooLarge(max),
+        BodyError::Broken(error) => HttpError::broken(error),
     })
 }
 

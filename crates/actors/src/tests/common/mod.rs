@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use crate::{
-    AgentRuntime, Candidate, EngineMaker, Runtime, RuntimeDeps, RuntimeEvent, RuntimeLimits, all_tools,
+    AgentRuntime, EngineMaker, ModelCandidate, Runtime, RuntimeDeps, RuntimeEvent, RuntimeLimits, all_tools,
     builtin_tools,
 };
 use cairn_core::agent::{AgentSettings, WindowSize, WindowSource};
@@ -130,7 +130,7 @@ impl World {
     }
 
     pub(crate) async fn start(&self) -> Live {
-        let candidate = |settings: &AgentSettings, model: &Arc<FakeModel>| Candidate {
+        let candidate = |settings: &AgentSettings, model: &Arc<FakeModel>| ModelCandidate {
             settings: Arc::new(settings.clone()),
             model: Arc::clone(model) as Arc<dyn cairn_core::ports::ChatModel>,
         };

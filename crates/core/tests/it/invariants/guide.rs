@@ -29,7 +29,7 @@ fn summarised(tools: &[&str]) -> Sim {
 #[test]
 fn the_stack_begins_with_a_line_that_never_changes() {
     let mut sim = summarised(&["history_search", "history_read"]);
-    let line = guide_text(Lookup::of(&sim.agent.tools));
+    let line = guide_text(LookupTools::of(&sim.agent.tools));
     assert!(!line.contains('\n'));
     assert!(line.contains("Continue it; do not do or say again"), "{line}");
     let first = sim.assemble().request.system[1..].join("\n\n");

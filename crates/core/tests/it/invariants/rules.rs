@@ -171,7 +171,7 @@ fn a_summary_may_take_what_leaves_for_it_but_for_a_tenth() {
         |sim: &Sim, run: &Run| compaction::most_tokens(&sim.conversation, &sim.agent, run, &entries, &[]);
     let first = most(&sim, &run);
     assert!(first < leaving * 9 / 10 - 40, "the line that leads the stack counts: {first} of {leaving}");
-    let owed = Run { work: Work::Truncated, ..run.clone() };
+    let owed = Run { work: RunWork::Truncated, ..run.clone() };
     assert!(most(&sim, &owed) > leaving, "what is out of the window gets its summary in any case");
     sim.commit("Anna likes the third flat best.");
     assert_eq!(most(&sim, &run), leaving * 9 / 10);
@@ -188,12 +188,12 @@ fn an_emergency_that_is_to_drop_half_does_and_owes_a_run() {
     assert_eq!(marker.kind, MarkerKind::Truncated);
     assert!(marker.messages.abs_diff(live / 2) <= 1);
     assert!(!marker.digest.is_empty());
-    let shown = marker_text(&marker, Lookup::ALL);
+    let shown = marker_text(&marker, LookupTools::ALL);
     let opening =
         format!("[System: {} older messages were truncated due to context limits]", marker.messages);
     assert!(shown.starts_with(&opening), "{shown}");
     let run = sim.watch().unwrap();
-    assert_eq!((run.trigger, run.work), (Trigger::Emergency, Work::Truncated));
+    assert_eq!((run.trigger, run.work), (Trigger::Emergency, RunWork::Truncated));
     sim.commit("Flats.");
     assert_eq!(sim.n_markers(), 0);
 }
@@ -277,7 +277,7 @@ fn levels_merge_and_never_across_a_marker() {
     for _ in 0..200 {
         sim.turn(LONG, LONG);
         while let Some(run) = sim.watch() {
-            if let Work::Merge { sources, .. } = &run.work {
+            if let RunWork::Merge { sources, .. } = &run.work {
                 assert_eq!(sources.len(), 4);
             }
             sim.commit("Anna wants the third flat.");

@@ -196,7 +196,7 @@ fn without_compaction_only_what_is_asked_for_runs_and_the_emergency_stays() {
     assert_eq!(due(&sim), Decision::Idle, "not even over the range that it left");
     sim.manual();
     let run = sim.conversation.run.clone().unwrap();
-    assert_eq!((run.trigger, run.work), (Trigger::Manual, Work::Sealed));
+    assert_eq!((run.trigger, run.work), (Trigger::Manual, RunWork::Sealed));
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn all_but_the_last_turn_is_compacted_on_request_below_every_threshold() {
     (0..3).for_each(|_| sim.turn(LONG, LONG));
     assert_eq!(sim.tier(), Tier::Calm);
     let run = asked(&mut sim, None).unwrap();
-    assert_eq!((run.from_seq, run.to_seq, run.work), (Seq(1), Seq(4), Work::Sealed));
+    assert_eq!((run.from_seq, run.to_seq, run.work), (Seq(1), Seq(4), RunWork::Sealed));
     sim.commit("Flats.");
     assert_eq!(asked(&mut sim, None), None);
     let why = NothingToCompact::of(&sim.conversation, &sim.agent);
@@ -288,7 +288,7 @@ fn an_instruction_with_nothing_new_makes_the_newest_summary_again() {
     asked(&mut sim, None).unwrap();
     sim.commit("Flats.");
     let again = asked(&mut sim, Some("prices")).unwrap();
-    assert_eq!((again.from_seq, again.to_seq, &again.work), (Seq(1), Seq(4), &Work::Truncated));
+    assert_eq!((again.from_seq, again.to_seq, &again.work), (Seq(1), Seq(4), &RunWork::Truncated));
     assert!(!again.takes_digest(), "a digest is no better than what is there");
     sim.give_up();
     assert_eq!(sim.conversation.stack.summaries().count(), 1, "what was there stays");

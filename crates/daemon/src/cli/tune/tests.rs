@@ -17,13 +17,13 @@ fn resize(tokens: u64) -> Option<WindowSize> {
     (tokens <= 128_000).then(|| WindowSize::resolve(Some(tokens), None, None, 128_000, None))
 }
 
-fn rows() -> Vec<(Candidate, Outcome)> {
+fn rows() -> Vec<(TuneCandidate, TuneOutcome)> {
     let turn = |idx: i64| ScriptTurn {
         at: jiff::Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_mins(idx),
         generation: 1,
         steps: vec![TuneStep::Message { tokens: 400 }, TuneStep::Answer { tokens: 600 }],
     };
-    let script = Script::new((0..400).map(turn).collect());
+    let script = ConversationSizes::new((0..400).map(turn).collect());
     let rows = presets(&current(), resize).into_iter().map(|candidate| {
         let outcome = simulate(&script, &candidate.settings, &Billing::anthropic(), &Runs::ASSUMED).unwrap();
         (candidate, outcome)

@@ -28,7 +28,7 @@ async fn a_stranger_is_told_a_code_and_answered_once_an_operator_lets_them_in() 
     let run = rig.cairn_with(&["pair", "approve", &code]).await;
     assert_eq!(run.code, Some(0), "{run:?}");
     let sent = rig.discord.wait_sent(chat, 2).await;
-    assert!(sent[1].content.contains("let in"), "{}", sent[1].content);
+    assert!(sent[1].content.contains("approved"), "{}", sent[1].content);
     rig.discord.say(chat, "alice", "now answer me");
     let sent = rig.discord.wait_sent(chat, 3).await;
     assert_eq!(sent[2].content, "echo: now answer me");
