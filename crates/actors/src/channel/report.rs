@@ -39,29 +39,10 @@ impl ChannelState {
         let settings = &self.handle.settings();
         let gauge = self.handle.read(|conversation| measure(conversation, settings));
         let mut taken = None;
-        let mut keep = false;
         for record in records {
             match &record.event {
-                Event::Turn(TurnEvent::Started { turn, messages, .. }) => {
-                    taken = Some(messages);
-                    self.report_taken_up(turn, messages);
-                }
-                Event::Turn(TurnEvent::Reopened { turn, messages }) => self.report_taken_up(turn, messages),
-                Event::Turn(TurnEvent::UsageReported { model, usage, .. }) => {
-                    self.shared.count_usage(&self.handle.id, self.authors(), model, *usage);
-                }
-                Event::Turn(TurnEvent::Ended(end)) => {
-                    if let (TurnOutcome::Unanswered, Some(messages)) = (&end.outcome, taken) {
-                        self.handle
-                            .subscribers
-                            .end(messages, |message| answer_of(message, end, String::new(), None));
-                    }
-                    self.report_turn(end, &gauge);
-                    let thrashing = self.thrashing.turn(gauge.tier, record.at);
-                    self.report_thrashing(thrashing, &gauge);
-                    self.handle.tell_compactor(CompactorMsg::Look);
-                }
-                Event::Turn(TurnEvent::ToolUsed(used)) => self.report_tool(used),
+                Event::Turn(event) => self.report_turn_event(record, event, &mut taken, &gauge),
+                Event::Compaction(event) => self.report_compaction(record, event, &gauge),
                 Event::Memory(MemoryEvent::Saved(_)) => telemetry::memories(&self.handle.id, "tool", 1),
                 Event::Approval(ApprovalEvent::Asked { approval }) => {
                     self.notify(RuntimeEventKind::ApprovalAsked { approval: approval.clone() });
@@ -70,48 +51,85 @@ impl ChannelState {
                     let (approval, outcome) = (id.clone(), *outcome);
                     self.notify(RuntimeEventKind::ApprovalSettled { approval, outcome });
                 }
-                Event::Compaction(CompactionEvent::RunStarted { run }) => self.report_start(run),
-                Event::Compaction(CompactionEvent::RunEnded(end)) => {
-                    self.report_end(end);
-                    self.told_of.remove(&end.run);
-                    let usable = settings.window.usable_tokens();
-                    let thrashing = self.thrashing.run(end, usable, record.at);
-                    self.report_thrashing(thrashing, &gauge);
-                    keep = true;
-                }
-                Event::Compaction(CompactionEvent::ResultsPruned {
-                    cause,
-                    results,
-                    scanned,
-                    tokens_before,
-                    tokens_after,
-                }) => {
-                    self.report_pruned(*cause, results.len() as u64, *scanned, *tokens_before, *tokens_after);
-                }
-                Event::Compaction(CompactionEvent::WindowSlid {
-                    messages,
-                    tokens_before,
-                    tokens_after,
-                    ..
-                }) => {
-                    self.report_slide(*messages, *tokens_before, *tokens_after);
-                }
-                Event::Compaction(CompactionEvent::EmergencyApplied {
-                    messages,
-                    tokens_before,
-                    tokens_after,
-                    ..
-                }) => {
-                    self.report_emergency(*messages, *tokens_before, *tokens_after);
-                    // Where no summary follows, the chat is told.
-                    self.expect_loss();
-                }
-                _ => {}
+                Event::Message(_)
+                | Event::Artifact(_)
+                | Event::Memory(_)
+                | Event::Delivery(_)
+                | Event::Registry(_)
+                | Event::Maintenance(_) => {}
             }
         }
         self.report_tier(&gauge);
-        if keep || self.since_snapshot > SNAPSHOT_EVERY {
+        let ends_a_run =
+            |record: &Record| matches!(record.event, Event::Compaction(CompactionEvent::RunEnded(_)));
+        if records.iter().any(ends_a_run) || self.since_snapshot > SNAPSHOT_EVERY {
             self.keep_snapshot();
+        }
+    }
+
+    /// `taken`: the messages of the turn that began in the same batch.
+    fn report_turn_event<'a>(
+        &mut self,
+        record: &Record,
+        event: &'a TurnEvent,
+        taken: &mut Option<&'a Vec<MessageId>>,
+        gauge: &Gauge,
+    ) {
+        match event {
+            TurnEvent::Started { turn, messages, .. } => {
+                *taken = Some(messages);
+                self.report_taken_up(turn, messages);
+            }
+            TurnEvent::Reopened { turn, messages } => self.report_taken_up(turn, messages),
+            TurnEvent::UsageReported { model, usage, .. } => {
+                self.shared.count_usage(&self.handle.id, self.authors(), model, *usage);
+            }
+            TurnEvent::Ended(end) => {
+                if let (TurnOutcome::Unanswered, Some(messages)) = (&end.outcome, taken) {
+                    let answer = |message: &MessageId| answer_of(message, end, String::new(), None);
+                    self.handle.subscribers.end(messages, answer);
+                }
+                self.report_turn(end, gauge);
+                let thrashing = self.thrashing.turn(gauge.tier, record.at);
+                self.report_thrashing(thrashing, gauge);
+                self.handle.tell_compactor(CompactorMsg::Look);
+            }
+            TurnEvent::ToolUsed(used) => self.report_tool(used),
+            TurnEvent::EntryAdded { .. }
+            | TurnEvent::Interrupted { .. }
+            | TurnEvent::Undone { .. }
+            | TurnEvent::SessionStarted { .. }
+            | TurnEvent::ModelChosen { .. }
+            | TurnEvent::ModelLearnt { .. } => {}
+        }
+    }
+
+    fn report_compaction(&mut self, record: &Record, event: &CompactionEvent, gauge: &Gauge) {
+        match event {
+            CompactionEvent::RunStarted { run } => self.report_start(run),
+            CompactionEvent::RunEnded(end) => {
+                self.report_end(end);
+                self.told_of.remove(&end.run);
+                let usable = self.handle.settings().window.usable_tokens();
+                let thrashing = self.thrashing.run(end, usable, record.at);
+                self.report_thrashing(thrashing, gauge);
+            }
+            CompactionEvent::ResultsPruned { cause, results, scanned, tokens_before, tokens_after } => {
+                self.report_pruned(*cause, results.len() as u64, *scanned, *tokens_before, *tokens_after);
+            }
+            CompactionEvent::WindowSlid { messages, tokens_before, tokens_after, .. } => {
+                self.report_slide(*messages, *tokens_before, *tokens_after);
+            }
+            CompactionEvent::EmergencyApplied { messages, tokens_before, tokens_after, .. } => {
+                self.report_emergency(*messages, *tokens_before, *tokens_after);
+                // Where no summary follows, the chat is told.
+                self.expect_loss();
+            }
+            CompactionEvent::RunQueued { .. }
+            | CompactionEvent::RunAttemptFailed { .. }
+            | CompactionEvent::RunCheckpointed { .. }
+            | CompactionEvent::StackRetired { .. }
+            | CompactionEvent::UsageSpent { .. } => {}
         }
     }
 

@@ -27,24 +27,33 @@ fn at() -> Timestamp {
     Timestamp::from_second(1_770_000_000).unwrap_or_default()
 }
 
+fn hello(author: Author, direct: bool) -> Pending {
+    Pending {
+        message: "m1".into(),
+        turn: "t1".into(),
+        at: at(),
+        author,
+        parts: vec![Part::text("hello")],
+        addressed: true,
+        direct,
+        provenance: cairn_core::provenance::Provenance::default(),
+        fingerprint: "f1".into(),
+        tokens: 12,
+    }
+}
+
+fn settled(receipt: Receipt) -> Event {
+    Event::Delivery(DeliveryEvent::Settled { id: "o1".into(), receipt })
+}
+
 fn messages() -> Vec<Event> {
     let parts = vec![
         Part::text("hello"),
         Part::Image { name: Some("a.png".into()), media_type: "image/png".into(), data: "aGk=".into() },
         Part::File { name: "b.txt".into(), media_type: None, text: Some("inside".into()) },
     ];
-    let pending = Pending {
-        message: "m1".into(),
-        turn: "t1".into(),
-        at: at(),
-        author: Author { id: "local/anna".into(), name: "Anna".into() },
-        parts,
-        addressed: true,
-        direct: false,
-        provenance: cairn_core::provenance::Provenance::default(),
-        fingerprint: "f1".into(),
-        tokens: 12,
-    };
+    let author = Author { id: "local/anna".into(), name: "Anna".into() };
+    let pending = Pending { parts, ..hello(author, false) };
     let entry = Entry {
         role: Role::Assistant,
         reasoning: Some("because".into()),
@@ -99,14 +108,8 @@ fn messages() -> Vec<Event> {
             edits: None,
             draft: false,
         }),
-        Event::Delivery(DeliveryEvent::Settled {
-            id: "o1".into(),
-            receipt: Receipt::Delivered { messages: Vec::new() },
-        }),
-        Event::Delivery(DeliveryEvent::Settled {
-            id: "o1".into(),
-            receipt: Receipt::Dead { reason: "gone".into() },
-        }),
+        settled(Receipt::Delivered { messages: Vec::new() }),
+        settled(Receipt::Dead { reason: "gone".into() }),
         Event::Maintenance(MaintenanceEvent::DaemonStopped),
     ]
 }
@@ -258,20 +261,8 @@ fn chats() -> Vec<Event> {
             draft,
         })
     };
-    let pending = Pending {
-        message: "m1".into(),
-        turn: "t1".into(),
-        at: at(),
-        author: person.clone(),
-        parts: vec![Part::text("hello")],
-        addressed: true,
-        direct: true,
-        provenance: cairn_core::provenance::Provenance::default(),
-        fingerprint: "f1".into(),
-        tokens: 12,
-    };
     vec![
-        Event::Message(MessageEvent::Accepted(pending)),
+        Event::Message(MessageEvent::Accepted(hello(person.clone(), true))),
         Event::Message(MessageEvent::Edited {
             message: "m1".into(),
             parts: vec![Part::text("hullo")],
@@ -293,14 +284,8 @@ fn chats() -> Vec<Event> {
         Event::Delivery(DeliveryEvent::Attempted { id: id(), part: 1 }),
         Event::Delivery(DeliveryEvent::PutOff { id: id(), part: 1, reason: "too many requests".into() }),
         Event::Delivery(DeliveryEvent::Sent { id: id(), part: 1, message: "901".into() }),
-        Event::Delivery(DeliveryEvent::Settled {
-            id: id(),
-            receipt: Receipt::Delivered { messages: vec!["901".into()] },
-        }),
-        Event::Delivery(DeliveryEvent::Settled {
-            id: id(),
-            receipt: Receipt::Unknown { part: 1, reason: "cut off".into() },
-        }),
+        settled(Receipt::Delivered { messages: vec!["901".into()] }),
+        settled(Receipt::Unknown { part: 1, reason: "cut off".into() }),
         Event::Delivery(DeliveryEvent::Retried { id: id() }),
         Event::Delivery(DeliveryEvent::Dropped { id: id() }),
         Event::Compaction(CompactionEvent::UsageSpent { model: "small".into(), usage }),

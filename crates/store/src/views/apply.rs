@@ -2,8 +2,8 @@
 //! empty views gives the same rows.
 
 use cairn_core::event::{
-    ApprovalEvent, ArtifactEvent, CompactionEvent, DeliveryEvent, Event, MaintenanceEvent, MemoryEvent,
-    MessageEvent, Record, RegistryEvent, TurnEvent, TurnOutcome,
+    CompactionEvent, DeliveryEvent, Event, MaintenanceEvent, MemoryEvent, MessageEvent, Record, TurnEvent,
+    TurnOutcome,
 };
 use cairn_core::ids::{ChannelId, Generation, MessageId, Seq, TurnId};
 use cairn_core::message::{Entry, LOST_TURN, Pending};
@@ -72,33 +72,6 @@ fn is_of_no_daemon(event: &Event) -> bool {
     }
 }
 
-fn apply_run(
-    changes: &mut Changes<'_>,
-    state: &mut ChannelState,
-    channel: &ChannelId,
-    record: &Record,
-) -> Result<(), StoreError> {
-    match &record.event {
-        Event::Compaction(CompactionEvent::RunStarted { run }) => {
-            if let Some(idx) = state.queued.iter().position(|queued| *queued == run.trigger) {
-                state.queued.remove(idx);
-            }
-            state.run = true;
-        }
-        Event::Compaction(CompactionEvent::RunQueued { request }) => state.queued.push(request.trigger),
-        Event::Compaction(CompactionEvent::EmergencyApplied { .. }) => state.owes_run = true,
-        Event::Compaction(CompactionEvent::RunEnded(end)) => {
-            state.run = false;
-            state.owes_run = end.owes_run;
-            if let Some(summary) = &end.summary {
-                changes.put(Key::summary(channel, &summary.id), &record.n)?;
-            }
-        }
-        _ => {}
-    }
-    Ok(())
-}
-
 fn in_channel(
     changes: &mut Changes<'_>,
     state: &mut ChannelState,
@@ -106,81 +79,95 @@ fn in_channel(
     record: &Record,
 ) -> Result<(), StoreError> {
     match &record.event {
-        Event::Message(MessageEvent::Accepted(pending)) => accept(changes, state, channel, record, pending)?,
-        Event::Turn(TurnEvent::Started { turn, messages, first_seq }) => {
-            start_turn(changes, state, channel, record, turn, messages, *first_seq)?;
-        }
-        Event::Turn(TurnEvent::Reopened { turn, messages }) => {
-            reopen_turn(changes, state, channel, turn, messages)?
-        }
-        Event::Turn(TurnEvent::EntryAdded { entry }) => add_entry(changes, state, channel, record, entry)?,
-        Event::Turn(TurnEvent::Ended(end)) => end_turn(changes, state, channel, record, &end.turn)?,
-        Event::Compaction(
-            CompactionEvent::RunStarted { .. }
-            | CompactionEvent::RunQueued { .. }
-            | CompactionEvent::RunEnded(_)
-            | CompactionEvent::EmergencyApplied { .. },
-        ) => {
-            apply_run(changes, state, channel, record)?;
-        }
-        Event::Turn(TurnEvent::SessionStarted { generation }) => start_generation(state, *generation),
-        Event::Message(MessageEvent::Edited { message, fingerprint, .. }) => {
-            edit(changes, channel, record, message, fingerprint)?;
-        }
-        Event::Message(MessageEvent::Deleted { message, seqs }) => delete(changes, channel, message, seqs)?,
-        Event::Message(MessageEvent::CommandTaken { message, .. } | MessageEvent::Refused { message }) => {
-            see_only(changes, state, channel, record, message)?;
-        }
-        Event::Turn(TurnEvent::ToolUsed(_)) => changes.put(Key::call(record.n), channel)?,
+        Event::Message(event) => apply_message(changes, state, channel, record, event),
+        Event::Turn(event) => apply_turn(changes, state, channel, record, event),
+        Event::Compaction(event) => apply_compaction(changes, state, channel, record, event),
+        Event::Delivery(_) => apply_delivery(changes, state, channel, record),
         Event::Maintenance(MaintenanceEvent::LinesQuarantined { next_seq: Some(next_seq), .. }) => {
             state.open = None;
-            fill_gap(changes, state, channel, record, &TurnId::from(LOST_TURN), *next_seq)?;
+            fill_gap(changes, state, channel, record, &TurnId::from(LOST_TURN), *next_seq)
         }
-        Event::Delivery(
-            DeliveryEvent::Intended { .. }
-            | DeliveryEvent::Attempted { .. }
-            | DeliveryEvent::PutOff { .. }
-            | DeliveryEvent::Sent { .. }
-            | DeliveryEvent::Settled { .. }
-            | DeliveryEvent::Retried { .. }
-            | DeliveryEvent::Dropped { .. },
-        ) => apply_delivery(changes, state, channel, record)?,
-        Event::Maintenance(MaintenanceEvent::DaemonStarted { .. } | MaintenanceEvent::DaemonStopped)
-        | Event::Turn(TurnEvent::UsageReported { .. } | TurnEvent::Interrupted { .. })
-        | Event::Compaction(
-            CompactionEvent::RunAttemptFailed { .. } | CompactionEvent::StackRetired { .. },
-        )
-        | Event::Memory(
-            MemoryEvent::Saved(_)
-            | MemoryEvent::Edited { .. }
-            | MemoryEvent::Forgotten { .. }
-            | MemoryEvent::Recalled { .. },
-        )
-        | Event::Turn(TurnEvent::Undone { .. })
-        | Event::Compaction(
-            CompactionEvent::UsageSpent { .. }
-            | CompactionEvent::RunCheckpointed { .. }
-            | CompactionEvent::WindowSlid { .. }
-            | CompactionEvent::ResultsPruned { .. },
-        )
-        | Event::Artifact(
-            ArtifactEvent::Stored { .. } | ArtifactEvent::Used { .. } | ArtifactEvent::Expired { .. },
-        )
-        | Event::Turn(TurnEvent::ModelChosen { .. } | TurnEvent::ModelLearnt { .. })
-        | Event::Registry(
-            RegistryEvent::PairingRequested { .. }
-            | RegistryEvent::PairingApproved { .. }
-            | RegistryEvent::PairingRevoked { .. }
-            | RegistryEvent::ChatMigrated { .. },
-        )
-        | Event::Approval(ApprovalEvent::Asked { .. } | ApprovalEvent::Settled { .. })
-        | Event::Registry(RegistryEvent::ServerApproved { .. } | RegistryEvent::ServerRevoked { .. })
-        | Event::Maintenance(
-            MaintenanceEvent::PersonErased { .. }
-            | MaintenanceEvent::WordsExpired { .. }
-            | MaintenanceEvent::RecordsRemoved { .. }
-            | MaintenanceEvent::LinesQuarantined { .. },
-        ) => {}
+        Event::Artifact(_)
+        | Event::Memory(_)
+        | Event::Approval(_)
+        | Event::Registry(_)
+        | Event::Maintenance(_) => Ok(()),
+    }
+}
+
+fn apply_message(
+    changes: &mut Changes<'_>,
+    state: &mut ChannelState,
+    channel: &ChannelId,
+    record: &Record,
+    event: &MessageEvent,
+) -> Result<(), StoreError> {
+    match event {
+        MessageEvent::Accepted(pending) => accept(changes, state, channel, record, pending),
+        MessageEvent::Edited { message, fingerprint, .. } => {
+            edit(changes, channel, record, message, fingerprint)
+        }
+        MessageEvent::Deleted { message, seqs } => delete(changes, channel, message, seqs),
+        MessageEvent::CommandTaken { message, .. } | MessageEvent::Refused { message } => {
+            see_only(changes, state, channel, record, message)
+        }
+    }
+}
+
+fn apply_turn(
+    changes: &mut Changes<'_>,
+    state: &mut ChannelState,
+    channel: &ChannelId,
+    record: &Record,
+    event: &TurnEvent,
+) -> Result<(), StoreError> {
+    match event {
+        TurnEvent::Started { turn, messages, first_seq } => {
+            start_turn(changes, state, channel, record, turn, messages, *first_seq)?;
+        }
+        TurnEvent::Reopened { turn, messages } => reopen_turn(changes, state, channel, turn, messages)?,
+        TurnEvent::EntryAdded { entry } => add_entry(changes, state, channel, record, entry)?,
+        TurnEvent::Ended(end) => end_turn(changes, state, channel, record, &end.turn)?,
+        TurnEvent::SessionStarted { generation } => start_generation(state, *generation),
+        TurnEvent::ToolUsed(_) => changes.put(Key::call(record.n), channel)?,
+        TurnEvent::UsageReported { .. }
+        | TurnEvent::Interrupted { .. }
+        | TurnEvent::Undone { .. }
+        | TurnEvent::ModelChosen { .. }
+        | TurnEvent::ModelLearnt { .. } => {}
+    }
+    Ok(())
+}
+
+fn apply_compaction(
+    changes: &mut Changes<'_>,
+    state: &mut ChannelState,
+    channel: &ChannelId,
+    record: &Record,
+    event: &CompactionEvent,
+) -> Result<(), StoreError> {
+    match event {
+        CompactionEvent::RunStarted { run } => {
+            if let Some(idx) = state.queued.iter().position(|queued| *queued == run.trigger) {
+                state.queued.remove(idx);
+            }
+            state.run = true;
+        }
+        CompactionEvent::RunQueued { request } => state.queued.push(request.trigger),
+        CompactionEvent::EmergencyApplied { .. } => state.owes_run = true,
+        CompactionEvent::RunEnded(end) => {
+            state.run = false;
+            state.owes_run = end.owes_run;
+            if let Some(summary) = &end.summary {
+                changes.put(Key::summary(channel, &summary.id), &record.n)?;
+            }
+        }
+        CompactionEvent::RunAttemptFailed { .. }
+        | CompactionEvent::RunCheckpointed { .. }
+        | CompactionEvent::StackRetired { .. }
+        | CompactionEvent::WindowSlid { .. }
+        | CompactionEvent::ResultsPruned { .. }
+        | CompactionEvent::UsageSpent { .. } => {}
     }
     Ok(())
 }

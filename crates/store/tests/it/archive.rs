@@ -177,68 +177,49 @@ async fn a_delivery_goes_through_all_its_states_and_the_conversation_owes_those_
     let (_dir, store, mut chat) = chatting();
     let turn = chat.turn("a", "hello", "hi").await;
     let intent = |id: &str, draft| {
-        Event::Delivery(DeliveryEvent::Intended {
+        let (turn, reply_to) = (turn.clone(), Some("a".into()));
+        DeliveryEvent::Intended {
             id: id.into(),
-            turn: turn.clone(),
+            turn,
             seq: Seq(2),
             note: None,
             approval: None,
-            reply_to: Some("a".into()),
+            reply_to,
             edits: None,
             draft,
-        })
+        }
     };
     let id = || "o1".into();
     let unknown = Receipt::Unknown { part: 1, reason: "the connection broke".to_owned() };
     let dead = Receipt::Dead { reason: "the chat is gone".to_owned() };
+    let owed = |sent, attempted| Some((sent, attempted, DeliveryState::Owed));
     let steps = [
         (intent("d1", true), None),
-        (intent("o1", false), Some((0, false, DeliveryState::Owed))),
+        (intent("o1", false), owed(0, false)),
+        (DeliveryEvent::Attempted { id: id(), part: 0 }, owed(0, true)),
+        (DeliveryEvent::PutOff { id: id(), part: 0, reason: "slow".to_owned() }, owed(0, false)),
+        (DeliveryEvent::Attempted { id: id(), part: 0 }, owed(0, true)),
+        (DeliveryEvent::Sent { id: id(), part: 0, message: "900".into() }, owed(1, false)),
+        (DeliveryEvent::Attempted { id: id(), part: 1 }, owed(1, true)),
         (
-            Event::Delivery(DeliveryEvent::Attempted { id: id(), part: 0 }),
-            Some((0, true, DeliveryState::Owed)),
-        ),
-        (
-            Event::Delivery(DeliveryEvent::PutOff { id: id(), part: 0, reason: "slow".to_owned() }),
-            Some((0, false, DeliveryState::Owed)),
-        ),
-        (
-            Event::Delivery(DeliveryEvent::Attempted { id: id(), part: 0 }),
-            Some((0, true, DeliveryState::Owed)),
-        ),
-        (
-            Event::Delivery(DeliveryEvent::Sent { id: id(), part: 0, message: "900".into() }),
-            Some((1, false, DeliveryState::Owed)),
-        ),
-        (
-            Event::Delivery(DeliveryEvent::Attempted { id: id(), part: 1 }),
-            Some((1, true, DeliveryState::Owed)),
-        ),
-        (
-            Event::Delivery(DeliveryEvent::Settled { id: id(), receipt: unknown }),
+            DeliveryEvent::Settled { id: id(), receipt: unknown },
             Some((1, true, DeliveryState::Unknown { reason: "the connection broke".to_owned() })),
         ),
-        (Event::Delivery(DeliveryEvent::Retried { id: id() }), Some((1, false, DeliveryState::Owed))),
-        (Event::Delivery(DeliveryEvent::Retried { id: id() }), Some((1, false, DeliveryState::Owed))),
+        (DeliveryEvent::Retried { id: id() }, owed(1, false)),
+        (DeliveryEvent::Retried { id: id() }, owed(1, false)),
         (
-            Event::Delivery(DeliveryEvent::Settled { id: id(), receipt: dead }),
+            DeliveryEvent::Settled { id: id(), receipt: dead },
             Some((1, false, DeliveryState::Dead { reason: "the chat is gone".to_owned() })),
         ),
-        (Event::Delivery(DeliveryEvent::Dropped { id: id() }), None),
-        (Event::Delivery(DeliveryEvent::Retried { id: id() }), None),
-        (intent("o1", false), Some((0, false, DeliveryState::Owed))),
-        (
-            Event::Delivery(DeliveryEvent::Settled {
-                id: id(),
-                receipt: Receipt::Delivered { messages: Vec::new() },
-            }),
-            None,
-        ),
-        (Event::Delivery(DeliveryEvent::Retried { id: id() }), None),
+        (DeliveryEvent::Dropped { id: id() }, None),
+        (DeliveryEvent::Retried { id: id() }, None),
+        (intent("o1", false), owed(0, false)),
+        (DeliveryEvent::Settled { id: id(), receipt: Receipt::Delivered { messages: Vec::new() } }, None),
+        (DeliveryEvent::Retried { id: id() }, None),
     ];
     for (event, expected) in steps {
         let told = format!("{event:?}");
-        chat.append(vec![event]).await;
+        chat.append(vec![Event::Delivery(event)]).await;
         let items = store.deliveries().await.unwrap();
         let shown =
             items.first().map(|item| (item.sent.len(), item.attempted_at.is_some(), item.state.clone()));

@@ -41,6 +41,24 @@ fn usage(input_tokens: u64) -> Usage {
     Usage { input_tokens, output_tokens: 2, cached_tokens: 0, cache_write_tokens: 0 }
 }
 
+/// What belongs to no channel.
+async fn append_outside(store: &Store, at_secs: i64) {
+    let user = Author { id: "telegram/5".to_owned(), name: "ana".to_owned() };
+    let (from, to) = ("1".to_owned(), "2".to_owned());
+    let events = [
+        Event::Registry(RegistryEvent::PairingRequested {
+            user,
+            chat: "5".to_owned(),
+            code: "KIWI-43".to_owned(),
+        }),
+        Event::Registry(RegistryEvent::PairingApproved { user: "telegram/5".to_owned() }),
+        Event::Registry(RegistryEvent::ChatMigrated { platform: "telegram".to_owned(), from, to }),
+        Event::Compaction(CompactionEvent::UsageSpent { model: "small".to_owned(), usage: usage(7) }),
+    ];
+    let record = |event| NewRecord { channel: None, at: at(at_secs), event };
+    store.append(events.into_iter().map(record).collect()).await.unwrap();
+}
+
 async fn lived_in(dir: &Path) -> String {
     let store = open(dir);
     let mut chat = Chat::new(&store, "main");
@@ -96,21 +114,7 @@ async fn lived_in(dir: &Path) -> String {
         }),
     ])
     .await;
-    // What belongs to no channel.
-    let user = Author { id: "telegram/5".to_owned(), name: "ana".to_owned() };
-    let (from, to) = ("1".to_owned(), "2".to_owned());
-    let events = [
-        Event::Registry(RegistryEvent::PairingRequested {
-            user,
-            chat: "5".to_owned(),
-            code: "KIWI-43".to_owned(),
-        }),
-        Event::Registry(RegistryEvent::PairingApproved { user: "telegram/5".to_owned() }),
-        Event::Registry(RegistryEvent::ChatMigrated { platform: "telegram".to_owned(), from, to }),
-        Event::Compaction(CompactionEvent::UsageSpent { model: "small".to_owned(), usage: usage(7) }),
-    ];
-    let record = |event| NewRecord { channel: None, at: at(chat.secs), event };
-    store.append(events.into_iter().map(record).collect()).await.unwrap();
+    append_outside(&store, chat.secs).await;
     chat.accept("c", "ana", "and now?").await;
     store.keep_snapshot(Arc::new(chat.state.clone())).await.unwrap();
     let before = shown(&store).await;
