@@ -4,6 +4,13 @@
 //! shares that of the field above it. `Default` is its default, `example` what stands where there is none, `range` and
 //! `extend` what is taken. `x-alternative` marks a key that excludes the one above it.
 
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    rustdoc::private_intra_doc_links,
+    rustdoc::bare_urls,
+    reason = "docs of fields are the text of config/config.toml: [admin] is a table there"
+)]
+
 mod agents;
 mod commands;
 mod limits;
