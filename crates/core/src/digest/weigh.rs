@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::words::{Term, topic_terms};
 
 /// How much more names and numbers weigh than other words equally rare: worth 1.2 and 0.7 points of the evidence kept on
-/// LoCoMo (`measure digest`). Lists of English words of time and of the first person were worth 0.6 together, and are gone.
+/// LoCoMo (`.ci/soak digest`). Lists of English words of time and of the first person were worth 0.6 together, and are gone.
 const NAME: f64 = 1.5;
 const NUMBER: f64 = 1.5;
 

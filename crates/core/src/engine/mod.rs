@@ -47,7 +47,7 @@ pub enum MakeRoom {
 
 /// A context engine, one for each channel that is awake.
 ///
-/// What holds for every engine, whatever it does (`core/tests/invariants/engines.rs` checks it of each): a request fits;
+/// What holds for every engine, whatever it does (`core/tests/it/invariants/engines.rs` checks it of each): a request fits;
 /// turns leave whole, and the open one never does; between two decisions the beginning of requests stays as it is; a
 /// fresh engine with the same conversation decides the same.
 pub trait ContextEngine: Send + Sync + 'static {
