@@ -108,7 +108,7 @@ impl Provenance {
 /// Whom an agent trusts, and who may approve for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-#[allow(rustdoc::broken_intra_doc_links, reason = "[commands] is a table of the configuration")]
+#[expect(rustdoc::broken_intra_doc_links, reason = "[commands] is a table of the configuration")]
 pub struct TrustSettings {
     /// Who is trusted: while the window holds text of nobody else and of no tool, calls that change something are made
     /// without asking. "PLATFORM/USER", or "PLATFORM/*" for all of one, such as "local/*". Nobody by default: each such call

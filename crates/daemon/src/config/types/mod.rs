@@ -4,7 +4,7 @@
 //! shares that of the field above it. `Default` is its default, `example` what stands where there is none, `range` and
 //! `extend` what is taken. `x-alternative` marks a key that excludes the one above it.
 
-#![allow(
+#![expect(
     rustdoc::broken_intra_doc_links,
     rustdoc::private_intra_doc_links,
     rustdoc::bare_urls,
