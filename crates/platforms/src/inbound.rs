@@ -37,6 +37,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// And so long for a channel that takes nothing, though others do.
 const LONG_PATIENCE: Duration = Duration::from_secs(60);
 
+/// A channel that was not asked for so long begins to refuse anew: a message that waits asks more often.
+const BREAK: Duration = Duration::from_secs(30);
+
 /// What is told to a press under a message that is not the bot's own, or not there any more.
 pub(crate) const NO_QUESTION: &str = "Nothing that I asked waits there any more.";
 
@@ -130,7 +133,8 @@ pub(crate) enum PressOutcome {
 /// The channels that take nothing at the moment.
 #[derive(Default)]
 struct Waits {
-    since: HashMap<ChannelId, Instant>,
+    /// Since when each has refused without a break, and when it did last.
+    refused: HashMap<ChannelId, (Instant, Instant)>,
     /// When the runtime took something in last.
     last_taken: Option<Instant>,
     /// What waits keeps others from being heard.
@@ -141,7 +145,14 @@ impl Waits {
     /// Whether a message that was refused in passing is to be given up: it keeps others from being heard, and its
     /// channel has refused for long enough. For a runtime that takes nothing from anybody it waits on.
     fn gives_up(&mut self, channel: &ChannelId, refusal: &Refusal) -> bool {
-        let since = *self.since.entry(channel.clone()).or_insert_with(Instant::now);
+        let now = Instant::now();
+        let (since, last) = self.refused.entry(channel.clone()).or_insert((now, now));
+        // Whatever waited there went away: it was given up, or changed.
+        if now - *last > BREAK {
+            *since = now;
+        }
+        *last = now;
+        let since = *since;
         let in_vain = match refusal {
             Refusal::Busy { .. } => since.elapsed() >= PATIENCE,
             Refusal::Unavailable(_) => {
@@ -153,7 +164,7 @@ impl Waits {
     }
 
     fn taken(&mut self, channel: &ChannelId) {
-        self.since.remove(channel);
+        self.refused.remove(channel);
         self.last_taken = Some(Instant::now());
     }
 }

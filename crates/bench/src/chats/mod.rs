@@ -225,7 +225,7 @@ impl Run<'_> {
         let outbox = daemon.client().get("/v1/outbox").await?;
         for delivery in outbox.as_array().map_or(&[][..], Vec::as_slice) {
             if delivery["state"] == "unknown" {
-                self.listed.extend(words::tokens(delivery["text"].as_str().unwrap_or_default()));
+                self.listed.extend(words::tokens(&reply_of(daemon, delivery).await?));
             }
         }
         Ok(outbox)
@@ -267,6 +267,14 @@ impl Run<'_> {
         require(verified["ok"] == Value::Bool(true), || format!("store verify: {verified}"))?;
         Ok(self.findings)
     }
+}
+
+/// All of the words of a delivery; the outbox shows where they begin.
+async fn reply_of(daemon: &Daemon, delivery: &Value) -> io::Result<String> {
+    let channel = delivery["channel"].as_str().unwrap_or_default().replace('/', "%2F");
+    let path = format!("/v1/channels/{channel}/history?from={0}&to={0}", delivery["seq"]);
+    let entries = daemon.client().get(&path).await?;
+    Ok(entries[0]["parts"].to_string())
 }
 
 fn require(holds: bool, what: impl FnOnce() -> String) -> io::Result<()> {

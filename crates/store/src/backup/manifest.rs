@@ -16,6 +16,9 @@ use crate::disk::io_error;
 /// The manifest's name in a backup.
 pub(crate) const FILE: &str = "manifest.json";
 
+/// Its name while it is written.
+pub(crate) const BEGUN: &str = "manifest.json.new";
+
 /// The format of backups that this program writes, and the newest that it knows.
 const FORMAT: u32 = 1;
 

@@ -20,7 +20,7 @@ use cairn_core::ports::StoreError;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{Layout, blocking, io_error, make_dir, put};
+use crate::disk::{Layout, blocking, io_error, make_dir, put_by};
 use crate::format;
 use crate::journal::open::Tail;
 use crate::journal::rewrite::records;
@@ -202,7 +202,8 @@ impl BackupWriter<'_> {
             path: path.display().to_string(),
             message: error.to_string(),
         })?;
-        put(&path, |file| file.write_all(&bytes)).map_err(io_error("write", &path))?;
+        let begun = self.to.join(manifest::BEGUN);
+        put_by(&path, &begun, |file| file.write_all(&bytes)).map_err(io_error("write", &path))?;
         Ok(report)
     }
 

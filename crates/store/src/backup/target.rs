@@ -99,7 +99,7 @@ impl Target {
 /// Removes what is left of a backup that was broken off, and nothing else.
 fn clear(partial: &Path) -> Result<(), BackupError> {
     let Ok(inside) = fs::read_dir(partial) else { return Ok(()) };
-    let ours = ["journal", "artifacts", crate::format::FILE, manifest::FILE];
+    let ours = ["journal", "artifacts", crate::format::FILE, manifest::BEGUN, manifest::FILE];
     for entry in inside {
         let entry = entry.map_err(io_error("list", partial))?;
         if !ours.iter().any(|name| entry.file_name() == *name) {

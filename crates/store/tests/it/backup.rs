@@ -180,6 +180,7 @@ async fn a_backup_goes_only_where_nothing_is_and_leaves_nothing_when_it_may_not(
     fs::create_dir_all(home.path("empty")).unwrap();
     fs::create_dir_all(home.path("empty.partial/journal")).unwrap();
     fs::write(home.path("empty.partial/journal/1.jsonl"), "half").unwrap();
+    fs::write(home.path("empty.partial/manifest.json.new"), "half").unwrap();
     store.backup(home.path("empty"), at(1)).await.unwrap();
     assert!(home.path("empty/manifest.json").exists() && !home.path("empty.partial").exists());
     store.close().await;
