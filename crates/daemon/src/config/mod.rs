@@ -41,8 +41,8 @@ pub use secrets::McpSecrets;
 pub(crate) use secrets::is_secret;
 use source::Source;
 pub use types::{
-    AdminConfig, AgentConfig, Commands, Config, FetchConfig, Limits, Log, LogFormat, McpConfig, ModelConfig,
-    Network, NetworkKind, OFFLINE, PlaceKeys, PlatformId, Provider, Store,
+    AdminConfig, AgentConfig, Config, FetchConfig, Limits, Log, LogFormat, McpConfig, ModelConfig, Network,
+    NetworkKind, OFFLINE, PlaceKeys, PlatformId, Provider, Store,
 };
 
 /// A configuration with what belongs to it and is no part of it.

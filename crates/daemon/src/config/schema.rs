@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use cairn_core::command::CommandPermissions;
 use cairn_core::provenance::TrustSettings;
 use cairn_core::retention::RetentionSettings;
 use cairn_core::settings::{HardClear, MemorySettings, PruningSettings, ResultGuardSettings, WindowGuard};
@@ -13,8 +14,8 @@ use serde_json::{Map, Value, json};
 use super::error::Problem;
 use super::source::{Seg, Source};
 use super::types::{
-    AdminConfig, AgentConfig, Commands, Config, FetchConfig, Limits, Log, McpConfig, ModelConfig, Network,
-    PlaceKeys, Store,
+    AdminConfig, AgentConfig, Config, FetchConfig, Limits, Log, McpConfig, ModelConfig, Network, PlaceKeys,
+    Store,
 };
 
 /// Tables of a list that mean nothing without their name.
@@ -209,7 +210,7 @@ fn all_tables() -> Vec<Table> {
         ("discord.places", fields_of::<PlaceKeys>()),
         ("telegram", fields_of::<Network>()),
         ("telegram.places", fields_of::<PlaceKeys>()),
-        ("commands", fields_of::<Commands>()),
+        ("commands", fields_of::<CommandPermissions>()),
         ("limits", fields_of::<Limits>()),
         ("log", fields_of::<Log>()),
         ("admin", fields_of::<AdminConfig>()),

@@ -1,12 +1,13 @@
 //! Checks of `[discord]` and `[telegram]`.
 
 use cairn_core::access::DirectPolicy;
+use cairn_core::command::CommandPermissions;
 
 use super::{Check, below, key_path, known_names};
 use crate::config::env::Environment;
 use crate::config::secrets::{is_token, is_variable, key_file};
 use crate::config::source::Seg;
-use crate::config::types::{AgentConfig, Commands, Network, NetworkKind, PlaceKeys, PlatformId, is_id};
+use crate::config::types::{AgentConfig, Network, NetworkKind, PlaceKeys, PlatformId, is_id};
 use crate::config::url;
 
 /// Checks a network's table and makes its paths absolute.
@@ -176,7 +177,7 @@ fn warn_if_deaf(check: &mut Check<'_, '_>, kind: NetworkKind, network: &Network)
 }
 
 /// Checks the names of the operators: `PLATFORM/USER`.
-pub(in crate::config) fn check_operators(check: &mut Check<'_, '_>, commands: &Commands) {
+pub(in crate::config) fn check_operators(check: &mut Check<'_, '_>, commands: &CommandPermissions) {
     for (idx, operator) in commands.operators.iter().enumerate() {
         let is_one = |kind: NetworkKind| {
             let id = operator.strip_prefix(kind.name()).and_then(|rest| rest.strip_prefix('/'));

@@ -12,7 +12,6 @@
 )]
 
 mod agents;
-mod commands;
 mod limits;
 mod network;
 mod tools;
@@ -21,6 +20,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use cairn_core::agent::{AgentSettings, WindowSize};
+use cairn_core::command::CommandPermissions;
 use cairn_core::ids::AgentId;
 use cairn_core::limits::Price;
 use cairn_core::model::ToolDef;
@@ -31,7 +31,6 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use agents::{ANTHROPIC_URL, OPENAI_URL, WINDOW, WINDOW_MAX, WINDOW_MIN};
 pub use agents::{AgentConfig, ModelConfig, OFFLINE, Provider};
-pub use commands::Commands;
 pub use limits::Limits;
 pub(super) use network::is_id;
 pub use network::{Network, NetworkKind, PlaceKeys, PlatformId};
@@ -68,7 +67,7 @@ pub struct Config {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub telegram: Option<Network>,
     /// Commands that people give in chats
-    pub commands: Commands,
+    pub commands: CommandPermissions,
     /// Bounds of what is taken in and of how long things take
     pub limits: Limits,
     /// The log
