@@ -1,6 +1,7 @@
 //! The parts of `.ci/soak`. What a part prints is its result; it fails when something is lost, and then leaves its folder.
 
 mod figures;
+mod grow;
 mod measure;
 mod recall;
 
@@ -23,6 +24,7 @@ usage: cairn-bench PART …
   load CAIRN [TURNS] [SEED] [KEYS] a long conversation at a window of 32,000; KEYS: more of [defaults.compaction], as TOML
   endure CAIRN [MINUTES]           mixed load (60), memory and descriptors sampled, their slopes at the end
   figures CAIRN [start|turns|during|channels …]
+  grow CAIRN [ENTRIES] [CHANNELS]  what a state costs as it grows to ENTRIES (100,000) in CHANNELS (2,000)
   recall CAIRN FILE [OPTION …]     evidence recall at 10 through `cairn search`, on a file in LoCoMo's format
   locomo FILE [N]                  conversation N (0) of such a file as lines for `cairn replay`
   digest FILE [SHARE]              what a digest keeps of such conversations
@@ -101,6 +103,10 @@ async fn run(args: &[&str], dir: &Path) -> Result<(), Box<dyn Error>> {
             println!("{}", endure::run(&plan).await?);
         }
         ["figures", cairn, ref parts @ ..] => figures::run(cairn.as_ref(), dir, parts).await?,
+        ["grow", cairn, ref rest @ ..] => {
+            let (n_entries, n_channels) = (arg(rest, 0, 100_000)?, arg(rest, 1, 2_000)?);
+            grow::run(&grow::Plan { cairn: cairn.as_ref(), dir, n_entries, n_channels }).await?;
+        }
         ["recall", cairn, file, ref options @ ..] => {
             recall::run(cairn.as_ref(), file.as_ref(), options, dir).await?;
         }

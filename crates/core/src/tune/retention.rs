@@ -3,7 +3,7 @@
 //! Every token that was ever said counts, a newer one more than an older one: half as much for every
 //! [`HALF_LIFE_TOKENS`] that were said since. Of what it counts a token gives its whole when it is in sight as itself; by a
 //! summary of a share `c` of its source `c^0.15`, by a digest or a shortened result `c^0.35` (a summary of 18 % answered
-//! 77 % of questions, a digest of 20 % held 34 % of the evidence and 81 % of the words of answers: `docs/design/figures.md`); behind a
+//! 77 % of questions, a digest of 20 % held 37 % of the evidence and 90 % of the words of answers: `docs/design/figures.md`); behind a
 //! bare marker nothing, though a search finds it. Retention is the share that is given, 0 to 1.
 
 use crate::conversation::Conversation;

@@ -1,0 +1,233 @@
+//! One state as it grows: what a start, a list, a first turn, a search, a stop and the commands of the store cost at each
+//! size. Grown by the release binary itself, over its socket, with a model that answers at once.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use cairn_testkit::daemon::{Client, Daemon};
+use cairn_testkit::model::{Answer, FakeModel, Kind};
+use cairn_testkit::random::Random;
+use cairn_testkit::rig::one_model;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+const LANES: usize = 16;
+
+/// Samples of each kind of request.
+const SAMPLES: usize = 50;
+
+/// Ticks of the processor's clock in `/proc/PID/stat`, in a second.
+const TICKS: f64 = 100.0;
+
+const SAID: &str = "We looked at flat number {n} in Lisbon today; it has two balconies, a lemon tree and a view of the river, \
+    and costs 1,450 euros a month from June on; Anna liked it, and Ben asked about the heating there.";
+
+const ANSWER: &str = "It sounds like a good one: two balconies and a lemon tree are rare there, and the river is near. Ask \
+    whether the heating is by gas or by air, what the deposit is, and who pays for the lift in that house.";
+
+pub(crate) struct Plan<'a> {
+    pub(crate) cairn: &'a Path,
+    pub(crate) dir: &'a Path,
+    pub(crate) n_entries: usize,
+    pub(crate) n_channels: usize,
+}
+
+struct Run<'a> {
+    plan: &'a Plan<'a>,
+    config: PathBuf,
+    state: PathBuf,
+    random: Random,
+    entries: usize,
+}
+
+/// Grows a state by tens from 1,000 entries on, and measures at each size.
+pub(crate) async fn run(plan: &Plan<'_>) -> io::Result<()> {
+    let model = FakeModel::builder().lenient().unrecorded();
+    let model = model.respond(|seen| (seen.kind == Kind::Reply).then(|| Answer::text(ANSWER)));
+    let model = model.start().await;
+    let (config, state) = (plan.dir.join("config.toml"), plan.dir.join("state"));
+    std::fs::create_dir_all(&state)?;
+    std::fs::write(&config, one_model(&model.base_url(), 32_000))?;
+    let mut run = Run { plan, config, state, random: Random::new(1), entries: 0 };
+    let mut size = plan.n_entries.min(1_000);
+    loop {
+        run.grow(size).await?;
+        run.measure().await?;
+        if size >= plan.n_entries {
+            return Ok(());
+        }
+        size = (size * 10).min(plan.n_entries);
+    }
+}
+
+impl Run<'_> {
+    async fn daemon(&self) -> io::Result<Daemon> {
+        Daemon::start(self.plan.cairn, &self.state, Some(&self.config)).await
+    }
+
+    async fn grow(&mut self, size: usize) -> io::Result<()> {
+        let daemon = self.daemon().await?;
+        let (first, n_turns) = (self.entries / 2, (size - self.entries) / 2);
+        let began = Instant::now();
+        let mut lanes = tokio::task::JoinSet::new();
+        for lane in 0..LANES {
+            let (client, n_channels) = (daemon.client(), self.plan.n_channels);
+            lanes.spawn(async move {
+                // A lane has channels of its own: two messages of one never wait for each other.
+                for n in (first + lane..first + n_turns).step_by(LANES) {
+                    let channel = (n % LANES) + LANES * ((n / LANES) % n_channels.div_ceil(LANES));
+                    say(&client, &format!("c{channel}"), n).await?;
+                }
+                io::Result::Ok(())
+            });
+        }
+        while let Some(lane) = lanes.join_next().await {
+            lane.map_err(io::Error::other)??;
+        }
+        self.entries = size;
+        let (rss, own) = memory(&daemon)?;
+        println!("\n{size} entries in {} channels", self.plan.n_channels);
+        println!(
+            "  grown at             {:.0} turns a second",
+            n_turns as f64 / began.elapsed().as_secs_f64()
+        );
+        println!("  memory after growth  {rss:.0} MB resident, {own:.0} MB of it not mapped files");
+        let began = Instant::now();
+        daemon.stop().await?;
+        println!("  stop                 {:.2} s", began.elapsed().as_secs_f64());
+        Ok(())
+    }
+
+    async fn measure(&mut self) -> io::Result<()> {
+        self.starts().await?;
+        let daemon = self.daemon().await?;
+        let client = daemon.client();
+        let (rss, own) = memory(&daemon)?;
+        println!("  memory after start   {rss:.0} MB resident, {own:.0} MB of it not mapped files");
+        let lists = times(3, async || client.get("/v1/channels?limit=100").await.map(drop)).await?;
+        print("list of channels", lists);
+        let mut first = Vec::new();
+        for _ in 0..SAMPLES {
+            let channel = format!("c{}", self.random.below(self.plan.n_channels as u64));
+            let began = Instant::now();
+            say(&client, &channel, self.entries).await?;
+            first.push(began.elapsed());
+            self.entries += 2;
+        }
+        print("first turn", first);
+        let again = times(SAMPLES, async || say(&client, "c0", 0).await).await?;
+        self.entries += 2 * SAMPLES;
+        print("turn", again);
+        let path = "/v1/channels/c0/search?q=heating&limit=10";
+        print("search", times(SAMPLES, async || client.get(path).await.map(drop)).await?);
+        daemon.stop().await?;
+        self.disk()?;
+        self.offline(&["store", "verify"]).await?;
+        let backup = self.plan.dir.join("backup");
+        self.offline(&["store", "backup", &backup.display().to_string()]).await?;
+        std::fs::remove_dir_all(backup)
+    }
+
+    async fn starts(&self) -> io::Result<()> {
+        let (mut walls, mut processor) = (Vec::new(), f64::MAX);
+        for _ in 0..3 {
+            let daemon = self.daemon().await?;
+            processor = processor.min(processor_seconds(&daemon)?);
+            walls.push(daemon.ready_after());
+            daemon.stop().await?;
+        }
+        println!("  start                {:.0} ms of the processor", processor * 1e3);
+        print("start to ready", walls);
+        Ok(())
+    }
+
+    fn disk(&self) -> io::Result<()> {
+        let parts = ["journal", "views", "index"];
+        let bytes = parts.map(|part| folder_bytes(&self.state.join(part)));
+        let each = |bytes: u64| bytes as f64 / self.entries as f64 / 1e3;
+        let mut all = 0;
+        let mut shown = Vec::new();
+        for (part, bytes) in parts.iter().zip(bytes) {
+            let bytes = bytes?;
+            all += bytes;
+            shown.push(format!("{part} {:.2}", each(bytes)));
+        }
+        println!("  disk                 {:.2} KB an entry ({})", each(all), shown.join(", "));
+        Ok(())
+    }
+
+    /// A command of the store without a daemon.
+    async fn offline(&self, args: &[&str]) -> io::Result<()> {
+        let began = Instant::now();
+        let mut command = Command::new(self.plan.cairn);
+        command.args(args).arg("--state").arg(&self.state).arg("--config").arg(&self.config);
+        let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status().await?;
+        let (took, journal) = (began.elapsed().as_secs_f64(), folder_bytes(&self.state.join("journal"))?);
+        println!(
+            "  {:<20} {took:.2} s, {:.0} MB/s of journal ({status})",
+            args[..2].join(" "),
+            journal as f64 / 1e6 / took
+        );
+        Ok(())
+    }
+}
+
+async fn say(client: &Client, channel: &str, n: usize) -> io::Result<()> {
+    let (status, reply) = client.say(channel, &SAID.replace("{n}", &n.to_string())).await?;
+    if status.is_success() { Ok(()) } else { Err(io::Error::other(format!("{status}: {reply}"))) }
+}
+
+async fn times(n: usize, work: impl AsyncFn() -> io::Result<()>) -> io::Result<Vec<Duration>> {
+    let mut times = Vec::new();
+    for _ in 0..n {
+        let began = Instant::now();
+        work().await?;
+        times.push(began.elapsed());
+    }
+    Ok(times)
+}
+
+fn print(name: &str, mut times: Vec<Duration>) {
+    times.sort();
+    let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize].as_secs_f64() * 1e3;
+    println!("  {name:<20} p50 {:.1} ms, p99 {:.1} ms", at(0.5), at(0.99));
+}
+
+fn proc_file(daemon: &Daemon, name: &str) -> io::Result<String> {
+    let pid = daemon.pid().ok_or_else(|| io::Error::other("the daemon has ended"))?;
+    std::fs::read_to_string(format!("/proc/{pid}/{name}"))
+}
+
+/// Megabytes that are resident, and those of them that are no mapped files.
+fn memory(daemon: &Daemon) -> io::Result<(f64, f64)> {
+    let status = proc_file(daemon, "status")?;
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().trim_end_matches(" kB").trim().parse::<f64>().ok()
+    };
+    let found = field("VmRSS:").zip(field("RssAnon:"));
+    found.map(|(all, own)| (all * 1.024e-3, own * 1.024e-3)).ok_or_else(|| io::Error::other("no VmRSS"))
+}
+
+/// What the processor has worked for a daemon since its start, in seconds.
+fn processor_seconds(daemon: &Daemon) -> io::Result<f64> {
+    let stat = proc_file(daemon, "stat")?;
+    // Behind the name, which may have spaces: the state is field 3, user and system time are 14 and 15.
+    let behind = stat.rsplit(')').next().unwrap_or_default();
+    let ticks: f64 = behind.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<f64>().ok()).sum();
+    Ok(ticks / TICKS)
+}
+
+/// The bytes that a folder takes on its disk.
+fn folder_bytes(dir: &Path) -> io::Result<u64> {
+    use std::os::unix::fs::MetadataExt as _;
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        let there = entry.metadata()?;
+        bytes += if there.is_dir() { folder_bytes(&entry.path())? } else { there.blocks() * 512 };
+    }
+    Ok(bytes)
+}
