@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use cairn_core::compaction::InstructionTooLong;
 use cairn_core::conversation::FoldError;
 use cairn_core::ids::{AgentId, ChannelId, OutboxId};
 use cairn_core::model::ModelError;
 use cairn_core::ports::{Refusal, StoreError, TurnFailure};
+use cairn_core::settings::InstructionTooLong;
 use cairn_core::window::AssembleError;
 use ractor::ActorProcessingErr;
 

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use cairn_core::approval::{Approval, ApprovalOutcome, reads_as};
 use cairn_core::command::Command;
-use cairn_core::compaction::{Decision, check_instruction};
+use cairn_core::compaction::Decision;
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{Event, MaintenanceEvent, NewRecord};
 use cairn_core::ids::{AgentId, ChannelId, Generation, LOCAL_PLATFORM, MessageId, OutboxId, TurnId};
 use cairn_core::limits::{Price, TalkLimits};
 use cairn_core::message::{Amendment, Author, Inbound, Part};
 use cairn_core::ports::{Admission, ChannelRow, Intake, OutboxItem, Refusal, Seen, StoreError};
+use cairn_core::settings::check_instruction;
 use cairn_core::tier::Tier;
 use cairn_core::window::measure;
 use futures::future::{BoxFuture, join_all};

@@ -10,7 +10,6 @@ use cairn_testkit::daemon::{Client, Daemon};
 use cairn_testkit::model::{Answer, FakeModel, Kind};
 use cairn_testkit::random::Random;
 use cairn_testkit::rig::one_model;
-use serde_json::{Value, json};
 use tokio::process::Command;
 
 const LANES: usize = 16;

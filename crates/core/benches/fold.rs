@@ -35,7 +35,7 @@ fn accepted(conversation: &Conversation) -> Event {
         parts: vec![Part::text("We looked at seven flats in Lisbon and Anna liked the third one best.")],
         addressed: true,
         direct: false,
-        provenance: cairn_core::provenance::Provenance::default(),
+        provenance: cairn_core::message::Provenance::default(),
         fingerprint: String::new(),
         tokens: 30,
     }))

@@ -50,7 +50,7 @@ fn entries(n: u64) -> Vec<Arc<Entry>> {
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,
-        provenance: cairn_core::provenance::Provenance::default(),
+        provenance: cairn_core::message::Provenance::default(),
         quotes: false,
         tokens: 40,
     };

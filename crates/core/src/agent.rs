@@ -3,9 +3,10 @@
 use crate::conversation::{Conversation, Learnt};
 use crate::ids::AgentId;
 use crate::model::ToolDef;
-use crate::provenance::TrustSettings;
-use crate::settings::{MemorySettings, PruningSettings, ResultGuardSettings, WindowGuard};
-use crate::tier::CompactionSettings;
+use crate::settings::{
+    CompactionSettings, MemorySettings, PruningSettings, ResultGuardSettings, WindowGuard,
+};
+use crate::trust::TrustSettings;
 
 /// An agent's settings on one model of its chain, resolved from the configuration.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::conversation::Conversation;
 use crate::ids::{ArtifactId, Seq};
+use crate::message::Artifact;
 use crate::ports::ArtifactLines;
 use crate::result_guard::{ResultRoom, beginning};
 use crate::settings::ResultGuardSettings;
@@ -13,31 +14,8 @@ use crate::text::short_date;
 #[cfg(test)]
 mod tests;
 
-/// The tool by which a model reads on in an artifact.
-pub const READ_TOOL: &str = "artifact_read";
-
 /// Bytes that the lines around a page take at the most.
 pub const PAGE_FRAME_BYTES: usize = 300;
-
-/// An artifact as its channel knows it; its words are in the artifact store.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Artifact {
-    /// Its id, unique within its channel.
-    pub id: ArtifactId,
-    /// The tool whose result it is; empty for a message.
-    pub tool: String,
-    /// The message that it holds the whole of. It is a copy, for as long as the window shows that message.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<Seq>,
-    pub bytes: u64,
-    pub lines: u64,
-    pub stored_at: Timestamp,
-    /// When it was stored or read last: it expires so many days after that.
-    pub used_at: Timestamp,
-    /// When it expired: its words are gone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expired_at: Option<Timestamp>,
-}
 
 /// Why an artifact cannot be read, for whoever asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,14 +1,14 @@
 //! What a conversation is made of: entries, their parts, tool calls, and messages not yet in a turn.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::ids::{Generation, MessageId, Seq, TurnId};
-use crate::provenance::Provenance;
+use crate::ids::{ArtifactId, Generation, MessageId, Seq, TurnId};
 use crate::text::{escape_name, escape_text, short_time};
 use crate::tokens::estimate;
 
@@ -400,4 +400,88 @@ pub fn fingerprint(author: &Author, parts: &[Part]) -> String {
         }
     }
     hasher.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Most people who are told apart by name; more of them count as unknown people.
+pub const PEOPLE_MAX: usize = 64;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Provenance {
+    /// People, `PLATFORM/USER`; at most [`PEOPLE_MAX`].
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub people: BTreeSet<String>,
+    /// People of whom nobody knows who they are.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub strangers: bool,
+    /// Tools: anybody may have written what they return.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub tools: bool,
+}
+
+impl Provenance {
+    pub fn of_tools() -> Self {
+        Self { tools: true, ..Self::default() }
+    }
+
+    pub fn of_strangers() -> Self {
+        Self { strangers: true, ..Self::default() }
+    }
+
+    pub fn of_person(person: &str) -> Self {
+        Self { people: BTreeSet::from([person.to_owned()]), ..Self::default() }
+    }
+
+    /// Of an entry: who wrote it; of a result, whom it quotes. The model's own words are nobody else's.
+    pub fn of_entry(entry: &Entry) -> Self {
+        let mut provenance = entry.provenance.clone();
+        if entry.role == Role::User {
+            match &entry.author {
+                Some(author) => provenance.hear(&author.id),
+                None => provenance.strangers = true,
+            }
+        }
+        provenance
+    }
+
+    fn hear(&mut self, person: &str) {
+        if self.people.contains(person) {
+            return;
+        }
+        if self.people.len() < PEOPLE_MAX {
+            self.people.insert(person.to_owned());
+        } else {
+            self.strangers = true;
+        }
+    }
+
+    pub fn join(&mut self, other: &Self) {
+        other.people.iter().for_each(|person| self.hear(person));
+        self.strangers |= other.strangers;
+        self.tools |= other.tools;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// An artifact as its channel knows it; its words are in the artifact store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Artifact {
+    /// Its id, unique within its channel.
+    pub id: ArtifactId,
+    /// The tool whose result it is; empty for a message.
+    pub tool: String,
+    /// The message that it holds the whole of. It is a copy, for as long as the window shows that message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Seq>,
+    pub bytes: u64,
+    pub lines: u64,
+    pub stored_at: Timestamp,
+    /// When it was stored or read last: it expires so many days after that.
+    pub used_at: Timestamp,
+    /// When it expired: its words are gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expired_at: Option<Timestamp>,
 }

@@ -8,14 +8,13 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Serialize};
 
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
 use crate::event::{CompactionEvent, DeliveryEvent, Event, Run, RunEnd, RunOutcome};
 use crate::ids::{LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
 use crate::message::Entry;
-use crate::summary::{MADE_BY_DIGEST, MarkerKind};
+use crate::summary::MADE_BY_DIGEST;
 pub use crate::text::grouped;
 
 /// How long a run over what an emergency took may last before the chat is told of it.
@@ -38,14 +37,6 @@ const FAILED: &str = "I could not summarise the older part of this conversation.
 
 const CUT: &str = "This is more than I can take in at once: I see only part of it. All of it is kept.";
 
-/// What left view without a summary, and has none yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lost {
-    pub at: Timestamp,
-    pub to_seq: Seq,
-    pub told: bool,
-}
-
 /// Whether the chat is to be told of what was lost from view.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Due {
@@ -67,7 +58,7 @@ pub fn due(conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -
     if at > now && at.duration_since(now) <= APART {
         return Due::At(at);
     }
-    Due::Now(Box::new(note(conversation, lost_id(conversation, lost.to_seq), LOST.to_owned())))
+    Due::Now(Box::new(note(conversation, conversation.lost_id(lost.to_seq), LOST.to_owned())))
 }
 
 /// These events, and behind each end of a run the note that it makes due.
@@ -124,7 +115,7 @@ fn of_end(
     if !is_told(conversation, agent) || conversation.noticed_at.is_some_and(is_recent) {
         return None;
     }
-    let id = OutboxId::from(format!("{}run:{}", notice_prefix(conversation), run.id));
+    let id = OutboxId::from(format!("{}run:{}", conversation.notice_prefix(), run.id));
     Some(note(conversation, id, words.to_owned()))
 }
 
@@ -220,14 +211,6 @@ fn is_told(conversation: &Conversation, agent: &AgentSettings) -> bool {
     agent.compaction.notices && conversation.channel.platform() != LOCAL_PLATFORM
 }
 
-fn notice_prefix(conversation: &Conversation) -> String {
-    format!("{}:notice:", conversation.channel)
-}
-
-fn lost_id(conversation: &Conversation, to_seq: Seq) -> OutboxId {
-    OutboxId::from(format!("{}lost:{to_seq}", notice_prefix(conversation)))
-}
-
 fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
     at.checked_add(by).unwrap_or(Timestamp::MAX)
 }
@@ -245,31 +228,4 @@ fn note(conversation: &Conversation, id: OutboxId, words: String) -> Event {
         edits: None,
         draft: false,
     })
-}
-
-impl Conversation {
-    /// Folds in that the chat is told something beside answers.
-    pub(crate) fn fold_notice(&mut self, id: &OutboxId, at: Timestamp) {
-        if !id.as_str().starts_with(&notice_prefix(self)) {
-            return;
-        }
-        self.noticed_at = Some(at);
-        if let Some(lost) = self.lost
-            && *id == lost_id(self, lost.to_seq)
-        {
-            self.lost = Some(Lost { told: true, ..lost });
-        }
-    }
-
-    /// Folds in that messages left view in an emergency.
-    pub(crate) fn fold_loss(&mut self, at: Timestamp, to_seq: Seq) {
-        self.lost = Some(Lost { at, to_seq, told: false });
-    }
-
-    /// Nothing is lost from view any more when no range is without its summary.
-    pub(crate) fn fold_find(&mut self) {
-        if !self.stack.markers().any(|marker| marker.kind == MarkerKind::Truncated) {
-            self.lost = None;
-        }
-    }
 }

@@ -8,9 +8,10 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::event::ErasureFigures;
-use crate::event::{CompactionEvent, Event, MaintenanceEvent, Record, RegistryEvent, TurnEvent};
-use crate::mcp::Pins;
+use crate::event::{
+    CompactionEvent, ErasureFigures, Event, MaintenanceEvent, Record, RegistryEvent, TurnEvent,
+};
+use crate::mcp::pins::Pins;
 use crate::message::Author;
 use crate::model::Usage;
 

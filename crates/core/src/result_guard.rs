@@ -2,11 +2,9 @@
 //! artifacts, and the model sees their head and tail around a note by which it can read on, or the note alone.
 
 use crate::agent::AgentSettings;
-use crate::artifact::READ_TOOL;
 use crate::conversation::Conversation;
-use crate::ids::ArtifactId;
+use crate::edges::{Edges, FullTextAt, NOTE_BYTES, edges, head, note, with_edges};
 use crate::message::IMAGE_TOKENS;
-use crate::prune::SHRUNK_NOTICE;
 use crate::settings::{ResultClass, ResultGuardSettings};
 use crate::tokens::{Correction, estimate};
 use crate::window::measure;
@@ -17,17 +15,11 @@ mod tests;
 /// Bytes of head, note and tail of a result of the class [`ResultClass::AlwaysOffload`]; smaller ones stay whole.
 pub const SHORT_BYTES: usize = 2_000;
 
-/// Bytes that a note takes at the most; a result that is no larger is never replaced by one.
-const NOTE_BYTES: usize = 400;
-
 /// Tokens that a note takes at the most.
 const NOTE_TOKENS: u64 = 120;
 
 /// Tokens of the frame of a result in the window.
 const FRAME_TOKENS: u64 = 4;
-
-/// How the notice within a message begins that is larger than what the window takes.
-pub const MESSAGE_NOTICE: &str = "[truncated: message exceeded context limit]";
 
 /// A result is weighed in pieces of so many bytes, no further than it takes to know that it is too large.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -137,24 +129,6 @@ impl ResultVerdict {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Edges {
-    /// Bytes of the head.
-    pub head: usize,
-    /// Where the tail begins, in bytes.
-    pub tail: usize,
-}
-
-/// Where the whole of a shortened result is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FullTextAt<'a> {
-    Artifact(&'a ArtifactId),
-    /// Nowhere: it could not be stored.
-    Lost,
-    /// It is a message: the history has it, and this artifact, where the model can read it.
-    Message(Option<&'a ArtifactId>),
-}
-
 /// Tokens that a result would take if it had the room of the whole round to itself: for [`ResultRoom::share`].
 pub fn wanted(text: &str, class: ResultClass, settings: &ResultGuardSettings, room: &ResultRoom) -> u64 {
     match judge(text, class, settings, room) {
@@ -214,15 +188,6 @@ pub fn shown(text: &str, verdict: ResultVerdict, whereabouts: FullTextAt<'_>) ->
     }
 }
 
-/// Head and tail of a message within so many bytes, around a note that says how to read on. A message that is no longer is
-/// left as it is.
-pub(crate) fn message_edges(text: &str, bytes: usize, artifact: Option<&ArtifactId>) -> String {
-    if text.len() <= bytes {
-        return text.to_owned();
-    }
-    with_edges(text, edges(text, bytes), FullTextAt::Message(artifact))
-}
-
 /// The longest beginning of a text that the room holds, cut after a line where lines are not giant. Never nothing: a few
 /// hundred bytes are left where nothing is free.
 pub fn beginning<'a>(text: &'a str, room: &ResultRoom) -> &'a str {
@@ -231,91 +196,4 @@ pub fn beginning<'a>(text: &'a str, room: &ResultRoom) -> &'a str {
         text = &text[..head(text, (text.len() * 3 / 4).max(NOTE_BYTES))];
     }
     text
-}
-
-/// Lines of a text; a line break at its end begins no further line.
-pub fn count_lines(text: &str) -> u64 {
-    let breaks = text.bytes().filter(|byte| *byte == b'\n').count() as u64;
-    breaks + u64::from(!text.is_empty() && !text.ends_with('\n'))
-}
-
-/// Head and tail of equal size that leave room for a note within so many bytes.
-fn edges(text: &str, max_bytes: usize) -> Edges {
-    let side = max_bytes.saturating_sub(NOTE_BYTES) / 2;
-    let head = head(text, side);
-    let from = text.ceil_char_boundary(text.len().saturating_sub(side));
-    let is_line_start = text[..from].ends_with('\n');
-    let next_line = text[from..].find('\n').map(|idx| from + idx + 1);
-    let tail = match next_line.filter(|line| text.len() - line > side / 2) {
-        Some(line) if !is_line_start => line,
-        _ => from,
-    };
-    Edges { head, tail: tail.max(head) }
-}
-
-/// Bytes of the longest beginning within `side` that ends with a line; within a line where that would lose half.
-fn head(text: &str, side: usize) -> usize {
-    let end = text.floor_char_boundary(side);
-    let line = text[..end].rfind('\n').map(|idx| idx + 1);
-    line.filter(|line| *line > end / 2).unwrap_or(end)
-}
-
-fn with_edges(text: &str, edges: Edges, whereabouts: FullTextAt<'_>) -> String {
-    let (head, tail) = (&text[..edges.head], &text[edges.tail..]);
-    let break_after_head = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
-    format!("{head}{break_after_head}{}\n{tail}", note(text, Some(edges), whereabouts))
-}
-
-fn note(text: &str, edges: Option<Edges>, whereabouts: FullTextAt<'_>) -> String {
-    let size = match count_lines(text) {
-        1 => format!("{} bytes, 1 line", text.len()),
-        lines => format!("{} bytes, {lines} lines", text.len()),
-    };
-    let left_out = match edges {
-        None => "Nothing of it is shown here".to_owned(),
-        Some(edges) => left_out(text, edges),
-    };
-    let read_on = |id: &ArtifactId| {
-        let (line, offset) = edges.map_or((1, 0), |edges| place(text, edges.head));
-        let offset = if offset > 0 { format!(" and offset = {offset}") } else { String::new() };
-        format!("To read on, call {READ_TOOL} with id = \"{id}\", from = {line}{offset}.")
-    };
-    match whereabouts {
-        FullTextAt::Artifact(id) => format!(
-            "{SHRUNK_NOTICE}\nThe whole result ({size}) is artifact {id}. {left_out}. {}",
-            read_on(id)
-        ),
-        FullTextAt::Message(Some(id)) => format!(
-            "{MESSAGE_NOTICE}\nThe whole message ({size}) is artifact {id}. {left_out}. {}",
-            read_on(id)
-        ),
-        FullTextAt::Message(None) => format!(
-            "{MESSAGE_NOTICE}\nThe whole message ({size}) is kept, but cannot be read here. {left_out}. Say so where \
-             it matters."
-        ),
-        FullTextAt::Lost => format!(
-            "{SHRUNK_NOTICE}\nThe whole result ({size}) could not be stored, and what is not shown is \
-             lost. {left_out}. Call the tool again for a smaller part of it."
-        ),
-    }
-}
-
-fn left_out(text: &str, edges: Edges) -> String {
-    let ((first, first_offset), (after, after_offset)) = (place(text, edges.head), place(text, edges.tail));
-    if first_offset > 0 || after_offset > 0 {
-        return format!(
-            "Left out here: {} bytes, from line {first} (byte {first_offset} of it) to line {}",
-            edges.tail - edges.head,
-            if after_offset > 0 { after } else { after - 1 },
-        );
-    }
-    format!("Left out here: lines {first} to {}", after - 1)
-}
-
-/// The line, from 1, and the byte within it, from 0, at which a position is.
-fn place(text: &str, position: usize) -> (u64, usize) {
-    let before = &text[..position];
-    let line_start = before.rfind('\n').map_or(0, |idx| idx + 1);
-    let line = before.bytes().filter(|byte| *byte == b'\n').count() as u64 + 1;
-    (line, position - line_start)
 }

@@ -68,7 +68,7 @@ pub(crate) fn agent(window_tokens: u64, output_reserve_tokens: u64) -> AgentSett
         system_prompt: "You are a careful assistant.".to_owned(),
         compactor_prompt: "Summarise the transcript.".to_owned(),
         window: WindowSize { window_tokens, output_reserve_tokens, source: WindowSource::Agent },
-        compaction: crate::tier::CompactionSettings::default(),
+        compaction: crate::settings::CompactionSettings::default(),
         pruning: crate::settings::PruningSettings::default(),
         result_guard: crate::settings::ResultGuardSettings::default(),
         window_guard: crate::settings::WindowGuard::default(),
@@ -78,7 +78,7 @@ pub(crate) fn agent(window_tokens: u64, output_reserve_tokens: u64) -> AgentSett
         tools: Vec::new(),
         recall_limit: 0,
         memory: crate::settings::MemorySettings::default(),
-        trust: crate::provenance::TrustSettings::default(),
+        trust: crate::trust::TrustSettings::default(),
         max_rounds: 8,
         timezone: "UTC".to_owned(),
     }

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cairn_core::event::{Event, NewRecord, RegistryEvent};
-use cairn_core::mcp::{Pins, ServerPin};
+use cairn_core::mcp::ServerPin;
+use cairn_core::mcp::pins::Pins;
 use cairn_core::message::Author;
 use cairn_core::pairing_store::{Pairing, PairingStatus, RegistryState};
 use cairn_core::ports::{Clock, PairingStore, Store, StoreError};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_actors::{BadTool, all_tools, effect_of_builtin};
-use cairn_core::mcp::Pins;
+use cairn_core::mcp::pins::Pins;
 use cairn_core::model::ToolDef;
 use cairn_core::ports::{Clock, Tool, Toolset};
 use cairn_core::tool::{Effect, SERVER_SEPARATOR, is_entry, is_granted, server_of};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use cairn_actors::{Runtime, RuntimeDeps, RuntimeError};
-use cairn_core::mcp::Pins;
+use cairn_core::mcp::pins::Pins;
 use cairn_core::ports::{
     Adapter, AdapterPorts, Clock, PairingStore, Platform, Store as _, StoreError, Tool, Toolset,
 };

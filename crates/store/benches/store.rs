@@ -33,7 +33,7 @@ fn record(seq: u64) -> NewRecord {
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,
-        provenance: cairn_core::provenance::Provenance::default(),
+        provenance: cairn_core::message::Provenance::default(),
         quotes: false,
         tokens: 40,
     };

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cairn_core::artifact::Artifact;
 use cairn_core::ids::{ArtifactId, ChannelId};
+use cairn_core::message::Artifact;
 use cairn_core::ports::{ArtifactLines, LineRange, StoreError};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;

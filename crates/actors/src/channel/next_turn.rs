@@ -67,7 +67,7 @@ mod tests {
             parts: vec![Part::text(*text)],
             addressed: text.ends_with('!'),
             direct: false,
-            provenance: cairn_core::provenance::Provenance::default(),
+            provenance: cairn_core::message::Provenance::default(),
             fingerprint: String::new(),
             tokens: *tokens,
         };

@@ -77,7 +77,7 @@ async fn an_instruction_without_end_is_refused() {
     let refused = live.runtime.compact(&local(), Some(long), false).await.err();
     assert_eq!(
         refused,
-        Some(RuntimeError::Instruction(cairn_core::compaction::InstructionTooLong { chars: 1_000_000 }))
+        Some(RuntimeError::Instruction(cairn_core::settings::InstructionTooLong { chars: 1_000_000 }))
     );
 }
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use cairn_core::edges::MESSAGE_NOTICE;
 use cairn_core::event::{ArtifactEvent, CompactionEvent, DeliveryEvent, Event};
 use cairn_core::message::{Entry, Role};
 use cairn_core::ports::{Answer, Reply};
 use cairn_core::prune::PruneCause;
-use cairn_core::result_guard::MESSAGE_NOTICE;
 use cairn_core::tokens::estimate;
 use serde_json::json;
 

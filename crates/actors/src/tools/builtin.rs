@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use cairn_core::artifact::{PAGE_FRAME_BYTES, READ_TOOL, page, readable};
+use cairn_core::artifact::{PAGE_FRAME_BYTES, page, readable};
 use cairn_core::compaction::{memory_save_tool, parse_memory};
+use cairn_core::edges::READ_TOOL;
 use cairn_core::event::{ArtifactEvent, Event, MemoryEvent};
 use cairn_core::ids::Seq;
 use cairn_core::memory::{MemorySave, Reach, Scope, Source, credit};
-use cairn_core::message::{Entry, Role, ToolCall};
+use cairn_core::message::{Entry, Provenance, Role, ToolCall};
 use cairn_core::model::ToolDef;
 use cairn_core::ports::{HitKind, LineRange, MemoryFilter, Query};
-use cairn_core::provenance::Provenance;
 use cairn_core::result_guard::ResultRoom;
 use cairn_core::settings::ResultGuardSettings;
 use cairn_core::tool::Effect;
+use cairn_core::trust::memory_provenance;
 use cairn_core::window::{escape_name, memory_words, short_time};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -216,7 +217,7 @@ impl Builtin {
         let found = found.map_err(|error| error.to_string())?;
         let mut provenance = Provenance::default();
         self.handle.read(|conversation| {
-            found.iter().for_each(|memory| provenance.join(&Provenance::of_memory(memory, conversation)));
+            found.iter().for_each(|memory| provenance.join(&memory_provenance(memory, conversation)));
         });
         let lines: Vec<String> = found
             .iter()

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use cairn_core::agent::AgentSettings;
-use cairn_core::artifact::{Artifact, READ_TOOL, next_id};
+use cairn_core::artifact::next_id;
+use cairn_core::edges::{FullTextAt, READ_TOOL, count_lines};
 use cairn_core::event::{ArtifactEvent, Event, TurnEvent};
 use cairn_core::ids::{ArtifactId, Seq};
-use cairn_core::message::{Entry, Part, Role, ToolCall, text_of};
+use cairn_core::message::{Artifact, Entry, Part, Role, ToolCall, text_of};
 use cairn_core::ports::StoreError;
-use cairn_core::result_guard::{FullTextAt, ResultRoom, ResultVerdict, count_lines, judge, shown, wanted};
+use cairn_core::result_guard::{ResultRoom, ResultVerdict, judge, shown, wanted};
 
 use super::{Toolbox, Used};
 use crate::handle::ChannelHandle;

@@ -9,10 +9,9 @@ use std::sync::Arc;
 
 use cairn_core::event::Event;
 use cairn_core::memory::SpokenWords;
-use cairn_core::message::ToolCall;
+use cairn_core::message::{Provenance, ToolCall};
 use cairn_core::model::ToolDef;
 use cairn_core::ports::Tool;
-use cairn_core::provenance::Provenance;
 use cairn_core::result_guard::ResultRoom;
 use cairn_core::settings::{ResultClass, ResultGuardSettings};
 use cairn_core::tool::{Effect, NAME_MAX, ToolOutcome, ToolOutput, is_name};

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use cairn_core::artifact::{Artifact, next_id};
+use cairn_core::artifact::next_id;
 use cairn_core::conversation::Conversation;
 use cairn_core::engine::MakeRoom;
 use cairn_core::event::{Event, TurnEvent};
 use cairn_core::ids::Seq;
-use cairn_core::message::{Entry, Role, ToolCall};
+use cairn_core::message::{Artifact, Entry, Role, ToolCall};
 use cairn_core::model::{ChatRequest, Finish, ModelError, ModelEvent, Usage};
 use cairn_core::notice;
 use cairn_core::ports::TurnFailure;
@@ -20,11 +20,10 @@ use tokio::time::Instant;
 
 use super::Turn;
 use super::chain::Tries;
-use crate::failure;
 use crate::handle::ChannelHandle;
 use crate::show::Show;
-use crate::telemetry;
 use crate::tools::guard::{Content, keep};
+use crate::{failure, telemetry};
 
 /// What the model said in one call.
 #[derive(Debug, Default)]

@@ -9,8 +9,8 @@ use cairn_core::ids::{ApprovalId, ChannelId, LOCAL_PLATFORM, OutboxId, Seq, Turn
 use cairn_core::memory::{Memory, SpokenWords};
 use cairn_core::message::{Role, ToolCall};
 use cairn_core::ports::TurnFailure;
-use cairn_core::provenance::Provenance;
 use cairn_core::tool::{Effect, ToolOutcome, ToolUse, logged_arguments, logged_error};
+use cairn_core::trust::window_provenance;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use jiff::SignedDuration;
@@ -149,7 +149,7 @@ impl Turn {
         recalled: &[Memory],
     ) -> Result<Vec<PlannedCall<'_>>, TurnFailure> {
         let (provenance, grounds) = self.args.handle.read(|conversation| {
-            let provenance = Provenance::of_window(conversation, recalled);
+            let provenance = window_provenance(conversation, recalled);
             let grounds = SpokenWords::of(conversation.live.iter());
             let grounds = if provenance.tools { grounds.with_unseen_tools() } else { grounds };
             (provenance, grounds)

@@ -13,13 +13,14 @@ use std::time::Duration;
 
 use cairn_core::agent::AgentSettings;
 use cairn_core::backoff::Backoff;
-use cairn_core::chain::{ModelStanding, Pick, WindowBounds, cools, pick};
+use cairn_core::chain::{ModelStanding, Pick, cools, pick};
 use cairn_core::engine::MakeRoom;
 use cairn_core::event::{DeliveryEvent, Event, TurnEvent};
 use cairn_core::ids::{ChannelId, OutboxId, Seq, TurnId};
 use cairn_core::model::ModelError;
 use cairn_core::ports::TurnFailure;
 use cairn_core::window::{has_room, least_tokens};
+use cairn_core::window_bounds::WindowBounds;
 use tokio::time::Instant;
 
 use super::{Turn, TurnArgs};

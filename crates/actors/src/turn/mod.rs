@@ -13,10 +13,10 @@ use cairn_core::engine::MakeRoom;
 use cairn_core::event::{Event, MemoryEvent, TurnEvent};
 use cairn_core::ids::MemoryId;
 use cairn_core::memory::{Memory, Reach};
-use cairn_core::message::{Entry, Part, Role};
+use cairn_core::message::{Entry, Part, Provenance, Role};
 use cairn_core::model::Usage;
 use cairn_core::ports::TurnFailure;
-use cairn_core::provenance::Provenance;
+use cairn_core::trust::memory_provenance;
 use cairn_core::window::{Tail, question, tail_tokens};
 use jiff::tz::TimeZone;
 use parking_lot::Mutex;
@@ -175,7 +175,7 @@ impl Turn {
         entry.quotes = call.quotes;
         entry.provenance = self.args.handle.read(|conversation| {
             let mut provenance = Provenance::default();
-            recalled.iter().for_each(|memory| provenance.join(&Provenance::of_memory(memory, conversation)));
+            recalled.iter().for_each(|memory| provenance.join(&memory_provenance(memory, conversation)));
             if call.quotes {
                 provenance.join(&conversation.heard);
             }

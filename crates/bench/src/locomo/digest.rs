@@ -128,7 +128,7 @@ fn entry((turn, seq): (&Turn, u64)) -> Arc<Entry> {
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,
-        provenance: cairn_core::provenance::Provenance::default(),
+        provenance: cairn_core::message::Provenance::default(),
         quotes: false,
         tokens: estimate(&turn.text),
     })

@@ -2,7 +2,6 @@
 //!
 //! Whoever calls models keeps one [`Health`] for each, shared by all conversations: what one finds out, all know.
 
-mod bounds;
 mod health;
 
 use jiff::Timestamp;
@@ -13,7 +12,6 @@ use crate::settings::WindowGuard;
 use crate::tier::Tier;
 use crate::window::{has_room, measure};
 
-pub use bounds::WindowBounds;
 pub use health::{CoolDowns, Health, Trouble, cools};
 
 #[cfg(test)]

@@ -35,10 +35,7 @@ pub(crate) use plan::{closed_turns, compactable, compactable_by_number, compacta
 pub use review::{SummaryFault, SummarySource, mend, review};
 pub use save::{memory_save_tool, parse_memory, split_memories};
 pub use stages::{RequestRoom, next_chunk};
-pub use transcript::{
-    Beside, Brief, INSTRUCTION_MAX_CHARS, InstructionTooLong, Transcript, check_instruction, earlier_summary,
-    earlier_within, request_tokens,
-};
+pub use transcript::{Beside, Brief, Transcript, earlier_summary, earlier_within, request_tokens};
 
 /// What an attempt of a run has made.
 #[derive(Debug, Clone, Default, PartialEq)]

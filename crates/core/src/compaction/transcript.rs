@@ -13,6 +13,7 @@ use crate::event::Run;
 use crate::ids::{ChannelId, Seq};
 use crate::message::{Entry, Part, Role, ToolCall, text_of};
 use crate::model::{ChatMessage, ChatRequest, Purpose};
+use crate::settings::INSTRUCTION_MAX_CHARS;
 use crate::summary::Summary;
 use crate::text::{cut_middle, escape_name, escape_text, short_date, short_time};
 use crate::tokens::estimate;
@@ -23,9 +24,6 @@ const RESULT_CHARS: (usize, usize) = (350, 350);
 /// What a transcript shows of a call's arguments, in characters: of all of them, and of each.
 const CALL_CHARS: usize = 300;
 const ARGUMENT_CHARS: usize = 150;
-
-/// Longest instruction that a run takes, in characters.
-pub const INSTRUCTION_MAX_CHARS: usize = 4_000;
 
 /// The earlier summary takes this part of the window at most: one in so many tokens.
 const EARLIER_SHARE: u64 = 8;
@@ -38,30 +36,6 @@ const BESIDE_TOKENS: u64 = 40;
 
 /// Tokens of the frame of a request beside its texts, roughly.
 const FRAME_TOKENS: u64 = 120;
-
-/// An instruction that no run takes.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the instruction has {chars} characters, {INSTRUCTION_MAX_CHARS} at most are taken; say in a few sentences what the \
-     summary is to attend to"
-)]
-pub struct InstructionTooLong {
-    /// Characters that it has.
-    pub chars: usize,
-}
-
-/// Checks what somebody asks a summary to attend to.
-///
-/// # Errors
-/// It is longer than [`INSTRUCTION_MAX_CHARS`].
-pub fn check_instruction(text: &str) -> Result<(), InstructionTooLong> {
-    // Bytes first: nobody counts the characters of a megabyte.
-    if text.len() <= INSTRUCTION_MAX_CHARS {
-        return Ok(());
-    }
-    let chars = text.chars().count();
-    if chars > INSTRUCTION_MAX_CHARS { Err(InstructionTooLong { chars }) } else { Ok(()) }
-}
 
 /// What all requests of a run share, on one model.
 #[derive(Debug, Clone, Copy)]

@@ -72,7 +72,7 @@ fn edited(
         parts: vec![Part::text(correction_note(&before))],
         addressed: false,
         direct: conversation.direct_with.as_ref() == Some(&author.id),
-        provenance: crate::provenance::Provenance::default(),
+        provenance: crate::message::Provenance::default(),
         fingerprint: String::new(),
         tokens: 0,
     };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::{
-    AnswerDraft, Archived, Conversation, Failures, OUTCOMES_KEPT, OpenTurn, Reported, Spent, Undone,
+    AnswerDraft, Archived, Conversation, Failures, Lost, OUTCOMES_KEPT, OpenTurn, Reported, Spent, Undone,
     is_recent,
 };
 use crate::event::{
@@ -14,9 +14,8 @@ use crate::event::{
     MessageEvent, Receipt, Record, Run, RunEnd, RunOutcome, RunReport, RunWork, SummarySize, TurnEvent,
 };
 use crate::ids::{MessageId, OutboxId, Seq, TurnId};
-use crate::message::{Entry, LOST_TURN, Pending};
+use crate::message::{Entry, LOST_TURN, Pending, Provenance};
 use crate::model::Usage;
-use crate::provenance::Provenance;
 use crate::summary::StackItem;
 use crate::turn::spans;
 
@@ -162,7 +161,7 @@ impl Conversation {
                 self.drop_live(marker.to_seq);
                 self.place_item(marker.clone().into());
                 self.emergencies += 1;
-                self.fold_loss(record.at, marker.to_seq);
+                self.lost = Some(Lost { at: record.at, to_seq: marker.to_seq, told: false });
             }
             CompactionEvent::WindowSlid { marker, .. } => {
                 self.drop_live(marker.to_seq);

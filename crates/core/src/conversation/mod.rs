@@ -17,17 +17,14 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::approval::Approval;
-use crate::artifact::Artifact;
-use crate::chain::WindowBounds;
 use crate::event::{Run, RunReport, RunRequest, RunWork};
 use crate::ids::{ArtifactId, ChannelId, Generation, MemoryId, MessageId, OutboxId, Seq, SummaryId, TurnId};
-use crate::message::{Entry, Pending, Role};
+use crate::message::{Artifact, Entry, Pending, Provenance, Role};
 use crate::model::Usage;
-use crate::notice::Lost;
-use crate::provenance::Provenance;
 use crate::prune::{PrunedResult, as_sent};
 use crate::summary::{MarkerKind, Stack, StackItem};
 use crate::tokens::Correction;
+use crate::window_bounds::WindowBounds;
 
 pub use amend::amend;
 pub use apply::FoldError;
@@ -84,6 +81,14 @@ pub struct AnswerDraft {
     pub attempted_at: Option<Timestamp>,
     /// Its id on the platform, once it is there.
     pub message: Option<MessageId>,
+}
+
+/// What left view without a summary, and has none yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    pub at: Timestamp,
+    pub to_seq: Seq,
+    pub told: bool,
 }
 
 /// A generation that `/new` ended.
@@ -422,5 +427,35 @@ impl Conversation {
             frees = spent.at.checked_add(SPENT_FOR).ok();
         }
         frees
+    }
+
+    /// The outbox ids of what a chat is told beside answers begin so.
+    pub(crate) fn notice_prefix(&self) -> String {
+        format!("{}:notice:", self.channel)
+    }
+
+    /// The outbox id of the note about messages that left view, up to that one.
+    pub(crate) fn lost_id(&self, to_seq: Seq) -> OutboxId {
+        OutboxId::from(format!("{}lost:{to_seq}", self.notice_prefix()))
+    }
+
+    /// Folds in that the chat is told something beside answers.
+    fn fold_notice(&mut self, id: &OutboxId, at: Timestamp) {
+        if !id.as_str().starts_with(&self.notice_prefix()) {
+            return;
+        }
+        self.noticed_at = Some(at);
+        if let Some(lost) = self.lost
+            && *id == self.lost_id(lost.to_seq)
+        {
+            self.lost = Some(Lost { told: true, ..lost });
+        }
+    }
+
+    /// Nothing is lost from view any more when no range is without its summary.
+    fn fold_find(&mut self) {
+        if !self.stack.markers().any(|marker| marker.kind == MarkerKind::Truncated) {
+            self.lost = None;
+        }
     }
 }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use super::Conversation;
 use crate::ids::{MessageId, Seq};
-use crate::message::{Entry, Pending};
-use crate::provenance::Provenance;
+use crate::message::{Entry, Pending, Provenance};
 
 impl Conversation {
     /// A copy without the words of live entries and pending messages, for the store's head record.

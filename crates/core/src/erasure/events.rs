@@ -6,14 +6,13 @@ use serde_json::{Value, json};
 use super::channel::ChannelErasure;
 use super::mask::Mask;
 use super::{ERASED, Eraser};
-use crate::artifact::Artifact;
 use crate::event::{
     ApprovalEvent, ArtifactEvent, Checkpoint, CompactionEvent, DeliveryEvent, Event, MaintenanceEvent,
     MemoryEvent, MessageEvent, Receipt, RegistryEvent, Run, RunEnd, TurnEnd, TurnEvent, TurnOutcome,
 };
 use crate::ids::{ChannelId, MemoryId, Seq};
 use crate::memory::{DraftMemory, MemorySave, Scope, mint_id};
-use crate::message::{Entry, Part, Pending, Role, entry_tokens, fingerprint, pending_tokens};
+use crate::message::{Artifact, Entry, Part, Pending, Role, entry_tokens, fingerprint, pending_tokens};
 use crate::summary::{Marker, marker_tokens, summary_tokens};
 
 fn erased_parts() -> Vec<Part> {

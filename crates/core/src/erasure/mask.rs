@@ -8,8 +8,7 @@ use serde_json::Value;
 use super::ERASED;
 use crate::ids::{ChannelId, MessageId, OutboxId};
 use crate::memory::{Scope, Source};
-use crate::message::{Author, Part};
-use crate::provenance::Provenance;
+use crate::message::{Author, Part, Provenance};
 use crate::words::{is_gapless, is_word};
 
 /// How adapters begin the line that says what a message answers.

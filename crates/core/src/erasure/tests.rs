@@ -10,13 +10,13 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
-use crate::artifact::Artifact;
 use crate::conversation::Conversation;
 use crate::event::{Checkpoint, Run, RunEnd, RunOutcome, RunWork, Trigger};
 use crate::ids::{Generation, MessageId, Seq};
 use crate::memory::{MemoryKind, MemorySave, Source};
-use crate::message::{Author, Entry, Part, Pending, Role, ToolCall, fingerprint, text_of};
-use crate::provenance::Provenance;
+use crate::message::{
+    Artifact, Author, Entry, Part, Pending, Provenance, Role, ToolCall, fingerprint, text_of,
+};
 use crate::prune::{PruneCause, PruneForm, PrunedResult};
 use crate::summary::Summary;
 use crate::tier::Tier;

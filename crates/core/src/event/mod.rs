@@ -6,11 +6,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::approval::{Approval, ApprovalOutcome};
-use crate::artifact::Artifact;
 use crate::ids::{ApprovalId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, SummaryId, TurnId};
 use crate::mcp::ServerPin;
 use crate::memory::{MemoryKind, MemorySave};
-use crate::message::{Author, Part, Pending};
+use crate::message::{Artifact, Author, Part, Pending};
 use crate::model::is_zero;
 
 mod compaction;

@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::chain::WindowBounds;
 use crate::ids::{Generation, MemoryId, MessageId, Seq, TurnId};
 use crate::message::Entry;
 use crate::model::Usage;
 use crate::tool::ToolUse;
+use crate::window_bounds::WindowBounds;
 
 /// A turn, from the messages that it takes up to its end; the model that answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

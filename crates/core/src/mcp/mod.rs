@@ -1,5 +1,6 @@
 //! Tool servers (Model Context Protocol): what an operator approved of one, and what has changed since.
 
+pub mod pins;
 mod scan;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::event::{Event, Record, RegistryEvent};
 use crate::model::ToolDef;
 use crate::tool::{Effect, offered_name};
 
@@ -210,22 +210,6 @@ fn changes_of_tool(approved: &ToolPin, now: &ToolPin) -> Vec<String> {
     .filter(|(_, changed)| *changed)
     .map(|(what, _)| what.to_owned())
     .collect()
-}
-
-/// What operators approved, by the servers' ids: a fold of the journal.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Pins(pub BTreeMap<String, ServerPin>);
-
-impl Pins {
-    pub fn apply(&mut self, record: &Record) {
-        match &record.event {
-            Event::Registry(RegistryEvent::ServerApproved { pin }) => {
-                drop(self.0.insert(pin.server.clone(), pin.clone()))
-            }
-            Event::Registry(RegistryEvent::ServerRevoked { server }) => drop(self.0.remove(server)),
-            _ => {}
-        }
-    }
 }
 
 #[cfg(test)]

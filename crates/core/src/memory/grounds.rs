@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::message::{Entry, Role};
-use crate::provenance::Provenance;
+use crate::message::{Entry, Provenance, Role};
 use crate::text::{short_date, short_time};
 use crate::words::{topic_terms, topic_words};
 

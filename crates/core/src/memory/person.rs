@@ -129,7 +129,7 @@ mod tests {
 
     use super::*;
     use crate::memory::{MemoryKind, Source, TYPED_BY_MEMBER};
-    use crate::provenance::Provenance;
+    use crate::message::Provenance;
     use crate::testing;
 
     fn ann() -> Author {

@@ -2,13 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::edges::{SHRUNK_NOTICE, message_edges};
 use crate::ids::{ArtifactId, Seq};
 use crate::message::{Entry, Part, Role, text_of};
-use crate::result_guard::message_edges;
 use crate::text::{escape_name, grouped};
-
-/// How the notice within a shrunk result begins.
-pub const SHRUNK_NOTICE: &str = "[truncated: output exceeded context limit]";
 
 /// How the notice in the place of a cleared result begins.
 pub const CLEARED_NOTICE: &str = "[compacted: tool output removed to free context]";

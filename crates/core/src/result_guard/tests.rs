@@ -3,6 +3,8 @@
 use rstest::rstest;
 
 use super::*;
+use crate::edges::{SHRUNK_NOTICE, count_lines, place};
+use crate::ids::ArtifactId;
 
 const MAX: usize = 50_000;
 

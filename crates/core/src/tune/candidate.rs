@@ -2,7 +2,7 @@
 
 use super::sim::{TuneOutcome, frame_tokens};
 use crate::agent::{AgentSettings, WindowSize};
-use crate::tier::CompactionSettings;
+use crate::settings::CompactionSettings;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct TuneCandidate {

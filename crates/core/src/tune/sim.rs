@@ -270,7 +270,7 @@ impl<'a> Sim<'a> {
                 parts: Vec::new(),
                 addressed: true,
                 direct: false,
-                provenance: crate::provenance::Provenance::default(),
+                provenance: crate::message::Provenance::default(),
                 fingerprint: String::new(),
                 tokens: *tokens,
             })))?;

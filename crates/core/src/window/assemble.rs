@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::fit::{self, RequestDraft};
-use super::measure::{stack_tokens, system_tokens, tools_tokens};
+use super::measure::{leaves_room, stack_tokens, system_tokens, tools_tokens};
 use super::render::{guide_text, tail_text};
 use super::{Assembled, Tail};
 use crate::agent::AgentSettings;
@@ -27,9 +27,6 @@ pub enum AssembleError {
         usable: u64,
     },
 }
-
-/// Share of the usable window that prompt and tools must leave free, for a message and its context.
-const ROOM_NEEDED: f64 = 0.05;
 
 /// The result of a tool call that never got one: an interrupted or stopped turn.
 const NO_RESULT: &str = "[no result: the call was interrupted]";
@@ -84,11 +81,6 @@ pub fn assemble(
         tokens: correction.apply(estimated_tokens),
         shortened: draft.shortened,
     })
-}
-
-/// Whether prompt and tools of so many tokens, after correction, leave room for a conversation.
-pub(crate) fn leaves_room(frame: u64, usable: u64) -> bool {
-    frame as f64 <= usable as f64 * (1.0 - ROOM_NEEDED)
 }
 
 fn render_item(item: &StackItem, lookup: LookupTools) -> String {

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use super::render::guide_tokens;
-use super::{Gauge, Region, Regions, leaves_room};
+use super::{Gauge, Region, Regions};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
 use crate::message::{Entry, Part, Role, entry_tokens};
 use crate::model::ToolDef;
 use crate::summary::LookupTools;
 use crate::tokens::{Correction, estimate};
+
+/// Share of the usable window that prompt and tools must leave free, for a message and its context.
+const ROOM_NEEDED: f64 = 0.05;
 
 /// Tokens of the tail without any memory: the clock, always there.
 const BARE_TAIL_TOKENS: u32 = 48;
@@ -92,4 +95,9 @@ fn gauge(regions: Regions, estimated_tokens: u64, agent: &AgentSettings) -> Gaug
     let tokens: u64 = sum.iter().map(|region| region.tokens).sum();
     let usage_ratio = tokens as f64 / agent.window.usable_tokens() as f64;
     Gauge { regions, estimated_tokens, tokens, usage_ratio, tier: agent.compaction.tier(usage_ratio) }
+}
+
+/// Whether prompt and tools of so many tokens, after correction, leave room for a conversation.
+pub(crate) fn leaves_room(frame: u64, usable: u64) -> bool {
+    frame as f64 <= usable as f64 * (1.0 - ROOM_NEEDED)
 }

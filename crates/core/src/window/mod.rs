@@ -11,8 +11,8 @@ use crate::memory::Memory;
 use crate::model::ChatRequest;
 use crate::tier::Tier;
 
-pub(crate) use assemble::leaves_room;
 pub use assemble::{AssembleError, assemble, question};
+pub(crate) use measure::leaves_room;
 pub(crate) use measure::{frame_tokens, stack_tokens, system_tokens, tools_tokens};
 pub use measure::{has_room, least_tokens, measure};
 pub(crate) use render::guide_tokens;

@@ -3,24 +3,21 @@
 use std::collections::BTreeSet;
 
 use cairn_core::approval::{Approval, ApprovalOutcome};
-use cairn_core::artifact::Artifact;
-use cairn_core::chain::WindowBounds;
-use cairn_core::event::ErasureFigures;
 use cairn_core::event::{
-    ApprovalEvent, ArtifactEvent, Checkpoint, CompactionEvent, DeliveryEvent, Event, MaintenanceEvent,
-    MemoryEvent, MessageEvent, Receipt, Record, RegistryEvent, Removal, Run, RunEnd, RunOutcome, RunRequest,
-    RunWork, Trigger, TurnEnd, TurnEvent, TurnOutcome,
+    ApprovalEvent, ArtifactEvent, Checkpoint, CompactionEvent, DeliveryEvent, ErasureFigures, Event,
+    MaintenanceEvent, MemoryEvent, MessageEvent, Receipt, Record, RegistryEvent, Removal, Run, RunEnd,
+    RunOutcome, RunRequest, RunWork, Trigger, TurnEnd, TurnEvent, TurnOutcome,
 };
 use cairn_core::ids::{Generation, Seq};
 use cairn_core::mcp::{ServerPin, ServerSource, ToolPin};
 use cairn_core::memory::{DraftMemory, MemoryKind, MemorySave, Scope, Source, TYPED_BY_MEMBER};
-use cairn_core::message::{Author, Entry, Part, Pending, Role, ToolCall};
+use cairn_core::message::{Artifact, Author, Entry, Part, Pending, Provenance, Role, ToolCall};
 use cairn_core::model::Usage;
-use cairn_core::provenance::Provenance;
 use cairn_core::prune::{PruneCause, PruneForm, PrunedResult};
 use cairn_core::summary::{DigestLine, Marker, MarkerKind, Summary};
 use cairn_core::tier::Tier;
 use cairn_core::tool::{Effect, ToolOutcome, ToolUse};
+use cairn_core::window_bounds::WindowBounds;
 use jiff::Timestamp;
 
 fn at() -> Timestamp {
@@ -36,7 +33,7 @@ fn hello(author: Author, direct: bool) -> Pending {
         parts: vec![Part::text("hello")],
         addressed: true,
         direct,
-        provenance: cairn_core::provenance::Provenance::default(),
+        provenance: cairn_core::message::Provenance::default(),
         fingerprint: "f1".into(),
         tokens: 12,
     }
@@ -64,7 +61,7 @@ fn messages() -> Vec<Event> {
         }],
         tool_call_id: None,
         artifact: None,
-        provenance: cairn_core::provenance::Provenance::default(),
+        provenance: cairn_core::message::Provenance::default(),
         quotes: true,
         author: None,
         message: None,

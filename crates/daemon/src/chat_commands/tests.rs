@@ -5,7 +5,7 @@ use std::path::Path;
 
 use cairn_core::event::{Event, MemoryEvent};
 use cairn_core::ids::ChannelId;
-use cairn_core::mcp::Pins;
+use cairn_core::mcp::pins::Pins;
 use cairn_core::memory::{MemoryKind, MemorySave, Reach, Scope, Source};
 use cairn_core::message::{Author, Inbound, Part};
 use cairn_core::ports::{Answer, Progress};
@@ -86,7 +86,7 @@ impl Fixture {
             addressed: true,
             direct: [PRIVATE, BOBS].contains(&channel),
             reply_to: None,
-            provenance: cairn_core::provenance::Provenance::default(),
+            provenance: cairn_core::message::Provenance::default(),
         };
         let mut admission = self.chat_commands.deps.runtime.submit(inbound).await.unwrap();
         while let Some(progress) = admission.progress.next().await {

@@ -3,10 +3,11 @@
 use std::sync::LazyLock;
 
 use cairn_core::command::CommandPermissions;
-use cairn_core::provenance::TrustSettings;
 use cairn_core::retention::RetentionSettings;
-use cairn_core::settings::{HardClear, MemorySettings, PruningSettings, ResultGuardSettings, WindowGuard};
-use cairn_core::tier::CompactionSettings;
+use cairn_core::settings::{
+    CompactionSettings, HardClear, MemorySettings, PruningSettings, ResultGuardSettings, WindowGuard,
+};
+use cairn_core::trust::TrustSettings;
 use schemars::generate::SchemaSettings;
 use serde::de::{Deserialize, Deserializer, Visitor, value::Error};
 use serde_json::{Map, Value, json};

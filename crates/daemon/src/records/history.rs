@@ -1,9 +1,9 @@
 //! The records of what a channel holds: `cairn history` and `cairn artifact`.
 
-use cairn_core::artifact::{Artifact, ReadOn, read_on};
+use cairn_core::artifact::{ReadOn, read_on};
 use cairn_core::conversation::Conversation;
 use cairn_core::ids::{ArtifactId, Generation, MessageId, Seq, TurnId};
-use cairn_core::message::{Author, Entry, Part, Pending, Role, ToolCall};
+use cairn_core::message::{Artifact, Author, Entry, Part, Pending, Role, ToolCall};
 use cairn_core::ports::ArtifactLines;
 use cairn_core::tokens::Correction;
 use jiff::Timestamp;

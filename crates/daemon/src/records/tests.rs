@@ -7,7 +7,8 @@ use cairn_core::conversation::Conversation;
 use cairn_core::event::{Run, RunOutcome, RunReport, RunWork, Trigger};
 use cairn_core::ids::{AgentId, ChannelId, Generation, Seq};
 use cairn_core::message::{Author, Entry, Part, Pending, Role, ToolCall};
-use cairn_core::tier::{CompactionSettings, Tier};
+use cairn_core::settings::CompactionSettings;
+use cairn_core::tier::Tier;
 use cairn_core::tokens::Correction;
 use jiff::Timestamp;
 use serde_json::json;
@@ -32,7 +33,7 @@ fn entry(seq: u64, role: Role, parts: Vec<Part>) -> Entry {
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,
-        provenance: cairn_core::provenance::Provenance::default(),
+        provenance: cairn_core::message::Provenance::default(),
         quotes: false,
         tokens: 10,
     }
@@ -61,7 +62,7 @@ fn conversation() -> Conversation {
         parts: vec![Part::text("and I?")],
         addressed: true,
         direct: false,
-        provenance: cairn_core::provenance::Provenance::default(),
+        provenance: cairn_core::message::Provenance::default(),
         fingerprint: "f".to_owned(),
         tokens: 5,
     });
@@ -118,7 +119,7 @@ fn agent() -> AgentSettings {
         tools: Vec::new(),
         recall_limit: 6,
         memory: cairn_core::settings::MemorySettings::default(),
-        trust: cairn_core::provenance::TrustSettings::default(),
+        trust: cairn_core::trust::TrustSettings::default(),
         max_rounds: 8,
         timezone: "UTC".to_owned(),
     }

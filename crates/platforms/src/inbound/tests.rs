@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 
 use cairn_core::access::{DirectPolicy, PlaceRule, Respond};
-use cairn_core::message::Part;
+use cairn_core::message::{Part, Provenance};
 use cairn_core::ports::StoreError;
-use cairn_core::provenance::Provenance;
 use cairn_testkit::runtime::{CODE, MAY_NOT, NOTHING_WAITS, Runtime};
 
 use super::*;

@@ -121,7 +121,7 @@ fn check(api: &LocalApi, channel: &str, request: MessageRequest) -> Result<Inbou
         addressed: true,
         direct: false,
         reply_to: None,
-        provenance: cairn_core::provenance::Provenance::default(),
+        provenance: cairn_core::message::Provenance::default(),
     })
 }
 

@@ -7,10 +7,9 @@ use cairn_core::event::{
     ArtifactEvent, Event, MaintenanceEvent, MessageEvent, NewRecord, TurnEnd, TurnEvent, TurnOutcome,
 };
 use cairn_core::ids::{ChannelId, Generation, MessageId, Seq, TurnId};
-use cairn_core::message::{Author, Entry, Part, Pending, Role, fingerprint};
+use cairn_core::message::{Author, Entry, Part, Pending, Provenance, Role, fingerprint};
 use cairn_core::model::Usage;
 use cairn_core::ports::{Query, Store as _};
-use cairn_core::provenance::Provenance;
 
 use super::*;
 use crate::artifacts::file_name;
@@ -265,7 +264,7 @@ async fn an_artifact_of_others_stays_without_their_name_damaged_or_not() {
     let home = tempfile::tempdir().unwrap();
     talked(home.path()).await;
     let store = Store::open(options(home.path())).unwrap();
-    let artifact = |id: &str| cairn_core::artifact::Artifact {
+    let artifact = |id: &str| cairn_core::message::Artifact {
         id: id.into(),
         tool: "lookup".to_owned(),
         message: None,

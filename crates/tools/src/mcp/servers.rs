@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::ids::ChannelId;
-use cairn_core::mcp::{Pins, ServerPin, ServerSource};
+use cairn_core::mcp::pins::Pins;
+use cairn_core::mcp::{ServerPin, ServerSource};
 use cairn_core::model::ToolDef;
 use cairn_core::ports::{Clock, Tool, Toolset};
 use cairn_core::tool::{Effect, ToolFailure, ToolOutput};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::ids::ChannelId;
-use cairn_core::mcp::{Pins, ServerPin};
+use cairn_core::mcp::ServerPin;
+use cairn_core::mcp::pins::Pins;
 use cairn_core::ports::Toolset as _;
 use cairn_core::tool::ToolOutput;
 use cairn_testkit::clock::TestClock;

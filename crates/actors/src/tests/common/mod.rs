@@ -20,7 +20,7 @@ use cairn_core::limits::TalkLimits;
 use cairn_core::message::{Author, Inbound, Part};
 use cairn_core::model::ModelError;
 use cairn_core::ports::{Admission, Answer, Clock, Intake as _, Progress, Refusal, Tool};
-use cairn_core::tier::CompactionSettings;
+use cairn_core::settings::CompactionSettings;
 use futures::StreamExt as _;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::broadcast;
@@ -86,7 +86,7 @@ impl World {
             tools: Vec::new(),
             recall_limit: 0,
             memory: cairn_core::settings::MemorySettings::default(),
-            trust: cairn_core::provenance::TrustSettings::default(),
+            trust: cairn_core::trust::TrustSettings::default(),
             max_rounds: 8,
             timezone: "UTC".to_owned(),
         };
@@ -287,7 +287,7 @@ pub(crate) fn message(channel: &ChannelId, id: &str, text: &str) -> Inbound {
         addressed: true,
         direct: false,
         reply_to: None,
-        provenance: cairn_core::provenance::Provenance::default(),
+        provenance: cairn_core::message::Provenance::default(),
     }
 }
 

@@ -1,12 +1,12 @@
 //! Messages that are larger than what the window takes.
 
-use cairn_core::artifact::{READ_TOOL, due, readable};
+use cairn_core::artifact::{due, readable};
+use cairn_core::edges::{MESSAGE_NOTICE, READ_TOOL};
 use cairn_core::event::{ArtifactEvent, Event, MessageEvent};
 use cairn_core::ids::Seq;
 use cairn_core::message::Part;
 use cairn_core::model::{ChatMessage, ToolDef};
 use cairn_core::notice::long_messages;
-use cairn_core::result_guard::MESSAGE_NOTICE;
 use cairn_core::window::{measure, pending_tokens};
 use rstest::rstest;
 

@@ -7,8 +7,9 @@ use cairn_core::event::{
 use cairn_core::ids::Seq;
 use cairn_core::message::Part;
 use cairn_core::model::ChatMessage;
+use cairn_core::settings::CompactionSettings;
 use cairn_core::summary::MarkerKind;
-use cairn_core::tier::{CompactionSettings, Tier};
+use cairn_core::tier::Tier;
 use cairn_core::window::{LookupTools, escape_name, escape_text, marker_text, measure};
 use jiff::SignedDuration;
 use rstest::rstest;

@@ -4,20 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cairn_core::agent::{AgentSettings, WindowSize, WindowSource};
-use cairn_core::artifact::{self, Artifact};
+use cairn_core::artifact;
 use cairn_core::compaction::{self, AfterFailure, Decision, SummaryDraft};
 use cairn_core::conversation::{self, Conversation, EntryPlace};
 use cairn_core::event::{
     CompactionEvent, Event, MessageEvent, Record, Run, RunOutcome, TurnEnd, TurnEvent, TurnOutcome,
 };
 use cairn_core::ids::{AgentId, ChannelId, Generation, MessageId, RunId, Seq};
-use cairn_core::message::{Amendment, Author, Change, Entry, Part, Pending, Role, ToolCall};
+use cairn_core::message::{Amendment, Artifact, Author, Change, Entry, Part, Pending, Role, ToolCall};
 use cairn_core::model::Usage;
 use cairn_core::ports::OutboxItem;
 use cairn_core::prune::{self, LargeMessage, PruneCause};
-use cairn_core::result_guard;
+use cairn_core::settings::CompactionSettings;
 use cairn_core::summary::{MADE_BY_DIGEST, StackItem, StackSizes, Summary};
-use cairn_core::tier::{CompactionSettings, Tier};
+use cairn_core::tier::Tier;
 use cairn_core::window::{self, Assembled, Tail};
 use jiff::{SignedDuration, Timestamp};
 
@@ -60,7 +60,7 @@ pub(crate) fn agent(window_tokens: u64) -> AgentSettings {
         tools: Vec::new(),
         recall_limit: 5,
         memory: cairn_core::settings::MemorySettings::default(),
-        trust: cairn_core::provenance::TrustSettings::default(),
+        trust: cairn_core::trust::TrustSettings::default(),
         max_rounds: 8,
         timezone: "UTC".to_owned(),
     }
@@ -180,7 +180,7 @@ impl Sim {
             parts: vec![Part::text(text)],
             addressed: true,
             direct: false,
-            provenance: cairn_core::provenance::Provenance::default(),
+            provenance: cairn_core::message::Provenance::default(),
             fingerprint: String::new(),
             tokens: 0,
         };
@@ -216,7 +216,7 @@ impl Sim {
             tool_calls: Vec::new(),
             tool_call_id: None,
             artifact: None,
-            provenance: cairn_core::provenance::Provenance::default(),
+            provenance: cairn_core::message::Provenance::default(),
             quotes: false,
             tokens: 0,
         })
@@ -309,7 +309,7 @@ impl Sim {
                 tool: String::new(),
                 message: Some(message.entry.seq),
                 bytes: message.words().len() as u64,
-                lines: result_guard::count_lines(&message.words()),
+                lines: cairn_core::edges::count_lines(&message.words()),
                 stored_at: self.now,
                 used_at: self.now,
                 expired_at: None,

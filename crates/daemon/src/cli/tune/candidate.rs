@@ -1,7 +1,7 @@
 //! `--candidate`: keys of `[agents.compaction]` and the window that replace the settings in force.
 
 use cairn_core::agent::{AgentSettings, WindowSize};
-use cairn_core::tier::CompactionSettings;
+use cairn_core::settings::CompactionSettings;
 use cairn_core::tune::TuneCandidate;
 
 use crate::cli::failure::Failure;

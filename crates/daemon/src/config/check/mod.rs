@@ -5,7 +5,7 @@ mod models;
 mod network;
 mod tools;
 
-use cairn_core::tier::BadSetting;
+use cairn_core::settings::BadSetting;
 
 use super::error::Problem;
 use super::schema::nearest;

@@ -6,9 +6,10 @@ use cairn_core::engine::STANDARD;
 use cairn_core::ids::AgentId;
 use cairn_core::limits::Price;
 use cairn_core::model::ModelInfo;
-use cairn_core::provenance::TrustSettings;
-use cairn_core::settings::{MemorySettings, PruningSettings, ResultGuardSettings, WindowGuard};
-use cairn_core::tier::CompactionSettings;
+use cairn_core::settings::{
+    CompactionSettings, MemorySettings, PruningSettings, ResultGuardSettings, WindowGuard,
+};
+use cairn_core::trust::TrustSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -24,8 +24,8 @@ use cairn_core::command::CommandPermissions;
 use cairn_core::ids::AgentId;
 use cairn_core::limits::Price;
 use cairn_core::model::ToolDef;
-use cairn_core::provenance::TrustSettings;
 use cairn_core::retention::RetentionSettings;
+use cairn_core::trust::TrustSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

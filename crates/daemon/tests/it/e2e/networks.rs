@@ -50,7 +50,7 @@ fn undelivered(id: &str, receipt: Receipt) -> Vec<Event> {
         parts,
         addressed: true,
         direct: true,
-        provenance: cairn_core::provenance::Provenance::default(),
+        provenance: cairn_core::message::Provenance::default(),
         tokens: 5,
     };
     let end = TurnEnd {

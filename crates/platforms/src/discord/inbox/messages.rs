@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use cairn_core::backoff::Backoff;
 use cairn_core::ids::MessageId as RuntimeMessage;
-use cairn_core::message::{Amendment, Change, Inbound, Part};
-use cairn_core::provenance::Provenance;
+use cairn_core::message::{Amendment, Change, Inbound, Part, Provenance};
 use serenity::all::{ChannelId, GuildId, UserId};
 
 use super::{InboundHandler, Item};

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cairn_core::artifact::Artifact;
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{
     CompactionEvent, Event, MessageEvent, NewRecord, Record, Run, RunEnd, RunOutcome, RunWork, Trigger,
@@ -12,7 +11,7 @@ use cairn_core::event::{
 };
 use cairn_core::ids::{AgentId, ChannelId, MessageId, RunId, Seq, SummaryId, TurnId};
 use cairn_core::memory::{MemoryKind, MemorySave, Scope, Source};
-use cairn_core::message::{Author, Entry, Part, Pending, Role};
+use cairn_core::message::{Artifact, Author, Entry, Part, Pending, Role};
 use cairn_core::model::Usage;
 use cairn_core::ports::{Query, Store as _, StoreError};
 use cairn_core::summary::Summary;
@@ -144,7 +143,7 @@ impl Chat {
             parts: vec![Part::text(text)],
             addressed: true,
             direct: false,
-            provenance: cairn_core::provenance::Provenance::default(),
+            provenance: cairn_core::message::Provenance::default(),
             fingerprint: format!("print of {text}"),
             tokens: 7,
         }
@@ -177,7 +176,7 @@ impl Chat {
             tool_calls: Vec::new(),
             tool_call_id: None,
             artifact: None,
-            provenance: cairn_core::provenance::Provenance::default(),
+            provenance: cairn_core::message::Provenance::default(),
             quotes: false,
             tokens: 5,
         }

@@ -7,101 +7,37 @@ use serde::{Deserialize, Serialize};
 
 use crate::conversation::Conversation;
 use crate::memory::{Memory, Scope};
-use crate::message::{Entry, Role};
+use crate::message::Provenance;
 use crate::tool::{Closeness, Effect, closest};
 
-/// Most people who are told apart by name; more of them count as unknown people.
-pub const PEOPLE_MAX: usize = 64;
-
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Provenance {
-    /// People, `PLATFORM/USER`; at most [`PEOPLE_MAX`].
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    pub people: BTreeSet<String>,
-    /// People of whom nobody knows who they are.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub strangers: bool,
-    /// Tools: anybody may have written what they return.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub tools: bool,
+/// All that a conversation's window holds: what is live, what stands behind summaries and markers, and these memories.
+pub fn window_provenance<'a>(
+    conversation: &Conversation,
+    memories: impl IntoIterator<Item = &'a Memory>,
+) -> Provenance {
+    let mut provenance = conversation.left.clone();
+    conversation.live.iter().for_each(|entry| provenance.join(&Provenance::of_entry(entry)));
+    memories.into_iter().for_each(|memory| provenance.join(&memory_provenance(memory, conversation)));
+    provenance
 }
 
-impl Provenance {
-    pub fn of_tools() -> Self {
-        Self { tools: true, ..Self::default() }
-    }
-
-    pub fn of_strangers() -> Self {
-        Self { strangers: true, ..Self::default() }
-    }
-
-    pub fn of_person(person: &str) -> Self {
-        Self { people: BTreeSet::from([person.to_owned()]), ..Self::default() }
-    }
-
-    /// Of an entry: who wrote it; of a result, whom it quotes. The model's own words are nobody else's.
-    pub fn of_entry(entry: &Entry) -> Self {
-        let mut provenance = entry.provenance.clone();
-        if entry.role == Role::User {
-            match &entry.author {
-                Some(author) => provenance.hear(&author.id),
-                None => provenance.strangers = true,
-            }
+/// Of a memory that is read in a conversation. What an operator wrote is nobody else's; what was learnt in a chat may
+/// be of anybody who was ever heard there.
+pub fn memory_provenance(memory: &Memory, conversation: &Conversation) -> Provenance {
+    let Some(learnt_in) = &memory.source.channel else { return Provenance::default() };
+    match (&memory.scope, memory.speaker()) {
+        (Scope::Agent, _) => Provenance::default(),
+        // In their very words.
+        (_, Some(speaker)) if memory.source.is_typed() => Provenance::of_person(speaker),
+        (Scope::User { platform, user }, _) => {
+            let heard = &conversation.heard;
+            let here = *learnt_in == conversation.channel;
+            let elsewhere = learnt_in.chat() != conversation.channel.chat();
+            let (strangers, tools) = (elsewhere || (here && heard.strangers), here && heard.tools);
+            Provenance { strangers, tools, ..Provenance::of_person(&format!("{platform}/{user}")) }
         }
-        provenance
-    }
-
-    /// Of a memory that is read in a conversation. What an operator wrote is nobody else's; what was learnt in a chat may
-    /// be of anybody who was ever heard there.
-    pub fn of_memory(memory: &Memory, conversation: &Conversation) -> Self {
-        let Some(learnt_in) = &memory.source.channel else { return Self::default() };
-        match (&memory.scope, memory.speaker()) {
-            (Scope::Agent, _) => Self::default(),
-            // In their very words.
-            (_, Some(speaker)) if memory.source.is_typed() => Self::of_person(speaker),
-            (Scope::User { platform, user }, _) => {
-                let heard = &conversation.heard;
-                let here = *learnt_in == conversation.channel;
-                let elsewhere = learnt_in.chat() != conversation.channel.chat();
-                let (strangers, tools) = (elsewhere || (here && heard.strangers), here && heard.tools);
-                Self { strangers, tools, ..Self::of_person(&format!("{platform}/{user}")) }
-            }
-            (Scope::Chat { .. }, _) if *learnt_in == conversation.channel => conversation.heard.clone(),
-            (Scope::Chat { .. }, _) => Self::of_strangers(),
-        }
-    }
-
-    fn hear(&mut self, person: &str) {
-        if self.people.contains(person) {
-            return;
-        }
-        if self.people.len() < PEOPLE_MAX {
-            self.people.insert(person.to_owned());
-        } else {
-            self.strangers = true;
-        }
-    }
-
-    pub fn join(&mut self, other: &Self) {
-        other.people.iter().for_each(|person| self.hear(person));
-        self.strangers |= other.strangers;
-        self.tools |= other.tools;
-    }
-
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// All that a conversation's window holds: what is live, what stands behind summaries and markers, and these memories.
-    pub fn of_window<'a>(
-        conversation: &Conversation,
-        memories: impl IntoIterator<Item = &'a Memory>,
-    ) -> Self {
-        let mut provenance = conversation.left.clone();
-        conversation.live.iter().for_each(|entry| provenance.join(&Self::of_entry(entry)));
-        memories.into_iter().for_each(|memory| provenance.join(&Self::of_memory(memory, conversation)));
-        provenance
+        (Scope::Chat { .. }, _) if *learnt_in == conversation.channel => conversation.heard.clone(),
+        (Scope::Chat { .. }, _) => Provenance::of_strangers(),
     }
 }
 
@@ -188,6 +124,7 @@ mod tests {
 
     use super::*;
     use crate::ids::Seq;
+    use crate::message::{Entry, PEOPLE_MAX, Role};
     use crate::testing;
 
     fn entry(role: Role, author: Option<&str>, provenance: Provenance) -> Arc<Entry> {
@@ -224,7 +161,7 @@ mod tests {
         #[case] entries: Vec<Arc<Entry>>,
         #[case] asks: bool,
     ) {
-        let provenance = Provenance::of_window(&conversation(entries), []);
+        let provenance = window_provenance(&conversation(entries), []);
         assert_eq!(trust().objection(Effect::Changes, &provenance).is_some(), asks, "{provenance:?}");
         assert_eq!(trust().objection(Effect::Reads, &provenance), None);
     }
@@ -255,7 +192,7 @@ mod tests {
             conversation(vec![entry(Role::User, Some("telegram/8"), Provenance::default())]);
         conversation.drop_live(Seq(1));
         assert!(conversation.live.is_empty());
-        let provenance = Provenance::of_window(&conversation, []);
+        let provenance = window_provenance(&conversation, []);
         assert!(trust().objection(Effect::Changes, &provenance).unwrap().contains("telegram/8"));
     }
 
@@ -272,7 +209,7 @@ mod tests {
     ) {
         let mut conversation = conversation(Vec::new());
         conversation.heard = Provenance::of_person("telegram/8");
-        let provenance = Provenance::of_window(&conversation, [&memory(scope, learnt_in)]);
+        let provenance = window_provenance(&conversation, [&memory(scope, learnt_in)]);
         assert_eq!(trust().objection(Effect::Changes, &provenance).is_some(), asks, "{provenance:?}");
     }
 
@@ -281,7 +218,7 @@ mod tests {
         let mut conversation = conversation(Vec::new());
         conversation.heard = Provenance::of_tools();
         let provenance =
-            Provenance::of_window(&conversation, [&memory("user:telegram/7", Some("main/telegram/7"))]);
+            window_provenance(&conversation, [&memory("user:telegram/7", Some("main/telegram/7"))]);
         assert!(provenance.tools);
     }
 
