@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::TrySendError;
 use std::time::Duration;
 
+use cairn_core::artifact::Artifact;
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{NewRecord, Record};
 use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq};
@@ -169,10 +170,10 @@ impl ports::Store for Store {
     fn artifact_lines(
         &self,
         channel: &ChannelId,
-        id: &ArtifactId,
+        artifact: &Artifact,
         range: LineRange,
     ) -> BoxFuture<'_, Result<Option<ArtifactLines>, StoreError>> {
-        self.inner.artifacts.lines(channel, id, range)
+        self.inner.artifacts.lines(channel, artifact, range)
     }
 
     fn remove_artifact(&self, channel: &ChannelId, id: &ArtifactId) -> BoxFuture<'_, Result<(), StoreError>> {

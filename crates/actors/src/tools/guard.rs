@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cairn_core::agent::AgentSettings;
-use cairn_core::artifact::{Artifact, READ_TOOL, next_id};
+use cairn_core::artifact::{Artifact, READ_TOOL, checksum, next_id};
 use cairn_core::event::{ArtifactEvent, Event, TurnEvent};
 use cairn_core::ids::{ArtifactId, Seq};
 use cairn_core::message::{Entry, Part, Role, ToolCall, text_of};
@@ -156,5 +156,16 @@ pub(crate) async fn keep(
         Content::Result(tool) => (tool.to_owned(), None),
         Content::Message(seq) => (String::new(), Some(seq)),
     };
-    Ok(Artifact { id, tool, message, bytes, lines, stored_at: now, used_at: now, expired_at: None })
+    Ok(Artifact {
+        id,
+        tool,
+        message,
+        bytes,
+        sha256: Some(checksum(text.as_bytes())),
+        lines,
+        stored_at: now,
+        used_at: now,
+        expired_at: None,
+        lost: false,
+    })
 }

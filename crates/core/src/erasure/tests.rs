@@ -371,6 +371,8 @@ fn calls_results_and_artifacts_of_their_turns_go_with_their_arguments() {
         stored_at: Timestamp::UNIX_EPOCH,
         used_at: Timestamp::UNIX_EPOCH,
         expired_at: None,
+        sha256: None,
+        lost: false,
     };
     book.add(Some(GROUP), Event::Artifact(ArtifactEvent::Stored { artifact }));
     let mut result = book.entry(GROUP, Role::Tool, "0123 is the number");
@@ -414,8 +416,18 @@ fn the_copy_of_a_message_goes_with_it() {
     );
     let (stored_at, used_at) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH);
     let (id, tool, message) = ("a1".into(), String::new(), Some(first_seq));
-    let artifact =
-        Artifact { id, tool, message, bytes: 1_800, lines: 1, stored_at, used_at, expired_at: None };
+    let artifact = Artifact {
+        id,
+        tool,
+        message,
+        bytes: 1_800,
+        lines: 1,
+        stored_at,
+        used_at,
+        expired_at: None,
+        sha256: None,
+        lost: false,
+    };
     book.add(Some(GROUP), Event::Artifact(ArtifactEvent::Stored { artifact }));
     let (form, artifact) = (PruneForm::Shrunk { bytes: 900 }, Some("a1".into()));
     let pruned =

@@ -6,6 +6,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::artifact::Artifact;
 use crate::conversation::Conversation;
 use crate::event::{DeliveryEvent, Event, NewRecord, Receipt, Record};
 use crate::ids::{AgentId, ApprovalId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TurnId};
@@ -92,12 +93,12 @@ pub trait Store: Send + Sync + 'static {
         text: Arc<str>,
     ) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Reads whole lines of an artifact, or the beginning of one that is larger than `max_bytes`; `None` when there is no
-    /// such file.
+    /// Reads whole lines of an artifact, or the beginning of one that is larger than `max_bytes`; `None` when its words are
+    /// lost: there is no such file, or it is not as it was written.
     fn artifact_lines(
         &self,
         channel: &ChannelId,
-        id: &ArtifactId,
+        artifact: &Artifact,
         range: LineRange,
     ) -> BoxFuture<'_, Result<Option<ArtifactLines>, StoreError>>;
 
@@ -141,6 +142,9 @@ pub enum StoreError {
     },
     #[error("the store is closed")]
     Closed,
+    /// Whoever watched the work had it stopped.
+    #[error("stopped before its end; nothing was changed")]
+    Stopped,
 }
 
 /// How a message id stands with the channel.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use cairn_core::artifact::Artifact;
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{
     CompactionEvent, Event, MemoryEvent, MessageEvent, NewRecord, Record, TurnEnd, TurnEvent, TurnOutcome,
@@ -377,10 +378,10 @@ impl Store for MemStore {
     fn artifact_lines(
         &self,
         channel: &ChannelId,
-        id: &ArtifactId,
+        artifact: &Artifact,
         range: LineRange,
     ) -> BoxFuture<'_, Result<Option<ArtifactLines>, StoreError>> {
-        let text = self.artifacts.files.lock().get(&key(channel, id)).cloned();
+        let text = self.artifacts.files.lock().get(&key(channel, &artifact.id)).cloned();
         let found = text.map(|text| {
             let mut found =
                 ArtifactLines { text: String::new(), lines: 0, offset: range.offset, cut_bytes: 0 };
