@@ -451,6 +451,24 @@ fn the_copy_of_a_message_goes_with_it() {
 }
 
 #[test]
+fn words_are_kept_only_of_channels_in_which_they_took_part() {
+    const OTHERS: &str = "main/telegram/-99";
+    let mut book = Book::new();
+    for channel in [GROUP, OTHERS] {
+        for n in 0..10 {
+            book.turn(channel, ("telegram/9", "Zoe"), &format!("message {n}"), "an answer");
+        }
+    }
+    book.turn(GROUP, (ANNA, "Anna"), "hello there", "hello");
+    let (left, eraser) = book.erase(ANNA);
+    let kept = |channel: &str| eraser.channels[&channel.parse::<ChannelId>().unwrap()].n_kept();
+    assert_eq!((kept(GROUP), kept(OTHERS)), (22, 0));
+    let others = |record: &&Record| record.channel.as_ref().is_some_and(|channel| channel.as_str() == OTHERS);
+    let before: Vec<_> = book.records.iter().filter(others).collect();
+    assert_eq!(left.iter().filter(others).collect::<Vec<_>>(), before);
+}
+
+#[test]
 fn a_message_of_theirs_that_waits_is_answered_by_nobody() {
     let mut book = Book::new();
     book.accept(GROUP, ANNA, "Anna", "are you there");
