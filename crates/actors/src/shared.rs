@@ -27,6 +27,9 @@ use crate::messages::{CompactorMsg, Create, OutboxMsg, Request, RouterMsg};
 use crate::tasks::Tasks;
 use crate::telemetry;
 
+/// Digests that are made at once.
+const DIGESTS: usize = 2;
+
 /// Events that a slow watcher may lag behind before it misses some.
 const EVENT_QUEUE: usize = 1024;
 
@@ -145,6 +148,8 @@ pub(crate) struct Shared {
     pub(crate) events: broadcast::Sender<RuntimeEvent>,
     /// Permits of messages on their way to the journal.
     pub(crate) permits: Arc<Semaphore>,
+    /// Digests at once: the other blocking threads serve messages.
+    pub(crate) digests: Arc<Semaphore>,
     /// When a stop must have come to its end; none before it begins.
     pub(crate) stop_by: watch::Sender<Option<Instant>>,
     pub(crate) models: Models,
@@ -169,6 +174,7 @@ impl Shared {
             handles: RwLock::default(),
             events: broadcast::Sender::new(EVENT_QUEUE),
             permits: Arc::new(Semaphore::new(deps.limits.admitted_messages)),
+            digests: Arc::new(Semaphore::new(DIGESTS)),
             tasks: Tasks::default(),
             phase: AtomicU8::new(Phase::Starting as u8),
             restarts: AtomicU64::new(0),

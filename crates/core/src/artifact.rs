@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::conversation::Conversation;
 use crate::ids::{ArtifactId, Seq};
@@ -32,8 +33,27 @@ pub enum NoArtifact {
         "artifact {id} was a copy of message {seq}, which has left the window; read that with history_read"
     )]
     Left { id: ArtifactId, seq: Seq },
+    /// Its file was missing or damaged.
+    #[error("the words of artifact {id} are lost; {instead}")]
+    Lost { id: ArtifactId, instead: String },
     #[error("artifact {id} has {lines} lines: there is no line {from}")]
     PastItsEnd { id: ArtifactId, lines: u64, from: u64 },
+}
+
+impl Artifact {
+    /// Its words cannot be read any more: what else to do, for whoever asked.
+    pub fn lost(&self) -> NoArtifact {
+        let instead = match self.message {
+            Some(seq) => format!("read message {seq} with history_read"),
+            None => "call the tool again".to_owned(),
+        };
+        NoArtifact::Lost { id: self.id.clone(), instead }
+    }
+}
+
+/// What [`Artifact::sha256`] is for those words.
+pub fn checksum(words: &[u8]) -> String {
+    Sha256::digest(words).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn ordinal(id: &ArtifactId) -> Option<u64> {
@@ -65,6 +85,9 @@ pub fn readable(conversation: &Conversation, id: &str, from: u64) -> Result<Arti
         };
         return Err(NoArtifact::Unknown { id: id.chars().take(40).collect(), known });
     };
+    if artifact.lost {
+        return Err(artifact.lost());
+    }
     if let (Some(seq), Some(_)) = (artifact.message, artifact.expired_at) {
         return Err(NoArtifact::Left { id: artifact.id.clone(), seq });
     }

@@ -477,6 +477,9 @@ pub struct Artifact {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Seq>,
     pub bytes: u64,
+    /// SHA-256 of its words, in hex; earlier versions wrote none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
     pub lines: u64,
     pub stored_at: Timestamp,
     /// When it was stored or read last: it expires so many days after that.
@@ -484,4 +487,7 @@ pub struct Artifact {
     /// When it expired: its words are gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expired_at: Option<Timestamp>,
+    /// It did not expire: its file was missing or damaged, and somebody went on without it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lost: bool,
 }

@@ -1,7 +1,7 @@
 //! Artifacts: large results of tools, one file each, in a folder for each channel.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +18,9 @@ use crate::disk::{blocking, io_error, make_dir, put_by, remove_file, sync_dir};
 
 /// What fails when reading or writing one panics.
 const WORK: &str = "work on an artifact";
+
+/// Bytes read at a time.
+const CHUNK: usize = 64 * 1024;
 
 /// Longest name of a folder; file systems take 255 bytes.
 const NAME_MAX: usize = 200;
@@ -65,29 +68,38 @@ impl Artifacts {
         self.folder(channel).join(file_name(id.as_str()))
     }
 
-    /// What is wrong with the files of a channel's artifacts, for people.
-    pub(crate) async fn missing(
+    /// What is wrong with the file of an artifact; `None`: nothing, or it has expired.
+    pub(crate) fn wrong(&self, channel: &ChannelId, artifact: &Artifact) -> Option<Wrong> {
+        if artifact.expired_at.is_some() {
+            return None;
+        }
+        let file = self.file(channel, &artifact.id);
+        let (what, is_lost) = match look(&file, artifact) {
+            Ok(None) => return None,
+            Ok(Some(what)) => (what, true),
+            // Nobody can tell what is in it.
+            Err(error) => (format!("cannot be read: {error}"), false),
+        };
+        let what = format!("channel {channel}: artifact {} ({}) {what}", artifact.id, file.display());
+        Some(Wrong { id: artifact.id.clone(), what, is_lost })
+    }
+
+    /// Moves the file of an artifact to that folder, if there is one.
+    pub(crate) fn set_aside(
         &self,
         channel: &ChannelId,
-        artifacts: Vec<Artifact>,
-    ) -> Result<Vec<String>, StoreError> {
-        let (this, channel) = (self.clone(), channel.clone());
-        let kept = artifacts.into_iter().filter(|artifact| artifact.expired_at.is_none());
-        let look = move |artifact: Artifact| {
-            let file = this.file(&channel, &artifact.id);
-            let wrong = match fs::metadata(&file) {
-                Ok(there) if there.len() == artifact.bytes => return None,
-                Ok(there) => format!("has {} bytes instead of {}", there.len(), artifact.bytes),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => "is missing".to_owned(),
-                Err(error) => format!("cannot be read: {error}"),
-            };
-            Some(format!(
-                "channel {channel}: artifact {} ({}) {wrong}; its tool must be called again",
-                artifact.id,
-                file.display()
-            ))
-        };
-        blocking(WORK, move || Ok(kept.filter_map(look).collect())).await
+        id: &ArtifactId,
+        aside: &Path,
+    ) -> Result<(), StoreError> {
+        let file = self.file(channel, id);
+        make_dir(aside)?;
+        let name = file_name(&format!("artifact-{channel}-{id}"));
+        match fs::rename(&file, aside.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(io_error("move aside", &file)(error))
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn put(
@@ -106,12 +118,12 @@ impl Artifacts {
     pub(crate) fn lines(
         &self,
         channel: &ChannelId,
-        id: &ArtifactId,
+        artifact: &Artifact,
         range: LineRange,
     ) -> BoxFuture<'_, Result<Option<ArtifactLines>, StoreError>> {
-        let file = self.file(channel, id);
+        let (file, sha256) = (self.file(channel, &artifact.id), artifact.sha256.clone());
         Box::pin(blocking(WORK, move || match File::open(&file) {
-            Ok(open) => lines(open, range).map(Some).map_err(io_error("read", &file)),
+            Ok(open) => lines_of(open, sha256.as_deref(), range).map_err(io_error("read", &file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(io_error("open", &file)(error)),
         }))
@@ -131,6 +143,47 @@ impl Artifacts {
     }
 }
 
+/// What is wrong with the file of an artifact.
+pub(crate) struct Wrong {
+    pub(crate) id: ArtifactId,
+    /// For people.
+    pub(crate) what: String,
+    /// Its words are gone: there is no file, or another one than was written.
+    pub(crate) is_lost: bool,
+}
+
+/// Says how the file of an artifact is not as it was written.
+fn look(file: &Path, artifact: &Artifact) -> io::Result<Option<String>> {
+    let mut open = match File::open(file) {
+        Ok(open) => open,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some("is missing".to_owned())),
+        Err(error) => return Err(error),
+    };
+    let bytes = open.metadata()?.len();
+    if bytes != artifact.bytes {
+        return Ok(Some(format!("has {bytes} bytes instead of {}", artifact.bytes)));
+    }
+    let Some(expected) = &artifact.sha256 else { return Ok(None) };
+    Ok((sum(&mut open)? != *expected).then(|| "is damaged: its checksum does not match".to_owned()))
+}
+
+/// SHA-256 of what is left of a file, in hex.
+fn sum(file: &mut impl Read) -> io::Result<String> {
+    let (mut sum, mut buffer) = (Sha256::new(), vec![0; CHUNK]);
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(hex(&sum.finalize())),
+            Ok(n) => sum.update(&buffer[..n]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+pub(crate) fn hex(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// A name that is safe as a file's and tells what it is of: what is no letter, digit, dot, line or underscore is written
 /// in hex; a long one ends in a hash instead of its end.
 pub(crate) fn file_name(text: &str) -> String {
@@ -143,12 +196,9 @@ pub(crate) fn file_name(text: &str) -> String {
         }
     }
     if name.len() > NAME_MAX {
-        let hash = Sha256::digest(text.as_bytes());
         name.truncate(NAME_MAX - 33);
         name.push('-');
-        for byte in hash.iter().take(16) {
-            name.push_str(&format!("{byte:02x}"));
-        }
+        name.push_str(&hex(&Sha256::digest(text.as_bytes())[..16]));
     }
     name
 }
@@ -181,6 +231,17 @@ fn put(folder: &Path, file: &Path, bytes: &[u8]) -> Result<(), StoreError> {
         Some(above) => sync_dir(above).map_err(io_error("sync", above)),
         None => Ok(()),
     }
+}
+
+/// The lines of a file that is as it was written; `None`: it is not.
+fn lines_of(mut open: File, sha256: Option<&str>, range: LineRange) -> io::Result<Option<ArtifactLines>> {
+    if let Some(expected) = sha256 {
+        if sum(&mut open)? != expected {
+            return Ok(None);
+        }
+        open.rewind()?;
+    }
+    lines(open, range).map(Some)
 }
 
 fn lines(open: File, range: LineRange) -> io::Result<ArtifactLines> {

@@ -6,6 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
@@ -167,6 +168,49 @@ where
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
         Err(StoreError::View { view: "store", message: format!("{what} failed: {error}") }.into())
     })
+}
+
+/// How nice threads are that work over the whole state.
+const NICE: i32 = 10;
+
+/// Threads for work over the whole state, which takes long: they are few, are not those that serve messages, and give way to
+/// them.
+#[derive(Debug)]
+pub(crate) struct Background(Arc<tokio::sync::Semaphore>);
+
+impl Background {
+    pub(crate) fn new(threads: usize) -> Self {
+        Self(Arc::new(tokio::sync::Semaphore::new(threads)))
+    }
+
+    /// Does work once a thread is free; it goes on to its end when nobody waits for it any more. `what` says what has
+    /// failed when it panics.
+    pub(crate) async fn run<T, E>(
+        &self,
+        what: &'static str,
+        work: impl FnOnce() -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let failed = |why: &dyn std::fmt::Display| {
+            Err(StoreError::View { view: "store", message: format!("{what} failed: {why}") }.into())
+        };
+        let Ok(thread) = self.0.clone().acquire_owned().await else { return Err(StoreError::Closed.into()) };
+        let (tell, done) = tokio::sync::oneshot::channel();
+        let work = move || {
+            let _thread = thread;
+            // Of this thread alone. Where it may not be, it is as important as all others.
+            let _nice = rustix::process::setpriority_process(None, NICE);
+            // Nobody waits any more: no error.
+            drop(tell.send(work()));
+        };
+        if let Err(error) = std::thread::Builder::new().name("background".to_owned()).spawn(work) {
+            return failed(&error);
+        }
+        done.await.unwrap_or_else(|_| failed(&"it panicked; the log says where"))
+    }
 }
 
 /// Whether some more can be written durably to a folder.

@@ -16,6 +16,7 @@ use cairn_core::ports::StoreError;
 use serde::{Deserialize, Serialize};
 
 use crate::disk::{Layout, io_error, make_dir, put, remove_dir, replace, sync_folders};
+use crate::journal::segment::Lines;
 use crate::journal::{line, segment};
 
 /// The format that this program writes, and the newest that it knows.
@@ -60,14 +61,13 @@ pub(crate) fn refuse_newer(dir: &Path) -> Result<(), StoreError> {
 /// The state is of a newer format, or something cannot be read or written; done again, it goes on where it stopped.
 pub(crate) fn prepare(dir: &Path) -> Result<(), StoreError> {
     refuse_newer(dir)?;
-    let begun = || -> Result<bool, StoreError> {
-        let journal = Layout::of(dir).journal;
-        Ok(journal.is_dir() && !segment::list(&journal)?.is_empty())
-    };
     let mut at = match read(dir)? {
         Some(marker) => marker.format,
-        None if begun()? => UNMARKED,
-        None => return mark(dir, FORMAT),
+        None => match by_journal(&Layout::of(dir).journal)? {
+            Some(format) if format < FORMAT => format,
+            // Of a later one its lines tell, by their numbers.
+            Some(_) | None => return mark(dir, FORMAT),
+        },
     };
     while at < FORMAT {
         let kept = keep_copy(dir, at + 1)?;
@@ -82,6 +82,23 @@ pub(crate) fn prepare(dir: &Path) -> Result<(), StoreError> {
         at += 1;
     }
     Ok(())
+}
+
+/// The format of a state without a marker: an early one, or one whose marker was damaged and removed. `None`: it is new.
+fn by_journal(journal: &Path) -> Result<Option<u32>, StoreError> {
+    if !journal.is_dir() {
+        return Ok(None);
+    }
+    let segments = segment::list(journal)?;
+    let mut newest = None;
+    for first in segments.into_iter().rev() {
+        let path = segment::path(journal, first);
+        // Compressed segments came with format 2.
+        let packed = if segment::packed_path(&path).exists() { UNMARKED + 1 } else { UNMARKED };
+        let last = Lines::open(&path, 0, None)?.last()?;
+        newest = newest.max(last.and_then(|line| line::version(&line)).max(Some(packed)));
+    }
+    Ok(newest)
 }
 
 /// The marker of a folder; none: the state is unmarked, or there is none.

@@ -8,7 +8,7 @@ use cairn_core::conversation::Conversation;
 use cairn_core::event::{NewRecord, Record};
 use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq};
 use cairn_core::memory::{Memory, Reach};
-use cairn_core::message::Entry;
+use cairn_core::message::{Artifact, Entry};
 use cairn_core::pairing_store::{RegistryState, UsageDay};
 use cairn_core::ports::{
     self, ArtifactLines, ChannelRow, Hit, LineRange, MemoryFilter, OutboxItem, Query, Seen, StoreError,
@@ -169,10 +169,10 @@ impl ports::Store for Store {
     fn artifact_lines(
         &self,
         channel: &ChannelId,
-        id: &ArtifactId,
+        artifact: &Artifact,
         range: LineRange,
     ) -> BoxFuture<'_, Result<Option<ArtifactLines>, StoreError>> {
-        self.inner.artifacts.lines(channel, id, range)
+        self.inner.artifacts.lines(channel, artifact, range)
     }
 
     fn remove_artifact(&self, channel: &ChannelId, id: &ArtifactId) -> BoxFuture<'_, Result<(), StoreError>> {

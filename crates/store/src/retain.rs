@@ -18,12 +18,15 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedMutexGuard;
 
-use crate::disk::{Layout, blocking};
+use crate::disk::Layout;
 use crate::journal::line;
 use crate::journal::rewrite::{Closed, Fate, Fates};
 use crate::journal::segment::{self, Lines, Piece};
 use crate::store::{Inner, Store};
 use crate::views::archive::Reads;
+
+/// What fails when it panics.
+const RETENTION: &str = "retention";
 
 /// Entries that one record tells of at the most: what is applied to the views at once.
 const ENTRIES_AT_ONCE: usize = 500;
@@ -87,24 +90,26 @@ impl Store {
     pub async fn segments(&self) -> Result<Vec<SegmentFacts>, StoreError> {
         let tail = self.inner.appender.durable().borrow().tail;
         let inner = self.inner.clone();
-        blocking("retention", move || {
-            let dir = Layout::of(&inner.options.dir).journal;
-            let firsts = segment::list(&dir)?;
-            let facts = |(idx, first): (usize, &u64)| {
-                let path = segment::path(&dir, *first);
-                let next = firsts.get(idx + 1);
-                Ok(SegmentFacts {
-                    first: *first,
-                    closed_at: next.and_then(|next| begun_at(&segment::path(&dir, *next))),
-                    is_open: *first >= tail.segment,
-                    bytes: segment::bytes(&path)?,
-                    is_packed: !path.exists(),
-                    is_spent: inner.spent.lock().contains(first),
-                })
-            };
-            firsts.iter().enumerate().map(facts).collect()
-        })
-        .await
+        self.inner
+            .background
+            .run(RETENTION, move || {
+                let dir = Layout::of(&inner.options.dir).journal;
+                let firsts = segment::list(&dir)?;
+                let facts = |(idx, first): (usize, &u64)| {
+                    let path = segment::path(&dir, *first);
+                    let next = firsts.get(idx + 1);
+                    Ok(SegmentFacts {
+                        first: *first,
+                        closed_at: next.and_then(|next| begun_at(&segment::path(&dir, *next))),
+                        is_open: *first >= tail.segment,
+                        bytes: segment::bytes(&path)?,
+                        is_packed: !path.exists(),
+                        is_spent: inner.spent.lock().contains(first),
+                    })
+                };
+                firsts.iter().enumerate().map(facts).collect()
+            })
+            .await
     }
 
     /// Compresses a closed segment. A backup and an erasure wait meanwhile, and nothing else does. `dry_run`: only says
@@ -114,15 +119,17 @@ impl Store {
     /// It cannot be read or written; it stays as it was.
     pub async fn compress_segment(&self, first: u64, dry_run: bool) -> Result<Shrunk, StoreError> {
         let (lease, inner) = (self.lease().await?, self.inner.clone());
-        blocking("retention", move || {
-            let _lease = lease;
-            let segment = Closed::of(&Layout::of(&inner.options.dir).journal, first)?;
-            if segment.is_packed() {
-                return Ok(Shrunk::default());
-            }
-            pack(&inner, &segment, dry_run, &mut |_, _| Ok(Fate::Stays))
-        })
-        .await
+        self.inner
+            .background
+            .run(RETENTION, move || {
+                let _lease = lease;
+                let segment = Closed::of(&Layout::of(&inner.options.dir).journal, first)?;
+                if segment.is_packed() {
+                    return Ok(Shrunk::default());
+                }
+                pack(&inner, &segment, dry_run, &mut |_, _| Ok(Fate::Stays))
+            })
+            .await
     }
 
     /// What of each channel is in use now.
@@ -160,7 +167,7 @@ impl Store {
         let lease = self.lease().await?;
         let needed = needs.clone();
         let (walk, taken) =
-            self.read(move |inner, reads| walk(inner, reads, first, &needed.channels)).await?;
+            self.read(RETENTION, move |inner, reads| walk(inner, reads, first, &needed.channels)).await?;
         if walk.expired == 0 {
             self.note_spent(first, &walk, dry_run);
             return Ok(done);
@@ -174,14 +181,17 @@ impl Store {
             }
         }
         let inner = self.inner.clone();
-        done.shrunk = blocking("retention", move || {
-            let _lease = lease;
-            let segment = Closed::of(&Layout::of(&inner.options.dir).journal, first)?;
-            pack(&inner, &segment, dry_run, &mut |record, bytes| {
-                Ok(without(record, bytes, &needs.channels, &taken).map_or(Fate::Stays, Fate::Becomes))
+        done.shrunk = self
+            .inner
+            .background
+            .run(RETENTION, move || {
+                let _lease = lease;
+                let segment = Closed::of(&Layout::of(&inner.options.dir).journal, first)?;
+                pack(&inner, &segment, dry_run, &mut |record, bytes| {
+                    Ok(without(record, bytes, &needs.channels, &taken).map_or(Fate::Stays, Fate::Becomes))
+                })
             })
-        })
-        .await?;
+            .await?;
         self.note_spent(first, &walk, dry_run);
         Ok(done)
     }

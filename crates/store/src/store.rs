@@ -1,7 +1,9 @@
 //! The store: opening and closing it, and what holds its parts together.
 
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -12,15 +14,17 @@ use cairn_core::ports::StoreError;
 use parking_lot::Mutex;
 
 use crate::artifacts::Artifacts;
-use crate::disk::{Disk, Layout, RealDisk, has_room, io_error, make_dir};
+use crate::disk::{Background, Disk, Layout, RealDisk, has_room, io_error, make_dir};
 use crate::format;
 use crate::index::{self, Indexer, SearchIndex, Task};
 use crate::journal::open::Shown;
 use crate::journal::reader::Reader;
 use crate::journal::{Appender, Durable, open, segment};
 use crate::lock::StateLock;
+use crate::progress::Progress;
 use crate::views::archive::Reads;
 use crate::views::codec::{SLED, view_error};
+use crate::views::db::Doubt;
 use crate::views::{Applied, Applier, Command, JournalRows, PATIENCE, Views};
 
 /// Wake-ups and heads that may wait for the applier; a wake-up that finds it full is not needed.
@@ -34,6 +38,9 @@ const THREAD_PATIENCE: Duration = Duration::from_secs(4);
 
 /// Reads from sled at once. One that never comes back keeps its thread; the others are for everybody else.
 const READERS: usize = 4;
+
+/// Work over the whole state at once.
+const BACKGROUND: usize = 2;
 
 /// Longest that a question waits until the index has what changed last in memories. The rows answer then.
 const MEMORY_LIMIT: Duration = Duration::from_millis(250);
@@ -61,6 +68,8 @@ pub struct StoreOptions {
     pub sled_cache_bytes: u64,
     /// Bytes of the search index's write buffer; tantivy takes no less than 15 MB.
     pub index_heap_bytes: usize,
+    /// Who watches what takes long while it is opened, or checked and changed without being open.
+    pub progress: Progress,
 }
 
 impl StoreOptions {
@@ -71,6 +80,7 @@ impl StoreOptions {
             segment_bytes: 64 << 20,
             sled_cache_bytes: 8 << 20,
             index_heap_bytes: 15_000_000,
+            progress: Progress::default(),
         }
     }
 }
@@ -87,6 +97,7 @@ pub(crate) struct Inner {
     pub(crate) views: Arc<Views>,
     pub(crate) journal: Arc<Reader>,
     readers: Arc<tokio::sync::Semaphore>,
+    pub(crate) background: Background,
     figures: Arc<tokio::sync::Mutex<()>>,
     /// Rows in memory, while the views on disk do not answer.
     aside: Arc<tokio::sync::Mutex<Option<JournalRows>>>,
@@ -152,10 +163,11 @@ impl Store {
         let layout = Layout::of(&options.dir);
         let artifacts = Artifacts::of(&options.dir);
         make_dir(&layout.journal)?;
-        crate::erasure::resume_or_wait(&options.dir)?;
+        crate::erasure::resume_or_wait(&options.dir, &options.progress)?;
         let (views, meta) = Views::open(&layout.views, options.sled_cache_bytes, &layout.journal)?;
         let shown = Shown { last: vec![index::reach(&layout.index)], channels: Vec::new() };
         let tail = open::open(&layout.journal, &layout.quarantine, &meta.checkpoint(), &shown)?;
+        let tail_n = tail.n;
         let views = Arc::new(views);
 
         let (commands, queue) = sync_channel(COMMANDS);
@@ -169,12 +181,18 @@ impl Store {
             Appender::start(&layout.journal, disk, options.segment_bytes, tail, on_durable)?;
         let (tasks, to_index) = sync_channel(COMMANDS);
         let wake = tasks.clone();
+        let (progress, shown_views) = (options.progress.clone(), views.clone());
         let on_applied = Box::new(move || {
+            // Once it is stopped nobody needs them.
+            if progress.reach(shown_views.applied().borrow().n).is_err() {
+                shown_views.end();
+            }
             let _ = wake.try_send(Task::Wake);
         });
         let journal = layout.journal.clone();
         let mut applier = Applier::new(views.clone(), meta, journal, appender.durable(), on_applied);
         if views.are_open() {
+            options.progress.begin("views", tail_n);
             applier.catch_up()?;
         }
         let stopped_cleanly = applier.stopped_cleanly();
@@ -188,6 +206,7 @@ impl Store {
         let inner = Inner {
             journal,
             readers: Arc::new(tokio::sync::Semaphore::new(READERS)),
+            background: Background::new(BACKGROUND),
             figures: Arc::default(),
             aside: Arc::default(),
             is_aside: AtomicBool::new(false),
@@ -377,12 +396,34 @@ impl Store {
             .map(|(part, lasts)| Stuck { part, lasts })
     }
 
-    /// Reads rows and journal on a blocking thread, after the views have caught up.
+    /// Reads rows and journal for long, after the views have caught up, on a background thread: no look waits for it.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
+        what: &'static str,
         read: impl FnOnce(&Inner, &Reads<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.read_within(None, read).await
+        let target = self.inner.durable().tail.n;
+        self.settle_to(target).await?;
+        let inner = self.inner.clone();
+        let done = self.inner.background.run(what, move || {
+            let db = inner.views.db_at(target)?;
+            let read =
+                catch_unwind(AssertUnwindSafe(|| read(&inner, &Reads { db: &db, journal: &inner.journal })));
+            let doubt = db.doubt();
+            inner.views.release(db);
+            let result = read.unwrap_or_else(|_| Err(view_error("reading it panicked; the log says where")));
+            inner.doubt(&result, &doubt);
+            result
+        });
+        let mut done = pin!(done);
+        loop {
+            match tokio::time::timeout(LOOK_EVERY, &mut done).await {
+                Ok(result) => return result,
+                // Its thread is left behind.
+                Err(_) if self.inner.views.stuck().is_some() => return Err(no_answer()),
+                Err(_) => {}
+            }
+        }
     }
 
     /// Looks something up: in the views on disk, and where they fail, do not answer or lag, in rows made in memory from
@@ -395,7 +436,7 @@ impl Store {
         let on_disk = Arc::clone(&look);
         let is_aside = self.inner.is_aside();
         let patience = if is_aside { LITTLE_PATIENCE } else { PATIENCE };
-        let read = self.read_within(Some(patience), move |inner, reads| on_disk(inner, reads));
+        let read = self.read_within(patience, move |inner, reads| on_disk(inner, reads));
         match read.await {
             Err(error) if self.inner.is_of_views(&error) => self.look_aside(look).await,
             result => {
@@ -436,11 +477,10 @@ impl Store {
             .unwrap_or_else(|_panic| Err(view_error("reading the journal panicked; the log says where")))
     }
 
-    /// Reads the views on disk. `patience`: how long they may lag, and be busy; without, only a sled that is stuck is not
-    /// waited for.
+    /// Reads the views on disk. `patience`: how long they may lag, and be busy.
     async fn read_within<T: Send + 'static>(
         &self,
-        patience: Option<Duration>,
+        patience: Duration,
         read: impl FnOnce(&Inner, &Reads<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         if self.inner.views.stuck().is_some() {
@@ -452,12 +492,8 @@ impl Store {
             self.settle_to(target).await?;
             Ok((reader, self.inner.views.db_at(target)?))
         };
-        let (reader, db) = match patience {
-            Some(patience) => {
-                tokio::time::timeout(patience, ready).await.unwrap_or_else(|_| Err(no_answer()))?
-            }
-            None => ready.await?,
-        };
+        let (reader, db) =
+            tokio::time::timeout(patience, ready).await.unwrap_or_else(|_| Err(no_answer()))?;
         let doubt = db.doubt();
         let inner = self.inner.clone();
         let mut done = tokio::task::spawn_blocking(move || {
@@ -475,11 +511,7 @@ impl Store {
                 Err(_) => {}
             }
         };
-        // What is wrong with the search index says nothing of the rows.
-        if let Err(StoreError::View { view: SLED, .. }) = &result {
-            doubt.store(true, Ordering::Release);
-            let _ = self.inner.commands.try_send(Command::Wake);
-        }
+        self.inner.doubt(&result, &doubt);
         result
     }
 }
@@ -549,6 +581,15 @@ impl Inner {
 
     pub(crate) fn durable(&self) -> Durable {
         *self.appender.durable().borrow()
+    }
+
+    /// Has rows that turned out to be wrong opened again through the checks.
+    fn doubt<T>(&self, result: &Result<T, StoreError>, doubt: &Doubt) {
+        // What is wrong with the search index says nothing of the rows.
+        if let Err(StoreError::View { view: SLED, .. }) = result {
+            doubt.store(true, Ordering::Release);
+            let _ = self.commands.try_send(Command::Wake);
+        }
     }
 
     /// Whether work over whole segments may go on.

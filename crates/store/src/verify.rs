@@ -1,22 +1,33 @@
 //! Checking a store from end to end, and making what derives from the journal again.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Write as _};
 use std::path::Path;
+use std::pin::pin;
+use std::time::Duration;
 
+use cairn_core::event::{ArtifactEvent, Event, NewRecord};
 use cairn_core::ids::ChannelId;
-use cairn_core::ports::{Store as _, StoreError};
+use cairn_core::ports::{ChannelRow, Store as _, StoreError};
 use serde::{Deserialize, Serialize};
 
+use crate::artifacts::Wrong;
 use crate::backup::restore;
-use crate::disk::{Layout, blocking, io_error, move_aside, remove_dir};
+use crate::disk::{Layout, blocking, io_error, make_dir, move_aside, put, remove_dir};
 use crate::index;
-use crate::journal::open::{Shown, Tail, last_n, lost_message, refuse_lost_end};
-use crate::journal::segment::{Lines, Piece};
+use crate::journal::open::{Checkpoint, Shown, Tail, holds, last_n, lost_message, refuse_lost_end};
+use crate::journal::segment::{Lines, Piece, Position};
 use crate::journal::{line, quarantine, segment};
 use crate::lock::StateLock;
-use crate::store::{Store, StoreOptions};
+use crate::progress::Progress;
+use crate::store::{Inner, Store, StoreOptions};
+use crate::views::archive::Reads;
 use crate::views::db::Check;
 use crate::views::opening;
+
+/// How often who waits for the index looks how far it is.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Of sled, for a look at closed views.
 const CACHE_BYTES: u64 = 8 * 1024 * 1024;
@@ -32,6 +43,10 @@ pub struct VerifyReport {
     pub views: ViewsReport,
     pub channels: u64,
     pub memories: u64,
+    /// Only what was journalled behind that record was checked, with the channels that it is of; a check of all had found
+    /// nothing wrong up to there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<u64>,
     /// All that is wrong, with what was done about it, for people.
     pub problems: Vec<String>,
 }
@@ -50,6 +65,9 @@ pub struct ViewsReport {
     pub bad: u64,
 }
 
+/// Channels in which something was wrong at the first look, with what.
+type Doubtful = Vec<(ChannelId, Vec<String>)>;
+
 impl Store {
     /// Checks the open store: every row of the views, every line of the journal up to what they showed then, every channel
     /// restored, every artifact's file. Takes as long as it takes to read all of it; nothing waits for it.
@@ -57,38 +75,180 @@ impl Store {
     /// # Errors
     /// Something cannot be read at all.
     pub async fn verify(&self) -> Result<VerifyReport, StoreError> {
-        let mut report = self
-            .read(|inner, reads| {
-                let check = reads.db.check();
-                // What the views show is durable, and written on behind it meanwhile.
-                let position = check.meta.checkpoint().position;
-                let len = if check.meta.n == 0 { 0 } else { position.end() };
-                let end = Tail { n: check.meta.n, segment: position.segment, len };
-                let mut report = check_journal(&Layout::of(&inner.options.dir).journal, Some(end))?.0;
-                add(check, &mut report);
-                Ok(report)
-            })
-            .await?;
-        for row in self.channels().await? {
-            let wrong = self.wrong_in(&row.channel).await;
-            if !wrong.is_empty() {
-                // What was on its way while it was looked at is there now.
-                let still = self.wrong_in(&row.channel).await;
-                report.problems.extend(still.into_iter().filter(|one| wrong.contains(one)));
-            }
+        self.verify_watched(false, &Progress::default()).await
+    }
+
+    /// The same, with somebody who watches it. `quick`: only what was journalled since the last check of all that found
+    /// nothing wrong, with the channels that it is of; all, when there was none.
+    ///
+    /// # Errors
+    /// As [`Self::verify`]; [`StoreError::Stopped`].
+    pub async fn verify_watched(&self, quick: bool, progress: &Progress) -> Result<VerifyReport, StoreError> {
+        let watched = progress.clone();
+        let checked = self.read(CHECKING, move |inner, reads| check_open(inner, reads, quick, &watched));
+        let (mut report, doubtful, end) = checked.await?;
+        for (channel, wrong) in doubtful {
+            // What was on its way while it was looked at is there now.
+            let still = self.read(CHECKING, move |inner, reads| Ok(wrong_in(inner, reads, &channel))).await?;
+            let still = still.into_iter().map(|one| one.told());
+            report.problems.extend(still.filter(|one| wrong.contains(one)));
         }
         report.ok = report.problems.is_empty();
+        if report.ok && report.since.is_none() {
+            let dir = self.inner.options.dir.clone();
+            // Without it the next quick check is one of all.
+            if let Err(error) = blocking(CHECKING, move || Verified::of(&end).write(&dir)).await {
+                tracing::warn!(%error, "cannot keep up to where all was checked");
+            }
+        }
         Ok(report)
     }
 
-    /// What is wrong with a channel and the files of its artifacts, for people.
-    async fn wrong_in(&self, channel: &ChannelId) -> Vec<String> {
-        let look = async {
-            let conversation = self.restore(channel).await?;
-            let artifacts = conversation.map(|conversation| conversation.artifacts).unwrap_or_default();
-            self.inner.artifacts.missing(channel, artifacts.into_values().collect()).await
-        };
-        look.await.unwrap_or_else(|error: StoreError| vec![format!("channel {channel}: {error}")])
+    /// Journals of every artifact whose file is missing or damaged that it is lost, and moves what is there of it to
+    /// `quarantine/`. Returns what was done, for people.
+    async fn accept_lost(&self) -> Result<Vec<String>, StoreError> {
+        let mut done = Vec::new();
+        for ChannelRow { channel, last_at, .. } in self.channels().await? {
+            let of = channel.clone();
+            let wrong = self.read(CHECKING, move |inner, reads| Ok(wrong_in(inner, reads, &of))).await?;
+            let lost: Vec<Wrong> = wrong
+                .into_iter()
+                .filter_map(|one| match one {
+                    Finding::Artifact(wrong) if wrong.is_lost => Some(wrong),
+                    Finding::Artifact(_) | Finding::Channel(_) => None,
+                })
+                .collect();
+            if lost.is_empty() {
+                continue;
+            }
+            let ids = lost.iter().map(|wrong| wrong.id.clone()).collect();
+            let event = Event::Artifact(ArtifactEvent::Expired { ids, lost: true });
+            self.append(vec![NewRecord { channel: Some(channel.clone()), at: last_at, event }]).await?;
+            let inner = self.inner.clone();
+            done.extend(lost.iter().map(|wrong| format!("{}; the journal says so from here on", wrong.what)));
+            blocking(CHECKING, move || {
+                let aside = Layout::of(&inner.options.dir).quarantine;
+                lost.iter().try_for_each(|wrong| inner.artifacts.set_aside(&channel, &wrong.id, &aside))
+            })
+            .await?;
+        }
+        for line in &done {
+            tracing::warn!(what = line, "went on without an artifact");
+        }
+        Ok(done)
+    }
+}
+
+/// What is wrong in a channel.
+enum Finding {
+    /// It cannot be restored.
+    Channel(String),
+    Artifact(Wrong),
+}
+
+impl Finding {
+    /// For people.
+    fn told(self) -> String {
+        match self {
+            Self::Channel(what) => what,
+            Self::Artifact(wrong) if wrong.is_lost => format!(
+                "{}; its tool must be called again, and `cairn store verify --quarantine` goes on without it",
+                wrong.what
+            ),
+            Self::Artifact(wrong) => wrong.what,
+        }
+    }
+}
+
+/// What is wrong with a channel and the files of its artifacts.
+fn wrong_in(inner: &Inner, reads: &Reads<'_>, channel: &ChannelId) -> Vec<Finding> {
+    let quarantined = reads.db.meta().ok().flatten().is_some_and(|meta| meta.quarantined);
+    match reads.restore(channel, quarantined) {
+        Ok(conversation) => {
+            let artifacts = conversation.into_iter().flat_map(|conversation| conversation.artifacts);
+            let wrong = artifacts.filter_map(|(_, artifact)| inner.artifacts.wrong(channel, &artifact));
+            wrong.map(Finding::Artifact).collect()
+        }
+        Err(error) => vec![Finding::Channel(format!("channel {channel}: {error}"))],
+    }
+}
+
+fn check_open(
+    inner: &Inner,
+    reads: &Reads<'_>,
+    quick: bool,
+    progress: &Progress,
+) -> Result<(VerifyReport, Doubtful, Checkpoint), StoreError> {
+    let layout = Layout::of(&inner.options.dir);
+    let since = if quick { Verified::read(&inner.options.dir, &layout.journal) } else { None };
+    let goes_on = |n| inner.goes_on().and_then(|()| progress.reach(n));
+    let check = match since {
+        Some(_) => Check { meta: reads.db.meta()?.unwrap_or_default(), ..Check::default() },
+        None => {
+            let rows = reads.db.meta()?.map(|meta| meta.rows.values().sum()).unwrap_or_default();
+            progress.begin("rows", rows);
+            let mut left = Ok(());
+            let check = reads.db.check_until(&mut |n| {
+                left = goes_on(n);
+                left.is_ok()
+            });
+            left.map(|()| check)?
+        }
+    };
+    // What the views show is durable, and written on behind it meanwhile.
+    let end = check.meta.checkpoint();
+    let len = if end.n == 0 { 0 } else { end.position.end() };
+    let tail = Tail { n: end.n, segment: end.position.segment, len };
+    progress.begin("journal", end.n);
+    let walk = check_journal(&layout.journal, since.unwrap_or_default(), Some(tail), goes_on)?;
+    let mut report = walk.report;
+    report.since = since.map(|since| since.n);
+    add(check, &mut report);
+    let channels: Vec<ChannelId> = match since {
+        Some(_) => walk.channels.into_iter().collect(),
+        None => reads.channels()?.into_iter().map(|row| row.channel).collect(),
+    };
+    progress.begin("channels", channels.len() as u64);
+    let mut doubtful = Vec::new();
+    for (n, channel) in (1..).zip(channels) {
+        goes_on(n)?;
+        let wrong = wrong_in(inner, reads, &channel);
+        if !wrong.is_empty() {
+            doubtful.push((channel, wrong.into_iter().map(Finding::told).collect()));
+        }
+    }
+    Ok((report, doubtful, end))
+}
+
+/// Up to where everything was checked, and nothing was wrong: a file of the state folder.
+#[derive(Debug, Serialize, Deserialize)]
+struct Verified {
+    n: u64,
+    segment: u64,
+    offset: u64,
+    len: u32,
+}
+
+/// Its name.
+pub(crate) const VERIFIED: &str = "verified.json";
+
+impl Verified {
+    fn of(end: &Checkpoint) -> Self {
+        let Position { segment, offset, len } = end.position;
+        Self { n: end.n, segment, offset, len }
+    }
+
+    /// Where checking goes on; `None`: at the beginning.
+    fn read(dir: &Path, journal: &Path) -> Option<Checkpoint> {
+        let Self { n, segment, offset, len } =
+            serde_json::from_slice(&fs::read(dir.join(VERIFIED)).ok()?).ok()?;
+        let since = Checkpoint { n, position: Position { segment, offset, len } };
+        (n > 0 && holds(journal, &since)).then_some(since)
+    }
+
+    fn write(&self, dir: &Path) -> Result<(), StoreError> {
+        let path = dir.join(VERIFIED);
+        put(&path, |file| file.write_all(&serde_json::to_vec(self)?)).map_err(io_error("write", &path))
     }
 }
 
@@ -98,36 +258,126 @@ impl Store {
 /// # Errors
 /// [`StoreError::InUse`], or something cannot be read or written at all.
 pub async fn verify_dir(options: StoreOptions, quarantine: bool) -> Result<VerifyReport, StoreError> {
+    let progress = options.progress.clone();
     let (report, store) = blocking(CHECKING, move || verify_blocking(options, quarantine)).await?;
     let Some(store) = store else { return Ok(report) };
-    let mut found = store.verify().await;
+    let accepted = if quarantine { store.accept_lost().await } else { Ok(Vec::new()) };
+    let mut found = match &accepted {
+        Ok(_) => store.verify_watched(false, &progress).await,
+        Err(error) => Err(error.clone()),
+    };
     store.close().await;
     if let Ok(found) = &mut found {
-        found.problems.splice(0..0, report.problems);
+        found.problems.splice(0..0, report.problems.into_iter().chain(accepted.unwrap_or_default()));
         found.views.bad += report.views.bad;
     }
     found
 }
 
-/// Deletes views and search index, and makes them again from the journal.
+/// Opens the store in a folder that no daemon has open, and checks what was journalled since the last check of all.
+///
+/// # Errors
+/// As [`verify_dir`]; also [`StoreError::Damaged`].
+pub async fn verify_dir_quick(options: StoreOptions) -> Result<VerifyReport, StoreError> {
+    let progress = options.progress.clone();
+    let store = blocking(CHECKING, move || Store::open(options)).await?;
+    let report = store.verify_watched(true, &progress).await;
+    store.close().await;
+    report
+}
+
+/// Makes views and search index again from the journal. Those that are there give way once the others are whole; when it
+/// fails or is stopped they are back in their place.
 ///
 /// # Errors
 /// [`StoreError::InUse`]; [`StoreError::Damaged`]: what is there is all that tells of what the journal has lost, and stays.
-/// Or the journal cannot be read.
+/// Or the journal cannot be read; [`StoreError::Stopped`].
 pub async fn rebuild_dir(options: StoreOptions) -> Result<VerifyReport, StoreError> {
-    let store = blocking(CHECKING, move || {
-        let lock = StateLock::take(&options.dir)?;
-        let layout = Layout::of(&options.dir);
+    let (dir, progress) = (options.dir.clone(), options.progress.clone());
+    let of = dir.clone();
+    blocking(CHECKING, move || {
+        let _lock = StateLock::take(&of)?;
+        let layout = Layout::of(&of);
         refuse_lost_end(&layout.journal, &shown(&layout)?)?;
-        remove_dir(&layout.views)?;
-        remove_dir(&layout.index)?;
+        // What a rebuild that was killed has left there: the next start went on with what it had made.
+        remove_dir(&of.join(BEFORE))
+    })
+    .await?;
+    let opened = blocking(CHECKING, move || {
+        let lock = StateLock::take(&options.dir)?;
+        move_before(&options.dir)?;
         drop(lock);
         Store::open(options)
     })
+    .await;
+    let outcome = match opened {
+        Ok(store) => {
+            let rebuilt = rebuild(&store, &progress).await;
+            store.close().await;
+            rebuilt
+        }
+        Err(error) => Err(error),
+    };
+    let is_rebuilt = outcome.is_ok();
+    blocking(CHECKING, move || {
+        let lock = StateLock::take(&dir)?;
+        if !is_rebuilt {
+            put_back(&dir)?;
+        }
+        remove_dir(&dir.join(BEFORE))?;
+        drop(lock);
+        Ok::<_, StoreError>(())
+    })
     .await?;
-    let report = store.verify().await;
-    store.close().await;
-    report
+    outcome
+}
+
+/// Waits until an open store's views and index are made, and checks it.
+async fn rebuild(store: &Store, progress: &Progress) -> Result<VerifyReport, StoreError> {
+    if progress.is_stopped() {
+        return Err(StoreError::Stopped);
+    }
+    let last = store.inner.durable().tail.n;
+    progress.begin("index", last);
+    let mut indexed = pin!(store.settle_index(last));
+    loop {
+        match tokio::time::timeout(LOOK_EVERY, &mut indexed).await {
+            Ok(indexed) => break indexed?,
+            Err(_) => progress.reach(store.inner.index.reaches())?,
+        }
+    }
+    store.verify_watched(false, progress).await
+}
+
+/// Where views and index are while they are made again.
+const BEFORE: &str = "before-rebuild";
+
+/// Moves views and index out of the way.
+fn move_before(dir: &Path) -> Result<(), StoreError> {
+    let (layout, before) = (Layout::of(dir), dir.join(BEFORE));
+    make_dir(&before)?;
+    move_folder(&layout.views, &before.join("views"))?;
+    move_folder(&layout.index, &before.join("index"))
+}
+
+/// Moves back what is there, in the place of what was made.
+fn put_back(dir: &Path) -> Result<(), StoreError> {
+    let (layout, before) = (Layout::of(dir), dir.join(BEFORE));
+    for (place, from) in [(&layout.views, before.join("views")), (&layout.index, before.join("index"))] {
+        if from.exists() {
+            remove_dir(place)?;
+            move_folder(&from, place)?;
+        }
+    }
+    Ok(())
+}
+
+/// Moves a folder; one that is not there is fine.
+fn move_folder(from: &Path, to: &Path) -> Result<(), StoreError> {
+    match fs::rename(from, to) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("move", from)(error)),
+        _ => Ok(()),
+    }
 }
 
 /// What views and index show of the journal, both closed. The lock is held.
@@ -160,7 +410,10 @@ fn verify_blocking(
             remove_dir(&layout.index)?;
         }
     }
-    let (mut report, end) = check_journal(&layout.journal, None)?;
+    let progress = &options.progress;
+    progress.begin("journal", 0);
+    let JournalWalk { mut report, end, .. } =
+        check_journal(&layout.journal, Checkpoint::default(), None, |n| progress.reach(n))?;
     let is_whole = report.problems.is_empty();
     let shown = check_closed(&layout, &mut report)?;
     let lost = match refuse_lost_end(&layout.journal, &shown) {
@@ -185,21 +438,37 @@ fn verify_blocking(
     Ok((report, Some(Store::open(options)?)))
 }
 
-/// Reads every line of every segment, up to `end` when one is given. A torn end, which is cut off at the next start, is no
-/// problem. Returns where the journal ends, too.
-fn check_journal(dir: &Path, end: Option<Tail>) -> Result<(VerifyReport, Tail), StoreError> {
-    let (mut report, mut last, mut channels) = (VerifyReport::default(), Tail::default(), BTreeSet::new());
+/// What a walk through the journal found.
+#[derive(Default)]
+struct JournalWalk {
+    report: VerifyReport,
+    /// Where it ends.
+    end: Tail,
+    channels: BTreeSet<ChannelId>,
+}
+
+/// Reads every line of every segment behind `from`, up to `end` when one is given. A torn end, which is cut off at the next
+/// start, is no problem. `reach` is told each number.
+fn check_journal(
+    dir: &Path,
+    from: Checkpoint,
+    end: Option<Tail>,
+    reach: impl Fn(u64) -> Result<(), StoreError>,
+) -> Result<JournalWalk, StoreError> {
+    let JournalWalk { mut report, mut channels, .. } = JournalWalk::default();
+    let mut last = Tail { n: from.n, ..Tail::default() };
     let mut segments = segment::list(dir)?;
     // The writer may have begun another one meanwhile.
-    segments.retain(|first| end.is_none_or(|end| *first <= end.segment));
+    segments.retain(|first| *first >= from.position.segment && end.is_none_or(|end| *first <= end.segment));
     report.journal.segments = segments.len() as u64;
     for (idx, first) in segments.iter().enumerate() {
         let path = segment::path(dir, *first);
         let is_last = idx + 1 == segments.len();
         let upto = end.filter(|end| end.segment == *first).map(|end| end.len);
-        let mut lines = Lines::open(&path, 0, upto)?;
+        let begin = if *first == from.position.segment && from.n > 0 { from.position.end() } else { 0 };
+        let mut lines = Lines::open(&path, begin, upto)?;
         let mut torn: Vec<String> = Vec::new();
-        let mut number = 0;
+        let mut number = if begin == 0 { 0 } else { segment::line_number(&path, begin)? - 1 };
         last = Tail { segment: *first, len: 0, ..last };
         loop {
             number += 1;
@@ -213,6 +482,7 @@ fn check_journal(dir: &Path, end: Option<Tail>) -> Result<(VerifyReport, Tail), 
             };
             match parsed {
                 Ok(record) => {
+                    reach(record.n)?;
                     report.problems.append(&mut torn);
                     let expected = last.n + 1;
                     if record.n != expected {
@@ -239,7 +509,7 @@ fn check_journal(dir: &Path, end: Option<Tail>) -> Result<(VerifyReport, Tail), 
     }
     report.journal.last = last.n;
     report.channels = channels.len() as u64;
-    Ok((report, last))
+    Ok(JournalWalk { report, end: last, channels })
 }
 
 fn problem(path: &Path, line: u64, message: &str) -> String {

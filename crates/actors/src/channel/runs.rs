@@ -182,8 +182,11 @@ impl ChannelState {
         }
         tracing::info!(channel = %self.handle.id, n = ids.len(), "artifacts expired: nobody has read them for long, or there are too many");
         // What the store refuses is tried again in a day, or at the next wake.
-        if answer(self.commit(vec![Event::Artifact(ArtifactEvent::Expired { ids: ids.clone() })]).await)?
-            .is_ok()
+        if answer(
+            self.commit(vec![Event::Artifact(ArtifactEvent::Expired { ids: ids.clone(), lost: false })])
+                .await,
+        )?
+        .is_ok()
         {
             metrics::counter!("cairn_artifacts_expired_total").increment(ids.len() as u64);
             self.remove_files(ids);

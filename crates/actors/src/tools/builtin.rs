@@ -315,15 +315,11 @@ impl Builtin {
         let artifact = artifact.map_err(|error| error.to_string())?;
         let max_bytes = settings.max_bytes.saturating_sub(PAGE_FRAME_BYTES).max(PAGE_FRAME_BYTES);
         let range = LineRange { from, offset, count, max_bytes };
-        let found = self.shared.deps.store.artifact_lines(&self.handle.id, &artifact.id, range).await;
+        let found = self.shared.deps.store.artifact_lines(&self.handle.id, &artifact, range).await;
         let Some(found) = found.map_err(|error| error.to_string())? else {
             tracing::error!(channel = %self.handle.id, artifact = %artifact.id,
-                "the file of an artifact is missing; its words are lost (`cairn store verify` lists what is)");
-            let other = match artifact.message {
-                Some(seq) => format!("read message {seq} with history_read"),
-                None => "call the tool again".to_owned(),
-            };
-            return Err(format!("the words of artifact {} are lost; {other}", artifact.id));
+                "the file of an artifact is missing or damaged; its words are lost (`cairn store verify` lists what is)");
+            return Err(artifact.lost().to_string());
         };
         let used = Event::Artifact(ArtifactEvent::Used { id: artifact.id.clone() });
         let text = page(&artifact, from, &found, room);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cairn_core::agent::AgentSettings;
-use cairn_core::artifact::next_id;
+use cairn_core::artifact::{checksum, next_id};
 use cairn_core::edges::{FullTextAt, READ_TOOL, count_lines};
 use cairn_core::event::{ArtifactEvent, Event, TurnEvent};
 use cairn_core::ids::{ArtifactId, Seq};
@@ -157,5 +157,16 @@ pub(crate) async fn keep(
         Content::Result(tool) => (tool.to_owned(), None),
         Content::Message(seq) => (String::new(), Some(seq)),
     };
-    Ok(Artifact { id, tool, message, bytes, lines, stored_at: now, used_at: now, expired_at: None })
+    Ok(Artifact {
+        id,
+        tool,
+        message,
+        bytes,
+        sha256: Some(checksum(text.as_bytes())),
+        lines,
+        stored_at: now,
+        used_at: now,
+        expired_at: None,
+        lost: false,
+    })
 }

@@ -18,6 +18,7 @@ use cairn_core::message::Entry;
 use cairn_core::model::{ModelError, Usage};
 use cairn_core::summary::{StackSizes, Summary};
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::agent::ModelCandidate;
@@ -167,7 +168,7 @@ pub(crate) async fn run(
             Err(Unmade::Models(why)) => why,
         }
     };
-    if job.run.takes_digest() { job.stand_in(why).await } else { job.so_far(why) }
+    if job.run.takes_digest() { job.stand_in(&shared.digests, why).await } else { job.so_far(why) }
 }
 
 /// What the models did not do.
@@ -310,7 +311,7 @@ impl Job {
     }
 
     /// The digest, on a thread of its own: it takes a while over a large range.
-    async fn stand_in(self, why: String) -> Result<SummaryDraft, RunFailure> {
+    async fn stand_in(self, digests: &Arc<Semaphore>, why: String) -> Result<SummaryDraft, RunFailure> {
         tracing::debug!(reason = why, "why no model made a summary");
         tracing::warn!(channel = %self.handle.id, run = %self.run.id,
             "a digest stands in for the summary; check the models of this agent and their limits");
@@ -320,7 +321,10 @@ impl Job {
         let most = self.most_tokens(&self.sources.entries);
         // What an emergency left without a summary gets one in any case.
         let is_owed = matches!(run.work, RunWork::Truncated);
+        let turn = Arc::clone(digests).acquire_owned().await;
         let digest = tokio::task::spawn_blocking(move || {
+            // Held to its end, also when nobody waits for it any more.
+            let _turn = turn;
             let Self { handle, agent, sizes, sources, .. } = &self;
             let draft = digest_draft(&handle.id, agent, sizes, &run, &sources.entries, &sources.summaries);
             if is_owed { Ok(draft) } else { fit_identifiers(draft, most) }

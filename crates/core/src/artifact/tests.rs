@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 
 use super::*;
+use crate::event::{ArtifactEvent, Event, Record};
 use crate::tokens::Correction;
 
 fn at(days: i64) -> Timestamp {
@@ -20,6 +21,8 @@ fn artifact(id: &str, used: i64) -> Artifact {
         stored_at: at(0),
         used_at: at(used),
         expired_at: None,
+        sha256: None,
+        lost: false,
     }
 }
 
@@ -146,4 +149,21 @@ fn a_page_never_needs_the_guard() {
     let text = "x".repeat(settings.max_bytes - PAGE_FRAME_BYTES);
     let page = page(&artifact, 1_234_567, &found(&text, 1, 12_345_678, 1), &wide);
     assert!(page.len() <= settings.max_bytes, "{}", page.len());
+}
+
+#[test]
+fn the_words_of_a_lost_artifact_are_told_with_what_to_do_instead() {
+    let mut conversation =
+        channel([artifact("a1", 0), Artifact { message: Some(Seq(7)), ..artifact("a2", 0) }]);
+    let event = ArtifactEvent::Expired { ids: vec!["a1".into(), "a2".into()], lost: true };
+    let channel = Some(conversation.channel.clone());
+    conversation.apply(&Record { n: 1, at: at(9), channel, event: Event::Artifact(event) }).unwrap();
+    let told = |id: &str| readable(&conversation, id, 1).unwrap_err().to_string();
+    assert_eq!(told("a1"), "the words of artifact a1 are lost; call the tool again");
+    assert_eq!(told("a2"), "the words of artifact a2 are lost; read message 7 with history_read");
+}
+
+#[test]
+fn a_checksum_is_that_of_the_words() {
+    assert_eq!(checksum(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }

@@ -187,10 +187,11 @@ impl Conversation {
                     artifact.used_at = at;
                 }
             }
-            ArtifactEvent::Expired { ids } => {
+            ArtifactEvent::Expired { ids, lost } => {
                 for id in ids {
                     if let Some(artifact) = self.artifacts.get_mut(id) {
                         artifact.expired_at = Some(at);
+                        artifact.lost = *lost;
                     }
                 }
             }

@@ -39,6 +39,8 @@ pub(super) struct ChannelErasure {
     /// Deliveries of their turns that are owed.
     pub(super) owed: BTreeMap<OutboxId, TurnId>,
     pub(super) run: Option<Run>,
+    /// Nothing in it is theirs: its words are not kept, since no summary of it is made again.
+    is_of_others_alone: bool,
     /// Entries as rewritten that no summary stands for yet, without pictures.
     entries: Vec<Arc<Entry>>,
     undone: Vec<(Seq, Seq)>,
@@ -49,6 +51,17 @@ pub(super) struct ChannelErasure {
 }
 
 impl ChannelErasure {
+    /// `took_part`: something in the channel may be theirs.
+    pub(super) fn new(took_part: bool) -> Self {
+        Self { is_of_others_alone: !took_part, ..Self::default() }
+    }
+
+    /// Entries and summaries of which the words are kept.
+    #[cfg(test)]
+    pub(super) fn n_kept(&self) -> usize {
+        self.entries.len() + self.summaries.len()
+    }
+
     pub(super) fn is_theirs(&self, turn: &TurnId) -> bool {
         self.theirs.contains(turn)
     }
@@ -115,6 +128,9 @@ impl ChannelErasure {
     }
 
     fn keep(&mut self, mut entry: Entry) {
+        if self.is_of_others_alone {
+            return;
+        }
         if entry.role == Role::User && !self.erased.contains(&entry.seq) {
             self.others.insert(entry.seq);
             if entry.parts.is_empty() {
@@ -128,7 +144,9 @@ impl ChannelErasure {
 
     /// `/undo`, and messages that were deleted.
     pub(super) fn take_back(&mut self, from: Seq, to: Seq) {
-        self.undone.push((from, to));
+        if !self.is_of_others_alone {
+            self.undone.push((from, to));
+        }
     }
 
     /// See [`ChannelErasure::take_back`].
@@ -140,7 +158,9 @@ impl ChannelErasure {
         let said =
             self.entries.iter().filter(|entry| entry.message.as_ref().is_some_and(|id| id.is_of(message)));
         let said: Vec<Seq> = said.map(|entry| entry.seq).collect();
-        self.deleted.extend(said.into_iter().chain(seqs.iter().copied()));
+        if !self.is_of_others_alone {
+            self.deleted.extend(said.into_iter().chain(seqs.iter().copied()));
+        }
     }
 
     /// A new session began.
@@ -149,13 +169,24 @@ impl ChannelErasure {
         let (theirs, erased) = (std::mem::take(&mut self.theirs), std::mem::take(&mut self.erased));
         let (others, expired) = (std::mem::take(&mut self.others), std::mem::take(&mut self.expired));
         let owed = std::mem::take(&mut self.owed);
-        *self = Self { pending, theirs, erased, others, expired, owed, generation, ..Self::default() };
+        let is_of_others_alone = self.is_of_others_alone;
+        *self = Self {
+            pending,
+            theirs,
+            erased,
+            others,
+            expired,
+            owed,
+            generation,
+            is_of_others_alone,
+            ..Self::default()
+        };
     }
 
     /// A run ended; its end is as rewritten.
     pub(super) fn end_run(&mut self, end: &RunEnd) {
         self.run = None;
-        if let Some(summary) = &end.summary {
+        if let Some(summary) = end.summary.as_ref().filter(|_| !self.is_of_others_alone) {
             if summary.level == 0 {
                 self.forget(summary.to_seq);
             }

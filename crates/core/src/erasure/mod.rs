@@ -112,7 +112,8 @@ impl Eraser {
             self.drop_private(&channel, &event);
             return None;
         }
-        let mut state = self.channels.remove(&channel).unwrap_or_default();
+        let new = || ChannelErasure::new(self.survey.took_part(&channel));
+        let mut state = self.channels.remove(&channel).unwrap_or_else(new);
         let stays = self.within(&mut state, &channel, at, &mut event);
         let renamed = self.mask.channel(&channel);
         self.channels.insert(channel, state);

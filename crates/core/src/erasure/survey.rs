@@ -1,6 +1,6 @@
 //! What there is of a person in the journal: who they are called, who else there is, where they talked.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::mask::{Mask, parts};
 use crate::event::{
@@ -19,8 +19,10 @@ pub struct Survey {
     /// Ids and names of others, and the words of those, in lower case.
     others: HashSet<String>,
     known: bool,
-    /// Messages of theirs that no turn has taken up yet.
-    pending: HashSet<(ChannelId, MessageId)>,
+    /// Messages that no turn has taken up yet; true: of theirs.
+    pending: HashMap<(ChannelId, MessageId), bool>,
+    /// Channels in which they may have taken part in a turn.
+    took_part: HashSet<ChannelId>,
     private: BTreeSet<ChannelId>,
     named_after_them: BTreeSet<ChannelId>,
     heard_others: HashSet<ChannelId>,
@@ -38,7 +40,8 @@ impl Survey {
             names: BTreeSet::new(),
             others: HashSet::new(),
             known: false,
-            pending: HashSet::new(),
+            pending: HashMap::new(),
+            took_part: HashSet::new(),
             private: BTreeSet::new(),
             named_after_them: BTreeSet::new(),
             heard_others: HashSet::new(),
@@ -62,7 +65,12 @@ impl Survey {
 
     /// A message of theirs that no turn has taken up.
     pub(super) fn waits(&self, channel: &ChannelId, message: &MessageId) -> bool {
-        self.pending.contains(&(channel.clone(), message.clone()))
+        self.pending.get(&(channel.clone(), message.clone())).is_some_and(|theirs| *theirs)
+    }
+
+    /// Whether anything that was said in a channel may be theirs, or an answer to them.
+    pub(super) fn took_part(&self, channel: &ChannelId) -> bool {
+        self.took_part.contains(channel)
     }
 
     /// Whether a channel is a private one with them, or nobody but them was heard in one that is named after them.
@@ -109,11 +117,15 @@ impl Survey {
                 for (channel, message) in
                     channel.into_iter().flat_map(|of| messages.iter().map(move |id| (of, id)))
                 {
-                    self.pending.remove(&(channel.clone(), message.clone()));
+                    // One that is not known was quarantined: it may have been theirs.
+                    if self.pending.remove(&(channel.clone(), message.clone())).unwrap_or(true) {
+                        self.took_part.insert(channel.clone());
+                    }
                 }
             }
             Event::Turn(TurnEvent::EntryAdded { entry }) => {
                 let by_them = entry.author.as_ref().is_some_and(|author| self.meet(author));
+                self.took_part.extend(channel.filter(|_| by_them).cloned());
                 self.known |= by_them || entry.provenance.people.contains(&self.person);
             }
             Event::Turn(TurnEvent::ToolUsed(used)) => self.known |= used.caused_by.contains(&self.person),
@@ -147,8 +159,9 @@ impl Survey {
     fn hear_message(&mut self, channel: &ChannelId, event: &MessageEvent) {
         match event {
             MessageEvent::Accepted(pending) => {
-                if self.meet(&pending.author) {
-                    self.pending.insert((channel.clone(), pending.message.clone()));
+                let theirs = self.meet(&pending.author);
+                self.pending.insert((channel.clone(), pending.message.clone()), theirs);
+                if theirs {
                     if pending.direct && channel.platform() != LOCAL_PLATFORM {
                         self.private.insert(channel.clone());
                     }

@@ -371,6 +371,8 @@ fn calls_results_and_artifacts_of_their_turns_go_with_their_arguments() {
         stored_at: Timestamp::UNIX_EPOCH,
         used_at: Timestamp::UNIX_EPOCH,
         expired_at: None,
+        sha256: None,
+        lost: false,
     };
     book.add(Some(GROUP), Event::Artifact(ArtifactEvent::Stored { artifact }));
     let mut result = book.entry(GROUP, Role::Tool, "0123 is the number");
@@ -414,8 +416,18 @@ fn the_copy_of_a_message_goes_with_it() {
     );
     let (stored_at, used_at) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH);
     let (id, tool, message) = ("a1".into(), String::new(), Some(first_seq));
-    let artifact =
-        Artifact { id, tool, message, bytes: 1_800, lines: 1, stored_at, used_at, expired_at: None };
+    let artifact = Artifact {
+        id,
+        tool,
+        message,
+        bytes: 1_800,
+        lines: 1,
+        stored_at,
+        used_at,
+        expired_at: None,
+        sha256: None,
+        lost: false,
+    };
     book.add(Some(GROUP), Event::Artifact(ArtifactEvent::Stored { artifact }));
     let (form, artifact) = (PruneForm::Shrunk { bytes: 900 }, Some("a1".into()));
     let pruned =
@@ -436,6 +448,24 @@ fn the_copy_of_a_message_goes_with_it() {
     let after = folded(&left, GROUP);
     assert!(after.artifacts.values().all(|artifact| artifact.expired_at.is_some()));
     assert_eq!(text_of(&after.sent(&after.live[0]).parts), ERASED);
+}
+
+#[test]
+fn words_are_kept_only_of_channels_in_which_they_took_part() {
+    const OTHERS: &str = "main/telegram/-99";
+    let mut book = Book::new();
+    for channel in [GROUP, OTHERS] {
+        for n in 0..10 {
+            book.turn(channel, ("telegram/9", "Zoe"), &format!("message {n}"), "an answer");
+        }
+    }
+    book.turn(GROUP, (ANNA, "Anna"), "hello there", "hello");
+    let (left, eraser) = book.erase(ANNA);
+    let kept = |channel: &str| eraser.channels[&channel.parse::<ChannelId>().unwrap()].n_kept();
+    assert_eq!((kept(GROUP), kept(OTHERS)), (22, 0));
+    let others = |record: &&Record| record.channel.as_ref().is_some_and(|channel| channel.as_str() == OTHERS);
+    let before: Vec<_> = book.records.iter().filter(others).collect();
+    assert_eq!(left.iter().filter(others).collect::<Vec<_>>(), before);
 }
 
 #[test]

@@ -134,7 +134,12 @@ pub enum ArtifactEvent {
     Used { id: ArtifactId },
     /// Artifacts that nobody read for long are gone.
     #[serde(rename = "artifacts_expired")]
-    Expired { ids: Vec<ArtifactId> },
+    Expired {
+        ids: Vec<ArtifactId>,
+        /// Their files were missing or damaged, and somebody went on without them.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        lost: bool,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

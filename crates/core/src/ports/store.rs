@@ -10,7 +10,7 @@ use crate::conversation::Conversation;
 use crate::event::{DeliveryEvent, Event, NewRecord, Receipt, Record};
 use crate::ids::{AgentId, ApprovalId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TurnId};
 use crate::memory::{Memory, MemoryKind, Reach, Scope};
-use crate::message::{Author, Entry};
+use crate::message::{Artifact, Author, Entry};
 use crate::pairing_store::{RegistryState, UsageDay};
 
 /// What the daemon keeps: the journal, what is folded from it, and the artifacts. A read shows all that was durable when it
@@ -92,12 +92,12 @@ pub trait Store: Send + Sync + 'static {
         text: Arc<str>,
     ) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Reads whole lines of an artifact, or the beginning of one that is larger than `max_bytes`; `None` when there is no
-    /// such file.
+    /// Reads whole lines of an artifact, or the beginning of one that is larger than `max_bytes`; `None` when its words are
+    /// lost: there is no such file, or it is not as it was written.
     fn artifact_lines(
         &self,
         channel: &ChannelId,
-        id: &ArtifactId,
+        artifact: &Artifact,
         range: LineRange,
     ) -> BoxFuture<'_, Result<Option<ArtifactLines>, StoreError>>;
 
@@ -141,6 +141,9 @@ pub enum StoreError {
     },
     #[error("the store is closed")]
     Closed,
+    /// Whoever watched the work had it stopped.
+    #[error("stopped before its end; nothing was changed")]
+    Stopped,
 }
 
 /// How a message id stands with the channel.

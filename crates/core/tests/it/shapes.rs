@@ -319,6 +319,8 @@ fn windows() -> Vec<Event> {
         stored_at: at(),
         used_at: at(),
         expired_at: None,
+        sha256: None,
+        lost: false,
     };
     let memory = DraftMemory {
         kind: MemoryKind::Fact,
@@ -369,7 +371,7 @@ fn windows() -> Vec<Event> {
         }),
         Event::Artifact(ArtifactEvent::Stored { artifact }),
         Event::Artifact(ArtifactEvent::Used { id: "a1".into() }),
-        Event::Artifact(ArtifactEvent::Expired { ids: vec!["a1".into()] }),
+        Event::Artifact(ArtifactEvent::Expired { ids: vec!["a1".into()], lost: false }),
         Event::Turn(TurnEvent::ModelChosen { model: "spare".into(), reason: "`main` is overloaded".into() }),
         learnt(Some(32_768), false, None),
         learnt(None, true, None),
@@ -388,6 +390,8 @@ fn long_message() -> [Event; 2] {
         stored_at: at(),
         used_at: at(),
         expired_at: None,
+        sha256: None,
+        lost: false,
     };
     let sent = PrunedResult {
         seq: Seq(9),

@@ -186,16 +186,18 @@ pub(super) async fn artifact(
     let artifact = readable(&conversation, &id, from).map_err(no_artifact)?;
     let offset = query.offset.unwrap_or(0);
     let range = LineRange { from, offset, count, max_bytes: PAGE_MAX_BYTES };
-    let found = admin.store.artifact_lines(&channel, &artifact.id, range).await?;
+    let found = admin.store.artifact_lines(&channel, &artifact, range).await?;
     let found = found.ok_or_else(|| {
         ApiError::not_found(
             "artifact_lost",
-            format!("the file of artifact {} of {channel} is missing", artifact.id),
-            "`cairn store verify` lists what is missing",
+            format!("the file of artifact {} of {channel} is missing or damaged", artifact.id),
+            ARTIFACT_LOST,
         )
     })?;
     Ok(Json(ArtifactPage::of(&artifact, from, found)))
 }
+
+const ARTIFACT_LOST: &str = "`cairn store verify` lists what is missing; a backup may have it";
 
 fn no_artifact(error: NoArtifact) -> ApiError {
     let (code, hint) = match error {
@@ -206,6 +208,7 @@ fn no_artifact(error: NoArtifact) -> ApiError {
         NoArtifact::Expired { .. } => {
             ("artifact_expired", "artifact_days and artifact_mib under [result_guard] set how long they stay")
         }
+        NoArtifact::Lost { .. } => ("artifact_lost", ARTIFACT_LOST),
         NoArtifact::PastItsEnd { .. } => ("no_such_range", "lines are counted from 1"),
     };
     ApiError::not_found(code, error.to_string(), hint)

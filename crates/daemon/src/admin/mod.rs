@@ -12,6 +12,7 @@ mod pairings;
 mod shared;
 mod store;
 mod tools;
+mod watch;
 
 use std::sync::Arc;
 

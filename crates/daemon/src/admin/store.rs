@@ -4,21 +4,40 @@ use std::path::PathBuf;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use cairn_core::erasure::check_person;
 use cairn_core::ports::{Store as _, StoreError};
 use cairn_platforms::local::ApiError;
-use cairn_store::{BackupReport, VerifyReport};
+use cairn_store::Progress;
 use serde::Deserialize;
 
-use super::shared::{Body, Shared, backup_error, no_daemon};
+use super::shared::{Body, Params, Shared, backup_error, no_daemon};
+use super::watch::{StopWhenDropped, wants_events, watch};
 use crate::records::{ErasuresRecord, ForgetRecord, ForgetRequest, RetainRecord, RetainRequest};
 use crate::retention_job::RetentionJob;
 
-/// `GET /v1/store/verify`: checks the open store from end to end, which takes as long as reading all of it.
-pub(super) async fn verify(State(admin): State<Shared>) -> Result<Json<VerifyReport>, ApiError> {
-    Ok(Json(admin.store.verify().await?))
+/// `GET /v1/store/verify`: checks the open store from end to end, which takes as long as reading all of it; `quick=true`:
+/// what came since the last time.
+pub(super) async fn verify(
+    State(admin): State<Shared>,
+    Params(query): Params<VerifyParams>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let progress = Progress::default();
+    let (store, watched) = (admin.store.clone(), progress.clone());
+    let work = async move { Ok::<_, ApiError>(store.verify_watched(query.quick, &watched).await?) };
+    if wants_events(&headers) {
+        return Ok(watch(progress, work));
+    }
+    let _stop = StopWhenDropped(progress);
+    Ok(Json(work.await?).into_response())
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct VerifyParams {
+    #[serde(default)]
+    quick: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -27,15 +46,22 @@ pub(super) struct BackupBody {
     dir: PathBuf,
 }
 
-/// `POST /v1/store/backup`: answers when the backup is complete. It goes on when the client leaves.
+/// `POST /v1/store/backup`: answers when the backup is complete. It goes on when the client leaves, unless that asked for
+/// events.
 pub(super) async fn backup(
     State(admin): State<Shared>,
+    headers: HeaderMap,
     Body(body): Body<BackupBody>,
-) -> Result<Json<BackupReport>, ApiError> {
-    let (store, at) = (admin.store.clone(), admin.clock.now());
+) -> Result<Response, ApiError> {
+    let progress = Progress::default();
+    let (store, at, watched) = (admin.store.clone(), admin.clock.now(), progress.clone());
+    let work = async move { store.backup_watched(body.dir, at, &watched).await.map_err(backup_error) };
+    if wants_events(&headers) {
+        return Ok(watch(progress, work));
+    }
     // A task of its own: a client that hangs up does not end it.
-    let made = tokio::spawn(async move { store.backup(body.dir, at).await }).await;
-    made.map_err(|error| ApiError::internal(&error))?.map(Json).map_err(backup_error)
+    let made = tokio::spawn(work).await.map_err(|error| ApiError::internal(&error))??;
+    Ok(Json(made).into_response())
 }
 
 /// `POST /v1/store/retain`: a pass, whose end is waited for.
@@ -50,13 +76,32 @@ pub(super) async fn retain(
     Ok(Json(job.pass(dry_run).await?))
 }
 
-/// `POST /v1/people/forget`.
+/// `POST /v1/people/forget`: 202 when the daemon restarts for it.
 pub(super) async fn forget(
     State(admin): State<Shared>,
+    headers: HeaderMap,
     Body(request): Body<ForgetRequest>,
 ) -> Result<Response, ApiError> {
-    let person = check_person(&request.user).map_err(|error| ApiError::malformed(error.to_string()))?;
+    check_person(&request.user).map_err(|error| ApiError::malformed(error.to_string()))?;
     admin.runtime()?;
+    let (progress, dry_run) = (Progress::default(), request.dry_run);
+    let watched = progress.clone();
+    let work = async move { asked(&admin, &request, &watched).await };
+    if wants_events(&headers) {
+        return Ok(watch(progress, work));
+    }
+    let _stop = StopWhenDropped(progress);
+    let status = if dry_run { StatusCode::OK } else { StatusCode::ACCEPTED };
+    Ok((status, Json(work.await?)).into_response())
+}
+
+/// Surveys what there is of a person, and has them erased at a restart, unless it is a dry run.
+async fn asked(
+    admin: &Shared,
+    request: &ForgetRequest,
+    progress: &Progress,
+) -> Result<ForgetRecord, ApiError> {
+    let person = request.user.trim();
     let lease = match request.dry_run {
         true => admin.store.maintenance().await?,
         false => admin.store.try_maintenance().ok_or_else(|| {
@@ -67,7 +112,7 @@ pub(super) async fn forget(
             )
         })?,
     };
-    let (lease, figures) = admin.store.survey_erasure(lease, person).await?;
+    let (lease, figures) = admin.store.survey_erasure(lease, person, progress).await?;
     let figures = figures.ok_or_else(|| {
         ApiError::not_found(
             "no_such_person",
@@ -76,9 +121,9 @@ pub(super) async fn forget(
         )
     })?;
     let at = admin.clock.now();
-    let record = Json(ForgetRecord { at, figures });
+    let record = ForgetRecord { at, figures };
     if request.dry_run {
-        return Ok(record.into_response());
+        return Ok(record);
     }
     let restart_handle = admin.restart_handle.as_ref().ok_or_else(|| {
         no_daemon("a daemon inside a command cannot restart", "wait until the command has ended")
@@ -92,7 +137,7 @@ pub(super) async fn forget(
     }
     tracing::info!("a person is to be erased: restarting for it");
     restart_handle.restart();
-    Ok((StatusCode::ACCEPTED, record).into_response())
+    Ok(record)
 }
 
 fn conflict(code: &'static str, message: &'static str, hint: &'static str) -> ApiError {

@@ -7,14 +7,15 @@ use axum::body::Body;
 use axum::http::header::{ACCEPT, CONTENT_TYPE, HOST, RETRY_AFTER};
 use axum::http::{Method, Request, Response, StatusCode};
 use cairn_core::sse::{self, ServerEvent, SseBounds, SseFault};
-use cairn_platforms::local::ErrorBody;
+use cairn_platforms::local::{ErrorBody, ErrorDetail};
+use cairn_store::ProgressReport;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use tokio::net::UnixStream;
 use tower::ServiceExt;
 
@@ -100,17 +101,35 @@ impl Client {
         body: &impl Serialize,
     ) -> Result<BoxStream<'static, Result<ServerEvent, CallError>>, CallError> {
         let response = self.send(request(Method::POST, path, Some(body), "text/event-stream")?).await?;
-        let chunks = response.into_body().into_data_stream();
-        let events = sse::events(chunks, EVENTS).map(|event| {
-            event.map_err(|fault| {
-                CallError::Broken(match fault {
-                    SseFault::Broken(error) => error.to_string(),
-                    SseFault::NotUtf8 => "its events are not UTF-8".to_owned(),
-                    SseFault::EventTooLarge | SseFault::StreamTooLarge => "an event is too large".to_owned(),
-                })
-            })
-        });
-        Ok(events.boxed())
+        Ok(events_of(response))
+    }
+
+    /// Has long work done that tells how far it is, and ends when what is returned here is dropped.
+    pub(crate) async fn watch<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+        mut tell: impl FnMut(&ProgressReport),
+    ) -> Result<T, CallError> {
+        let response = self.send(request(method, path, body, "text/event-stream")?).await?;
+        let mut events = events_of(response);
+        while let Some(event) = events.next().await {
+            let event = event?;
+            match event.name.as_str() {
+                "progress" => tell(&read_event(&event.data)?),
+                "done" => return read_event(&event.data),
+                "error" => {
+                    let FailedWork { status, error } = read_event(&event.data)?;
+                    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+                    let body = ErrorBody { error };
+                    return Err(CallError::Api { status, body, retry_after_secs: None });
+                }
+                // Of a later version.
+                _ => {}
+            }
+        }
+        Err(CallError::Broken("it ended before the work did".to_owned()))
     }
 
     /// Sends a request; an error status is an error.
@@ -134,6 +153,33 @@ impl Client {
             Err(_) => Err(CallError::Broken(format!("{status}: {}", String::from_utf8_lossy(&bytes)))),
         }
     }
+}
+
+/// The last event of work that failed.
+#[derive(Deserialize)]
+struct FailedWork {
+    status: u16,
+    error: ErrorDetail,
+}
+
+fn events_of(response: Response<Body>) -> BoxStream<'static, Result<ServerEvent, CallError>> {
+    let chunks = response.into_body().into_data_stream();
+    let events = sse::events(chunks, EVENTS).map(|event| {
+        event.map_err(|fault| {
+            CallError::Broken(match fault {
+                SseFault::Broken(error) => error.to_string(),
+                SseFault::NotUtf8 => "its events are not UTF-8".to_owned(),
+                SseFault::EventTooLarge | SseFault::StreamTooLarge => "an event is too large".to_owned(),
+            })
+        })
+    });
+    events.boxed()
+}
+
+fn read_event<T: DeserializeOwned>(data: &str) -> Result<T, CallError> {
+    serde_json::from_str(data).map_err(|error| {
+        CallError::Broken(format!("cannot read its event ({error}); is it of another version?"))
+    })
 }
 
 fn request(

@@ -92,6 +92,11 @@ impl Failure {
             return Self::of_another_owner(&owner, message);
         }
         let (code, hint) = match &error {
+            // A command that has ended does not go on by itself, as a daemon does that runs.
+            StoreError::DiskFull { path } => {
+                let message = format!("the disk that holds {path} is full");
+                return Self::failed(message, "free some disk space and try again; nothing is lost");
+            }
             StoreError::InUse { .. } => {
                 (exit::IN_USE, "stop it, or name another state folder with --state or $CAIRN_STATE")
             }
@@ -102,7 +107,6 @@ impl Failure {
             StoreError::View { .. } => {
                 (exit::DAMAGED, "`cairn store rebuild` rebuilds the views from the journal, which is intact")
             }
-            StoreError::DiskFull { .. } => (exit::FAILED, "free some disk space; nothing is lost"),
             StoreError::Io { action, .. } if action.starts_with("start ") => (
                 exit::FAILED,
                 "allow it more memory and more tasks (MemoryMax= and TasksMax= of the unit, ulimit -v and -u)",
@@ -113,7 +117,7 @@ impl Failure {
             StoreError::Newer { .. } => {
                 (exit::FAILED, "use that version of cairn or a later one, or restore a backup from before it")
             }
-            StoreError::Closed => (exit::FAILED, "try again"),
+            StoreError::Closed | StoreError::Stopped => (exit::FAILED, "try again"),
         };
         Self::new(code, error.to_string(), hint)
     }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use axum::http::Method;
 use cairn_core::erasure::check_person;
 use cairn_core::event::ErasureFigures;
 use cairn_core::pairing_store::Erasure;
@@ -14,7 +15,7 @@ use super::args::Global;
 use super::client::{CallError, Client};
 use super::connect::{Connector, quiet_log};
 use super::failure::{Failure, exit};
-use super::out;
+use super::{out, watch};
 use crate::clock::SystemClock;
 use crate::records::{ErasuresRecord, ForgetRecord, ForgetRequest};
 use crate::text::{counted, grouped};
@@ -82,18 +83,19 @@ pub(crate) async fn forget_user(global: Global, args: ForgetUserArgs) -> Result<
     }
     let options = store_options(&connector.loaded.config, &connector.state);
     if args.dry_run || !args.yes {
-        let figures = survey(running.as_ref(), &options, user).await?;
+        let figures = survey(&global, running.as_ref(), &options, user).await?;
         if args.dry_run {
             return tell(&global, user, None, figures);
         }
         out::note(drawn(figures).trim_end());
-        if !out::ask(&format!("Erase {user} for good? Type yes to erase: "))?.eq_ignore_ascii_case("yes") {
+        let answer = watch::ask(format!("Erase {user} for good? Type yes to erase: ")).await?;
+        if !answer.is_some_and(|answer| answer.eq_ignore_ascii_case("yes")) {
             return Err(Failure::failed("nothing was changed", "type yes in full, or add --yes"));
         }
     }
     let erasure = match running {
-        Some(client) => by_daemon(&connector, client, user).await?,
-        None => erase(&options, user, false).await?,
+        Some(client) => by_daemon(&global, &connector, client, user).await?,
+        None => erase(&global, &options, user, false).await?,
     };
     tell(&global, user, Some(&erasure.pseudonym), erasure.figures)?;
     out::note(OUTSIDE);
@@ -109,34 +111,53 @@ fn nobody(user: &str) -> Failure {
 }
 
 async fn survey(
+    global: &Global,
     running: Option<&Client>,
     options: &StoreOptions,
     user: &str,
 ) -> Result<ErasureFigures, Failure> {
     match running {
-        Some(client) => Ok(ask(client, user, true).await?.figures),
-        None => Ok(erase(options, user, true).await?.figures),
+        Some(client) => Ok(ask(global, client, user, true).await?.figures),
+        None => Ok(erase(global, options, user, true).await?.figures),
     }
 }
 
-async fn ask(client: &Client, user: &str, dry_run: bool) -> Result<ForgetRecord, Failure> {
+async fn ask(global: &Global, client: &Client, user: &str, dry_run: bool) -> Result<ForgetRecord, Failure> {
     let request = ForgetRequest { user: user.to_owned(), dry_run };
-    client.post("/v1/people/forget", &request).await.map_err(Failure::from)
+    watch::by_daemon(global, client, (Method::POST, "/v1/people/forget"), Some(&request)).await
 }
 
-async fn erase(options: &StoreOptions, user: &str, dry_run: bool) -> Result<Erasure, Failure> {
-    let done =
-        erase_dir(options.clone(), user, SystemClock.now(), dry_run).await.map_err(Failure::of_store)?;
+async fn erase(
+    global: &Global,
+    options: &StoreOptions,
+    user: &str,
+    dry_run: bool,
+) -> Result<Erasure, Failure> {
+    let work = erase_dir(options.clone(), user, SystemClock.now(), dry_run);
+    let done = watch::here(global, &options.progress, work).await.map_err(Failure::of_store)?;
     done.ok_or_else(|| nobody(user))
 }
 
 /// Asks the daemon for it, and waits until it has restarted and done it.
-async fn by_daemon(connector: &Connector, mut client: Client, user: &str) -> Result<Erasure, Failure> {
-    let asked = ask(&client, user, false).await?;
+async fn by_daemon(
+    global: &Global,
+    connector: &Connector,
+    mut client: Client,
+    user: &str,
+) -> Result<Erasure, Failure> {
+    let asked = ask(global, &client, user, false).await?;
     let began = Instant::now();
     let (mut noted, mut restarted) = (false, false);
     while began.elapsed() < WAIT_MAX {
-        tokio::time::sleep(ASK_EVERY).await;
+        tokio::select! {
+            () = tokio::time::sleep(ASK_EVERY) => {}
+            _ = tokio::signal::ctrl_c() => {
+                return Err(Failure::failed(
+                    "not waited for any longer; the erasure is asked for, and the daemon carries it out",
+                    "`cairn forget-user` with --dry-run shows what is left of them",
+                ));
+            }
+        }
         match client.get::<ErasuresRecord>("/v1/people/erased").await {
             Ok(record) => {
                 if let Some(done) = record.erasures.into_iter().find(|erasure| erasure.at == asked.at) {

@@ -27,6 +27,7 @@ mod status;
 mod store;
 mod tools;
 mod tune;
+mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

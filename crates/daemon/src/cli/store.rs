@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use axum::http::Method;
 use cairn_core::ports::Clock as _;
 use cairn_store::{
-    BackupError, BackupReport, RestoreReport, Shrunk, VerifyReport, rebuild_dir, restore_dir, verify_dir,
+    BackupError, BackupReport, Progress, RestoreReport, Shrunk, VerifyReport, rebuild_dir, restore_dir,
+    verify_dir, verify_dir_quick,
 };
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -13,7 +14,7 @@ use serde_json::json;
 use super::args::Global;
 use super::connect::{Connector, quiet_log};
 use super::failure::{Failure, exit};
-use super::out;
+use super::{out, watch};
 use crate::admin::backup_error;
 use crate::clock::SystemClock;
 use crate::records::{RetainRecord, RetainRequest};
@@ -26,13 +27,18 @@ pub(crate) enum StoreCommand {
     #[command(after_help = "\
 Examples:
   cairn store verify
+  cairn store verify --quick
   cairn store verify --quarantine --json
 
-A running daemon is asked to check itself; --quarantine needs it stopped.")]
+A running daemon is asked to check itself; --quarantine needs it stopped.
+Ctrl-C stops the check.")]
     Verify {
-        /// Quarantine damaged journal lines and continue without them; the history shows the loss
+        /// Quarantine damaged journal lines and lost artifacts, and continue without them; the history shows the loss
         #[arg(long)]
         quarantine: bool,
+        /// Check only what came since the last check of everything
+        #[arg(long, conflicts_with = "quarantine")]
+        quick: bool,
     },
     /// Apply [retention] now: compress old journal segments, delete expired texts, forget old memories
     #[command(after_help = "\
@@ -52,7 +58,7 @@ Example:
   cairn store rebuild
 
 Refused while only they still show records that the journal has lost: see
-`cairn store verify`.")]
+`cairn store verify`. Ctrl-C stops it; then those of before are back.")]
     Rebuild,
     /// Copy the state to a folder, while the daemon runs or without one
     Backup(BackupArgs),
@@ -70,7 +76,7 @@ A running daemon makes the backup and keeps answering meanwhile. It must be
 able to write to DIR: under systemd with ProtectSystem=strict that takes
 ReadWritePaths= in the unit. The backup holds the journal up to one moment,
 the artifacts that it names, and a manifest. It is complete once DIR exists:
-until then it is DIR.partial.")]
+until then it is DIR.partial. Ctrl-C stops it, and nothing is left.")]
 pub(crate) struct BackupArgs {
     /// A folder that does not exist yet, or is empty
     #[arg(value_name = "DIR")]
@@ -97,7 +103,7 @@ pub(crate) struct RestoreArgs {
 
 pub(crate) async fn store(global: Global, command: StoreCommand) -> Result<(), Failure> {
     match command {
-        StoreCommand::Verify { quarantine } => verify(&global, quarantine).await,
+        StoreCommand::Verify { quarantine, quick } => verify(&global, quarantine, quick).await,
         StoreCommand::Retain { dry_run } => {
             let connector = Connector::load(&global).await?;
             let request = RetainRequest { dry_run };
@@ -108,7 +114,9 @@ pub(crate) async fn store(global: Global, command: StoreCommand) -> Result<(), F
             let connector = Connector::configured(&global)?;
             check_there(&connector)?;
             let options = store_options(&connector.loaded.config, &connector.state);
-            report(&global, &rebuild_dir(options).await.map_err(Failure::of_store)?)
+            let progress = options.progress.clone();
+            let rebuilt = watch::here(&global, &progress, rebuild_dir(options)).await;
+            report(&global, &rebuilt.map_err(Failure::of_store)?)
         }
         StoreCommand::Backup(args) => backup(&global, args).await,
         StoreCommand::Restore(args) => {
@@ -123,15 +131,22 @@ pub(crate) async fn store(global: Global, command: StoreCommand) -> Result<(), F
 }
 
 /// A running daemon checks itself; damage is quarantined without one.
-async fn verify(global: &Global, quarantine: bool) -> Result<(), Failure> {
+async fn verify(global: &Global, quarantine: bool, quick: bool) -> Result<(), Failure> {
     let connector = if quarantine { Connector::configured(global)? } else { Connector::load(global).await? };
     let running = if quarantine { None } else { connector.running().await };
     let verified = match running {
-        Some(client) => client.get("/v1/store/verify").await?,
+        Some(client) => {
+            let path = if quick { "/v1/store/verify?quick=true" } else { "/v1/store/verify" };
+            watch::by_daemon(global, &client, (Method::GET, path), None::<&()>).await?
+        }
         None => {
             check_there(&connector)?;
             let options = store_options(&connector.loaded.config, &connector.state);
-            verify_dir(options, quarantine).await.map_err(Failure::of_store)?
+            let progress = options.progress.clone();
+            let work = async {
+                if quick { verify_dir_quick(options).await } else { verify_dir(options, quarantine).await }
+            };
+            watch::here(global, &progress, work).await.map_err(Failure::of_store)?
         }
     };
     report(global, &verified)
@@ -158,7 +173,8 @@ async fn backup(global: &Global, args: BackupArgs) -> Result<(), Failure> {
     let connector = Connector::load(global).await?;
     let report: BackupReport = match connector.running().await {
         Some(client) => {
-            let report = client.post("/v1/store/backup", &json!({ "dir": dir })).await?;
+            let call = (Method::POST, "/v1/store/backup");
+            let report = watch::by_daemon(global, &client, call, Some(&json!({ "dir": dir }))).await?;
             is_seen(&dir)?;
             report
         }
@@ -167,7 +183,9 @@ async fn backup(global: &Global, args: BackupArgs) -> Result<(), Failure> {
             quiet_log()?;
             let opened = wiring::open(&connector.loaded.config, &connector.state).await;
             let store = opened.map_err(Failure::of_store)?;
-            let made = store.backup(dir, SystemClock.now()).await;
+            let progress = Progress::default();
+            let work = store.backup_watched(dir, SystemClock.now(), &progress);
+            let made = watch::here(global, &progress, work).await;
             store.close().await;
             made.map_err(failure)?
         }
@@ -256,6 +274,12 @@ fn verified(report: &VerifyReport) -> String {
         grouped(report.channels),
         grouped(report.memories),
     );
+    if let Some(since) = report.since {
+        let since = grouped(since);
+        text.push_str(&format!(
+            "checked   what came after event {since}; all before it was checked earlier\n"
+        ));
+    }
     for problem in &report.problems {
         text.push_str(&format!("problem   {}\n", plain(problem)));
     }

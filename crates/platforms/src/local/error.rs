@@ -116,6 +116,7 @@ impl From<StoreError> for ApiError {
             StoreError::Closed => {
                 (StatusCode::SERVICE_UNAVAILABLE, "stopping", "start the daemon again with `cairn run`")
             }
+            StoreError::Stopped => (StatusCode::CONFLICT, "stopped", "ask again to begin anew"),
             StoreError::Io { .. } => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "io",

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::BackupError;
+use crate::artifacts::hex;
 use crate::disk::io_error;
 
 /// The manifest's name in a backup.
@@ -90,10 +91,6 @@ impl Item {
         out.map_or(Ok(()), |out| out.sync_all()).map_err(&fail)?;
         Ok(Self { path, bytes, sha256: hex(&sum.finalize()) })
     }
-}
-
-fn hex(digest: &[u8]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Manifest {

@@ -8,7 +8,7 @@ mod manifest;
 pub(crate) mod restore;
 mod target;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -20,17 +20,18 @@ use cairn_core::ports::StoreError;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{Layout, blocking, io_error, make_dir, put_by};
+use crate::disk::{Layout, io_error, make_dir, put_by};
 use crate::format;
 use crate::journal::open::Tail;
 use crate::journal::rewrite::records;
 use crate::journal::segment;
+use crate::progress::Progress;
 use crate::store::{Inner, Store};
 use manifest::{Item, Manifest};
 use target::Target;
 
-/// Artifacts that are named and not expired, by channel.
-type Named = BTreeMap<ChannelId, BTreeSet<ArtifactId>>;
+/// Artifacts that are named and not expired, by channel, with their checksums.
+type Named = BTreeMap<ChannelId, BTreeMap<ArtifactId, Option<String>>>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupReport {
@@ -46,7 +47,7 @@ pub struct BackupReport {
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Artifacts that the journal names and whose files are gone, for people.
+    /// Artifacts that the journal names and whose files are gone or damaged, for people.
     pub missing: Vec<String>,
 }
 
@@ -125,39 +126,76 @@ impl Store {
     /// # Errors
     /// See [`BackupError`]; what was copied so far is removed.
     pub async fn backup(&self, dir: PathBuf, at: Timestamp) -> Result<BackupReport, BackupError> {
+        self.backup_watched(dir, at, &Progress::default()).await
+    }
+
+    /// The same, with somebody who watches it.
+    ///
+    /// # Errors
+    /// As [`Self::backup`]; [`StoreError::Stopped`].
+    pub async fn backup_watched(
+        &self,
+        dir: PathBuf,
+        at: Timestamp,
+        progress: &Progress,
+    ) -> Result<BackupReport, BackupError> {
         let lease = self.maintenance().await?;
         if self.inner.erasing.load(Ordering::Acquire) {
             let message = "a person is about to be erased, who would be in the backup";
             return Err(BackupError::refused("busy", message, "try again when the daemon has restarted"));
         }
-        let inner = self.inner.clone();
-        let outcome = blocking("a backup", move || {
+        let (inner, watched) = (self.inner.clone(), progress.clone());
+        let work = move || {
             let _lease = lease;
-            back_up(&inner, &dir, at)
-        })
-        .await;
-        let told = if outcome.is_ok() { "done" } else { "failed" };
-        metrics::counter!("cairn_backups_total", "outcome" => told).increment(1);
-        match &outcome {
-            Ok(report) => tracing::info!(
-                dir = %report.dir.display(), records = report.records, files = report.files,
-                bytes = report.bytes, "made a backup"
-            ),
-            Err(error) => tracing::error!(%error, "a backup was not made"),
-        }
-        outcome
+            let outcome = back_up(&inner, &dir, at, &watched);
+            tell(&outcome);
+            outcome
+        };
+        self.inner.background.run("a backup", work).await
     }
 }
 
+fn tell(outcome: &Result<BackupReport, BackupError>) {
+    let told = match outcome {
+        Ok(report) => {
+            tracing::info!(
+                dir = %report.dir.display(), records = report.records, files = report.files,
+                bytes = report.bytes, "made a backup"
+            );
+            "done"
+        }
+        Err(BackupError::Store(StoreError::Stopped)) => {
+            tracing::info!("a backup was stopped; what was copied so far is removed");
+            "stopped"
+        }
+        Err(error) => {
+            tracing::error!(%error, "a backup was not made");
+            "failed"
+        }
+    };
+    metrics::counter!("cairn_backups_total", "outcome" => told).increment(1);
+}
+
 /// Copies the state of an open store to `dir`. The caller holds the lease.
-fn back_up(inner: &Inner, dir: &Path, at: Timestamp) -> Result<BackupReport, BackupError> {
+fn back_up(
+    inner: &Inner,
+    dir: &Path,
+    at: Timestamp,
+    progress: &Progress,
+) -> Result<BackupReport, BackupError> {
     let state = &inner.options.dir;
     let target = Target::prepare(dir, state)?;
     // From here on no artifact's file goes: all that the durable prefix names are there until they are copied.
     let _held = inner.artifacts.hold();
     let tail = inner.appender.durable().borrow().tail;
-    let mut copy =
-        BackupWriter { state, to: &target.partial, items: Vec::new(), named: Named::new(), records: 0 };
+    let mut copy = BackupWriter {
+        state,
+        to: &target.partial,
+        progress,
+        items: Vec::new(),
+        named: Named::new(),
+        records: 0,
+    };
     let made = copy.all(inner, &tail, at).and_then(|report| target.finish().map(|()| report));
     match made {
         Ok(report) => Ok(BackupReport { dir: dir.to_owned(), ..report }),
@@ -171,6 +209,7 @@ fn back_up(inner: &Inner, dir: &Path, at: Timestamp) -> Result<BackupReport, Bac
 struct BackupWriter<'a> {
     state: &'a Path,
     to: &'a Path,
+    progress: &'a Progress,
     items: Vec<Item>,
     named: Named,
     records: u64,
@@ -212,11 +251,13 @@ impl BackupWriter<'_> {
         let from = Layout::of(self.state).journal;
         make_dir(&self.to.join("journal"))?;
         let mut last = 0;
+        self.progress.begin("journal", tail.n);
         for first in segment::list(&from)?.into_iter().filter(|first| tail.n > 0 && *first <= tail.segment) {
             let path = segment::path(&from, first);
             let end = (first == tail.segment).then_some(tail.len);
             last = records_behind(last, &path, first, end, |record| {
                 inner.goes_on()?;
+                self.progress.reach(record.n)?;
                 self.records += 1;
                 note(&mut self.named, record);
                 Ok(())
@@ -234,31 +275,41 @@ impl BackupWriter<'_> {
         Ok(())
     }
 
-    /// The artifacts that the copied journal names. Returns those that are gone.
+    /// The artifacts that the copied journal names. Returns those that are gone or damaged.
     fn artifacts(&mut self, inner: &Inner) -> Result<Vec<String>, BackupError> {
         make_dir(&self.to.join("artifacts"))?;
-        let mut missing = Vec::new();
-        for (channel, ids) in std::mem::take(&mut self.named) {
-            for id in ids {
+        let named = std::mem::take(&mut self.named);
+        let (mut missing, mut done) = (Vec::new(), 0);
+        self.progress.begin("artifacts", named.values().map(|ids| ids.len() as u64).sum());
+        for (channel, ids) in named {
+            for (id, sha256) in ids {
                 inner.goes_on()?;
+                done += 1;
+                self.progress.reach(done)?;
                 let from = inner.artifacts.file(&channel, &id);
+                let mut wrong = |what: &str| {
+                    missing.push(format!("channel {channel}: artifact {id} ({}) {what}", from.display()));
+                };
                 if matches!(fs::metadata(&from), Err(error) if error.kind() == std::io::ErrorKind::NotFound) {
-                    missing.push(format!("channel {channel}: artifact {id} ({}) is missing", from.display()));
-                } else {
-                    self.copy(&from, None)?;
+                    wrong("is missing");
+                    continue;
+                }
+                let copied = self.copy(&from, None)?;
+                if sha256.is_some_and(|sha256| sha256 != copied) {
+                    wrong("is damaged: its checksum does not match");
                 }
             }
         }
         Ok(missing)
     }
 
-    /// A file of the state, up to `end`.
-    fn copy(&mut self, from: &Path, end: Option<u64>) -> Result<(), BackupError> {
+    /// A file of the state, up to `end`. Returns its checksum.
+    fn copy(&mut self, from: &Path, end: Option<u64>) -> Result<&str, BackupError> {
         let within = from.strip_prefix(self.state).unwrap_or(from);
         let to = self.to.join(within);
         to.parent().map_or(Ok(()), make_dir)?;
         self.items.push(Item::copy(within.display().to_string(), from, end, Some(&to))?);
-        Ok(())
+        Ok(self.items.last().map_or("", |item| &item.sha256))
     }
 }
 
@@ -288,9 +339,10 @@ fn note(named: &mut Named, record: &Record) {
     let Some(channel) = &record.channel else { return };
     match &record.event {
         Event::Artifact(ArtifactEvent::Stored { artifact }) => {
-            named.entry(channel.clone()).or_default().insert(artifact.id.clone());
+            let here = named.entry(channel.clone()).or_default();
+            here.insert(artifact.id.clone(), artifact.sha256.clone());
         }
-        Event::Artifact(ArtifactEvent::Expired { ids }) => {
+        Event::Artifact(ArtifactEvent::Expired { ids, .. }) => {
             let there = named.entry(channel.clone()).or_default();
             ids.iter().for_each(|id| {
                 there.remove(id);

@@ -15,6 +15,7 @@ use crate::disk::{blocking, io_error, make_dir, put, remove_dir, replace, sync_d
 use crate::format;
 use crate::journal::segment;
 use crate::lock::StateLock;
+use crate::verify::VERIFIED;
 
 /// A state that is being put together.
 const STAGE: &str = "restore.new";
@@ -31,7 +32,7 @@ const BEFORE: &str = "before-restore-";
 /// What a restored state has, each of them always.
 const NEW: [&str; 3] = ["journal", "artifacts", format::FILE];
 
-const DERIVED: [&str; 5] = ["views", "index", "quarantine", "views.damaged", "index.damaged"];
+const DERIVED: [&str; 6] = ["views", "index", "quarantine", "views.damaged", "index.damaged", VERIFIED];
 
 /// Whether that entry of a state folder is part of the state; sockets, the lock and what others put there are not.
 fn belongs(name: &str) -> bool {

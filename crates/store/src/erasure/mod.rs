@@ -4,10 +4,10 @@
 //! files of artifacts and all that derives from the journal or was quarantined goes, and the new segments are renamed over
 //! the old ones. Until the first rename everything is begun again after a crash, from then on only ended.
 
+mod artifacts;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,6 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedMutexGuard;
 
-use crate::artifacts::file_name;
 use crate::disk::{Layout, blocking, io_error, make_dir, put, remove_dir, remove_file, sync_dir};
 use crate::journal::line;
 use crate::journal::open::{self, Checkpoint, Tail};
@@ -31,8 +30,9 @@ use crate::journal::reader::Follower;
 use crate::journal::rewrite::{self, Fate, Rewriter};
 use crate::journal::segment;
 use crate::lock::StateLock;
+use crate::progress::Progress;
 use crate::store::{Store, StoreOptions};
-use crate::verify::shown;
+use crate::verify::{VERIFIED, shown};
 
 /// What is asked for, until it is done.
 const FILE: &str = "erasure.json";
@@ -66,9 +66,7 @@ impl Request {
             Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| StoreError::Io {
                 action: "read",
                 path: path.display().to_string(),
-                message: format!(
-                    "{error}; it was written by another hand: ask for the erasure again and remove it"
-                ),
+                message: format!("{error}; remove the file, start the daemon, and ask for the erasure again"),
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(io_error("read", &path)(error)),
@@ -124,19 +122,20 @@ impl Store {
     /// that goes on. `lease`: segments stay meanwhile; it is given back.
     ///
     /// # Errors
-    /// The journal cannot be read.
+    /// The journal cannot be read; [`StoreError::Stopped`].
     pub async fn survey_erasure(
         &self,
         lease: OwnedMutexGuard<()>,
         person: &str,
+        progress: &Progress,
     ) -> Result<(OwnedMutexGuard<()>, Option<ErasureFigures>), StoreError> {
         let tail = self.inner.appender.durable().borrow().tail;
-        let (dir, person) = (self.inner.options.dir.clone(), person.to_owned());
-        blocking("an erasure", move || {
-            let surveyed = survey(&dir, &tail, &person)?;
+        let (inner, person, progress) = (self.inner.clone(), person.to_owned(), progress.clone());
+        let work = move || {
+            let surveyed = survey(&inner.options.dir, &tail, &person, &progress)?;
             Ok((lease, surveyed))
-        })
-        .await
+        };
+        self.inner.background.run("an erasure", work).await
     }
 }
 
@@ -152,20 +151,25 @@ pub async fn erase_dir(
     dry_run: bool,
 ) -> Result<Option<Erasure>, StoreError> {
     let person = person.to_owned();
+    let progress = options.progress.clone();
     let store = blocking("an erasure", move || {
         let lock = StateLock::take(&options.dir)?;
         // What was asked for before is done first.
-        resume_or_clear(&options.dir)?;
+        resume_or_clear(&options.dir, &progress)?;
         let layout = Layout::of(&options.dir);
         let (journal, shown) = (&layout.journal, shown(&layout)?);
         let tail = open::open(journal, &layout.quarantine, &Default::default(), &shown)?;
-        let found = survey(&options.dir, &tail, &person)?;
+        let found = survey(&options.dir, &tail, &person, &progress)?;
         if dry_run || found.is_none() {
             return Ok(Err(found.map(|figures| Erasure { pseudonym: String::new(), figures, at })));
         }
         room_for_another(&options.dir, free(&options.dir))?;
         Request::Asked { person, at }.write(&options.dir)?;
-        resume_or_clear(&options.dir)?;
+        let carried_out = resume_or_clear(&options.dir, &progress);
+        if matches!(carried_out, Err(StoreError::Stopped)) {
+            Request::remove(&options.dir)?;
+        }
+        carried_out?;
         drop(lock);
         Store::open(options).map(Ok)
     })
@@ -199,8 +203,8 @@ type Step<'a> = &'a mut dyn FnMut(&'static str) -> Result<(), StoreError>;
 ///
 /// # Errors
 /// It is decided, and cannot be ended: the journal is neither the one before nor the one after.
-pub(crate) fn resume_or_wait(dir: &Path) -> Result<(), StoreError> {
-    let Err(error) = resume_or_clear(dir) else { return Ok(()) };
+pub(crate) fn resume_or_wait(dir: &Path, progress: &Progress) -> Result<(), StoreError> {
+    let Err(error) = resume_or_clear(dir, progress) else { return Ok(()) };
     if !matches!(Request::read(dir), Ok(Some(Request::Asked { .. }))) {
         return Err(error);
     }
@@ -213,10 +217,10 @@ pub(crate) fn resume_or_wait(dir: &Path) -> Result<(), StoreError> {
 ///
 /// # Errors
 /// Something cannot be read or written; it is begun again, or ended, at the next call.
-fn resume_or_clear(dir: &Path) -> Result<(), StoreError> {
-    let outcome = resume(dir, &mut |_| Ok(()));
+fn resume_or_clear(dir: &Path, progress: &Progress) -> Result<(), StoreError> {
+    let outcome = resume(dir, progress, &mut |_| Ok(()));
     if outcome.is_err() && matches!(Request::read(dir), Ok(Some(Request::Asked { .. }))) {
-        let cleared = rewrite::clear(&Layout::of(dir).journal);
+        let cleared = rewrite::clear(&Layout::of(dir).journal).and_then(|()| artifacts::clear_staged(dir));
         cleared.unwrap_or_else(
             |error| tracing::warn!(%error, "what was written beside the journal is still there"),
         );
@@ -244,13 +248,13 @@ fn room_for_another(dir: &Path, free: u64) -> Result<(), StoreError> {
 }
 
 /// Carries out what is asked for in a state folder, or ends what was begun. The lock is held, views and index are closed.
-fn resume(dir: &Path, step: Step<'_>) -> Result<(), StoreError> {
+fn resume(dir: &Path, progress: &Progress, step: Step<'_>) -> Result<(), StoreError> {
     match Request::read(dir)? {
         None => return Ok(()),
         Some(Request::Asked { person, at }) => {
             room_for_another(dir, free(dir))?;
             tracing::info!("erasing a person: the journal is rewritten");
-            if !stage(dir, &person, at, step)? {
+            if !stage(dir, &person, at, progress, step)? {
                 tracing::warn!("nobody knows the person who was to be erased; nothing is changed");
                 return Request::remove(dir);
             }
@@ -259,6 +263,7 @@ fn resume(dir: &Path, step: Step<'_>) -> Result<(), StoreError> {
     }
     let layout = Layout::of(dir);
     rewrite::swap(&layout.journal, || step("renamed"))?;
+    artifacts::swap_staged(dir)?;
     step("swapped")?;
     // Once more: should a process that was cut short have left any.
     remove_derived(dir, &layout)?;
@@ -271,25 +276,37 @@ fn resume(dir: &Path, step: Step<'_>) -> Result<(), StoreError> {
 
 /// Writes the journal without the person beside itself, and removes everything else that may hold something of theirs.
 /// False: nobody knows them.
-fn stage(dir: &Path, person: &str, at: Timestamp, step: Step<'_>) -> Result<bool, StoreError> {
+fn stage(
+    dir: &Path,
+    person: &str,
+    at: Timestamp,
+    progress: &Progress,
+    step: Step<'_>,
+) -> Result<bool, StoreError> {
     let began = Instant::now();
     let layout = Layout::of(dir);
     // What proves that the journal has lost something must not be removed.
     let shown = shown(&layout)?;
     let tail = open::open(&layout.journal, &layout.quarantine, &Checkpoint::default(), &shown)?;
     rewrite::clear(&layout.journal)?;
+    artifacts::clear_staged(dir)?;
     step("cleared")?;
-    let Some((survey, stored)) = surveyed(&layout.journal, &tail, person)? else { return Ok(false) };
-    let mut eraser = Eraser::new(survey);
+    progress.begin("survey", tail.n);
+    let Some((survey, stored)) = surveyed(&layout.journal, &tail, person, progress)? else {
+        return Ok(false);
+    };
+    let mut rewrite = Rewrite { dir, eraser: Eraser::new(survey), progress, at, began };
+    progress.begin("rewrite", tail.n);
     for first in segment::list(&layout.journal)? {
         let end = (first == tail.segment).then_some(tail.len);
-        stage_segment(&layout.journal, first, end, &mut eraser, (at, began))?;
+        rewrite.segment(&layout.journal, first, end)?;
         step("segment staged")?;
     }
+    let eraser = rewrite.eraser;
     sync_dir(&layout.journal).map_err(io_error("sync", &layout.journal))?;
     step("journal staged")?;
-    remove_artifacts(dir, &eraser, &stored)?;
-    blank_artifacts(dir, &eraser, &stored)?;
+    // From here on it is carried to its end.
+    artifacts::remove(dir, &eraser, &stored)?;
     step("artifacts removed")?;
     remove_derived(dir, &layout)?;
     step("derived removed")?;
@@ -299,119 +316,100 @@ fn stage(dir: &Path, person: &str, at: Timestamp, step: Step<'_>) -> Result<bool
     Ok(true)
 }
 
-/// Writes a segment again beside it, unless it stays as it is. `end`: of the last segment, where it ends; what closes the
-/// erasure follows there.
-fn stage_segment(
-    dir: &Path,
-    first: u64,
-    end: Option<u64>,
-    eraser: &mut Eraser,
-    (at, began): (Timestamp, Instant),
-) -> Result<(), StoreError> {
-    let path = segment::path(dir, first);
-    let file = segment::file_of(&path);
-    let staged = rewrite::staged(&file);
-    let mut out = Rewriter::create(&staged, file != path)?;
-    let last = out.copy(&path, first, end, &mut |before, _| {
-        Ok(match eraser.erase(before.clone()) {
-            None => Fate::Goes,
-            Some(after) if after == before => Fate::Stays,
-            Some(after) => Fate::Becomes(line::of(after)?),
-        })
-    })?;
-    if end.is_some() {
-        let closing = eraser.closing(at, began.elapsed().as_secs_f64());
-        for (n, NewRecord { channel, at, event }) in (last + 1..).zip(closing) {
-            out.add(Record { n, at, channel, event })?;
+/// The journal on its way into what it is without the person.
+struct Rewrite<'a> {
+    dir: &'a Path,
+    eraser: Eraser,
+    progress: &'a Progress,
+    at: Timestamp,
+    began: Instant,
+}
+
+impl Rewrite<'_> {
+    /// Writes a segment again beside it, unless it stays as it is. `end`: of the last segment, where it ends; what closes
+    /// the erasure follows there.
+    fn segment(&mut self, journal: &Path, first: u64, end: Option<u64>) -> Result<(), StoreError> {
+        let path = segment::path(journal, first);
+        let file = segment::file_of(&path);
+        let staged = rewrite::staged(&file);
+        let mut out = Rewriter::create(&staged, file != path)?;
+        let last = out.copy(&path, first, end, &mut |before, _| {
+            self.progress.reach(before.n)?;
+            Ok(match self.eraser.erase(before.clone()) {
+                None => Fate::Goes,
+                Some(mut after) => {
+                    artifacts::stage_blanked(self.dir, &self.eraser, &mut after)?;
+                    if after == before { Fate::Stays } else { Fate::Becomes(line::of(after)?) }
+                }
+            })
+        })?;
+        if end.is_some() {
+            let closing = self.eraser.closing(self.at, self.began.elapsed().as_secs_f64());
+            for (n, NewRecord { channel, at, event }) in (last + 1..).zip(closing) {
+                out.add(Record { n, at, channel, event })?;
+            }
         }
+        if out.finish()? { Ok(()) } else { remove_file(&staged) }
     }
-    if out.finish()? { Ok(()) } else { remove_file(&staged) }
 }
 
 /// An artifact that the journal names.
 type Stored = (ChannelId, ArtifactId);
 
 /// Hands every record up to the end to `each`.
-fn walk(journal: &Path, tail: &Tail, mut each: impl FnMut(&Record)) -> Result<(), StoreError> {
+fn walk(
+    journal: &Path,
+    tail: &Tail,
+    mut each: impl FnMut(Record) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
     let mut follower = Follower::new(journal, Checkpoint::default());
     while let Some((record, _)) = follower.next(tail)? {
-        each(&record);
+        each(record)?;
     }
     Ok(())
 }
 
 /// What there is of a person, with the artifacts that the journal names; `None`: nobody knows the person.
-fn surveyed(journal: &Path, tail: &Tail, person: &str) -> Result<Option<(Survey, Vec<Stored>)>, StoreError> {
+fn surveyed(
+    journal: &Path,
+    tail: &Tail,
+    person: &str,
+    progress: &Progress,
+) -> Result<Option<(Survey, Vec<Stored>)>, StoreError> {
     let mut survey = Survey::new(person);
     let mut stored = Vec::new();
     walk(journal, tail, |record| {
-        survey.hear(record);
+        progress.reach(record.n)?;
+        survey.hear(&record);
         if let (Some(channel), Event::Artifact(ArtifactEvent::Stored { artifact })) =
             (&record.channel, &record.event)
         {
             stored.push((channel.clone(), artifact.id.clone()));
         }
+        Ok(())
     })?;
     Ok(survey.is_known().then_some((survey, stored)))
 }
 
 /// What erasing a person would do; `None`: nobody knows them. Changes nothing.
-fn survey(dir: &Path, tail: &Tail, person: &str) -> Result<Option<ErasureFigures>, StoreError> {
+fn survey(
+    dir: &Path,
+    tail: &Tail,
+    person: &str,
+    progress: &Progress,
+) -> Result<Option<ErasureFigures>, StoreError> {
     let began = Instant::now();
     let journal = Layout::of(dir).journal;
-    let Some((survey, _)) = surveyed(&journal, tail, person)? else { return Ok(None) };
+    // Both walks read the same.
+    progress.begin("survey", 2 * tail.n);
+    let Some((survey, _)) = surveyed(&journal, tail, person, progress)? else { return Ok(None) };
     let mut eraser = Eraser::new(survey);
-    walk(&journal, tail, |record| drop(eraser.erase(record.clone())))?;
+    walk(&journal, tail, |record| {
+        progress.reach(tail.n + record.n)?;
+        let _erased = eraser.erase(record);
+        Ok(())
+    })?;
     Ok(Some(ErasureFigures { seconds: began.elapsed().as_secs_f64(), ..eraser.figures() }))
-}
-
-fn folder(dir: &Path, channel: &ChannelId) -> PathBuf {
-    dir.join("artifacts").join(file_name(channel.as_str()))
-}
-
-/// Blanks their names out of the files that stay; the record of each says how long it is.
-fn blank_artifacts(dir: &Path, eraser: &Eraser, stored: &[Stored]) -> Result<(), StoreError> {
-    for (channel, id) in stored {
-        let file = folder(dir, channel).join(file_name(id.as_str()));
-        let bytes = match fs::read(&file) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(io_error("read", &file)(error)),
-        };
-        // Damaged bytes become one character each, so that the length stays.
-        let chunks = bytes.utf8_chunks();
-        let text: String =
-            chunks.flat_map(|chunk| [chunk.valid().to_owned(), "?".repeat(chunk.invalid().len())]).collect();
-        let Some(text) = eraser.blanked(&text) else { continue };
-        put(&file, |out| out.write_all(text.as_bytes())).map_err(io_error("write", &file))?;
-    }
-    Ok(())
-}
-
-/// Removes the files of artifacts that go, and those that nothing names: what is in them nobody knows.
-fn remove_artifacts(dir: &Path, eraser: &Eraser, stored: &[Stored]) -> Result<(), StoreError> {
-    let gone: HashSet<&Stored> = eraser.artifacts().collect();
-    let mut kept: HashMap<PathBuf, HashSet<String>> = HashMap::new();
-    for one in stored.iter().filter(|one| !gone.contains(one)) {
-        let (channel, id) = one;
-        if !eraser.is_dropped(channel) && !eraser.is_renamed(channel) {
-            kept.entry(folder(dir, channel)).or_default().insert(file_name(id.as_str()));
-        }
-    }
-    for folder in entries(&dir.join("artifacts"))? {
-        let Some(names) = kept.get(&folder) else {
-            remove(&folder)?;
-            continue;
-        };
-        for file in entries(&folder)? {
-            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if !names.contains(&name) {
-                remove(&file)?;
-            }
-        }
-        sync_dir(&folder).map_err(io_error("sync", &folder))?;
-    }
-    Ok(())
 }
 
 /// Removes views and index, which are made again, and all that was quarantined: damaged views and lines, and what an earlier
@@ -422,7 +420,8 @@ fn remove_derived(dir: &Path, layout: &Layout) -> Result<(), StoreError> {
     }
     for path in entries(dir)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if name.ends_with(".damaged") || name.starts_with("before-") || name.starts_with("restore.") {
+        let is_derived = name.ends_with(".damaged") || name == VERIFIED;
+        if is_derived || name.starts_with("before-") || name.starts_with("restore.") {
             remove(&path)?;
         }
     }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use cairn_core::artifact::checksum;
 use cairn_core::event::{
     ArtifactEvent, Event, MaintenanceEvent, MessageEvent, NewRecord, TurnEnd, TurnEvent, TurnOutcome,
 };
@@ -174,7 +175,7 @@ async fn an_erasure_that_is_cut_short_anywhere_is_ended_by_the_next_start() {
         copy(&first, &dir);
         asked().write(&dir).unwrap();
         let mut left = n_steps;
-        let cut = resume(&dir, &mut |_| {
+        let cut = resume(&dir, &Progress::default(), &mut |_| {
             left -= 1;
             if left < 0 { Err(StoreError::Closed) } else { Ok(()) }
         });
@@ -193,7 +194,7 @@ async fn the_one_who_is_erased_stands_in_no_request_once_it_is_decided() {
     let home = tempfile::tempdir().unwrap();
     talked(home.path()).await;
     asked().write(home.path()).unwrap();
-    let decided = resume(home.path(), &mut |step| match step {
+    let decided = resume(home.path(), &Progress::default(), &mut |step| match step {
         "decided" => Err(StoreError::Closed),
         _ => Ok(()),
     });
@@ -247,7 +248,7 @@ async fn an_erasure_is_not_asked_for_twice_nor_without_room_and_no_backup_begins
     let store = Store::open(options(home.path())).unwrap();
     let lease = store.try_maintenance().unwrap();
     assert!(store.try_maintenance().is_none());
-    let (lease, figures) = store.survey_erasure(lease, ANNA).await.unwrap();
+    let (lease, figures) = store.survey_erasure(lease, ANNA, &Progress::default()).await.unwrap();
     assert!(figures.is_some() && store.try_maintenance().is_none(), "it is given back, not let go");
     assert!(store.ask_erasure(lease, ANNA, Timestamp::UNIX_EPOCH).await.unwrap());
     let lease = store.try_maintenance().unwrap();
@@ -264,7 +265,7 @@ async fn an_artifact_of_others_stays_without_their_name_damaged_or_not() {
     let home = tempfile::tempdir().unwrap();
     talked(home.path()).await;
     let store = Store::open(options(home.path())).unwrap();
-    let artifact = |id: &str| cairn_core::message::Artifact {
+    let artifact = |id: &str, sha256: Option<String>| cairn_core::message::Artifact {
         id: id.into(),
         tool: "lookup".to_owned(),
         message: None,
@@ -273,18 +274,21 @@ async fn an_artifact_of_others_stays_without_their_name_damaged_or_not() {
         stored_at: Timestamp::UNIX_EPOCH,
         used_at: Timestamp::UNIX_EPOCH,
         expired_at: None,
+        sha256,
+        lost: false,
     };
     let at = Timestamp::UNIX_EPOCH;
     store.put_artifact(&group(), &"a3".into(), "a street Kowalska".into()).await.unwrap();
     store.put_artifact(&group(), &"a4".into(), "a lane Kowalska".into()).await.unwrap();
-    let stored = |id: &str| {
-        let event = Event::Artifact(ArtifactEvent::Stored { artifact: artifact(id) });
+    let stored = |id: &str, sha256| {
+        let event = Event::Artifact(ArtifactEvent::Stored { artifact: artifact(id, sha256) });
         NewRecord { channel: Some(group()), at, event }
     };
     store
         .append(vec![
-            stored("a3"),
-            stored("a4"),
+            // What it is without their name is what `check_erased` verifies.
+            stored("a3", Some(checksum(b"a street Kowalska"))),
+            stored("a4", None),
             NewRecord { channel: None, at, event: Event::Maintenance(MaintenanceEvent::DaemonStopped) },
         ])
         .await
@@ -296,4 +300,32 @@ async fn an_artifact_of_others_stays_without_their_name_damaged_or_not() {
     check_erased(home.path()).await;
     let left = all_bytes(&home.path().join("artifacts"));
     assert!(holds(&left, "a street ********") && holds(&left, "a lane ********"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erasure_that_is_stopped_while_it_rewrites_leaves_nothing_beside_the_journal() {
+    let home = tempfile::tempdir().unwrap();
+    talked(home.path()).await;
+    let journal = || all_bytes(&home.path().join("journal")).len();
+    let before = journal();
+    asked().write(home.path()).unwrap();
+    let progress = Progress::default();
+    let told = resume(home.path(), &progress, &mut |step| {
+        if step == "segment staged" {
+            progress.stop();
+        }
+        Ok(())
+    });
+    assert_eq!(told, Err(StoreError::Stopped));
+    assert_eq!(progress.now().phase, "rewrite");
+    assert_ne!(journal(), before, "something was written beside it");
+    // What is asked for is still asked for; as a command asks, it is taken back.
+    let progress = Progress::default();
+    progress.stop();
+    assert_eq!(resume_or_clear(home.path(), &progress), Err(StoreError::Stopped));
+    Request::remove(home.path()).unwrap();
+    assert_eq!(journal(), before);
+    let store = Store::open(options(home.path())).unwrap();
+    assert!(store.verify().await.unwrap().ok && !store.is_erasure_pending());
+    store.close().await;
 }

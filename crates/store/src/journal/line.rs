@@ -116,6 +116,12 @@ pub(crate) fn number(line: &[u8]) -> Result<(u64, u32), String> {
     Ok((head.n, head.left))
 }
 
+/// The version of the format of a line whose checksum is right.
+pub(crate) fn version(line: &[u8]) -> Option<u32> {
+    check(line).ok()?;
+    serde_json::from_slice::<Head>(line).ok().map(|head| head.v)
+}
+
 /// Checks and reads a line without its line feed. Says what is wrong.
 pub(crate) fn parse(line: &[u8]) -> Result<Record, String> {
     check(line)?;

@@ -123,6 +123,11 @@ impl Db {
 
     /// Reads every row. Writing may go on meanwhile.
     pub(crate) fn check(&self) -> Check {
+        self.check_until(&mut |_| true)
+    }
+
+    /// The same, until `goes_on`, which is given how many rows were read, says no.
+    pub(crate) fn check_until(&self, goes_on: &mut dyn FnMut(u64) -> bool) -> Check {
         let mut check = Check::default();
         if self.meta_of_any_version().is_some_and(|meta| meta.format != FORMAT) {
             return Check { is_old: true, ..check };
@@ -132,7 +137,12 @@ impl Db {
             Err(error) => check.problems.push(error.to_string()),
         }
         let mut all = self.between(Bound::Unbounded, Bound::Unbounded);
+        let mut n_rows = 0;
         while let Some(item) = all.step(true) {
+            n_rows += 1;
+            if !goes_on(n_rows) {
+                break;
+            }
             match item {
                 Ok((key, value)) if unseal(&key, &value).is_none() => check.bad += 1,
                 Ok((key, _)) if key == META => {}

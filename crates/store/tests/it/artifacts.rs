@@ -4,9 +4,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::common::{artifact, channel, chatting, opened};
+use crate::common::{Chat, artifact, at, channel, chatting, opened};
+use cairn_core::artifact::{checksum, readable};
 use cairn_core::event::{ArtifactEvent, Event};
 use cairn_core::ids::ChannelId;
+use cairn_core::message::Artifact;
 use cairn_core::ports::{ArtifactLines, LineRange, Store as _};
 use cairn_store::{Store, StoreOptions, verify_dir};
 
@@ -18,7 +20,7 @@ async fn put(store: &Store, channel: &ChannelId, id: &str, text: &str) {
 
 async fn lines(store: &Store, from: u64, offset: u64, count: u64, max_bytes: usize) -> ArtifactLines {
     let range = LineRange { from, offset, count, max_bytes };
-    store.artifact_lines(&channel("main"), &A1.into(), range).await.unwrap().unwrap()
+    store.artifact_lines(&channel("main"), &artifact(A1, 0), range).await.unwrap().unwrap()
 }
 
 fn files(dir: &Path) -> Vec<PathBuf> {
@@ -98,7 +100,7 @@ async fn files_are_private_whole_and_told_apart() {
     }
     for name in &names {
         let range = LineRange { from: 1, offset: 0, count: 9, max_bytes: 9_999 };
-        let found = store.artifact_lines(&name.parse().unwrap(), &A1.into(), range).await.unwrap();
+        let found = store.artifact_lines(&name.parse().unwrap(), &artifact(A1, 0), range).await.unwrap();
         assert_eq!(&found.unwrap().text, name);
     }
     let root = dir.path().join("artifacts");
@@ -114,7 +116,7 @@ async fn files_are_private_whole_and_told_apart() {
     store.remove_artifact(&first, &A1.into()).await.unwrap();
     store.remove_artifact(&first, &A1.into()).await.unwrap();
     let range = LineRange { from: 1, offset: 0, count: 1, max_bytes: 10 };
-    assert_eq!(store.artifact_lines(&first, &A1.into(), range).await.unwrap(), None);
+    assert_eq!(store.artifact_lines(&first, &artifact(A1, 0), range).await.unwrap(), None);
     store.close().await;
 }
 
@@ -125,7 +127,7 @@ async fn what_a_crash_cut_off_is_never_taken_for_the_artifact() {
     let folder = files(&dir.path().join("artifacts"))[0].parent().unwrap().to_owned();
     fs::write(folder.join("a1.new"), "ha").unwrap();
     let range = LineRange { from: 1, offset: 0, count: 1, max_bytes: 10 };
-    assert_eq!(store.artifact_lines(&channel("main"), &A1.into(), range).await.unwrap(), None);
+    assert_eq!(store.artifact_lines(&channel("main"), &artifact(A1, 0), range).await.unwrap(), None);
     put(&store, &channel("main"), A1, "half no more").await;
     assert_eq!(lines(&store, 1, 0, 1, 100).await.text, "half no more");
     assert_eq!(files(&folder).len(), 2, "nothing is left of it");
@@ -139,7 +141,7 @@ async fn verify_lists_files_that_are_missing_or_cut() {
         put(&store, &channel("main"), id, "words").await;
         chat.append(vec![Event::Artifact(ArtifactEvent::Stored { artifact: artifact(id, bytes) })]).await;
     }
-    chat.append(vec![Event::Artifact(ArtifactEvent::Expired { ids: vec!["a4".into()] })]).await;
+    chat.append(vec![Event::Artifact(ArtifactEvent::Expired { ids: vec!["a4".into()], lost: false })]).await;
     store.remove_artifact(&channel("main"), &"a4".into()).await.unwrap();
     let report = store.verify().await.unwrap();
     assert!(report.ok, "an expired one is not missing: {:?}", report.problems);
@@ -152,4 +154,56 @@ async fn verify_lists_files_that_are_missing_or_cut() {
     let [missing, cut] = &report.problems[..] else { panic!("{:?}", report.problems) };
     assert!(missing.contains("artifact a2") && missing.contains("is missing"), "{missing}");
     assert!(cut.contains("artifact a3") && cut.contains("has 3 bytes instead of 5"), "{cut}");
+}
+
+/// An artifact as a program that writes checksums journals it.
+async fn stored(store: &Store, chat: &mut Chat, id: &str, text: &str) {
+    put(store, &channel("main"), id, text).await;
+    let sha256 = Some(checksum(text.as_bytes()));
+    let artifact = Artifact { sha256, ..artifact(id, text.len() as u64) };
+    chat.append(vec![Event::Artifact(ArtifactEvent::Stored { artifact })]).await;
+}
+
+#[tokio::test]
+async fn a_flipped_bit_is_found_when_it_is_read_checked_or_backed_up_and_can_be_accepted() {
+    let (dir, store, mut chat) = chatting();
+    let text = "the words of a long result, as they were fetched";
+    stored(&store, &mut chat, A1, text).await;
+    stored(&store, &mut chat, "a2", "these are fine").await;
+    stored(&store, &mut chat, "a3", "these are gone").await;
+    store.remove_artifact(&channel("main"), &"a3".into()).await.unwrap();
+    let file = files(&dir.path().join("artifacts")).into_iter().find(|file| file.ends_with(A1)).unwrap();
+    let range = LineRange { from: 1, offset: 0, count: 9, max_bytes: 999 };
+    let of = |id: &str| chat.state.artifacts[&id.into()].clone();
+    let whole = store.artifact_lines(&channel("main"), &of(A1), range).await.unwrap().unwrap();
+    assert_eq!(whole.text, text);
+    for bit in 0..text.len() * 8 {
+        let mut bytes = text.as_bytes().to_vec();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&file, bytes).unwrap();
+        let read = store.artifact_lines(&channel("main"), &of(A1), range).await.unwrap();
+        assert_eq!(read, None, "bit {bit} went unnoticed");
+    }
+    let report = store.verify().await.unwrap();
+    let [damaged, missing] = &report.problems[..] else { panic!("{:?}", report.problems) };
+    assert!(damaged.contains("artifact a1") && damaged.contains("checksum"), "{damaged}");
+    assert!(missing.contains("artifact a3") && missing.contains("verify --quarantine"), "{missing}");
+    let to = tempfile::tempdir().unwrap();
+    let backup = store.backup(to.path().join("b"), at(0)).await.unwrap();
+    assert!(backup.missing[0].contains("a1") && backup.missing[0].contains("checksum"), "{backup:?}");
+    assert_eq!(backup.missing.len(), 2);
+    drop(chat);
+    store.close().await;
+
+    let report = verify_dir(StoreOptions::new(dir.path()), true).await.unwrap();
+    assert!(report.ok, "{:?}", report.problems);
+    assert!(report.problems.iter().all(|told| told.contains("from here on")), "{:?}", report.problems);
+    assert!(!file.exists() && dir.path().join("quarantine").read_dir().unwrap().count() == 1);
+    assert!(verify_dir(StoreOptions::new(dir.path()), false).await.unwrap().problems.is_empty());
+    let store = Store::open(StoreOptions::new(dir.path())).unwrap();
+    let conversation = store.restore(&channel("main")).await.unwrap().unwrap();
+    let told = |id: &str| readable(&conversation, id, 1).map_err(|error| error.to_string());
+    assert_eq!(told(A1).unwrap_err(), "the words of artifact a1 are lost; call the tool again");
+    assert!(told("a2").is_ok());
+    store.close().await;
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::{channel, copy_dir, open, scope};
+use crate::common::{artifact, channel, chatting, copy_dir, open, scope};
 use cairn_core::event::{
     ApprovalEvent, ArtifactEvent, CompactionEvent, DeliveryEvent, MaintenanceEvent, MemoryEvent,
     MessageEvent, Record, RegistryEvent, TurnEvent,
@@ -15,7 +15,7 @@ use cairn_core::event::{
 use cairn_core::ids::AgentId;
 use cairn_core::memory::Reach;
 use cairn_core::ports::{LineRange, MemoryFilter, Store as _};
-use cairn_store::{StoreOptions, verify_dir};
+use cairn_store::{Store, StoreOptions, verify_dir};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -120,7 +120,8 @@ async fn every_format_opens_folds_and_verifies_to_the_same() {
         let memories =
             store.memories(&AgentId::from("main"), &[Reach::Scope(scope())], filter).await.unwrap();
         let range = LineRange { from: 1, offset: 0, count: 1, max_bytes: 100 };
-        let artifact = store.artifact_lines(&channel("main"), &"a1".into(), range).await.unwrap().unwrap();
+        let artifact =
+            store.artifact_lines(&channel("main"), &artifact("a1", 0), range).await.unwrap().unwrap();
         assert_eq!(artifact.text, "a line of a large result");
         let texts: Vec<&str> = memories.iter().map(|memory| memory.text.as_str()).collect();
         assert_eq!(texts, ["Anna looks for a flat in Lisbon.", "Anna likes black tea."]);
@@ -128,4 +129,27 @@ async fn every_format_opens_folds_and_verifies_to_the_same() {
         store.close().await;
     }
     assert_eq!(shown[0], shown[1]);
+}
+
+#[tokio::test]
+async fn a_damaged_marker_is_removed_as_its_error_says_with_compressed_segments_too() {
+    let (dir, store, mut chat) = chatting();
+    chat.turn("m1", "hello", "hi").await;
+    store.close().await;
+    // A segment that is full, so that another one follows.
+    let options = StoreOptions { segment_bytes: 1, ..StoreOptions::new(dir.path()) };
+    let store = Store::open(options).unwrap();
+    chat.store = store.clone();
+    chat.turn("m2", "and now?", "still here").await;
+    assert!(store.compress_segment(1, false).await.unwrap().segments == 1);
+    drop(chat);
+    store.close().await;
+    fs::write(dir.path().join("format"), "{\"form").unwrap();
+    let Err(error) = Store::open(StoreOptions::new(dir.path())) else { panic!("it is damaged") };
+    assert!(error.to_string().contains("remove the file"), "{error}");
+    fs::remove_file(dir.path().join("format")).unwrap();
+    let report = verify_dir(StoreOptions::new(dir.path()), false).await.unwrap();
+    assert!(report.ok, "{:?}", report.problems);
+    assert!(dir.path().join("format").exists());
+    assert!(!dir.path().join("before-format-2").exists(), "nothing had to be carried forward");
 }

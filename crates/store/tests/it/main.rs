@@ -14,4 +14,5 @@ mod memories;
 mod retain;
 mod search;
 mod views;
+mod watched;
 mod words;

@@ -11,7 +11,7 @@ use cairn_core::event::{
 };
 use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq, TurnId};
 use cairn_core::memory::{Memory, MemoryChange, MemorySave, Reach, merge};
-use cairn_core::message::Entry;
+use cairn_core::message::{Artifact, Entry};
 use cairn_core::model::Usage;
 use cairn_core::pairing_store::{RegistryState, UsageDay};
 use cairn_core::ports::{
@@ -377,10 +377,10 @@ impl Store for MemStore {
     fn artifact_lines(
         &self,
         channel: &ChannelId,
-        id: &ArtifactId,
+        artifact: &Artifact,
         range: LineRange,
     ) -> BoxFuture<'_, Result<Option<ArtifactLines>, StoreError>> {
-        let text = self.artifacts.files.lock().get(&key(channel, id)).cloned();
+        let text = self.artifacts.files.lock().get(&key(channel, &artifact.id)).cloned();
         let found = text.map(|text| {
             let mut found =
                 ArtifactLines { text: String::new(), lines: 0, offset: range.offset, cut_bytes: 0 };

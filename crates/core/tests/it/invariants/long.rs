@@ -162,7 +162,7 @@ fn the_copy_stays_while_the_window_shows_the_message() {
     deleted.delete(1);
     assert_eq!(due(&deleted), 1);
     let ids = vec!["a1".into()];
-    deleted.journal(Event::Artifact(ArtifactEvent::Expired { ids }));
+    deleted.journal(Event::Artifact(ArtifactEvent::Expired { ids, lost: false }));
     let why = readable(&deleted.conversation, "a1", 1).unwrap_err().to_string();
     assert_eq!(
         why,

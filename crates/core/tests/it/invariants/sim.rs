@@ -313,6 +313,8 @@ impl Sim {
                 stored_at: self.now,
                 used_at: self.now,
                 expired_at: None,
+                sha256: None,
+                lost: false,
             });
             stored.push((message, artifact));
         }

@@ -5,6 +5,7 @@ mod backup;
 mod damage;
 mod disk;
 mod formats;
+mod hints;
 mod home;
 mod memory;
 mod room;

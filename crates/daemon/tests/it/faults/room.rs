@@ -9,6 +9,7 @@ use cairn_testkit::model::{FakeModel, Kind};
 use cairn_testkit::rig::one_model;
 use serde_json::{Value, json};
 
+use crate::faults::home::lived_in;
 use crate::{CAIRN, home};
 
 /// A shell in a mount namespace; all that it started ends with it.
@@ -275,4 +276,28 @@ async fn a_backup_to_a_full_disk_leaves_nothing_and_says_so() {
     let (code, said) = full.room.run(&command).unwrap();
     assert!(code == 1 && said.contains("mounted") && said.contains("within it"), "{code}: {said}");
     assert_eq!(say(&full.client(), "b", "and now?").await.0, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_on_a_full_disk_says_so_and_leaves_everything_for_the_next() {
+    let Some(mut room) = Room::open() else { return without_room() };
+    let home = home();
+    lived_in(&home).await;
+    let (state, whole) = (home.state().display().to_string(), home.path("whole").display().to_string());
+    let cairn = |args: &str| format!("CAIRN_STATE={state} HOME={} {CAIRN} {args}", home.path("").display());
+    room.must(&format!("mv {state} {whole} && mkdir {state} && mount -t tmpfs -o size=24m none {state}"));
+    room.must(&format!("cp -a {whole}/. {state}/"));
+    room.run(&format!("dd if=/dev/zero of={state}/filler bs=1k")).unwrap();
+    for args in ["run", "history main", "store verify", "store rebuild"] {
+        let (code, said) = room.run(&cairn(args)).unwrap();
+        assert_eq!(code, 1, "{args}: {said}");
+        for words in ["error: ", "is full", "hint: ", "free some disk space and try again"] {
+            assert!(said.contains(words), "{args}: no `{words}` in {said}");
+        }
+        assert!(!said.contains("panicked") && !said.contains("goes on by itself"), "{args}: {said}");
+    }
+    // As the hint says.
+    room.must(&format!("rm {state}/filler"));
+    assert!(room.must(&cairn("history main --json")).contains("Number 29"));
+    assert!(room.must(&cairn("store verify")).contains("the store is fine"));
 }

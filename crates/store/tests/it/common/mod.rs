@@ -102,6 +102,8 @@ pub(crate) fn artifact(id: &str, bytes: u64) -> Artifact {
         stored_at: at(0),
         used_at: at(0),
         expired_at: None,
+        sha256: None,
+        lost: false,
     }
 }
 

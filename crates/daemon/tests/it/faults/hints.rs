@@ -1,0 +1,95 @@
+//! Hints of the store, each followed: what an error says to do next gets the user on.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::faults::home::{copy, lived_in};
+use crate::home;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_the_error_says_to_remove_is_all_that_was_in_the_way() {
+    for name in ["format", "erasure.json"] {
+        let home = home();
+        lived_in(&home).await;
+        std::fs::write(home.state().join(name), "{\"form").unwrap();
+        home.cairn(&["run"]).told(1, &[name, "remove the file"]);
+        std::fs::remove_file(home.state().join(name)).unwrap();
+        let daemon = home.daemon(None).await;
+        assert!(daemon.client().say("main", "and now?").await.unwrap().0.is_success(), "{name}");
+        if name == "erasure.json" {
+            home.cairn(&["forget-user", "local/anna", "--yes"]).ended(0);
+        }
+        assert!(daemon.stop().await.unwrap().success());
+        assert_eq!(home.json(&["store", "verify"])["ok"], true, "{name}");
+    }
+}
+
+#[test]
+fn an_artifact_that_is_gone_is_gone_on_without() {
+    let home = home();
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/tests/fixtures/format-2"), &home.state());
+    std::fs::remove_file(home.state().join("artifacts/main%2Flocal%2Fmain/a1")).unwrap();
+    let verified = home.cairn(&["store", "verify", "--json"]).ended(5).json();
+    let problem = verified["problems"][0].as_str().unwrap();
+    assert!(
+        problem.contains("artifact a1") && problem.contains("`cairn store verify --quarantine`"),
+        "{problem}"
+    );
+    home.cairn(&["store", "verify", "--quarantine"]).ended(0);
+    assert_eq!(home.json(&["store", "verify"])["problems"], json!([]));
+    home.cairn(&["artifact", "show", "main", "a1"]).told(4, &["a1 are lost", "call the tool again"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_and_a_restore_that_are_refused_go_on_as_their_hints_say() {
+    let home = home();
+    lived_in(&home).await;
+    let path = |name: &str| home.path(name).display().to_string();
+    // A daemon makes the first, and each error comes with its own exit code and hint over the socket, too.
+    for with_daemon in [true, false] {
+        let daemon = if with_daemon { Some(home.daemon(None).await) } else { None };
+        let name = |name: &str| path(&format!("{name}-{with_daemon}"));
+        let made = home.cairn(&["store", "backup", &format!("{}/monday", name("new"))]);
+        made.told(1, &["does not exist", &format!("mkdir -p {}", name("new"))]);
+        std::fs::create_dir_all(name("new")).unwrap();
+        let made = home.cairn(&["store", "backup", &format!("{}/monday", name("new"))]).ended(0);
+        assert_eq!(made.stderr, "", "no bar where no terminal is");
+        home.cairn(&["store", "backup", &format!("{}/monday", name("new"))]).told(1, &["does not exist yet"]);
+        home.cairn(&["store", "backup", &format!("{}/tuesday", name("new"))]).ended(0);
+        std::fs::create_dir_all(format!("{}.partial/mine", name("way"))).unwrap();
+        home.cairn(&["store", "backup", &name("way")]).told(1, &["is in the way", "move it away"]);
+        std::fs::rename(format!("{}.partial", name("way")), name("mine")).unwrap();
+        home.cairn(&["store", "backup", &name("way")]).ended(0);
+        let inside = home.state().join("backup").display().to_string();
+        home.cairn(&["store", "backup", &inside]).told(1, &["within the state folder", "elsewhere"]);
+        if let Some(daemon) = daemon {
+            home.cairn(&["store", "rebuild"]).told(3, &["in use", "stop it"]);
+            assert!(daemon.stop().await.unwrap().success());
+            home.cairn(&["store", "rebuild"]).ended(0);
+        }
+    }
+    let backup = path("new-true/monday");
+    home.cairn(&["store", "restore", &backup]).told(1, &["there is a state in", "--force"]);
+    // A state that a later version has written is told to be replaced by a backup from before it.
+    std::fs::write(home.state().join("format"), json!({ "format": 9, "written_by": "9.0" }).to_string())
+        .unwrap();
+    home.cairn(&["run"]).told(1, &["written by cairn 9.0", "restore a backup from before it"]);
+    home.cairn(&["store", "restore", &backup, "--force"]).ended(0);
+    assert_eq!(home.json(&["store", "verify"])["ok"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quick_check_is_asked_of_a_daemon_or_made_without_one() {
+    let home = home();
+    lived_in(&home).await;
+    let last = home.json(&["store", "verify"])["journal"]["last"].as_u64().unwrap();
+    let daemon = home.daemon(None).await;
+    assert!(daemon.client().say("main", "and now?").await.unwrap().0.is_success());
+    let quick = home.json(&["store", "verify", "--quick"]);
+    assert_eq!((&quick["ok"], &quick["since"]), (&json!(true), &json!(last)));
+    assert!(daemon.stop().await.unwrap().success());
+    let told = home.cairn(&["store", "verify", "--quick"]).ended(0);
+    assert!(told.stdout.contains("checked earlier"), "{told:?}");
+    home.cairn(&["store", "verify", "--quick", "--quarantine"]).ended(2);
+}
