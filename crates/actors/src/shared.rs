@@ -19,6 +19,7 @@ use ractor::ActorRef;
 use tokio::sync::{Semaphore, broadcast, oneshot, watch};
 use tokio::time::Instant;
 
+use crate::admission::CallShares;
 use crate::agent::{AgentRuntime, Models};
 use crate::events::{RuntimeEvent, RuntimeEventKind};
 use crate::failure::RuntimeError;
@@ -66,6 +67,8 @@ pub struct RuntimeLimits {
     pub channel_queue: usize,
     /// Messages not addressed to the bot that wait in one channel before they become a turn without an answer.
     pub unaddressed_queue: usize,
+    /// Calls of models that one person may have at work at once while others are about; further ones wait. 0: any number.
+    pub user_calls_at_once: usize,
     /// A channel in which nothing happened for so long falls asleep.
     pub idle_after: Duration,
     /// Longest that one turn may take, all model calls and tools together; in a chat without the time in which no model
@@ -99,6 +102,7 @@ impl Default for RuntimeLimits {
             admitted_messages: 1024,
             channel_queue: 256,
             unaddressed_queue: 64,
+            user_calls_at_once: 4,
             idle_after: Duration::from_secs(15 * 60),
             turn_timeout: Duration::from_secs(15 * 60),
             model_attempts: 4,
@@ -145,6 +149,8 @@ pub(crate) struct Shared {
     pub(crate) events: broadcast::Sender<RuntimeEvent>,
     /// Permits of messages on their way to the journal.
     pub(crate) permits: Arc<Semaphore>,
+    /// Whose calls of models are at work, and whose wait.
+    pub(crate) call_shares: CallShares,
     /// When a stop must have come to its end; none before it begins.
     pub(crate) stop_by: watch::Sender<Option<Instant>>,
     pub(crate) models: Models,
@@ -169,6 +175,7 @@ impl Shared {
             handles: RwLock::default(),
             events: broadcast::Sender::new(EVENT_QUEUE),
             permits: Arc::new(Semaphore::new(deps.limits.admitted_messages)),
+            call_shares: CallShares::default(),
             tasks: Tasks::default(),
             phase: AtomicU8::new(Phase::Starting as u8),
             restarts: AtomicU64::new(0),
