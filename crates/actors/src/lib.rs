@@ -8,6 +8,7 @@
 //! Turns and workers are watched tasks, not actors: they are cancelled by a token, and a panic in one is a result
 //! like any other. [`Runtime`] is the handle to all of it. What the actors say to each other is in `messages`.
 
+mod admission;
 mod agent;
 mod approvals;
 mod channel;

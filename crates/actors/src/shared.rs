@@ -19,6 +19,7 @@ use ractor::ActorRef;
 use tokio::sync::{Semaphore, broadcast, oneshot, watch};
 use tokio::time::Instant;
 
+use crate::admission::CallShares;
 use crate::agent::{AgentRuntime, Models};
 use crate::events::{RuntimeEvent, RuntimeEventKind};
 use crate::failure::RuntimeError;
@@ -69,6 +70,8 @@ pub struct RuntimeLimits {
     pub channel_queue: usize,
     /// Messages not addressed to the bot that wait in one channel before they become a turn without an answer.
     pub unaddressed_queue: usize,
+    /// Calls of models that one person may have at work at once while others are about; further ones wait. 0: any number.
+    pub user_calls_at_once: usize,
     /// A channel in which nothing happened for so long falls asleep.
     pub idle_after: Duration,
     /// Longest that one turn may take, all model calls and tools together; in a chat without the time in which no model
@@ -102,6 +105,7 @@ impl Default for RuntimeLimits {
             admitted_messages: 1024,
             channel_queue: 256,
             unaddressed_queue: 64,
+            user_calls_at_once: 4,
             idle_after: Duration::from_secs(15 * 60),
             turn_timeout: Duration::from_secs(15 * 60),
             model_attempts: 4,
@@ -150,6 +154,8 @@ pub(crate) struct Shared {
     pub(crate) permits: Arc<Semaphore>,
     /// Digests at once: the other blocking threads serve messages.
     pub(crate) digests: Arc<Semaphore>,
+    /// Whose calls of models are at work, and whose wait.
+    pub(crate) call_shares: CallShares,
     /// When a stop must have come to its end; none before it begins.
     pub(crate) stop_by: watch::Sender<Option<Instant>>,
     pub(crate) models: Models,
@@ -175,6 +181,7 @@ impl Shared {
             events: broadcast::Sender::new(EVENT_QUEUE),
             permits: Arc::new(Semaphore::new(deps.limits.admitted_messages)),
             digests: Arc::new(Semaphore::new(DIGESTS)),
+            call_shares: CallShares::default(),
             tasks: Tasks::default(),
             phase: AtomicU8::new(Phase::Starting as u8),
             restarts: AtomicU64::new(0),

@@ -33,6 +33,7 @@ pub mod result_guard;
 pub mod retention;
 pub mod sentences;
 pub mod settings;
+pub mod shares;
 pub mod sse;
 pub mod summary;
 #[cfg(test)]

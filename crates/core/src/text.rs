@@ -42,6 +42,34 @@ pub fn is_invisible(c: char) -> bool {
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
 }
 
+/// A text with every character escaped that moves the cursor, turns the direction or is not seen, as `\u{202e}`: what others
+/// wrote looks like what it is. Line breaks and tabs stay; so do joiners that stand beside no ASCII, as emoji and many
+/// scripts need them.
+pub fn escape_hidden(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    let (mut chars, mut before) = (text.chars().peekable(), None::<char>);
+    while let Some(c) = chars.next() {
+        let joins = matches!(c, '\u{200c}' | '\u{200d}')
+            && [before, chars.peek().copied()].into_iter().flatten().all(|beside| !beside.is_ascii());
+        if is_hidden(c) && !joins {
+            out.extend(c.escape_unicode());
+        } else {
+            out.push(c);
+        }
+        before = Some(c);
+    }
+    Cow::Owned(out)
+}
+
+fn is_hidden(c: char) -> bool {
+    let is_filler = matches!(c, '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}');
+    let breaks = matches!(c, '\u{2028}' | '\u{2029}' | '\u{fff9}'..='\u{fffb}');
+    (c.is_control() && !matches!(c, '\n' | '\t')) || is_invisible(c) || is_filler || breaks
+}
+
 /// A time as the model reads it: UTC, to the minute.
 pub fn short_time(at: Timestamp) -> String {
     at.to_zoned(TimeZone::UTC).strftime("%Y-%m-%d %H:%M").to_string()
@@ -130,4 +158,25 @@ pub fn grouped(n: u64) -> String {
         out.push(digit);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::plain("héllo\n\twörld", "héllo\n\twörld")]
+    #[case::escape_sequence("a\u{1b}[2J", "a\\u{1b}[2J")]
+    #[case::c1("a\u{9b}2J\u{7f}\r", "a\\u{9b}2J\\u{7f}\\u{d}")]
+    #[case::direction("ab\u{202e}cd\u{2066}", "ab\\u{202e}cd\\u{2066}")]
+    #[case::zero_width("pay\u{200b}pal\u{feff}", "pay\\u{200b}pal\\u{feff}")]
+    #[case::joiner_in_a_word("ad\u{200d}min", "ad\\u{200d}min")]
+    #[case::joined_emoji("👩\u{200d}💻 می\u{200c}خواهم", "👩\u{200d}💻 می\u{200c}خواهم")]
+    #[case::tags("x\u{e0041}", "x\\u{e0041}")]
+    #[case::fillers_and_breaks("\u{3164}\u{2028}", "\\u{3164}\\u{2028}")]
+    fn what_nobody_sees_is_escaped(#[case] text: &str, #[case] shown: &str) {
+        assert_eq!(escape_hidden(text), shown);
+    }
 }

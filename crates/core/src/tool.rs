@@ -6,13 +6,24 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ids::{ApprovalId, TurnId};
-use crate::message::{Part, text_of};
+use crate::message::{Part, ToolCall, text_of};
 
 /// Most bytes of a call's arguments, as JSON, that [`ToolUse`] keeps; the call itself is in the history whole.
 pub const LOGGED_ARGUMENTS_BYTES: usize = 4_096;
 
 /// Most characters of an error that [`ToolUse`] keeps.
 pub const LOGGED_ERROR_CHARS: usize = 500;
+
+/// Most calls of one answer that are run.
+pub const CALLS_MAX: usize = 64;
+
+/// Cuts the calls of an answer before they are journalled: to those that are run, and one more, which is refused so that the
+/// model reads of the cut in its result. Returns how many were left out.
+pub fn bound_calls(calls: &mut Vec<ToolCall>) -> usize {
+    let left_out = calls.len().saturating_sub(CALLS_MAX + 1);
+    calls.truncate(CALLS_MAX + 1);
+    left_out
+}
 
 /// What calling a tool does to the world.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -264,6 +275,23 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[rstest]
+    #[case(0, 0, 0)]
+    #[case(CALLS_MAX, CALLS_MAX, 0)]
+    #[case(CALLS_MAX + 1, CALLS_MAX + 1, 0)]
+    #[case(CALLS_MAX + 2, CALLS_MAX + 1, 1)]
+    #[case(5_000, CALLS_MAX + 1, 4_935)]
+    fn the_calls_of_an_answer_are_bounded(#[case] made: usize, #[case] kept: usize, #[case] left_out: usize) {
+        let call = |n: usize| ToolCall { id: n.to_string(), name: "time".to_owned(), arguments: json!({}) };
+        let mut calls: Vec<_> = (0..made).map(call).collect();
+        assert_eq!(bound_calls(&mut calls), left_out);
+        assert!(
+            calls.iter().enumerate().all(|(n, call)| call.id == n.to_string()),
+            "the first ones are kept"
+        );
+        assert_eq!(calls.len(), kept);
+    }
 
     #[rstest]
     #[case(Some(true), None, Effect::Reads)]

@@ -3,17 +3,41 @@
 use std::fs::Permissions;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use axum::Router;
+use rustix::process::{Resource, getrlimit};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+use crate::http_server::{self, Bounds};
 
 /// Mode of a socket in the state folder: its owner alone.
 const MODE_STATE: u32 = 0o600;
 
 /// Mode of a socket in a runtime directory: its group, too.
 const MODE_RUNTIME: u32 = 0o660;
+
+/// Most connections at once: one for each answer that is waited for.
+const AT_ONCE: u64 = 4_096;
+
+/// Longest until the head of a request is there, and until a connection that is kept open brings another one.
+const HEAD_LIMIT: Duration = Duration::from_secs(30);
+
+/// Connections take half of the files that may be open at the most: the store needs some, whoever asks.
+fn bounds() -> Bounds {
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    Bounds {
+        what: "the socket",
+        count: |outcome| {
+            metrics::counter!("cairn_socket_connections_total", "outcome" => outcome).increment(1)
+        },
+        at_once: usize::try_from((files / 2).clamp(1, AT_ONCE)).unwrap_or(usize::MAX),
+        head: HEAD_LIMIT,
+        whole: None,
+    }
+}
 
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
@@ -31,7 +55,7 @@ pub enum SocketError {
 pub struct Socket {
     path: PathBuf,
     stop: CancellationToken,
-    server: JoinHandle<std::io::Result<()>>,
+    server: JoinHandle<()>,
 }
 
 /// Who may connect to a socket.
@@ -57,9 +81,7 @@ pub async fn serve(path: PathBuf, mode: SocketMode, router: Router) -> Result<So
     let mode = if mode == SocketMode::Group { MODE_RUNTIME } else { MODE_STATE };
     std::fs::set_permissions(&path, Permissions::from_mode(mode)).map_err(io("set the mode of"))?;
     let stop = CancellationToken::new();
-    let stopped = stop.clone().cancelled_owned();
-    let server = axum::serve(listener, router).with_graceful_shutdown(stopped);
-    let server = tokio::spawn(async move { server.await });
+    let server = tokio::spawn(http_server::serve(listener, router, bounds(), stop.clone()));
     Ok(Socket { path, stop, server })
 }
 
@@ -87,11 +109,10 @@ impl Socket {
     }
 
     /// Takes no more connections, lets answers under way end within `grace`, then removes the socket.
-    pub async fn close(mut self, grace: std::time::Duration) {
+    pub async fn close(mut self, grace: Duration) {
         self.stop.cancel();
         match tokio::time::timeout(grace, &mut self.server).await {
-            Ok(Ok(Ok(()))) => {}
-            Ok(Ok(Err(error))) => tracing::warn!(%error, "the socket's server failed"),
+            Ok(Ok(())) => {}
             Ok(Err(_panic)) => tracing::error!("the socket's server panicked"),
             // Watchers of `/v1/events` never hang up by themselves.
             Err(_elapsed) => self.server.abort(),
@@ -117,7 +138,7 @@ mod tests {
         let socket = serve(at(&dir), SocketMode::Owner, Router::new()).await.unwrap();
         let mode = std::fs::metadata(at(&dir)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        socket.close(std::time::Duration::from_secs(1)).await;
+        socket.close(Duration::from_secs(1)).await;
         assert!(!at(&dir).exists());
     }
 

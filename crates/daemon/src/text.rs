@@ -2,17 +2,53 @@
 
 pub(crate) use cairn_core::notice::grouped;
 
+use cairn_core::window::{escape_hidden, is_invisible};
 use console::{measure_text_width, truncate_str};
 
-/// One line without control characters: what people or models wrote may not move the cursor.
+/// One line, with what is hidden escaped: what people or models wrote may not move the cursor.
 pub(crate) fn one_line(text: &str) -> String {
     let words: Vec<_> = text.split_whitespace().collect();
     plain(&words.join(" "))
 }
 
-/// Without control characters other than line breaks and tabs.
+/// Lines, with what is hidden escaped.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+    escape_hidden(text).into_owned()
+}
+
+/// Text with colours of our own: only their sequences are left as they are, whoever wrote the rest.
+pub(crate) fn painted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("\u{1b}[") {
+        let (before, sequence) = rest.split_at(at);
+        out.push_str(&escape_hidden(before));
+        let inside = sequence[2..].find(|c: char| !c.is_ascii_digit() && c != ';');
+        let end = inside.filter(|end| sequence[2 + end..].starts_with('m')).map_or(0, |end| end + 3);
+        out.push_str(&sequence[..end]);
+        // What is no colour goes on behind its first character, which is escaped.
+        let (ours, others) = sequence.split_at(end.max(1));
+        if end == 0 {
+            out.push_str(&escape_hidden(ours));
+        }
+        rest = others;
+    }
+    out.push_str(&escape_hidden(rest));
+    out
+}
+
+/// JSON with what is hidden written as `\uXXXX`: the same data.
+pub(crate) fn plain_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if !c.is_ascii() && (c.is_control() || is_invisible(c)) || c == '\u{7f}' {
+            let mut units = [0; 2];
+            c.encode_utf16(&mut units).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 /// Cut to so many columns, with an ellipsis.
@@ -102,7 +138,8 @@ pub(crate) fn quoted(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let plain = words.join(" ");
     let mut out = String::with_capacity(plain.len());
-    for (n, c) in plain.chars().filter(|c| !is_hidden(*c)).enumerate() {
+    let seen = |c: &char| !c.is_control() && !is_invisible(*c);
+    for (n, c) in plain.chars().filter(seen).enumerate() {
         if n == EXCERPT {
             out.push('…');
             break;
@@ -115,19 +152,36 @@ pub(crate) fn quoted(text: &str) -> String {
     out
 }
 
-/// Characters that nobody sees and that change how others are shown.
-fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_others_wrote_cannot_move_the_cursor() {
-        assert_eq!(one_line("a\u{1b}[2J\n\tb  c"), "a[2J b c");
+        assert_eq!(one_line("a\u{1b}[2J\n\tb  c\u{202e}"), "a\\u{1b}[2J b c\\u{202e}");
+    }
+
+    #[test]
+    fn of_escape_sequences_only_our_colours_are_left() {
+        let red = "\u{1b}[1;31mred\u{1b}[0m";
+        assert_eq!(painted(&format!("a {red}\n")), format!("a {red}\n"));
+        for evil in ["\u{1b}[2J", "\u{1b}]0;title\u{7}", "\u{1b}[31", "\u{1b}", "\u{9b}2J", "a\u{202e}b"] {
+            let shown = painted(&format!("{red}{evil}"));
+            let behind = shown.strip_prefix(red).unwrap();
+            assert!(
+                behind.contains("\\u{") && !behind.contains(['\u{1b}', '\u{9b}', '\u{202e}', '\u{7}']),
+                "{shown:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn hidden_characters_of_json_are_the_same_data_escaped() {
+        let value = serde_json::json!({ "te\u{202e}xt": "a\u{9b}b\u{7f}\u{e0041}\u{200d}é 漢" });
+        let shown = plain_json(&value.to_string());
+        assert!(shown.contains("te\\u202ext") && shown.contains("é 漢"), "{shown}");
+        assert!(!shown.chars().any(|c| c.is_control() || is_invisible(c)), "{shown}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod commands;
 mod common;
 mod emergencies;
 mod engines;
+mod fairness;
 mod kills;
 mod liveness;
 mod long;

@@ -4,6 +4,7 @@ use cairn_core::event::{CompactionEvent, Event, TurnEvent};
 use cairn_core::memory::{Scope, Share};
 use cairn_core::message::{Author, Inbound, Role};
 use cairn_core::ports::{Answer, Progress};
+use cairn_core::tool::CALLS_MAX;
 use futures::StreamExt as _;
 use serde_json::json;
 
@@ -137,6 +138,26 @@ async fn a_model_that_calls_tools_without_end_fails_the_turn_whole() {
         .count(|e| matches!(e, Event::Turn(TurnEvent::EntryAdded { entry }) if entry.role == Role::Tool));
     assert_eq!((calls, results), (8, 8));
     assert_eq!(live.ask("b", "never mind").await, "re: never mind");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_too_many_calls_is_cut_before_it_is_journalled_and_the_model_is_told() {
+    let world = World::new().with_tools();
+    let live = world.start().await;
+    let calls = vec![("history_search", json!({ "query": "x" })); 5_000];
+    world.model.plan(Kind::Reply, Plan::Calls(calls));
+    assert_eq!(live.ask("a", "look").await, "re: look");
+    let records = world.store.records().len();
+    assert!(records < 200, "{records} records");
+    let history = world.store.history(&local());
+    let results: Vec<_> =
+        history.iter().filter(|entry| entry.role == Role::Tool).map(|entry| entry.text()).collect();
+    let (last, run) = results.split_last().unwrap();
+    assert_eq!(run.len(), CALLS_MAX);
+    assert!(run.iter().all(|result| !result.contains("not run")), "{run:?}");
+    assert!(last.contains("this one and all after it were not run"), "{last}");
+    let told = words(world.model.requests(Kind::Reply).last().unwrap());
+    assert!(told.contains("were not run"), "{told}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use super::Turn;
 use super::chain::Tries;
+use crate::admission::CallPlace;
 use crate::handle::ChannelHandle;
 use crate::show::Show;
 use crate::tools::guard::{Content, keep};
@@ -67,6 +68,7 @@ impl Turn {
     pub(super) async fn call(&mut self, mut tail: Tail) -> Result<Call, TurnFailure> {
         let mut tries = Tries::new(&self.args.shared);
         loop {
+            self.take_place().await;
             let assembled = match self.assembled(&tail).await? {
                 Ok(assembled) => assembled,
                 Err(_) if self.no_room(&mut tries).await? => continue,
@@ -83,12 +85,45 @@ impl Turn {
                     self.args.shared.models.answered(&self.settings.model);
                     let mut call = Call { estimated, model: self.settings.model.clone(), ..call };
                     call.weigh(tokens, self.settings.window.output_reserve_tokens);
+                    self.place = None;
                     return Ok(call);
                 }
-                Err(error) => self.overcome(error, tokens, &mut tries).await?,
+                Err(error) => {
+                    // Who waits for a model that is down takes no place.
+                    self.place = None;
+                    self.overcome(error, tokens, &mut tries).await?;
+                }
             }
             tail.now = self.args.shared.now();
         }
+    }
+
+    /// Waits until a call of whoever began the turn may begin, unless it may already.
+    pub(super) async fn take_place(&mut self) {
+        if self.place.is_some() {
+            return;
+        }
+        let person = self.args.handle.read(|conversation| {
+            let open = conversation.open_turn.as_ref()?;
+            let of_turn = conversation.live.iter().rev().take_while(|entry| entry.turn == open.id);
+            let first = of_turn.filter(|entry| entry.role == Role::User).last()?;
+            Some(first.author.as_ref()?.id.clone())
+        });
+        let Some(person) = person else { return };
+        let mut place = CallPlace::of(&self.args.shared, person);
+        if place.waits() {
+            tracing::debug!(channel = %self.args.handle.id, "a call waits: its person has as many at work as one may");
+            self.budget.hold();
+            tokio::select! {
+                () = place.begin() => {}
+                () = self.stopping() => {}
+            }
+            // While no model answers, the clock stands still in any case.
+            if !self.outage_wait.waits() {
+                self.budget.go_on();
+            }
+        }
+        self.place = Some(place);
     }
 
     /// A request that fits. What is due before it comes first: messages that are too large for the window are sent shorter,

@@ -9,7 +9,7 @@ use cairn_core::ids::{ApprovalId, ChannelId, LOCAL_PLATFORM, OutboxId, Seq, Turn
 use cairn_core::memory::{Memory, SpokenWords};
 use cairn_core::message::{Role, ToolCall};
 use cairn_core::ports::TurnFailure;
-use cairn_core::tool::{Effect, ToolOutcome, ToolUse, logged_arguments, logged_error};
+use cairn_core::tool::{CALLS_MAX, Effect, ToolOutcome, ToolUse, logged_arguments, logged_error};
 use cairn_core::trust::window_provenance;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
@@ -25,9 +25,6 @@ use crate::tools::guard::Guard;
 use crate::tools::{Toolbox, Used, Verdict, effect_of};
 
 const PARALLEL_MAX: usize = 16;
-
-/// Most calls of one answer; what is beyond is not made.
-const CALLS_MAX: usize = 64;
 
 /// A call, and what is known of it before it is made.
 struct PlannedCall<'a> {
@@ -160,7 +157,10 @@ impl Turn {
             let (effect, verdict) = tools.weigh(&call, &provenance, &grounds);
             let mut allowed_by = None;
             let refused = match verdict {
-                _ if ordinal >= CALLS_MAX => Some(format!("more than {CALLS_MAX} calls at once; make fewer")),
+                _ if ordinal >= CALLS_MAX => Some(format!(
+                    "an answer may make {CALLS_MAX} calls; this one and all after it were not run: repeat what is \
+                     still needed in the next answer"
+                )),
                 Verdict::Ready => None,
                 Verdict::Allowed(entry) => {
                     allowed_by = Some(entry);
@@ -436,7 +436,7 @@ impl Turn {
     }
 
     /// Never returns: when the runtime stops, the turn stays open, and is taken up again at the next start.
-    async fn stopping(&self) {
+    pub(super) async fn stopping(&self) {
         let mut stop = self.args.shared.stop_by.subscribe();
         if stop.wait_for(Option::is_some).await.is_ok() {
             self.args.turn.give_way();

@@ -16,6 +16,7 @@ use cairn_core::memory::{Memory, Reach};
 use cairn_core::message::{Entry, Part, Provenance, Role};
 use cairn_core::model::Usage;
 use cairn_core::ports::TurnFailure;
+use cairn_core::tool::bound_calls;
 use cairn_core::trust::memory_provenance;
 use cairn_core::window::{Tail, question, tail_tokens};
 use jiff::tz::TimeZone;
@@ -23,6 +24,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::admission::CallPlace;
 use crate::agent::AgentRuntime;
 use crate::failure;
 use crate::handle::ChannelHandle;
@@ -59,6 +61,7 @@ pub(crate) async fn run(args: TurnArgs) -> TurnResult {
         outage_wait: OutageWait::of(&args),
         budget: Arc::clone(&budget),
         approvals: Mutex::default(),
+        place: None,
         cut: false,
         args,
     };
@@ -85,6 +88,8 @@ struct Turn {
     /// How it bears a model that does not answer.
     outage_wait: OutageWait,
     approvals: Mutex<ApprovalsSoFar>,
+    /// Its person's place for the call that is being made.
+    place: Option<CallPlace>,
     /// A request was cut to fit beyond what is journalled.
     cut: bool,
     /// The agent's settings on the model that answers; narrowed when its window turns out to be smaller.
@@ -94,6 +99,8 @@ struct Turn {
 impl Turn {
     async fn run(mut self) -> Result<TurnAnswer, TurnFailure> {
         self.choose().await?;
+        // What is looked up for the first call is work, too.
+        self.take_place().await;
         let recalled = self.recall().await?;
         let zone = TimeZone::get(&self.settings.timezone).unwrap_or_else(|error| {
             tracing::warn!(%error, "the agent's time zone is unknown; dates are shown in UTC");
@@ -117,7 +124,12 @@ impl Turn {
                 let (entry, cut) = (self.entry(call, &recalled), self.cut);
                 return Ok(TurnAnswer { entry, reported, usage, model, cut });
             }
-            tracing::debug!(channel = %self.args.handle.id, round, n_calls = call.tool_calls.len(), "tools");
+            let (n_calls, left_out) = (call.tool_calls.len(), bound_calls(&mut call.tool_calls));
+            tracing::debug!(channel = %self.args.handle.id, round, n_calls, "tools");
+            if left_out > 0 {
+                tracing::warn!(channel = %self.args.handle.id, model, n_calls, left_out,
+                    "an answer makes too many calls; those left out are not run, and the model is told");
+            }
             let calls = call.tool_calls.clone();
             let mut events = vec![Event::Turn(TurnEvent::EntryAdded { entry: self.entry(call, &recalled) })];
             events.extend(reported);

@@ -201,7 +201,7 @@ fn tell(
         Some(pseudonym) => format!("{user} is erased; where a name is still needed, it is {pseudonym}"),
         None => format!("nothing was changed; erasing {user} would do this:"),
     };
-    out::raw(format!("{first}\n{}", drawn(figures)).as_bytes())
+    out::text(&format!("{first}\n{}", drawn(figures)))
 }
 
 /// Expired messages that may be theirs, in a line of its own.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use cairn_core::ids::{ChannelId, Seq};
@@ -194,7 +195,7 @@ fn claim(dir: &Path, channel: &ChannelId) -> Result<(), Failure> {
             "name another folder for this one",
         )
     };
-    fs::create_dir_all(dir.join(DIALOG)).map_err(failed)?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir.join(DIALOG)).map_err(failed)?;
     let owner = dir.join(OWNER);
     match fs::read(&owner) {
         Ok(bytes) => match serde_json::from_slice::<Owner>(&bytes) {
@@ -213,10 +214,18 @@ fn claim(dir: &Path, channel: &ChannelId) -> Result<(), Failure> {
     written.and_then(|bytes| put(&owner, |file| file.write_all(&bytes))).map_err(failed)
 }
 
+/// Opens a file that its owner alone may read, whatever the umask, and whoever might read what an export that was cut short
+/// left there.
+fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let file = options.create(true).mode(0o600).open(path)?;
+    file.set_permissions(fs::Permissions::from_mode(0o600))?;
+    Ok(file)
+}
+
 /// Writes a file beside its place, and renames it when it is complete and durable.
 fn put(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let beside = path.with_extension("new");
-    let mut file = File::create(&beside)?;
+    let mut file = open_private(&beside, OpenOptions::new().write(true).truncate(true))?;
     write(&mut file)?;
     file.sync_all()?;
     fs::rename(&beside, path)
@@ -246,8 +255,9 @@ impl Days {
             let mut options = OpenOptions::new();
             // An export that was cut short may have left a file: it is written again.
             let is_new = !self.counts.contains_key(&day);
-            options.create(true).write(true).truncate(is_new).append(!is_new);
-            self.open = Some((day.clone(), BufWriter::new(options.open(self.beside(&day))?)));
+            options.write(true).truncate(is_new).append(!is_new);
+            let file = open_private(&self.beside(&day), &mut options)?;
+            self.open = Some((day.clone(), BufWriter::new(file)));
         }
         if let Some((_, file)) = &mut self.open {
             serde_json::to_writer(&mut *file, record).map_err(io::Error::other)?;

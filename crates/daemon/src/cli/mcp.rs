@@ -155,7 +155,7 @@ async fn approve(connection: &Connection, global: &Global, args: &ApproveArgs) -
         ));
     }
     if !global.json {
-        out::raw(described(&view).as_bytes())?;
+        out::text(&described(&view))?;
     }
     let n_tools = if args.tools.is_empty() {
         let suspicious = &view.inspection.suspicions;

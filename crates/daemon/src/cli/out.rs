@@ -7,6 +7,7 @@ use console::Term;
 use serde::Serialize;
 
 use super::failure::Failure;
+use crate::text::{painted, plain_json};
 
 /// Width of text that goes to a pipe or a file, in columns.
 const PIPED_WIDTH: usize = 100;
@@ -17,26 +18,29 @@ pub(crate) fn record<T: Serialize>(
     record: &T,
     text: impl FnOnce(&T) -> String,
 ) -> Result<(), Failure> {
-    if json { self::json(record) } else { raw(text(record).as_bytes()) }
+    if json { self::json(record) } else { self::text(&text(record)) }
+}
+
+/// Prints text for people. Every command of theirs ends here or in [`note`]: what others wrote is escaped in one place.
+pub(crate) fn text(text: &str) -> Result<(), Failure> {
+    raw(painted(text).as_bytes())
 }
 
 pub(crate) fn json(record: &impl Serialize) -> Result<(), Failure> {
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    serde_json::to_writer_pretty(&mut out, record).map_err(std::io::Error::from)?;
-    out.write_all(b"\n")?;
-    out.flush()?;
-    Ok(())
+    let text = serde_json::to_string_pretty(record).map_err(std::io::Error::from)?;
+    raw(format!("{}\n", plain_json(&text)).as_bytes())
 }
 
 /// Prints a record as one line of JSON.
 pub(crate) fn json_line(record: &impl Serialize) -> Result<(), Failure> {
-    let mut line = serde_json::to_vec(record).map_err(std::io::Error::from)?;
-    line.push(b'\n');
-    raw(&line)
+    let text = serde_json::to_string(record).map_err(std::io::Error::from)?;
+    raw(format!("{}\n", plain_json(&text)).as_bytes())
 }
 
+/// Prints a line: on a terminal with what is hidden escaped, else as it is, for whoever reads on.
 pub(crate) fn line(text: &str) -> Result<(), Failure> {
-    raw(format!("{text}\n").as_bytes())
+    let shown = if Term::stdout().is_term() { painted(text) } else { text.to_owned() };
+    raw(format!("{shown}\n").as_bytes())
 }
 
 /// Prints bytes as they are, at once.
@@ -49,7 +53,7 @@ pub(crate) fn raw(bytes: &[u8]) -> Result<(), Failure> {
 
 pub(crate) fn note(text: &str) {
     // When stderr is closed there is nobody left to tell.
-    let _closed = writeln!(std::io::stderr().lock(), "{text}");
+    let _closed = writeln!(std::io::stderr().lock(), "{}", painted(text));
 }
 
 /// Asks a question on the terminal, on stderr.
@@ -58,7 +62,7 @@ pub(crate) fn ask(question: &str) -> Result<String, Failure> {
         return Err(Failure::usage("cannot ask: standard input is not a terminal", "add --yes to go ahead"));
     }
     let mut err = std::io::stderr().lock();
-    err.write_all(question.as_bytes())?;
+    err.write_all(painted(question).as_bytes())?;
     err.flush()?;
     let mut answer = String::new();
     let read = std::io::stdin().read_line(&mut answer);

@@ -220,7 +220,8 @@ async fn once(
     );
     systemd::tell(&[NotifyState::Ready]);
     let service = Service::start(&daemon, &control.restart_handle);
-    let metrics = MetricsListener::start(meters, listener, daemon.admin_routes());
+    let hosts = live.now().config.admin.hosts.clone();
+    let metrics = MetricsListener::start(meters, listener, hosts, daemon.admin_routes());
     let end = loop {
         tokio::select! {
             signal = signals.next() => match signal {

@@ -114,10 +114,8 @@ impl Reloader {
         let deps = &self.deps;
         let old = deps.live.now();
         let new = self.read(&old).await?;
+        new.check_tokens()?;
         let mut reloaded = Reloaded { warnings: new.warnings.clone(), ..Reloaded::default() };
-        if let Err(error) = new.check_tokens() {
-            reloaded.warnings.push(format!("the next start would fail: {error}"));
-        }
         let merged = Arc::new(merged(&old, new.clone()));
         reloaded.warnings.extend(deps.agent_registry.tools().unmatched(&merged.config));
         reloaded.changed = changes(&old, &merged);

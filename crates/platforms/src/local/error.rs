@@ -1,5 +1,7 @@
 //! Errors as the API shows them: a status, and `{"error":{"code","message","hint"}}`.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderValue, StatusCode};
@@ -53,6 +55,16 @@ impl ApiError {
     /// 404: there is no such thing.
     pub fn not_found(code: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, code, message, hint)
+    }
+
+    /// 408: the body did not come in time.
+    pub fn slow(limit: Duration) -> Self {
+        Self::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "slow",
+            format!("the body of the request did not come within {} seconds", limit.as_secs()),
+            "send it whole; a message with the same `id` is never taken twice",
+        )
     }
 
     /// 413: the text is too long.

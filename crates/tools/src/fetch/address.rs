@@ -10,6 +10,7 @@ const NOT_PUBLIC_V4: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::new(127, 0, 0, 0), 8),
     (Ipv4Addr::new(169, 254, 0, 0), 16),
     (Ipv4Addr::new(172, 16, 0, 0), 12),
+    // With its two anycast addresses, of PCP and of TURN: what answers there is the network's own router or relay.
     (Ipv4Addr::new(192, 0, 0, 0), 24),
     (Ipv4Addr::new(192, 0, 2, 0), 24),
     (Ipv4Addr::new(192, 88, 99, 0), 24),
@@ -20,9 +21,6 @@ const NOT_PUBLIC_V4: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::new(224, 0, 0, 0), 4),
     (Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
-
-/// The two addresses of 192.0.0.0/24 that are global: anycast of PCP and of TURN.
-const PUBLIC_V4: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 9), Ipv4Addr::new(192, 0, 0, 10)];
 
 /// Blocks within the global range of IPv6 that are not global after all.
 const NOT_PUBLIC_V6: [(Ipv6Addr, u32); 4] = [
@@ -49,11 +47,10 @@ pub(super) fn is_public(address: IpAddr) -> bool {
 }
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
-    PUBLIC_V4.contains(&address)
-        || !NOT_PUBLIC_V4.iter().any(|(block, length)| {
-            let mask = u32::MAX << (32 - length);
-            address.to_bits() & mask == block.to_bits() & mask
-        })
+    !NOT_PUBLIC_V4.iter().any(|(block, length)| {
+        let mask = u32::MAX << (32 - length);
+        address.to_bits() & mask == block.to_bits() & mask
+    })
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
@@ -87,8 +84,6 @@ mod tests {
     #[case("100.128.0.0", true)]
     #[case("172.15.255.255", true)]
     #[case("172.32.0.0", true)]
-    #[case("192.0.0.9", true)]
-    #[case("192.0.0.10", true)]
     #[case("192.0.1.1", true)]
     #[case("192.167.255.255", true)]
     #[case("198.17.255.255", true)]
@@ -105,6 +100,9 @@ mod tests {
     #[case("172.16.0.1", false)]
     #[case("172.31.255.255", false)]
     #[case("192.0.0.1", false)]
+    #[case("192.0.0.9", false)]
+    #[case("192.0.0.10", false)]
+    #[case("::ffff:192.0.0.9", false)]
     #[case("192.0.0.170", false)]
     #[case("192.0.2.1", false)]
     #[case("192.88.99.1", false)]

@@ -211,5 +211,5 @@ async fn stop(talk: &Talk) -> Result<(), NoAnswer> {
 }
 
 fn print(text: &str) -> Result<(), NoAnswer> {
-    out::raw(text.as_bytes()).map_err(NoAnswer::Lost)
+    out::text(text).map_err(NoAnswer::Lost)
 }

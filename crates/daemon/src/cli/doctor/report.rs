@@ -72,7 +72,7 @@ impl Report {
     pub(super) fn add(&mut self, findings: impl IntoIterator<Item = Finding>) -> Result<(), Failure> {
         for finding in findings {
             if !self.quiet {
-                out::raw(drawn(&finding, out::room()).as_bytes())?;
+                out::text(&drawn(&finding, out::room()))?;
             }
             self.findings.push(finding);
         }

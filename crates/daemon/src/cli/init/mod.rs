@@ -127,7 +127,7 @@ pub(crate) fn init(global: Global, args: InitArgs) -> Result<(), Failure> {
     for warning in warnings {
         out::note(&format!("warning: {warning}"));
     }
-    out::raw(last_words(&file, &written, &answers).as_bytes())
+    out::text(&last_words(&file, &written, &answers))
 }
 
 /// Warnings about the written file, and tokens that do not exist yet.

@@ -151,8 +151,16 @@ pub(super) fn check_limits(check: &mut Check<'_, '_>, limits: &Limits) {
     }
 }
 
-/// Checks the address; warns where others than this machine can reach it.
+/// Checks the address and its names; warns where others than this machine can reach it.
 pub(super) fn check_admin(check: &mut Check<'_, '_>, admin: &AdminConfig) {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    if let Some(idx) = admin.hosts.iter().position(|host| host.is_empty() || !host.chars().all(fits)) {
+        check.wrong(
+            &key_path!["admin", "hosts", idx],
+            format!("\"{}\" is not a name of a machine", admin.hosts[idx]),
+            "write it without scheme and port, such as \"bot.example.net\"",
+        );
+    }
     let Some(listen) = &admin.listen else { return };
     match admin.address() {
         None => check.wrong(

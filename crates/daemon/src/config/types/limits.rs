@@ -20,6 +20,10 @@ pub struct Limits {
     /// Messages that may wait for their answer in one channel; further ones are refused with 429.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub channel_queue: usize,
+    /// Answers that models write for one person at once, over all channels, while other people are being answered or were a
+    /// minute ago; further ones wait in their order. 0: any number.
+    #[schemars(range(max = 1_000_000))]
+    pub user_calls_at_once: usize,
     /// Seconds without an event after which a channel falls asleep; it wakes with its next message.
     #[schemars(range(min = 1, max = 31_536_000))]
     pub idle_secs: u64,
@@ -74,6 +78,7 @@ impl Default for Limits {
             max_message_bytes: 256 * 1024,
             admitted_messages: runtime.admitted_messages,
             channel_queue: runtime.channel_queue,
+            user_calls_at_once: runtime.user_calls_at_once,
             idle_secs: runtime.idle_after.as_secs(),
             turn_timeout_secs: runtime.turn_timeout.as_secs(),
             model_attempts: runtime.model_attempts,
@@ -100,6 +105,7 @@ impl Limits {
         RuntimeLimits {
             admitted_messages: self.admitted_messages,
             channel_queue: self.channel_queue,
+            user_calls_at_once: self.user_calls_at_once,
             idle_after: Duration::from_secs(self.idle_secs),
             turn_timeout: Duration::from_secs(self.turn_timeout_secs),
             model_attempts: self.model_attempts,

@@ -125,6 +125,10 @@ pub struct AdminConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"127.0.0.1:9464")]
     pub listen: Option<String>,
+    /// Names under which `listen` may be asked, beside its addresses and names without a dot: a page in a browser must not
+    /// reach it under a name of its own. Other names are refused with 421.
+    #[schemars(example = ["bot.example.net"])]
+    pub hosts: Vec<String>,
 }
 
 impl AdminConfig {

@@ -1,6 +1,9 @@
 //! `cairn history --export`: the whole of a conversation as files.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use cairn_testkit::home::Home;
 use serde_json::Value;
@@ -52,6 +55,39 @@ async fn a_history_is_written_day_by_day_with_and_without_a_daemon() {
     let left: Vec<_> = std::fs::read_dir(dir.join("dialog")).unwrap().collect();
     assert_eq!(left.len(), 4, "something is left over: {left:?}");
     daemon.stop().await.unwrap();
+}
+
+#[test]
+fn exports_and_backups_are_for_their_owner_alone_whatever_the_umask() {
+    fn check(path: &Path) {
+        let mode = std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, if path.is_dir() { 0o700 } else { 0o600 }, "{}", path.display());
+        if path.is_dir() {
+            std::fs::read_dir(path).unwrap().for_each(|entry| check(&entry.unwrap().path()));
+        }
+    }
+    let home = home();
+    talk(&home);
+    let (export, backup) = (home.path("export"), home.path("backup"));
+    let open = |args: &[&str]| {
+        let mut open = Command::new("/bin/sh");
+        let cairn = home.command(args);
+        open.args(["-c", "umask 000; exec \"$0\" \"$@\""]).arg(cairn.get_program()).args(args);
+        open.env_clear().env("CAIRN_STATE", home.state()).env("HOME", home.path("."));
+        assert!(open.stdin(Stdio::null()).status().unwrap().success(), "{args:?}");
+    };
+    // What an export that was cut short has left is no way in.
+    std::fs::create_dir_all(export.join("dialog")).unwrap();
+    let cut_short = export.join("export.new");
+    std::fs::write(&cut_short, "").unwrap();
+    std::fs::set_permissions(&cut_short, Permissions::from_mode(0o666)).unwrap();
+    [&export, &export.join("dialog")]
+        .iter()
+        .for_each(|dir| std::fs::set_permissions(dir, Permissions::from_mode(0o700)).unwrap());
+    open(&["history", "main", "--export", export.to_str().unwrap()]);
+    open(&["history", "main", "--export", home.path("deep/new").to_str().unwrap()]);
+    open(&["store", "backup", backup.to_str().unwrap()]);
+    [export, home.path("deep"), backup].iter().for_each(|path| check(path));
 }
 
 #[test]

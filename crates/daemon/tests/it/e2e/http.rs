@@ -55,6 +55,34 @@ async fn messages_are_refused_with_the_right_status() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_people_hide_in_their_words_is_shown_by_every_command() {
+    let home = home();
+    let daemon = home.daemon(None).await;
+    let client = daemon.client();
+    let hidden = "pay \u{202e}lap\u{200b} now\u{9b}2J";
+    let body = json!({ "user": "a\u{202e}nn", "text": hidden });
+    assert_eq!(post(&client, "main", body).await.0, 200);
+    let is_shown =
+        |text: &str| text.chars().all(|c| c == '\n' || !(c.is_control() || "\u{202e}\u{200b}".contains(c)));
+    for args in [
+        &["history", "main"] as &[&str],
+        &["search", "main", "pay"],
+        &["channels"],
+        &["memory", "list"],
+        &["context", "main"],
+        &["history", "main", "--json"],
+        &["channels", "--json"],
+    ] {
+        let shown = home.cairn(args).ended(0).stdout;
+        assert!(is_shown(&shown), "{args:?}: {shown:?}");
+    }
+    assert!(home.cairn(&["history", "main"]).stdout.contains("pay \\u{202e}lap\\u{200b} now\\u{9b}2J"));
+    let history = home.json(&["history", "main"]);
+    assert_eq!(history[0]["parts"][0]["text"], hidden, "JSON has the same words");
+    assert!(daemon.stop().await.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn busy_stopped_and_failed_turns_have_their_status() {
     let model = FakeModel::start().await;
     let home = home();

@@ -86,15 +86,18 @@ async fn a_bad_file_changes_nothing_and_says_why() {
     let good = std::fs::read_to_string(rig.path("config.toml")).unwrap();
     let before = rig.context().await;
     let bad_model = good.replace("http://127", "ftp://127");
-    let cases: [(&str, &str); 5] = [
+    let no_token = format!("{good}\n[discord]\ntoken_env = \"NO_SUCH_TOKEN\"\n");
+    let cases: [(&str, &str); 6] = [
         ("[agents\n", "config.toml:1:"),
         ("[defaults.compaction]\nbackground_threshold = 0.99\n", "background_threshold"),
         ("[[agents]]\nid = \"main\"\nprompt = \"none.md.j2\"\n", "none.md.j2"),
         ("[log]\nlevel = \"inof\"\n", "info"),
         (&bad_model, "base_url"),
+        (&no_token, "$NO_SUCH_TOKEN is not set"),
     ];
     for (text, why) in cases {
         write(&rig, text);
+        rig.cairn(&["config", "check"]).told(2, &[why]);
         let run = rig.cairn(&["reload"]).told(2, &[why, "nothing was changed"]);
         assert_eq!(run.stdout, "", "{text}");
         assert_eq!(rig.context().await, before);

@@ -131,7 +131,7 @@ async fn two_hundred_channels_make_no_more_series_than_one_hundred() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_admin_address_serves_figures_and_health_and_nothing_else() {
     let (home, address) = (home(), free());
-    let config = home.config(&format!("[admin]\nlisten = \"{address}\"\n"));
+    let config = home.config(&format!("[admin]\nlisten = \"{address}\"\nhosts = [\"bot.example.net\"]\n"));
     let daemon = home.daemon(Some(&config)).await;
     let metrics = ask(address, "GET /metrics").await;
     assert!(metrics.starts_with("HTTP/1.1 200"), "{metrics}");
@@ -146,6 +146,9 @@ async fn the_admin_address_serves_figures_and_health_and_nothing_else() {
         assert!(ask(address, closed).await.starts_with("HTTP/1.1 404"), "{closed}");
     }
     assert!(ask(address, "POST /metrics").await.starts_with("HTTP/1.1 405"));
+    let rebound = ask(address, "GET http://evil.example/metrics").await;
+    assert!(rebound.starts_with("HTTP/1.1 421") && rebound.contains("`hosts` of [admin]"), "{rebound}");
+    assert!(ask(address, "GET http://bot.example.net/metrics").await.starts_with("HTTP/1.1 200"));
     assert!(daemon.stop().await.unwrap().success());
     assert!(TcpStream::connect(address).await.is_err(), "it still listens");
 }

@@ -50,11 +50,7 @@ impl Ended {
 /// # Errors
 /// In words for the status.
 pub(super) async fn connect(address: &reqwest::Url) -> Result<Socket, String> {
-    let config = WebSocketConfig {
-        max_message_size: Some(FRAME_MAX),
-        max_frame_size: Some(FRAME_MAX),
-        ..WebSocketConfig::default()
-    };
+    let config = WebSocketConfig::default().max_message_size(Some(FRAME_MAX)).max_frame_size(Some(FRAME_MAX));
     let connecting = connect_async_with_config(address.as_str(), Some(config), true);
     match tokio::time::timeout(CONNECT_LIMIT, connecting).await {
         Ok(Ok((socket, _))) => Ok(socket),
@@ -236,7 +232,7 @@ impl<L: Listener> Connection<'_, L> {
     }
 
     async fn write(&mut self, text: String) -> Result<(), Ended> {
-        match tokio::time::timeout(WRITE_LIMIT, self.socket.send(Message::Text(text))).await {
+        match tokio::time::timeout(WRITE_LIMIT, self.socket.send(Message::Text(text.into()))).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => {
                 let reason = format!("the connection to the gateway broke: {}", kind_of(&error));
@@ -247,7 +243,7 @@ impl<L: Listener> Connection<'_, L> {
     }
 }
 
-fn closed(frame: Option<&CloseFrame<'_>>) -> Ended {
+fn closed(frame: Option<&CloseFrame>) -> Ended {
     let code = frame.map(|frame| u16::from(frame.code));
     let reason = match code {
         Some(code) => format!("the gateway closed the connection (code {code})"),
@@ -262,4 +258,29 @@ pub(crate) fn unreadable(kind: &str) {
         kind.chars().filter(|c| c.is_ascii_alphanumeric() || "_ ".contains(*c)).take(48).collect();
     metrics::counter!("cairn_discord_unreadable_total").increment(1);
     tracing::warn!(platform = "discord", kind, "discord sent something that cannot be read; passed over");
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// The real gateway speaks TLS, which no fake does: that it is begun at all shows by how it fails.
+    #[tokio::test]
+    async fn a_gateway_is_asked_over_tls() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("wss://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let server = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut hello = [0; 3];
+            stream.read_exact(&mut hello).await.unwrap();
+            stream.write_all(b"this is no TLS").await.unwrap();
+            hello
+        });
+        let refused = connect(&address).await.unwrap_err();
+        assert!(refused.starts_with("the gateway cannot be reached: "), "{refused}");
+        assert_eq!(server.await.unwrap(), [22, 3, 1], "a client's hello");
+    }
 }

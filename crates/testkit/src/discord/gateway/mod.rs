@@ -58,7 +58,7 @@ async fn converse(shared: &Arc<Shared>, id: u64, socket: &mut Socket) {
         changed.borrow_and_update();
         let due: Due = shared.state.lock().gateway.due(id);
         for text in due.texts {
-            if socket.send(Message::Text(text)).await.is_err() {
+            if socket.send(Message::Text(text.into())).await.is_err() {
                 return;
             }
         }

@@ -114,7 +114,7 @@ impl Socket {
     }
 
     pub(super) async fn send(&mut self, payload: Value) {
-        self.inner.send(Message::Text(payload.to_string())).await.unwrap();
+        self.inner.send(Message::Text(payload.to_string().into())).await.unwrap();
     }
 
     pub(super) async fn identify(&mut self, token: &str, intents: u64) {

@@ -1,10 +1,11 @@
-//! The listener with real sockets: no client can block the others.
+//! The server with real sockets: no client can block the others.
 
-use std::sync::Arc;
+use std::net::SocketAddr;
 
 use axum::routing::get;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinHandle;
 
 use super::*;
 
@@ -13,17 +14,22 @@ const LONG: Duration = Duration::from_secs(120);
 
 const SHORT: Duration = Duration::from_millis(200);
 
-struct Listener {
-    address: SocketAddr,
-    stop: CancellationToken,
-    serving: JoinHandle<io::Result<()>>,
+/// Those of a listener where a connection is for one request.
+fn bounds(at_once: usize, head: Duration, whole: Duration) -> Bounds {
+    Bounds { what: "the door", count: |_| {}, at_once, head, whole: Some(whole) }
 }
 
-impl Listener {
+struct Door {
+    address: SocketAddr,
+    stop: CancellationToken,
+    serving: JoinHandle<()>,
+}
+
+impl Door {
     async fn open(router: Router, bounds: Bounds) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
-        let serving = tokio::spawn(serve_connections(listener, router, bounds, stop.clone()));
+        let serving = tokio::spawn(serve(listener, router, bounds, stop.clone()));
         Self { address, stop, serving }
     }
 
@@ -53,7 +59,7 @@ fn hello() -> Router {
 
 #[tokio::test]
 async fn beside_a_client_that_sends_half_a_request_others_are_served() {
-    let door = Listener::open(hello(), Bounds { at_once: 2, head: LONG, whole: LONG }).await;
+    let door = Door::open(hello(), bounds(2, LONG, LONG)).await;
     let _half = door.sent("GET / HT").await;
     assert!(door.ask().await.ends_with("hello"));
     assert!(door.ask().await.ends_with("hello"));
@@ -61,7 +67,7 @@ async fn beside_a_client_that_sends_half_a_request_others_are_served() {
 
 #[tokio::test]
 async fn slow_clients_that_take_all_places_are_closed_and_whoever_waited_is_served() {
-    let door = Listener::open(hello(), Bounds { at_once: 2, head: SHORT, whole: LONG }).await;
+    let door = Door::open(hello(), bounds(2, SHORT, LONG)).await;
     let (half, silent) = (door.sent("GET / HT").await, door.sent("").await);
     assert!(door.ask().await.ends_with("hello"));
     assert_eq!((read(half).await, read(silent).await), (String::new(), String::new()));
@@ -71,7 +77,7 @@ async fn slow_clients_that_take_all_places_are_closed_and_whoever_waited_is_serv
 async fn a_client_that_reads_nothing_is_closed() {
     const BYTES: usize = 64 << 20;
     let router = hello().route("/huge", get(async || "x".repeat(BYTES)));
-    let door = Listener::open(router, Bounds { at_once: 1, head: LONG, whole: SHORT }).await;
+    let door = Door::open(router, bounds(1, LONG, SHORT)).await;
     let deaf = door.sent("GET /huge HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert!(door.ask().await.ends_with("hello"), "its place is free again");
     assert!(read(deaf).await.len() < BYTES, "it was cut off");
@@ -79,13 +85,13 @@ async fn a_client_that_reads_nothing_is_closed() {
 
 #[tokio::test]
 async fn a_connection_is_for_one_request_and_no_body_is_waited_for() {
-    let bounds = Bounds { at_once: 1, head: LONG, whole: LONG };
-    let door = Listener::open(hello(), bounds).await;
+    let bounds = bounds(1, LONG, LONG);
+    let door = Door::open(hello(), bounds).await;
     let two = "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n";
     assert_eq!(read(door.sent(two).await).await.matches("hello").count(), 1);
     let endless = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\nand";
     assert!(read(door.sent(endless).await).await.starts_with("HTTP/1.1 405"));
-    let long = format!("GET / HTTP/1.1\r\nHost: x\r\nX-Long: {}", "x".repeat(2 * REQUEST_BYTES));
+    let long = format!("GET / HTTP/1.1\r\nHost: x\r\nX-Long: {}", "x".repeat(2 * HEAD_BYTES));
     let refused = read(door.sent(&long).await).await;
     assert!(refused.is_empty() || refused.starts_with("HTTP/1.1 431"), "{refused}");
 }
@@ -101,8 +107,8 @@ async fn no_more_are_inside_than_there_are_places() {
         at_gate.acquire().await.unwrap().forget();
         "hello"
     });
-    let bounds = Bounds { at_once: PLACES, head: LONG, whole: LONG };
-    let door = Listener::open(Router::new().route("/", held), bounds).await;
+    let bounds = bounds(PLACES, LONG, LONG);
+    let door = Door::open(Router::new().route("/", held), bounds).await;
     let mut clients = Vec::new();
     for _ in 0..2 * PLACES {
         clients.push(door.sent("GET / HTTP/1.1\r\nHost: x\r\n\r\n").await);
@@ -135,8 +141,8 @@ async fn at_a_stop_who_is_inside_is_served_and_who_has_asked_nothing_is_not_wait
         at_gate.acquire().await.unwrap().forget();
         "hello"
     });
-    let bounds = Bounds { at_once: 2, head: LONG, whole: LONG };
-    let door = Listener::open(Router::new().route("/", held), bounds).await;
+    let bounds = bounds(2, LONG, LONG);
+    let door = Door::open(Router::new().route("/", held), bounds).await;
     let silent = door.sent("").await;
     let asking = door.sent("GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     arrivals.recv().await.unwrap();
@@ -144,6 +150,17 @@ async fn at_a_stop_who_is_inside_is_served_and_who_has_asked_nothing_is_not_wait
     assert_eq!(read(silent).await, "");
     gate.add_permits(1);
     assert!(read(asking).await.ends_with("hello"));
-    door.serving.await.unwrap().unwrap();
+    door.serving.await.unwrap();
     assert!(TcpStream::connect(door.address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_connection_that_stays_open_is_closed_when_no_further_request_comes() {
+    let open = Bounds { whole: None, ..bounds(1, SHORT, LONG) };
+    let door = Door::open(hello(), open).await;
+    let two = "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    let client = door.sent(two).await;
+    // It takes the only place until it is closed.
+    assert!(read(client).await.ends_with("hello"));
+    assert_eq!(read(door.sent(two).await).await.matches("hello").count(), 2);
 }

@@ -1,0 +1,75 @@
+//! Shares of people in the calls of models: who waits for theirs, as [`Shares`] decides.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cairn_core::shares::{Shares, Ticket};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::shared::Shared;
+
+#[derive(Default)]
+pub(crate) struct CallShares(Mutex<Line>);
+
+#[derive(Default)]
+struct Line {
+    shares: Shares,
+    /// Who is told that their call begins.
+    waiting: HashMap<Ticket, oneshot::Sender<()>>,
+    next: Ticket,
+}
+
+/// A call's place, from its wish to its end: it is given back when this is dropped, at whichever point.
+pub(crate) struct CallPlace {
+    shared: Arc<Shared>,
+    person: String,
+    ticket: Ticket,
+    turn: Option<oneshot::Receiver<()>>,
+}
+
+impl CallPlace {
+    /// Takes a place for a call of that person.
+    pub(crate) fn of(shared: &Arc<Shared>, person: String) -> Self {
+        let (share, now) = (shared.limits().user_calls_at_once, shared.now());
+        let mut line = shared.call_shares.0.lock();
+        let ticket = line.next;
+        line.next += 1;
+        let turn = (!line.shares.begin(&person, ticket, share, now)).then(|| {
+            let (told, turn) = oneshot::channel();
+            line.waiting.insert(ticket, told);
+            turn
+        });
+        drop(line);
+        Self { shared: Arc::clone(shared), person, ticket, turn }
+    }
+
+    pub(crate) fn waits(&self) -> bool {
+        self.turn.is_some()
+    }
+
+    /// Waits until the call may begin.
+    pub(crate) async fn begin(&mut self) {
+        let Some(turn) = &mut self.turn else { return };
+        let since = Instant::now();
+        // Its sender is kept until it is told.
+        let _told = turn.await;
+        self.turn = None;
+        metrics::histogram!("cairn_share_wait_seconds").record(since.elapsed().as_secs_f64());
+    }
+}
+
+impl Drop for CallPlace {
+    fn drop(&mut self) {
+        let (share, now) = (self.shared.limits().user_calls_at_once, self.shared.now());
+        let mut line = self.shared.call_shares.0.lock();
+        line.waiting.remove(&self.ticket);
+        for begun in line.shares.end(&self.person, self.ticket, share, now) {
+            if let Some(told) = line.waiting.remove(&begun) {
+                // Who has just left gives the place back by itself.
+                let _ = told.send(());
+            }
+        }
+    }
+}

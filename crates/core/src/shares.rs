@@ -1,0 +1,201 @@
+//! Whose call of a model begins, and whose waits: nobody takes so much at once that others wait for it.
+//!
+//! Alone, a person may have as many calls at work as they like. While somebody else is about, they have a share, and what is
+//! beyond it waits in its order. Who waits holds up nobody but themselves, and always has calls at work that will end.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use jiff::{SignedDuration, Timestamp};
+
+/// So long after their last call a person still counts as being about: whoever comes back in a conversation must not find
+/// that another has taken all meanwhile.
+const ABOUT: SignedDuration = SignedDuration::from_secs(60);
+
+/// One call, from its wish to its end.
+pub type Ticket = u64;
+
+#[derive(Debug, Default)]
+pub struct Shares {
+    /// Who has calls at work or waiting.
+    people: BTreeMap<String, Calls>,
+    /// Who had a call last, and when; and the last one before who is somebody else.
+    last: Option<(String, Timestamp)>,
+    before: Option<(String, Timestamp)>,
+}
+
+#[derive(Debug, Default)]
+struct Calls {
+    at_work: usize,
+    waiting: VecDeque<Ticket>,
+}
+
+impl Shares {
+    /// A person has a call to make. True: it begins; otherwise it waits for [`Shares::end`] to name it. `share`: calls that
+    /// one person may have at work while others are about; 0: any number.
+    pub fn begin(&mut self, person: &str, ticket: Ticket, share: usize, now: Timestamp) -> bool {
+        let is_free = self.is_free(person, share, now);
+        self.note(person, now);
+        let calls = self.people.entry(person.to_owned()).or_default();
+        // Nobody overtakes their own.
+        let begins = calls.waiting.is_empty() && (is_free || calls.at_work < share);
+        if begins {
+            calls.at_work += 1;
+        } else {
+            calls.waiting.push_back(ticket);
+        }
+        begins
+    }
+
+    /// A call has ended, or no longer waits. Returns those of its person that begin now.
+    pub fn end(&mut self, person: &str, ticket: Ticket, share: usize, now: Timestamp) -> Vec<Ticket> {
+        let is_free = self.is_free(person, share, now);
+        self.note(person, now);
+        let Some(calls) = self.people.get_mut(person) else { return Vec::new() };
+        match calls.waiting.iter().position(|waiting| *waiting == ticket) {
+            Some(at) => drop(calls.waiting.remove(at)),
+            None => calls.at_work = calls.at_work.saturating_sub(1),
+        }
+        let room = if is_free { usize::MAX } else { share.saturating_sub(calls.at_work) };
+        let begun: Vec<_> = calls.waiting.drain(..room.min(calls.waiting.len())).collect();
+        calls.at_work += begun.len();
+        if calls.at_work == 0 {
+            self.people.remove(person);
+        }
+        begun
+    }
+
+    /// Whether a person need not keep to their share.
+    fn is_free(&self, person: &str, share: usize, now: Timestamp) -> bool {
+        let is_other = |other: &&(String, Timestamp)| other.0 != person;
+        let was_about = [&self.last, &self.before].into_iter().flatten().find(is_other);
+        let others = self.people.keys().any(|other| other != person)
+            || was_about.is_some_and(|(_, at)| now.duration_since(*at) < ABOUT);
+        share == 0 || !others
+    }
+
+    fn note(&mut self, person: &str, now: Timestamp) {
+        match &mut self.last {
+            Some((last, at)) if last == person => *at = now,
+            _ => self.before = self.last.replace((person.to_owned(), now)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    use super::*;
+
+    fn at(secs: i64) -> Timestamp {
+        Timestamp::from_second(1_000_000 + secs).unwrap()
+    }
+
+    /// Steps: a person's name begins a call, in capitals ends their oldest at work; `.` lets ten seconds pass. What begins is
+    /// named in the order in which that is decided.
+    #[rstest]
+    #[case::alone_all_begin("aaaa", 2, "a0 a1 a2 a3")]
+    #[case::beside_another_as_many_as_the_share("baaaa", 2, "b0 a1 a2")]
+    #[case::others_begin_at_once("baaaacb", 2, "b0 a1 a2 c5 b6")]
+    #[case::in_their_order("baaaaAA", 2, "b0 a1 a2 a3 a4")]
+    #[case::who_has_just_been_there_counts("bBaaa", 2, "b0 a1 a2")]
+    #[case::who_has_left_does_not("bB......aaa", 2, "b0 a1 a2 a3")]
+    #[case::what_waits_begins_once_the_others_have_left("baaaaB......A", 2, "b0 a1 a2 a3 a4")]
+    #[case::who_is_at_work_is_there("b......aaa", 2, "b0 a1 a2")]
+    #[case::what_began_alone_goes_on_and_counts("aaabaAAA", 2, "a0 a1 a2 b3 a4")]
+    #[case::no_share("baaaa", 0, "b0 a1 a2 a3 a4")]
+    fn calls_begin(#[case] steps: &str, #[case] share: usize, #[case] begun: &str) {
+        let (mut shares, mut at_work) = (Shares::default(), BTreeMap::<String, VecDeque<Ticket>>::new());
+        let (mut all, mut secs, mut next) = (Vec::new(), 0, 0);
+        for step in steps.chars() {
+            let person = step.to_ascii_lowercase().to_string();
+            let begins = match step {
+                '.' => {
+                    secs += 10;
+                    Vec::new()
+                }
+                'A'..='Z' => {
+                    let ticket = at_work.get_mut(&person).unwrap().pop_front().unwrap();
+                    shares.end(&person, ticket, share, at(secs))
+                }
+                _ => {
+                    next += 1;
+                    let begins = shares.begin(&person, next - 1, share, at(secs));
+                    begins.then_some(next - 1).into_iter().collect()
+                }
+            };
+            for ticket in begins {
+                all.push(format!("{person}{ticket}"));
+                at_work.entry(person.clone()).or_default().push_back(ticket);
+            }
+        }
+        assert_eq!(all.join(" "), begun);
+    }
+
+    #[test]
+    fn a_call_that_no_longer_waits_is_forgotten() {
+        let mut shares = Shares::default();
+        assert!(shares.begin("b", 1, 1, at(0)));
+        assert!(shares.begin("a", 2, 1, at(0)));
+        assert!(!shares.begin("a", 3, 1, at(0)));
+        assert!(!shares.begin("a", 4, 1, at(0)));
+        assert_eq!(shares.end("a", 3, 1, at(0)), [] as [Ticket; 0]);
+        assert_eq!(shares.end("a", 2, 1, at(0)), [4]);
+        assert_eq!(shares.end("a", 4, 1, at(0)), [] as [Ticket; 0]);
+        assert_eq!(shares.end("b", 1, 1, at(0)), [] as [Ticket; 0]);
+        assert!(shares.people.is_empty());
+    }
+
+    proptest! {
+        /// Whatever people do: nobody waits who has nothing at work, nobody with room in their share waits, each one's calls
+        /// begin in their order, and when all have ended nothing is left.
+        #[test]
+        fn nobody_is_held_up_by_another(
+            share in 0_usize..4,
+            steps in prop::collection::vec((0_usize..4, 0_u8..3, any::<prop::sample::Index>()), 1..200),
+        ) {
+            let mut shares = Shares::default();
+            let mut at_work = vec![Vec::<Ticket>::new(); 4];
+            let mut waiting = vec![Vec::<Ticket>::new(); 4];
+            let (mut secs, mut next) = (0, 0);
+            let end = |shares: &mut Shares, who: usize, ticket: Ticket, secs: i64,
+                           at_work: &mut Vec<Vec<Ticket>>, waiting: &mut Vec<Vec<Ticket>>| {
+                at_work[who].retain(|one| *one != ticket);
+                waiting[who].retain(|one| *one != ticket);
+                let begun = shares.end(&who.to_string(), ticket, share, at(secs));
+                let n = begun.len();
+                prop_assert_eq!(&begun, &waiting[who][..n], "in their order");
+                at_work[who].extend(waiting[who].drain(..n));
+                Ok(())
+            };
+            for (who, what, which) in steps {
+                match what {
+                    0 if !(at_work[who].is_empty() && waiting[who].is_empty()) => {
+                        let all: Vec<_> = at_work[who].iter().chain(&waiting[who]).copied().collect();
+                        let ticket = *which.get(&all);
+                        end(&mut shares, who, ticket, secs, &mut at_work, &mut waiting)?;
+                    }
+                    1 => secs += 7,
+                    _ => {
+                        next += 1;
+                        match shares.begin(&who.to_string(), next, share, at(secs)) {
+                            true => at_work[who].push(next),
+                            false => waiting[who].push(next),
+                        }
+                    }
+                }
+                for who in 0..4 {
+                    prop_assert!(waiting[who].is_empty() || at_work[who].len() >= share.max(1));
+                }
+            }
+            for who in 0..4 {
+                while let Some(ticket) = at_work[who].first().copied() {
+                    end(&mut shares, who, ticket, secs, &mut at_work, &mut waiting)?;
+                }
+                prop_assert!(waiting[who].is_empty());
+            }
+            prop_assert!(shares.people.is_empty());
+        }
+    }
+}
