@@ -4,30 +4,23 @@
 use std::collections::{BTreeSet, HashMap};
 
 use cairn_core::event::{CompactionEvent, Event};
-use cairn_core::ids::{AgentId, MemoryId};
-use cairn_core::memory::{Memory, Reach};
 use cairn_core::ports::{Hit, HitKind, Query, StoreError};
 use cairn_core::retention::EXPIRED_TEXT;
-use tantivy::directory::RamDirectory;
 use tantivy::postings::Postings;
 use tantivy::schema::{IndexRecordOption, Value};
-use tantivy::{DocAddress, DocId, DocSet, Index, Searcher, SegmentReader, TERMINATED, TantivyDocument, Term};
+use tantivy::{DocAddress, DocId, DocSet, Searcher, SegmentReader, TERMINATED, TantivyDocument, Term};
 
-use super::schema::{
-    AT, Fields, Subject, WEIGHT, entries_of, memories_of, memories_within, summaries_of, words_of,
-};
-use super::{SearchIndex, documents, index_error, readable, with_reader};
+use super::documents::OWN_WEIGHT;
+use super::schema::{AT, Fields, Subject, WEIGHT, entries_of, memories_of, summaries_of, words_of};
+use super::{SearchIndex, index_error, readable};
 use crate::views::archive::Reads;
-use crate::views::{PATIENCE, memories};
+use crate::views::memories;
 
 /// Candidates that are weighed again; at least three times as many as are asked for.
-pub(crate) const CANDIDATES: usize = 200;
+const CANDIDATES: usize = 200;
 
 /// Most words of a question that are looked for.
 const MAX_WORDS: usize = 256;
-
-/// For an index in memory.
-const HEAP_BYTES: usize = 15_000_000;
 
 /// Seconds of a day.
 const DAY: u64 = 86_400;
@@ -43,9 +36,6 @@ const DAY_BEST: usize = 3;
 /// How soon a repeated word stops counting, and how much long texts are discounted: BM25's usual constants.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
-
-/// A document's own word counts as often as so many of its neighbourhood (`docs/design/figures.md`, "Search").
-const OWN_WEIGHT: f64 = 3.0;
 
 struct Candidate {
     score: f64,
@@ -81,60 +71,10 @@ impl SearchIndex {
         }
         Ok(hits)
     }
-
-    /// Memories within reach that have words of a text, best first, with their scores. `upto`: the last record that may
-    /// have changed one. `None`: the index does not have it yet, or does not answer.
-    pub(crate) fn memories(&self, asked: &Asked<'_>, upto: u64) -> Result<Option<Ranked>, StoreError> {
-        let Some((_, reader)) = self.open.read().clone() else { return Ok(None) };
-        // Looked at behind the reader: an index that is made again in between reaches nothing yet.
-        if self.reaches() < upto || self.calls.longest() >= PATIENCE {
-            return Ok(None);
-        }
-        self.calls.within(|| asked.ranked(&reader.searcher(), &self.fields)).map(Some)
-    }
-
-    /// The same, ranked in an index in memory that has these alone.
-    pub(crate) fn memories_among(&self, asked: &Asked<'_>, rows: &[Memory]) -> Result<Ranked, StoreError> {
-        let make = || {
-            let index = Index::builder().schema(self.fields.schema.clone());
-            let mut writer = index.single_segment_index_writer(RamDirectory::create(), HEAP_BYTES)?;
-            rows.iter()
-                .try_for_each(|memory| writer.add_document(documents::of_memory(&self.fields, memory).doc))?;
-            writer.finalize()
-        };
-        let (_, reader) = with_reader(make().map_err(|error| index_error(&error))?)?;
-        asked.ranked(&reader.searcher(), &self.fields)
-    }
-}
-
-/// Memories with their scores, best first.
-pub(crate) type Ranked = Vec<(f64, MemoryId)>;
-
-/// What is asked of the memories.
-pub(crate) struct Asked<'a> {
-    pub(crate) agent: &'a AgentId,
-    pub(crate) reach: &'a [Reach],
-    pub(crate) text: &'a str,
-    /// How many of the best are weighed.
-    pub(crate) n: usize,
-}
-
-impl Asked<'_> {
-    fn ranked(&self, searcher: &Searcher, fields: &Fields) -> Result<Ranked, StoreError> {
-        let places: Vec<String> = self.reach.iter().map(|reach| memories_within(self.agent, reach)).collect();
-        let words = question_words(self.text);
-        let mut found = candidates(searcher, fields, (&words, &places), &BTreeSet::new(), self.n)?;
-        sort(&mut found);
-        let ranked = found.into_iter().filter_map(|candidate| match candidate.subject {
-            Subject::Memory(id) => Some((candidate.score, id)),
-            _ => None,
-        });
-        Ok(ranked.collect())
-    }
 }
 
 /// Of a long text the beginning and the end, where its question is: what is between them says less.
-fn question_words(text: &str) -> BTreeSet<String> {
+pub(super) fn question_words(text: &str) -> BTreeSet<String> {
     let mut words = words_of(text);
     if words.len() > MAX_WORDS {
         words.drain(MAX_WORDS / 2..words.len() - MAX_WORDS / 2);
@@ -314,12 +254,10 @@ fn score(
     for (ord, (visible, counts)) in segments.iter().enumerate() {
         let mut sums = vec![0.0; visible.lengths.len()];
         for (of_word, with) in counts.iter().zip(&with) {
-            let with = *with as f64;
-            let rarity = (1.0 + (n - with + 0.5) / (with + 0.5)).ln();
+            let rarity = rarity(*with as f64, n);
             for (doc, count) in of_word {
                 let len = f64::from(visible.lengths[*doc as usize] - 1);
-                let discount = K1 * (1.0 - B + B * len / mean.max(1.0));
-                sums[*doc as usize] += rarity * count * (K1 + 1.0) / (count + discount);
+                sums[*doc as usize] += worth(rarity, *count, (len, mean));
             }
         }
         let weights = searcher.segment_reader(ord as u32).fast_fields().f64(WEIGHT)?;
@@ -330,6 +268,17 @@ fn score(
         }));
     }
     Ok(scores)
+}
+
+/// What a word says that so many of all have.
+pub(super) fn rarity(with: f64, all: f64) -> f64 {
+    (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
+}
+
+/// What it is worth to have a word so often in a text of that length, where texts have that mean one.
+pub(super) fn worth(rarity: f64, count: f64, (len, mean): (f64, f64)) -> f64 {
+    let discount = K1 * (1.0 - B + B * len / mean.max(1.0));
+    rarity * count * (K1 + 1.0) / (count + discount)
 }
 
 impl Visible {
@@ -355,7 +304,7 @@ impl Visible {
     /// The visible documents that have the word, each once.
     fn count(&self, segment: &SegmentReader, fields: &Fields, word: &str) -> tantivy::Result<Counts> {
         let mut counts = Counts::new();
-        for (field, weight) in [(fields.own, OWN_WEIGHT), (fields.near, 1.0)] {
+        for (field, weight) in [(fields.own, f64::from(OWN_WEIGHT)), (fields.near, 1.0)] {
             let term = Term::from_field_text(field, word);
             let index = segment.inverted_index(field)?;
             let Some(mut postings) = index.read_postings(&term, IndexRecordOption::WithFreqs)? else {
