@@ -219,14 +219,13 @@ fn hit(reads: &Reads<'_>, candidate: Candidate) -> Result<Option<Hit>, StoreErro
     }
 }
 
-/// A segment's documents that a search may see, by their numbers; the rest have length zero.
+/// A segment's documents that a search may see, rising, each with its length in words.
 struct Visible {
-    /// Length in words plus one; zero: not seen.
-    lengths: Vec<u32>,
+    docs: Vec<(DocId, u32)>,
 }
 
-/// How often a word is in documents of a segment: document, weighted count.
-type Counts = Vec<(DocId, f64)>;
+/// How often a word is in documents that are seen: their place among these, weighted count.
+type Counts = Vec<(usize, f64)>;
 
 /// Documents within the places that have any of the words, with their scores, in no order.
 fn score(
@@ -247,24 +246,22 @@ fn score(
         }
         segments.push((visible, counts));
     }
-    let lengths = || segments.iter().flat_map(|(visible, _)| &visible.lengths).filter(|len| **len > 0);
+    let lengths = || segments.iter().flat_map(|(visible, _)| &visible.docs).map(|(_, len)| f64::from(*len));
     let n = lengths().count() as f64;
-    let mean = lengths().map(|len| f64::from(*len - 1)).sum::<f64>() / n.max(1.0);
+    let mean = lengths().sum::<f64>() / n.max(1.0);
     let mut scores = Vec::new();
     for (ord, (visible, counts)) in segments.iter().enumerate() {
-        let mut sums = vec![0.0; visible.lengths.len()];
+        let mut sums = vec![0.0; visible.docs.len()];
         for (of_word, with) in counts.iter().zip(&with) {
             let rarity = rarity(*with as f64, n);
-            for (doc, count) in of_word {
-                let len = f64::from(visible.lengths[*doc as usize] - 1);
-                sums[*doc as usize] += worth(rarity, *count, (len, mean));
+            for (idx, count) in of_word {
+                sums[*idx] += worth(rarity, *count, (f64::from(visible.docs[*idx].1), mean));
             }
         }
         let weights = searcher.segment_reader(ord as u32).fast_fields().f64(WEIGHT)?;
-        let found = sums.into_iter().enumerate().filter(|(_, sum)| *sum > 0.0);
-        scores.extend(found.map(|(doc, sum)| {
-            let (doc, weight) = (doc as u32, weights.first(doc as u32).unwrap_or(1.0));
-            (DocAddress::new(ord as u32, doc), sum * weight)
+        let found = sums.into_iter().zip(&visible.docs).filter(|(sum, _)| *sum > 0.0);
+        scores.extend(found.map(|(sum, (doc, _))| {
+            (DocAddress::new(ord as u32, *doc), sum * weights.first(*doc).unwrap_or(1.0))
         }));
     }
     Ok(scores)
@@ -285,7 +282,7 @@ impl Visible {
     fn of(segment: &SegmentReader, fields: &Fields, places: &[String]) -> tantivy::Result<Self> {
         let own = segment.get_fieldnorms_reader(fields.own)?;
         let near = segment.get_fieldnorms_reader(fields.near)?;
-        let mut lengths = vec![0; segment.max_doc() as usize];
+        let mut docs = Vec::new();
         for place in places {
             let term = Term::from_field_text(fields.place, place);
             let index = segment.inverted_index(fields.place)?;
@@ -293,31 +290,42 @@ impl Visible {
             while postings.doc() != TERMINATED {
                 let doc = postings.doc();
                 if !segment.is_deleted(doc) {
-                    lengths[doc as usize] = own.fieldnorm(doc) + near.fieldnorm(doc) + 1;
+                    docs.push((doc, own.fieldnorm(doc) + near.fieldnorm(doc)));
                 }
                 postings.advance();
             }
         }
-        Ok(Self { lengths })
+        // Of each place they rise already.
+        docs.sort();
+        docs.dedup();
+        Ok(Self { docs })
     }
 
     /// The visible documents that have the word, each once.
     fn count(&self, segment: &SegmentReader, fields: &Fields, word: &str) -> tantivy::Result<Counts> {
         let mut counts = Counts::new();
+        if self.docs.is_empty() {
+            return Ok(counts);
+        }
         for (field, weight) in [(fields.own, f64::from(OWN_WEIGHT)), (fields.near, 1.0)] {
             let term = Term::from_field_text(field, word);
             let index = segment.inverted_index(field)?;
             let Some(mut postings) = index.read_postings(&term, IndexRecordOption::WithFreqs)? else {
                 continue;
             };
-            while postings.doc() != TERMINATED {
-                if self.lengths[postings.doc() as usize] > 0 {
-                    counts.push((postings.doc(), weight * f64::from(postings.term_freq())));
+            // Whichever of the two is ahead has the other one follow: neither is read whole where the other is short.
+            let mut idx = 0;
+            while let Some((seen, _)) = self.docs.get(idx) {
+                let doc = if postings.doc() < *seen { postings.seek(*seen) } else { postings.doc() };
+                if doc == *seen {
+                    counts.push((idx, weight * f64::from(postings.term_freq())));
+                    idx += 1;
+                } else {
+                    idx += self.docs[idx..].partition_point(|(seen, _)| *seen < doc);
                 }
-                postings.advance();
             }
         }
-        counts.sort_unstable_by_key(|(doc, _)| *doc);
+        counts.sort_unstable_by_key(|(idx, _)| *idx);
         counts.dedup_by(|next, kept| {
             let same = next.0 == kept.0;
             kept.1 += if same { next.1 } else { 0.0 };
