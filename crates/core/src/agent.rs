@@ -2,10 +2,10 @@
 
 use crate::conversation::{Conversation, Learnt};
 use crate::ids::AgentId;
-use crate::model::ToolDef;
 use crate::provenance::TrustSettings;
 use crate::settings::{MemorySettings, PruningSettings, ResultGuardSettings, WindowGuard};
 use crate::tier::CompactionSettings;
+use crate::tool_defs::ToolDefs;
 
 /// An agent's settings on one model of its chain, resolved from the configuration.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,7 +28,7 @@ pub struct AgentSettings {
     pub model: String,
     /// Seconds after a request for which the model's provider keeps its prefix in a cache.
     pub cache_ttl_secs: u64,
-    pub tools: Vec<ToolDef>,
+    pub tools: ToolDefs,
     /// Whom it trusts, and who may say yes.
     pub trust: TrustSettings,
     /// Most memories recalled into a window.
@@ -53,7 +53,7 @@ impl AgentSettings {
             self.window = self.window.narrowed(tokens);
         }
         if learnt.no_tools {
-            self.tools.clear();
+            self.tools = ToolDefs::default();
         }
     }
 }

@@ -42,6 +42,7 @@ pub mod thrashing;
 pub mod tier;
 pub mod tokens;
 pub mod tool;
+pub mod tool_defs;
 pub mod tune;
 pub mod turn;
 pub mod window;
