@@ -53,7 +53,8 @@ struct State {
 #[derive(Default)]
 pub(crate) struct TurnSubscribers {
     waiting: Mutex<State>,
-    changed: watch::Sender<()>,
+    /// How often the answer under way has begun anew.
+    changed: watch::Sender<u64>,
 }
 
 impl TurnSubscribers {
@@ -81,6 +82,7 @@ impl TurnSubscribers {
         waiting.turn = messages.to_vec();
         if again {
             waiting.tell(&Progress::Restarted);
+            self.changed.send_modify(|restarts| *restarts += 1);
         }
     }
 
@@ -89,7 +91,7 @@ impl TurnSubscribers {
         waiting.so_far.push_str(text);
         waiting.waits = None;
         waiting.tell(&Progress::Delta(text.to_owned()));
-        self.changed.send_replace(());
+        self.changed.send_modify(|_| {});
     }
 
     /// The answer under way is void and restarts.
@@ -98,6 +100,7 @@ impl TurnSubscribers {
         if !waiting.so_far.is_empty() {
             waiting.so_far.clear();
             waiting.tell(&Progress::Restarted);
+            self.changed.send_modify(|restarts| *restarts += 1);
         }
     }
 
@@ -122,8 +125,8 @@ impl TurnSubscribers {
         self.waiting.lock().so_far.clone()
     }
 
-    /// Told whenever the words of the answer under way have changed.
-    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+    /// Told whenever the words of the answer under way have changed, with how often it has begun anew.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 

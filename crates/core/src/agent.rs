@@ -2,10 +2,10 @@
 
 use crate::conversation::{Conversation, Learnt};
 use crate::ids::AgentId;
-use crate::model::ToolDef;
 use crate::settings::{
     CompactionSettings, MemorySettings, PruningSettings, ResultGuardSettings, WindowGuard,
 };
+use crate::tool_defs::ToolDefs;
 use crate::trust::TrustSettings;
 
 /// An agent's settings on one model of its chain, resolved from the configuration.
@@ -29,7 +29,7 @@ pub struct AgentSettings {
     pub model: String,
     /// Seconds after a request for which the model's provider keeps its prefix in a cache.
     pub cache_ttl_secs: u64,
-    pub tools: Vec<ToolDef>,
+    pub tools: ToolDefs,
     /// Whom it trusts, and who may say yes.
     pub trust: TrustSettings,
     /// Most memories recalled into a window.
@@ -54,7 +54,7 @@ impl AgentSettings {
             self.window = self.window.narrowed(tokens);
         }
         if learnt.no_tools {
-            self.tools.clear();
+            self.tools = ToolDefs::default();
         }
     }
 }

@@ -43,6 +43,7 @@ pub mod thrashing;
 pub mod tier;
 pub mod tokens;
 pub mod tool;
+pub mod tool_defs;
 pub mod trust;
 pub mod tune;
 pub mod turn;

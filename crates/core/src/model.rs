@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::ChannelId;
 use crate::message::{Entry, Part, ToolCall};
 use crate::summary::Summary;
+use crate::tool_defs::ToolDefs;
 
 /// A request to a model. Only [`crate::window`] and the compaction prompt make one.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,7 +22,7 @@ pub struct ChatRequest {
     pub system: Vec<String>,
     /// The conversation, oldest first.
     pub messages: Vec<ChatMessage>,
-    pub tools: Vec<ToolDef>,
+    pub tools: ToolDefs,
     /// None of them may be called for this answer. They are listed all the same: they are part of the stable prefix.
     pub last_call: bool,
     /// Most tokens of the answer.

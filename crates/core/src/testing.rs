@@ -75,7 +75,7 @@ pub(crate) fn agent(window_tokens: u64, output_reserve_tokens: u64) -> AgentSett
         engine: crate::engine::STANDARD.to_owned(),
         model: "fake".to_owned(),
         cache_ttl_secs: 300,
-        tools: Vec::new(),
+        tools: crate::tool_defs::ToolDefs::default(),
         recall_limit: 0,
         memory: crate::settings::MemorySettings::default(),
         trust: crate::trust::TrustSettings::default(),

@@ -11,6 +11,7 @@ use cairn_core::backoff::Backoff;
 use cairn_core::chain::Guarded;
 use cairn_core::ids::AgentId;
 use cairn_core::ports::{ChatModel, Unanswered};
+use cairn_core::tool_defs::ToolDefs;
 use cairn_llm::{BadModel, HistorySearch};
 use futures::FutureExt as _;
 use futures::future::join_all;
@@ -199,7 +200,7 @@ impl AgentRegistry {
     }
 
     fn runtime(&self, config: &Config, agent: &AgentConfig, reached: &Reached) -> Option<AgentRuntime> {
-        let tools = self.tools.defs(agent);
+        let tools = ToolDefs::from(self.tools.defs(agent));
         let candidate = |id: &str| -> Option<ModelCandidate> {
             let window = reached.listed.get(id).copied().flatten();
             let settings = config.settings(agent, id, window, tools.clone());

@@ -14,6 +14,7 @@ use cairn_core::body::{self, BodyError};
 use cairn_core::model::{ModelError, ModelEvent};
 use cairn_core::sse::{self, ServerEvent, SseFault};
 
+use crate::body::Body;
 use crate::failure::{self, ServerRefusal};
 use crate::options::Timeouts;
 use crate::remedy::{REMEDIES, Remedy, apply};
@@ -78,7 +79,7 @@ impl Bounds {
 /// first error or after the end. Dropped, it closes the connection.
 pub(crate) fn stream<A: Assemble>(
     server: Arc<Server>,
-    body: Value,
+    body: Body,
     max_output_tokens: u64,
     assembler: A,
 ) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
@@ -101,9 +102,9 @@ enum Opened {
 
 /// Opens the answer. What a server refuses and a request can do without is left out, and once that has got an answer, from
 /// then on.
-async fn open(server: &Server, mut body: Value) -> Result<Opened, ModelError> {
+async fn open(server: &Server, mut body: Body) -> Result<Opened, ModelError> {
     for remedy in REMEDIES.into_iter().filter(|remedy| server.needs(*remedy)) {
-        apply(remedy, &mut body);
+        apply(remedy, &mut body.fields);
     }
     let mut tried = Vec::new();
     loop {
@@ -115,19 +116,19 @@ async fn open(server: &Server, mut body: Value) -> Result<Opened, ModelError> {
             Err(refusal) => refusal,
         };
         match refusal.remedy {
-            Some(remedy) if !tried.contains(&remedy) && apply(remedy, &mut body) => tried.push(remedy),
+            Some(remedy) if !tried.contains(&remedy) && apply(remedy, &mut body.fields) => tried.push(remedy),
             _ => return Err(typed(refusal, &body)),
         }
     }
 }
 
 /// A request without tools cannot be refused for its tools, nor one without results for them.
-fn typed(refusal: ServerRefusal, body: &Value) -> ModelError {
+fn typed(refusal: ServerRefusal, body: &Body) -> ModelError {
     match refusal.error {
-        ModelError::NoTools(text) if failure::is_of_roles(&text) && !has_results(body) => {
+        ModelError::NoTools(text) if failure::is_of_roles(&text) && !has_results(&body.fields) => {
             ModelError::BadRequest(text)
         }
-        ModelError::NoTools(text) if body.get("tools").is_none() => ModelError::BadRequest(text),
+        ModelError::NoTools(text) if !body.has_tools() => ModelError::BadRequest(text),
         error => error,
     }
 }
@@ -140,8 +141,8 @@ fn has_results(body: &Value) -> bool {
     })
 }
 
-async fn send(server: &Server, body: &Value) -> Result<Opened, ServerRefusal> {
-    let streaming = body["stream"] == true;
+async fn send(server: &Server, body: &Body) -> Result<Opened, ServerRefusal> {
+    let streaming = body.fields["stream"] == true;
     let Timeouts { connect, first, idle } = server.options.timeouts;
     let response = match tokio::time::timeout(first, server.post(body)?.send()).await {
         Ok(Ok(response)) => response,

@@ -3,10 +3,11 @@
 //!
 //! [`OpenAi`] speaks to any server with OpenAI's chat completions, [`Anthropic`] to those with Anthropic's messages,
 //! [`Offline`] needs none. What the two share: `options`, `server` (connections, keys), `answer` (streams, time, bounds),
-//! `failure` (what a refusal means), `remedy` (asking otherwise what a server refuses).
+//! `body` (what is sent), `failure` (what a refusal means), `remedy` (asking otherwise what a server refuses).
 
 mod answer;
 mod anthropic;
+mod body;
 mod failure;
 mod offline;
 mod openai;

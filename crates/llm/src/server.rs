@@ -16,6 +16,7 @@ use cairn_core::body;
 use cairn_core::model::{ModelError, ModelInfo};
 use cairn_core::ports::Unanswered;
 
+use crate::body::Body;
 use crate::options::{BadModel, ServerOptions};
 use crate::remedy::Remedy;
 
@@ -140,10 +141,10 @@ impl Server {
     ///
     /// # Errors
     /// No connection pool can be made.
-    pub(crate) fn post(&self, body: &Value) -> Result<RequestBuilder, ModelError> {
+    pub(crate) fn post(&self, body: &Body) -> Result<RequestBuilder, ModelError> {
         let request = self.client()?.post(self.address(self.path)).headers(self.headers.clone());
         let request = request.header(CONTENT_TYPE, "application/json");
-        Ok(request.header(ACCEPT, "text/event-stream, application/json").body(body.to_string()))
+        Ok(request.header(ACCEPT, "text/event-stream, application/json").body(body.text()))
     }
 
     /// What stands at an address, if it is JSON.

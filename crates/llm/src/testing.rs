@@ -19,7 +19,7 @@ pub(crate) fn request(messages: Vec<ChatMessage>) -> ChatRequest {
         purpose: Purpose::Reply { question: String::new() },
         system: vec!["prompt".to_owned(), "summaries".to_owned()],
         messages,
-        tools: vec![tool()],
+        tools: vec![tool()].into(),
         last_call: false,
         max_output_tokens: 100,
     }

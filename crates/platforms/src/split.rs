@@ -21,9 +21,18 @@ type Size<'a> = &'a dyn Fn(&str) -> usize;
 /// fences that were added, the parts are the text. The same text always gives the same parts. (Only a single character
 /// that is over the limit by itself makes a part that is.)
 pub fn split(markdown: &str, limit: usize, size: &dyn Fn(&str) -> usize) -> Vec<String> {
+    first_parts(usize::MAX, markdown, limit, size)
+}
+
+/// The first of the parts; what comes after it is not cut.
+pub fn first(markdown: &str, limit: usize, size: &dyn Fn(&str) -> usize) -> Option<String> {
+    first_parts(1, markdown, limit, size).pop()
+}
+
+fn first_parts(n: usize, markdown: &str, limit: usize, size: Size<'_>) -> Vec<String> {
     let mut parts = Vec::new();
     let mut rest = Rest { text: after_gap(markdown.trim_end()), head: 0 };
-    while !rest.text[rest.head..].trim().is_empty() {
+    while parts.len() < n && !rest.text[rest.head..].trim().is_empty() {
         let seen = rest.text.floor_char_boundary(rest.head + SEEN_PARTS * limit.max(64));
         let layout = Layout::of(&rest.text[..seen], |fence| size(&fence.around("x")) * 4 <= limit * 3);
         let cut = cut(&rest, &layout, limit, size);

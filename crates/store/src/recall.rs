@@ -7,7 +7,7 @@ use cairn_core::ids::AgentId;
 use cairn_core::memory::{Memory, Reach};
 use cairn_core::ports::{MemoryFilter, StoreError};
 
-use crate::index::{Asked, CANDIDATES};
+use crate::index::{Asked, Changed, Ranked, Ranking};
 use crate::store::Inner;
 use crate::views::archive::Reads;
 use crate::views::memories;
@@ -16,6 +16,9 @@ use crate::views::memories;
 /// it leaves 8.5 of 10 memories, with 53.3 % of the evidence among the first 5; a share of 0.25 leaves 8.3 with 53.2 %.
 const FITTING_SHARE: f64 = 0.22;
 
+/// Ranked beyond what is asked for: some may be gone by the time when their rows are read.
+const SPARE: usize = 16;
+
 /// The best memories within reach for a question; none when none fits.
 pub(crate) fn recall(
     inner: &Inner,
@@ -23,7 +26,7 @@ pub(crate) fn recall(
     agent: &AgentId,
     (reach, question, limit): (&[Reach], &str, usize),
 ) -> Result<Vec<Memory>, StoreError> {
-    let asked = Asked { agent, reach, text: question, n: CANDIDATES };
+    let asked = Asked { agent, reach, text: question, n: limit.saturating_add(SPARE) };
     best(inner, reads, &asked, FITTING_SHARE, limit, |_| true)
 }
 
@@ -40,7 +43,10 @@ pub(crate) fn list(
             && filter.subject.as_ref().is_none_or(|subject| memory.subject.as_ref() == Some(subject))
     };
     if let Some(query) = &filter.query {
-        let asked = Asked { agent, reach, text: query, n: usize::MAX };
+        // Only their rows say which of them fit the rest of the filter.
+        let all_fit = filter.kind.is_none() && filter.subject.is_none();
+        let n = if all_fit { filter.limit.saturating_add(SPARE) } else { usize::MAX };
+        let asked = Asked { agent, reach, text: query, n };
         return best(inner, reads, &asked, 0.0, filter.limit, fits);
     }
     let mut found = within(reads, agent, reach)?;
@@ -58,12 +64,20 @@ fn best(
     limit: usize,
     fits: impl Fn(&Memory) -> bool,
 ) -> Result<Vec<Memory>, StoreError> {
+    let is_within =
+        |memory: &Memory| memory.agent == *asked.agent && asked.reach.iter().any(|reach| reach.holds(memory));
     let of_index = match reads.db.is_in_memory() {
         // It follows the views on disk, which do not answer.
         true => None,
         false => {
-            let upto = inner.views.applied().borrow().memories_n;
-            inner.index.memories(asked, upto).unwrap_or_else(|error| {
+            // Asked before the index is looked at: what it takes in meanwhile is counted by its row all the same.
+            let (since, ids) = inner.views.changed_memories(asked.agent, asked.reach);
+            let mut rows = Vec::with_capacity(ids.len());
+            for id in &ids {
+                rows.extend(memories::get(reads.db, id)?.filter(is_within));
+            }
+            let changed = Changed { since, ids: &ids, rows: &rows };
+            inner.index.memories(asked, &changed).unwrap_or_else(|error| {
                 tracing::warn!(%error, "the search index cannot be read; memories are found by their rows");
                 None
             })
@@ -71,7 +85,7 @@ fn best(
     };
     let ranked = match of_index {
         Some(ranked) => ranked,
-        None => inner.index.memories_among(asked, &within(reads, asked.agent, asked.reach)?)?,
+        None => by_rows(reads, asked)?,
     };
     let least = ranked.first().map_or(0.0, |(score, _)| score * share);
     let mut found = Vec::new();
@@ -79,12 +93,22 @@ fn best(
         if found.len() == limit {
             break;
         }
-        let is_within = |memory: &Memory| {
-            memory.agent == *asked.agent && asked.reach.iter().any(|reach| reach.holds(memory))
-        };
         found.extend(memories::get(reads.db, id)?.filter(|memory| is_within(memory) && fits(memory)));
     }
     Ok(found)
+}
+
+/// Ranks without an index: each row is read once, and none is kept.
+fn by_rows(reads: &Reads<'_>, asked: &Asked<'_>) -> Result<Ranked, StoreError> {
+    let mut ranking = Ranking::new(asked);
+    for (idx, reach) in asked.reach.iter().enumerate() {
+        memories::each_within(reads.db, asked.agent, reach, |row| {
+            if !asked.reach[..idx].iter().any(|before| before.holds(&row.memory)) {
+                ranking.count(&row.memory);
+            }
+        })?;
+    }
+    ranking.ranked(asked.n)
 }
 
 /// All memories within reach, oldest first.

@@ -1,7 +1,7 @@
 //! Drafts: the words of an answer as far as they are there, in one message that is edited as more come.
 //!
 //! The first send has an intent and a receipt of its own, so that the final words take the place of that message
-//! whatever happens in between. Only as much is shown as fits one message.
+//! whatever happens in between. Only as much is shown as fits one message: once that is full, no more of the answer is read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +27,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Pause between the last attempts to learn what became of a draft, when its turn has ended.
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 
+/// An answer so many times as long as its first message changes that no more.
+const FULL: usize = 2;
+
 pub(super) struct Drafter {
     shared: Arc<Shared>,
     handle: Arc<ChannelHandle>,
@@ -40,6 +43,8 @@ pub(super) struct Drafter {
     /// Since when it may be there without anybody knowing.
     unsure: Option<Timestamp>,
     shown: String,
+    /// What is shown is all that the message takes; the number of restarts of the answer then.
+    full_since: Option<u64>,
     pace: Pace,
 }
 
@@ -71,6 +76,7 @@ impl Drafter {
             message: draft.as_ref().and_then(|draft| draft.message.clone()),
             unsure: draft.and_then(|draft| draft.attempted_at.filter(|_| draft.message.is_none())),
             shown: String::new(),
+            full_since: None,
             pace: Pace::up_to(PAUSE_MAX),
         })
     }
@@ -79,16 +85,32 @@ impl Drafter {
     pub(super) async fn run(mut self, stop: DraftStop) -> Vec<Event> {
         let mut changes = self.handle.subscribers.changes();
         let mut due = None;
+        let mut is_behind = self.part().is_some();
         loop {
-            if self.part().is_some_and(|words| words != self.shown) {
-                // The first words wait, too: a quick answer needs no draft.
-                let at = *due.get_or_insert_with(|| Instant::now() + self.every);
+            if !is_behind {
                 tokio::select! {
                     biased;
                     () = stop.soon.cancelled() => break,
-                    () = tokio::time::sleep_until(at) => {}
+                    changed = changes.changed() => if changed.is_err() { break },
                 }
-                let (next, events) = self.show(&stop).await;
+                is_behind = self.full_since != Some(*changes.borrow());
+                continue;
+            }
+            // The first words wait, too: a quick answer needs no draft.
+            let at = *due.get_or_insert_with(|| Instant::now() + self.every);
+            tokio::select! {
+                biased;
+                () = stop.soon.cancelled() => break,
+                () = tokio::time::sleep_until(at) => {}
+            }
+            let restarts = *changes.borrow_and_update();
+            let Some((words, is_full)) = self.part() else {
+                is_behind = false;
+                due = due.filter(|_| !self.shown.is_empty());
+                continue;
+            };
+            if words != self.shown {
+                let (next, events) = self.show(words.clone(), &stop).await;
                 if stop.soon.is_cancelled() || !events.is_empty() {
                     return self.last(&stop, events).await;
                 }
@@ -96,27 +118,25 @@ impl Drafter {
                     Next::At(at) => due = Some(at),
                     Next::Never => break,
                 }
-                continue;
             }
-            tokio::select! {
-                biased;
-                () = stop.soon.cancelled() => break,
-                changed = changes.changed() => if changed.is_err() { break },
-            }
+            is_behind = words != self.shown;
+            self.full_since = (is_full && !is_behind).then_some(restarts);
         }
         stop.soon.cancelled().await;
         self.last(&stop, Vec::new()).await
     }
 
-    /// The words to show now: the first message's worth; none while there are none.
-    fn part(&self) -> Option<String> {
+    /// The words to show now: the first message's worth, and whether what comes behind it does not change it any more. None
+    /// while there are no words.
+    fn part(&self) -> Option<(String, bool)> {
         let words = self.handle.subscribers.so_far();
-        self.platform.split(&words).into_iter().next()
+        let part = self.platform.first_part(&words)?;
+        let is_full = words.len() > part.len() * FULL;
+        Some((part, is_full))
     }
 
-    /// Shows the newest words.
-    async fn show(&mut self, stop: &DraftStop) -> (Next, Vec<Event>) {
-        let Some(words) = self.part() else { return (Next::At(Instant::now() + self.every), Vec::new()) };
+    /// Shows words.
+    async fn show(&mut self, words: String, stop: &DraftStop) -> (Next, Vec<Event>) {
         match self.message.clone() {
             Some(message) => (self.edit(message, words).await, Vec::new()),
             // Nothing overtakes what is pending from before.
@@ -249,7 +269,7 @@ impl Drafter {
             if stop.now.is_cancelled() {
                 break;
             }
-            let words = self.part().unwrap_or_else(|| "…".to_owned());
+            let words = self.part().map_or_else(|| "…".to_owned(), |(words, _)| words);
             match self.send(words).await {
                 Ok(message) => {
                     self.unsure = None;

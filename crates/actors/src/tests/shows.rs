@@ -1,5 +1,6 @@
 //! What a chat sees before an answer is there: typing, and drafts.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cairn_core::event::{DeliveryEvent, Event, Receipt};
@@ -134,6 +135,33 @@ async fn a_draft_stays_at_its_first_part_and_the_rest_follows_it() {
     ask(&live, slow(&["first", "secon", "third", ""]), &world).await;
     world.store.until(1, is_settled).await;
     assert_eq!(world.net.words(&group()), ["first", "secon", "third"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_not_split_again_for_a_draft_that_is_full() {
+    let splits = async |n: usize| {
+        let world = drafting();
+        *world.net.limit.lock() = 5;
+        let live = world.start().await;
+        let pieces = (0..n).map(|n| format!("{n:0>5}")).collect();
+        ask(&live, Plan::Slow(Duration::from_secs(1), pieces), &world).await;
+        world.net.splits.load(Ordering::Relaxed)
+    };
+    assert_eq!(splits(100).await, splits(10).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_begins_anew_takes_the_place_of_a_draft_that_is_full() {
+    let world = drafting();
+    *world.net.limit.lock() = 5;
+    let live = world.start().await;
+    let broken = overloaded();
+    world.model.plan(Kind::Reply, Plan::SlowBroken(Duration::from_secs(5), "first and much more", broken));
+    ask(&live, slow(&["n", "ew", "", ""]), &world).await;
+    world.store.until(1, is_settled).await;
+    let edits: Vec<_> = world.net.acts().into_iter().filter(is_edited).collect();
+    assert!(matches!(&edits[0], Act::Edited { words, .. } if words == "n" || words == "new"), "{edits:?}");
+    assert_eq!(world.net.words(&group()), ["new"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,6 +17,7 @@ use crate::settings::INSTRUCTION_MAX_CHARS;
 use crate::summary::Summary;
 use crate::text::{cut_middle, escape_name, escape_text, short_date, short_time};
 use crate::tokens::estimate;
+use crate::tool_defs::ToolDefs;
 
 /// What a transcript shows of a tool's result, in characters: its head and its tail, where outputs say how they ended.
 const RESULT_CHARS: (usize, usize) = (350, 350);
@@ -174,7 +175,7 @@ impl Brief<'_> {
             "\n\n{save} with the summary alone, in at most {} words{behind}.",
             target_tokens * 6 / 10
         );
-        let tools = if self.tools { vec![memory_save_tool()] } else { Vec::new() };
+        let tools = if self.tools { vec![memory_save_tool()].into() } else { ToolDefs::default() };
         self.request(Purpose::Summarise { entries, target_tokens }, self.system(true), text, tools)
     }
 
@@ -184,16 +185,10 @@ impl Brief<'_> {
         if let Some(mask) = self.mask {
             text = mask.apply(&text);
         }
-        self.request(Purpose::Merge { sources, target_tokens }, self.system(false), text, Vec::new())
+        self.request(Purpose::Merge { sources, target_tokens }, self.system(false), text, ToolDefs::default())
     }
 
-    fn request(
-        &self,
-        purpose: Purpose,
-        system: Vec<String>,
-        text: String,
-        tools: Vec<crate::model::ToolDef>,
-    ) -> ChatRequest {
+    fn request(&self, purpose: Purpose, system: Vec<String>, text: String, tools: ToolDefs) -> ChatRequest {
         ChatRequest {
             channel: self.channel.clone(),
             purpose,

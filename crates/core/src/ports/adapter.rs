@@ -115,6 +115,11 @@ pub trait Platform: Send + Sync + 'static {
     /// that are not blank give at least one.
     fn split(&self, words: &str) -> Vec<String>;
 
+    /// The first of these parts. A platform whose drafts are long reads no more than it takes.
+    fn first_part(&self, words: &str) -> Option<String> {
+        self.split(words).into_iter().next()
+    }
+
     /// Sends a part. Waits for no rate limit: that is [`SendError::Later`].
     fn send(&self, part: SendPart) -> BoxFuture<'_, Result<MessageId, SendError>>;
 

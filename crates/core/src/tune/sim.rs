@@ -20,7 +20,8 @@ use crate::model::Usage;
 use crate::summary::{DigestLine, Marker, StackItem, StackSizes};
 use crate::tier::Tier;
 use crate::tokens::estimate;
-use crate::window::{leaves_room, measure, system_tokens, tools_tokens};
+use crate::tool_defs::ToolDefs;
+use crate::window::{leaves_room, measure, system_tokens};
 
 /// Tokens of a result in a run's transcript, at most: tool mechanics are cut short there.
 const RESULT_IN_TRANSCRIPT: u64 = 110;
@@ -118,7 +119,7 @@ fn result_text(tokens: u32) -> String {
 
 /// Tokens of system prompt and tools.
 pub(super) fn frame_tokens(agent: &AgentSettings) -> u64 {
-    system_tokens(agent) + tools_tokens(&agent.tools)
+    system_tokens(agent) + agent.tools.tokens()
 }
 
 /// Replays a conversation's sizes under those settings, with runs that go as `runs` says.
@@ -170,7 +171,7 @@ impl<'a> Sim<'a> {
         let frame = short_text(frame_tokens(agent));
         let agent = AgentSettings {
             system_prompt: frame,
-            tools: Vec::new(),
+            tools: ToolDefs::default(),
             cache_ttl_secs: billing.ttl_secs,
             ..agent.clone()
         };

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::fit::{self, RequestDraft};
-use super::measure::{leaves_room, stack_tokens, system_tokens, tools_tokens};
+use super::measure::{leaves_room, stack_tokens, system_tokens};
 use super::render::{guide_text, tail_text};
 use super::{Assembled, Tail};
 use crate::agent::AgentSettings;
@@ -44,7 +44,7 @@ pub fn assemble(
 ) -> Result<Assembled, AssembleError> {
     let correction = conversation.correction(&agent.model);
     let usable = agent.window.usable_tokens();
-    let frame = system_tokens(agent) + tools_tokens(&agent.tools);
+    let frame = system_tokens(agent) + agent.tools.tokens();
     if !leaves_room(correction.apply(frame), usable) {
         return Err(AssembleError::NoRoom { needed: correction.apply(frame), usable });
     }

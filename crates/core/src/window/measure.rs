@@ -7,7 +7,6 @@ use super::{Gauge, Region, Regions};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
 use crate::message::{Entry, Part, Role, entry_tokens};
-use crate::model::ToolDef;
 use crate::summary::LookupTools;
 use crate::tokens::{Correction, estimate};
 
@@ -20,14 +19,6 @@ const BARE_TAIL_TOKENS: u32 = 48;
 /// Tokens of the system prompt, before correction.
 pub(crate) fn system_tokens(agent: &AgentSettings) -> u64 {
     u64::from(estimate(&agent.system_prompt)) + 4
-}
-
-/// Tokens of the tool definitions, before correction.
-pub(crate) fn tools_tokens(tools: &[ToolDef]) -> u64 {
-    let one = |tool: &ToolDef| {
-        estimate(&tool.name) + estimate(&tool.description) + estimate(&tool.parameters.to_string()) + 8
-    };
-    tools.iter().map(|tool| u64::from(one(tool))).sum()
 }
 
 /// Tokens of the stack's block, with the line that leads it, before correction.
@@ -47,7 +38,7 @@ pub fn measure(conversation: &Conversation, agent: &AgentSettings) -> Gauge {
     let weigh = |range: std::ops::Range<usize>| -> u64 {
         conversation.live.range(range).map(|entry| conversation.weight(entry)).sum()
     };
-    let (system, tools) = (system_tokens(agent), tools_tokens(&agent.tools));
+    let (system, tools) = (system_tokens(agent), agent.tools.tokens());
     let summaries = stack_tokens(conversation, agent);
     let (sealed, live) = (weigh(0..n_sealed), weigh(n_sealed..conversation.live.len()));
     let recalled = u64::from(conversation.recalled_tokens.max(BARE_TAIL_TOKENS));
@@ -67,13 +58,13 @@ pub fn measure(conversation: &Conversation, agent: &AgentSettings) -> Gauge {
 /// Whether system prompt and tools leave room for a conversation on that model, with its correction. If not, no request
 /// can be made for it.
 pub fn has_room(correction: &Correction, agent: &AgentSettings) -> bool {
-    let frame = system_tokens(agent) + tools_tokens(&agent.tools);
+    let frame = system_tokens(agent) + agent.tools.tokens();
     leaves_room(correction.apply(frame), agent.window.usable_tokens())
 }
 
 /// Tokens of what no request is without: system prompt, tools and the clock, before correction.
 pub(crate) fn frame_tokens(agent: &AgentSettings) -> u64 {
-    system_tokens(agent) + tools_tokens(&agent.tools) + u64::from(BARE_TAIL_TOKENS)
+    system_tokens(agent) + agent.tools.tokens() + u64::from(BARE_TAIL_TOKENS)
 }
 
 /// Tokens, after correction, that a request takes at the least if the pictures of its latest message are to be in it.

@@ -116,7 +116,7 @@ fn agent() -> AgentSettings {
         engine: cairn_core::engine::STANDARD.to_owned(),
         cache_ttl_secs: 300,
         model: "fake".to_owned(),
-        tools: Vec::new(),
+        tools: Vec::new().into(),
         recall_limit: 6,
         memory: cairn_core::settings::MemorySettings::default(),
         trust: cairn_core::trust::TrustSettings::default(),

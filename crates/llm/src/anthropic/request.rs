@@ -11,8 +11,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use cairn_core::message::{Part, ToolCall};
-use cairn_core::model::{ChatMessage, ChatRequest, Purpose};
+use cairn_core::model::{ChatMessage, ChatRequest, Purpose, ToolDef};
 
+use crate::body::{Body, quoted};
 use crate::options::ServerOptions;
 use crate::phrases::{self, NO_WORDS};
 
@@ -21,7 +22,7 @@ const PICTURES: &[&str] = &["image/jpeg", "image/png", "image/gif", "image/webp"
 /// How long the server keeps what it has read unless it is asked to keep it for an hour.
 const SHORT_TTL: Duration = Duration::from_secs(300);
 
-pub(super) fn body(options: &ServerOptions, request: &ChatRequest) -> Value {
+pub(super) fn body(options: &ServerOptions, request: &ChatRequest) -> Body {
     let tools = options.tools && !request.tools.is_empty();
     let mut talk = Talk { images: options.images, tools, ..Talk::default() };
     for message in &request.messages {
@@ -42,14 +43,15 @@ pub(super) fn body(options: &ServerOptions, request: &ChatRequest) -> Value {
     if !system.is_empty() {
         body["system"] = system.into();
     }
-    if tools {
-        let tool = |tool: &cairn_core::model::ToolDef| json!({"name": tool.name, "description": tool.description, "input_schema": tool.parameters});
-        body["tools"] = request.tools.iter().map(tool).collect();
-        if request.last_call {
-            body["tool_choice"] = json!({"type": "none"});
-        }
+    if tools && request.last_call {
+        body["tool_choice"] = json!({"type": "none"});
     }
-    body
+    Body::new(body, tools.then_some((&request.tools, wire_tool)))
+}
+
+fn wire_tool(tool: &ToolDef, parameters: &str) -> String {
+    let (name, description) = (quoted(&tool.name), quoted(&tool.description));
+    format!(r#"{{"description":{description},"input_schema":{parameters},"name":{name}}}"#)
 }
 
 /// What tells the server to keep all up to a block in its cache.

@@ -7,6 +7,7 @@ use cairn_core::model::ChatMessage;
 use cairn_core::ports::HitKind;
 use cairn_core::summary::Summary;
 use cairn_core::tokens::estimate;
+use cairn_core::tool_defs::ToolDefs;
 use parking_lot::Mutex;
 
 use super::*;
@@ -40,7 +41,7 @@ fn hit(author: Option<&str>, text: &str, score: f64) -> Hit {
 
 fn request(purpose: Purpose, messages: Vec<ChatMessage>) -> ChatRequest {
     let tools = vec![memory_save_tool()];
-    ChatRequest { purpose, tools, max_output_tokens: 500, ..testing::request(messages) }
+    ChatRequest { purpose, tools: tools.into(), max_output_tokens: 500, ..testing::request(messages) }
 }
 
 /// A request for a reply to the newest of the messages.
@@ -191,7 +192,7 @@ async fn what_is_to_be_remembered_is_saved_and_then_confirmed() {
 #[tokio::test]
 async fn without_the_tool_nothing_is_saved() {
     let mut request = asked("Remember that the gate code is 4711.", Vec::new());
-    request.tools.clear();
+    request.tools = ToolDefs::default();
     let answer = answer(request).await;
     assert!(answer.calls.is_empty() && answer.text.starts_with("Noted."), "{}", answer.text);
 }

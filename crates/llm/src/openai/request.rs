@@ -9,15 +9,16 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use cairn_core::message::{Part, ToolCall};
-use cairn_core::model::{ChatMessage, ChatRequest};
+use cairn_core::model::{ChatMessage, ChatRequest, ToolDef};
 
+use crate::body::{Body, quoted};
 use crate::options::ServerOptions;
 use crate::phrases::{self, NO_WORDS};
 
 /// What the model says before the pictures of its calls' results, which only a user's message may hold.
 const PICTURES_FOLLOW: &str = "(the pictures of these results follow)";
 
-pub(super) fn body(options: &ServerOptions, limit_key: &str, request: &ChatRequest) -> Value {
+pub(super) fn body(options: &ServerOptions, limit_key: &str, request: &ChatRequest) -> Body {
     let tools = options.tools && !request.tools.is_empty();
     let mut talk = Talk { images: options.images, tools, ..Talk::default() };
     let blocks: Vec<&str> =
@@ -38,21 +39,17 @@ pub(super) fn body(options: &ServerOptions, limit_key: &str, request: &ChatReque
     if options.stream {
         body["stream_options"] = json!({"include_usage": true});
     }
-    if tools {
-        body["tools"] = request
-            .tools
-            .iter()
-            .map(|tool| {
-                json!({"type": "function", "function": {
-                    "name": tool.name, "description": tool.description, "parameters": tool.parameters,
-                }})
-            })
-            .collect();
-        if request.last_call {
-            body["tool_choice"] = "none".into();
-        }
+    if tools && request.last_call {
+        body["tool_choice"] = "none".into();
     }
-    body
+    Body::new(body, tools.then_some((&request.tools, wire_tool)))
+}
+
+fn wire_tool(tool: &ToolDef, parameters: &str) -> String {
+    let (name, description) = (quoted(&tool.name), quoted(&tool.description));
+    format!(
+        r#"{{"function":{{"description":{description},"name":{name},"parameters":{parameters}}},"type":"function"}}"#
+    )
 }
 
 /// The conversation on its way to the wire.
@@ -245,10 +242,15 @@ fn wire_call(call: &ToolCall) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use cairn_core::tool_defs::ToolDefs;
     use rstest::rstest;
 
     use super::*;
     use crate::testing::{assistant, calls, context, image, request, result, user};
+
+    fn body(options: &ServerOptions, limit_key: &str, request: &ChatRequest) -> Value {
+        serde_json::from_str(&super::body(options, limit_key, request).text()).unwrap()
+    }
 
     fn options() -> ServerOptions {
         ServerOptions::new("m", "http://127.0.0.1:1/v1", "any")
@@ -418,7 +420,7 @@ mod tests {
             body(
                 &options(),
                 "max_tokens",
-                &ChatRequest { tools: Vec::new(), system: Vec::new(), ..request(talk()) }
+                &ChatRequest { tools: ToolDefs::default(), system: Vec::new(), ..request(talk()) }
             )["messages"],
             told
         );

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cairn_core::tool_defs::ToolDefs;
 use cairn_llm::{Anthropic, BadModel, ServerOptions, Timeouts};
 use cairn_testkit::model::{Answer, FakeModel, Kind, Rule, Wire, Wording};
 use secrecy::SecretString;
@@ -35,7 +36,7 @@ async fn a_conversation_with_calls_and_pictures_is_well_formed_and_read_from_the
     let model = claude(&server.base_url(), true);
     let mut talk = request("look at this");
     talk.system.push("[Compaction Summary]: what came before".to_owned());
-    talk.tools = vec![find()];
+    talk.tools = vec![find()].into();
     talk.messages[0] = ChatMessage::User {
         parts: vec![
             Part::text("look at this"),
@@ -186,7 +187,7 @@ async fn a_model_without_tools_is_told_of_calls_in_words() {
     let server = FakeModel::builder().no_tools(Wording::Bedrock).start().await;
     let model = claude(&server.base_url(), true);
     let mut talk = request("look it up");
-    talk.tools = vec![find()];
+    talk.tools = vec![find()].into();
     let call = ToolCall { id: "1".to_owned(), name: "find".to_owned(), arguments: json!({}) };
     talk.messages.push(ChatMessage::Assistant { text: String::new(), tool_calls: vec![call] });
     talk.messages.push(ChatMessage::Tool {
@@ -195,7 +196,7 @@ async fn a_model_without_tools_is_told_of_calls_in_words() {
         images: Vec::new(),
     });
     assert_eq!(ask(&model, talk.clone()).await.unwrap_err().code(), "no_tools");
-    talk.tools.clear();
+    talk.tools = ToolDefs::default();
     assert_eq!(ask(&model, talk).await.unwrap().text, "echo: [result of find]\nfound");
     server.assert_clean();
 }

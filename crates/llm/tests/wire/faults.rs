@@ -94,7 +94,7 @@ async fn a_model_without_tools_is_known_in_each_servers_words() {
         let server = FakeModel::builder().no_tools(*wording).start().await;
         let model = model(&server.base_url(), true);
         let mut talk = request("x");
-        talk.tools = vec![find()];
+        talk.tools = vec![find()].into();
         assert_eq!(ask(&model, talk).await.unwrap_err().code(), "no_tools", "{wording:?}");
         assert_eq!(ask(&model, request("x")).await.unwrap().text, "echo: x");
         // A request without tools is not refused for them, whatever the server says.
@@ -204,7 +204,7 @@ fn addresses_and_keys_that_cannot_be_used_are_refused() {
 /// A question, a call with its result, and that no more calls are made.
 fn with_a_result(id: &str) -> ChatRequest {
     let call = ToolCall { id: id.to_owned(), name: "find".to_owned(), arguments: json!({}) };
-    let mut request = ChatRequest { tools: vec![find()], last_call: true, ..request("x") };
+    let mut request = ChatRequest { tools: vec![find()].into(), last_call: true, ..request("x") };
     request.messages.extend([
         ChatMessage::Assistant { text: String::new(), tool_calls: vec![call] },
         ChatMessage::Tool { call_id: id.to_owned(), text: "found".to_owned(), images: Vec::new() },
@@ -266,7 +266,7 @@ async fn a_server_that_wants_short_ids_of_calls_gets_them() {
 
 /// A question, two calls in one answer, and their results.
 fn with_two_results() -> ChatRequest {
-    let mut request = ChatRequest { tools: vec![find()], ..request("x") };
+    let mut request = ChatRequest { tools: vec![find()].into(), ..request("x") };
     let call = |id: &str| ToolCall { id: id.to_owned(), name: "find".to_owned(), arguments: json!({}) };
     let result =
         |id: &str| ChatMessage::Tool { call_id: id.to_owned(), text: id.to_owned(), images: Vec::new() };

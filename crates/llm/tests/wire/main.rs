@@ -10,6 +10,7 @@ use cairn_core::ids::{AgentId, ChannelId};
 use cairn_core::message::{Part, ToolCall};
 use cairn_core::model::{ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Purpose, ToolDef, Usage};
 use cairn_core::ports::ChatModel;
+use cairn_core::tool_defs::ToolDefs;
 use cairn_llm::{OpenAi, ServerOptions};
 use cairn_testkit::model::{Answer, FakeModel, Kind, Streaming};
 use futures::StreamExt;
@@ -21,7 +22,7 @@ fn request(text: &str) -> ChatRequest {
         purpose: Purpose::Reply { question: text.to_owned() },
         system: vec!["prompt".to_owned()],
         messages: vec![ChatMessage::User { parts: vec![Part::text(text)] }],
-        tools: Vec::new(),
+        tools: ToolDefs::default(),
         last_call: false,
         max_output_tokens: 100,
     }

@@ -28,7 +28,8 @@ async fn a_tool_loop_is_one_conversation_to_the_server() {
         name: "find".to_owned(),
         description: "d".to_owned(),
         parameters: json!({"type": "object"}),
-    }];
+    }]
+    .into();
     let now = |text: &str| ChatMessage::Context { text: format!("<context>\n{text}\n</context>") };
     talk.messages.push(now("10:00"));
     let first = ask(&model, talk.clone()).await.unwrap();

@@ -210,6 +210,10 @@ impl Platform for Discord {
         crate::markup::discord::split(words)
     }
 
+    fn first_part(&self, words: &str) -> Option<String> {
+        crate::markup::discord::first(words)
+    }
+
     fn send(&self, part: SendPart) -> BoxFuture<'_, Result<RuntimeMessage, SendError>> {
         self.parts.outbox.send(part).boxed()
     }

@@ -33,6 +33,11 @@ pub fn split(markdown: &str) -> Vec<String> {
     crate::split::split(markdown, LIMIT, &size)
 }
 
+/// The first of these parts.
+pub fn first(markdown: &str) -> Option<String> {
+    crate::split::first(markdown, LIMIT, &size)
+}
+
 /// A part of a reply as Telegram takes it. Never fails, and never gives an empty text.
 pub fn render(markdown: &str) -> Rendered {
     rendered(markdown, Renderer::default())

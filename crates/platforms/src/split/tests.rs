@@ -136,5 +136,6 @@ proptest! {
         let parts = by_chars(&text, limit);
         prop_assert!(parts.iter().all(|part| chars(part) <= limit && !part.trim().is_empty()), "{parts:?}");
         prop_assert_eq!(parts.is_empty(), text.trim().is_empty());
+        prop_assert_eq!(first(&text, limit, &chars), parts.first().cloned());
     }
 }

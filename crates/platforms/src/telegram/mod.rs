@@ -166,6 +166,10 @@ impl Platform for Telegram {
         rendering::split(words)
     }
 
+    fn first_part(&self, words: &str) -> Option<String> {
+        rendering::first(words)
+    }
+
     fn send(&self, part: SendPart) -> BoxFuture<'_, Result<MessageId, SendError>> {
         Box::pin(async move {
             let place = self.place(&part.channel)?;

@@ -9,7 +9,7 @@ use cairn_core::summary::Summary;
 use jiff::{SignedDuration, Timestamp};
 
 use super::schema::{
-    Fields, Subject, date_words, entries_of, places_of, seconds, summaries_of, tokens, words_of,
+    Fields, Subject, date_words, entries_of, places_of, seconds, summaries_of, tokens, topic_word, words_of,
 };
 
 /// Neighbours on each side (`docs/design/figures.md`, "Search").
@@ -29,6 +29,9 @@ const SIGHTING_BOOST: f64 = 0.1;
 
 /// Divides the weight, so that a memory of middling importance counts as much as an entry.
 const MIDDLING: f64 = 1.0 + IMPORTANCE_BOOST / 2.0;
+
+/// A document's own word counts as often as so many of its neighbourhood (`docs/design/figures.md`, "Search").
+pub(crate) const OWN_WEIGHT: u32 = 3;
 
 /// The index has it with some neighbours, nobody knows which.
 const UNKNOWN: usize = usize::MAX;
@@ -201,18 +204,43 @@ pub(crate) fn of_summary(fields: &Fields, channel: &ChannelId, summary: &Summary
     Write { key: subject.key(), replaces: false, doc }
 }
 
-/// A memory's document, with whom or what it is about. Not with its date: a number in a question would find all of a day.
+/// What a memory is found by.
+pub(crate) struct Topic {
+    /// Its words.
+    pub(crate) own: Vec<String>,
+    /// Those of whom or what it is about. Not its date: a number in a question would find all of a day.
+    pub(crate) near: Vec<String>,
+    pub(crate) weight: f64,
+}
+
+impl Topic {
+    pub(crate) fn of(memory: &Memory) -> Self {
+        let further = f64::from(memory.sightings.max(1)).ln();
+        let boost = 1.0 + IMPORTANCE_BOOST * memory.importance + SIGHTING_BOOST * further;
+        // What is said in the first person is found by the name of whoever says it.
+        let speaker = memory.said_by().filter(|_| memory.is_of_speaker()).unwrap_or_default();
+        let about = format!("{}\n{speaker}", memory.subject.as_deref().unwrap_or_default());
+        Self {
+            own: words_of(&memory.text),
+            near: words_of(&about),
+            weight: boost * memory.weight() / MIDDLING,
+        }
+    }
+
+    /// All words, each as often as it counts.
+    pub(crate) fn counted(&self) -> impl Iterator<Item = &String> {
+        self.own.iter().flat_map(|word| std::iter::repeat_n(word, OWN_WEIGHT as usize)).chain(&self.near)
+    }
+}
+
 pub(crate) fn of_memory(fields: &Fields, memory: &Memory) -> Write {
     let subject = Subject::Memory(memory.id.clone());
-    let further = f64::from(memory.sightings.max(1)).ln();
-    let boost = 1.0 + IMPORTANCE_BOOST * memory.importance + SIGHTING_BOOST * further;
-    let weight = boost * memory.weight() / MIDDLING;
-    let mut doc = document(fields, &subject, &places_of(memory), memory.created_at, weight);
-    let own = words_of(&memory.text);
-    // What is said in the first person is found by the name of whoever says it.
-    let speaker = memory.said_by().filter(|_| memory.is_of_speaker()).unwrap_or_default();
-    let near = words_of(&format!("{}\n{speaker}", memory.subject.as_deref().unwrap_or_default()));
-    doc.add_pre_tokenized_text(fields.near, tokens(&near));
-    doc.add_pre_tokenized_text(fields.own, tokens(&own));
+    let (topic, places) = (Topic::of(memory), places_of(memory));
+    let mut doc = document(fields, &subject, &places, memory.created_at, topic.weight);
+    let within: Vec<String> =
+        places.iter().flat_map(|place| topic.counted().map(|word| topic_word(place, word))).collect();
+    doc.add_pre_tokenized_text(fields.near, tokens(&topic.near));
+    doc.add_pre_tokenized_text(fields.own, tokens(&topic.own));
+    doc.add_pre_tokenized_text(fields.topic, tokens(&within));
     Write { key: subject.key(), replaces: true, doc }
 }

@@ -203,6 +203,7 @@ impl Indexer {
         let all = self.first_uncommitted.is_none();
         let n = if all { self.follower.checkpoint().n } else { self.committed.n };
         self.index.reaches.fetch_max(n, Ordering::AcqRel);
+        self.views.forget_changed_memories(self.index.reaches());
     }
 
     fn take(&mut self, record: &Record) -> Result<(), StoreError> {

@@ -2,6 +2,7 @@
 
 mod documents;
 mod indexer;
+mod memories;
 mod schema;
 mod search;
 
@@ -17,8 +18,8 @@ use tantivy::directory::error::OpenReadError;
 use tantivy::{Index, IndexReader, ReloadPolicy, TantivyError};
 
 pub(crate) use indexer::{Indexer, Task};
+pub(crate) use memories::{Asked, Changed, Ranked, Ranking};
 use schema::Fields;
-pub(crate) use search::{Asked, CANDIDATES};
 
 use crate::disk::Calls;
 use crate::disk::{make_dir, remove_dir};
@@ -27,7 +28,7 @@ use crate::journal::segment::Position;
 use crate::views::db::is_of_the_machine;
 
 /// Version of the documents; an index of another version is made again.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// What is said last is taken in at the end, if that takes no longer.
 const END_LIMIT: Duration = Duration::from_millis(500);

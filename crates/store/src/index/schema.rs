@@ -20,6 +20,9 @@ pub(crate) struct Fields {
     /// The words of its neighbours, its date, and what else is said around it.
     pub(crate) near: Field,
     pub(crate) own: Field,
+    /// A memory's words, each behind each place of the memory and as often as it counts: a question of memories reads of
+    /// the index nothing but what is within reach.
+    pub(crate) topic: Field,
     pub(crate) author: Field,
     /// When it was said, in seconds since 1970.
     pub(crate) at: Field,
@@ -38,12 +41,14 @@ impl Fields {
             .set_tokenizer("raw")
             .set_index_option(IndexRecordOption::WithFreqs)
             .set_fieldnorms(true);
+        let topics = TextOptions::default().set_indexing_options(words.clone().set_fieldnorms(false));
         let words = TextOptions::default().set_indexing_options(words);
         Self {
             key: schema.add_text_field("key", STRING | STORED),
             place: schema.add_text_field("place", STRING),
             near: schema.add_text_field("near", words.clone()),
             own: schema.add_text_field("own", words),
+            topic: schema.add_text_field("topic", topics),
             author: schema.add_text_field("author", STORED),
             at: schema.add_u64_field(AT, FAST),
             weight: schema.add_f64_field(WEIGHT, FAST),
@@ -102,6 +107,11 @@ pub(crate) fn memories_within(agent: &AgentId, reach: &Reach) -> String {
         Reach::Own(person) => format!("o\0{agent}\0{person}"),
         Reach::All => format!("a\0{agent}"),
     }
+}
+
+/// A word as the memories of a place are found by it.
+pub(crate) fn topic_word(place: &str, word: &str) -> String {
+    format!("{place}\0{word}")
 }
 
 /// All places of a memory.

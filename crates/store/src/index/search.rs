@@ -4,30 +4,23 @@
 use std::collections::{BTreeSet, HashMap};
 
 use cairn_core::event::{CompactionEvent, Event};
-use cairn_core::ids::{AgentId, MemoryId};
-use cairn_core::memory::{Memory, Reach};
 use cairn_core::ports::{Hit, HitKind, Query, StoreError};
 use cairn_core::retention::EXPIRED_TEXT;
-use tantivy::directory::RamDirectory;
 use tantivy::postings::Postings;
 use tantivy::schema::{IndexRecordOption, Value};
-use tantivy::{DocAddress, DocId, DocSet, Index, Searcher, SegmentReader, TERMINATED, TantivyDocument, Term};
+use tantivy::{DocAddress, DocId, DocSet, Searcher, SegmentReader, TERMINATED, TantivyDocument, Term};
 
-use super::schema::{
-    AT, Fields, Subject, WEIGHT, entries_of, memories_of, memories_within, summaries_of, words_of,
-};
-use super::{SearchIndex, documents, index_error, readable, with_reader};
+use super::documents::OWN_WEIGHT;
+use super::schema::{AT, Fields, Subject, WEIGHT, entries_of, memories_of, summaries_of, words_of};
+use super::{SearchIndex, index_error, readable};
 use crate::views::archive::Reads;
-use crate::views::{PATIENCE, memories};
+use crate::views::memories;
 
 /// Candidates that are weighed again; at least three times as many as are asked for.
-pub(crate) const CANDIDATES: usize = 200;
+const CANDIDATES: usize = 200;
 
 /// Most words of a question that are looked for.
 const MAX_WORDS: usize = 256;
-
-/// For an index in memory.
-const HEAP_BYTES: usize = 15_000_000;
 
 /// Seconds of a day.
 const DAY: u64 = 86_400;
@@ -43,9 +36,6 @@ const DAY_BEST: usize = 3;
 /// How soon a repeated word stops counting, and how much long texts are discounted: BM25's usual constants.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
-
-/// A document's own word counts as often as so many of its neighbourhood (`docs/design/figures.md`, "Search").
-const OWN_WEIGHT: f64 = 3.0;
 
 struct Candidate {
     score: f64,
@@ -81,60 +71,10 @@ impl SearchIndex {
         }
         Ok(hits)
     }
-
-    /// Memories within reach that have words of a text, best first, with their scores. `upto`: the last record that may
-    /// have changed one. `None`: the index does not have it yet, or does not answer.
-    pub(crate) fn memories(&self, asked: &Asked<'_>, upto: u64) -> Result<Option<Ranked>, StoreError> {
-        let Some((_, reader)) = self.open.read().clone() else { return Ok(None) };
-        // Looked at behind the reader: an index that is made again in between reaches nothing yet.
-        if self.reaches() < upto || self.calls.longest() >= PATIENCE {
-            return Ok(None);
-        }
-        self.calls.within(|| asked.ranked(&reader.searcher(), &self.fields)).map(Some)
-    }
-
-    /// The same, ranked in an index in memory that has these alone.
-    pub(crate) fn memories_among(&self, asked: &Asked<'_>, rows: &[Memory]) -> Result<Ranked, StoreError> {
-        let make = || {
-            let index = Index::builder().schema(self.fields.schema.clone());
-            let mut writer = index.single_segment_index_writer(RamDirectory::create(), HEAP_BYTES)?;
-            rows.iter()
-                .try_for_each(|memory| writer.add_document(documents::of_memory(&self.fields, memory).doc))?;
-            writer.finalize()
-        };
-        let (_, reader) = with_reader(make().map_err(|error| index_error(&error))?)?;
-        asked.ranked(&reader.searcher(), &self.fields)
-    }
-}
-
-/// Memories with their scores, best first.
-pub(crate) type Ranked = Vec<(f64, MemoryId)>;
-
-/// What is asked of the memories.
-pub(crate) struct Asked<'a> {
-    pub(crate) agent: &'a AgentId,
-    pub(crate) reach: &'a [Reach],
-    pub(crate) text: &'a str,
-    /// How many of the best are weighed.
-    pub(crate) n: usize,
-}
-
-impl Asked<'_> {
-    fn ranked(&self, searcher: &Searcher, fields: &Fields) -> Result<Ranked, StoreError> {
-        let places: Vec<String> = self.reach.iter().map(|reach| memories_within(self.agent, reach)).collect();
-        let words = question_words(self.text);
-        let mut found = candidates(searcher, fields, (&words, &places), &BTreeSet::new(), self.n)?;
-        sort(&mut found);
-        let ranked = found.into_iter().filter_map(|candidate| match candidate.subject {
-            Subject::Memory(id) => Some((candidate.score, id)),
-            _ => None,
-        });
-        Ok(ranked.collect())
-    }
 }
 
 /// Of a long text the beginning and the end, where its question is: what is between them says less.
-fn question_words(text: &str) -> BTreeSet<String> {
+pub(super) fn question_words(text: &str) -> BTreeSet<String> {
     let mut words = words_of(text);
     if words.len() > MAX_WORDS {
         words.drain(MAX_WORDS / 2..words.len() - MAX_WORDS / 2);
@@ -279,14 +219,13 @@ fn hit(reads: &Reads<'_>, candidate: Candidate) -> Result<Option<Hit>, StoreErro
     }
 }
 
-/// A segment's documents that a search may see, by their numbers; the rest have length zero.
+/// A segment's documents that a search may see, rising, each with its length in words.
 struct Visible {
-    /// Length in words plus one; zero: not seen.
-    lengths: Vec<u32>,
+    docs: Vec<(DocId, u32)>,
 }
 
-/// How often a word is in documents of a segment: document, weighted count.
-type Counts = Vec<(DocId, f64)>;
+/// How often a word is in documents that are seen: their place among these, weighted count.
+type Counts = Vec<(usize, f64)>;
 
 /// Documents within the places that have any of the words, with their scores, in no order.
 fn score(
@@ -307,36 +246,43 @@ fn score(
         }
         segments.push((visible, counts));
     }
-    let lengths = || segments.iter().flat_map(|(visible, _)| &visible.lengths).filter(|len| **len > 0);
+    let lengths = || segments.iter().flat_map(|(visible, _)| &visible.docs).map(|(_, len)| f64::from(*len));
     let n = lengths().count() as f64;
-    let mean = lengths().map(|len| f64::from(*len - 1)).sum::<f64>() / n.max(1.0);
+    let mean = lengths().sum::<f64>() / n.max(1.0);
     let mut scores = Vec::new();
     for (ord, (visible, counts)) in segments.iter().enumerate() {
-        let mut sums = vec![0.0; visible.lengths.len()];
+        let mut sums = vec![0.0; visible.docs.len()];
         for (of_word, with) in counts.iter().zip(&with) {
-            let with = *with as f64;
-            let rarity = (1.0 + (n - with + 0.5) / (with + 0.5)).ln();
-            for (doc, count) in of_word {
-                let len = f64::from(visible.lengths[*doc as usize] - 1);
-                let discount = K1 * (1.0 - B + B * len / mean.max(1.0));
-                sums[*doc as usize] += rarity * count * (K1 + 1.0) / (count + discount);
+            let rarity = rarity(*with as f64, n);
+            for (idx, count) in of_word {
+                sums[*idx] += worth(rarity, *count, (f64::from(visible.docs[*idx].1), mean));
             }
         }
         let weights = searcher.segment_reader(ord as u32).fast_fields().f64(WEIGHT)?;
-        let found = sums.into_iter().enumerate().filter(|(_, sum)| *sum > 0.0);
-        scores.extend(found.map(|(doc, sum)| {
-            let (doc, weight) = (doc as u32, weights.first(doc as u32).unwrap_or(1.0));
-            (DocAddress::new(ord as u32, doc), sum * weight)
+        let found = sums.into_iter().zip(&visible.docs).filter(|(sum, _)| *sum > 0.0);
+        scores.extend(found.map(|(sum, (doc, _))| {
+            (DocAddress::new(ord as u32, *doc), sum * weights.first(*doc).unwrap_or(1.0))
         }));
     }
     Ok(scores)
+}
+
+/// What a word says that so many of all have.
+pub(super) fn rarity(with: f64, all: f64) -> f64 {
+    (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
+}
+
+/// What it is worth to have a word so often in a text of that length, where texts have that mean one.
+pub(super) fn worth(rarity: f64, count: f64, (len, mean): (f64, f64)) -> f64 {
+    let discount = K1 * (1.0 - B + B * len / mean.max(1.0));
+    rarity * count * (K1 + 1.0) / (count + discount)
 }
 
 impl Visible {
     fn of(segment: &SegmentReader, fields: &Fields, places: &[String]) -> tantivy::Result<Self> {
         let own = segment.get_fieldnorms_reader(fields.own)?;
         let near = segment.get_fieldnorms_reader(fields.near)?;
-        let mut lengths = vec![0; segment.max_doc() as usize];
+        let mut docs = Vec::new();
         for place in places {
             let term = Term::from_field_text(fields.place, place);
             let index = segment.inverted_index(fields.place)?;
@@ -344,31 +290,42 @@ impl Visible {
             while postings.doc() != TERMINATED {
                 let doc = postings.doc();
                 if !segment.is_deleted(doc) {
-                    lengths[doc as usize] = own.fieldnorm(doc) + near.fieldnorm(doc) + 1;
+                    docs.push((doc, own.fieldnorm(doc) + near.fieldnorm(doc)));
                 }
                 postings.advance();
             }
         }
-        Ok(Self { lengths })
+        // Of each place they rise already.
+        docs.sort();
+        docs.dedup();
+        Ok(Self { docs })
     }
 
     /// The visible documents that have the word, each once.
     fn count(&self, segment: &SegmentReader, fields: &Fields, word: &str) -> tantivy::Result<Counts> {
         let mut counts = Counts::new();
-        for (field, weight) in [(fields.own, OWN_WEIGHT), (fields.near, 1.0)] {
+        if self.docs.is_empty() {
+            return Ok(counts);
+        }
+        for (field, weight) in [(fields.own, f64::from(OWN_WEIGHT)), (fields.near, 1.0)] {
             let term = Term::from_field_text(field, word);
             let index = segment.inverted_index(field)?;
             let Some(mut postings) = index.read_postings(&term, IndexRecordOption::WithFreqs)? else {
                 continue;
             };
-            while postings.doc() != TERMINATED {
-                if self.lengths[postings.doc() as usize] > 0 {
-                    counts.push((postings.doc(), weight * f64::from(postings.term_freq())));
+            // Whichever of the two is ahead has the other one follow: neither is read whole where the other is short.
+            let mut idx = 0;
+            while let Some((seen, _)) = self.docs.get(idx) {
+                let doc = if postings.doc() < *seen { postings.seek(*seen) } else { postings.doc() };
+                if doc == *seen {
+                    counts.push((idx, weight * f64::from(postings.term_freq())));
+                    idx += 1;
+                } else {
+                    idx += self.docs[idx..].partition_point(|(seen, _)| *seen < doc);
                 }
-                postings.advance();
             }
         }
-        counts.sort_unstable_by_key(|(doc, _)| *doc);
+        counts.sort_unstable_by_key(|(idx, _)| *idx);
         counts.dedup_by(|next, kept| {
             let same = next.0 == kept.0;
             kept.1 += if same { next.1 } else { 0.0 };

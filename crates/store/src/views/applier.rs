@@ -12,9 +12,9 @@ use cairn_core::ports::StoreError;
 use tokio::sync::{oneshot, watch};
 
 use super::apply::apply;
+use super::changed::ChangedMemory;
 use super::codec::{Key, view_error};
 use super::db::{Changes, Db};
-use super::memories;
 use super::rows::Meta;
 use super::{Views, opening};
 use crate::journal::Durable;
@@ -142,8 +142,8 @@ impl Applier {
             if self.follower.checkpoint().n >= tail.n || self.views.ending.load(Ordering::Acquire) {
                 return Ok(());
             }
-            let memories_n = apply_next(&db, &mut self.follower, &mut self.meta, &tail)?;
-            self.views.publish(&self.meta, memories_n);
+            let changed = apply_next(&db, &mut self.follower, &mut self.meta, &tail)?;
+            self.views.publish(&self.meta, changed);
             (self.on_applied)();
         }
     }
@@ -176,26 +176,22 @@ impl Applier {
     }
 }
 
-/// Applies what follows, up to some number of rows. Returns the last record that may have changed what a memory says.
+/// Applies what follows, up to some number of rows. Returns the memories that changed.
 pub(crate) fn apply_next(
     db: &Db,
     follower: &mut Follower,
     meta: &mut Meta,
     tail: &Tail,
-) -> Result<Option<u64>, StoreError> {
+) -> Result<Vec<ChangedMemory>, StoreError> {
     let mut changes = Changes::new(db);
     let mut next = meta.clone();
-    let mut memories_n = None;
     while changes.len() < BATCH_ROWS {
         let Some((record, position)) = follower.next(tail)? else { break };
         apply(&mut changes, &mut next, &record, position)?;
-        if memories::is_changed_by(&record.event) {
-            memories_n = Some(record.n);
-        }
     }
-    changes.write(&mut next)?;
+    let changed = changes.write(&mut next)?;
     *meta = next;
-    Ok(memories_n)
+    Ok(changed)
 }
 
 /// Rows made in memory from the journal, beside sled, for as long as sled does not answer or lags far behind.

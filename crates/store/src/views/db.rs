@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::changed::ChangedMemory;
 use super::codec::{Key, decode, encode, seal, unseal, view_error};
 use super::rows::{FORMAT, Meta};
 use crate::disk::Calls;
@@ -393,12 +394,13 @@ fn remove_half_made_snapshots(dir: &Path) -> Result<(), StoreError> {
 pub(crate) struct Changes<'a> {
     db: &'a Db,
     changes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    pub(crate) memories: Vec<ChangedMemory>,
 }
 
 impl<'a> Changes<'a> {
     /// None yet.
     pub(crate) fn new(db: &'a Db) -> Self {
-        Self { db, changes: BTreeMap::new() }
+        Self { db, changes: BTreeMap::new(), memories: Vec::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -456,9 +458,9 @@ impl<'a> Changes<'a> {
         Ok(found)
     }
 
-    /// Writes them, with the applied position.
-    pub(crate) fn write(self, meta: &mut Meta) -> Result<(), StoreError> {
-        self.db.write(self.changes, meta)
+    /// Writes them, with the applied position. Returns the memories that changed.
+    pub(crate) fn write(self, meta: &mut Meta) -> Result<Vec<ChangedMemory>, StoreError> {
+        self.db.write(self.changes, meta).map(|()| self.memories)
     }
 }
 

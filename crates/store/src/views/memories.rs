@@ -5,6 +5,7 @@ use cairn_core::ids::{AgentId, MemoryId};
 use cairn_core::memory::{Fingerprint, Memory, MemoryChange, MemorySave, Reach, Scope, merge};
 use cairn_core::ports::StoreError;
 
+use super::changed::ChangedMemory;
 use super::codec::{Key, decode, view_error};
 use super::db::{Changes, Db};
 use super::rows::MemoryRow;
@@ -29,6 +30,7 @@ pub(crate) fn apply(changes: &mut Changes<'_>, record: &Record) -> Result<(), St
                 memory.text.clone_from(text);
                 reword(changes, &mut row)?;
             }
+            changes.memories.push(ChangedMemory::of(&row.memory));
             changes.put(key, &row)
         }
         Event::Memory(MemoryEvent::Forgotten { id }) => forget(changes, id),
@@ -43,17 +45,6 @@ pub(crate) fn apply(changes: &mut Changes<'_>, record: &Record) -> Result<(), St
             Ok(())
         }
         _ => Ok(()),
-    }
-}
-
-/// Whether an event may make a memory come or go, or change what it says.
-pub(crate) fn is_changed_by(event: &Event) -> bool {
-    match event {
-        Event::Compaction(CompactionEvent::RunEnded(end)) => !end.memories.is_empty(),
-        Event::Memory(MemoryEvent::Saved(_) | MemoryEvent::Edited { .. } | MemoryEvent::Forgotten { .. }) => {
-            true
-        }
-        _ => false,
     }
 }
 
@@ -95,6 +86,7 @@ fn save(changes: &mut Changes<'_>, record: &Record, save: &MemorySave, idx: u32)
     if let Some(person) = memory.follows() {
         changes.put_bytes(Key::own(&memory.agent, person, &memory.id), Vec::new());
     }
+    changes.memories.push(ChangedMemory::of(memory));
     changes.put(Key::memory(&memory.agent, &memory.scope, &memory.id), &row)
 }
 
@@ -138,6 +130,7 @@ fn forget(changes: &mut Changes<'_>, id: &MemoryId) -> Result<(), StoreError> {
         changes.remove(Key(sighting));
     }
     changes.remove(Key::memory_key(id));
+    changes.memories.push(ChangedMemory::of(memory));
     changes.remove(key);
     Ok(())
 }
@@ -153,21 +146,32 @@ fn prefix(agent: &AgentId, reach: &Reach) -> Key {
 
 /// All memories within reach, oldest first.
 pub(crate) fn within(db: &Db, agent: &AgentId, reach: &Reach) -> Result<Vec<MemoryRow>, StoreError> {
-    let prefix = prefix(agent, reach);
     let mut rows: Vec<MemoryRow> = Vec::new();
-    for item in db.scan(&prefix) {
-        let (key, row) = item?;
-        if !matches!(reach, Reach::Own(_)) {
-            rows.push(decode(&row)?);
-            continue;
-        }
-        let id = key[prefix.0.len()..].strip_suffix(&[0]).and_then(|id| std::str::from_utf8(id).ok());
-        let id = id.ok_or_else(|| view_error("a key of what a person said cannot be read"))?;
-        rows.extend(row_of(db, &id.into())?);
-    }
-    rows.retain(|row| reach.holds(&row.memory));
+    each_within(db, agent, reach, |row| rows.push(row))?;
     rows.sort_by_key(|row| row.made);
     Ok(rows)
+}
+
+/// Each memory within reach, in no order.
+pub(crate) fn each_within(
+    db: &Db,
+    agent: &AgentId,
+    reach: &Reach,
+    mut each: impl FnMut(MemoryRow),
+) -> Result<(), StoreError> {
+    let prefix = prefix(agent, reach);
+    for item in db.scan(&prefix) {
+        let (key, row) = item?;
+        let row = if matches!(reach, Reach::Own(_)) {
+            let id = key[prefix.0.len()..].strip_suffix(&[0]).and_then(|id| std::str::from_utf8(id).ok());
+            let id = id.ok_or_else(|| view_error("a key of what a person said cannot be read"))?;
+            row_of(db, &id.into())?
+        } else {
+            Some(decode(&row)?)
+        };
+        row.into_iter().filter(|row| reach.holds(&row.memory)).for_each(&mut each);
+    }
+    Ok(())
 }
 
 pub(crate) fn count(db: &Db, agent: &AgentId) -> Result<u64, StoreError> {

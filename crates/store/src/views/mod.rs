@@ -3,6 +3,7 @@
 mod applier;
 mod apply;
 pub(crate) mod archive;
+mod changed;
 pub(crate) mod codec;
 pub(crate) mod db;
 pub(crate) mod memories;
@@ -15,12 +16,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use cairn_core::ids::{AgentId, MemoryId};
+use cairn_core::memory::Reach;
 use cairn_core::ports::StoreError;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 #[cfg(test)]
 pub(crate) use applier::STILL_READ;
 pub(crate) use applier::{Applier, Command, JournalRows};
+use changed::{ChangedMemories, ChangedMemory};
 use codec::view_error;
 use db::Db;
 pub(crate) use rows::Meta;
@@ -35,8 +40,6 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(1500);
 pub(crate) struct Applied {
     pub(crate) n: u64,
     pub(crate) quarantined: bool,
-    /// The last record that may have changed what a memory says.
-    pub(crate) memories_n: u64,
     /// Why nothing more is applied at present.
     pub(crate) error: Option<StoreError>,
     /// Nothing will be applied any more.
@@ -60,6 +63,7 @@ pub(crate) struct Views {
     dir: PathBuf,
     cache_bytes: u64,
     applied: watch::Sender<Applied>,
+    changed: Mutex<ChangedMemories>,
     /// Nobody waits for the applier any more.
     ending: AtomicBool,
     calls: Arc<Calls>,
@@ -87,10 +91,11 @@ impl Views {
                 Err(error) => return Err(error),
             };
         let (n, quarantined) = (meta.n, meta.quarantined);
-        let applied = Applied { n, quarantined, memories_n: n, error, closed: false, rows };
+        let applied = Applied { n, quarantined, error, closed: false, rows };
         let (applied, _) = watch::channel(applied);
+        let changed = Mutex::new(ChangedMemories::from(n));
         let ending = AtomicBool::new(false);
-        Ok((Self { dir: dir.to_owned(), cache_bytes, applied, ending, calls }, meta))
+        Ok((Self { dir: dir.to_owned(), cache_bytes, applied, changed, ending, calls }, meta))
     }
 
     /// Has the applier leave what it is at: the next start goes on from where it is.
@@ -142,17 +147,35 @@ impl Views {
     /// Lets readers have rows, with how far they are.
     fn show(&self, db: Db, meta: &Meta) {
         let (n, quarantined, rows) = (meta.n, meta.quarantined, Some(Arc::new(db)));
+        *self.changed.lock() = ChangedMemories::from(n);
         let _closed_before =
-            self.applied.send_replace(Applied { n, quarantined, memories_n: n, rows, ..Applied::default() });
+            self.applied.send_replace(Applied { n, quarantined, rows, ..Applied::default() });
     }
 
-    fn publish(&self, meta: &Meta, memories_n: Option<u64>) {
+    fn publish(&self, meta: &Meta, changed: Vec<ChangedMemory>) {
+        // First: whoever has waited for these rows asks next.
+        self.changed.lock().note(meta.n, changed);
         self.applied.send_modify(|applied| {
             applied.n = meta.n;
             applied.quarantined = meta.quarantined;
-            applied.memories_n = memories_n.unwrap_or(applied.memories_n);
             applied.error = None;
         });
+    }
+
+    /// The record from which on changes of memories are known.
+    pub(crate) fn changes_known_from(&self) -> u64 {
+        self.changed.lock().known_from()
+    }
+
+    /// The same, with the memories that changed since and may be within reach.
+    pub(crate) fn changed_memories(&self, agent: &AgentId, reach: &[Reach]) -> (u64, Vec<MemoryId>) {
+        let changed = self.changed.lock();
+        (changed.known_from(), changed.within(agent, reach))
+    }
+
+    /// The search index shows what changed up to that record.
+    pub(crate) fn forget_changed_memories(&self, upto: u64) {
+        self.changed.lock().forget(upto);
     }
 
     /// Takes the rows from the readers, who may hold them a little longer.

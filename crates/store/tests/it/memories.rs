@@ -7,7 +7,7 @@ use cairn_core::event::{Event, MemoryEvent, NewRecord};
 use cairn_core::ids::AgentId;
 use cairn_core::memory::{Memory, MemorySave, Reach, Scope, Source, TYPED_BY_MEMBER};
 use cairn_core::message::Author;
-use cairn_core::ports::{MemoryFilter, Store as _};
+use cairn_core::ports::{MemoryFilter, Query, Store as _};
 use cairn_store::Store;
 
 async fn journal(store: &Store, events: Vec<Event>) {
@@ -290,4 +290,52 @@ async fn ones_own_word_comes_before_what_another_member_says_of_one() {
     let found = recalled(&store, &group, "What is Ana allergic to, nuts?").await;
     assert_eq!(found, ["I am allergic to nuts", "Ana is allergic to nuts, nuts and more nuts"]);
     store.close().await;
+}
+
+#[tokio::test]
+async fn what_the_index_does_not_show_yet_is_ranked_as_if_it_did() {
+    let (_dir, store) = opened();
+    let texts =
+        ["Ana likes green tea", "Ben likes his bike", "Cleo likes black tea", "Tea is served at five"];
+    save(&store, texts.iter().map(|text| memory(text, text)).collect()).await;
+    indexed(&store).await;
+    let ids: Vec<_> = all(&store).await.into_iter().map(|memory| memory.id).collect();
+    let text = Some("Ben likes green tea, too".to_owned());
+    journal(
+        &store,
+        vec![
+            Event::Memory(MemoryEvent::Edited { id: ids[1].clone(), text, kind: None, importance: None }),
+            Event::Memory(MemoryEvent::Forgotten { id: ids[2].clone() }),
+            Event::Memory(MemoryEvent::Saved(memory("Dan has never had tea or coffee", "d"))),
+            Event::Memory(MemoryEvent::Saved(memory("Ana likes green tea", "again"))),
+        ],
+    )
+    .await;
+    let ask = async || {
+        let mut found = Vec::new();
+        for question in ["Who likes green tea?", "tea", "What does Ben like?", "Cleo", "coffee"] {
+            found.push(recalled(&store, &[Scope::Agent, scope()], question).await);
+        }
+        found
+    };
+    let before = ask().await;
+    assert_eq!(before[2][0], "Ben likes green tea, too");
+    assert_eq!(before[3], Vec::<String>::new());
+    assert_eq!(before[4], ["Dan has never had tea or coffee"]);
+    indexed(&store).await;
+    assert_eq!(ask().await, before);
+    store.close().await;
+}
+
+/// Waits until the index shows all that was said.
+async fn indexed(store: &Store) {
+    let query = Query {
+        channel: "main/local/room".parse().unwrap(),
+        text: "tea".to_owned(),
+        kind: None,
+        scopes: vec![scope()],
+        limit: 1,
+        settled: true,
+    };
+    assert_eq!(store.found(query).await.unwrap().1, 0);
 }

@@ -83,7 +83,7 @@ impl World {
             engine: cairn_core::engine::STANDARD.to_owned(),
             cache_ttl_secs: 300,
             model: "fake".to_owned(),
-            tools: Vec::new(),
+            tools: Default::default(),
             recall_limit: 0,
             memory: cairn_core::settings::MemorySettings::default(),
             trust: cairn_core::trust::TrustSettings::default(),
@@ -92,7 +92,7 @@ impl World {
         };
         Self {
             store: MemStore::new(),
-            tools: Vec::new(),
+            tools: Default::default(),
             model: FakeModel::new(),
             others: Vec::new(),
             compactor: None,
@@ -108,7 +108,7 @@ impl World {
     }
 
     pub(crate) fn with_tools(mut self) -> Self {
-        self.settings.tools = builtin_tools();
+        self.settings.tools = builtin_tools().into();
         self.settings.window.window_tokens += 900;
         self
     }
@@ -116,7 +116,7 @@ impl World {
     /// The same with tools beside the built-in ones.
     pub(crate) fn with_more_tools(mut self, tools: Vec<Arc<dyn Tool>>) -> Self {
         self = self.with_tools();
-        self.settings.tools = all_tools(&tools).unwrap();
+        self.settings.tools = all_tools(&tools).unwrap().into();
         self.tools = tools;
         self
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cairn_core::ids::{ApprovalId, ChannelId, MessageId};
@@ -43,6 +44,8 @@ pub(crate) struct FakeNet {
     traits: Mutex<PlatformTraits>,
     /// Longest message, in bytes of plain words.
     pub(crate) limit: Mutex<usize>,
+    /// How often words were split.
+    pub(crate) splits: AtomicUsize,
     acts: watch::Sender<Vec<(Instant, Act)>>,
     pub(crate) messages: Mutex<Vec<(MessageId, Shown)>>,
     /// By channel; asked by sends and edits.
@@ -61,6 +64,7 @@ impl FakeNet {
                 draft_every: None,
             }),
             limit: Mutex::new(4_000),
+            splits: AtomicUsize::new(0),
             acts: watch::Sender::new(Vec::new()),
             messages: Mutex::default(),
             troubles: Mutex::default(),
@@ -172,6 +176,7 @@ impl Platform for FakeNet {
     }
 
     fn split(&self, words: &str) -> Vec<String> {
+        self.splits.fetch_add(1, Ordering::Relaxed);
         let limit = *self.limit.lock();
         let words: Vec<char> = words.trim().chars().collect();
         words.chunks(limit).map(|chunk| chunk.iter().collect()).collect()

@@ -57,7 +57,7 @@ pub(crate) fn agent(window_tokens: u64) -> AgentSettings {
         engine: cairn_core::engine::STANDARD.to_owned(),
         cache_ttl_secs: 300,
         model: "offline".to_owned(),
-        tools: Vec::new(),
+        tools: cairn_core::tool_defs::ToolDefs::default(),
         recall_limit: 5,
         memory: cairn_core::settings::MemorySettings::default(),
         trust: cairn_core::trust::TrustSettings::default(),

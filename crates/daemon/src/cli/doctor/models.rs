@@ -171,7 +171,7 @@ async fn call(client: &dyn ChatModel, messages: Vec<ChatMessage>) -> Result<(), 
         purpose: Purpose::Reply { question: String::new() },
         system: vec!["Answer in one word.".to_owned()],
         messages,
-        tools: if has_calls { vec![clock] } else { Vec::new() },
+        tools: has_calls.then_some(clock).into_iter().collect(),
         last_call: false,
         max_output_tokens: 1,
     };

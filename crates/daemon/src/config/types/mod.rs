@@ -23,8 +23,8 @@ use cairn_core::agent::{AgentSettings, WindowSize};
 use cairn_core::command::CommandPermissions;
 use cairn_core::ids::AgentId;
 use cairn_core::limits::Price;
-use cairn_core::model::ToolDef;
 use cairn_core::retention::RetentionSettings;
+use cairn_core::tool_defs::ToolDefs;
 use cairn_core::trust::TrustSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -201,7 +201,7 @@ impl Config {
         agent: &AgentConfig,
         model: &str,
         server_window: Option<u64>,
-        tools: Vec<ToolDef>,
+        tools: impl Into<ToolDefs>,
     ) -> AgentSettings {
         let id = model;
         let model = self.model(id);
@@ -223,7 +223,7 @@ impl Config {
             engine: agent.engine.clone(),
             model: id.to_owned(),
             cache_ttl_secs: model.map_or(300, |model| model.cache_ttl_secs),
-            tools: if model.is_none_or(|model| model.tools) { tools } else { Vec::new() },
+            tools: if model.is_none_or(|model| model.tools) { tools.into() } else { ToolDefs::default() },
             recall_limit: agent.recall_limit,
             memory: agent.memory,
             trust: self.trust(agent),

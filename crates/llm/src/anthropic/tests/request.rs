@@ -8,10 +8,14 @@ use serde_json::{Value, json};
 
 use cairn_core::message::{Part, ToolCall};
 use cairn_core::model::{ChatMessage, ChatRequest, Purpose};
+use cairn_core::tool_defs::ToolDefs;
 
-use super::super::request::body;
 use crate::options::ServerOptions;
 use crate::testing::{assistant, calls, context, image, request, result, user};
+
+fn body(options: &ServerOptions, request: &ChatRequest) -> Value {
+    serde_json::from_str(&super::super::request::body(options, request).text()).unwrap()
+}
 
 fn options() -> ServerOptions {
     ServerOptions { images: true, ..ServerOptions::new("m", "http://127.0.0.1:1/v1", "claude") }
@@ -57,7 +61,8 @@ fn the_frame_of_a_request() {
         "messages": [{"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": mark}]}],
     });
     assert_eq!(body(&options(), &request(vec![user("hi")])), expected);
-    let plain = ChatRequest { system: vec![" ".to_owned()], tools: Vec::new(), ..request(vec![user("hi")]) };
+    let plain =
+        ChatRequest { system: vec![" ".to_owned()], tools: ToolDefs::default(), ..request(vec![user("hi")]) };
     let sent = body(&options(), &plain);
     assert!(sent.get("system").is_none() && sent.get("tools").is_none(), "{sent}");
     let hour = ServerOptions { cache_ttl: Duration::from_secs(3600), ..options() };
@@ -72,7 +77,7 @@ fn the_last_call_forbids_tools_and_lists_them() {
         (&sent["tool_choice"], sent["tools"].as_array().unwrap().len()),
         (&json!({"type": "none"}), 1)
     );
-    let without = body(&options(), &ChatRequest { tools: Vec::new(), ..last });
+    let without = body(&options(), &ChatRequest { tools: ToolDefs::default(), ..last });
     assert!(without.get("tool_choice").is_none(), "a choice without tools is refused");
 }
 
@@ -270,6 +275,6 @@ fn without_tools_calls_of_the_past_are_told_in_words() {
         ]
     );
     // The same where the request has no tools: it was found out that the model takes none.
-    let found_out = ChatRequest { tools: Vec::new(), ..request(talk) };
+    let found_out = ChatRequest { tools: ToolDefs::default(), ..request(talk) };
     assert_eq!(body(&options(), &found_out)["messages"], told["messages"]);
 }
