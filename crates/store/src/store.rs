@@ -15,7 +15,7 @@ use crate::artifacts::Artifacts;
 use crate::disk::{Disk, Layout, RealDisk, has_room, io_error, make_dir};
 use crate::format;
 use crate::index::{self, Indexer, SearchIndex, Task};
-use crate::journal::open::Shown;
+use crate::journal::open::{Shown, Start};
 use crate::journal::reader::Reader;
 use crate::journal::{Appender, Durable, open, segment};
 use crate::lock::StateLock;
@@ -50,6 +50,9 @@ const TOLD_AFTER: Duration = Duration::from_secs(5);
 /// What does not come back for so long will not. Its thread cannot be ended: the process must be.
 const GIVEN_UP: Duration = Duration::from_secs(30);
 
+/// What a row takes, roughly.
+const ROW_BYTES: u64 = 256;
+
 /// What a store is opened with.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
@@ -61,16 +64,20 @@ pub struct StoreOptions {
     pub sled_cache_bytes: u64,
     /// Bytes of the search index's write buffer; tantivy takes no less than 15 MB.
     pub index_heap_bytes: usize,
+    /// So many bytes of journal, of rows and of index are checked by a start whatever the last stop was. What is more than
+    /// that, and was there at the last stop, is left to [`Store::check`].
+    pub checked_at_start_bytes: u64,
 }
 
 impl StoreOptions {
-    /// The usual sizes: segments of 64 MiB, 8 MiB of cache, the smallest write buffer.
+    /// The usual sizes: segments of 64 MiB, 8 MiB of cache, the smallest write buffer, 1 MiB checked.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
             dir: dir.into(),
             segment_bytes: 64 << 20,
             sled_cache_bytes: 8 << 20,
             index_heap_bytes: 15_000_000,
+            checked_at_start_bytes: 1 << 20,
         }
     }
 }
@@ -101,6 +108,8 @@ pub(crate) struct Inner {
     closing: AtomicBool,
     pub(crate) artifacts: Artifacts,
     stopped_cleanly: bool,
+    /// What the last check in the background found wrong with the journal, for people.
+    pub(crate) damage: Mutex<Vec<String>>,
     /// Segments of whose words nothing is left to be taken out.
     pub(crate) spent: Mutex<HashSet<u64>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -125,6 +134,8 @@ pub struct StoreStats {
     pub syncs: u64,
     /// Why the journal or the views cannot be written at present. While the journal cannot, nothing is taken in.
     pub trouble: Option<StoreError>,
+    /// What the last check in the background found wrong with the journal, for people. Nothing stands still for it.
+    pub damage: Vec<String>,
 }
 
 /// Whether nobody has the store in that folder open.
@@ -153,9 +164,12 @@ impl Store {
         let artifacts = Artifacts::of(&options.dir);
         make_dir(&layout.journal)?;
         crate::erasure::resume_or_wait(&options.dir)?;
-        let (views, meta) = Views::open(&layout.views, options.sled_cache_bytes, &layout.journal)?;
+        let most_bytes = options.checked_at_start_bytes;
+        let most_rows = most_bytes / ROW_BYTES;
+        let (views, meta) = Views::open(&layout.views, options.sled_cache_bytes, most_rows, &layout.journal)?;
         let shown = Shown { last: vec![index::reach(&layout.index)], channels: Vec::new() };
-        let tail = open::open(&layout.journal, &layout.quarantine, &meta.checkpoint(), &shown)?;
+        let start = Start { from: meta.checkpoint(), most_bytes };
+        let tail = open::open(&layout.journal, &layout, &start, &shown)?;
         let views = Arc::new(views);
 
         let (commands, queue) = sync_channel(COMMANDS);
@@ -180,7 +194,8 @@ impl Store {
         let stopped_cleanly = applier.stopped_cleanly();
         let applier = spawn("views", lock.clone(), move || applier.run(&queue))?;
 
-        let (index, at) = SearchIndex::open(&layout.index, &layout.journal, options.index_heap_bytes);
+        let (index, at) =
+            SearchIndex::open(&layout.index, &layout.journal, options.index_heap_bytes, most_bytes);
         let index = Arc::new(index);
         let journal = Arc::new(Reader::new(&layout.journal));
         let indexer = Indexer::new(index.clone(), at, views.clone(), journal.clone(), appender.durable());
@@ -202,6 +217,7 @@ impl Store {
             closing: AtomicBool::new(false),
             artifacts,
             stopped_cleanly,
+            damage: Mutex::default(),
             spent: Mutex::default(),
             threads: Mutex::new(vec![writer, applier]),
             indexer: Mutex::new(Some(indexer)),
@@ -358,6 +374,7 @@ impl Store {
                 .trouble()
                 .or(applied.error)
                 .or_else(|| self.stuck().map(|stuck| stuck.error())),
+            damage: self.inner.damage.lock().clone(),
         })
     }
 

@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use super::request::{self, Request};
 use crate::artifacts::file_name;
 use crate::disk::{io_error, remove_dir, replace, sync_dir};
-use crate::journal::open::{self, Checkpoint, Tail};
+use crate::journal::open::{self, Checkpoint, Start, Tail};
 use crate::journal::reader::Follower;
 use crate::journal::rewrite::{self, Rewrite, Sink};
 use crate::journal::segment;
@@ -126,7 +126,7 @@ fn stage(dir: &Path, person: &str, at: Timestamp, step: Step<'_>) -> Result<bool
     let layout = Layout::of(dir);
     // What proves that the journal has lost something must not be removed.
     let shown = layout.shown()?;
-    let tail = open::open(&layout.journal, &layout.quarantine, &Checkpoint::default(), &shown)?;
+    let tail = open::open(&layout.journal, &layout, &Start::default(), &shown)?;
     rewrite::clear(&layout.journal)?;
     step("cleared")?;
     let Some((survey, stored)) = surveyed(&layout.journal, &tail, person)? else { return Ok(false) };

@@ -40,8 +40,14 @@ pub(crate) fn apply(
         changes.put_bytes(Key::event(channel, record.n), position_bytes(position).to_vec());
         let mut state: ChannelState =
             changes.get(&Key::channel(channel))?.unwrap_or_else(|| ChannelState::new(record.at));
+        let was_unfinished = state.is_unfinished();
         state.last_at = record.at;
         in_channel(changes, &mut state, channel, record)?;
+        match (was_unfinished, state.is_unfinished()) {
+            (false, true) => changes.put_bytes(Key::unfinished(channel), Vec::new()),
+            (true, false) => changes.remove(Key::unfinished(channel)),
+            _ => {}
+        }
         changes.put(Key::channel(channel), &state)?;
     }
     memories::apply(changes, record)?;

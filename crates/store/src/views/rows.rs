@@ -13,7 +13,7 @@ use crate::journal::open::Checkpoint;
 use crate::journal::segment::Position;
 
 /// Version of the rows; views of another version are made again.
-pub(crate) const FORMAT: u32 = 4;
+pub(crate) const FORMAT: u32 = 5;
 
 /// Stands in the place of a turn's id for what has none: a command, or a message that a limit refused.
 pub(crate) const COMMAND: &str = "command";
@@ -139,14 +139,19 @@ impl ChannelState {
         }
     }
 
-    /// The line of the list of channels.
-    pub(crate) fn row(&self, channel: ChannelId) -> ChannelRow {
-        let unfinished = self.pending > 0
+    /// Whether the channel is woken at a start.
+    pub(crate) fn is_unfinished(&self) -> bool {
+        self.pending > 0
             || self.open.is_some()
             || self.run
             || !self.queued.is_empty()
             || self.owed > 0
-            || self.owes_run;
+            || self.owes_run
+    }
+
+    /// The line of the list of channels.
+    pub(crate) fn row(&self, channel: ChannelId) -> ChannelRow {
+        let unfinished = self.is_unfinished();
         ChannelRow { channel, last_at: self.last_at, unfinished, last_message: self.last_message.clone() }
     }
 }

@@ -6,7 +6,8 @@ use crate::common::{Chat, at, channel, chatting, open, texts};
 use cairn_core::event::{DeliveryEvent, Event, MessageEvent, Receipt, TurnEvent, TurnOutcome};
 use cairn_core::ids::{Generation, MessageId, Seq, TurnId};
 use cairn_core::message::Author;
-use cairn_core::ports::{DeliveryState, Seen, Store as _};
+use cairn_core::ports::{ChannelRow, DeliveryState, Seen, Store as _};
+use cairn_store::Store;
 
 #[tokio::test]
 async fn a_restored_channel_is_the_one_that_was_left() {
@@ -82,13 +83,21 @@ async fn a_message_id_is_new_then_open_then_ended() {
     store.close().await;
 }
 
+/// The list of channels, whose unfinished ones are those that a start wakes.
+async fn listed(store: &Store) -> Vec<ChannelRow> {
+    let rows = store.channels().await.unwrap();
+    let unfinished = rows.iter().filter(|row| row.unfinished).map(|row| row.channel.clone());
+    assert_eq!(store.unfinished().await.unwrap(), unfinished.collect::<Vec<_>>());
+    rows
+}
+
 #[tokio::test]
 async fn a_channel_is_unfinished_as_long_as_its_conversation_is() {
     let (_dir, store, mut chat) = chatting();
     let turn = chat.accept("a", "ana", "hello").await;
-    let mut steps = vec![(chat.state.is_unfinished(), store.channels().await.unwrap())];
+    let mut steps = vec![(chat.state.is_unfinished(), listed(&store).await)];
     chat.start(&turn, &["a"]).await;
-    steps.push((chat.state.is_unfinished(), store.channels().await.unwrap()));
+    steps.push((chat.state.is_unfinished(), listed(&store).await));
     let intent = Event::Delivery(DeliveryEvent::Intended {
         id: "o1".into(),
         turn: turn.clone(),
@@ -100,11 +109,11 @@ async fn a_channel_is_unfinished_as_long_as_its_conversation_is() {
         draft: false,
     });
     chat.append(vec![Chat::end(&turn, Seq(1)), intent]).await;
-    steps.push((chat.state.is_unfinished(), store.channels().await.unwrap()));
+    steps.push((chat.state.is_unfinished(), listed(&store).await));
     assert_eq!(store.deliveries().await.unwrap()[0].at, at(chat.secs));
     let receipt = cairn_core::event::Receipt::Delivered { messages: Vec::new() };
     chat.append(vec![Event::Delivery(DeliveryEvent::Settled { id: "o1".into(), receipt })]).await;
-    steps.push((chat.state.is_unfinished(), store.channels().await.unwrap()));
+    steps.push((chat.state.is_unfinished(), listed(&store).await));
     let flags: Vec<(bool, bool)> = steps.iter().map(|(state, rows)| (*state, rows[0].unfinished)).collect();
     assert_eq!(flags, [(true, true), (true, true), (true, true), (false, false)]);
     assert_eq!(steps[3].1[0].last_at, at(chat.secs));
