@@ -29,6 +29,9 @@ const COMMANDS: usize = 64;
 /// How long a store that closes waits for work over whole segments to come to an end.
 const LEASE_PATIENCE: Duration = Duration::from_secs(20);
 
+/// How long it waits for views that are behind: the next start applies what they lack.
+const SETTLE_PATIENCE: Duration = Duration::from_millis(500);
+
 /// How long it waits for each of its threads: what derives from the journal is not worth more.
 const THREAD_PATIENCE: Duration = Duration::from_secs(4);
 
@@ -50,8 +53,8 @@ const TOLD_AFTER: Duration = Duration::from_secs(5);
 /// What does not come back for so long will not. Its thread cannot be ended: the process must be.
 const GIVEN_UP: Duration = Duration::from_secs(30);
 
-/// What a row takes, roughly.
-const ROW_BYTES: u64 = 256;
+/// A row costs as much to check as so many bytes of the journal.
+const ROW_BYTES: u64 = 1024;
 
 /// What a store is opened with.
 #[derive(Debug, Clone)]
@@ -70,14 +73,14 @@ pub struct StoreOptions {
 }
 
 impl StoreOptions {
-    /// The usual sizes: segments of 64 MiB, 8 MiB of cache, the smallest write buffer, 1 MiB checked.
+    /// The usual sizes: segments of 64 MiB, 8 MiB of cache, the smallest write buffer, 4 MiB checked.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
             dir: dir.into(),
             segment_bytes: 64 << 20,
             sled_cache_bytes: 8 << 20,
             index_heap_bytes: 15_000_000,
-            checked_at_start_bytes: 1 << 20,
+            checked_at_start_bytes: 4 << 20,
         }
     }
 }
@@ -275,9 +278,9 @@ impl Store {
         self.end_maintenance();
         self.inner.appender.close().await;
         if let Err(error) =
-            tokio::time::timeout(THREAD_PATIENCE, self.settle()).await.unwrap_or_else(|_| Err(no_answer()))
+            tokio::time::timeout(SETTLE_PATIENCE, self.settle()).await.unwrap_or_else(|_| Err(no_answer()))
         {
-            tracing::warn!(%error, "the views are behind; the next start applies the journal again");
+            tracing::warn!(%error, "the views are behind; the next start applies what they lack");
         }
         self.inner.views.end();
         let inner = self.inner.clone();

@@ -30,7 +30,7 @@ const COMMIT_EVERY: Duration = Duration::from_secs(2);
 const COMMIT_DOCS: usize = 2000;
 
 /// At the end merges get no longer.
-const MERGE_LIMIT: Duration = Duration::from_secs(1);
+const MERGE_LIMIT: Duration = Duration::from_millis(250);
 
 /// After a failure the index is tried again this often.
 const RETRY: Duration = Duration::from_secs(2);

@@ -153,3 +153,21 @@ async fn a_damaged_file_of_the_index_is_found_by_the_check_and_the_index_made_ag
     assert!(store.check(at(0)).await.unwrap().is_empty());
     store.close().await;
 }
+
+#[tokio::test]
+async fn what_was_restored_from_many_records_is_restored_from_a_few_the_next_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(large(dir.path())).unwrap();
+    let mut chat = Chat::new(&store, "main");
+    for n in 0..40 {
+        chat.turn(&format!("m{n}"), &format!("tale {n} of the lighthouse"), "go on").await;
+    }
+    chat.compact(70, "Tales.", Vec::new()).await;
+    assert_eq!(store.restore(&channel("main")).await.unwrap().unwrap(), chat.state);
+    store.close().await;
+    // Whoever reads from the first record on meets this.
+    spoil(&segments(dir.path())[0], "tale 0 of", "tale O of");
+    let store = Store::open(large(dir.path())).unwrap();
+    assert_eq!(store.restore(&channel("main")).await.unwrap().unwrap(), chat.state);
+    store.close().await;
+}
