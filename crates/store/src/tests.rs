@@ -257,6 +257,8 @@ async fn views_of_another_version_are_made_again_and_not_taken_for_damaged() {
     assert!(db.meta().is_err(), "rows of another version are not read");
     db.flush().unwrap();
     drop(db);
+    let report = verify_dir(StoreOptions::new(dir.path()), false).await.unwrap();
+    assert!(report.ok && report.views.applied == 1, "{:?}", report.problems);
     let store = Store::open(StoreOptions::new(dir.path())).unwrap();
     assert_eq!(store.channels().await.unwrap(), before);
     store.close().await;
