@@ -4,7 +4,7 @@
 //! and never across an await; all others take snapshots.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use cairn_core::agent::AgentSettings;
@@ -42,6 +42,8 @@ pub(crate) struct ChannelHandle {
     conversation: RwLock<Conversation>,
     actors: Mutex<Actors>,
     changed: watch::Sender<u64>,
+    /// Last record of the snapshot that was kept last.
+    kept_n: AtomicU64,
     /// Taken by an append from its beginning to its end.
     writing: Arc<Semaphore>,
 }
@@ -58,6 +60,7 @@ impl ChannelHandle {
             subscribers: TurnSubscribers::default(),
             approvals: Approvals::default(),
             changed: watch::Sender::new(conversation.last_n),
+            kept_n: AtomicU64::new(conversation.last_n),
             conversation: RwLock::new(conversation),
             actors: Mutex::default(),
             writing: Arc::new(Semaphore::new(1)),
@@ -120,6 +123,13 @@ impl ChannelHandle {
         self.conversation.read().clone()
     }
 
+    /// A copy to be kept in the store, unless nothing has happened since the last one.
+    pub(crate) fn to_keep(&self) -> Option<Arc<Conversation>> {
+        let conversation = self.conversation.read();
+        let is_new = self.kept_n.swap(conversation.last_n, Ordering::AcqRel) != conversation.last_n;
+        is_new.then(|| Arc::new(conversation.clone()))
+    }
+
     /// Folds journalled records in. For the channel's actor alone.
     ///
     /// # Errors
@@ -152,6 +162,7 @@ impl ChannelHandle {
         let n = conversation.last_n;
         self.engine.bootstrap(&conversation);
         *self.conversation.write() = conversation;
+        self.kept_n.store(n, Ordering::Release);
         self.changed.send_replace(n);
     }
 

@@ -157,19 +157,19 @@ impl Actor for Router {
     }
 }
 
-/// Reads the list of channels until it can be read, and has those woken that have something unfinished.
+/// Has the channels woken that have something unfinished, once they can be read.
 async fn find_unfinished(shared: Arc<Shared>, router: ActorRef<RouterMsg>) {
-    let rows = loop {
-        match shared.deps.store.channels().await {
-            Ok(rows) => break rows,
+    let channels = loop {
+        match shared.deps.store.unfinished().await {
+            Ok(channels) => break channels,
             Err(error) => {
-                tracing::error!(%error, "cannot list the channels; trying again");
+                tracing::error!(%error, "cannot list the unfinished channels; trying again");
                 tokio::time::sleep(shared.limits().store_retry_pause).await;
             }
         }
     };
-    for row in rows.into_iter().filter(|row| row.unfinished) {
-        if router.send_message(RouterMsg::Wake(row.channel)).is_err() {
+    for channel in channels {
+        if router.send_message(RouterMsg::Wake(channel)).is_err() {
             return;
         }
     }

@@ -12,7 +12,7 @@ use cairn_core::ports::{
 };
 use cairn_llm::BadModel;
 use cairn_platforms::local::{self, LocalApi, Mint};
-use cairn_store::{Store, StoreOptions};
+use cairn_store::{Store, StoreOptions, keep_checked};
 use cairn_tools::schema::Schemas;
 
 use crate::adapters::Adapters;
@@ -103,8 +103,8 @@ pub struct Daemon {
     adapters: Adapters,
     reloader: Option<Arc<Reloader>>,
     live: Live,
-    /// Retention, and the windows that servers list late.
-    background: [Background; 2],
+    /// Retention, the check of what a start leaves unread, and the windows that servers list late.
+    background: [Background; 3],
 }
 
 impl Daemon {
@@ -177,6 +177,7 @@ impl Daemon {
             Ok(socket) => {
                 let adapters = Adapters::start(adapters, &ports);
                 let background = [
+                    Background::start(keep_checked(store.clone(), Arc::clone(&clock))),
                     Background::start(daily(store.clone(), live.clone(), clock)),
                     Background::start(watch_windows(Arc::clone(&agents), runtime.clone())),
                 ];

@@ -67,6 +67,8 @@ pub(crate) struct Layout {
     pub(crate) views: PathBuf,
     pub(crate) index: PathBuf,
     pub(crate) quarantine: PathBuf,
+    /// What starts and the background check have seen ([`crate::journal::mark`]).
+    pub(crate) checked: PathBuf,
 }
 
 impl Layout {
@@ -76,6 +78,7 @@ impl Layout {
             views: dir.join("views"),
             index: dir.join("index"),
             quarantine: dir.join("quarantine"),
+            checked: dir.join("checked"),
         }
     }
 }

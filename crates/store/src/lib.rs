@@ -4,6 +4,7 @@
 //! behind it on a thread of their own, and every read waits until they show all that was durable when it was asked.
 
 mod artifacts;
+mod background_check;
 mod backup;
 mod disk;
 mod erasure;
@@ -21,6 +22,7 @@ mod tests;
 mod verify;
 mod views;
 
+pub use background_check::keep_checked;
 pub use backup::restore::{is_begun, restore_dir};
 pub use backup::{BackupError, BackupReport, RestoreReport};
 pub use erasure::{erase_dir, erasures_dir};

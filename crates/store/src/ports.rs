@@ -28,6 +28,9 @@ use crate::views::{Command, memories, pairing_store};
 /// Longest that a head waits to be kept: it is only a cache.
 const HEAD_LIMIT: Duration = Duration::from_secs(5);
 
+/// Records that a restore reads at the most before it has a new head kept, so that the next one is quick.
+const TAIL_MAX: usize = 128;
+
 /// Longest that a search waits until all that was journalled can be found.
 const SETTLE_LIMIT: Duration = Duration::from_secs(5);
 
@@ -40,11 +43,21 @@ impl ports::Store for Store {
         self.look(|_, reads| reads.channels()).boxed()
     }
 
+    fn unfinished(&self) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>> {
+        self.look(|_, reads| reads.unfinished()).boxed()
+    }
+
     fn restore(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Option<Conversation>, StoreError>> {
         let channel = channel.clone();
-        self.look(move |_, reads| {
+        self.look(move |inner, reads| {
             let quarantined = reads.db.meta()?.is_some_and(|meta| meta.quarantined);
-            reads.restore(&channel, quarantined)
+            let Some((conversation, n_replayed)) = reads.restore(&channel, quarantined)? else {
+                return Ok(None);
+            };
+            if n_replayed > TAIL_MAX && !reads.db.is_in_memory() {
+                keep_head(inner, &conversation);
+            }
+            Ok(Some(conversation))
         })
         .boxed()
     }
@@ -177,6 +190,18 @@ impl ports::Store for Store {
 
     fn remove_artifact(&self, channel: &ChannelId, id: &ArtifactId) -> BoxFuture<'_, Result<(), StoreError>> {
         self.inner.artifacts.remove(channel, id)
+    }
+}
+
+/// Has a restored conversation kept as a head, without waiting for it.
+fn keep_head(inner: &Inner, conversation: &Conversation) {
+    let channel = conversation.channel.clone();
+    let sent = encode(&conversation.to_head()).map(|head| {
+        let (reply, _nobody_waits) = oneshot::channel();
+        inner.commands.try_send(Command::KeepHead { channel, head, reply })
+    });
+    if !matches!(sent, Ok(Ok(()))) {
+        tracing::debug!(channel = %conversation.channel, "a head was not kept; the next restore takes as long");
     }
 }
 

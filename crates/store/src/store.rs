@@ -17,7 +17,7 @@ use crate::artifacts::Artifacts;
 use crate::disk::{Background, Disk, Layout, RealDisk, has_room, io_error, make_dir};
 use crate::format;
 use crate::index::{self, Indexer, SearchIndex, Task};
-use crate::journal::open::Shown;
+use crate::journal::open::{Shown, Start};
 use crate::journal::reader::Reader;
 use crate::journal::{Appender, Durable, open, segment};
 use crate::lock::StateLock;
@@ -32,6 +32,9 @@ const COMMANDS: usize = 64;
 
 /// How long a store that closes waits for work over whole segments to come to an end.
 const LEASE_PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long it waits for views that are behind: the next start applies what they lack.
+const SETTLE_PATIENCE: Duration = Duration::from_millis(500);
 
 /// How long it waits for each of its threads: what derives from the journal is not worth more.
 const THREAD_PATIENCE: Duration = Duration::from_secs(4);
@@ -57,6 +60,9 @@ const TOLD_AFTER: Duration = Duration::from_secs(5);
 /// What does not come back for so long will not. Its thread cannot be ended: the process must be.
 const GIVEN_UP: Duration = Duration::from_secs(30);
 
+/// A row costs as much to check as so many bytes of the journal.
+const ROW_BYTES: u64 = 1024;
+
 /// What a store is opened with.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
@@ -68,18 +74,22 @@ pub struct StoreOptions {
     pub sled_cache_bytes: u64,
     /// Bytes of the search index's write buffer; tantivy takes no less than 15 MB.
     pub index_heap_bytes: usize,
+    /// So many bytes of journal, of rows and of index are checked by a start whatever the last stop was. What is more than
+    /// that, and was there at the last stop, is left to [`Store::check`].
+    pub checked_at_start_bytes: u64,
     /// Who watches what takes long while it is opened, or checked and changed without being open.
     pub progress: Progress,
 }
 
 impl StoreOptions {
-    /// The usual sizes: segments of 64 MiB, 8 MiB of cache, the smallest write buffer.
+    /// The usual sizes: segments of 64 MiB, 8 MiB of cache, the smallest write buffer, 4 MiB checked.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
             dir: dir.into(),
             segment_bytes: 64 << 20,
             sled_cache_bytes: 8 << 20,
             index_heap_bytes: 15_000_000,
+            checked_at_start_bytes: 4 << 20,
             progress: Progress::default(),
         }
     }
@@ -112,6 +122,8 @@ pub(crate) struct Inner {
     closing: AtomicBool,
     pub(crate) artifacts: Artifacts,
     stopped_cleanly: bool,
+    /// What the last check in the background found wrong with the journal, for people.
+    pub(crate) damage: Mutex<Vec<String>>,
     /// Segments of whose words nothing is left to be taken out.
     pub(crate) spent: Mutex<HashSet<u64>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -136,6 +148,8 @@ pub struct StoreStats {
     pub syncs: u64,
     /// Why the journal or the views cannot be written at present. While the journal cannot, nothing is taken in.
     pub trouble: Option<StoreError>,
+    /// What the last check in the background found wrong with the journal, for people. Nothing stands still for it.
+    pub damage: Vec<String>,
 }
 
 /// Whether nobody has the store in that folder open.
@@ -164,9 +178,12 @@ impl Store {
         let artifacts = Artifacts::of(&options.dir);
         make_dir(&layout.journal)?;
         crate::erasure::resume_or_wait(&options.dir, &options.progress)?;
-        let (views, meta) = Views::open(&layout.views, options.sled_cache_bytes, &layout.journal)?;
+        let most_bytes = options.checked_at_start_bytes;
+        let most_rows = most_bytes / ROW_BYTES;
+        let (views, meta) = Views::open(&layout.views, options.sled_cache_bytes, most_rows, &layout.journal)?;
         let shown = Shown { last: vec![index::reach(&layout.index)], channels: Vec::new() };
-        let tail = open::open(&layout.journal, &layout.quarantine, &meta.checkpoint(), &shown)?;
+        let start = Start { from: meta.checkpoint(), most_bytes };
+        let tail = open::open(&layout.journal, &layout, &start, &shown)?;
         let tail_n = tail.n;
         let views = Arc::new(views);
 
@@ -198,7 +215,8 @@ impl Store {
         let stopped_cleanly = applier.stopped_cleanly();
         let applier = spawn("views", lock.clone(), move || applier.run(&queue))?;
 
-        let (index, at) = SearchIndex::open(&layout.index, &layout.journal, options.index_heap_bytes);
+        let (index, at) =
+            SearchIndex::open(&layout.index, &layout.journal, options.index_heap_bytes, most_bytes);
         let index = Arc::new(index);
         let journal = Arc::new(Reader::new(&layout.journal));
         let indexer = Indexer::new(index.clone(), at, views.clone(), journal.clone(), appender.durable());
@@ -221,6 +239,7 @@ impl Store {
             closing: AtomicBool::new(false),
             artifacts,
             stopped_cleanly,
+            damage: Mutex::default(),
             spent: Mutex::default(),
             threads: Mutex::new(vec![writer, applier]),
             indexer: Mutex::new(Some(indexer)),
@@ -278,9 +297,9 @@ impl Store {
         self.end_maintenance();
         self.inner.appender.close().await;
         if let Err(error) =
-            tokio::time::timeout(THREAD_PATIENCE, self.settle()).await.unwrap_or_else(|_| Err(no_answer()))
+            tokio::time::timeout(SETTLE_PATIENCE, self.settle()).await.unwrap_or_else(|_| Err(no_answer()))
         {
-            tracing::warn!(%error, "the views are behind; the next start applies the journal again");
+            tracing::warn!(%error, "the views are behind; the next start applies what they lack");
         }
         self.inner.views.end();
         let inner = self.inner.clone();
@@ -377,6 +396,7 @@ impl Store {
                 .trouble()
                 .or(applied.error)
                 .or_else(|| self.stuck().map(|stuck| stuck.error())),
+            damage: self.inner.damage.lock().clone(),
         })
     }
 

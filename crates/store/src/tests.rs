@@ -257,6 +257,8 @@ async fn views_of_another_version_are_made_again_and_not_taken_for_damaged() {
     assert!(db.meta().is_err(), "rows of another version are not read");
     db.flush().unwrap();
     drop(db);
+    let report = verify_dir(StoreOptions::new(dir.path()), false).await.unwrap();
+    assert!(report.ok && report.views.applied == 1, "{:?}", report.problems);
     let store = Store::open(StoreOptions::new(dir.path())).unwrap();
     assert_eq!(store.channels().await.unwrap(), before);
     store.close().await;
@@ -299,6 +301,44 @@ async fn a_row_that_sled_has_lost_is_noticed_when_the_views_are_opened() {
     assert_eq!(store.channels().await.unwrap(), before);
     store.close().await;
     assert!(dir.path().join("views.damaged").exists());
+}
+
+/// A state of which a start reads no row that was there at the last stop.
+fn large(dir: &Path) -> Store {
+    Store::open(StoreOptions { checked_at_start_bytes: 0, ..StoreOptions::new(dir) }).unwrap()
+}
+
+#[tokio::test]
+async fn a_row_that_sled_has_lost_is_found_by_the_check_in_the_background_and_made_again() {
+    let (dir, store, before) = begun().await;
+    store.close().await;
+    let db = closed_views(dir.path());
+    db.sled().remove(&Key::channel(&channel()).0).unwrap().unwrap();
+    db.flush().unwrap();
+    drop(db);
+    let store = large(dir.path());
+    assert!(store.channels().await.unwrap().is_empty(), "nobody has looked yet");
+    let problems = store.check(Timestamp::UNIX_EPOCH).await.unwrap();
+    assert!(problems.len() == 1 && problems[0].contains("rows are missing"), "{problems:?}");
+    // Until they are made again they cannot be checked.
+    while !store.check(Timestamp::UNIX_EPOCH).await.is_ok_and(|problems| problems.is_empty()) {}
+    assert_eq!(store.channels().await.unwrap(), before);
+    store.close().await;
+    assert!(dir.path().join("views.damaged").exists());
+}
+
+#[tokio::test]
+async fn a_channel_whose_row_is_lost_does_not_begin_a_second_time() {
+    let (dir, store, _) = begun().await;
+    let whole = store.restore(&channel()).await.unwrap();
+    store.close().await;
+    let db = closed_views(dir.path());
+    db.sled().remove(&Key::channel(&channel()).0).unwrap().unwrap();
+    db.flush().unwrap();
+    drop(db);
+    let store = large(dir.path());
+    assert_eq!(store.restore(&channel()).await.unwrap(), whole, "the journal knows");
+    store.close().await;
 }
 
 #[tokio::test]

@@ -165,7 +165,7 @@ fn wrong_in(inner: &Inner, reads: &Reads<'_>, channel: &ChannelId) -> Vec<Findin
     let quarantined = reads.db.meta().ok().flatten().is_some_and(|meta| meta.quarantined);
     match reads.restore(channel, quarantined) {
         Ok(conversation) => {
-            let artifacts = conversation.into_iter().flat_map(|conversation| conversation.artifacts);
+            let artifacts = conversation.into_iter().flat_map(|(conversation, _)| conversation.artifacts);
             let wrong = artifacts.filter_map(|(_, artifact)| inner.artifacts.wrong(channel, &artifact));
             wrong.map(Finding::Artifact).collect()
         }
@@ -527,10 +527,8 @@ fn check_closed(layout: &Layout, report: &mut VerifyReport) -> Result<Shown, Sto
     let mut shown = Shown::default();
     if let Some(views) = opening::look_into_closed(&layout.views, CACHE_BYTES)? {
         shown = views.shown;
+        // Nothing is wrong with rows of another version: the next start makes them again.
         let mut check = views.check;
-        if check.is_old {
-            check.problems.push("the views are of another version of this program".to_owned());
-        }
         for problem in &mut check.problems {
             problem.push_str("; the next start rebuilds the views");
         }

@@ -13,6 +13,7 @@ mod turns;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::messages::ChannelMsg;
+use crate::shared::Phase;
 use state::{ChannelState, answer};
 
 pub(crate) use state::ChannelArgs;
@@ -93,7 +94,10 @@ impl Actor for Channel {
         _myself: ActorRef<ChannelMsg>,
         state: &mut ChannelState,
     ) -> Result<(), ActorProcessingErr> {
-        state.keep_snapshot();
+        // A stop keeps what there is time for.
+        if state.shared.phase() != Phase::Stopping {
+            state.keep_snapshot();
+        }
         Ok(())
     }
 }

@@ -115,8 +115,6 @@ pub(crate) struct ChannelState {
     pub(super) drained: Vec<Reply<()>>,
     /// Runs that began by themselves and that people in the chat have asked for since.
     pub(super) told_of: BTreeSet<RunId>,
-    /// Last record of the snapshot that was kept last.
-    pub(super) snapshot_n: u64,
     pub(super) since_snapshot: usize,
 }
 
@@ -160,7 +158,6 @@ impl ChannelState {
         args.handle.set_channel(myself.clone());
         let run_tier = args.handle.read(|conversation| conversation.run.as_ref().map(|run| run.tier));
         Self {
-            snapshot_n: args.handle.read(|conversation| conversation.last_n),
             shared: args.shared,
             handle: args.handle,
             myself,
@@ -284,11 +281,7 @@ impl ChannelState {
 
     /// Keeps a snapshot, in a task of its own: it is only a cache.
     pub(super) fn keep_snapshot(&mut self) {
-        let snapshot = Arc::new(self.handle.snapshot());
-        if snapshot.last_n == self.snapshot_n {
-            return;
-        }
-        self.snapshot_n = snapshot.last_n;
+        let Some(snapshot) = self.handle.to_keep() else { return };
         self.since_snapshot = 0;
         let store = Arc::clone(&self.shared.deps.store);
         self.shared.tasks.spawn("keep a snapshot", async move {

@@ -73,6 +73,20 @@ async fn messages_at_the_moment_of_falling_asleep_are_answered() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stop_keeps_a_snapshot_of_what_has_happened_since_the_last_one_alone() {
+    let (world, live) = started().await;
+    live.ask("a", "hello").await;
+    tokio::time::sleep(world.limits.idle_after * 2).await;
+    assert_eq!(*world.store.snapshots.lock(), [local()]);
+    live.ask("a", "hello").await;
+    assert_eq!(live.runtime.awake(), [local()], "woken by what was answered before");
+    let other = live.say_in_group("b", "hello").await;
+    reply(other).await;
+    live.runtime.shutdown(std::time::Duration::ZERO).await;
+    assert_eq!(*world.store.snapshots.lock(), [local(), group()]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_head_is_kept_for_a_channels_own_records_not_for_those_of_others() {
     let (world, live) = started().await;
     live.ask("a", "hello").await;

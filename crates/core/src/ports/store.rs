@@ -23,6 +23,10 @@ pub trait Store: Send + Sync + 'static {
     /// All channels ever seen, by name.
     fn channels(&self) -> BoxFuture<'_, Result<Vec<ChannelRow>, StoreError>>;
 
+    /// The channels with something unfinished, by name: a pending message that is meant for the bot, an open turn, a run or a
+    /// delivery owed. They are woken at a start.
+    fn unfinished(&self) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>>;
+
     /// Restores a channel: its last snapshot, and the events since. `None` when it was never seen.
     fn restore(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Option<Conversation>, StoreError>>;
 

@@ -23,17 +23,23 @@ use crate::reload::{ReloadError, Reloaded};
 /// Silence after which a comment keeps the connection of `GET /v1/events` alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// `GET /v1/health`: 200 when messages are accepted and the store can be written. A chat network that is down is shown, and
-/// does not make the daemon unhealthy.
+/// `GET /v1/health`: 200 when messages are accepted and the store can be written. A chat network that is down and
+/// damage in old parts of the journal are shown, and do not make the daemon unhealthy.
 pub(super) async fn health(State(admin): State<Shared>) -> Response {
     let (ready, state) = match &admin.runtime {
         Some(runtime) => (runtime.is_ready(), runtime.health().state),
         None => (false, "stopped"),
     };
-    let trouble = admin.store.stats().await.map_or_else(Some, |stats| stats.trouble);
+    let stats = admin.store.stats().await;
+    let damage = stats.as_ref().map(|stats| stats.damage.clone()).unwrap_or_default();
+    let trouble = stats.map_or_else(Some, |stats| stats.trouble);
     let reason = match trouble {
         None if ready => {
-            return Json(json!({ "status": "ok", "platforms": statuses(&admin.adapters) })).into_response();
+            let mut well = json!({ "status": "ok", "platforms": statuses(&admin.adapters) });
+            if !damage.is_empty() {
+                well["damage"] = json!(damage);
+            }
+            return Json(well).into_response();
         }
         None => format!("the daemon is {state}"),
         Some(error @ StoreError::DiskFull { .. }) => return ApiError::from(error).into_response(),
@@ -57,7 +63,7 @@ pub(super) async fn status(State(admin): State<Shared>) -> Result<Json<StatusRec
         last: stats.last_n,
         applied: stats.applied_n,
         indexed: stats.indexed_n,
-        error: trouble.map(|error| error.to_string()),
+        error: trouble.map(|error| error.to_string()).or_else(|| damage_told(&stats.damage)),
     };
     let agents = agent_statuses(&admin.runtimes().await?, admin.runtime.as_ref());
     let stopped = StatusRecord {
@@ -79,6 +85,17 @@ pub(super) async fn status(State(admin): State<Shared>) -> Result<Json<StatusRec
         spend: SpendStatus::of(runtime, &admin.agent_registry.loaded().config),
         ..stopped
     }))
+}
+
+/// What the check in the background has found, in one line.
+fn damage_told(damage: &[String]) -> Option<String> {
+    let first = damage.first()?;
+    let more = damage.len() - 1;
+    Some(if more == 0 {
+        first.clone()
+    } else {
+        format!("{first}; and {more} more, which `/v1/health` names")
+    })
 }
 
 /// `GET /v1/events`: every event of the runtime from here on. A reader that is too slow is told how many it missed

@@ -103,6 +103,7 @@ async fn now(admin: &Admin, runtime: &Runtime) {
         metrics::gauge!("cairn_journal_bytes").set(stats.journal_bytes as f64);
         metrics::gauge!("cairn_journal_segments").set(stats.segments as f64);
         metrics::gauge!("cairn_journal_records").set(stats.last_n as f64);
+        metrics::gauge!("cairn_store_damage").set(stats.damage.len() as f64);
         metrics::gauge!("cairn_views_lag_records").set(stats.last_n.saturating_sub(stats.applied_n) as f64);
     }
     if let Ok(disk) = rustix::fs::statvfs(&admin.identity.state_dir) {

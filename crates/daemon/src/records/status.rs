@@ -121,7 +121,8 @@ pub struct StoreStatus {
     /// Number of the last event whose words a search finds.
     #[serde(default)]
     pub indexed: u64,
-    /// Why the journal or the views cannot be written or read; a full disk has messages refused until there is room.
+    /// Why the journal or the views cannot be written or read; a full disk has messages refused until there is room. Else
+    /// what the check in the background found damaged.
     pub error: Option<String>,
 }
 

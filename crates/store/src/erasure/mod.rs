@@ -25,7 +25,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::disk::{Layout, blocking, io_error, make_dir, put, remove_dir, remove_file, sync_dir};
 use crate::journal::line;
-use crate::journal::open::{self, Checkpoint, Tail};
+use crate::journal::open::{self, Checkpoint, Start, Tail};
 use crate::journal::reader::Follower;
 use crate::journal::rewrite::{self, Fate, Rewriter};
 use crate::journal::segment;
@@ -158,7 +158,7 @@ pub async fn erase_dir(
         resume_or_clear(&options.dir, &progress)?;
         let layout = Layout::of(&options.dir);
         let (journal, shown) = (&layout.journal, shown(&layout)?);
-        let tail = open::open(journal, &layout.quarantine, &Default::default(), &shown)?;
+        let tail = open::open(journal, &layout, &Start::default(), &shown)?;
         let found = survey(&options.dir, &tail, &person, &progress)?;
         if dry_run || found.is_none() {
             return Ok(Err(found.map(|figures| Erasure { pseudonym: String::new(), figures, at })));
@@ -287,7 +287,7 @@ fn stage(
     let layout = Layout::of(dir);
     // What proves that the journal has lost something must not be removed.
     let shown = shown(&layout)?;
-    let tail = open::open(&layout.journal, &layout.quarantine, &Checkpoint::default(), &shown)?;
+    let tail = open::open(&layout.journal, &layout, &Start::default(), &shown)?;
     rewrite::clear(&layout.journal)?;
     artifacts::clear_staged(dir)?;
     step("cleared")?;

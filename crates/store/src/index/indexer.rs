@@ -30,7 +30,7 @@ const COMMIT_EVERY: Duration = Duration::from_secs(2);
 const COMMIT_DOCS: usize = 2000;
 
 /// At the end merges get no longer.
-const MERGE_LIMIT: Duration = Duration::from_secs(1);
+const MERGE_LIMIT: Duration = Duration::from_millis(250);
 
 /// After a failure the index is tried again this often.
 const RETRY: Duration = Duration::from_secs(2);
@@ -138,6 +138,9 @@ impl Indexer {
     /// Indexes what the views show, and commits when it is time or when asked to.
     fn step(&mut self, commit: bool) -> Result<(), StoreError> {
         let outcome = catch_unwind(AssertUnwindSafe(|| {
+            if self.index.doubt.swap(false, Ordering::AcqRel) {
+                self.is_broken = true;
+            }
             if self.is_broken {
                 let calls = Arc::clone(&self.index);
                 calls.calls.within(|| self.start_over())?;
@@ -173,7 +176,7 @@ impl Indexer {
     /// Opens the index again, or makes it again, and reads on from where it reaches.
     fn start_over(&mut self) -> Result<(), StoreError> {
         self.writer = None;
-        let at = self.index.reopen()?;
+        let at = self.index.reopen(u64::MAX)?;
         self.follower = Follower::new(&self.index.journal, at);
         self.committed = at;
         self.recent.clear();

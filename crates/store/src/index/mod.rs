@@ -7,7 +7,7 @@ mod schema;
 mod search;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cairn_core::ports::StoreError;
@@ -72,6 +72,8 @@ pub(crate) struct SearchIndex {
     open: RwLock<Option<Opened>>,
     /// The last record whose words can be found.
     reaches: AtomicU64,
+    /// One of its files is known to be damaged: the indexer makes it again.
+    doubt: AtomicBool,
     /// When the indexer is to end, at the latest.
     ends_at: RwLock<Option<Instant>>,
     pub(crate) calls: Calls,
@@ -79,8 +81,14 @@ pub(crate) struct SearchIndex {
 
 impl SearchIndex {
     /// The index in that folder, with how far it reaches; one that is damaged, of another version or ahead of the journal
-    /// is made again. One that cannot be opened now is tried again by the indexer: until then nothing is found.
-    pub(crate) fn open(dir: &Path, journal: &Path, heap_bytes: usize) -> (Self, Option<Checkpoint>) {
+    /// is made again. One that cannot be opened now is tried again by the indexer: until then nothing is found. `most_bytes`:
+    /// checksums are looked at where it is not larger.
+    pub(crate) fn open(
+        dir: &Path,
+        journal: &Path,
+        heap_bytes: usize,
+        most_bytes: u64,
+    ) -> (Self, Option<Checkpoint>) {
         let fields = Fields::new();
         let index = Self {
             dir: dir.to_owned(),
@@ -89,10 +97,11 @@ impl SearchIndex {
             fields,
             open: RwLock::default(),
             reaches: AtomicU64::new(0),
+            doubt: AtomicBool::new(false),
             ends_at: RwLock::default(),
             calls: Calls::default(),
         };
-        let opened = index.calls.within(|| index.reopen());
+        let opened = index.calls.within(|| index.reopen(most_bytes));
         if let Err(error) = &opened {
             tracing::error!(%error, "the search index cannot be opened; trying again, nothing else is affected");
         }
@@ -116,8 +125,8 @@ impl SearchIndex {
     }
 
     /// Opens what is there, or makes it again. What was open answers until then.
-    fn reopen(&self) -> Result<Checkpoint, StoreError> {
-        let (opened, at) = match self.try_open() {
+    fn reopen(&self, most_bytes: u64) -> Result<Checkpoint, StoreError> {
+        let (opened, at) = match self.try_open(most_bytes) {
             Ok(Some((opened, at))) if holds(&self.journal, &at) => (opened, at),
             Ok(None) => (self.fresh()?, Checkpoint::default()),
             Ok(Some((_, at))) => {
@@ -141,7 +150,35 @@ impl SearchIndex {
         Ok(at)
     }
 
-    fn try_open(&self) -> Result<Option<(Opened, Checkpoint)>, StoreError> {
+    /// The files of the index that is open.
+    pub(crate) fn files(&self) -> Result<Vec<PathBuf>, StoreError> {
+        let (index, _) = self.parts()?;
+        let metas = index.load_metas().map_err(|error| index_error(&error))?;
+        let there = index.directory().list_managed_files();
+        Ok(metas.list_segment_files().into_iter().filter(|file| there.contains(file)).collect())
+    }
+
+    /// Whether the checksum of a file is right; one that a merge has removed meanwhile is.
+    pub(crate) fn is_sound(&self, file: &Path) -> Result<bool, StoreError> {
+        match self.parts()?.0.directory().validate_checksum(file) {
+            Ok(is_sound) => Ok(is_sound),
+            Err(OpenReadError::FileDoesNotExist(_)) => Ok(true),
+            Err(error) => Err(index_error(&error.into())),
+        }
+    }
+
+    /// Has the indexer check all of it when it is woken, and make it again.
+    pub(crate) fn doubt(&self) {
+        self.doubt.store(true, Ordering::Release);
+    }
+
+    /// Bytes of its files.
+    fn bytes(&self) -> u64 {
+        let entries = std::fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
+    }
+
+    fn try_open(&self, most_bytes: u64) -> Result<Option<(Opened, Checkpoint)>, StoreError> {
         if !self.dir.join("meta.json").exists() {
             return Ok(None);
         }
@@ -153,9 +190,11 @@ impl SearchIndex {
         if payload.format != FORMAT || index.schema() != self.fields.schema {
             return Err(index_failure("it was written by another version"));
         }
-        let damaged = index.validate_checksum().map_err(|error| index_error(&error))?;
-        if !damaged.is_empty() {
-            return Err(index_failure(format!("{} of its files have a wrong checksum", damaged.len())));
+        if self.bytes() <= most_bytes {
+            let damaged = index.validate_checksum().map_err(|error| index_error(&error))?;
+            if !damaged.is_empty() {
+                return Err(index_failure(format!("{} of its files have a wrong checksum", damaged.len())));
+            }
         }
         Ok(Some((with_reader(index)?, payload.checkpoint())))
     }

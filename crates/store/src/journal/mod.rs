@@ -1,6 +1,7 @@
 //! The journal: an append-only file of events, in segments. The truth; all else in the store derives from it.
 
 pub(crate) mod line;
+pub(crate) mod mark;
 pub(crate) mod open;
 pub(crate) mod packed;
 pub(crate) mod quarantine;

@@ -10,9 +10,10 @@ use cairn_core::ports::StoreError;
 use jiff::Timestamp;
 
 use super::line;
+use super::mark::{Mark, Sealed};
 use super::rewrite::{Fate, Rewriter};
 use super::segment::{self, Lines, Piece, Position};
-use crate::disk::{Disk, RealDisk, io_error, make_dir, remove_file, replace, sync_dir};
+use crate::disk::{Disk, Layout, RealDisk, io_error, make_dir, remove_file, replace, sync_dir};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Tail {
@@ -96,7 +97,24 @@ pub(crate) fn refuse_lost_end(dir: &Path, shown: &Shown) -> Result<(), StoreErro
         return Ok(());
     }
     make_dir(dir)?;
-    find_end(dir, &Checkpoint::default())?.refuse_lost(dir, shown)
+    find_end(dir, &Start::default(), &Mark::default())?.0.refuse_lost(dir, shown)
+}
+
+/// Where a start begins to read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Start {
+    /// What the views show: all before it was checked when it was written.
+    pub(crate) from: Checkpoint,
+    /// The checkpoint's segment is read whole when no more bytes of it come before.
+    pub(crate) most_bytes: u64,
+}
+
+impl Start {
+    /// The place in the checkpoint's segment; 0: its beginning.
+    fn offset(&self) -> u64 {
+        let Position { offset, .. } = self.from.position;
+        if offset > self.most_bytes { offset } else { 0 }
+    }
 }
 
 /// The last number that a record stands for: its own, unless lines were quarantined or taken out in its place.
@@ -174,23 +192,32 @@ pub(crate) fn lost_message(from_n: u64, to_n: u64, since: Option<Timestamp>, sho
     )
 }
 
-/// Walks from the checkpoint's segment to the end. Every line must be whole and its number the next one; what is torn at the
-/// very end is cut off, and kept in `quarantine/`, unless views or index show it. The lines of segments before are left to
-/// `verify`. What is there is durable when it returns, as everything must be that views are given.
+/// Walks from the checkpoint to the end. Every line must be whole and its number the next one; what is torn at the very end
+/// is cut off, and kept in `quarantine/`, unless views or index show it. Of the segments before only those are looked at
+/// that are not as `checked` says; their lines are left to the background check. What is there is durable when it returns,
+/// as everything must be that views are given.
 ///
 /// # Errors
-/// [`StoreError::Damaged`] for a bad line that is not at the end, and for an end that is lost; [`StoreError::Io`].
-pub(crate) fn open(dir: &Path, aside: &Path, from: &Checkpoint, shown: &Shown) -> Result<Tail, StoreError> {
+/// [`StoreError::Damaged`] for a bad line that is not at the end, a segment that is missing or too short, and an end that is
+/// lost; [`StoreError::Io`].
+pub(crate) fn open(dir: &Path, layout: &Layout, start: &Start, shown: &Shown) -> Result<Tail, StoreError> {
     make_dir(dir)?;
-    let end = find_end(dir, from)?;
+    let known = Mark::read(&layout.checked);
+    let (end, segments) = find_end(dir, start, &known)?;
     end.refuse_lost(dir, shown)?;
+    if start.from.n > 0 && segments != known.segments {
+        let mark = Mark { segments, ..known };
+        mark.keep(&layout.checked).unwrap_or_else(
+            |error| tracing::warn!(%error, "the next start looks at every segment of the journal again"),
+        );
+    }
     let Some(first) = segment::list(dir)?.pop() else { return Ok(end.tail) };
     unpack(dir, first)?;
     let last = segment::path(dir, first);
     match end.torn {
         Some(torn) => {
-            let shown_n = shown.last.iter().chain([from]).map(|at| at.n).max();
-            cut(&last, aside, &torn, shown_n.unwrap_or_default())?;
+            let shown_n = shown.last.iter().chain([&start.from]).map(|at| at.n).max();
+            cut(&last, &layout.quarantine, &torn, shown_n.unwrap_or_default())?;
         }
         // Opened to be read, so that a journal on a read-only file system can be.
         None => fs::File::open(&last).and_then(|file| file.sync_data()).map_err(io_error("sync", &last))?,
@@ -199,15 +226,14 @@ pub(crate) fn open(dir: &Path, aside: &Path, from: &Checkpoint, shown: &Shown) -
     Ok(end.tail)
 }
 
-/// Walks from the checkpoint's segment to the end, and changes nothing.
-fn find_end(dir: &Path, from: &Checkpoint) -> Result<End, StoreError> {
+/// Walks from the start to the end, and changes nothing. Returns what is known of the segments before, too.
+fn find_end(dir: &Path, start: &Start, known: &Mark) -> Result<(End, Vec<Sealed>), StoreError> {
     let segments = segment::list(dir)?;
-    check_sealed(dir, &segments, from.position.segment)?;
-    // All of the checkpoint's segment, so that damage is told at the start and not when somebody asks for the words.
-    let start = from.position.segment;
-    let mut tail = Tail { n: start.saturating_sub(1), segment: start, len: 0 };
+    let begin = start.from.position.segment;
+    let sealed = check_sealed(dir, &segments, begin, known)?;
+    let mut tail = Tail { n: begin.saturating_sub(1), segment: begin, len: 0 };
     let mut torn = None;
-    let after: Vec<u64> = segments.into_iter().filter(|first| *first >= start).collect();
+    let after: Vec<u64> = segments.into_iter().filter(|first| *first >= begin).collect();
     for (idx, first) in after.iter().enumerate() {
         let path = segment::path(dir, *first);
         let is_last = idx + 1 == after.len();
@@ -215,10 +241,10 @@ fn find_end(dir: &Path, from: &Checkpoint) -> Result<End, StoreError> {
             let message = format!("records {} to {} are missing before it", tail.n + 1, first - 1);
             return Err(segment::damaged(&path, 0, message));
         }
-        (tail.segment, tail.len) = (*first, 0);
+        (tail.segment, tail.len) = (*first, if idx == 0 { start.offset() } else { 0 });
         torn = walk(&path, &mut tail, is_last)?;
     }
-    Ok(End { tail, torn })
+    Ok((End { tail, torn }, sealed))
 }
 
 /// The last segment is written on, so it must not be compressed: it was, when those behind it are gone.
@@ -243,10 +269,10 @@ fn unpack(dir: &Path, first: u64) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Looks whether all segments before `end` are there, by the last line of each. One whose last line cannot be read is
-/// left to `verify`.
-fn check_sealed(dir: &Path, segments: &[u64], end: u64) -> Result<(), StoreError> {
-    let mut next = 1;
+/// Looks whether all segments before `end` are there, by the last line of each; that of one that is as it was is known. One
+/// whose last line cannot be read is left to the background check.
+fn check_sealed(dir: &Path, segments: &[u64], end: u64, known: &Mark) -> Result<Vec<Sealed>, StoreError> {
+    let (mut next, mut sealed) = (1, Vec::new());
     for first in segments.iter().copied().filter(|first| *first <= end) {
         let path = segment::path(dir, first);
         if next != 0 && first != next {
@@ -256,16 +282,26 @@ fn check_sealed(dir: &Path, segments: &[u64], end: u64) -> Result<(), StoreError
         if first == end {
             break;
         }
-        let last = Lines::open(&path, 0, None)?.last()?;
-        let record = last.and_then(|line| line::parse(&line).ok());
-        next = record.map_or(0, |record| last_n(&record.event, record.n) + 1);
+        let bytes = segment::bytes(&path)?;
+        let found = match known.of(first, bytes) {
+            Some(sealed) => Some(sealed),
+            None => {
+                let last = Lines::open(&path, 0, None)?.last()?;
+                let record = last.and_then(|line| line::parse(&line).ok());
+                record.map(|record| Sealed { first, last: last_n(&record.event, record.n), bytes })
+            }
+        };
+        next = found.map_or(0, |sealed| sealed.last + 1);
+        sealed.extend(found);
     }
-    Ok(())
+    Ok(sealed)
 }
 
-/// Reads a segment and moves the tail along. Returns where its torn end begins.
+/// Reads a segment from the tail on, and moves it along. Returns where its torn end begins.
 fn walk(path: &Path, tail: &mut Tail, is_last: bool) -> Result<Option<Torn>, StoreError> {
-    let mut lines = Lines::open(path, 0, None)?;
+    let mut lines = Lines::open(path, tail.len, None)?;
+    // The first line behind the beginning is the checkpoint's, whose number is known to be right.
+    let mut is_known = tail.len > 0;
     // Where the append begins whose records are not all there yet, and the record before it; how many are not.
     let mut open_append: Option<Tail> = None;
     let mut left = 0;
@@ -278,6 +314,9 @@ fn walk(path: &Path, tail: &mut Tail, is_last: bool) -> Result<Option<Torn>, Sto
         };
         match outcome {
             Ok((n, to_n, more, end)) => {
+                if std::mem::take(&mut is_known) {
+                    tail.n = n.saturating_sub(1);
+                }
                 if n != tail.n + 1 {
                     let message = format!("it has number {n}, expected {}", tail.n + 1);
                     return Err(segment::damaged(path, offset, message));
@@ -305,7 +344,7 @@ fn walk(path: &Path, tail: &mut Tail, is_last: bool) -> Result<Option<Torn>, Sto
 }
 
 /// Number, last number that it stands for, records of its append that follow, and end of a line.
-fn read_number(bytes: &[u8], offset: u64) -> Result<(u64, u64, u32, u64), String> {
+pub(crate) fn read_number(bytes: &[u8], offset: u64) -> Result<(u64, u64, u32, u64), String> {
     let (n, left) = line::number(bytes)?;
     // Rare, and the only events that stand for more than one number; the event's type follows the channel's name.
     let head = &bytes[..bytes.len().min(1024)];

@@ -124,7 +124,7 @@ impl Applier {
             return Err(view_error(STILL_READ));
         }
         let views = &self.views;
-        let (db, meta) = opening::open(&views.dir, views.cache_bytes, &self.journal, &views.calls)?;
+        let (db, meta) = opening::open(&views.dir, views.cache_bytes, u64::MAX, &self.journal, &views.calls)?;
         self.follower = Follower::new(&self.journal, meta.checkpoint());
         self.meta = meta;
         self.views.show(db, &self.meta);

@@ -5,7 +5,7 @@ use cairn_core::event::{
     CompactionEvent, DeliveryEvent, Event, MaintenanceEvent, MemoryEvent, MessageEvent, Record, TurnEvent,
     TurnOutcome,
 };
-use cairn_core::ids::{ChannelId, Generation, MessageId, Seq, TurnId};
+use cairn_core::ids::{ChannelId, Generation, LOCAL_PLATFORM, MessageId, Seq, TurnId};
 use cairn_core::message::{Entry, LOST_TURN, Pending};
 use cairn_core::ports::{OutboxItem, StoreError};
 use jiff::{SignedDuration, Timestamp};
@@ -40,8 +40,14 @@ pub(crate) fn apply(
         changes.put_bytes(Key::event(channel, record.n), position_bytes(position).to_vec());
         let mut state: ChannelState =
             changes.get(&Key::channel(channel))?.unwrap_or_else(|| ChannelState::new(record.at));
+        let was_due = state.is_due();
         state.last_at = record.at;
         in_channel(changes, &mut state, channel, record)?;
+        match (was_due, state.is_due()) {
+            (false, true) => changes.put_bytes(Key::unfinished(channel), Vec::new()),
+            (true, false) => changes.remove(Key::unfinished(channel)),
+            _ => {}
+        }
         changes.put(Key::channel(channel), &state)?;
     }
     memories::apply(changes, record)?;
@@ -104,7 +110,8 @@ fn apply_message(
 ) -> Result<(), StoreError> {
     match event {
         MessageEvent::Accepted(pending) => accept(changes, state, channel, record, pending),
-        MessageEvent::Edited { message, fingerprint, .. } => {
+        MessageEvent::Edited { message, fingerprint, addressed, .. } => {
+            state.awaited |= *addressed && state.pending > 0;
             edit(changes, channel, record, message, fingerprint)
         }
         MessageEvent::Deleted { message, seqs } => delete(changes, channel, message, seqs),
@@ -180,6 +187,7 @@ fn accept(
     pending: &Pending,
 ) -> Result<(), StoreError> {
     state.pending += 1;
+    state.awaited |= pending.addressed || channel.platform() == LOCAL_PLATFORM;
     if !pending.message.is_correction() {
         state.last_message = Some(pending.message.clone());
     }
@@ -287,6 +295,7 @@ fn start_turn(
         changes.put(Key::seq(channel, state.next_seq), &seq_row)?;
         state.next_seq = state.next_seq.next();
     }
+    state.awaited &= state.pending > 0;
     state.open = Some((turn.clone(), messages.to_vec()));
     Ok(())
 }

@@ -38,6 +38,12 @@ impl Reads<'_> {
         Ok(rows)
     }
 
+    /// Channels with something unfinished, by name.
+    pub(crate) fn unfinished(&self) -> Result<Vec<ChannelId>, StoreError> {
+        let rows = self.db.scan(&Key::table(Table::Unfinished));
+        rows.map(|row| channel_of(&row?.0)).collect()
+    }
+
     /// Deliveries neither settled nor dropped, oldest first.
     pub(crate) fn deliveries(&self) -> Result<Vec<OutboxItem>, StoreError> {
         let mut rows = Vec::new();
@@ -271,13 +277,18 @@ impl Reads<'_> {
         }
     }
 
+    /// Restores a channel, and says how many records were read beyond its head.
     pub(crate) fn restore(
         &self,
         channel: &ChannelId,
         quarantined: bool,
-    ) -> Result<Option<Conversation>, StoreError> {
+    ) -> Result<Option<(Conversation, usize)>, StoreError> {
         if !self.db.has(&Key::channel(channel).0)? {
-            return Ok(None);
+            // A channel that was never seen has no events: it must not begin a second time because its row is lost.
+            return match self.db.range(&Key::event(channel, 0), &Key::event(channel, u64::MAX)).next() {
+                None => Ok(None),
+                Some(_) => Err(view_error("the row of a channel is missing")),
+            };
         }
         let head = match self.head(channel) {
             Ok(head) => head,
@@ -289,7 +300,7 @@ impl Reads<'_> {
         let fresh = || Conversation::new(channel.clone());
         if let Some(head) = head {
             match self.replay(head, quarantined) {
-                Ok(conversation) => return Ok(Some(conversation)),
+                Ok(restored) => return Ok(Some(restored)),
                 Err(error) => {
                     tracing::warn!(%channel, %error, "events do not fit the kept head; restoring from the first");
                 }
@@ -324,12 +335,18 @@ impl Reads<'_> {
     }
 
     /// Folds in all events after the conversation's last one.
-    fn replay(&self, mut conversation: Conversation, quarantined: bool) -> Result<Conversation, StoreError> {
+    fn replay(
+        &self,
+        mut conversation: Conversation,
+        quarantined: bool,
+    ) -> Result<(Conversation, usize), StoreError> {
+        let mut n_read = 0;
         let channel = conversation.channel.clone();
         let from = Key::event(&channel, conversation.last_n + 1);
         for item in self.db.range(&from, &Key::event(&channel, u64::MAX)) {
             let position = parse_position(&item?.1)?;
             let record = self.journal.read(position)?;
+            n_read += 1;
             let Err(error) = conversation.apply(&record) else { continue };
             if !quarantined {
                 return Err(self.journal.misfit(position, error.to_string()));
@@ -344,7 +361,7 @@ impl Reads<'_> {
                 tracing::warn!(%channel, n = record.n, %error, "passed over an event that does not fit since journal lines were quarantined");
             }
         }
-        Ok(conversation)
+        Ok((conversation, n_read))
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) enum Table {
     Summary = b's' as isize,
     Head = b'h' as isize,
     Channel = b'c' as isize,
+    /// channel → nothing: something is unfinished there.
+    Unfinished = b'n' as isize,
     /// channel, n → position in the journal.
     Event = b'e' as isize,
     /// channel, seq → where its words are.
@@ -125,6 +127,11 @@ impl Key {
 
     pub(crate) fn channel(channel: &ChannelId) -> Self {
         Self::new(Table::Channel, &[channel.as_str()])
+    }
+
+    /// That a channel has something unfinished.
+    pub(crate) fn unfinished(channel: &ChannelId) -> Self {
+        Self::new(Table::Unfinished, &[channel.as_str()])
     }
 
     pub(crate) fn event(channel: &ChannelId, n: u64) -> Self {

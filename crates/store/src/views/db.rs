@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cairn_core::ports::StoreError;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -34,6 +34,25 @@ pub(crate) struct Db {
     /// Those into sled that have not returned.
     calls: Arc<Calls>,
     doubt: Doubt,
+    /// A check of all rows that is under way beside the writing.
+    sweep: Mutex<Option<Sweep>>,
+}
+
+/// How far a check beside the writing has come: up to and including that key.
+struct Sweep {
+    upto: Vec<u8>,
+    found: Check,
+}
+
+impl Sweep {
+    /// Counts a row that is written, or goes, where the check has been.
+    fn note(&mut self, key: &[u8], was_there: bool, is_there: bool) {
+        if key > self.upto.as_slice() || was_there == is_there {
+            return;
+        }
+        let count = self.found.rows.entry(char::from(key[0])).or_default();
+        *count = if is_there { *count + 1 } else { count.saturating_sub(1) };
+    }
 }
 
 /// Set when something that was read of these rows is wrong: they are closed, and opened again through the checks.
@@ -60,10 +79,33 @@ pub(crate) struct Check {
 }
 
 impl Check {
+    /// Counts a row as it is stored. False: there is no going on.
+    fn take(&mut self, item: Result<Row, StoreError>) -> bool {
+        match item {
+            Ok((key, value)) if unseal(&key, &value).is_none() => self.bad += 1,
+            Ok((key, _)) if key == META => {}
+            Ok((key, _)) => *self.rows.entry(char::from(key[0])).or_default() += 1,
+            Err(error) => {
+                self.bad += 1;
+                self.problems.push(format!("sled: {error}"));
+                return false;
+            }
+        }
+        true
+    }
+
+    fn told(mut self) -> Self {
+        if self.bad > 0 {
+            self.problems.push(format!("{} rows of the views have a wrong checksum", self.bad));
+        }
+        self
+    }
+
     /// Compares the rows with the number that was written with the last of them. Only for rows that nobody writes.
     pub(crate) fn compare(&mut self) {
         let mut expected = self.meta.rows.clone();
         expected.retain(|_, rows| *rows > 0);
+        self.rows.retain(|_, rows| *rows > 0);
         if !self.is_old && self.bad == 0 && self.rows != expected {
             self.problems.push(format!("rows are missing: {:?} instead of {expected:?}", self.rows));
         }
@@ -89,7 +131,7 @@ impl Db {
     }
 
     fn of(rows: Rows, calls: Arc<Calls>) -> Self {
-        Self { rows, calls, doubt: Doubt::default() }
+        Self { rows, calls, doubt: Doubt::default(), sweep: Mutex::default() }
     }
 
     pub(crate) fn is_in_memory(&self) -> bool {
@@ -122,13 +164,8 @@ impl Db {
         self.payload(META).ok().flatten().and_then(|payload| decode(&payload).ok())
     }
 
-    /// Reads every row. Writing may go on meanwhile.
-    pub(crate) fn check(&self) -> Check {
-        self.check_until(&mut |_| true)
-    }
-
-    /// The same, until `goes_on`, which is given how many rows were read, says no.
-    pub(crate) fn check_until(&self, goes_on: &mut dyn FnMut(u64) -> bool) -> Check {
+    /// Reads the applied position alone.
+    pub(crate) fn check_position(&self) -> Check {
         let mut check = Check::default();
         if self.meta_of_any_version().is_some_and(|meta| meta.format != FORMAT) {
             return Check { is_old: true, ..check };
@@ -137,28 +174,58 @@ impl Db {
             Ok(meta) => check.meta = meta.unwrap_or_default(),
             Err(error) => check.problems.push(error.to_string()),
         }
+        check
+    }
+
+    /// Reads every row. Writing may go on meanwhile.
+    pub(crate) fn check(&self) -> Check {
+        self.check_until(&mut |_| true)
+    }
+
+    /// The same, until `goes_on`, which is given how many rows were read, says no.
+    pub(crate) fn check_until(&self, goes_on: &mut dyn FnMut(u64) -> bool) -> Check {
+        let mut check = self.check_position();
+        if check.is_old {
+            return check;
+        }
         let mut all = self.between(Bound::Unbounded, Bound::Unbounded);
         let mut n_rows = 0;
         while let Some(item) = all.step(true) {
             n_rows += 1;
-            if !goes_on(n_rows) {
+            if !goes_on(n_rows) || !check.take(item) {
                 break;
             }
-            match item {
-                Ok((key, value)) if unseal(&key, &value).is_none() => check.bad += 1,
-                Ok((key, _)) if key == META => {}
-                Ok((key, _)) => *check.rows.entry(char::from(key[0])).or_default() += 1,
-                Err(error) => {
-                    check.bad += 1;
-                    check.problems.push(format!("sled: {error}"));
-                    break;
-                }
+        }
+        check.told()
+    }
+
+    /// Checks the next rows, beginning with the first, while writing goes on between two calls. `None`: not all have been
+    /// read yet. Then what was found in all, with the rows that are missing; the next call begins again.
+    pub(crate) fn check_next(&self, n_rows: usize) -> Option<Check> {
+        let mut sweep = self.sweep.lock();
+        let under_way = sweep.get_or_insert_with(|| Sweep { upto: Vec::new(), found: self.check_position() });
+        let mut rows = self.between(Bound::Excluded(under_way.upto.clone()), Bound::Unbounded);
+        for _ in 0..n_rows {
+            let Some(item) = rows.step(true) else { return self.end_check(&mut sweep) };
+            if let Ok((key, _)) = &item {
+                under_way.upto.clone_from(key);
+            }
+            if !under_way.found.take(item) {
+                return self.end_check(&mut sweep);
             }
         }
-        if check.bad > 0 {
-            check.problems.push(format!("{} rows of the views have a wrong checksum", check.bad));
-        }
-        check
+        None
+    }
+
+    fn end_check(&self, sweep: &mut Option<Sweep>) -> Option<Check> {
+        let mut found = sweep.take()?.found;
+        // Nobody writes while the check is locked: the number written last is that of the rows that were counted.
+        let now = self.check_position();
+        found.problems.extend(now.problems);
+        found.meta = now.meta;
+        let mut found = found.told();
+        found.compare();
+        Some(found)
     }
 
     pub(crate) fn get<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>, StoreError> {
@@ -213,7 +280,7 @@ impl Db {
         }
     }
 
-    /// Writes changes and the applied position, all or nothing.
+    /// Writes changes and the applied position, all or nothing. A check beside it begins again when this fails.
     pub(crate) fn write(
         &self,
         changes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
@@ -223,10 +290,15 @@ impl Db {
             Rows::Sled(sled) => sled,
             Rows::Memory(rows) => return remember(&mut rows.write(), changes, meta),
         };
+        let mut under_way = self.sweep.lock();
+        let mut sweep = under_way.take();
         let mut batch = sled::Batch::default();
         for (key, payload) in changes {
             let count = meta.rows.entry(char::from(key[0])).or_default();
             let was_there = self.has(&key)?;
+            if let Some(sweep) = sweep.as_mut() {
+                sweep.note(&key, was_there, payload.is_some());
+            }
             match payload {
                 Some(payload) => {
                     *count += u64::from(!was_there);
@@ -241,7 +313,9 @@ impl Db {
         }
         meta.format = FORMAT;
         batch.insert(META, seal(META, &encode(meta)?));
-        self.calls.within(|| sled.apply_batch(batch)).map_err(|error| sled_error(&error))
+        self.calls.within(|| sled.apply_batch(batch)).map_err(|error| sled_error(&error))?;
+        *under_way = sweep;
+        Ok(())
     }
 
     #[cfg(test)]
@@ -485,6 +559,41 @@ mod tests {
 
     fn keys(rows: impl Iterator<Item = Result<Row, StoreError>>) -> Vec<String> {
         rows.map(|row| String::from_utf8(row.unwrap().0).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_check_beside_the_writing_counts_what_is_written_before_and_behind_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let sled = Db::open(dir.path(), 1 << 20, &Arc::default()).unwrap();
+        let mut meta = Meta::default();
+        let mut write = |key: &str, is_there: bool| {
+            let mut changes = Changes::new(&sled);
+            let key = Key(key.as_bytes().to_vec());
+            if is_there {
+                changes.put_bytes(key, Vec::new())
+            } else {
+                changes.remove(key)
+            }
+            changes.write(&mut meta).unwrap();
+        };
+        ["b", "d", "f", "h"].into_iter().for_each(|key| write(key, true));
+        // The applied position is a row, too.
+        assert_eq!(sled.check_next(3), None);
+        for (key, is_there) in [("a", true), ("b", false), ("d", true), ("g", true), ("h", false)] {
+            write(key, is_there);
+            assert_eq!(sled.check_next(0), None);
+        }
+        let found = sled.check_next(usize::MAX).unwrap();
+        assert_eq!(found.problems, Vec::<String>::new());
+        assert_eq!(found.rows.values().sum::<u64>(), 4, "{found:?}");
+        assert_eq!(sled.check_next(2), None);
+        sled.sled().remove(b"g").unwrap().unwrap();
+        sled.sled().insert(b"f", b"garbled").unwrap().unwrap();
+        let found = sled.check_next(usize::MAX).unwrap();
+        assert!(found.bad == 1 && found.problems.len() == 1, "{found:?}");
+        write("f", true);
+        let found = sled.check_next(usize::MAX).unwrap();
+        assert!(found.problems[0].contains("rows are missing"), "{found:?}");
     }
 
     #[test]

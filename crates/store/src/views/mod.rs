@@ -70,26 +70,31 @@ pub(crate) struct Views {
 }
 
 impl Views {
-    /// Opens the views; what is damaged, of another version, or not of this journal is put out of the way, to be made
+    /// Opens the views, with every row checked where there are at most `most_rows`; what is damaged, of another version, or not of this journal is put out of the way, to be made
     /// again from the journal. When sled itself fails, or does not come back, they are closed for now: the applier goes on
     /// trying.
     ///
     /// # Errors
     /// [`StoreError::Damaged`]: they are ahead of the journal, whose end is lost; they stay. Or the folder cannot be
     /// written, or the machine has no threads left.
-    pub(crate) fn open(dir: &Path, cache_bytes: u64, journal: &Path) -> Result<(Self, Meta), StoreError> {
+    pub(crate) fn open(
+        dir: &Path,
+        cache_bytes: u64,
+        most_rows: u64,
+        journal: &Path,
+    ) -> Result<(Self, Meta), StoreError> {
         let calls = Arc::default();
         let (of, from, known) = (dir.to_owned(), journal.to_owned(), Arc::clone(&calls));
-        let (rows, meta, error, calls) =
-            match opening::in_time(dir, move || opening::open(&of, cache_bytes, &from, &known)) {
-                Ok((db, meta)) => (Some(Arc::new(db)), meta, None, calls),
-                // Whatever does not come back now is not what the process should be ended for: the next one would fare the same.
-                Err(error @ StoreError::View { .. }) => {
-                    tracing::error!(%error, "the views cannot be opened; trying again, the journal goes on");
-                    (None, Meta::default(), Some(error), Arc::default())
-                }
-                Err(error) => return Err(error),
-            };
+        let open = move || opening::open(&of, cache_bytes, most_rows, &from, &known);
+        let (rows, meta, error, calls) = match opening::in_time(dir, open) {
+            Ok((db, meta)) => (Some(Arc::new(db)), meta, None, calls),
+            // Whatever does not come back now is not what the process should be ended for: the next one would fare the same.
+            Err(error @ StoreError::View { .. }) => {
+                tracing::error!(%error, "the views cannot be opened; trying again, the journal goes on");
+                (None, Meta::default(), Some(error), Arc::default())
+            }
+            Err(error) => return Err(error),
+        };
         let (n, quarantined) = (meta.n, meta.quarantined);
         let applied = Applied { n, quarantined, error, closed: false, rows };
         let (applied, _) = watch::channel(applied);

@@ -1,5 +1,6 @@
 //! Opening the views. sled panics over some of its damage, serves rows that are missing or spoiled, and may never come back:
-//! all of that is met here, once, before anybody reads a row.
+//! all of that is met here. Where there are few rows, or something is suspect, each is read before anybody else reads one;
+//! of many the background check reads them.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,30 +33,36 @@ pub(crate) struct ClosedViews {
     /// What the rows show of the journal, sound or not: whether its end is lost is told by it.
     pub(crate) shown: Shown,
     pub(crate) check: Check,
-    /// None: sled does not open.
-    db: Option<Db>,
 }
 
-/// Opens the views and reads every row.
+/// Opens the views and reads every row where there are at most so many, else only how far they are. No rows: sled does not
+/// open.
 ///
 /// # Errors
 /// They cannot be opened on this machine now, which says nothing of them.
-fn look_into(dir: &Path, cache_bytes: u64, calls: &Arc<Calls>) -> Result<ClosedViews, StoreError> {
+fn look_into(
+    dir: &Path,
+    cache_bytes: u64,
+    most_rows: u64,
+    calls: &Arc<Calls>,
+) -> Result<(Option<Db>, Check), StoreError> {
     can_start_threads().map_err(io_error("start the threads for", dir))?;
     let damaged = |error: StoreError| Check { problems: vec![error.to_string()], ..Check::default() };
     let db = match guarded(|| Db::open(dir, cache_bytes, calls)) {
         Ok(db) => db,
         Err(error @ (StoreError::DiskFull { .. } | StoreError::Io { .. })) => return Err(error),
-        Err(error) => return Ok(ClosedViews { shown: Shown::default(), check: damaged(error), db: None }),
+        Err(error) => return Ok((None, damaged(error))),
     };
-    // What cannot be read of them is not told.
-    let shown = guarded(|| Ok(shown(&db))).unwrap_or_default();
     let check = guarded(|| {
+        let position = db.check_position();
+        if position.meta.rows.values().sum::<u64>() > most_rows {
+            return Ok(position);
+        }
         let mut check = db.check();
         check.compare();
         Ok(check)
     });
-    Ok(ClosedViews { shown, check: check.unwrap_or_else(damaged), db: Some(db) })
+    Ok((Some(db), check.unwrap_or_else(damaged)))
 }
 
 /// The same for views that only the command line looks at; `None`: there are none.
@@ -67,10 +74,15 @@ pub(crate) fn look_into_closed(dir: &Path, cache_bytes: u64) -> Result<Option<Cl
         return Ok(None);
     }
     let of = dir.to_owned();
-    in_time(dir, move || look_into(&of, cache_bytes, &Arc::default())).map(Some)
+    let look = move || {
+        let (db, check) = look_into(&of, cache_bytes, u64::MAX, &Arc::default())?;
+        Ok(Some(ClosedViews { shown: shown(db.as_ref()), check }))
+    };
+    in_time(dir, look)
 }
 
-/// Opens the views. At the first doubt they are put out of the way, to be made again from the journal.
+/// Opens the views, and reads every row where there are at most so many. At the first doubt they are put out of the way, to
+/// be made again from the journal.
 ///
 /// # Errors
 /// [`StoreError::Damaged`]: they show more than the journal has. They are all that is left to tell of it, and stay. Or there is
@@ -78,11 +90,12 @@ pub(crate) fn look_into_closed(dir: &Path, cache_bytes: u64) -> Result<Option<Cl
 pub(super) fn open(
     dir: &Path,
     cache_bytes: u64,
+    most_rows: u64,
     journal: &Path,
     calls: &Arc<Calls>,
 ) -> Result<(Db, Meta), StoreError> {
     make_dir(dir)?;
-    let ClosedViews { shown, mut check, db } = look_into(dir, cache_bytes, calls)?;
+    let (db, mut check) = look_into(dir, cache_bytes, most_rows, calls)?;
     let is_damaged = !check.problems.is_empty();
     if check.is_old {
         check.problems.push("they are of another version of this program".to_owned());
@@ -93,6 +106,7 @@ pub(super) fn open(
         Some(db) if check.problems.is_empty() => return Ok((db, check.meta)),
         db => db,
     };
+    let shown = shown(db.as_ref());
     calls.within(|| drop(db));
     let why = check.problems.join("; ");
     refuse_lost_end(journal, &shown)?;
@@ -137,9 +151,13 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreEr
         .unwrap_or_else(|_| Err(view_error("it panicked while it was opened; the log says where")))
 }
 
-fn shown(db: &Db) -> Shown {
-    let Some(meta) = db.meta_of_any_version() else { return Shown::default() };
-    Shown { last: vec![meta.checkpoint()], channels: channels(db).unwrap_or_default() }
+/// What the rows show of the journal; what cannot be read of them is not told.
+fn shown(db: Option<&Db>) -> Shown {
+    let look = |db: &Db| {
+        let Some(meta) = db.meta_of_any_version() else { return Shown::default() };
+        Shown { last: vec![meta.checkpoint()], channels: channels(db).unwrap_or_default() }
+    };
+    db.and_then(|db| guarded(|| Ok(look(db))).ok()).unwrap_or_default()
 }
 
 fn channels(db: &Db) -> Result<Vec<ShownChannel>, StoreError> {

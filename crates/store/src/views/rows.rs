@@ -13,7 +13,7 @@ use crate::journal::open::Checkpoint;
 use crate::journal::segment::Position;
 
 /// Version of the rows; views of another version are made again.
-pub(crate) const FORMAT: u32 = 4;
+pub(crate) const FORMAT: u32 = 5;
 
 /// Stands in the place of a turn's id for what has none: a command, or a message that a limit refused.
 pub(crate) const COMMAND: &str = "command";
@@ -104,6 +104,9 @@ pub(crate) struct ChannelState {
     /// The generation under way.
     pub(crate) generation: Generation,
     pub(crate) pending: u64,
+    /// A message that is pending, or was when others were that still are, is meant for the bot.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) awaited: bool,
     pub(crate) messages: u64,
     /// The open turn and the messages it took up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -129,6 +132,7 @@ impl ChannelState {
             next_seq: Seq(1),
             generation: Generation::default(),
             pending: 0,
+            awaited: false,
             messages: 0,
             open: None,
             run: false,
@@ -139,14 +143,18 @@ impl ChannelState {
         }
     }
 
+    /// Whether the channel is woken at a start. What people said to each other waits until somebody talks to the bot.
+    pub(crate) fn is_due(&self) -> bool {
+        self.awaited || self.has_work()
+    }
+
+    fn has_work(&self) -> bool {
+        self.open.is_some() || self.run || !self.queued.is_empty() || self.owed > 0 || self.owes_run
+    }
+
     /// The line of the list of channels.
     pub(crate) fn row(&self, channel: ChannelId) -> ChannelRow {
-        let unfinished = self.pending > 0
-            || self.open.is_some()
-            || self.run
-            || !self.queued.is_empty()
-            || self.owed > 0
-            || self.owes_run;
+        let unfinished = self.pending > 0 || self.has_work();
         ChannelRow { channel, last_at: self.last_at, unfinished, last_message: self.last_message.clone() }
     }
 }

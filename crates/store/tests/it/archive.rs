@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use crate::common::{Chat, at, channel, chatting, open, texts};
+use cairn_core::conversation::Conversation;
 use cairn_core::event::{DeliveryEvent, Event, MessageEvent, Receipt, TurnEvent, TurnOutcome};
-use cairn_core::ids::{Generation, MessageId, Seq, TurnId};
-use cairn_core::message::Author;
-use cairn_core::ports::{DeliveryState, Seen, Store as _};
+use cairn_core::ids::{ChannelId, Generation, MessageId, Seq, TurnId};
+use cairn_core::message::{Author, Part, Pending};
+use cairn_core::ports::{ChannelRow, DeliveryState, Seen, Store as _};
+use cairn_store::Store;
 
 #[tokio::test]
 async fn a_restored_channel_is_the_one_that_was_left() {
@@ -82,13 +84,21 @@ async fn a_message_id_is_new_then_open_then_ended() {
     store.close().await;
 }
 
+/// The list of channels; of those with a message to the bot the unfinished ones are those that a start wakes.
+async fn listed(store: &Store) -> Vec<ChannelRow> {
+    let rows = store.channels().await.unwrap();
+    let unfinished = rows.iter().filter(|row| row.unfinished).map(|row| row.channel.clone());
+    assert_eq!(store.unfinished().await.unwrap(), unfinished.collect::<Vec<_>>());
+    rows
+}
+
 #[tokio::test]
 async fn a_channel_is_unfinished_as_long_as_its_conversation_is() {
     let (_dir, store, mut chat) = chatting();
     let turn = chat.accept("a", "ana", "hello").await;
-    let mut steps = vec![(chat.state.is_unfinished(), store.channels().await.unwrap())];
+    let mut steps = vec![(chat.state.is_unfinished(), listed(&store).await)];
     chat.start(&turn, &["a"]).await;
-    steps.push((chat.state.is_unfinished(), store.channels().await.unwrap()));
+    steps.push((chat.state.is_unfinished(), listed(&store).await));
     let intent = Event::Delivery(DeliveryEvent::Intended {
         id: "o1".into(),
         turn: turn.clone(),
@@ -100,15 +110,47 @@ async fn a_channel_is_unfinished_as_long_as_its_conversation_is() {
         draft: false,
     });
     chat.append(vec![Chat::end(&turn, Seq(1)), intent]).await;
-    steps.push((chat.state.is_unfinished(), store.channels().await.unwrap()));
+    steps.push((chat.state.is_unfinished(), listed(&store).await));
     assert_eq!(store.deliveries().await.unwrap()[0].at, at(chat.secs));
     let receipt = cairn_core::event::Receipt::Delivered { messages: Vec::new() };
     chat.append(vec![Event::Delivery(DeliveryEvent::Settled { id: "o1".into(), receipt })]).await;
-    steps.push((chat.state.is_unfinished(), store.channels().await.unwrap()));
+    steps.push((chat.state.is_unfinished(), listed(&store).await));
     let flags: Vec<(bool, bool)> = steps.iter().map(|(state, rows)| (*state, rows[0].unfinished)).collect();
     assert_eq!(flags, [(true, true), (true, true), (true, true), (false, false)]);
     assert_eq!(steps[3].1[0].last_at, at(chat.secs));
     assert!(store.deliveries().await.unwrap().is_empty());
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_start_wakes_no_channel_in_which_people_only_talked_to_each_other() {
+    let (_dir, store, _) = chatting();
+    let group: ChannelId = "main/telegram/5".parse().unwrap();
+    let mut chat = Chat { store: store.clone(), state: Conversation::new(group.clone()), secs: 0 };
+    let overheard =
+        |chat: &Chat, id: &str| Pending { addressed: false, ..chat.pending(id, "ana", "a nice train") };
+    let first = overheard(&chat, "a");
+    let turn = first.turn.clone();
+    chat.append(vec![Event::Message(MessageEvent::Accepted(first))]).await;
+    assert!(store.channels().await.unwrap()[0].unfinished, "it waits");
+    assert!(store.unfinished().await.unwrap().is_empty());
+    let edited = Event::Message(MessageEvent::Edited {
+        message: "a".into(),
+        parts: vec![Part::text("bot, a nice train?")],
+        addressed: true,
+        fingerprint: "edited".to_owned(),
+        tokens: 7,
+    });
+    chat.append(vec![edited]).await;
+    assert_eq!(store.unfinished().await.unwrap(), std::slice::from_ref(&group));
+    chat.start(&turn, &["a"]).await;
+    let seq = chat.state.next_seq;
+    let entry = chat.reply(&turn, "very");
+    chat.append(vec![Event::Turn(TurnEvent::EntryAdded { entry }), Chat::end(&turn, seq)]).await;
+    assert!(store.unfinished().await.unwrap().is_empty());
+    let second = overheard(&chat, "b");
+    chat.append(vec![Event::Message(MessageEvent::Accepted(second))]).await;
+    assert!(store.unfinished().await.unwrap().is_empty());
     store.close().await;
 }
 

@@ -6,6 +6,7 @@ mod amended;
 mod archive;
 mod artifacts;
 mod backup;
+mod checks;
 mod common;
 mod formats;
 mod journal;

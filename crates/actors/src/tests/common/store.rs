@@ -220,6 +220,13 @@ impl Store for MemStore {
         Box::pin(async { Ok(rows) })
     }
 
+    fn unfinished(&self) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>> {
+        Box::pin(async {
+            let rows = self.channels().await?;
+            Ok(rows.into_iter().filter(|row| row.unfinished).map(|row| row.channel).collect())
+        })
+    }
+
     fn restore(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Option<Conversation>, StoreError>> {
         let channel = channel.clone();
         Box::pin(async move {

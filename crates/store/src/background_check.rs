@@ -1,0 +1,277 @@
+//! The check of what a start leaves unread: every line of the journal, every row of the views, every file of the index, a
+//! little at a time while the daemon runs.
+//!
+//! What is wrong with views or index is mended at once from the journal; what is wrong with the journal is told until
+//! somebody mends it. The time of the last pass that found nothing is in `checked`, so that a start after a clean stop
+//! need not begin again.
+
+use std::time::{Duration, Instant};
+
+use cairn_core::ports::{Clock, StoreError};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::disk::Layout;
+use crate::index::Task;
+use crate::journal::mark::Mark;
+use crate::journal::open::{Tail, read_number};
+use crate::journal::segment::{self, Lines, Piece};
+use crate::store::{Inner, Store};
+use crate::views::Command;
+use crate::views::codec::view_error;
+
+/// Read without a pause.
+const STEP_BYTES: u64 = 256 * 1024;
+const STEP_ROWS: usize = 500;
+
+/// A pause is so many times as long as what came before it: the check takes a twentieth of one processor.
+const PAUSES: u32 = 19;
+
+/// A start has other things to do first.
+const FIRST_AFTER: Duration = Duration::from_secs(60);
+
+/// What was read whole is read again after so long.
+const EVERY: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// The same after a pass that found something, or was broken off by an error.
+const AGAIN_AFTER: Duration = Duration::from_secs(60 * 60);
+
+/// More damage than that is only counted.
+const TOLD_MAX: usize = 20;
+
+/// Checks the store again and again. Ends when it is closed.
+pub async fn keep_checked(store: Store, clock: std::sync::Arc<dyn Clock>) {
+    let mut wait = first_wait(store.checked_at(), store.stopped_cleanly(), clock.now());
+    loop {
+        tokio::time::sleep(wait).await;
+        wait = match store.check(clock.now()).await {
+            Ok(problems) if problems.is_empty() => EVERY,
+            Ok(_) => AGAIN_AFTER,
+            Err(StoreError::Closed) => return,
+            Err(error) => {
+                tracing::warn!(%error, "the check of the store in the background was broken off; it begins again later");
+                AGAIN_AFTER
+            }
+        };
+    }
+}
+
+/// How long after a start the first check begins: at once unless everything was read lately and the last stop was clean.
+fn first_wait(checked_at: Option<Timestamp>, stopped_cleanly: bool, now: Timestamp) -> Duration {
+    let Some(at) = checked_at.filter(|_| stopped_cleanly) else { return FIRST_AFTER };
+    let every = SignedDuration::try_from(EVERY).unwrap_or(SignedDuration::ZERO);
+    let left = every.saturating_sub(now.duration_since(at)).min(every);
+    Duration::try_from(left).unwrap_or_default().max(FIRST_AFTER)
+}
+
+impl Store {
+    /// When everything had been read last with nothing wrong.
+    fn checked_at(&self) -> Option<Timestamp> {
+        Mark::read(&Layout::of(&self.inner.options.dir).checked).checked_at
+    }
+
+    /// Reads everything that was there when it began, slowly. What is wrong is logged, counted and kept for
+    /// [`crate::StoreStats`]; views and index that are damaged are made again. Returns what is wrong, for people.
+    ///
+    /// # Errors
+    /// Something cannot be read at all, or the store is closed.
+    pub async fn check(&self, now: Timestamp) -> Result<Vec<String>, StoreError> {
+        let began = Instant::now();
+        let mut found = Found::default();
+        self.check_journal_slowly(&mut found).await?;
+        self.inner.damage.lock().clone_from(&found.told);
+        self.check_views_slowly(&mut found).await?;
+        self.check_index_slowly(&mut found).await?;
+        let seconds = began.elapsed().as_secs_f64();
+        if found.n > 0 {
+            tracing::error!(
+                problems = found.n,
+                seconds,
+                "the store was checked in the background, and is damaged"
+            );
+            return Ok(found.told);
+        }
+        tracing::info!(seconds, "the store was checked in the background; nothing is wrong");
+        let path = Layout::of(&self.inner.options.dir).checked;
+        self.step(move |_| Mark { checked_at: Some(now), ..Mark::read(&path) }.keep(&path)).await?;
+        Ok(found.told)
+    }
+
+    async fn check_journal_slowly(&self, found: &mut Found) -> Result<(), StoreError> {
+        let end = self.inner.durable().tail;
+        let dir = Layout::of(&self.inner.options.dir).journal;
+        let mut at = Some(Place::default());
+        while let Some(place) = at {
+            let dir = dir.clone();
+            let (next, problems) = self.step(move |_| place.read_on(&dir, &end)).await?;
+            at = next;
+            problems.into_iter().for_each(|problem| found.tell(problem.to_string()));
+        }
+        Ok(())
+    }
+
+    async fn check_views_slowly(&self, found: &mut Found) -> Result<(), StoreError> {
+        let checked = loop {
+            let step = self.step(|inner| {
+                let db = inner.views.db()?;
+                let checked =
+                    if db.is_in_memory() { Some(Default::default()) } else { db.check_next(STEP_ROWS) };
+                inner.views.release(db);
+                Ok(checked)
+            });
+            if let Some(checked) = step.await? {
+                break checked;
+            }
+        };
+        if !checked.problems.is_empty() {
+            // Opened again they are read whole, moved aside, and made again.
+            self.inner.views.db()?.doubt().store(true, std::sync::atomic::Ordering::Release);
+            let _ = self.inner.commands.try_send(Command::Wake);
+        }
+        for problem in checked.problems {
+            found.tell(format!("{problem}; the views are made again from the journal"));
+        }
+        Ok(())
+    }
+
+    async fn check_index_slowly(&self, found: &mut Found) -> Result<(), StoreError> {
+        let Ok(files) = self.step(|inner| inner.index.files()).await else {
+            // One that cannot be opened is told where it is tried.
+            return Ok(());
+        };
+        let mut n_damaged = 0;
+        for file in files {
+            let is_sound = self.step(move |inner| inner.index.is_sound(&file)).await?;
+            n_damaged += usize::from(!is_sound);
+        }
+        if n_damaged > 0 {
+            self.inner.index.doubt();
+            let _ = self.inner.tasks.try_send(Task::Wake);
+            found.tell(format!(
+                "{n_damaged} files of the search index have a wrong checksum; it is made again from the journal"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Does a little on a blocking thread, and rests.
+    async fn step<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Inner) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.inner.goes_on()?;
+        let (inner, began) = (self.inner.clone(), Instant::now());
+        let done = tokio::task::spawn_blocking(move || work(&inner)).await;
+        let took = began.elapsed();
+        let done =
+            done.unwrap_or_else(|_panic| Err(view_error("checking it panicked; the log says where")))?;
+        tokio::time::sleep(took * PAUSES).await;
+        Ok(done)
+    }
+}
+
+/// What is wrong, told as it is found.
+#[derive(Default)]
+struct Found {
+    n: usize,
+    told: Vec<String>,
+}
+
+impl Found {
+    fn tell(&mut self, problem: String) {
+        self.n += 1;
+        if self.told.len() < TOLD_MAX {
+            tracing::error!(problem, "the check in the background found damage");
+            self.told.push(problem);
+        }
+    }
+}
+
+/// How far the journal is checked.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    /// 0: none yet.
+    segment: u64,
+    offset: u64,
+    /// The last number; not known behind a line that cannot be read.
+    last: Option<u64>,
+}
+
+impl Place {
+    /// Checks the lines that follow, up to some bytes or the end of the segment. Returns where to go on, and what is wrong.
+    fn read_on(
+        mut self,
+        dir: &std::path::Path,
+        end: &Tail,
+    ) -> Result<(Option<Self>, Vec<StoreError>), StoreError> {
+        let mut problems = Vec::new();
+        if self.segment == 0 {
+            return Ok((Self { last: Some(0), ..self }.next(dir, end, &mut problems)?, problems));
+        }
+        let path = segment::path(dir, self.segment);
+        let upto = (self.segment == end.segment).then_some(end.len);
+        let mut lines = Lines::open(&path, self.offset, upto)?;
+        let until = self.offset + STEP_BYTES;
+        while self.offset < until {
+            let (offset, read) = match lines.next()? {
+                Piece::End => return Ok((self.next(dir, end, &mut problems)?, problems)),
+                Piece::Torn { offset } => {
+                    problems.push(segment::damaged(&path, offset, "it has no end"));
+                    self.last = None;
+                    return Ok((self.next(dir, end, &mut problems)?, problems));
+                }
+                Piece::Line { offset, bytes } => {
+                    self.offset = offset + bytes.len() as u64 + 1;
+                    (offset, read_number(bytes, offset))
+                }
+            };
+            match (read, self.last) {
+                (Ok((n, to_n, ..)), Some(last)) if n != last + 1 => {
+                    let message = format!("it has number {n}, expected {}", last + 1);
+                    problems.push(segment::damaged(&path, offset, message));
+                    self.last = Some(to_n);
+                }
+                (Ok((_, to_n, ..)), _) => self.last = Some(to_n),
+                (Err(message), _) => {
+                    problems.push(segment::damaged(&path, offset, message));
+                    self.last = None;
+                }
+            }
+        }
+        Ok((Some(self), problems))
+    }
+
+    /// Goes to the next segment.
+    fn next(
+        self,
+        dir: &std::path::Path,
+        end: &Tail,
+        problems: &mut Vec<StoreError>,
+    ) -> Result<Option<Self>, StoreError> {
+        let next =
+            segment::list(dir)?.into_iter().find(|first| (self.segment + 1..=end.segment).contains(first));
+        let path = segment::path(dir, next.unwrap_or(end.segment));
+        let begins = next.unwrap_or(end.n + 1);
+        if let Some(last) = self.last.filter(|last| last + 1 != begins) {
+            let message =
+                format!("records {} to {} are missing before it", last + 1, begins.saturating_sub(1));
+            problems.push(StoreError::Damaged { file: path.display().to_string(), line: 1, message });
+        }
+        Ok(next.map(|segment| Self { segment, offset: 0, last: Some(segment - 1) }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_read_lately_before_a_clean_stop_is_not_read_again_at_once() {
+        let now = Timestamp::from_second(100 * 24 * 3600).unwrap();
+        let days = |n: i64| Some(now - SignedDuration::from_hours(24 * n));
+        assert_eq!(first_wait(None, true, now), FIRST_AFTER, "never read");
+        assert_eq!(first_wait(days(1), false, now), FIRST_AFTER, "killed");
+        assert_eq!(first_wait(days(1), true, now), EVERY - Duration::from_secs(24 * 3600));
+        assert_eq!(first_wait(days(9), true, now), FIRST_AFTER);
+        assert_eq!(first_wait(days(-900), true, now), EVERY, "a clock that was ahead");
+    }
+}
