@@ -26,3 +26,4 @@ pub use erasure::{erase_dir, erasures_dir};
 pub use retain::{Expired, Needs, Shrunk};
 pub use store::{Store, StoreOptions, StoreStats, Stuck, StuckPart, check_free};
 pub use verify::{JournalReport, VerifyReport, ViewsReport, rebuild_dir, verify_dir};
+pub use views::lists::{ChannelLine, MadeAt, Totals};

@@ -7,6 +7,7 @@
 
 mod amend;
 mod apply;
+mod outline;
 mod snapshot;
 mod undo;
 
@@ -31,6 +32,7 @@ use crate::tokens::Correction;
 
 pub use amend::amend;
 pub use apply::FoldError;
+pub use outline::Outline;
 pub use undo::{UndoError, Undone, undo};
 
 /// How many ends of runs are kept for `cairn context`.

@@ -13,8 +13,8 @@ use crate::tier::Tier;
 
 pub(crate) use assemble::leaves_room;
 pub use assemble::{AssembleError, assemble, question};
+pub use measure::{Frame, Sizes, has_room, least_tokens, measure};
 pub(crate) use measure::{frame_tokens, stack_tokens, system_tokens, tools_tokens};
-pub use measure::{has_room, least_tokens, measure};
 pub(crate) use render::guide_tokens;
 pub use render::{guide_text, memory_words, tail_tokens};
 

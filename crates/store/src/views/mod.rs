@@ -5,6 +5,7 @@ mod apply;
 pub(crate) mod archive;
 pub(crate) mod codec;
 pub(crate) mod db;
+pub(crate) mod lists;
 pub(crate) mod memories;
 pub(crate) mod opening;
 pub(crate) mod pairing_store;

@@ -9,6 +9,7 @@ mod backup;
 mod common;
 mod formats;
 mod journal;
+mod lists;
 mod lost;
 mod memories;
 mod retain;
