@@ -7,7 +7,7 @@ use std::time::Duration;
 use cairn_core::approval::{Approval, ApprovalOutcome, reads_as};
 use cairn_core::command::Command;
 use cairn_core::compaction::Decision;
-use cairn_core::conversation::Conversation;
+use cairn_core::conversation::{Conversation, Outline};
 use cairn_core::event::{Event, MaintenanceEvent, NewRecord};
 use cairn_core::ids::{AgentId, ChannelId, Generation, LOCAL_PLATFORM, MessageId, OutboxId, TurnId};
 use cairn_core::limits::{Price, TalkLimits};
@@ -94,6 +94,11 @@ impl Runtime {
         }
         let restored = self.shared.deps.store.restore(channel).await?;
         Ok(restored.map(|conversation| (Arc::new(conversation), false)))
+    }
+
+    /// What the list of channels shows of one that is awake; `None`: it is not.
+    pub fn outline(&self, channel: &ChannelId) -> Option<Outline> {
+        Some(self.shared.handle(channel)?.read(Outline::of))
     }
 
     /// The channels that are awake.

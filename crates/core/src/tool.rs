@@ -158,15 +158,18 @@ pub struct ToolLogQuery {
     pub outcome: Option<ToolOutcome>,
     /// Only those before that record; none: up to the newest.
     pub before: Option<u64>,
-    /// Most of them: the newest.
+    /// Only those after that record; none: from the first.
+    pub after: Option<u64>,
+    /// Most of them: the newest, or with `after` the oldest.
     pub limit: usize,
 }
 
 impl ToolLogQuery {
-    /// Whether a call fits, whatever its channel.
-    pub fn fits(&self, used: &ToolUse) -> bool {
-        self.tool.as_deref().is_none_or(|tool| tool == used.tool)
-            && self.outcome.is_none_or(|outcome| outcome == used.outcome)
+    /// Whether a call of a tool in a channel fits, whenever it was.
+    pub fn fits(&self, channel: &crate::ids::ChannelId, tool: &str, outcome: ToolOutcome) -> bool {
+        self.channel.as_ref().is_none_or(|wanted| wanted == channel)
+            && self.tool.as_deref().is_none_or(|wanted| wanted == tool)
+            && self.outcome.is_none_or(|wanted| wanted == outcome)
     }
 }
 

@@ -30,3 +30,4 @@ pub use progress::{Progress, ProgressReport};
 pub use retain::{Expired, Needs, Shrunk};
 pub use store::{Store, StoreOptions, StoreStats, Stuck, StuckPart, check_free};
 pub use verify::{JournalReport, VerifyReport, ViewsReport, rebuild_dir, verify_dir, verify_dir_quick};
+pub use views::lists::{ChannelLine, MadeAt, Totals};

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::mpsc::TrySendError;
 use std::time::Duration;
 
-use cairn_core::conversation::Conversation;
+use cairn_core::conversation::{Conversation, Outline};
 use cairn_core::event::{NewRecord, Record};
 use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq};
-use cairn_core::memory::{Memory, Reach};
+use cairn_core::memory::{Memory, Reach, Scope};
 use cairn_core::message::{Artifact, Entry};
 use cairn_core::pairing_store::{RegistryState, UsageDay};
 use cairn_core::ports::{
@@ -16,6 +16,7 @@ use cairn_core::ports::{
 use cairn_core::tool::ToolLogQuery;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use tokio::sync::oneshot;
 
 use crate::index::Task;
@@ -23,6 +24,7 @@ use crate::recall;
 use crate::store::{Inner, Store};
 use crate::views::archive::Reads;
 use crate::views::codec::{encode, view_error};
+use crate::views::lists::{ChannelLine, MadeAt, Totals};
 use crate::views::{Command, memories, pairing_store};
 
 /// Longest that a head waits to be kept: it is only a cache.
@@ -68,9 +70,10 @@ impl ports::Store for Store {
             let (reply, kept) = oneshot::channel();
             let sent = tokio::task::spawn_blocking(move || {
                 let head = encode(&conversation.to_head())?;
+                let outline = encode(&Outline::of(&conversation))?;
                 let channel = conversation.channel.clone();
                 // An applier that has so much before it is stuck, or far behind: it has no use for a head.
-                let sent = commands.try_send(Command::KeepHead { channel, head, reply });
+                let sent = commands.try_send(Command::KeepHead { channel, head, outline, reply });
                 sent.map_err(|error| match error {
                     TrySendError::Full(_) => view_error("it is too busy to keep a head"),
                     TrySendError::Disconnected(_) => StoreError::Closed,
@@ -196,9 +199,11 @@ impl ports::Store for Store {
 /// Has a restored conversation kept as a head, without waiting for it.
 fn keep_head(inner: &Inner, conversation: &Conversation) {
     let channel = conversation.channel.clone();
-    let sent = encode(&conversation.to_head()).map(|head| {
+    let encoded =
+        encode(&conversation.to_head()).and_then(|head| Ok((head, encode(&Outline::of(conversation))?)));
+    let sent = encoded.map(|(head, outline)| {
         let (reply, _nobody_waits) = oneshot::channel();
-        inner.commands.try_send(Command::KeepHead { channel, head, reply })
+        inner.commands.try_send(Command::KeepHead { channel, head, outline, reply })
     });
     if !matches!(sent, Ok(Ok(()))) {
         tracing::debug!(channel = %conversation.channel, "a head was not kept; the next restore takes as long");
@@ -215,16 +220,68 @@ impl Store {
         self.look(move |_, reads| memories::count(reads.db, &agent)).await
     }
 
-    /// Calls of tools, the newest that fit, oldest first, with their records.
+    /// Channels by name: those after one, at most so many. None is restored.
+    ///
+    /// # Errors
+    /// A view failed.
+    pub async fn channel_lines(
+        &self,
+        after: Option<ChannelId>,
+        limit: usize,
+    ) -> Result<Vec<ChannelLine>, StoreError> {
+        self.look(move |_, reads| reads.channel_lines(after.as_ref(), limit)).await
+    }
+
+    /// Deliveries neither confirmed nor dropped, oldest first, with their places in that order: those after one, at most so
+    /// many.
+    ///
+    /// # Errors
+    /// A view failed.
+    pub async fn delivery_page(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<(u64, OutboxItem)>, StoreError> {
+        self.look(move |_, reads| reads.delivery_page(after, limit)).await
+    }
+
+    /// When the oldest delivery was that is still owed.
+    ///
+    /// # Errors
+    /// A view failed.
+    pub async fn oldest_owed(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.look(|_, reads| reads.oldest_owed()).await
+    }
+
+    /// Memories of agents, in one scope or in all, oldest first, with their places in that order: those after one that fit,
+    /// at most so many.
+    ///
+    /// # Errors
+    /// A view failed.
+    pub async fn memory_page(
+        &self,
+        agents: Vec<AgentId>,
+        scope: Option<Scope>,
+        filter: MemoryFilter,
+        after: Option<MadeAt>,
+    ) -> Result<Vec<(MadeAt, Memory)>, StoreError> {
+        self.look(move |_, reads| reads.memory_page(&agents, scope.as_ref(), &filter, after.as_ref())).await
+    }
+
+    /// How long lists are, without reading them.
+    ///
+    /// # Errors
+    /// A view failed.
+    pub async fn totals(&self) -> Result<Totals, StoreError> {
+        self.look(|_, reads| reads.totals()).await
+    }
+
+    /// Calls of tools that fit, oldest first, with their records.
     ///
     /// # Errors
     /// A view failed.
     pub async fn tool_calls(&self, query: ToolLogQuery) -> Result<Vec<Record>, StoreError> {
-        self.look(move |_, reads| {
-            let before = query.before.unwrap_or(u64::MAX);
-            reads.calls(query.channel.as_ref(), before, query.limit, &|used| query.fits(used))
-        })
-        .await
+        self.look(move |_, reads| reads.calls(&query)).await
     }
 
     /// Searches; with the number of records, durable when this was asked, that are not in the index yet: what they say is

@@ -38,19 +38,15 @@ pub(crate) fn list(
     reach: &[Reach],
     filter: &MemoryFilter,
 ) -> Result<Vec<Memory>, StoreError> {
-    let fits = |memory: &Memory| {
-        filter.kind.is_none_or(|kind| memory.kind == kind)
-            && filter.subject.as_ref().is_none_or(|subject| memory.subject.as_ref() == Some(subject))
-    };
     if let Some(query) = &filter.query {
         // Only their rows say which of them fit the rest of the filter.
         let all_fit = filter.kind.is_none() && filter.subject.is_none();
         let n = if all_fit { filter.limit.saturating_add(SPARE) } else { usize::MAX };
         let asked = Asked { agent, reach, text: query, n };
-        return best(inner, reads, &asked, 0.0, filter.limit, fits);
+        return best(inner, reads, &asked, 0.0, filter.limit, |memory| filter.fits(memory));
     }
     let mut found = within(reads, agent, reach)?;
-    found.retain(fits);
+    found.retain(|memory| filter.fits(memory));
     found.truncate(filter.limit);
     Ok(found)
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use cairn_core::ports::StoreError;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::artifacts::Artifacts;
 use crate::disk::{Background, Disk, Layout, RealDisk, has_room, io_error, make_dir};
@@ -38,6 +39,9 @@ const SETTLE_PATIENCE: Duration = Duration::from_millis(500);
 
 /// How long it waits for each of its threads: what derives from the journal is not worth more.
 const THREAD_PATIENCE: Duration = Duration::from_secs(4);
+
+/// A disk that was full is tried no more often, whoever asks how the store is.
+pub(crate) const ROOM_EVERY: Duration = Duration::from_secs(5);
 
 /// Reads from sled at once. One that never comes back keeps its thread; the others are for everybody else.
 const READERS: usize = 4;
@@ -109,6 +113,8 @@ pub(crate) struct Inner {
     readers: Arc<tokio::sync::Semaphore>,
     pub(crate) background: Background,
     figures: Arc<tokio::sync::Mutex<()>>,
+    /// When a disk that was full was tried last.
+    room_tried: Mutex<Option<Instant>>,
     /// Rows in memory, while the views on disk do not answer.
     aside: Arc<tokio::sync::Mutex<Option<JournalRows>>>,
     is_aside: AtomicBool,
@@ -226,6 +232,7 @@ impl Store {
             readers: Arc::new(tokio::sync::Semaphore::new(READERS)),
             background: Background::new(BACKGROUND),
             figures: Arc::default(),
+            room_tried: Mutex::default(),
             aside: Arc::default(),
             is_aside: AtomicBool::new(false),
             options,
@@ -573,15 +580,28 @@ impl Stuck {
 }
 
 impl Inner {
-    /// Why the journal cannot be written. A disk that was full is tried, so that it is told within one question that
-    /// there is room again, without anybody who writes.
+    /// Why the journal cannot be written. A disk that was full is tried at a pace of its own, so that it is told without
+    /// anybody who writes that there is room again.
     fn trouble(&self) -> Option<StoreError> {
         let trouble = self.appender.trouble()?;
-        if matches!(trouble, StoreError::DiskFull { .. }) && has_room(&self.options.dir).is_ok() {
+        if matches!(trouble, StoreError::DiskFull { .. })
+            && self.may_try_room()
+            && has_room(&self.options.dir).is_ok()
+        {
             self.appender.forget_trouble();
             return None;
         }
         Some(trouble)
+    }
+
+    /// Whether the disk may be tried now; the next time is a while after.
+    fn may_try_room(&self) -> bool {
+        let mut tried = self.room_tried.lock();
+        let may = tried.is_none_or(|at| at.elapsed() >= ROOM_EVERY);
+        if may {
+            *tried = Some(Instant::now());
+        }
+        may
     }
 
     /// Whether the views on disk are why something could not be read.

@@ -12,6 +12,7 @@ use cairn_core::ports::{ChannelRow, Store as _, StoreError};
 use jiff::Timestamp;
 
 use crate::disk::{AppendFile, Disk, RealDisk};
+use crate::store::ROOM_EVERY;
 use crate::views::STILL_READ;
 use crate::views::codec::Key;
 use crate::views::db::Db;
@@ -137,6 +138,27 @@ async fn a_disk_that_fails_refuses_what_waits_and_the_journal_goes_on_without_a_
         store.close().await;
         Store::open(StoreOptions::new(dir.path())).unwrap().close().await;
     }
+}
+
+#[tokio::test]
+async fn a_full_disk_is_tried_at_its_own_pace_whoever_asks() {
+    let (dir, disk, store) = faulty().await;
+    let full = async || matches!(store.stats().await.unwrap().trouble, Some(StoreError::DiskFull { .. }));
+    // While a folder has the name of the file by which room is found out, there is none.
+    let probe = dir.path().join("room.new");
+    std::fs::create_dir(&probe).unwrap();
+    disk.set(FULL);
+    append(&store, "lost").await.unwrap_err();
+    tokio::time::pause();
+    assert!(full().await);
+    std::fs::remove_dir(&probe).unwrap();
+    for _ in 0..3 {
+        assert!(full().await, "it was tried just now");
+    }
+    tokio::time::advance(ROOM_EVERY).await;
+    assert!(!full().await);
+    tokio::time::resume();
+    store.close().await;
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@
 
 mod amend;
 mod apply;
+mod outline;
 mod snapshot;
 mod undo;
 
@@ -28,6 +29,7 @@ use crate::window_bounds::WindowBounds;
 
 pub use amend::amend;
 pub use apply::FoldError;
+pub use outline::Outline;
 pub use undo::{UndoError, Undone, undo};
 
 /// How many ends of runs are kept for `cairn context`.

@@ -225,6 +225,14 @@ pub struct MemoryFilter {
     pub limit: usize,
 }
 
+impl MemoryFilter {
+    /// Whether a memory is of that kind and about that subject; not whether words match.
+    pub fn fits(&self, memory: &Memory) -> bool {
+        self.kind.is_none_or(|kind| memory.kind == kind)
+            && self.subject.as_ref().is_none_or(|subject| memory.subject.as_ref() == Some(subject))
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum DeliveryState {
@@ -236,6 +244,26 @@ pub enum DeliveryState {
     Unknown {
         reason: String,
     },
+}
+
+/// How many deliveries platforms have not confirmed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutboxCounts {
+    pub owed: u64,
+    /// The platform will not take them.
+    pub dead: u64,
+    pub unknown: u64,
+}
+
+impl OutboxCounts {
+    /// The count of deliveries in such a state.
+    pub fn of(&mut self, state: &DeliveryState) -> &mut u64 {
+        match state {
+            DeliveryState::Owed => &mut self.owed,
+            DeliveryState::Dead { .. } => &mut self.dead,
+            DeliveryState::Unknown { .. } => &mut self.unknown,
+        }
+    }
 }
 
 /// A delivery that a platform has not confirmed.

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::render::guide_tokens;
 use super::{Gauge, Region, Regions};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
 use crate::message::{Entry, Part, Role, entry_tokens};
 use crate::summary::LookupTools;
+use crate::tier::Tier;
 use crate::tokens::{Correction, estimate};
 
 /// Share of the usable window that prompt and tools must leave free, for a message and its context.
@@ -29,19 +32,66 @@ pub(crate) fn stack_tokens(conversation: &Conversation, agent: &AgentSettings) -
     }
 }
 
+/// Estimated tokens that a conversation puts into its window, region by region, before correction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sizes {
+    /// Its summaries and markers, without the line that leads them.
+    pub stack: u64,
+    pub sealed: u64,
+    pub live: u64,
+    /// Recalled memories and the clock.
+    pub recalled: u64,
+}
+
+impl Sizes {
+    pub fn of(conversation: &Conversation) -> Self {
+        let n_sealed = conversation.n_sealed();
+        let weigh = |range: std::ops::Range<usize>| -> u64 {
+            conversation.live.range(range).map(|entry| conversation.weight(entry)).sum()
+        };
+        Self {
+            stack: conversation.stack.tokens(),
+            sealed: weigh(0..n_sealed),
+            live: weigh(n_sealed..conversation.live.len()),
+            recalled: u64::from(conversation.recalled_tokens.max(BARE_TAIL_TOKENS)),
+        }
+    }
+
+    /// The usage of such a window and its tier, as [`measure`] has them.
+    pub fn usage(&self, frame: Frame, correction: &Correction, agent: &AgentSettings) -> (f64, Tier) {
+        let stack = if self.stack == 0 { 0 } else { self.stack + frame.guide };
+        let regions = [frame.system, frame.tools, stack, self.sealed, self.live, self.recalled];
+        let tokens: u64 = regions.iter().map(|tokens| correction.apply(*tokens)).sum();
+        let usage_ratio = tokens as f64 / agent.window.usable_tokens() as f64;
+        (usage_ratio, agent.compaction.tier(usage_ratio))
+    }
+}
+
+/// Estimated tokens that settings put into every window, before correction: counted once for many conversations.
+#[derive(Debug, Clone, Copy)]
+pub struct Frame {
+    system: u64,
+    tools: u64,
+    /// The line that leads summaries.
+    guide: u64,
+}
+
+impl Frame {
+    pub fn of(agent: &AgentSettings) -> Self {
+        let guide = guide_tokens(LookupTools::of(&agent.tools));
+        Self { system: system_tokens(agent), tools: agent.tools.tokens(), guide }
+    }
+}
+
 /// Measures the window as the next request would have it.
 pub fn measure(conversation: &Conversation, agent: &AgentSettings) -> Gauge {
     let correction = conversation.correction(&agent.model);
     let region =
         |tokens: u64, entries: usize| Region { tokens: correction.apply(tokens), entries: entries as u64 };
     let n_sealed = conversation.n_sealed();
-    let weigh = |range: std::ops::Range<usize>| -> u64 {
-        conversation.live.range(range).map(|entry| conversation.weight(entry)).sum()
-    };
     let (system, tools) = (system_tokens(agent), agent.tools.tokens());
     let summaries = stack_tokens(conversation, agent);
-    let (sealed, live) = (weigh(0..n_sealed), weigh(n_sealed..conversation.live.len()));
-    let recalled = u64::from(conversation.recalled_tokens.max(BARE_TAIL_TOKENS));
+    let Sizes { sealed, live, recalled, .. } = Sizes::of(conversation);
     let pending: u64 = conversation.pending.iter().map(|pending| u64::from(pending.tokens)).sum();
     let regions = Regions {
         system: region(system, 1),

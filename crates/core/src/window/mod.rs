@@ -12,8 +12,8 @@ use crate::model::ChatRequest;
 use crate::tier::Tier;
 
 pub use assemble::{AssembleError, assemble, question};
+pub use measure::{Frame, Sizes, has_room, least_tokens, measure};
 pub(crate) use measure::{frame_tokens, leaves_room, stack_tokens, system_tokens};
-pub use measure::{has_room, least_tokens, measure};
 pub(crate) use render::guide_tokens;
 pub use render::{guide_text, memory_words, tail_tokens};
 

@@ -6,20 +6,27 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use cairn_actors::{Compaction, RoomMade};
+use cairn_actors::{AgentRuntime, Compaction, RoomMade};
+use cairn_core::agent::AgentSettings;
 use cairn_core::artifact::{NoArtifact, readable};
-use cairn_core::ids::Seq;
+use cairn_core::conversation::{Conversation, Outline};
+use cairn_core::ids::{AgentId, ChannelId, Seq};
 use cairn_core::memory::Scope;
 use cairn_core::ports::{HitKind, LineRange, Query, Store as _};
 use cairn_core::tier::Tier;
 use cairn_core::tokens::Correction;
+use cairn_core::window::Frame;
 use cairn_platforms::local::ApiError;
+use cairn_store::ChannelLine;
 use serde::Deserialize;
 
-use super::shared::{Body, Channel, LIMIT_MAX, Params, Shared, limit, no_such_agent, runtime_error};
+use super::shared::{
+    Admin, Body, Channel, LIMIT_MAX, Page, Params, Shared, limit, limit_or, no_such_agent, no_such_channel,
+    runtime_error,
+};
 use crate::records::{
     ArtifactPage, ArtifactRecord, ChannelRecord, CompactRecord, ContextRecord, EntryRecord, GaugeRecord,
-    NewGenerationRecord, RoomRecord, StopRecord, pending_records,
+    NewGenerationRecord, RoomRecord, StopRecord, Wakefulness, pending_records,
 };
 
 /// Most bytes of one page of an artifact.
@@ -34,29 +41,93 @@ pub(crate) const UNINDEXED: &str = "cairn-unindexed";
 #[derive(Debug, Deserialize)]
 pub(super) struct ListParams {
     limit: Option<usize>,
+    after: Option<String>,
 }
 
-/// `GET /v1/channels`: all of them, by name, unless `limit` says fewer. One whose agent is no longer configured is measured
-/// by the settings of the first agent, so that the list stays whole.
+/// `GET /v1/channels`: by name, from an index. What a channel has in memory that is awake is shown; no other is woken.
 pub(super) async fn list(
     State(admin): State<Shared>,
     Params(query): Params<ListParams>,
-) -> Result<Json<Vec<ChannelRecord>>, ApiError> {
-    let limit = query.limit.unwrap_or(LIMIT_MAX).min(LIMIT_MAX);
-    let mut records = Vec::new();
-    for row in admin.store.channels().await?.into_iter().take(limit) {
-        let (conversation, awake) = admin.conversation(&row.channel).await?;
-        let settings = match admin.settings(&conversation).await? {
-            Some(settings) => settings,
-            None => {
-                let id = admin.agent_registry.default_agent();
-                let agent = admin.agent(id).await?.ok_or_else(|| no_such_agent(id))?;
-                Arc::clone(agent.first_settings())
-            }
-        };
-        records.push(ChannelRecord::of(&conversation, &settings, awake));
+) -> Result<Page<ChannelRecord>, ApiError> {
+    let limit = limit_or(query.limit, LIMIT_MAX)?;
+    let after = query.after.map(|name| admin.resolve(&name)).transpose()?;
+    let lines = admin.store.channel_lines(after, limit + 1).await?;
+    let Page { items, next } = Page::of(lines, limit, |line| line.channel.to_string());
+    let mut list = List::of(&admin).await?;
+    let mut records = Vec::with_capacity(items.len());
+    for line in items {
+        records.push(list.record(line).await?);
     }
-    Ok(Json(records))
+    Ok(Page { items: records, next })
+}
+
+/// What the lines of a list have in common.
+struct List<'a> {
+    admin: &'a Admin,
+    agents: Vec<AgentRuntime>,
+    /// The settings of the line before, with what they put into a window.
+    framed: Option<(Arc<AgentSettings>, Frame)>,
+    keeps_snapshots: bool,
+}
+
+impl<'a> List<'a> {
+    async fn of(admin: &'a Admin) -> Result<Self, ApiError> {
+        Ok(Self { admin, agents: admin.runtimes().await?, framed: None, keeps_snapshots: true })
+    }
+
+    async fn record(&mut self, line: ChannelLine) -> Result<ChannelRecord, ApiError> {
+        let awake = self.admin.runtime.as_ref().and_then(|runtime| runtime.outline(&line.channel));
+        let (state, outline) = match (awake, &line.outline) {
+            (Some(outline), _) => (Wakefulness::Awake, outline),
+            (None, Some(outline)) => (Wakefulness::Asleep, outline.clone()),
+            (None, None) => (Wakefulness::Asleep, self.restored(&line.channel).await?),
+        };
+        let (summaries, sizes) = (outline.summaries, outline.sizes);
+        let conversation = outline.without_entries(line.channel.clone());
+        let settings = self.settings(&conversation)?;
+        let frame = self.frame(&settings);
+        let usage = sizes.usage(frame, &conversation.correction(&settings.model), &settings);
+        Ok(ChannelRecord::of(line, state, usage, summaries))
+    }
+
+    /// The outline of a channel at rest in which something happened since its snapshot was kept, as after a crash. With a
+    /// new snapshot the next list finds it.
+    async fn restored(&mut self, channel: &ChannelId) -> Result<Outline, ApiError> {
+        let store = &self.admin.store;
+        let conversation = store.restore(channel).await?.ok_or_else(|| no_such_channel(channel))?;
+        let outline = Outline::of(&conversation);
+        if self.keeps_snapshots
+            && let Err(error) = store.keep_snapshot(Arc::new(conversation)).await
+        {
+            // What does not answer now is not waited for with every line.
+            self.keeps_snapshots = false;
+            tracing::warn!(%channel, %error, "a snapshot was not kept; the next list of channels takes as long");
+        }
+        Ok(outline)
+    }
+
+    /// The settings that hold in a channel. Where its agent is no longer configured they are those of the first agent, so
+    /// that the list stays whole.
+    fn settings(&self, conversation: &Conversation) -> Result<Arc<AgentSettings>, ApiError> {
+        let find = |id: &AgentId| self.agents.iter().find(|agent| agent.id == *id);
+        if let Some(agent) = find(&conversation.channel.agent()) {
+            return Ok(agent.settings(conversation));
+        }
+        let first = self.admin.agent_registry.default_agent();
+        find(first).map(|agent| Arc::clone(agent.first_settings())).ok_or_else(|| no_such_agent(first))
+    }
+
+    /// What settings put into a window, counted once for lines that share them.
+    fn frame(&mut self, settings: &Arc<AgentSettings>) -> Frame {
+        match &self.framed {
+            Some((known, frame)) if Arc::ptr_eq(known, settings) => *frame,
+            _ => {
+                let frame = Frame::of(settings);
+                self.framed = Some((Arc::clone(settings), frame));
+                frame
+            }
+        }
+    }
 }
 
 /// `GET /v1/channels/{C}/context`.

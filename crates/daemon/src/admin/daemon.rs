@@ -8,8 +8,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use cairn_core::ports::{Store as _, StoreError};
+use cairn_core::ports::StoreError;
 use cairn_platforms::local::ApiError;
+use cairn_store::Totals;
 use futures::StreamExt;
 use serde_json::json;
 use tokio_stream::wrappers::BroadcastStream;
@@ -17,7 +18,7 @@ use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 
 use super::shared::{Shared, no_daemon};
 use crate::adapters::statuses;
-use crate::records::{OutboxCounts, SpendStatus, StatusRecord, StoreStatus, agent_statuses};
+use crate::records::{SpendStatus, StatusRecord, StoreStatus, agent_statuses};
 use crate::reload::{ReloadError, Reloaded};
 
 /// Silence after which a comment keeps the connection of `GET /v1/events` alive.
@@ -55,8 +56,9 @@ pub(super) async fn status(State(admin): State<Shared>) -> Result<Json<StatusRec
     let identity = &admin.identity;
     let up = admin.clock.now().duration_since(identity.started_at);
     // What cannot be counted now is part of the answer, not a reason to give none.
-    let (rows, deliveries) = (admin.store.channels().await, admin.store.deliveries().await);
-    let trouble = stats.trouble.or_else(|| rows.as_ref().err().or(deliveries.as_ref().err()).cloned());
+    let totals = admin.store.totals().await;
+    let trouble = stats.trouble.or_else(|| totals.as_ref().err().cloned());
+    let Totals { channels, outbox, last_at } = totals.unwrap_or_default();
     let store = StoreStatus {
         journal_bytes: stats.journal_bytes,
         segments: stats.segments,
@@ -68,8 +70,9 @@ pub(super) async fn status(State(admin): State<Shared>) -> Result<Json<StatusRec
     let agents = agent_statuses(&admin.runtimes().await?, admin.runtime.as_ref());
     let stopped = StatusRecord {
         uptime_seconds: u64::try_from(up.as_secs()).unwrap_or(0),
-        channels: rows.map_or(0, |rows| rows.len() as u64),
-        outbox: OutboxCounts::of(&deliveries.unwrap_or_default()),
+        channels,
+        last_at,
+        outbox,
         ..StatusRecord::of_stopped(identity, agents, store)
     };
     let Some(runtime) = &admin.runtime else { return Ok(Json(stopped)) };

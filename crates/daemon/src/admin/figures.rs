@@ -6,21 +6,18 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use cairn_actors::{ModelState, Runtime};
-use cairn_core::ports::{LinkState, OutboxItem, Store as _, StoreError};
+use cairn_core::ports::{LinkState, StoreError};
 use cairn_platforms::local::ApiError;
+use cairn_store::Totals;
 
 use super::shared::{Admin, Shared};
 use crate::adapters::{link_name, statuses};
-use crate::meters::{Meters, installed};
-use crate::records::OutboxCounts;
+use crate::meters::installed;
 
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// No scrape waits longer for the store.
 const STORE_LIMIT: Duration = Duration::from_secs(5);
-
-/// Memories are counted no more often.
-const MEMORIES_AGE: Duration = Duration::from_secs(60);
 
 const LINK_STATES: [LinkState; 5] = [
     LinkState::Connecting,
@@ -50,7 +47,7 @@ pub(super) async fn metrics(State(admin): State<Shared>) -> Result<Response, Api
     };
     zeros(&admin);
     now(&admin, runtime).await;
-    let stored = tokio::time::timeout(STORE_LIMIT, stored(&admin, meters)).await;
+    let stored = tokio::time::timeout(STORE_LIMIT, stored(&admin)).await;
     metrics::gauge!("cairn_scrape_ok").set(truth(matches!(stored, Ok(Ok(())))));
     models(&admin, runtime).await;
     Ok(([(CONTENT_TYPE, FORMAT)], meters.render()).into_response())
@@ -112,27 +109,18 @@ async fn now(admin: &Admin, runtime: &Runtime) {
     }
 }
 
-async fn stored(admin: &Admin, meters: &Meters) -> Result<(), StoreError> {
-    let deliveries = admin.store.deliveries().await?;
-    let counts = OutboxCounts::of(&deliveries);
-    for (state, n) in [("owed", counts.owed), ("dead", counts.dead), ("unknown", counts.unknown)] {
+async fn stored(admin: &Admin) -> Result<(), StoreError> {
+    let Totals { channels, outbox, .. } = admin.store.totals().await?;
+    for (state, n) in [("owed", outbox.owed), ("dead", outbox.dead), ("unknown", outbox.unknown)] {
         metrics::gauge!("cairn_outbox_deliveries", "state" => state).set(n as f64);
     }
-    let now = admin.clock.now();
-    let ages =
-        deliveries.iter().filter(|item| item.is_owed()).map(|item: &OutboxItem| now.duration_since(item.at));
-    let oldest = ages.max().map_or(0.0, |age| age.as_secs_f64().max(0.0));
-    metrics::gauge!("cairn_outbox_oldest_seconds").set(oldest);
-    metrics::gauge!("cairn_channels").set(admin.store.channels().await?.len() as f64);
-    let count = async {
-        let mut counted = Vec::new();
-        for agent in &admin.agent_registry.loaded().config.agents {
-            counted.push((agent.id.to_string(), admin.store.memory_count(&agent.id).await?));
-        }
-        Ok::<_, StoreError>(counted)
-    };
-    for (agent, n) in meters.memories(MEMORIES_AGE, count).await? {
-        metrics::gauge!("cairn_memories", "agent" => agent).set(n as f64);
+    let oldest =
+        admin.store.oldest_owed().await?.map(|at| admin.clock.now().duration_since(at).as_secs_f64());
+    metrics::gauge!("cairn_outbox_oldest_seconds").set(oldest.unwrap_or_default().max(0.0));
+    metrics::gauge!("cairn_channels").set(channels as f64);
+    for agent in &admin.agent_registry.loaded().config.agents {
+        let n = admin.store.memory_count(&agent.id).await?;
+        metrics::gauge!("cairn_memories", "agent" => agent.id.to_string()).set(n as f64);
     }
     Ok(())
 }

@@ -9,9 +9,13 @@ use cairn_core::ids::{AgentId, MemoryId};
 use cairn_core::memory::{Memory, MemoryKind, MemorySave, Reach, Scope, Source, TYPED, mint_id};
 use cairn_core::ports::{MemoryFilter, Store as _};
 use cairn_platforms::local::ApiError;
+use cairn_store::MadeAt;
+use jiff::Timestamp;
 use serde::Deserialize;
 
-use super::shared::{Admin, Body, LIMIT_MAX, Params, Segment, Shared, limit, no_such_agent};
+use super::shared::{
+    Admin, Body, LIMIT_MAX, Page, Params, Segment, Shared, limit, no_such_agent, no_such_place,
+};
 
 /// Importance of what a person typed, unless they say otherwise.
 const OPERATOR_IMPORTANCE: f64 = 0.8;
@@ -24,6 +28,7 @@ pub(super) struct ListParams {
     subject: Option<String>,
     q: Option<String>,
     limit: Option<usize>,
+    after: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -47,7 +52,7 @@ pub(super) struct EditBody {
 pub(super) async fn list(
     State(admin): State<Shared>,
     Params(asked): Params<ListParams>,
-) -> Result<Json<Vec<Memory>>, ApiError> {
+) -> Result<Page<Memory>, ApiError> {
     let limit = limit(asked.limit)?;
     let agents = match &asked.agent {
         Some(agent) => vec![AgentId::from(agent.as_str())],
@@ -57,21 +62,41 @@ pub(super) async fn list(
         kind: asked.kind.as_deref().map(parse::<MemoryKind>).transpose()?,
         subject: asked.subject,
         query: asked.q.filter(|q| !q.trim().is_empty()),
-        limit,
+        // One more tells whether there is another page.
+        limit: limit + 1,
     };
-    let mut memories = Vec::new();
-    let reach = [asked.scope.as_deref().map(parse).transpose()?.map_or(Reach::All, Reach::Scope)];
-    for agent in agents {
-        if !admin.agent_registry.knows(&agent) && admin.store.memory_count(&agent).await? == 0 {
-            return Err(no_such_agent(&agent));
+    for agent in &agents {
+        if !admin.agent_registry.knows(agent) && admin.store.memory_count(agent).await? == 0 {
+            return Err(no_such_agent(agent));
         }
-        memories.extend(admin.store.memories(&agent, &reach, filter.clone()).await?);
     }
+    let scope = asked.scope.as_deref().map(parse).transpose()?;
+    let after = asked.after.as_deref().map(place).transpose()?;
     if filter.query.is_none() {
-        memories.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+        let found = admin.store.memory_page(agents, scope, filter, after).await?;
+        let Page { items, next } =
+            Page::of(found, limit, |((at, id), _)| format!("{}.{id}", at.as_nanosecond()));
+        return Ok(Page { items: items.into_iter().map(|(_, memory)| memory).collect(), next });
     }
-    memories.truncate(limit);
-    Ok(Json(memories))
+    if after.is_some() {
+        return Err(ApiError::malformed("`after` does not go with `q`: a search is one page, best first"));
+    }
+    let mut items = Vec::new();
+    let reach = [scope.map_or(Reach::All, Reach::Scope)];
+    for agent in &agents {
+        items.extend(admin.store.memories(agent, &reach, filter.clone()).await?);
+    }
+    items.truncate(limit);
+    Ok(Page { items, next: None })
+}
+
+/// The place in the order of memories that a page ended with.
+fn place(after: &str) -> Result<MadeAt, ApiError> {
+    let place = after.split_once('.').and_then(|(nanos, id)| {
+        let created_at = Timestamp::from_nanosecond(nanos.parse().ok()?).ok()?;
+        Some((created_at, MemoryId::from(id)))
+    });
+    place.ok_or_else(|| no_such_place(after))
 }
 
 /// `GET /v1/memories/{id}`.

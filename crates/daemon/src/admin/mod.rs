@@ -23,7 +23,7 @@ use cairn_platforms::local::ApiError;
 
 pub(crate) use channels::UNINDEXED;
 use shared::Shared;
-pub(crate) use shared::{Admin, backup_error};
+pub(crate) use shared::{Admin, NEXT, backup_error};
 
 pub(crate) fn router(admin: Admin) -> Router {
     routers(admin).0

@@ -6,20 +6,36 @@ use cairn_core::ids::OutboxId;
 use cairn_core::ports::{DeliveryState, OutboxItem, Store as _, StoreError};
 use cairn_platforms::local::ApiError;
 use cairn_store::Store;
+use serde::Deserialize;
 
-use super::shared::{Admin, Segment, Shared, no_such_delivery, runtime_error};
+use super::shared::{
+    Admin, LIMIT_MAX, Page, Params, Segment, Shared, limit_or, no_such_delivery, no_such_place, runtime_error,
+};
 use crate::records::OutboxRecord;
 
 /// Characters of a delivery's words that are shown.
 const WORDS_SHOWN: usize = 200;
 
+#[derive(Debug, Deserialize)]
+pub(super) struct ListParams {
+    limit: Option<usize>,
+    after: Option<String>,
+}
+
 /// `GET /v1/outbox`: oldest first.
-pub(super) async fn list(State(admin): State<Shared>) -> Result<Json<Vec<OutboxRecord>>, ApiError> {
-    let mut records = Vec::new();
-    for item in items(&admin).await? {
+pub(super) async fn list(
+    State(admin): State<Shared>,
+    Params(query): Params<ListParams>,
+) -> Result<Page<OutboxRecord>, ApiError> {
+    let limit = limit_or(query.limit, LIMIT_MAX)?;
+    let after = query.after.map(|after| after.parse().map_err(|_| no_such_place(&after))).transpose()?;
+    let found = admin.store.delivery_page(after, limit + 1).await?;
+    let Page { items, next } = Page::of(found, limit, |(n, _)| n.to_string());
+    let mut records = Vec::with_capacity(items.len());
+    for (_, item) in items {
         records.push(record(&admin, item).await?);
     }
-    Ok(Json(records))
+    Ok(Page { items: records, next })
 }
 
 /// `POST /v1/outbox/{id}/retry`: sends it again, from its first part that did not arrive.

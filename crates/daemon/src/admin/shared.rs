@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
 use cairn_actors::{AgentRuntime, Runtime, RuntimeError};
 use cairn_core::agent::AgentSettings;
 use cairn_core::conversation::Conversation;
@@ -13,6 +15,8 @@ use cairn_core::ids::{AgentId, ChannelId, OutboxId};
 use cairn_core::ports::{Adapter, Clock, Store as _};
 use cairn_platforms::local::{ApiError, read_body, read_object};
 use cairn_store::{BackupError, Store};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::agent_registry::AgentRegistry;
@@ -149,6 +153,33 @@ impl FromRequestParts<Shared> for Channel<String> {
     }
 }
 
+/// Header of a list that goes on: what the next call gives as `after`, encoded for a URL already.
+pub(crate) const NEXT: &str = "cairn-next";
+
+/// A page of a list.
+pub(super) struct Page<T> {
+    pub(super) items: Vec<T>,
+    /// What the next one comes after; none at the end.
+    pub(super) next: Option<String>,
+}
+
+impl<T> Page<T> {
+    /// The first of what was found. Where there is more of it, the next page comes after the last of them.
+    pub(super) fn of(mut found: Vec<T>, limit: usize, place: impl FnOnce(&T) -> String) -> Self {
+        let goes_on = found.len() > limit;
+        found.truncate(limit);
+        let next = found.last().filter(|_| goes_on).map(place);
+        Self { items: found, next }
+    }
+}
+
+impl<T: Serialize> IntoResponse for Page<T> {
+    fn into_response(self) -> Response {
+        let next = self.next.map(|next| [(NEXT, utf8_percent_encode(&next, NON_ALPHANUMERIC).to_string())]);
+        (next, Json(self.items)).into_response()
+    }
+}
+
 /// The query's parameters.
 pub(super) struct Params<T>(pub(super) T);
 
@@ -178,11 +209,20 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
 
 /// How many items: the default when absent, the most there may be when more is asked for.
 pub(super) fn limit(asked: Option<usize>) -> Result<usize, ApiError> {
+    limit_or(asked, LIMIT_DEFAULT)
+}
+
+/// The same with another default.
+pub(super) fn limit_or(asked: Option<usize>, default: usize) -> Result<usize, ApiError> {
     match asked {
         Some(0) => Err(ApiError::malformed("`limit` is 0; it goes from 1 to 10000")),
-        Some(asked) => Ok(asked.min(LIMIT_MAX)),
-        None => Ok(LIMIT_DEFAULT),
+        asked => Ok(asked.unwrap_or(default).min(LIMIT_MAX)),
     }
+}
+
+/// The error of an `after` that no page ended with.
+pub(super) fn no_such_place(after: &str) -> ApiError {
+    ApiError::malformed(format!("`after` is `{after}`; give what the header {NEXT} of the page before says"))
 }
 
 pub(super) fn no_such_channel(channel: &ChannelId) -> ApiError {

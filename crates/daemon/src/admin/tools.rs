@@ -12,7 +12,7 @@ use cairn_platforms::local::ApiError;
 use cairn_tools::mcp::{McpError, ServerStatus};
 use serde::Deserialize;
 
-use super::shared::{Admin, Body, Params, Segment, Shared, bad_model, limit};
+use super::shared::{Admin, Body, Page, Params, Segment, Shared, bad_model, limit};
 use crate::agent_registry::AgentRegistry;
 use crate::records::{ApprovalRecord, ServerRecord, ServerView, ToolRecord, ToolUseRecord};
 
@@ -53,25 +53,28 @@ pub(super) struct LogParams {
     tool: Option<String>,
     outcome: Option<ToolOutcome>,
     before: Option<u64>,
+    after: Option<u64>,
     limit: Option<usize>,
 }
 
-/// `GET /v1/tools/log`: the newest calls that fit, oldest first.
+/// `GET /v1/tools/log`: the newest calls that fit, or with `after` the oldest after that record; oldest first.
 pub(super) async fn log(
     State(admin): State<Shared>,
     Params(query): Params<LogParams>,
-) -> Result<Json<Vec<ToolUseRecord>>, ApiError> {
-    let LogParams { channel, tool, outcome, before, limit: asked } = query;
+) -> Result<Page<ToolUseRecord>, ApiError> {
+    let LogParams { channel, tool, outcome, before, after, limit: asked } = query;
     let channel = channel.map(|name| admin.resolve(&name)).transpose()?;
-    let limit = limit(asked)?;
-    let calls = admin.store.tool_calls(ToolLogQuery { channel, tool, outcome, before, limit }).await?;
+    let most = limit(asked)?;
+    // One more tells whether a list that goes on from a record has another page.
+    let limit = if after.is_some() { most + 1 } else { most };
+    let calls = admin.store.tool_calls(ToolLogQuery { channel, tool, outcome, before, after, limit }).await?;
     let record = |record: cairn_core::event::Record| match (record.event, record.channel) {
         (Event::Turn(TurnEvent::ToolUsed(used)), Some(channel)) => {
             Some(ToolUseRecord { n: record.n, at: record.at, channel, used })
         }
         _ => None,
     };
-    Ok(Json(calls.into_iter().filter_map(record).collect()))
+    Ok(Page::of(calls.into_iter().filter_map(record).collect(), most, |call| call.n.to_string()))
 }
 
 /// `GET /v1/approvals`.

@@ -14,6 +14,7 @@ use super::draw;
 use super::failure::{Failure, exit};
 use super::history::ASSISTANT;
 use super::out::{self, Table};
+use super::pages::{self, PageArgs};
 use crate::admin::UNINDEXED;
 use crate::records::{
     ArtifactPage, ArtifactRecord, ChannelRecord, CompactRecord, ContextRecord, NewGenerationRecord,
@@ -22,31 +23,49 @@ use crate::records::{
 use crate::text::{columns, counted, cut, day, grouped, minute, one_line, percent, plain};
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  cairn channels\n  cairn channels --json")]
-pub(crate) struct ChannelsArgs {}
+#[command(after_help = "\
+Examples:
+  cairn channels
+  cairn channels --limit 50
+  cairn channels --after main/local/ops --json
 
-pub(crate) async fn channels(global: Global, _args: ChannelsArgs) -> Result<(), Failure> {
-    let records: Vec<ChannelRecord> = Connector::load(&global).await?.get("/v1/channels").await?;
-    out::record(global.json, &records, |records| {
-        if records.is_empty() {
-            return "no channels yet; `cairn chat` starts one\n".to_owned();
-        }
-        let heading = ["channel", "state", "entries", "usage", "tier", "summaries", "last"];
-        let mut table = Table::new(&heading, &[2, 3, 5]);
-        for record in records {
-            table.row(vec![
-                record.channel.to_string(),
-                if record.state == Wakefulness::Awake { "awake" } else { "asleep" }.to_owned(),
-                grouped(record.entries),
-                percent(record.usage_ratio),
-                record.tier.name().to_owned(),
-                grouped(record.summaries),
-                minute(record.last_at),
-            ]);
-        }
-        // Names are there to be copied, so none is cut.
-        table.render(usize::MAX)
-    })
+Channels are listed by name; --after takes the name of a channel. Of a channel
+that is asleep the list shows what was stored last; it wakes none.")]
+pub(crate) struct ChannelsArgs {
+    #[command(flatten)]
+    page: PageArgs,
+}
+
+pub(crate) async fn channels(global: Global, args: ChannelsArgs) -> Result<(), Failure> {
+    let connector = Connector::load(&global).await?;
+    let list = ("/v1/channels", Vec::new());
+    let rest = pages::print(&connector, global.json, list, args.page, channel_rows).await?;
+    if let (false, Some(rest)) = (global.json, rest) {
+        out::note(&format!("there are more: --after {rest}"));
+    }
+    Ok(())
+}
+
+fn channel_rows(records: &[ChannelRecord], first: bool) -> String {
+    if records.is_empty() && first {
+        return "no channels yet; `cairn chat` starts one\n".to_owned();
+    }
+    let heading = ["channel", "state", "entries", "usage", "tier", "summaries", "last"];
+    let mut table = Table::new(&heading, &[2, 3, 5]);
+    for record in records {
+        table.row(vec![
+            record.channel.to_string(),
+            if record.state == Wakefulness::Awake { "awake" } else { "asleep" }.to_owned(),
+            grouped(record.entries),
+            percent(record.usage_ratio),
+            record.tier.name().to_owned(),
+            grouped(record.summaries),
+            minute(record.last_at),
+        ]);
+    }
+    // Names are there to be copied, so none is cut.
+    let rows = table.render(usize::MAX);
+    if first { rows } else { pages::without_heading(rows) }
 }
 
 #[derive(Debug, Args)]

@@ -10,6 +10,7 @@ use super::client::{encode, with_params};
 use super::connect::Connector;
 use super::failure::Failure;
 use super::out::{self, Table};
+use super::pages::{self, PageArgs};
 use crate::text::{counted, minute, one_line, plain};
 
 #[derive(Debug, Subcommand)]
@@ -18,7 +19,13 @@ pub(crate) enum MemoryCommand {
     #[command(
         after_help = "Examples:\n  cairn memory list\n  cairn memory list --scope chat:local/main --kind decision --json"
     )]
-    List(FilterArgs),
+    List {
+        #[command(flatten)]
+        filter: FilterArgs,
+        /// Only what comes after this place; a list that was cut names its own
+        #[arg(long, value_name = "PLACE")]
+        after: Option<String>,
+    },
     /// Search memories, best first
     #[command(after_help = "Example:\n  cairn memory search 'allergic peanuts' --agent main")]
     Search {
@@ -109,12 +116,12 @@ pub(crate) async fn memory(global: Global, command: MemoryCommand) -> Result<(),
     let connector = Connector::load(&global).await?;
     let path = |id: &str| format!("/v1/memories/{}", encode(id));
     let (done, memory) = match command {
-        MemoryCommand::List(filter) => return list(&connector, &global, None, filter).await,
+        MemoryCommand::List { filter, after } => return list(&connector, &global, filter, after).await,
         MemoryCommand::Search { query, filter } => {
             if query.trim().is_empty() {
                 return Err(Failure::usage("the query is empty", "give the words to search for"));
             }
-            return list(&connector, &global, Some(query), filter).await;
+            return search(&connector, &global, query, filter).await;
         }
         MemoryCommand::Show { id } => {
             let memory: Memory = connector.get(&path(&id)).await?;
@@ -145,23 +152,45 @@ pub(crate) async fn memory(global: Global, command: MemoryCommand) -> Result<(),
 /// Columns from which on memories are shown as a table.
 const TABLE_MIN_WIDTH: usize = 110;
 
+impl FilterArgs {
+    fn params(self) -> Vec<(&'static str, Option<String>)> {
+        vec![
+            ("agent", self.agent),
+            ("scope", self.scope.map(|scope| scope.to_string())),
+            ("kind", self.kind.map(|kind| kind.name().to_owned())),
+            ("subject", self.subject),
+        ]
+    }
+}
+
 async fn list(
     connector: &Connector,
     global: &Global,
-    query: Option<String>,
+    filter: FilterArgs,
+    after: Option<String>,
+) -> Result<(), Failure> {
+    let limit = filter.limit;
+    let page = PageArgs { limit: Some(limit), after };
+    let shown = |memories: &[Memory], first: bool| listed(memories, first, out::width());
+    let rest = pages::print(connector, global.json, ("/v1/memories", filter.params()), page, shown).await?;
+    if let (false, Some(rest)) = (global.json, rest) {
+        let these = counted(limit, "memory", "memories");
+        out::note(&format!("the first {these}; --limit shows more, --after {rest} those that follow"));
+    }
+    Ok(())
+}
+
+async fn search(
+    connector: &Connector,
+    global: &Global,
+    query: String,
     filter: FilterArgs,
 ) -> Result<(), Failure> {
     let limit = filter.limit;
-    let params = [
-        ("q", query),
-        ("agent", filter.agent),
-        ("scope", filter.scope.map(|scope| scope.to_string())),
-        ("kind", filter.kind.map(|kind| kind.name().to_owned())),
-        ("subject", filter.subject),
-        ("limit", Some(limit.to_string())),
-    ];
+    let mut params = filter.params();
+    params.extend([("q", Some(query)), ("limit", Some(limit.to_string()))]);
     let memories: Vec<Memory> = connector.get(&with_params("/v1/memories", &params)).await?;
-    out::record(global.json, &memories, |memories| listed(memories, out::width()))?;
+    out::record(global.json, &memories, |memories| listed(memories, true, out::width()))?;
     if !global.json && memories.len() as u64 == limit {
         out::note(&format!("the first {}; --limit shows more", counted(limit, "memory", "memories")));
     }
@@ -169,8 +198,8 @@ async fn list(
 }
 
 /// Memories as a table, or, where that would leave too little room for their texts, each text on a line of its own.
-fn listed(memories: &[Memory], width: usize) -> String {
-    if memories.is_empty() {
+fn listed(memories: &[Memory], first: bool, width: usize) -> String {
+    if memories.is_empty() && first {
         return "no memories\n".to_owned();
     }
     if width < TABLE_MIN_WIDTH {
@@ -193,7 +222,8 @@ fn listed(memories: &[Memory], width: usize) -> String {
             one_line(&memory.text),
         ]);
     }
-    table.render(width)
+    let rows = table.render(width);
+    if first { rows } else { pages::without_heading(rows) }
 }
 
 /// A memory with all its fields.

@@ -19,6 +19,7 @@ mod memory;
 mod out;
 mod outbox;
 mod owner;
+mod pages;
 mod pair;
 mod reload;
 mod replay;

@@ -9,6 +9,7 @@ use super::client::encode;
 use super::connect::Connector;
 use super::failure::Failure;
 use super::out::{self, Table};
+use super::pages::{self, PageArgs};
 use crate::records::OutboxRecord;
 use crate::text::one_line;
 
@@ -21,12 +22,13 @@ pub(crate) enum OutboxCommand {
     #[command(after_help = "\
 Examples:
   cairn outbox list
+  cairn outbox list --limit 20
   cairn outbox list --json
 
 States: owed: it will be sent automatically; dead: the network refuses it;
 unknown: the connection broke after the message was sent, so sending it again
 might show it twice. Look into the chat, then retry or drop it.")]
-    List,
+    List(PageArgs),
     /// Send a delivery again, from its first part that did not arrive
     #[command(after_help = "Example:\n  cairn outbox retry main/telegram/7:t12")]
     Retry {
@@ -46,9 +48,13 @@ might show it twice. Look into the chat, then retry or drop it.")]
 pub(crate) async fn outbox(global: Global, command: OutboxCommand) -> Result<(), Failure> {
     let connector = Connector::load(&global).await?;
     let (method, path, done) = match command {
-        OutboxCommand::List => {
-            let records: Vec<OutboxRecord> = connector.get("/v1/outbox").await?;
-            return out::record(global.json, &records, |records| listed(records));
+        OutboxCommand::List(page) => {
+            let rest =
+                pages::print(&connector, global.json, ("/v1/outbox", Vec::new()), page, listed).await?;
+            if let (false, Some(rest)) = (global.json, rest) {
+                out::note(&format!("there are more: --after {rest}"));
+            }
+            return Ok(());
         }
         OutboxCommand::Retry { id } => {
             (Method::POST, format!("/v1/outbox/{}/retry", encode(id.trim())), "will be sent again")
@@ -68,8 +74,8 @@ pub(crate) async fn outbox(global: Global, command: OutboxCommand) -> Result<(),
     Ok(())
 }
 
-fn listed(records: &[OutboxRecord]) -> String {
-    if records.is_empty() {
+fn listed(records: &[OutboxRecord], first: bool) -> String {
+    if records.is_empty() && first {
         return "the outbox is empty\n".to_owned();
     }
     let mut table = Table::new(&["id", "channel", "age", "state"], &[2]);
@@ -84,7 +90,8 @@ fn listed(records: &[OutboxRecord]) -> String {
     // Below each delivery: its text, and in full why it did not arrive, which decides what to do about it.
     let rows = table.render(out::width());
     let mut rows = rows.lines();
-    let mut text = format!("{}\n", rows.next().unwrap_or_default());
+    let heading = format!("{}\n", rows.next().unwrap_or_default());
+    let mut text = if first { heading } else { String::new() };
     for (row, record) in rows.zip(records) {
         let words: String = one_line(&record.text).chars().take(TEXT_SHOWN).collect();
         text.push_str(&format!("{row}\n    {words}\n"));

@@ -1,6 +1,6 @@
 //! `cairn status`: the daemon, its agents, its outbox and its chat networks.
 
-use cairn_core::ports::PlatformStatus;
+use cairn_core::ports::{OutboxCounts, PlatformStatus};
 use clap::Args;
 
 use super::args::Global;
@@ -8,7 +8,7 @@ use super::connect::Connector;
 use super::failure::Failure;
 use super::out;
 use crate::adapters::link_name;
-use crate::records::{AgentStatus, OutboxCounts, StatusRecord};
+use crate::records::{AgentStatus, StatusRecord};
 use crate::text::{counted, grouped, minute, one_line};
 
 #[derive(Debug, Args)]

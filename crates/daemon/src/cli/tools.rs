@@ -53,6 +53,9 @@ approval is marked (always_allow); --json names the entry.")]
         #[arg(long, value_name = "N", default_value_t = 100, allow_negative_numbers = true,
               value_parser = args::limit())]
         limit: u64,
+        /// Only calls before this one: `n` of a call in --json
+        #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = args::number(1, u64::MAX))]
+        before: Option<u64>,
     },
     /// List the calls that wait for approval
     Approvals,
@@ -80,16 +83,22 @@ pub(crate) async fn tools(global: Global, command: ToolsCommand) -> Result<(), F
             let records: Vec<ToolRecord> = connector.get(&path).await?;
             out::record(global.json, &records, |records| listed(records))
         }
-        ToolsCommand::Log { channel, tool, outcome, limit } => {
+        ToolsCommand::Log { channel, tool, outcome, limit, before } => {
             let channel = channel.map(|name| connector.channel(&name, None)).transpose()?;
             let params = [
                 ("limit", Some(limit.to_string())),
                 ("channel", channel.map(|channel| channel.to_string())),
                 ("tool", tool),
                 ("outcome", outcome),
+                ("before", before.map(|n| n.to_string())),
             ];
             let records: Vec<ToolUseRecord> = connector.get(&with_params("/v1/tools/log", &params)).await?;
-            out::record(global.json, &records, |records| log(records))
+            out::record(global.json, &records, |records| log(records))?;
+            if let (false, true, Some(oldest)) = (global.json, records.len() as u64 == limit, records.first())
+            {
+                out::note(&format!("the newest {}; older ones: --before {}", grouped(limit), oldest.n));
+            }
+            Ok(())
         }
         ToolsCommand::Approvals => {
             let records: Vec<ApprovalRecord> = connector.get("/v1/approvals").await?;

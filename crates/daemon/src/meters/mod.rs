@@ -9,8 +9,6 @@ use std::time::Duration;
 
 use metrics::Unit;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
-use parking_lot::Mutex;
-use tokio::time::Instant;
 
 pub use listener::{MetricsListener, bind};
 use names::{Kind, METRICS};
@@ -20,14 +18,9 @@ const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
 static INSTALLED: OnceLock<Meters> = OnceLock::new();
 
-/// Agents, each with how many there are of something.
-pub(crate) type ByAgent = Vec<(String, u64)>;
-
 #[derive(Debug)]
 pub struct Meters {
     handle: PrometheusHandle,
-    /// What is slow to count, and when it was counted.
-    memories: Mutex<Option<(Instant, ByAgent)>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +46,7 @@ pub fn install() -> Result<&'static Meters, NoMeters> {
         }
     }
     let recorder = builder.build_recorder();
-    let meters = Meters { handle: recorder.handle(), memories: Mutex::new(None) };
+    let meters = Meters { handle: recorder.handle() };
     metrics::set_global_recorder(recorder).map_err(|error| NoMeters::Taken(error.to_string()))?;
     describe();
     Ok(INSTALLED.get_or_init(|| meters))
@@ -107,22 +100,6 @@ impl Meters {
     /// Puts what histograms have gathered into their buckets, so that it does not pile up when nobody asks.
     fn upkeep(&self) {
         self.handle.run_upkeep();
-    }
-
-    /// What was counted last and is no older than `age`, or what `count` says now.
-    pub(crate) async fn memories<E>(
-        &self,
-        age: Duration,
-        count: impl Future<Output = Result<ByAgent, E>>,
-    ) -> Result<ByAgent, E> {
-        if let Some((at, known)) = self.memories.lock().as_ref()
-            && at.elapsed() < age
-        {
-            return Ok(known.clone());
-        }
-        let counted = count.await?;
-        *self.memories.lock() = Some((Instant::now(), counted.clone()));
-        Ok(counted)
     }
 }
 

@@ -15,6 +15,7 @@ use cairn_core::event::{RunOutcome, RunReport};
 use cairn_core::ids::{AgentId, ChannelId, Generation, RunId};
 use cairn_core::tier::Tier;
 use cairn_core::window;
+use cairn_store::ChannelLine;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -22,8 +23,7 @@ pub use context::{ContextRecord, MarkerRecord, SummaryRecord};
 pub use history::{ArtifactPage, ArtifactRecord, EntryRecord, pending_records};
 pub use people::{ErasuresRecord, ForgetRecord, ForgetRequest, PairingRecord, RetainRecord, RetainRequest};
 pub use status::{
-    AgentStatus, ChainStatus, Identity, OutboxCounts, OutboxRecord, SpendStatus, StatusRecord, StoreStatus,
-    agent_statuses,
+    AgentStatus, ChainStatus, Identity, OutboxRecord, SpendStatus, StatusRecord, StoreStatus, agent_statuses,
 };
 pub use tools::{ApprovalRecord, ServerRecord, ServerView, ToolRecord, ToolUseRecord};
 
@@ -53,19 +53,15 @@ pub struct ChannelRecord {
 }
 
 impl ChannelRecord {
-    pub fn of(conversation: &Conversation, agent: &AgentSettings, awake: bool) -> Self {
-        let gauge = window::measure(conversation, agent);
-        Self {
-            channel: conversation.channel.clone(),
-            agent: conversation.channel.agent(),
-            platform: conversation.channel.platform().to_owned(),
-            state: if awake { Wakefulness::Awake } else { Wakefulness::Asleep },
-            entries: conversation.next_seq.0 - 1,
-            usage_ratio: gauge.usage_ratio,
-            tier: gauge.tier,
-            summaries: conversation.stack.summaries().count() as u64,
-            last_at: conversation.last_at,
-        }
+    pub fn of(
+        line: ChannelLine,
+        state: Wakefulness,
+        (usage_ratio, tier): (f64, Tier),
+        summaries: u64,
+    ) -> Self {
+        let ChannelLine { channel, last_at, entries, outline: _ } = line;
+        let (agent, platform) = (channel.agent(), channel.platform().to_owned());
+        Self { channel, agent, platform, state, entries, usage_ratio, tier, summaries, last_at }
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use cairn_actors::{AgentRuntime, ModelState, ModelStatus, Runtime};
 use cairn_core::agent::WindowSource;
 use cairn_core::ids::{AgentId, ChannelId, OutboxId, Seq, TurnId};
-use cairn_core::ports::{DeliveryState, OutboxItem, PlatformStatus};
+use cairn_core::ports::{OutboxCounts, PlatformStatus};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +40,9 @@ pub struct StatusRecord {
     /// The agents, in the order of the configuration; the first is the default one.
     pub agents: Vec<AgentStatus>,
     pub channels: u64,
+    /// The latest time at which anything happened in one.
+    #[serde(default)]
+    pub last_at: Option<Timestamp>,
     pub awake: u64,
     pub turns: u64,
     pub runs: u64,
@@ -197,6 +200,7 @@ impl StatusRecord {
             uptime_seconds: 0,
             agents,
             channels: 0,
+            last_at: None,
             awake: 0,
             turns: 0,
             runs: 0,
@@ -226,27 +230,4 @@ pub struct OutboxRecord {
     pub reason: Option<String>,
     pub parts_sent: u64,
     pub text: String,
-}
-
-/// How many deliveries platforms have not confirmed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OutboxCounts {
-    pub owed: u64,
-    /// The platform will not take them.
-    pub dead: u64,
-    pub unknown: u64,
-}
-
-impl OutboxCounts {
-    pub(crate) fn of(items: &[OutboxItem]) -> Self {
-        let mut counts = Self::default();
-        for item in items {
-            match item.state {
-                DeliveryState::Owed => counts.owed += 1,
-                DeliveryState::Dead { .. } => counts.dead += 1,
-                DeliveryState::Unknown { .. } => counts.unknown += 1,
-            }
-        }
-        counts
-    }
 }

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use cairn_core::agent::{AgentSettings, WindowSize};
-use cairn_core::conversation::Conversation;
+use cairn_core::conversation::{Conversation, Outline};
 use cairn_core::event::{Run, RunOutcome, RunReport, RunWork, Trigger};
 use cairn_core::ids::{AgentId, ChannelId, Generation, Seq};
 use cairn_core::message::{Author, Entry, Part, Pending, Role, ToolCall};
 use cairn_core::settings::CompactionSettings;
 use cairn_core::tier::Tier;
 use cairn_core::tokens::Correction;
+use cairn_core::window::Frame;
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -132,7 +133,15 @@ fn context() {
 
 #[test]
 fn channel() {
-    insta::assert_json_snapshot!(ChannelRecord::of(&conversation(), &agent(), true));
+    let (conversation, agent) = (conversation(), agent());
+    let Conversation { channel, last_at, .. } = conversation.clone();
+    let entries = conversation.next_seq.0 - 1;
+    let line = ChannelLine { channel, last_at, entries, outline: None };
+    let outline = Outline::of(&conversation);
+    let usage = outline.sizes.usage(Frame::of(&agent), &conversation.correction("fake"), &agent);
+    let gauge = window::measure(&conversation, &agent);
+    assert_eq!(usage, (gauge.usage_ratio, gauge.tier), "the list shows what the window shows");
+    insta::assert_json_snapshot!(ChannelRecord::of(line, Wakefulness::Awake, usage, outline.summaries));
 }
 
 #[test]

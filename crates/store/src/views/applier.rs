@@ -36,6 +36,7 @@ pub(crate) enum Command {
     KeepHead {
         channel: ChannelId,
         head: Vec<u8>,
+        outline: Vec<u8>,
         reply: oneshot::Sender<Result<(), StoreError>>,
     },
     /// Apply what is durable, flush, close sled, end.
@@ -79,9 +80,9 @@ impl Applier {
             };
             match next {
                 Ok(Command::Wake) | Err(RecvTimeoutError::Timeout) => {}
-                Ok(Command::KeepHead { channel, head, reply }) => {
+                Ok(Command::KeepHead { channel, head, outline, reply }) => {
                     // Nobody waits any more: no error.
-                    let _ = reply.send(self.keep_head(&channel, head));
+                    let _ = reply.send(self.keep_head(&channel, head, outline));
                 }
                 Ok(Command::Close) | Err(RecvTimeoutError::Disconnected) => {
                     self.finish();
@@ -153,10 +154,11 @@ impl Applier {
         self.meta.stopped.unwrap_or(true)
     }
 
-    fn keep_head(&mut self, channel: &ChannelId, head: Vec<u8>) -> Result<(), StoreError> {
+    fn keep_head(&mut self, channel: &ChannelId, head: Vec<u8>, outline: Vec<u8>) -> Result<(), StoreError> {
         let db = self.views.db()?;
         let mut changes = Changes::new(&db);
         changes.put_bytes(Key::head(channel), head);
+        changes.put_bytes(Key::outline(channel), outline);
         // As it was, should it not be written: its counts must stay those of the rows.
         let mut meta = self.meta.clone();
         changes.write(&mut meta)?;

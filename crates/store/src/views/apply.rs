@@ -7,12 +7,12 @@ use cairn_core::event::{
 };
 use cairn_core::ids::{ChannelId, Generation, LOCAL_PLATFORM, MessageId, Seq, TurnId};
 use cairn_core::message::{Entry, LOST_TURN, Pending};
-use cairn_core::ports::{OutboxItem, StoreError};
+use cairn_core::ports::{OutboxCounts, OutboxItem, StoreError};
 use jiff::{SignedDuration, Timestamp};
 
-use super::codec::{Key, encode, trailing_number};
+use super::codec::{Key, Table, encode, trailing_number};
 use super::db::Changes;
-use super::rows::{COMMAND, ChannelState, MessageRow, Meta, OutboxRow, SeqRow, position_bytes};
+use super::rows::{COMMAND, CallRow, ChannelState, MessageRow, Meta, OutboxRow, SeqRow, position_bytes};
 use super::{memories, pairing_store};
 use crate::journal::open::{Checkpoint, last_n};
 use crate::journal::segment::Position;
@@ -42,6 +42,7 @@ pub(crate) fn apply(
             changes.get(&Key::channel(channel))?.unwrap_or_else(|| ChannelState::new(record.at));
         let was_due = state.is_due();
         state.last_at = record.at;
+        state.last_n = record.n;
         in_channel(changes, &mut state, channel, record)?;
         match (was_due, state.is_due()) {
             (false, true) => changes.put_bytes(Key::unfinished(channel), Vec::new()),
@@ -49,6 +50,7 @@ pub(crate) fn apply(
             _ => {}
         }
         changes.put(Key::channel(channel), &state)?;
+        meta.last_at = meta.last_at.max(Some(record.at));
     }
     memories::apply(changes, record)?;
     pairing_store::apply(changes, record)?;
@@ -136,7 +138,10 @@ fn apply_turn(
         TurnEvent::EntryAdded { entry } => add_entry(changes, state, channel, record, entry)?,
         TurnEvent::Ended(end) => end_turn(changes, state, channel, record, &end.turn)?,
         TurnEvent::SessionStarted { generation } => start_generation(state, *generation),
-        TurnEvent::ToolUsed(_) => changes.put(Key::call(record.n), channel)?,
+        TurnEvent::ToolUsed(used) => {
+            let row = CallRow { channel: channel.clone(), tool: used.tool.clone(), outcome: used.outcome };
+            changes.put(Key::call(record.n), &row)?;
+        }
         TurnEvent::UsageReported { .. }
         | TurnEvent::Interrupted { .. }
         | TurnEvent::Undone { .. }
@@ -436,14 +441,14 @@ fn apply_delivery(
     let Some(id) = OutboxItem::named_by(&record.event) else { return Ok(()) };
     let key = Key::outbox(channel, id);
     let before = changes.get::<OutboxRow>(&key)?;
-    let was_owed = before.as_ref().is_some_and(|row| row.item.is_owed());
-    let after = match (OutboxItem::intended(channel, record), before) {
+    let after = match (OutboxItem::intended(channel, record), before.clone()) {
         (Some(item), _) => Some(OutboxRow { item, n: record.n }),
         (None, Some(mut row)) => row.item.apply(record).then_some(row),
         (None, None) => return Ok(()),
     };
-    let is_owed = after.as_ref().is_some_and(|row| row.item.is_owed());
-    state.owed = (state.owed + u64::from(is_owed)).saturating_sub(u64::from(was_owed));
+    let owed = |row: &Option<OutboxRow>| u64::from(row.as_ref().is_some_and(|row| row.item.is_owed()));
+    state.owed = (state.owed + owed(&after)).saturating_sub(owed(&before));
+    count_delivery(changes, before.as_ref(), after.as_ref())?;
     match after {
         Some(row) => changes.put(key, &row),
         None => {
@@ -451,4 +456,24 @@ fn apply_delivery(
             Ok(())
         }
     }
+}
+
+/// Keeps the order of deliveries and their numbers by state.
+fn count_delivery(
+    changes: &mut Changes<'_>,
+    before: Option<&OutboxRow>,
+    after: Option<&OutboxRow>,
+) -> Result<(), StoreError> {
+    let key = Key::table(Table::OutboxCounts);
+    let mut counts: OutboxCounts = changes.get(&key)?.unwrap_or_default();
+    if let Some(row) = before {
+        let count = counts.of(&row.item.state);
+        *count = count.saturating_sub(1);
+        changes.remove(Key::outbox_order(row.n));
+    }
+    if let Some(row) = after {
+        *counts.of(&row.item.state) += 1;
+        changes.put(Key::outbox_order(row.n), &(&row.item.channel, &row.item.id))?;
+    }
+    changes.put(key, &counts)
 }

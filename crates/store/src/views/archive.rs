@@ -12,7 +12,6 @@ use cairn_core::message::{Entry, Pending};
 use cairn_core::model::Usage;
 use cairn_core::ports::{ChannelRow, OutboxItem, Seen, StoreError};
 use cairn_core::retention::EXPIRED_TEXT;
-use cairn_core::tool::ToolUse;
 
 use super::codec::{Key, Table, decode, trailing_number, view_error};
 use super::db::Db;
@@ -58,37 +57,6 @@ impl Reads<'_> {
     pub(crate) fn record(&self, channel: &ChannelId, n: u64) -> Result<Option<Record>, StoreError> {
         let Some(payload) = self.db.payload(&Key::event(channel, n).0)? else { return Ok(None) };
         self.journal.read(parse_position(&payload)?).map(Some)
-    }
-
-    /// The newest calls of tools before a record, of a channel or of all, that `fits`; oldest first.
-    pub(crate) fn calls(
-        &self,
-        channel: Option<&ChannelId>,
-        before: u64,
-        limit: usize,
-        fits: &dyn Fn(&ToolUse) -> bool,
-    ) -> Result<Vec<Record>, StoreError> {
-        let mut records = Vec::new();
-        for row in self.db.range(&Key::call(0), &Key::call(before.saturating_sub(1))).rev() {
-            if records.len() == limit {
-                break;
-            }
-            let (key, payload) = row?;
-            let of: ChannelId = decode(&payload)?;
-            if channel.is_some_and(|channel| *channel != of) {
-                continue;
-            }
-            let n = trailing_number(&key).ok_or_else(|| view_error("a call has no number"))?;
-            match self.record(&of, n)? {
-                Some(record) if matches!(&record.event, Event::Turn(TurnEvent::ToolUsed(used)) if fits(used)) =>
-                {
-                    records.push(record);
-                }
-                _ => {}
-            }
-        }
-        records.reverse();
-        Ok(records)
     }
 
     /// The event that has a summary; one whose words have expired says so.

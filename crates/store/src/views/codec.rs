@@ -3,6 +3,7 @@
 use cairn_core::ids::{AgentId, ChannelId, MemoryId, MessageId, OutboxId, Seq, SummaryId};
 use cairn_core::memory::Scope;
 use cairn_core::ports::StoreError;
+use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -24,6 +25,8 @@ pub(crate) enum Table {
     Channel = b'c' as isize,
     /// channel → nothing: something is unfinished there.
     Unfinished = b'n' as isize,
+    /// channel → what lists show of its conversation, kept with its head.
+    Outline = b'z' as isize,
     /// channel, n → position in the journal.
     Event = b'e' as isize,
     /// channel, seq → where its words are.
@@ -34,11 +37,19 @@ pub(crate) enum Table {
     MessageAge = b'a' as isize,
     /// channel, outbox id → delivery owed.
     Outbox = b'o' as isize,
+    /// n → channel and outbox id: the order of deliveries.
+    OutboxOrder = b'p' as isize,
+    /// The one row of how many deliveries there are, by state.
+    OutboxCounts = b'x' as isize,
     /// The one row of pairings and chats that moved.
     PairingStore = b'r' as isize,
     Usage = b'u' as isize,
-    /// n → the channel of a call of a tool.
+    /// n → channel, tool and outcome of a call.
     Call = b'l' as isize,
+    /// time of creation, memory id → agent, scope and id: the order of lists.
+    MemoryOrder = b'd' as isize,
+    /// agent → how many memories it has.
+    MemoryCount = b'y' as isize,
 }
 
 impl Table {
@@ -84,6 +95,19 @@ impl Key {
 
     pub(crate) fn memory(agent: &AgentId, scope: &Scope, id: &MemoryId) -> Self {
         Self::new(Table::Memory, &[agent.as_str(), &scope.to_string(), id.as_str()])
+    }
+
+    /// The place of a memory in the order of lists.
+    pub(crate) fn memory_order(created_at: Timestamp, id: &MemoryId) -> Self {
+        let nanos = i64::try_from(created_at.as_nanosecond()).unwrap_or(i64::MAX);
+        // With the sign turned round, bytes are in the order of time.
+        let mut key = Self::table(Table::MemoryOrder).number(nanos.cast_unsigned() ^ (1 << 63));
+        key.0.extend_from_slice(id.as_str().as_bytes());
+        key
+    }
+
+    pub(crate) fn memory_count(agent: &AgentId) -> Self {
+        Self::new(Table::MemoryCount, &[agent.as_str()])
     }
 
     pub(crate) fn memory_key(id: &MemoryId) -> Self {
@@ -134,6 +158,10 @@ impl Key {
         Self::new(Table::Unfinished, &[channel.as_str()])
     }
 
+    pub(crate) fn outline(channel: &ChannelId) -> Self {
+        Self::new(Table::Outline, &[channel.as_str()])
+    }
+
     pub(crate) fn event(channel: &ChannelId, n: u64) -> Self {
         Self::new(Table::Event, &[channel.as_str()]).number(n)
     }
@@ -165,6 +193,11 @@ impl Key {
     /// A call of a tool, by its record's number.
     pub(crate) fn call(n: u64) -> Self {
         Self::table(Table::Call).number(n)
+    }
+
+    /// The place of a delivery in their order.
+    pub(crate) fn outbox_order(n: u64) -> Self {
+        Self::table(Table::OutboxOrder).number(n)
     }
 
     pub(crate) fn outbox(channel: &ChannelId, id: &OutboxId) -> Self {

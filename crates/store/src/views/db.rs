@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::changed::ChangedMemory;
-use super::codec::{Key, decode, encode, seal, unseal, view_error};
+use super::codec::{Key, Table, decode, encode, seal, unseal, view_error};
 use super::rows::{FORMAT, Meta};
 use crate::disk::Calls;
 use crate::disk::io_error;
@@ -256,16 +256,22 @@ impl Db {
 
     /// Keys and bytes of all rows whose key begins so, in order.
     pub(crate) fn scan(&self, prefix: &Key) -> Range {
-        let mut end = prefix.0.clone();
-        let to = match end.last_mut() {
-            // The bytes of a key are those of UTF-8, a letter or zero: never the highest.
-            Some(last) => {
-                *last = last.saturating_add(1);
-                Bound::Excluded(end)
-            }
-            None => Bound::Unbounded,
-        };
-        self.between(Bound::Included(prefix.0.clone()), to)
+        self.scan_after(prefix, None)
+    }
+
+    /// Those of them after a key, or all.
+    pub(crate) fn scan_after(&self, prefix: &Key, after: Option<Key>) -> Range {
+        let from = after.map_or(Bound::Included(prefix.0.clone()), |after| Bound::Excluded(after.0));
+        self.between(from, end_of(prefix))
+    }
+
+    /// How many rows a table has, as they were counted when they were written.
+    pub(crate) fn count(&self, table: Table) -> Result<u64, StoreError> {
+        if self.is_in_memory() {
+            return Ok(self.scan(&Key::table(table)).count() as u64);
+        }
+        let counted = self.meta()?.and_then(|meta| meta.rows.get(&char::from(table.letter())).copied());
+        Ok(counted.unwrap_or_default())
     }
 
     /// Keys and bytes of all rows from one key up to and including another, in order.
@@ -339,6 +345,19 @@ impl Db {
             Rows::Sled(sled) => self.calls.within(|| sled.flush()).map_err(|error| sled_error(&error)),
             Rows::Memory(_) => Ok(0),
         }
+    }
+}
+
+/// Where the keys end that begin so.
+fn end_of(prefix: &Key) -> Bound<Vec<u8>> {
+    let mut end = prefix.0.clone();
+    match end.last_mut() {
+        // The bytes of a key are those of UTF-8, a letter or zero: never the highest.
+        Some(last) => {
+            *last = last.saturating_add(1);
+            Bound::Excluded(end)
+        }
+        None => Bound::Unbounded,
     }
 }
 

@@ -83,6 +83,13 @@ fn save(changes: &mut Changes<'_>, record: &Record, save: &MemorySave, idx: u32)
     changes.put_bytes(Key::sighting(&memory.id, &save.sighting), Vec::new());
     changes.put(Key::fingerprint(&fingerprint), &memory.id)?;
     changes.put(Key::memory_key(&memory.id), &(&memory.agent, &memory.scope))?;
+    if row.made == (record.n, idx) {
+        changes.put(
+            Key::memory_order(memory.created_at, &memory.id),
+            &(&memory.agent, &memory.scope, &memory.id),
+        )?;
+        count_one(changes, &memory.agent, 1)?;
+    }
     if let Some(person) = memory.follows() {
         changes.put_bytes(Key::own(&memory.agent, person, &memory.id), Vec::new());
     }
@@ -131,8 +138,16 @@ fn forget(changes: &mut Changes<'_>, id: &MemoryId) -> Result<(), StoreError> {
     }
     changes.remove(Key::memory_key(id));
     changes.memories.push(ChangedMemory::of(memory));
+    changes.remove(Key::memory_order(memory.created_at, id));
     changes.remove(key);
-    Ok(())
+    count_one(changes, &memory.agent, -1)
+}
+
+/// Counts one more memory of an agent, or one less.
+fn count_one(changes: &mut Changes<'_>, agent: &AgentId, more: i64) -> Result<(), StoreError> {
+    let key = Key::memory_count(agent);
+    let n: u64 = changes.get(&key)?.unwrap_or_default();
+    changes.put(key, &n.saturating_add_signed(more))
 }
 
 /// Where the keys of what is within reach begin.
@@ -175,7 +190,7 @@ pub(crate) fn each_within(
 }
 
 pub(crate) fn count(db: &Db, agent: &AgentId) -> Result<u64, StoreError> {
-    db.scan(&Key::agent(agent)).try_fold(0, |n, row| row.map(|_| n + 1))
+    Ok(db.get(&Key::memory_count(agent))?.unwrap_or_default())
 }
 
 pub(crate) fn get(db: &Db, id: &MemoryId) -> Result<Option<Memory>, StoreError> {

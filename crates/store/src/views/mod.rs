@@ -6,6 +6,7 @@ pub(crate) mod archive;
 mod changed;
 pub(crate) mod codec;
 pub(crate) mod db;
+pub(crate) mod lists;
 pub(crate) mod memories;
 pub(crate) mod opening;
 pub(crate) mod pairing_store;

@@ -6,6 +6,7 @@ use cairn_core::event::Trigger;
 use cairn_core::ids::{ChannelId, Generation, MessageId, Seq, TurnId};
 use cairn_core::memory::Memory;
 use cairn_core::ports::{ChannelRow, OutboxItem};
+use cairn_core::tool::ToolOutcome;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +34,9 @@ pub(crate) struct Meta {
     /// Whether a daemon's last record is that of its stop; not known, when an earlier version applied it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) stopped: Option<bool>,
+    /// The latest time at which anything happened in a channel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) last_at: Option<Timestamp>,
     /// Rows by the letter of their table.
     pub(crate) rows: BTreeMap<char, u64>,
 }
@@ -100,6 +104,8 @@ pub(crate) struct MessageRow {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ChannelState {
     pub(crate) last_at: Timestamp,
+    /// Number of the record that says so.
+    pub(crate) last_n: u64,
     pub(crate) next_seq: Seq,
     /// The generation under way.
     pub(crate) generation: Generation,
@@ -129,6 +135,7 @@ impl ChannelState {
     pub(crate) fn new(at: Timestamp) -> Self {
         Self {
             last_at: at,
+            last_n: 0,
             next_seq: Seq(1),
             generation: Generation::default(),
             pending: 0,
@@ -167,6 +174,14 @@ pub(crate) struct MemoryRow {
     pub(crate) made: (u64, u32),
     pub(crate) first: String,
     pub(crate) now: String,
+}
+
+/// A call of a tool, as far as a query for it asks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CallRow {
+    pub(crate) channel: ChannelId,
+    pub(crate) tool: String,
+    pub(crate) outcome: ToolOutcome,
 }
 
 /// A delivery owed, with the record that said so.

@@ -7,7 +7,7 @@ use cairn_core::conversation::Conversation;
 use cairn_core::event::{DeliveryEvent, Event, MessageEvent, Receipt, TurnEvent, TurnOutcome};
 use cairn_core::ids::{ChannelId, Generation, MessageId, Seq, TurnId};
 use cairn_core::message::{Author, Part, Pending};
-use cairn_core::ports::{ChannelRow, DeliveryState, Seen, Store as _};
+use cairn_core::ports::{ChannelRow, DeliveryState, OutboxCounts, Seen, Store as _};
 use cairn_store::Store;
 
 #[tokio::test]
@@ -266,6 +266,13 @@ async fn a_delivery_goes_through_all_its_states_and_the_conversation_owes_those_
         let shown =
             items.first().map(|item| (item.sent.len(), item.attempted_at.is_some(), item.state.clone()));
         assert_eq!(shown, expected, "{told}");
+        let mut counts = OutboxCounts::default();
+        items.iter().for_each(|item| *counts.of(&item.state) += 1);
+        assert_eq!(store.totals().await.unwrap().outbox, counts, "{told}");
+        let owed_since = items.iter().find(|item| item.is_owed()).map(|item| item.at);
+        assert_eq!(store.oldest_owed().await.unwrap(), owed_since, "{told}");
+        let page = store.delivery_page(None, 9).await.unwrap();
+        assert_eq!(page.into_iter().map(|(_, item)| item).collect::<Vec<_>>(), items, "{told}");
         let owed: Vec<_> = items.iter().filter(|item| item.is_owed()).map(|item| item.id.clone()).collect();
         assert_eq!(chat.state.owed, owed, "{told}");
         let row = &store.channels().await.unwrap()[0];

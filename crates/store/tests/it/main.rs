@@ -10,6 +10,7 @@ mod checks;
 mod common;
 mod formats;
 mod journal;
+mod lists;
 mod lost;
 mod memories;
 mod retain;

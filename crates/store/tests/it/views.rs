@@ -33,6 +33,7 @@ async fn shown(store: &Store) -> String {
             store.seen(&main, &"command".into()).await.unwrap(),
             store.deliveries().await.unwrap(),
             (store.registry().await.unwrap(), store.usage_day().await.unwrap()),
+            (store.totals().await.unwrap(), store.delivery_page(None, 9).await.unwrap()),
         )
     )
 }

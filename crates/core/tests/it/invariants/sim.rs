@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cairn_core::agent::{AgentSettings, WindowSize, WindowSource};
 use cairn_core::artifact;
 use cairn_core::compaction::{self, AfterFailure, Decision, SummaryDraft};
-use cairn_core::conversation::{self, Conversation, EntryPlace};
+use cairn_core::conversation::{self, Conversation, EntryPlace, Outline};
 use cairn_core::event::{
     CompactionEvent, Event, MessageEvent, Record, Run, RunOutcome, TurnEnd, TurnEvent, TurnOutcome,
 };
@@ -18,7 +18,7 @@ use cairn_core::prune::{self, LargeMessage, PruneCause};
 use cairn_core::settings::CompactionSettings;
 use cairn_core::summary::{MADE_BY_DIGEST, StackItem, StackSizes, Summary};
 use cairn_core::tier::Tier;
-use cairn_core::window::{self, Assembled, Tail};
+use cairn_core::window::{self, Assembled, Frame, Tail};
 use jiff::{SignedDuration, Timestamp};
 
 pub(crate) struct Sim {
@@ -364,6 +364,11 @@ impl Sim {
         for seq in conversation.pruned.keys() {
             assert!(conversation.live.iter().any(|entry| entry.seq == *seq), "{seq} is pruned and gone");
         }
+        let (outline, gauge) = (Outline::of(conversation), window::measure(conversation, &self.agent));
+        let hollow = outline.clone().without_entries(conversation.channel.clone());
+        let correction = hollow.correction(&self.agent.model);
+        let usage = outline.sizes.usage(Frame::of(&self.agent), &correction, &self.agent);
+        assert_eq!(usage, (gauge.usage_ratio, gauge.tier), "lists show another window");
     }
 
     /// What the compactor does when it looks.

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use cairn_core::ports::StoreError;
 use cairn_store::{VerifyReport, verify_dir};
-use serde::Deserialize;
 use tokio::net::UnixStream;
 
 use super::report::Finding;
@@ -14,7 +13,7 @@ use crate::cli::connect::Connector;
 use crate::cli::failure::Failure;
 use crate::cli::owner;
 use crate::config::{sockets_to_try, state_dir};
-use crate::records::ServerRecord;
+use crate::records::{ServerRecord, StatusRecord};
 use crate::text::counted;
 use crate::wiring::{Reader, store_options};
 
@@ -196,12 +195,6 @@ async fn open_and_read(connector: &Connector, x: &mut Examination) {
 }
 
 async fn read(client: &Client, x: &mut Examination) {
-    /// Of the list of channels only the times.
-    #[derive(Deserialize)]
-    struct Channel {
-        last_at: jiff::Timestamp,
-    }
-    let channels = client.get::<Vec<Channel>>("/v1/channels").await.unwrap_or_default();
-    x.last_at = channels.iter().map(|channel| channel.last_at).max();
+    x.last_at = client.get::<StatusRecord>("/v1/status").await.ok().and_then(|status| status.last_at);
     x.servers = client.get::<Vec<ServerRecord>>("/v1/mcp").await.ok();
 }

@@ -209,6 +209,93 @@ async fn a_history_is_paged_by_the_last_seq() {
     assert!(daemon.stop().await.unwrap().success());
 }
 
+/// All pages of a list, by the header that names what the next one comes after.
+async fn pages(client: &Client, path: &str) -> Vec<Vec<Value>> {
+    let (mut pages, mut after) = (Vec::new(), String::new());
+    loop {
+        let path = format!("{path}?limit=2{after}");
+        let answer = client.send("GET", &path, "application/json", Vec::new()).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK, "{path}");
+        let next = answer.headers().get("cairn-next").map(|next| next.to_str().unwrap().to_owned());
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        pages.push(serde_json::from_slice(&body).unwrap());
+        let Some(next) = next else { return pages };
+        after = format!("&after={next}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_are_paged_by_the_header_that_says_where_they_go_on() {
+    let home = home();
+    let daemon = home.daemon(None).await;
+    let client = daemon.client();
+    for (name, text) in [
+        ("a.b", "Ann rows."),
+        ("a", "Bo sails."),
+        ("b", "Cy swims."),
+        ("c", "Di dives."),
+        ("d", "Ed drifts."),
+    ] {
+        client.say(name, "hello").await.unwrap();
+        let body = json!({ "text": text, "kind": "fact", "scope": "agent" });
+        assert_eq!(client.ask("POST", "/v1/memories", &body).await.unwrap().0, StatusCode::OK);
+    }
+    for path in ["/v1/channels", "/v1/memories"] {
+        let whole = client.get(path).await.unwrap();
+        let pages = pages(&client, path).await;
+        assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 1], "{path}");
+        assert_eq!(Value::from(pages.concat()), whole, "{path}");
+    }
+    assert_eq!(pages(&client, "/v1/outbox").await, [Vec::<Value>::new()]);
+    for bad in [
+        "channels?limit=0",
+        "memories?after=x",
+        "memories?q=a&after=1.0",
+        "outbox?after=x",
+        "tools/log?after=x",
+    ] {
+        let (status, told) = client.ask("GET", &format!("/v1/{bad}"), &Value::Null).await.unwrap();
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{bad}: {told}");
+    }
+    assert_eq!(client.get("/v1/status").await.unwrap()["channels"], 5);
+    assert!(daemon.stop().await.unwrap().success());
+
+    let whole = home.json(&["channels"]);
+    let cut = home.cairn(&["channels", "--limit", "3"]).ended(0);
+    assert_eq!(cut.stdout.lines().count(), 1 + 3, "{cut:?}");
+    assert!(cut.stderr.contains("--after main/local/b"), "{cut:?}");
+    let rest = home.json(&["channels", "--after", "main/local/b"]);
+    assert_eq!(rest.as_array().unwrap()[..], whole.as_array().unwrap()[3..]);
+    let cut = home.cairn(&["memory", "list", "--limit", "2"]).ended(0);
+    let place = cut.stderr.split("--after ").nth(1).unwrap().split_whitespace().next().unwrap();
+    let rest = home.json(&["memory", "list", "--after", place]);
+    assert_eq!(rest.as_array().unwrap()[..], home.json(&["memory", "list"]).as_array().unwrap()[2..]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_channel_is_listed_alike_awake_asleep_and_after_a_kill() {
+    let home = home();
+    let daemon = home.daemon(None).await;
+    let listed = |state: &str| {
+        let mut listed = home.json(&["channels"])[0].clone();
+        assert_eq!(listed["state"], state);
+        assert_eq!(listed["usage_ratio"], home.json(&["context", "main"])["usage_ratio"]);
+        listed.as_object_mut().unwrap().remove("state");
+        listed
+    };
+    daemon.client().say("main", "hello").await.unwrap();
+    let awake = listed("awake");
+    assert_eq!(awake["entries"], 2);
+    // No snapshot is kept of what a kill ends.
+    daemon.kill().await.unwrap();
+    assert_eq!(listed("asleep"), awake);
+    assert_eq!(listed("asleep"), awake, "now from the snapshot that the list has kept");
+    let daemon = home.daemon(None).await;
+    assert_eq!(listed("asleep"), awake);
+    assert_eq!(daemon.client().get("/v1/status").await.unwrap()["awake"], 0, "a list wakes nobody");
+    assert!(daemon.stop().await.unwrap().success());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reply_streams_as_events_and_watchers_hear_of_the_turn() {
     let home = home();

@@ -1,0 +1,49 @@
+//! Outlines: what the list of channels shows of a conversation, so small that it is kept for each of very many.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Conversation, Learnt};
+use crate::ids::ChannelId;
+use crate::tokens::Correction;
+use crate::window::Sizes;
+
+/// A conversation without its entries. With the settings of its agent it tells how full the window is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outline {
+    /// Number of the last journal record folded in: with a later one in its channel the outline is out of date.
+    pub n: u64,
+    pub summaries: u64,
+    /// What the conversation puts into its window.
+    pub sizes: Sizes,
+    /// As [`Conversation::model`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// As [`Conversation::learnt`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub learnt: BTreeMap<String, Learnt>,
+    /// As [`Conversation::corrections`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub corrections: BTreeMap<String, Correction>,
+}
+
+impl Outline {
+    pub fn of(conversation: &Conversation) -> Self {
+        Self {
+            n: conversation.last_n,
+            summaries: conversation.stack.summaries().count() as u64,
+            sizes: Sizes::of(conversation),
+            model: conversation.model.clone(),
+            learnt: conversation.learnt.clone(),
+            corrections: conversation.corrections.clone(),
+        }
+    }
+
+    /// A conversation that says of models what the outlined one does, and has no entries: the settings that hold in one hold
+    /// in the other.
+    pub fn without_entries(self, channel: ChannelId) -> Conversation {
+        let Self { model, learnt, corrections, .. } = self;
+        Conversation { model, learnt, corrections, ..Conversation::new(channel) }
+    }
+}

@@ -1,0 +1,159 @@
+//! Lists a page at a time, each in the order of an index, and how long they are. No conversation is restored for them.
+
+use std::collections::HashMap;
+
+use cairn_core::conversation::Outline;
+use cairn_core::event::{Event, Record, TurnEvent};
+use cairn_core::ids::{AgentId, ChannelId, MemoryId, OutboxId};
+use cairn_core::memory::{Memory, Scope};
+use cairn_core::ports::{MemoryFilter, OutboxCounts, OutboxItem, StoreError};
+use cairn_core::tool::ToolLogQuery;
+use jiff::Timestamp;
+
+use super::archive::{Reads, channel_of};
+use super::codec::{Key, Table, decode, trailing_number, view_error};
+use super::rows::{CallRow, ChannelState, MemoryRow, OutboxRow};
+
+/// A line of the list of channels.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChannelLine {
+    pub channel: ChannelId,
+    /// When anything last happened in it.
+    pub last_at: Timestamp,
+    /// Entries of its history, of all generations.
+    pub entries: u64,
+    /// Its conversation as it is now; `None`: no snapshot was kept since its last record.
+    pub outline: Option<Outline>,
+}
+
+/// How long lists are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub channels: u64,
+    pub outbox: OutboxCounts,
+    /// The latest time at which anything happened in a channel.
+    pub last_at: Option<Timestamp>,
+}
+
+/// The place of a memory in the order of lists: when it was created, and its id.
+pub type MadeAt = (Timestamp, MemoryId);
+
+impl Reads<'_> {
+    /// Channels by name: those after one, at most so many.
+    pub(crate) fn channel_lines(
+        &self,
+        after: Option<&ChannelId>,
+        limit: usize,
+    ) -> Result<Vec<ChannelLine>, StoreError> {
+        let mut states: Vec<(ChannelId, ChannelState)> = Vec::new();
+        let rows = self.db.scan_after(&Key::table(Table::Channel), after.map(Key::channel));
+        for item in rows.take(limit) {
+            let (key, payload) = item?;
+            states.push((channel_of(&key)?, decode(&payload)?));
+        }
+        let (Some((first, _)), Some((last, _))) = (states.first(), states.last()) else {
+            return Ok(Vec::new());
+        };
+        let mut outlines: HashMap<ChannelId, Outline> = HashMap::new();
+        for item in self.db.range(&Key::outline(first), &Key::outline(last)) {
+            let (key, payload) = item?;
+            outlines.insert(channel_of(&key)?, decode(&payload)?);
+        }
+        let line = |(channel, state): (ChannelId, ChannelState)| {
+            let outline = outlines.remove(&channel).filter(|outline| outline.n >= state.last_n);
+            let entries = state.next_seq.0.saturating_sub(1);
+            ChannelLine { channel, last_at: state.last_at, entries, outline }
+        };
+        Ok(states.into_iter().map(line).collect())
+    }
+
+    /// Deliveries neither settled nor dropped, oldest first, with the records that said so: those after one, at most so many.
+    pub(crate) fn delivery_page(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<(u64, OutboxItem)>, StoreError> {
+        self.delivery_rows(after).take(limit).map(|row| row.map(|row| (row.n, row.item))).collect()
+    }
+
+    /// When the oldest delivery that is owed was.
+    pub(crate) fn oldest_owed(&self) -> Result<Option<Timestamp>, StoreError> {
+        if self.totals()?.outbox.owed == 0 {
+            return Ok(None);
+        }
+        let is_owed =
+            |row: &Result<OutboxRow, StoreError>| row.as_ref().map_or(true, |row| row.item.is_owed());
+        self.delivery_rows(None).find(is_owed).transpose().map(|row| row.map(|row| row.item.at))
+    }
+
+    fn delivery_rows(&self, after: Option<u64>) -> impl Iterator<Item = Result<OutboxRow, StoreError>> {
+        let order = self.db.scan_after(&Key::table(Table::OutboxOrder), after.map(Key::outbox_order));
+        order.map(|item| {
+            let (channel, id): (ChannelId, OutboxId) = decode(&item?.1)?;
+            self.db.get(&Key::outbox(&channel, &id))?.ok_or_else(|| view_error("a delivery is missing"))
+        })
+    }
+
+    /// Calls of tools that fit, oldest first, with their records.
+    pub(crate) fn calls(&self, query: &ToolLogQuery) -> Result<Vec<Record>, StoreError> {
+        let from = query.after.map_or(0, |n| n.saturating_add(1));
+        let to = query.before.map_or(u64::MAX, |n| n.saturating_sub(1));
+        if from > to {
+            return Ok(Vec::new());
+        }
+        let mut rows = self.db.range(&Key::call(from), &Key::call(to));
+        let mut records = Vec::new();
+        while records.len() < query.limit {
+            let next = if query.after.is_some() { rows.next() } else { rows.next_back() };
+            let Some(item) = next else { break };
+            let (key, payload) = item?;
+            let CallRow { channel, tool, outcome } = decode(&payload)?;
+            if !query.fits(&channel, &tool, outcome) {
+                continue;
+            }
+            let n = trailing_number(&key).ok_or_else(|| view_error("a call has no number"))?;
+            let record = self.record(&channel, n)?;
+            let is_call = |record: &Record| matches!(record.event, Event::Turn(TurnEvent::ToolUsed(_)));
+            records.extend(record.filter(is_call));
+        }
+        if query.after.is_none() {
+            records.reverse();
+        }
+        Ok(records)
+    }
+
+    /// Memories of agents, in one scope or in all, that fit, oldest first: those after one, at most so many.
+    pub(crate) fn memory_page(
+        &self,
+        agents: &[AgentId],
+        scope: Option<&Scope>,
+        filter: &MemoryFilter,
+        after: Option<&MadeAt>,
+    ) -> Result<Vec<(MadeAt, Memory)>, StoreError> {
+        let after = after.map(|(created_at, id)| Key::memory_order(*created_at, id));
+        let mut found = Vec::new();
+        for item in self.db.scan_after(&Key::table(Table::MemoryOrder), after) {
+            if found.len() == filter.limit {
+                break;
+            }
+            let (agent, of, id): (AgentId, Scope, MemoryId) = decode(&item?.1)?;
+            if !agents.contains(&agent) || scope.is_some_and(|scope| *scope != of) {
+                continue;
+            }
+            let row: Option<MemoryRow> = self.db.get(&Key::memory(&agent, &of, &id))?;
+            let row = row.ok_or_else(|| view_error("a memory is missing"))?;
+            if filter.fits(&row.memory) {
+                found.push(((row.memory.created_at, id), row.memory));
+            }
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn totals(&self) -> Result<Totals, StoreError> {
+        Ok(Totals {
+            channels: self.db.count(Table::Channel)?,
+            outbox: self.db.get(&Key::table(Table::OutboxCounts))?.unwrap_or_default(),
+            last_at: self.db.meta()?.and_then(|meta| meta.last_at),
+        })
+    }
+}

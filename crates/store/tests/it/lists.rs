@@ -1,0 +1,178 @@
+//! Lists: paged by an index, counted as they change, and what they show of a channel is of its last record or nothing.
+
+use std::sync::Arc;
+
+use crate::common::{Chat, at, channel, chatting, memory, opened, remove_derived, scope};
+use cairn_core::conversation::Outline;
+use cairn_core::event::{Event, MemoryEvent, NewRecord, TurnEvent};
+use cairn_core::ids::{AgentId, ChannelId, MemoryId, TurnId};
+use cairn_core::memory::{MemorySave, Scope};
+use cairn_core::ports::{MemoryFilter, Store as _};
+use cairn_core::tool::{Effect, ToolLogQuery, ToolOutcome, ToolUse};
+use cairn_store::{MadeAt, Store};
+use serde_json::json;
+
+async fn names(store: &Store, after: Option<&ChannelId>, limit: usize) -> Vec<ChannelId> {
+    let lines = store.channel_lines(after.cloned(), limit).await.unwrap();
+    lines.into_iter().map(|line| line.channel).collect()
+}
+
+#[tokio::test]
+async fn channels_are_listed_by_name_page_by_page() {
+    let (_dir, store) = opened();
+    for name in ["ops", "op", "o.p", "a", "ops-2"] {
+        Chat::new(&store, name).turn("m", "hello", "hi").await;
+    }
+    let all: Vec<ChannelId> = store.channels().await.unwrap().into_iter().map(|row| row.channel).collect();
+    assert_eq!(names(&store, None, 10).await, all);
+    let mut paged = Vec::new();
+    loop {
+        let page = names(&store, paged.last(), 2).await;
+        if page.is_empty() {
+            break;
+        }
+        paged.extend(page);
+    }
+    assert_eq!(paged, all);
+    assert_eq!(names(&store, Some(&channel("b")), 1).await, [channel("o.p")], "it need not be there itself");
+    assert_eq!(store.totals().await.unwrap().channels, 5);
+    assert_eq!(store.channel_lines(None, 1).await.unwrap()[0].entries, 2);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_channel_is_shown_as_it_was_kept_until_something_happens_in_it() {
+    let (dir, store, mut chat) = chatting();
+    Chat::new(&store, "other").turn("m", "hello", "hi").await;
+    chat.turn("a", "hello", "hi").await;
+    let outlines = async |store: &Store| -> Vec<Option<Outline>> {
+        let lines = store.channel_lines(None, 9).await.unwrap();
+        lines.into_iter().map(|line| line.outline).collect()
+    };
+    assert_eq!(outlines(&store).await, [None, None]);
+    store.keep_snapshot(Arc::new(chat.state.clone())).await.unwrap();
+    let kept = outlines(&store).await;
+    assert_eq!(kept, [Some(Outline::of(&chat.state)), None]);
+    assert_eq!(kept[0].as_ref().unwrap().sizes.live, 12);
+    chat.turn("b", "and now?", "now, too").await;
+    assert_eq!(outlines(&store).await, [None, None], "it is no longer what it was");
+    store.keep_snapshot(Arc::new(chat.state.clone())).await.unwrap();
+    assert_eq!(outlines(&store).await[0], Some(Outline::of(&chat.state)));
+    store.close().await;
+    remove_derived(dir.path());
+    let store = crate::common::open(dir.path());
+    assert_eq!(outlines(&store).await, [None, None], "it goes with the snapshot");
+    store.close().await;
+}
+
+/// Saves memories, one in each second from that one on.
+async fn save(store: &Store, from_secs: i64, saves: Vec<MemorySave>) {
+    let record = |(secs, save)| {
+        let event = Event::Memory(MemoryEvent::Saved(save));
+        NewRecord { channel: None, at: at(secs), event }
+    };
+    store.append((from_secs..).zip(saves).map(record).collect()).await.unwrap();
+}
+
+async fn forget(store: &Store, id: &MemoryId) {
+    let event = Event::Memory(MemoryEvent::Forgotten { id: id.clone() });
+    store.append(vec![NewRecord { channel: None, at: at(6), event }]).await.unwrap();
+}
+
+/// A page of the memories of two agents.
+async fn page(
+    store: &Store,
+    scope: Option<Scope>,
+    after: Option<MadeAt>,
+    limit: usize,
+) -> (Vec<String>, Vec<MadeAt>, Vec<MemoryId>) {
+    let agents = ["main", "helper"].map(AgentId::from).to_vec();
+    let filter = MemoryFilter { limit, ..MemoryFilter::default() };
+    let found = store.memory_page(agents, scope, filter, after).await.unwrap();
+    let (places, memories): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+    let ids = memories.iter().map(|memory| memory.id.clone()).collect();
+    (memories.into_iter().map(|memory| memory.text).collect(), places, ids)
+}
+
+#[tokio::test]
+async fn memories_are_paged_in_the_order_in_which_they_were_made_also_while_some_are_forgotten() {
+    let (dir, store) = opened();
+    let of = |agent: &str, scope: Scope, text: &str| MemorySave {
+        agent: AgentId::from(agent),
+        scope,
+        ..memory(text, text)
+    };
+    save(&store, 1, vec![of("main", scope(), "one"), of("helper", Scope::Agent, "two")]).await;
+    save(&store, 3, vec![of("stranger", Scope::Agent, "not asked for")]).await;
+    save(&store, 4, vec![of("main", scope(), "one"), of("main", Scope::Agent, "three")]).await;
+    save(&store, 6, vec![of("helper", scope(), "four")]).await;
+    let (all, _, ids) = page(&store, None, None, 9).await;
+    assert_eq!(all, ["one", "two", "three", "four"]);
+    let (first, places, _) = page(&store, None, None, 2).await;
+    assert_eq!(first, ["one", "two"]);
+    assert_eq!(page(&store, Some(scope()), None, 9).await.0, ["one", "four"]);
+    assert_eq!(page(&store, Some(scope()), places.last().cloned(), 9).await.0, ["four"]);
+
+    // The memory that the page ended with goes: what comes after it is found all the same.
+    forget(&store, &ids[1]).await;
+    assert_eq!(page(&store, None, places.last().cloned(), 2).await.0, ["three", "four"]);
+    let counts = async |store: &Store| {
+        let mut counts = Vec::new();
+        for agent in ["main", "helper", "stranger", "nobody"] {
+            counts.push(store.memory_count(&agent.into()).await.unwrap());
+        }
+        counts
+    };
+    assert_eq!(counts(&store).await, [2, 1, 1, 0]);
+    store.close().await;
+    remove_derived(dir.path());
+    let store = crate::common::open(dir.path());
+    assert_eq!(counts(&store).await, [2, 1, 1, 0]);
+    assert_eq!(page(&store, None, None, 9).await.0, ["one", "three", "four"]);
+    store.close().await;
+}
+
+fn used(tool: &str, outcome: ToolOutcome) -> Event {
+    Event::Turn(TurnEvent::ToolUsed(ToolUse {
+        turn: TurnId::from("t1"),
+        call: "c1".to_owned(),
+        tool: tool.to_owned(),
+        effect: Effect::Reads,
+        caused_by: ["local/ana".to_owned()].into(),
+        arguments: json!({}),
+        outcome,
+        error: None,
+        duration_ms: 1,
+        bytes: 2,
+        approval: None,
+        allowed_by: None,
+    }))
+}
+
+#[tokio::test]
+async fn calls_of_tools_are_paged_from_the_newest_back_and_from_a_record_on() {
+    let (_dir, store, mut chat) = chatting();
+    let mut other = Chat::new(&store, "other");
+    let mut ns = Vec::new();
+    for n in 0..6 {
+        let chat = if n == 2 { &mut other } else { &mut chat };
+        let outcome = if n % 2 == 0 { ToolOutcome::Done } else { ToolOutcome::Denied };
+        let tool = if n < 4 { "fetch" } else { "time" };
+        ns.push(chat.append(vec![used(tool, outcome)]).await[0].n);
+    }
+    let found = async |query: ToolLogQuery| -> Vec<u64> {
+        let calls = store.tool_calls(query).await.unwrap();
+        calls.into_iter().map(|call| ns.iter().position(|n| *n == call.n).unwrap() as u64).collect()
+    };
+    let most = |limit| ToolLogQuery { limit, ..ToolLogQuery::default() };
+    assert_eq!(found(most(9)).await, [0, 1, 2, 3, 4, 5]);
+    assert_eq!(found(most(2)).await, [4, 5]);
+    assert_eq!(found(ToolLogQuery { before: Some(ns[4]), ..most(2) }).await, [2, 3]);
+    assert_eq!(found(ToolLogQuery { after: Some(ns[1]), ..most(2) }).await, [2, 3]);
+    assert!(found(ToolLogQuery { after: Some(ns[5]), ..most(2) }).await.is_empty());
+    assert!(found(ToolLogQuery { after: Some(ns[4]), before: Some(ns[4]), ..most(2) }).await.is_empty());
+    assert_eq!(found(ToolLogQuery { channel: Some(channel("other")), ..most(9) }).await, [2]);
+    assert_eq!(found(ToolLogQuery { tool: Some("time".to_owned()), ..most(9) }).await, [4, 5]);
+    assert_eq!(found(ToolLogQuery { outcome: Some(ToolOutcome::Denied), ..most(2) }).await, [3, 5]);
+    store.close().await;
+}
