@@ -163,7 +163,7 @@ warning  permissions   everybody on this machine may read the
     fn a_long_name_has_a_line_of_its_own_and_others_words_move_no_cursor() {
         let finding = Finding::ok("model a-name-that-is-longer", "fine\u{1b}[2J\nindeed");
         let indent = " ".repeat(MARK + CHECK);
-        let expected = format!("ok       model a-name-that-is-longer\n{indent}fine[2J indeed\n");
+        let expected = format!("ok       model a-name-that-is-longer\n{indent}fine\\u{{1b}}[2J indeed\n");
         assert_eq!(drawn(&finding, 80), expected);
     }
 }
