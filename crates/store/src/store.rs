@@ -18,7 +18,7 @@ use crate::artifacts::Artifacts;
 use crate::disk::{Background, Disk, Layout, RealDisk, has_room, io_error, make_dir};
 use crate::format;
 use crate::index::{self, Indexer, SearchIndex, Task};
-use crate::journal::open::{Shown, Start};
+use crate::journal::open::{Shown, Start, Tail};
 use crate::journal::reader::Reader;
 use crate::journal::{Appender, Durable, open, segment};
 use crate::lock::StateLock;
@@ -26,7 +26,8 @@ use crate::progress::Progress;
 use crate::views::archive::Reads;
 use crate::views::codec::{SLED, view_error};
 use crate::views::db::Doubt;
-use crate::views::{Applied, Applier, Command, JournalRows, PATIENCE, Views};
+
+use crate::views::{Applied, Applier, Command, JournalRows, Meta, PATIENCE, Views};
 
 /// Wake-ups and heads that may wait for the applier; a wake-up that finds it full is not needed.
 const COMMANDS: usize = 64;
@@ -166,6 +167,23 @@ pub fn check_free(dir: &std::path::Path) -> Result<(), StoreError> {
     if dir.join("lock").exists() { StateLock::take_any(dir).map(drop) } else { Ok(()) }
 }
 
+/// Opens the views, and the journal from where they end.
+fn open_views_and_journal(
+    options: &StoreOptions,
+    layout: &Layout,
+) -> Result<(Views, Meta, Tail), StoreError> {
+    let most_bytes = options.checked_at_start_bytes;
+    let most_rows = most_bytes / ROW_BYTES;
+    let (views, meta) = Views::open(&layout.views, options.sled_cache_bytes, most_rows, &layout.journal)?;
+    let shown = Shown { last: vec![index::reach(&layout.index)], channels: Vec::new() };
+    let start = Start { from: meta.checkpoint(), most_bytes };
+    let tail = open::open(&layout.journal, layout, &start, &shown)?;
+    if views.are_open() {
+        options.progress.begin("views", tail.n);
+    }
+    Ok((views, meta, tail))
+}
+
 impl Store {
     /// Opens the store, and brings the views up to the journal. Blocks; call it outside of async code.
     ///
@@ -181,16 +199,9 @@ impl Store {
         let lock = Arc::new(StateLock::take(&options.dir)?);
         format::prepare(&options.dir)?;
         let layout = Layout::of(&options.dir);
-        let artifacts = Artifacts::of(&options.dir);
         make_dir(&layout.journal)?;
         crate::erasure::resume_or_wait(&options.dir, &options.progress)?;
-        let most_bytes = options.checked_at_start_bytes;
-        let most_rows = most_bytes / ROW_BYTES;
-        let (views, meta) = Views::open(&layout.views, options.sled_cache_bytes, most_rows, &layout.journal)?;
-        let shown = Shown { last: vec![index::reach(&layout.index)], channels: Vec::new() };
-        let start = Start { from: meta.checkpoint(), most_bytes };
-        let tail = open::open(&layout.journal, &layout, &start, &shown)?;
-        let tail_n = tail.n;
+        let (views, meta, tail) = open_views_and_journal(&options, &layout)?;
         let views = Arc::new(views);
 
         let (commands, queue) = sync_channel(COMMANDS);
@@ -215,14 +226,17 @@ impl Store {
         let journal = layout.journal.clone();
         let mut applier = Applier::new(views.clone(), meta, journal, appender.durable(), on_applied);
         if views.are_open() {
-            options.progress.begin("views", tail_n);
             applier.catch_up()?;
         }
         let stopped_cleanly = applier.stopped_cleanly();
         let applier = spawn("views", lock.clone(), move || applier.run(&queue))?;
 
-        let (index, at) =
-            SearchIndex::open(&layout.index, &layout.journal, options.index_heap_bytes, most_bytes);
+        let (index, at) = SearchIndex::open(
+            &layout.index,
+            &layout.journal,
+            options.index_heap_bytes,
+            options.checked_at_start_bytes,
+        );
         let index = Arc::new(index);
         let journal = Arc::new(Reader::new(&layout.journal));
         let indexer = Indexer::new(index.clone(), at, views.clone(), journal.clone(), appender.durable());
@@ -235,6 +249,7 @@ impl Store {
             room_tried: Mutex::default(),
             aside: Arc::default(),
             is_aside: AtomicBool::new(false),
+            artifacts: Artifacts::of(&options.dir),
             options,
             appender,
             views,
@@ -244,7 +259,6 @@ impl Store {
             maintenance: Arc::default(),
             erasing: AtomicBool::new(false),
             closing: AtomicBool::new(false),
-            artifacts,
             stopped_cleanly,
             damage: Mutex::default(),
             spent: Mutex::default(),
