@@ -13,7 +13,8 @@ pub(crate) fn one_line(text: &str) -> String {
 
 /// Lines, with what is hidden escaped.
 pub(crate) fn plain(text: &str) -> String {
-    escape_hidden(text).into_owned()
+    // A line break of another system is one.
+    escape_hidden(&text.replace("\r\n", "\n")).into_owned()
 }
 
 /// Text with colours of our own: only their sequences are left as they are, whoever wrote the rest.

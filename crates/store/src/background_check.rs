@@ -209,10 +209,26 @@ impl Place {
         }
         let path = segment::path(dir, self.segment);
         let upto = (self.segment == end.segment).then_some(end.len);
-        let mut lines = Lines::open(&path, self.offset, upto)?;
+        let mut lines = match Lines::open(&path, self.offset, upto) {
+            Ok(lines) => lines,
+            Err(error) => {
+                problems.push(error);
+                self.last = None;
+                return Ok((self.next(dir, end, &mut problems)?, problems));
+            }
+        };
         let until = self.offset + STEP_BYTES;
         while self.offset < until {
-            let (offset, read) = match lines.next()? {
+            let piece = match lines.next() {
+                Ok(piece) => piece,
+                // A disk that cannot read it: what follows in the segment is not known.
+                Err(error) => {
+                    problems.push(error);
+                    self.last = None;
+                    return Ok((self.next(dir, end, &mut problems)?, problems));
+                }
+            };
+            let (offset, read) = match piece {
                 Piece::End => return Ok((self.next(dir, end, &mut problems)?, problems)),
                 Piece::Torn { offset } => {
                     problems.push(segment::damaged(&path, offset, "it has no end"));

@@ -175,7 +175,7 @@ fn open_views_and_journal(
     let most_bytes = options.checked_at_start_bytes;
     let most_rows = most_bytes / ROW_BYTES;
     let (views, meta) = Views::open(&layout.views, options.sled_cache_bytes, most_rows, &layout.journal)?;
-    let shown = Shown { last: vec![index::reach(&layout.index)], channels: Vec::new() };
+    let shown = Shown { last: vec![index::reach(&layout.index), meta.checkpoint()], channels: Vec::new() };
     let start = Start { from: meta.checkpoint(), most_bytes };
     let tail = open::open(&layout.journal, layout, &start, &shown)?;
     if views.are_open() {

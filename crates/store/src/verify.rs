@@ -261,6 +261,7 @@ pub async fn verify_dir(options: StoreOptions, quarantine: bool) -> Result<Verif
     let progress = options.progress.clone();
     let (report, store) = blocking(CHECKING, move || verify_blocking(options, quarantine)).await?;
     let Some(store) = store else { return Ok(report) };
+    let store = unless_stopped(store, &progress).await?;
     let accepted = if quarantine { store.accept_lost().await } else { Ok(Vec::new()) };
     let mut found = match &accepted {
         Ok(_) => store.verify_watched(false, &progress).await,
@@ -281,9 +282,19 @@ pub async fn verify_dir(options: StoreOptions, quarantine: bool) -> Result<Verif
 pub async fn verify_dir_quick(options: StoreOptions) -> Result<VerifyReport, StoreError> {
     let progress = options.progress.clone();
     let store = blocking(CHECKING, move || Store::open(options)).await?;
+    let store = unless_stopped(store, &progress).await?;
     let report = store.verify_watched(true, &progress).await;
     store.close().await;
     report
+}
+
+/// A store whose opening was stopped is closed: views that were given up half made are waited for in vain.
+async fn unless_stopped(store: Store, progress: &Progress) -> Result<Store, StoreError> {
+    if !progress.is_stopped() {
+        return Ok(store);
+    }
+    store.close().await;
+    Err(StoreError::Stopped)
 }
 
 /// Makes views and search index again from the journal. Those that are there give way once the others are whole; when it

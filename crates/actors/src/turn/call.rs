@@ -113,15 +113,12 @@ impl Turn {
         let mut place = CallPlace::of(&self.args.shared, person);
         if place.waits() {
             tracing::debug!(channel = %self.args.handle.id, "a call waits: its person has as many at work as one may");
-            self.budget.hold();
+            let (deadline, since) = (self.budget.pause(), Instant::now());
             tokio::select! {
                 () = place.begin() => {}
                 () = self.stopping() => {}
             }
-            // While no model answers, the clock stands still in any case.
-            if !self.outage_wait.waits() {
-                self.budget.go_on();
-            }
+            self.budget.resume(deadline, since.elapsed());
         }
         self.place = Some(place);
     }

@@ -247,6 +247,16 @@ impl Budget {
         });
     }
 
+    /// Stops the clock; returns what it showed.
+    fn pause(&self) -> Option<Instant> {
+        self.deadline.send_replace(None)
+    }
+
+    /// The clock goes on where it stood. One that stood still before stays so.
+    fn resume(&self, deadline: Option<Instant>, waited: Duration) {
+        self.deadline.send_replace(deadline.map(|at| at + waited));
+    }
+
     async fn is_over(&self) {
         let mut changes = self.deadline.subscribe();
         loop {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::{ACCEPT, CONTENT_TYPE, HOST, RETRY_AFTER};
-use axum::http::{Method, Request, Response, StatusCode};
+use axum::http::{HeaderValue, Method, Request, Response, StatusCode};
 use cairn_core::sse::{self, ServerEvent, SseBounds, SseFault};
 use cairn_platforms::local::{ErrorBody, ErrorDetail};
 use cairn_store::ProgressReport;
@@ -113,6 +113,11 @@ impl Client {
         mut tell: impl FnMut(&ProgressReport),
     ) -> Result<T, CallError> {
         let response = self.send(request(method, path, body, "text/event-stream")?).await?;
+        // A daemon of an earlier version answers once, at the end.
+        let is_events = |value: &HeaderValue| value.as_bytes().starts_with(b"text/event-stream");
+        if !response.headers().get(CONTENT_TYPE).is_some_and(is_events) {
+            return read(response).await;
+        }
         let mut events = events_of(response);
         while let Some(event) = events.next().await {
             let event = event?;

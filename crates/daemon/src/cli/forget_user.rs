@@ -102,6 +102,10 @@ pub(crate) async fn forget_user(global: Global, args: ForgetUserArgs) -> Result<
     Ok(())
 }
 
+fn no_longer_waited_for() -> Failure {
+    Failure::failed("not waited for any longer; the erasure may be under way", "see --dry-run")
+}
+
 fn nobody(user: &str) -> Failure {
     Failure::new(
         exit::NOT_FOUND,
@@ -124,7 +128,8 @@ async fn survey(
 
 async fn ask(global: &Global, client: &Client, user: &str, dry_run: bool) -> Result<ForgetRecord, Failure> {
     let request = ForgetRequest { user: user.to_owned(), dry_run };
-    watch::by_daemon(global, client, (Method::POST, "/v1/people/forget"), Some(&request)).await
+    let stopped = if dry_run { watch::stopped } else { no_longer_waited_for };
+    watch::by_daemon(global, client, (Method::POST, "/v1/people/forget"), Some(&request), stopped).await
 }
 
 async fn erase(

@@ -64,6 +64,8 @@ pub(crate) fn ask(question: &str) -> Result<String, Failure> {
     let mut err = std::io::stderr().lock();
     err.write_all(painted(question).as_bytes())?;
     err.flush()?;
+    // Whoever stops waiting for the answer has something to say there.
+    drop(err);
     let mut answer = String::new();
     let read = std::io::stdin().read_line(&mut answer);
     read.map_err(|error| Failure::failed(format!("cannot read the answer: {error}"), ""))?;

@@ -12,6 +12,7 @@ use super::connect::Connector;
 use super::failure::Failure;
 use super::out;
 use crate::admin::NEXT;
+use crate::text::plain_json;
 
 /// Most items of a page.
 const PAGE: u64 = 1_000;
@@ -46,7 +47,7 @@ pub(crate) async fn print<T: DeserializeOwned + Serialize>(
             if json {
                 print_json(&records, n)?;
             } else {
-                out::raw(text(&records, n == 0).as_bytes())?;
+                out::text(&text(&records, n == 0))?;
             }
             n += records.len();
             left = left.saturating_sub(records.len() as u64);
@@ -70,7 +71,7 @@ fn print_json(records: &[impl Serialize], before: usize) -> Result<(), Failure> 
     let mut text = Vec::new();
     for (idx, record) in records.iter().enumerate() {
         text.extend_from_slice(if before + idx == 0 { b"[" } else { b"," });
-        let record = serde_json::to_string_pretty(record).map_err(std::io::Error::from)?;
+        let record = plain_json(&serde_json::to_string_pretty(record).map_err(std::io::Error::from)?);
         for line in record.lines() {
             write!(text, "\n  {line}")?;
         }

@@ -137,7 +137,7 @@ async fn verify(global: &Global, quarantine: bool, quick: bool) -> Result<(), Fa
     let verified = match running {
         Some(client) => {
             let path = if quick { "/v1/store/verify?quick=true" } else { "/v1/store/verify" };
-            watch::by_daemon(global, &client, (Method::GET, path), None::<&()>).await?
+            watch::by_daemon(global, &client, (Method::GET, path), None::<&()>, watch::stopped).await?
         }
         None => {
             check_there(&connector)?;
@@ -174,7 +174,8 @@ async fn backup(global: &Global, args: BackupArgs) -> Result<(), Failure> {
     let report: BackupReport = match connector.running().await {
         Some(client) => {
             let call = (Method::POST, "/v1/store/backup");
-            let report = watch::by_daemon(global, &client, call, Some(&json!({ "dir": dir }))).await?;
+            let report =
+                watch::by_daemon(global, &client, call, Some(&json!({ "dir": dir })), watch::stopped).await?;
             is_seen(&dir)?;
             report
         }

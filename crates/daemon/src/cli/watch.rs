@@ -60,6 +60,7 @@ pub(super) async fn by_daemon<T: DeserializeOwned>(
     client: &Client,
     (method, path): (Method, &str),
     body: Option<&impl Serialize>,
+    stopped: fn() -> Failure,
 ) -> Result<T, Failure> {
     let line = Line::new(global);
     let work = client.watch(method, path, body, |report| line.show(report));
@@ -93,7 +94,7 @@ pub(super) async fn ask(question: String) -> Result<Option<String>, Failure> {
     }
 }
 
-fn stopped() -> Failure {
+pub(super) fn stopped() -> Failure {
     Failure::failed("stopped before its end; nothing was changed", "try again")
 }
 

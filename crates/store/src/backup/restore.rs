@@ -32,7 +32,8 @@ const BEFORE: &str = "before-restore-";
 /// What a restored state has, each of them always.
 const NEW: [&str; 3] = ["journal", "artifacts", format::FILE];
 
-const DERIVED: [&str; 6] = ["views", "index", "quarantine", "views.damaged", "index.damaged", VERIFIED];
+const DERIVED: [&str; 7] =
+    ["views", "index", "quarantine", "views.damaged", "index.damaged", "checked", VERIFIED];
 
 /// Whether that entry of a state folder is part of the state; sockets, the lock and what others put there are not.
 fn belongs(name: &str) -> bool {

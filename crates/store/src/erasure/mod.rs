@@ -420,7 +420,7 @@ fn remove_derived(dir: &Path, layout: &Layout) -> Result<(), StoreError> {
     }
     for path in entries(dir)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let is_derived = name.ends_with(".damaged") || name == VERIFIED;
+        let is_derived = name.ends_with(".damaged") || name == VERIFIED || name == "checked";
         if is_derived || name.starts_with("before-") || name.starts_with("restore.") {
             remove(&path)?;
         }

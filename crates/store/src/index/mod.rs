@@ -163,7 +163,11 @@ impl SearchIndex {
         match self.parts()?.0.directory().validate_checksum(file) {
             Ok(is_sound) => Ok(is_sound),
             Err(OpenReadError::FileDoesNotExist(_)) => Ok(true),
-            Err(error) => Err(index_error(&error.into())),
+            Err(error) => match index_error(&error.into()) {
+                // The machine has no more of something: that says nothing of the file.
+                error @ StoreError::Io { .. } => Err(error),
+                _ => Ok(false),
+            },
         }
     }
 

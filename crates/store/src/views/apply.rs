@@ -2,8 +2,8 @@
 //! empty views gives the same rows.
 
 use cairn_core::event::{
-    CompactionEvent, DeliveryEvent, Event, MaintenanceEvent, MemoryEvent, MessageEvent, Record, TurnEvent,
-    TurnOutcome,
+    ArtifactEvent, CompactionEvent, DeliveryEvent, Event, MaintenanceEvent, MemoryEvent, MessageEvent,
+    Record, TurnEvent, TurnOutcome,
 };
 use cairn_core::ids::{ChannelId, Generation, LOCAL_PLATFORM, MessageId, Seq, TurnId};
 use cairn_core::message::{Entry, LOST_TURN, Pending};
@@ -74,7 +74,9 @@ fn is_of_no_daemon(event: &Event) -> bool {
         Event::Maintenance(MaintenanceEvent::PersonErased { .. })
         | Event::Delivery(DeliveryEvent::Dropped { .. }) => true,
         Event::Maintenance(MaintenanceEvent::WordsExpired { .. })
-        | Event::Memory(MemoryEvent::Forgotten { .. }) => true,
+        | Event::Memory(MemoryEvent::Forgotten { .. })
+        // By `verify --quarantine`.
+        | Event::Artifact(ArtifactEvent::Expired { lost: true, .. }) => true,
         Event::Turn(TurnEvent::Ended(end)) => matches!(end.outcome, TurnOutcome::Stopped),
         _ => false,
     }

@@ -88,9 +88,15 @@ impl Reads<'_> {
 
     fn delivery_rows(&self, after: Option<u64>) -> impl Iterator<Item = Result<OutboxRow, StoreError>> {
         let order = self.db.scan_after(&Key::table(Table::OutboxOrder), after.map(Key::outbox_order));
-        order.map(|item| {
-            let (channel, id): (ChannelId, OutboxId) = decode(&item?.1)?;
-            self.db.get(&Key::outbox(&channel, &id))?.ok_or_else(|| view_error("a delivery is missing"))
+        // Nothing holds the rows still: one that was settled since its place was read is passed over.
+        order.filter_map(|item| {
+            let row = || -> Result<Option<OutboxRow>, StoreError> {
+                let (key, payload) = item?;
+                let (channel, id): (ChannelId, OutboxId) = decode(&payload)?;
+                let row: Option<OutboxRow> = self.db.get(&Key::outbox(&channel, &id))?;
+                Ok(row.filter(|row| trailing_number(&key) == Some(row.n)))
+            };
+            row().transpose()
         })
     }
 
@@ -141,7 +147,8 @@ impl Reads<'_> {
                 continue;
             }
             let row: Option<MemoryRow> = self.db.get(&Key::memory(&agent, &of, &id))?;
-            let row = row.ok_or_else(|| view_error("a memory is missing"))?;
+            // It went away since its place was read.
+            let Some(row) = row else { continue };
             if filter.fits(&row.memory) {
                 found.push(((row.memory.created_at, id), row.memory));
             }
