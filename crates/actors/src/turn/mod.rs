@@ -275,3 +275,29 @@ impl Budget {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_for_a_share_neither_takes_of_a_turns_time_nor_adds_to_it() {
+        let budget = Budget::new(Duration::from_secs(60));
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        let (deadline, since) = (budget.pause(), Instant::now());
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        budget.resume(deadline, since.elapsed());
+        let began = Instant::now();
+        budget.is_over().await;
+        assert_eq!(began.elapsed().as_secs(), 40);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_stood_still_before_a_wait_stands_still_after_it() {
+        let budget = Budget::new(Duration::from_secs(60));
+        budget.hold();
+        let deadline = budget.pause();
+        budget.resume(deadline, Duration::from_secs(1));
+        assert!(tokio::time::timeout(Duration::from_secs(3600), budget.is_over()).await.is_err());
+    }
+}

@@ -171,3 +171,20 @@ async fn what_was_restored_from_many_records_is_restored_from_a_few_the_next_tim
     assert_eq!(store.restore(&channel("main")).await.unwrap().unwrap(), chat.state);
     store.close().await;
 }
+
+#[tokio::test]
+async fn a_segment_that_cannot_be_read_is_told_and_the_check_goes_on_behind_it() {
+    let dir = tempfile::tempdir().unwrap();
+    lived_in(dir.path()).await;
+    let store = Store::open(large(dir.path())).unwrap();
+    let (second, fourth) = (segments(dir.path()).remove(1), segments(dir.path()).remove(3));
+    fs::remove_file(&second).unwrap();
+    fs::create_dir(&second).unwrap();
+    spoil(&fourth, "of the lighthouse", "of the lightships");
+    let problems = store.check(at(0)).await.unwrap();
+    let [unreadable, damaged] = problems.as_slice() else { panic!("{problems:?}") };
+    assert!(unreadable.contains(second.to_str().unwrap()), "{unreadable}");
+    assert!(damaged.contains(fourth.to_str().unwrap()), "{damaged}");
+    assert_eq!(store.stats().await.unwrap().damage, problems);
+    store.close().await;
+}
