@@ -128,15 +128,23 @@ async fn asked(
     let restart_handle = admin.restart_handle.as_ref().ok_or_else(|| {
         no_daemon("a daemon inside a command cannot restart", "wait until the command has ended")
     })?;
-    if !admin.store.ask_erasure(lease, person, at).await.map_err(not_asked)? {
+    let (store, restart_handle, person) = (admin.store.clone(), restart_handle.clone(), person.to_owned());
+    // A task of its own: whoever asked may leave, and what is ordered is begun all the same.
+    let order = tokio::spawn(async move {
+        let is_ordered = store.ask_erasure(lease, &person, at).await?;
+        if is_ordered {
+            tracing::info!("a person is to be erased: restarting for it");
+            restart_handle.restart();
+        }
+        Ok(is_ordered)
+    });
+    if !order.await.map_err(|error| ApiError::internal(&error))?.map_err(not_asked)? {
         return Err(conflict(
             "erasure_pending",
             "another erasure is still pending",
             "ask again when it is done: see GET /v1/people/erased",
         ));
     }
-    tracing::info!("a person is to be erased: restarting for it");
-    restart_handle.restart();
     Ok(record)
 }
 
