@@ -86,8 +86,10 @@ async fn an_end_that_was_acknowledged_and_is_gone_is_damage_until_somebody_says_
         let spoiled = spoil(&std::fs::read_to_string(&last).unwrap());
         std::fs::write(&last, &spoiled).unwrap();
         let segment = last.file_name().unwrap().to_str().unwrap();
-        // One record or several: as many as views and index had shown when the daemon was killed.
-        let words = [segment, "record", "missing", "acknowledged", "--quarantine"];
+        let first_of_segment: usize = segment.trim_end_matches(".jsonl").parse().unwrap();
+        // The first record that is gone. How many behind it were shown when the daemon was killed, nobody knows.
+        let lost = format!(" {} ", first_of_segment + spoiled.matches('\n').count());
+        let words = [segment, "record", &lost, "missing", "acknowledged", "--quarantine"];
         for _ in 0..2 {
             home.cairn(&["run"]).told(5, &words);
             home.cairn(&["history", "main"]).told(5, &words);
