@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{ApprovalId, ChannelId, MessageId};
+use crate::ids::{ApprovalId, ChannelId, LOCAL_PLATFORM, MessageId};
 use crate::message::Author;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -266,9 +266,10 @@ impl CommandPermissions {
         self.permission(command.name()).allows(direct, self.is_operator(person))
     }
 
-    /// Whether a person (`PLATFORM/USER`) is an operator.
+    /// Whether a person (`PLATFORM/USER`) is an operator. Whoever reaches the socket is one.
     pub fn is_operator(&self, person: &str) -> bool {
-        self.operators.iter().any(|operator| operator == person)
+        let local = person.split_once('/').is_some_and(|(platform, _)| platform == LOCAL_PLATFORM);
+        local || self.operators.iter().any(|operator| operator == person)
     }
 }
 
@@ -323,6 +324,13 @@ mod tests {
         let error = Command::parse("remember", "  ").expect("is known").expect_err("needs words");
         assert!(error.contains("/remember TEXT"), "{error}");
         assert!(Command::parse("dance", "").is_none());
+    }
+
+    #[test]
+    fn whoever_reaches_the_socket_is_an_operator() {
+        let permissions = CommandPermissions::default();
+        assert!(permissions.is_operator("local/ann"));
+        assert!(!permissions.is_operator("localx/ann") && !permissions.is_operator("discord/local/1"));
     }
 
     #[test]

@@ -172,7 +172,7 @@ impl Daemon {
             ..reading_admin(&store, &loaded, state, &agents, pairing_store, &clock)
         };
         let ports = ports(&runtime, live, &admin);
-        let (router, admin_routes) = routes(&runtime, admin);
+        let (router, admin_routes) = routes(&ports, admin);
         match socket::serve(socket, mode, router.clone()).await {
             Ok(socket) => {
                 let adapters = Adapters::start(adapters, &ports);
@@ -268,9 +268,10 @@ fn ports(runtime: &Runtime, live: &Live, admin: &Admin) -> AdapterPorts {
 }
 
 /// What the socket serves, messages and everything else; and what the admin address does.
-fn routes(runtime: &Runtime, admin: Admin) -> (Router, Router) {
+fn routes(ports: &AdapterPorts, admin: Admin) -> (Router, Router) {
     let messages = local::router(LocalApi {
-        intake: Arc::new(runtime.clone()),
+        intake: Arc::clone(&ports.intake),
+        chat_commands: Arc::clone(&ports.chat_commands),
         clock: Arc::clone(&admin.clock),
         default_agent: admin.agent_registry.default_agent().clone(),
         max_text_bytes: admin.max_text_bytes,

@@ -13,5 +13,6 @@ pub mod rig;
 pub mod runtime;
 pub mod systemd;
 pub mod telegram;
+pub mod terminal;
 pub mod tools;
 pub mod watched;

@@ -286,6 +286,7 @@ fn no_artifact(error: NoArtifact) -> ApiError {
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct CompactBody {
     instruction: Option<String>,
     #[serde(default)]
@@ -358,6 +359,7 @@ pub(super) async fn stop(
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct WaitBody {
     below: Option<Tier>,
 }

@@ -32,6 +32,7 @@ pub(super) struct ListParams {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct AddBody {
     text: String,
     kind: String,
@@ -42,6 +43,7 @@ pub(super) struct AddBody {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct EditBody {
     text: Option<String>,
     kind: Option<String>,

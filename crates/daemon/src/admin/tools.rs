@@ -85,6 +85,7 @@ pub(super) async fn approvals(State(admin): State<Shared>) -> Json<Vec<ApprovalR
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Answer {
     approve: bool,
 }
@@ -159,6 +160,7 @@ async fn view(agent_registry: &AgentRegistry, id: &str) -> Result<ServerView, Ap
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ApproveBody {
     digest: String,
     /// The tools that are approved; none: all that are not suspicious.

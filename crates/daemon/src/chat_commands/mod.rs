@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use cairn_actors::{ApprovalError, ApprovalTarget, Approver, Compaction, RoomMade, Runtime, RuntimeError};
 use cairn_core::command::{COMMANDS, Command, CommandAnswer, CommandCall, Permission, Settled};
-use cairn_core::ids::ApprovalId;
+use cairn_core::ids::{ApprovalId, LOCAL_PLATFORM};
 use cairn_core::ports::{ChatCommands, Clock, Intake, Refusal, StoreError};
 use cairn_store::Store;
 use futures::future::BoxFuture;
@@ -229,7 +229,11 @@ impl Runner {
     /// Approves or denies a tool call.
     async fn decide(&self, call: &CommandCall, id: Option<ApprovalId>, granted: bool) -> CommandAnswer {
         let which = id.map_or_else(|| ApprovalTarget::OnlyOf(call.channel.clone()), ApprovalTarget::Id);
-        let by = Approver::Person(call.caller.id.clone());
+        let by = if call.channel.platform() == LOCAL_PLATFORM {
+            Approver::Socket
+        } else {
+            Approver::Person(call.caller.id.clone())
+        };
         let (words, settled) = match self.deps.runtime.decide(which, granted, by).await {
             Ok(decided) => (decided.words(), Some(Settled::Now)),
             Err(undecided) => {

@@ -5,19 +5,25 @@ use clap::Args;
 
 use super::args::Global;
 use super::connect::Connector;
-use super::failure::Failure;
+use super::failure::{Failure, exit};
 use super::out;
 use crate::adapters::link_name;
 use crate::records::{AgentStatus, StatusRecord};
 use crate::text::{counted, grouped, minute, one_line};
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  cairn status\n  cairn status --json")]
+#[command(after_help = "\
+Examples:
+  cairn status
+  cairn status --json
+
+The exit code is 1 when no daemon runs.")]
 pub(crate) struct StatusArgs {}
 
 pub(crate) async fn status(global: Global, _args: StatusArgs) -> Result<(), Failure> {
     let status: StatusRecord = Connector::load(&global).await?.get("/v1/status").await?;
-    out::record(global.json, &status, |status| lines(status).join("\n") + "\n")
+    out::record(global.json, &status, |status| lines(status).join("\n") + "\n")?;
+    if status.running { Ok(()) } else { Err(Failure::Silent(exit::FAILED)) }
 }
 
 fn lines(status: &StatusRecord) -> Vec<String> {

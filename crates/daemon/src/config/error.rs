@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::secrets::without_secrets;
+
 /// One or more things wrong with a configuration. Displays all of them, each with its place and a remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
@@ -33,8 +35,9 @@ pub struct FilePosition {
 }
 
 impl Problem {
+    /// What looks like a key or a token is left out of the message.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), place: None, hint: None }
+        Self { message: without_secrets(&message.into()), place: None, hint: None }
     }
 
     #[must_use]
@@ -45,7 +48,7 @@ impl Problem {
 
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(without_secrets(&hint.into()));
         self
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::check::{trimmed, url_trouble};
 use super::env::Environment;
-use super::secrets::{SecretSource, is_token, is_variable};
+use super::secrets::{SecretSource, is_variable, looks_secret};
 use super::types::{NetworkKind, Provider, WINDOW_MAX, WINDOW_MIN, is_id};
 use super::url;
 
@@ -39,6 +39,11 @@ pub(crate) enum NoSecret {
 /// # Errors
 /// It is not.
 pub(crate) fn secret_in_variable(name: &str, env: &dyn Environment) -> Result<(), NoSecret> {
+    if looks_secret(name) {
+        let told =
+            "that is the key itself: name the variable that holds it, and get a new key if this was seen";
+        return Err(NoSecret::Never(told.to_owned()));
+    }
     if !is_variable(name) {
         return Err(NoSecret::Never("that is no name of a variable: write it as $OPENAI_API_KEY".to_owned()));
     }
@@ -54,7 +59,7 @@ pub(crate) fn secret_in_variable(name: &str, env: &dyn Environment) -> Result<()
 /// It is not, or it is none. What is written in the file is never told.
 pub(crate) fn secret_in_file(what: &'static str, file: &Path, env: &dyn Environment) -> Result<(), NoSecret> {
     let shown = file.display();
-    if file.file_name().is_some_and(|name| is_token(&name.to_string_lossy())) {
+    if file.file_name().is_some_and(|name| looks_secret(&name.to_string_lossy())) {
         let told =
             "that is the token itself: name the file that holds it, and get a new token if this was seen";
         return Err(NoSecret::Never(told.to_owned()));

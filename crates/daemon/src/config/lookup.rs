@@ -84,6 +84,11 @@ pub fn state_dir(flag: Option<&Path>, env: &dyn Environment) -> Result<StateDir,
     }
 }
 
+/// Where `cairn chat` keeps the lines that were typed: `$XDG_STATE_HOME/cairn/chat_history` (or below `~/.local/state`).
+pub(crate) fn chat_history(env: &dyn Environment) -> Option<PathBuf> {
+    user_dir(env, "XDG_STATE_HOME", ".local/state").map(|dir| dir.join("cairn").join("chat_history"))
+}
+
 /// The socket that a daemon of that state listens at: in `$RUNTIME_DIRECTORY`, else in the state folder.
 ///
 /// # Errors

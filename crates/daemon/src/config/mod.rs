@@ -30,6 +30,7 @@ pub(crate) use given::{
     NoSecret, base_url_trouble, is_id_of_one, secret_in_file, secret_in_variable, window_trouble,
 };
 pub use live::Live;
+pub(crate) use lookup::chat_history;
 pub use lookup::{
     SOCKET_PATH_MAX, StateDir, StateOrigin, check_socket, config_file, socket_to_bind, sockets_to_try,
     state_dir,
@@ -84,14 +85,15 @@ impl Loaded {
         if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }) }
     }
 
-    /// The resolved configuration as TOML, itself a valid config file, with its source named. No secrets.
+    /// The resolved configuration as TOML, with its source named. It is a valid config file, unless a secret stands where
+    /// none belongs: that is left out.
     pub fn show(&self) -> String {
         let source = match &self.file {
             Some(file) => format!("# resolved from {}\n", file.display()),
             None => "# built-in defaults; no config file was found\n".to_owned(),
         };
         match toml::to_string_pretty(&self.config) {
-            Ok(text) => format!("{source}\n{text}"),
+            Ok(text) => format!("{source}\n{}", secrets::without_secrets(&text)),
             Err(error) => format!("{source}# the configuration cannot be written as TOML: {error}\n"),
         }
     }
@@ -254,7 +256,12 @@ fn written(source: &Source<'_>, text: &str) -> Result<(Config, Vec<Problem>), Co
     config.agents = Vec::with_capacity(agents.len());
     for own in agents {
         let has_window = own.contains_key("context_window");
-        let agent: Result<AgentConfig, _> = laid_over(shared.clone(), own).try_into();
+        let mut base = shared.clone();
+        // An agent's own prompt stands for that of [defaults], however each is given.
+        if own.contains_key("prompt") || own.contains_key("prompt_text") {
+            base.retain(|key, _| key != "prompt" && key != "prompt_text");
+        }
+        let agent: Result<AgentConfig, _> = laid_over(base, own).try_into();
         let mut agent = agent.map_err(|error| source.type_problem(&error))?;
         if !has_window {
             agent.context_window = None;

@@ -53,6 +53,11 @@ pub(super) fn render(
     };
     let key = kind.key();
     let text = std::fs::read_to_string(file).map_err(|error| {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        if kind == PromptKind::Agent && name.contains(char::is_whitespace) {
+            return Problem::new(format!("`{key}` names a file, and there is none of that name"))
+                .hint("to give the prompt itself, write it as `prompt_text`");
+        }
         Problem::new(format!("`{key}`: cannot read the prompt file {}: {error}", file.display())).hint(
             format!(
                 "create the file or correct `{key}` (a relative path starts at the config file's folder); \
@@ -61,6 +66,16 @@ pub(super) fn render(
         )
     })?;
     render_text(kind, file, &text, context)
+}
+
+/// Renders the prompt that the config file has itself.
+pub(super) fn render_own(text: &str, context: PromptContext<'_>) -> Result<String, Problem> {
+    // Lines of the text are not those of the file: the place is that of the key.
+    render_text(PromptKind::Agent, Path::new(""), text, context).map_err(|problem| Problem {
+        place: None,
+        message: problem.message.replacen("`prompt`", "`prompt_text`", 1),
+        ..problem
+    })
 }
 
 fn render_text(

@@ -13,6 +13,7 @@ use serde::de::{Deserialize, Deserializer, Visitor, value::Error};
 use serde_json::{Map, Value, json};
 
 use super::error::Problem;
+use super::secrets::looks_secret;
 use super::source::{Seg, Source};
 use super::types::{
     AdminConfig, AgentConfig, Config, FetchConfig, Limits, Log, McpConfig, ModelConfig, Network, PlaceKeys,
@@ -286,7 +287,7 @@ impl Findings {
             match known.get(key) {
                 Some(schema) => self.value(source, schema, path, value),
                 None => {
-                    let (message, hint) = unknown_key(path);
+                    let (message, hint) = unknown_key(path, value);
                     self.unknown.push(Problem::new(message).at(source.key_place(path)).hint(hint));
                 }
             }
@@ -356,7 +357,7 @@ pub(crate) fn range_trouble(table: &str, key: &str, value: &toml::Value) -> Opti
 }
 
 /// What to say about an unknown key: the message and the remedy.
-fn unknown_key(path: &[Seg]) -> (String, String) {
+fn unknown_key(path: &[Seg], value: &toml::Value) -> (String, String) {
     let names = keys_of(path);
     let (key, parents) = names.split_last().map_or(("", &[][..]), |(key, parents)| (*key, parents));
     let above = parents.join(".");
@@ -365,14 +366,18 @@ fn unknown_key(path: &[Seg]) -> (String, String) {
         Some(table) => format!("unknown key `{key}` in {}", table.name()),
         None => format!("unknown key `{}`", names.join(".")),
     };
+    let words = ["key", "token", "secret", "password"];
+    let is_secret = value.as_str().is_some_and(looks_secret) || words.iter().any(|word| key.ends_with(word));
     let hint = match (key, &*above) {
-        ("api_key", _) => {
-            "keys are not written into this file: name a variable by `api_key_env` or a file by `api_key_file`"
-                .to_owned()
-        }
-        ("token", _) => {
+        ("token", _) | (_, "discord" | "telegram") if is_secret => {
             "tokens are not written into this file: name a variable by `token_env` or a file by `token_file`"
                 .to_owned()
+        }
+        _ if is_secret => {
+            let of = if above == "models" { "" } else { " of [[models]]" };
+            format!(
+                "keys are not written into this file: name a variable by `api_key_env` or a file by `api_key_file`{of}"
+            )
         }
         ("id", "defaults") => "`id` belongs in [[agents]]".to_owned(),
         ("gateway_url" | "servers", "telegram") | ("server", "telegram.places") => {
@@ -380,7 +385,10 @@ fn unknown_key(path: &[Seg]) -> (String, String) {
         }
         _ => {
             let near = here.and_then(|table| nearest(key, &table.keys));
-            let elsewhere = TABLES.iter().find(|table| table.keys.contains(&key));
+            // Of an agent's own tables rather than of [defaults].
+            let below = |table: &&Table| table.path.starts_with(&above) && table.keys.contains(&key);
+            let elsewhere = TABLES.iter().find(|table| !above.is_empty() && below(table));
+            let elsewhere = elsewhere.or_else(|| TABLES.iter().find(|table| table.keys.contains(&key)));
             match (near, elsewhere, here) {
                 (Some(near), ..) => format!("did you mean `{near}`?"),
                 (None, Some(table), _) => format!("`{key}` belongs in {}", table.name()),

@@ -96,14 +96,51 @@ pub(super) fn key_file(path: &Path, config_dir: &Path, env: &dyn Environment) ->
     }
 }
 
-/// The text has the shape of a bot's token: somebody pasted it where its variable or file is to be named.
-pub(super) fn is_token(text: &str) -> bool {
+/// How keys of well-known services begin.
+const KEY_PREFIXES: [&str; 12] =
+    ["sk-", "sk_", "xai-", "gsk_", "hf_", "AIza", "ghp_", "github_pat_", "glpat-", "xoxb-", "r8_", "pplx-"];
+
+/// Letters and digits in one run that no word and no name has.
+const RUN_MIN: usize = 24;
+
+/// The text has the shape of a key or a token: somebody pasted it where something else belongs, such as the name of its
+/// variable.
+pub(super) fn looks_secret(text: &str) -> bool {
     let signs = |part: &str| part.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
     let telegram = text.split_once(':').is_some_and(|(id, rest)| {
         id.len() >= 6 && id.bytes().all(|b| b.is_ascii_digit()) && rest.len() >= 30 && signs(rest)
     });
     let discord = text.len() >= 50 && text.split('.').count() == 3 && text.split('.').all(signs);
-    telegram || discord
+    let prefixed = text.len() >= 16 && KEY_PREFIXES.iter().any(|prefix| text.starts_with(prefix));
+    let mixed = |run: &str| {
+        run.len() >= RUN_MIN
+            && run.bytes().any(|b| b.is_ascii_digit())
+            && run.bytes().any(|b| b.is_ascii_alphabetic())
+    };
+    // Folders may be named by long hashes.
+    let random = !text.contains('/') && text.split(|c: char| !c.is_ascii_alphanumeric()).any(mixed);
+    let uuid = text.len() == 36
+        && text.bytes().enumerate().all(|(idx, b)| match idx {
+            8 | 13 | 18 | 23 => b == b'-',
+            _ => b.is_ascii_hexdigit(),
+        });
+    telegram || discord || prefixed || random || uuid
+}
+
+/// A text as it may be shown: without what looks like a key or a token.
+pub(super) fn without_secrets(text: &str) -> String {
+    let parts_words = |c: char| c.is_whitespace() || "\"'`“”=,;()[]{}<>$?&".contains(c);
+    let mut shown = String::with_capacity(text.len());
+    for piece in text.split_inclusive(parts_words) {
+        let word = piece.trim_end_matches(parts_words);
+        if looks_secret(word) {
+            shown.push('…');
+            shown.push_str(&piece[word.len()..]);
+        } else {
+            shown.push_str(piece);
+        }
+    }
+    shown
 }
 
 /// The text can be the name of an environment variable.

@@ -34,6 +34,7 @@ impl PairingRecord {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ForgetRequest {
     /// `PLATFORM/USER`.
     pub user: String,
@@ -59,6 +60,7 @@ pub struct ErasuresRecord {
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RetainRequest {
     #[serde(default)]
     pub dry_run: bool,

@@ -67,6 +67,7 @@ fn keys_of(loaded: &Loaded) -> BTreeMap<String, Value> {
             spread(&name, table, &mut out);
         }
     }
+    out.retain(|key, _| !key.ends_with(".prompt_text"));
     // A list of which agent stands where: the first is the default one.
     let first = loaded.config.default_agent();
     out.insert("agents".to_owned(), json!(format!("`{first}` first")));

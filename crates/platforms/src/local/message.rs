@@ -24,6 +24,7 @@ const NAME_MAX_BYTES: usize = 128;
 
 /// The body of `POST /v1/channels/{C}/messages`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct MessageRequest {
     pub user: String,
     pub text: String,
@@ -128,7 +129,7 @@ fn check(api: &LocalApi, channel: &str, request: MessageRequest) -> Result<Inbou
     })
 }
 
-fn resolve(api: &LocalApi, name: &str, agent: Option<&str>) -> Result<ChannelId, ApiError> {
+pub(super) fn resolve(api: &LocalApi, name: &str, agent: Option<&str>) -> Result<ChannelId, ApiError> {
     let agent = agent.map(AgentId::from);
     let channel = ChannelId::resolve(name, agent.as_ref().unwrap_or(&api.default_agent))?;
     if channel.platform() != LOCAL_PLATFORM {
@@ -146,7 +147,7 @@ fn resolve(api: &LocalApi, name: &str, agent: Option<&str>) -> Result<ChannelId,
     }
 }
 
-fn check_name(field: &str, name: &str) -> Result<(), ApiError> {
+pub(super) fn check_name(field: &str, name: &str) -> Result<(), ApiError> {
     if name.trim().is_empty() {
         return Err(ApiError::malformed(format!("`{field}` is empty")));
     }

@@ -3,6 +3,7 @@
 //! One message is one turn. Who hangs up cancels nothing: the turn goes on, and the same message id joins it or
 //! gets its stored answer.
 
+mod command;
 mod error;
 mod message;
 
@@ -19,11 +20,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
 use cairn_core::ids::{AgentId, MessageId, TurnId};
-use cairn_core::ports::{Admission, Answer, Clock, Intake, Progress};
+use cairn_core::ports::{Admission, Answer, ChatCommands, Clock, Intake, Progress};
 use futures::{StreamExt, stream};
 use serde::Serialize;
 use serde_json::json;
 
+pub use command::{CommandReply, CommandRequest};
 pub use error::{ApiError, ErrorBody, ErrorDetail};
 pub use message::{MessageRequest, Mint, read_body, read_object};
 
@@ -36,6 +38,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 #[derive(Clone)]
 pub struct LocalApi {
     pub intake: Arc<dyn Intake>,
+    pub chat_commands: Arc<dyn ChatCommands>,
     /// The time of messages that bring none.
     pub clock: Arc<dyn Clock>,
     /// The agent of bare channel names.
@@ -46,9 +49,12 @@ pub struct LocalApi {
     pub mint: Arc<Mint>,
 }
 
-/// The route `POST /v1/channels/{channel}/messages`.
+/// The routes `POST /v1/channels/{channel}/messages` and `…/commands`.
 pub fn router(api: LocalApi) -> Router {
-    Router::new().route("/v1/channels/{channel}/messages", post(post_message)).with_state(api)
+    Router::new()
+        .route("/v1/channels/{channel}/messages", post(post_message))
+        .route("/v1/channels/{channel}/commands", post(command::post_command))
+        .with_state(api)
 }
 
 async fn post_message(

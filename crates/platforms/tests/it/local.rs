@@ -8,7 +8,7 @@ use axum::http::{Request, Response, StatusCode};
 use cairn_core::ids::{AgentId, MessageId, TurnId};
 use cairn_core::message::Part;
 use cairn_core::model::Usage;
-use cairn_core::ports::{Answer, Intake, Progress, Refusal, Reply, StoreError, TurnFailure};
+use cairn_core::ports::{Answer, ChatCommands, Intake, Progress, Refusal, Reply, StoreError, TurnFailure};
 use cairn_platforms::local::{LocalApi, router};
 use cairn_testkit::clock::{TEST_EPOCH, TestClock};
 use cairn_testkit::runtime::Runtime;
@@ -47,6 +47,7 @@ fn app(results: Vec<Result<Vec<Progress>, Refusal>>) -> (Router, Arc<Runtime>) {
     });
     let api = LocalApi {
         intake: Arc::clone(&runtime) as Arc<dyn Intake>,
+        chat_commands: Arc::clone(&runtime) as Arc<dyn ChatCommands>,
         clock: Arc::new(TestClock::default()),
         default_agent: AgentId::from("main"),
         max_text_bytes: MAX_TEXT,

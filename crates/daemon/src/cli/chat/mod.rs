@@ -10,7 +10,7 @@ use cairn_core::approval::Approval;
 use cairn_core::ids::{ApprovalId, ChannelId};
 use cairn_core::ports::Reply;
 use cairn_core::sse::ServerEvent;
-use cairn_platforms::local::{ErrorBody, ErrorDetail, MessageRequest};
+use cairn_platforms::local::{CommandReply, CommandRequest, ErrorBody, ErrorDetail, MessageRequest};
 use clap::Args;
 use futures::{Stream, StreamExt};
 use serde::Deserialize;
@@ -21,7 +21,9 @@ use super::args::{self, Global};
 use super::client::{CallError, Client, encode};
 use super::connect::{Connector, channel_path};
 use super::failure::Failure;
-use super::out;
+use super::{channel, draw, out};
+use crate::config::chat_history;
+use crate::records::{CompactRecord, ContextRecord, NewGenerationRecord};
 use crate::text::one_line;
 
 #[derive(Debug, Args)]
@@ -29,12 +31,18 @@ use crate::text::one_line;
 Examples:
   cairn chat                                talk; /help lists the commands
   cairn chat --channel ops --user ann
-  echo 'What did we decide?' | cairn chat   a line a message, replies in order
+  cairn chat 'What did we decide?'          ask once
+  cat questions.txt | cairn chat            a line a message, replies in order
 
-With piped input, a call that needs approval is denied at once, since nobody
-can be asked. The exit code is 1 if that happened or a turn failed. With
---json each reply is one line of JSON.")]
+A line that begins with / is a command, as in chats: /help lists them. To send
+a message that begins with /, write //.
+
+Without a terminal, a call that needs approval is denied at once, since nobody
+can be asked. The exit code is 1 if that happened, a command failed or a turn
+did. With --json each reply is one line of JSON.")]
 pub(crate) struct ChatArgs {
+    /// The message: send it, print the answer and leave
+    message: Option<String>,
     /// The agent to talk to [default: the first]
     #[arg(long, value_name = "A")]
     agent: Option<String>,
@@ -59,9 +67,12 @@ pub(crate) async fn chat(global: Global, args: ChatArgs) -> Result<(), Failure> 
     let channel = connector.channel(&args.channel, args.agent.as_deref())?;
     let connection = connector.changing().await?;
     let talk = Talk { client: connection.client.clone(), channel, user: args.user, json: global.json };
-    if std::io::stdin().is_terminal() {
+    if let Some(message) = args.message {
+        connection.carry_out(Box::pin(piped::once(&talk, &message))).await
+    } else if std::io::stdin().is_terminal() {
         // On a terminal Ctrl-C stops an answer, not the program.
-        connection.finish(Box::pin(terminal::talk(&talk)).await).await
+        let history = chat_history(connector.env.as_ref());
+        connection.finish(Box::pin(terminal::talk(&talk, history)).await).await
     } else {
         connection.carry_out(Box::pin(piped::talk(&talk, tokio::io::stdin()))).await
     }
@@ -130,6 +141,33 @@ impl Talk {
         }
     }
 
+    /// Runs a command, `name` with the words behind it: what it has to say.
+    pub(super) async fn command(&self, command: &str) -> Result<String, CallError> {
+        let (name, words) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+        Ok(match name {
+            // What a chat shows in a code block, or tells when it is over, has a form of its own here.
+            "context" => {
+                let path = channel_path(&self.channel, "context");
+                draw::context(&self.client.get::<ContextRecord>(&path).await?, out::width())
+            }
+            "compact" => {
+                let body = json!({ "instruction": words.trim(), "wait": true });
+                let path = channel_path(&self.channel, "compact");
+                channel::compacted(&self.client.post::<CompactRecord>(&path, &body).await?)
+            }
+            "new" => {
+                let path = channel_path(&self.channel, "new");
+                channel::begun(&self.client.post::<NewGenerationRecord>(&path, &json!({})).await?)
+            }
+            _ => {
+                let command = command.to_owned();
+                let request = CommandRequest { user: self.user.clone(), command, id: None, agent: None };
+                let path = channel_path(&self.channel, "commands");
+                self.client.post::<CommandReply>(&path, &request).await?.words
+            }
+        })
+    }
+
     /// Approves or denies a call. False: it no longer waits.
     pub(super) async fn decide(&self, id: &ApprovalId, approve: bool) -> Result<bool, CallError> {
         let path = format!("/v1/approvals/{}", encode(id.as_str()));
@@ -157,6 +195,23 @@ impl Talk {
             }
         }
         Err(CallError::Broken("it ended before the answer did".to_owned()).into())
+    }
+}
+
+/// What a line asks for.
+pub(super) enum Line<'l> {
+    Message(&'l str),
+    /// Without the slash.
+    Command(&'l str),
+}
+
+impl<'l> Line<'l> {
+    pub(super) fn read(line: &'l str) -> Self {
+        match line.strip_prefix('/') {
+            Some(rest) if rest.starts_with('/') => Self::Message(rest),
+            Some(command) => Self::Command(command.trim()),
+            None => Self::Message(line),
+        }
     }
 }
 

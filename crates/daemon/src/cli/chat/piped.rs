@@ -1,9 +1,11 @@
 //! Piped input: one message a line, replies on stdout in order.
 
+use cairn_core::ports::Reply;
 use cairn_core::tool::shown_name;
+use serde_json::json;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, BufReader};
 
-use super::{NoAnswer, Talk};
+use super::{Line, NoAnswer, Talk};
 use crate::cli::failure::{Failure, exit};
 use crate::cli::out;
 use crate::text::one_line;
@@ -16,43 +18,71 @@ pub(super) async fn talk(talk: &Talk, input: impl AsyncRead + Unpin) -> Result<(
     let mut all_answered = true;
     while let Some(line) = read_line(&mut input).await? {
         line_no += 1;
-        let Ok(text) = String::from_utf8(line) else {
-            all_answered = false;
-            out::note(&format!("error: line {line_no} is not UTF-8; it was not sent"));
-            out::note("hint: convert the input to UTF-8");
-            continue;
+        all_answered &= match String::from_utf8(line) {
+            Ok(text) => answer(talk, &text, &format!("line {line_no}: ")).await?,
+            Err(_) => {
+                out::note(&format!("error: line {line_no} is not UTF-8; it was not sent"));
+                out::note("hint: convert the input to UTF-8");
+                false
+            }
         };
-        let mut n_denied = 0;
-        let answer = talk.ask(&text, |approval| {
-            n_denied += 1;
-            note_denied(line_no, &approval.tool, talk.channel.agent().as_str());
-        });
-        let answer = answer.await;
-        all_answered &= n_denied == 0;
-        match answer {
-            Ok(reply) if talk.json => out::json_line(&reply)?,
-            Ok(reply) => {
-                out::line(&reply.reply)?;
-                if let Some(notice) = &reply.notice {
-                    out::note(&one_line(notice));
-                }
-            }
-            Err(NoAnswer::Refused(error)) => {
-                all_answered = false;
-                out::note(&format!("error: line {line_no}: {}", error.message));
-                out::note(&format!("hint: {}", error.hint));
-            }
-            Err(NoAnswer::Lost(failure)) => return Err(failure),
-        }
     }
     if all_answered { Ok(()) } else { Err(Failure::Silent(exit::FAILED)) }
 }
 
+/// Sends one message, or runs one command.
+pub(super) async fn once(talk: &Talk, message: &str) -> Result<(), Failure> {
+    if answer(talk, message, "").await? { Ok(()) } else { Err(Failure::Silent(exit::FAILED)) }
+}
+
+/// Sends a message and prints its reply, or runs a command. False: it failed, or a call was denied. `place` begins what is told
+/// of it.
+async fn answer(talk: &Talk, line: &str, place: &str) -> Result<bool, Failure> {
+    let mut n_denied = 0;
+    let said = match Line::read(line) {
+        Line::Command(command) => command_answer(talk, command).await?,
+        Line::Message(text) => {
+            let asked = talk.ask(text, |approval| {
+                n_denied += 1;
+                note_denied(place, &approval.tool, talk.channel.agent().as_str());
+            });
+            asked.await.map(Some)
+        }
+    };
+    match said {
+        Ok(Some(reply)) if talk.json => out::json_line(&reply)?,
+        Ok(Some(reply)) => {
+            out::line(&reply.reply)?;
+            if let Some(notice) = &reply.notice {
+                out::note(&one_line(notice));
+            }
+        }
+        Ok(None) => {}
+        Err(NoAnswer::Refused(error)) => {
+            out::note(&format!("error: {place}{}", error.message));
+            out::note(&format!("hint: {}", error.hint));
+            return Ok(false);
+        }
+        Err(NoAnswer::Lost(failure)) => return Err(failure),
+    }
+    Ok(n_denied == 0)
+}
+
+/// Runs a command and prints what it answers; there is no reply to print.
+async fn command_answer(talk: &Talk, command: &str) -> Result<Result<Option<Reply>, NoAnswer>, Failure> {
+    match talk.command(command).await {
+        Ok(words) if talk.json => out::json_line(&json!({ "command": command, "words": words }))?,
+        Ok(words) => out::line(words.trim_end())?,
+        Err(error) => return Ok(Err(error.into())),
+    }
+    Ok(Ok(None))
+}
+
 /// Says which call was denied, and how to allow it.
-fn note_denied(line_no: u64, tool: &str, agent: &str) {
+fn note_denied(place: &str, tool: &str, agent: &str) {
     let tool = one_line(&shown_name(tool));
     out::note(&format!(
-        "error: line {line_no}: {tool} was not called: it needs approval, and nobody can be asked while the input is piped"
+        "error: {place}{tool} was not called: it needs approval, and nobody can be asked without a terminal"
     ));
     out::note(&format!(
         "hint: to allow it always, set always_allow = [\"{tool}\"] in [agents.trust] of the agent `{agent}` or in \

@@ -30,7 +30,7 @@ const BUILD_SLACK: SignedDuration = SignedDuration::from_hours(24);
 /// The configuration and its prompts.
 pub(super) fn config(x: &mut Examination) -> Vec<Finding> {
     let of_prompt = |problem: &&Problem| {
-        ["`prompt`", "`compactor_prompt`"].iter().any(|key| problem.message.starts_with(key))
+        ["`prompt`", "`prompt_text`", "`compactor_prompt`"].iter().any(|key| problem.message.starts_with(key))
     };
     let mut out: Vec<Finding> = x
         .problems
@@ -71,7 +71,11 @@ fn what_is_configured(loaded: &Loaded) -> String {
 
 fn prompts(loaded: &Loaded) -> String {
     let agents = loaded.config.agents.iter().map(|agent| {
-        let of = agent.prompt.as_ref().map_or("built in".to_owned(), |file| file.display().to_string());
+        let of = match (&agent.prompt, &agent.prompt_text) {
+            (Some(file), _) => file.display().to_string(),
+            (None, Some(_)) => "prompt_text".to_owned(),
+            (None, None) => "built in".to_owned(),
+        };
         let tokens = grouped(u64::from(tokens::estimate(&agent.system_prompt)));
         format!("{} ({of}, about {tokens} tokens)", agent.id)
     });

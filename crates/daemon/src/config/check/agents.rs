@@ -1,13 +1,11 @@
 //! Checks of `[defaults]` and `[[agents]]`; their prompts are rendered.
 
-use std::path::Path;
-
 use cairn_core::agent::WindowSize;
 use cairn_core::engine;
 use cairn_core::limits::Price;
 
 use super::{Check, IdRule, below, key_path, known_names};
-use crate::config::prompts::{PromptContext, PromptKind, render};
+use crate::config::prompts::{PromptContext, PromptKind, render, render_own};
 use crate::config::schema::nearest;
 use crate::config::source::Seg;
 use crate::config::types::{AgentConfig, Config, ModelConfig, OFFLINE, WINDOW};
@@ -31,9 +29,12 @@ pub(in crate::config) fn check_agents(check: &mut Check<'_, '_>, config: &mut Co
         let window = defaults.context_window.unwrap_or(WINDOW);
         check_reserve(check, &at, agent, window, models);
         warn_of_windows(check, agent, window, models);
-        agent.system_prompt = prompt(check, &at, PromptKind::Agent, agent.prompt.as_deref(), agent);
-        agent.compaction_prompt =
-            prompt(check, &at, PromptKind::Compactor, agent.compactor_prompt.as_deref(), agent);
+        if agent.prompt.is_some() && agent.prompt_text.is_some() {
+            let message = format!("agent `{}` has both prompt and prompt_text", agent.id);
+            check.wrong(&check.set_at(&at, &["prompt_text"]), message, "keep one of the two");
+        }
+        agent.system_prompt = prompt(check, &at, PromptKind::Agent, agent);
+        agent.compaction_prompt = prompt(check, &at, PromptKind::Compactor, agent);
     }
 }
 
@@ -196,18 +197,17 @@ pub(in crate::config) fn check_prices(
     }
 }
 
-fn prompt(
-    check: &mut Check<'_, '_>,
-    at: &[Seg],
-    kind: PromptKind,
-    file: Option<&Path>,
-    agent: &AgentConfig,
-) -> String {
+fn prompt(check: &mut Check<'_, '_>, at: &[Seg], kind: PromptKind, agent: &AgentConfig) -> String {
     let context = PromptContext { agent: agent.id.as_str(), timezone: &agent.timezone };
-    match render(kind, file, context) {
+    let (key, rendered) = match (kind, &agent.prompt_text) {
+        (PromptKind::Agent, Some(text)) => ("prompt_text", render_own(text, context)),
+        (PromptKind::Agent, None) => (kind.key(), render(kind, agent.prompt.as_deref(), context)),
+        (PromptKind::Compactor, _) => (kind.key(), render(kind, agent.compactor_prompt.as_deref(), context)),
+    };
+    match rendered {
         Ok(text) => text,
         Err(mut problem) => {
-            let place = check.source.value_place(&check.set_at(at, &[kind.key()]));
+            let place = check.source.value_place(&check.set_at(at, &[key]));
             problem.place = problem.place.or(place);
             check.note(problem);
             String::new()

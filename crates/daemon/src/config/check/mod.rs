@@ -9,6 +9,7 @@ use cairn_core::settings::BadSetting;
 
 use super::error::Problem;
 use super::schema::nearest;
+use super::secrets::{is_variable, looks_secret, without_secrets};
 use super::source::{Seg, Source};
 use super::types::{AdminConfig, Limits, Log};
 
@@ -43,7 +44,21 @@ impl<'s, 't> Check<'s, 't> {
         }
     }
 
+    /// Notes a key that is to name a variable and does not: most often it holds the secret itself.
+    fn variable(&mut self, path: &[Seg], key: &str, name: &str) {
+        if is_variable(name) && !looks_secret(name) {
+            return;
+        }
+        let message = if looks_secret(name) {
+            format!("`{key}` holds the secret itself")
+        } else {
+            format!("`{key}` is not the name of a variable")
+        };
+        self.wrong(path, message, SECRETS_APART);
+    }
+
     fn warn(&mut self, warning: String) {
+        let warning = without_secrets(&warning);
         if !self.warnings.contains(&warning) {
             self.warnings.push(warning);
         }
@@ -103,6 +118,10 @@ impl<'s, 't> Check<'s, 't> {
         }
     }
 }
+
+/// What to do about a secret in the file.
+const SECRETS_APART: &str = "put the secret into a variable or a file of its own, and have this key name it; if this file \
+                             was shared, get a new secret";
 
 /// What to do about a name that is not among the known ones.
 fn known_names(written: &str, known: &[&str], table: &str) -> String {

@@ -30,6 +30,9 @@ pub(in crate::config) fn check_models(
             let message = format!("model `{}` has both api_key_env and api_key_file", model.id);
             check.wrong(&key_path!["models", idx, "api_key_file"], message, "keep one of the two");
         }
+        if let Some(variable) = &model.api_key_env {
+            check.variable(&key_path!["models", idx, "api_key_env"], "api_key_env", variable);
+        }
         model.api_key_file = model.api_key_file.map(|file| key_file(&file, check.source.dir(), env));
         out.push(model);
     }

@@ -5,7 +5,7 @@ use cairn_core::command::CommandPermissions;
 
 use super::{Check, below, key_path, known_names};
 use crate::config::env::Environment;
-use crate::config::secrets::{is_token, is_variable, key_file};
+use crate::config::secrets::{key_file, looks_secret};
 use crate::config::source::Seg;
 use crate::config::types::{AgentConfig, Network, NetworkKind, PlaceKeys, PlatformId, is_id};
 use crate::config::url;
@@ -54,13 +54,15 @@ fn check_token(check: &mut Check<'_, '_>, kind: NetworkKind, network: &Network) 
         }
         _ => {}
     }
-    let hint = "put the token into a variable or a file of its own, and have this key name it; if this file was shared, \
-                get a new token";
-    if network.token_env.as_deref().is_some_and(|name| !is_variable(name)) {
-        check.wrong(&key_path![name, "token_env"], "`token_env` is not the name of a variable", hint);
+    if let Some(variable) = &network.token_env {
+        check.variable(&key_path![name, "token_env"], "token_env", variable);
     }
-    if network.token_file.as_ref().is_some_and(|file| is_token(&file.to_string_lossy())) {
-        check.wrong(&key_path![name, "token_file"], "`token_file` holds the token itself", hint);
+    if network.token_file.as_ref().is_some_and(|file| looks_secret(&file.to_string_lossy())) {
+        check.wrong(
+            &key_path![name, "token_file"],
+            "`token_file` holds the token itself",
+            super::SECRETS_APART,
+        );
     }
 }
 

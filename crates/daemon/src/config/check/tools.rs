@@ -74,6 +74,13 @@ fn check_names(check: &mut Check<'_, '_>, at: &[Seg], server: &McpConfig) {
             "name its variable in `headers_from_env` or its file in `headers_from_file`",
         );
     }
+    for (table, variables) in
+        [("env_from_env", &server.env_from_env), ("headers_from_env", &server.headers_from_env)]
+    {
+        for (name, variable) in variables {
+            check.variable(&below(&below(at, table), name), &format!("{table}.{name}"), variable);
+        }
+    }
     let looks_secret = |name: &&String| {
         let name = name.to_uppercase();
         ["TOKEN", "SECRET", "PASSWORD", "API_KEY"].iter().any(|part| name.contains(part))

@@ -218,3 +218,52 @@ fn entries_that_may_name_tools_are_taken() {
         format!("[defaults.trust]\nalways_allow = {entries}\n[[mcp]]\nid = \"files\"\ncommand = \"x\"\n");
     assert_eq!(load(&text).unwrap().config.agents[0].trust.always_allow.len(), 6);
 }
+
+const KEY: &str = "sk-proj-Zx81hQvLp0TrWq72mNbYc5Kd";
+
+#[rstest]
+#[case::as_variable("[[models]]\nid = \"m\"\nmodel = \"x\"\napi_key_env = \"KEY\"\n", "holds the secret itself")]
+#[case::of_a_server(
+    "[[mcp]]\nid = \"s\"\ncommand = \"x\"\n[mcp.env_from_env]\nTOKEN = \"KEY\"\n",
+    "`env_from_env.TOKEN` holds the secret itself"
+)]
+#[case::of_an_agent("[[agents]]\nid = \"a\"\nkey = \"KEY\"\n", "`api_key_file` of [[models]]")]
+#[case::under_any_name("[[models]]\nid = \"m\"\nmodel = \"x\"\nauth = \"KEY\"\n", "keys are not written into this file")]
+#[case::as_a_value("[[agents]]\nid = \"a\"\nmodels = [\"KEY\"]\n", "which is not in [[models]]")]
+#[case::of_a_wrong_type("[defaults]\nmax_rounds = \"KEY\"\n", "defaults.max_rounds")]
+#[case::as_a_table("[[models]]\nid = \"m\"\nmodel = \"x\"\n[KEY]\na = 1\n", "unknown key")]
+#[case::no_toml("[[models]]\nid = KEY\n", "not TOML")]
+#[case::a_bot("[discord]\nauth = \"KEY\"\n", "tokens are not written into this file")]
+fn what_looks_like_a_key_is_told_as_one_and_never_shown(#[case] text: &str, #[case] told: &str) {
+    let message = error(&text.replace("KEY", KEY));
+    assert!(message.contains(told), "{message}");
+    assert!(!message.contains("Zx81hQvLp0TrWq72mNbYc5Kd"), "{message}");
+}
+
+#[test]
+fn a_secret_where_none_belongs_is_left_out_of_what_is_shown_of_the_configuration() {
+    let text = format!("[[mcp]]\nid = \"s\"\ncommand = \"x\"\nargs = [\"--token={KEY}\", \"--verbose\"]\n");
+    let shown = load(&text).unwrap().show();
+    assert!(!shown.contains(KEY) && shown.contains("--verbose"), "{shown}");
+}
+
+#[test]
+fn a_key_of_a_table_below_an_agent_is_placed_below_that_agent() {
+    let message = error("[[agents]]\nid = \"a\"\nbackground_threshold = 0.7\n");
+    assert!(message.contains("`background_threshold` belongs in [agents.compaction]"), "{message}");
+}
+
+#[test]
+fn a_prompt_may_be_given_as_text() {
+    let text = "[defaults]\nprompt_text = \"You serve {{ timezone }}.\"\n[[agents]]\nid = \"a\"\n[[agents]]\nid = \"b\"\n\
+                prompt_text = \"You are {{ agent }}.\"\n";
+    let config = load(text).unwrap().config;
+    assert_eq!(config.agents[0].system_prompt, "You serve UTC.");
+    assert_eq!(config.agents[1].system_prompt, "You are b.");
+    let message = error("[[agents]]\nid = \"a\"\nprompt = \"You are a gardener\"\n");
+    assert!(message.contains("3:10: ") && message.contains("`prompt_text`"), "{message}");
+    let message = error("[defaults]\nprompt_text = \"You are {{ nobody }}\"\n");
+    assert!(message.contains("2:15: `prompt_text`: the template fails"), "{message}");
+    let message = error("[[agents]]\nid = \"a\"\nprompt = \"x.md\"\nprompt_text = \"x\"\n");
+    assert!(message.contains("both prompt and prompt_text"), "{message}");
+}

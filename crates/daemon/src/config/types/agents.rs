@@ -46,11 +46,16 @@ pub struct AgentConfig {
     /// Models by their ids, tried in order: where one is overloaded, limited, down or too small, the next answers. Empty: the
     /// embedded offline model.
     pub models: Vec<String>,
-    /// The system prompt and the prompt of compaction runs: minijinja templates, rendered when the configuration is read.
-    /// They may use {{ agent }} and {{ timezone }}. Not set: the built-in ones, which are prompts/en/*.md.j2 of the sources.
+    /// The system prompt: a file with a minijinja template, rendered when the configuration is read. Prompts
+    /// may use {{ agent }} and {{ timezone }}. Not set: the built-in ones, which are prompts/en/*.md.j2 of the sources.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"prompts/en/agent.md.j2")]
     pub prompt: Option<PathBuf>,
+    /// The system prompt itself, as such a template, in place of a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"You are {{ agent }}, a gardener. Answer briefly.", extend("x-alternative" = true))]
+    pub prompt_text: Option<String>,
+    /// The prompt of compaction runs: a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"prompts/en/compactor.md.j2")]
     pub compactor_prompt: Option<PathBuf>,
@@ -95,6 +100,7 @@ impl Default for AgentConfig {
             context_window: Some(WINDOW),
             models: Vec::new(),
             prompt: None,
+            prompt_text: None,
             compactor_prompt: None,
             timezone: "UTC".to_owned(),
             recall_limit: 6,

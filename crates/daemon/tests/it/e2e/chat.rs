@@ -48,3 +48,29 @@ fn nothing_to_say_is_no_error() {
     let run = home.cairn_with(&["chat"], b"").ended(0);
     assert_eq!(run.stdout, "");
 }
+
+#[test]
+fn a_message_on_the_command_line_is_asked_once() {
+    let home = home();
+    let run = home.cairn(&["chat", "my name is Ann", "--user", "ann"]).ended(0);
+    assert!(!run.stdout.trim().is_empty() && run.stderr.is_empty(), "{run:?}");
+    let history = home.json(&["history", "main"]);
+    assert_eq!(history.as_array().unwrap().len(), 2, "{history}");
+    home.cairn(&["chat", ""]).told(1, &["empty"]);
+}
+
+#[test]
+fn commands_of_chats_work_through_a_pipe_too() {
+    let home = home();
+    let input = b"/remember the harbour code is blue 17\n/memory harbour\n//memory is a word\n/dance\n/status\n/new\n";
+    let run = home.cairn_with(&["chat"], input).ended(1);
+    for words in ["Remembered", "blue 17", "is well", "begins"] {
+        assert!(run.stdout.contains(words), "`{words}` in {run:?}");
+    }
+    assert!(run.stderr.contains("error: line 4: there is no command `dance`"), "{run:?}");
+    let history = home.json(&["history", "main"]);
+    assert_eq!(history[0]["parts"][0]["text"], "/memory is a word", "{history}");
+    assert_eq!(home.json(&["memory", "list"])[0]["text"], "the harbour code is blue 17");
+    let run = home.cairn_with(&["chat", "--json"], b"/memory\n").ended(0);
+    assert!(run.json()["words"].as_str().unwrap().contains("harbour"), "{run:?}");
+}

@@ -21,7 +21,8 @@ async fn messages_are_refused_with_the_right_status() {
     let daemon = home.daemon(None).await;
     let client = daemon.client();
     let path = "/v1/channels/main/messages";
-    let bodies: [(Vec<u8>, u16); 8] = [
+    let bodies: [(Vec<u8>, u16); 9] = [
+        (br#"{"user":"a","text":"hi","txt":"hi"}"#.to_vec(), 400),
         (b"nonsense".to_vec(), 400),
         (br#"{"user":"a","text":"\ud800"}"#.to_vec(), 400),
         (br#"{"user":"a","text":"a\u0000"}"#.to_vec(), 400),

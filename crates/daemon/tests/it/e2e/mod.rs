@@ -15,6 +15,7 @@ mod networks;
 mod owner;
 mod replay;
 mod retain;
+mod terminal;
 mod tune;
 
 use std::fs::Permissions;

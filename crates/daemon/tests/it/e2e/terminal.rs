@@ -1,0 +1,84 @@
+//! `cairn chat` on a real terminal: nothing that is typed or pasted is lost.
+
+use cairn_testkit::home::Home;
+use cairn_testkit::model::{Answer, FakeModel, Kind};
+use cairn_testkit::rig::one_model;
+use cairn_testkit::terminal::Terminal;
+
+use crate::home;
+
+fn said(home: &Home) -> Vec<String> {
+    let history = home.json(&["history", "main"]);
+    let entries = history.as_array().unwrap().iter().filter(|entry| entry["role"] == "user");
+    entries.map(|entry| entry["parts"][0]["text"].as_str().unwrap().to_owned()).collect()
+}
+
+fn leave(mut terminal: Terminal) {
+    terminal.type_keys("/quit\r");
+    assert_eq!(terminal.end(), Some(0));
+}
+
+#[test]
+fn lines_that_are_pasted_at_once_are_messages_each() {
+    let home = home();
+    let mut terminal = Terminal::start(home.command(&["chat"]));
+    terminal.wait_for("the embedded offline model answers");
+    terminal.wait_for("`cairn init` asks for a real model");
+    terminal.type_keys("first harbour\rsecond harbour\rthird harbour\r/quit\r");
+    assert_eq!(terminal.end(), Some(0));
+    assert_eq!(said(&home), ["first harbour", "second harbour", "third harbour"]);
+}
+
+#[test]
+fn a_marked_paste_and_alt_enter_make_one_message_of_several_lines() {
+    let home = home();
+    let mut terminal = Terminal::start(home.command(&["chat"]));
+    terminal.wait_for("> ");
+    terminal.type_keys("\x1b[200~one\rtwo\x1b[201~\r");
+    terminal.wait_for("> ");
+    terminal.type_keys("three\x1b\rfour\r");
+    terminal.wait_for("four");
+    leave(terminal);
+    assert_eq!(said(&home), ["one\ntwo", "three\nfour"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_typed_during_an_answer_is_sent_after_it_and_answers_no_question() {
+    let (home, model) = (home(), FakeModel::start().await);
+    let config = home.config(&one_model(&model.base_url(), 64_000));
+    let gate = model.hold(Kind::Reply);
+    let mut terminal = Terminal::start(home.command(&["chat", "--config", config.to_str().unwrap()]));
+    terminal.wait_for("answers, with a window of 64,000 tokens");
+    terminal.wait_for("> ");
+    terminal.type_keys("first\r");
+    model.wait_for(Kind::Reply, 1).await;
+    terminal.wait_for("(working, ");
+    terminal.type_keys("second\rthi");
+    gate.open();
+    model.wait_for(Kind::Reply, 2).await;
+    terminal.wait_for("> thi");
+    terminal.type_keys("rd\r");
+    model.wait_for(Kind::Reply, 3).await;
+    leave(terminal);
+    assert_eq!(said(&home), ["first", "second", "third"]);
+    model.assert_clean();
+}
+
+#[test]
+fn commands_are_completed_and_lines_of_earlier_starts_come_back() {
+    let home = home();
+    let mut terminal = Terminal::start(home.command(&["chat"]));
+    terminal.wait_for("> ");
+    terminal.type_keys("/stat\t\r");
+    terminal.wait_for("is well");
+    leave(terminal);
+    let mut terminal = Terminal::start(home.command(&["chat"]));
+    terminal.wait_for("> ");
+    terminal.type_keys("\x1b[A\x1b[A");
+    terminal.wait_for("/status");
+    terminal.type_keys("\r");
+    terminal.wait_for("is well");
+    leave(terminal);
+    let kept = std::fs::metadata(home.path(".local/state/cairn/chat_history")).unwrap();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&kept.permissions()) & 0o777, 0o600);
+}
