@@ -117,6 +117,9 @@ impl AccessPolicy {
         if approach.myself {
             return AccessVerdict::Ignore("own message");
         }
+        if approach.standing == PairingStatus::Banned {
+            return AccessVerdict::Ignore("banned");
+        }
         if approach.bot && !self.bots {
             return AccessVerdict::Ignore("message of a bot");
         }
@@ -135,6 +138,9 @@ impl AccessPolicy {
             DirectPolicy::Allowlist | DirectPolicy::Pairing if listed => serve,
             DirectPolicy::Allowlist => AccessVerdict::Ignore("not on the list of users"),
             DirectPolicy::Pairing if approach.standing == PairingStatus::Paired => serve,
+            DirectPolicy::Pairing if approach.standing == PairingStatus::Revoked => {
+                AccessVerdict::Ignore("its pairing was revoked")
+            }
             // Bots do not read codes to operators.
             DirectPolicy::Pairing if approach.bot => AccessVerdict::Ignore("bots are not paired"),
             DirectPolicy::Pairing => AccessVerdict::Pair,

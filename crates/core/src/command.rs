@@ -1,6 +1,6 @@
 //! Commands that people give in chats: their names, their words, and who may use which.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +47,62 @@ pub enum Command {
         /// The request's id; none: the only one that waits here.
         id: Option<ApprovalId>,
     },
+    /// Stop hearing a person.
+    Ban(BanOrder),
+    /// Hear a banned person again.
+    Unban {
+        /// As in [`BanOrder::who`].
+        who: String,
+    },
+    /// Approve the person of a code.
+    Pair {
+        /// The code; none: show who waits.
+        code: Option<String>,
+    },
     Help,
+}
+
+/// Whom to ban, and for how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BanOrder {
+    /// An id, a mention, or `PLATFORM/USER`.
+    pub who: String,
+    /// None: until it is lifted.
+    pub lasts: Option<SignedDuration>,
+    pub reason: Option<String>,
+}
+
+impl BanOrder {
+    /// Reads `WHO [for 3d] [REASON]`.
+    ///
+    /// # Errors
+    /// The length of time cannot be read: the sentence says so.
+    fn read(words: &str) -> Result<Self, String> {
+        let (who, rest) = words.split_once(char::is_whitespace).unwrap_or((words, ""));
+        let mut rest = rest.trim();
+        let mut lasts = None;
+        if let Some(timed) = rest.strip_prefix("for ") {
+            let (length, reason) =
+                timed.trim_start().split_once(char::is_whitespace).unwrap_or((timed.trim(), ""));
+            lasts = Some(ban_length(length)?);
+            rest = reason.trim();
+        }
+        let reason = (!rest.is_empty()).then(|| rest.to_owned());
+        Ok(Self { who: who.to_owned(), lasts, reason })
+    }
+}
+
+/// Reads how long a ban lasts, such as `3d` or `12h`. A day has 24 hours.
+///
+/// # Errors
+/// It is no length of time, or none above zero: the sentence says so.
+pub fn ban_length(text: &str) -> Result<SignedDuration, String> {
+    let relative = SpanRelativeTo::days_are_24_hours();
+    let read = text.parse::<Span>().and_then(|span| span.to_duration(relative));
+    match read {
+        Ok(length) if length.is_positive() => Ok(length),
+        _ => Err(format!("`{text}` is no length of time; write it like 3d, 12h or 30m")),
+    }
 }
 
 /// The argument of a command, as platforms register it.
@@ -112,6 +167,15 @@ pub const COMMANDS: &[CommandSpec] = &[
         false,
     ),
     with("deny", "Say no to a call of a tool that waits for a yes", "id", "Which, where several wait", false),
+    with(
+        "ban",
+        "Stop hearing somebody",
+        "who",
+        "Their id or a mention; then, if you like: for 3d, and why",
+        true,
+    ),
+    with("unban", "Hear somebody again who was banned", "who", "Their id or a mention", true),
+    with("pair", "Let somebody in by their code, or show who waits", "code", "The code", false),
     spec("help", "List the commands"),
 ];
 
@@ -142,6 +206,12 @@ impl Command {
             "undo" => Self::Undo,
             "stop" => Self::Stop,
             "approve" => Self::Approve { id: given.map(|id| ApprovalId::from(id.to_lowercase())) },
+            "ban" => match BanOrder::read(words) {
+                Ok(order) => Self::Ban(order),
+                Err(wrong) => return Some(Err(wrong)),
+            },
+            "unban" => Self::Unban { who: words.to_owned() },
+            "pair" => Self::Pair { code: given },
             "deny" => Self::Deny { id: given.map(|id| ApprovalId::from(id.to_lowercase())) },
             _ => Self::Help,
         }))
@@ -163,13 +233,25 @@ impl Command {
             Self::Stop => "stop",
             Self::Approve { .. } => "approve",
             Self::Deny { .. } => "deny",
+            Self::Ban(_) => "ban",
+            Self::Unban { .. } => "unban",
+            Self::Pair { .. } => "pair",
             Self::Help => "help",
         }
     }
 
     /// Its answer is for the caller's eyes alone.
     pub fn is_private(&self) -> bool {
-        matches!(self, Self::Export | Self::ForgetMe { .. } | Self::Memory { .. } | Self::Forget { .. })
+        matches!(
+            self,
+            Self::Export
+                | Self::ForgetMe { .. }
+                | Self::Memory { .. }
+                | Self::Forget { .. }
+                | Self::Ban(_)
+                | Self::Unban { .. }
+                | Self::Pair { .. }
+        )
     }
 }
 
@@ -215,6 +297,9 @@ pub struct CommandPermissions {
     pub stop: Permission,
     pub approve: Permission,
     pub deny: Permission,
+    pub ban: Permission,
+    pub unban: Permission,
+    pub pair: Permission,
 }
 
 impl Default for CommandPermissions {
@@ -234,6 +319,9 @@ impl Default for CommandPermissions {
             stop: Permission::Everyone,
             approve: Permission::Everyone,
             deny: Permission::Everyone,
+            ban: Permission::Operators,
+            unban: Permission::Operators,
+            pair: Permission::Operators,
             help: Permission::Everyone,
         }
     }
@@ -256,6 +344,9 @@ impl CommandPermissions {
             "stop" => self.stop,
             "approve" => self.approve,
             "deny" => self.deny,
+            "ban" => self.ban,
+            "unban" => self.unban,
+            "pair" => self.pair,
             "help" => self.help,
             _ => Permission::Nobody,
         }
@@ -316,6 +407,31 @@ mod tests {
             let command = Command::parse(spec.name, "words").expect("is known").expect("is whole");
             assert_eq!(command.name(), spec.name);
             assert!(spec.description.len() <= 100 && spec.name.len() <= 32, "{}", spec.name);
+        }
+    }
+
+    #[test]
+    fn a_ban_names_whom_for_how_long_and_why() {
+        let read = |words: &str| match Command::parse("ban", words) {
+            Some(Ok(Command::Ban(BanOrder { who, lasts, reason }))) => {
+                Ok((who, lasts.map(|lasts| lasts.as_hours()), reason))
+            }
+            Some(Err(wrong)) => Err(wrong),
+            other => panic!("{other:?}"),
+        };
+        let why = |why: &str| Some(why.to_owned());
+        assert_eq!(read("<@7>"), Ok(("<@7>".to_owned(), None, None)));
+        assert_eq!(read("7 for 3d"), Ok(("7".to_owned(), Some(72), None)));
+        assert_eq!(
+            read("telegram/7  for 12h spam and worse"),
+            Ok(("telegram/7".to_owned(), Some(12), why("spam and worse")))
+        );
+        assert_eq!(read("7 forever a nuisance"), Ok(("7".to_owned(), None, why("forever a nuisance"))));
+        for wrong in ["7 for ever", "7 for -3d", "7 for 0h", "7 for 99999999999d"] {
+            assert!(
+                read(wrong).is_err_and(|wrong| wrong.contains("such as") || wrong.contains("3d")),
+                "{wrong}"
+            );
         }
     }
 

@@ -35,12 +35,36 @@ pub struct Pairing {
     pub asked_at: Timestamp,
     pub told_at: Timestamp,
     pub approved_at: Option<Timestamp>,
+    /// An operator revoked the approval, or refused the request: they are told nothing more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<Timestamp>,
+}
+
+/// A person who is heard nowhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ban {
+    pub reason: Option<String>,
+    pub since: Timestamp,
+    /// None: until it is lifted.
+    pub until: Option<Timestamp>,
+    /// The operator, `PLATFORM/USER`.
+    pub by: String,
+}
+
+impl Ban {
+    pub fn holds(&self, now: Timestamp) -> bool {
+        self.until.is_none_or(|until| now < until)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PairingStatus {
+    /// Heard nowhere, whatever else says so.
+    Banned,
     Paired,
+    /// Was paired or had a code, until an operator said otherwise.
+    Revoked,
     /// Has a code that waits for an operator.
     Waiting,
     Stranger,
@@ -50,6 +74,9 @@ pub enum PairingStatus {
 pub struct RegistryState {
     /// By person (`PLATFORM/USER`).
     pub pairings: BTreeMap<String, Pairing>,
+    /// By person (`PLATFORM/USER`).
+    #[serde(default)]
+    pub bans: BTreeMap<String, Ban>,
     /// Chats that moved: by `PLATFORM/NEW`, the id before.
     pub moved: BTreeMap<String, String>,
     /// Tool servers that operators approved.
@@ -82,7 +109,12 @@ impl RegistryState {
                     asked_at: record.at,
                     told_at: record.at,
                     approved_at: None,
+                    revoked_at: None,
                 });
+                // Only earlier versions told a code to whom they had sent away.
+                if pairing.revoked_at.take().is_some() {
+                    pairing.asked_at = record.at;
+                }
                 // Told again: its life is no longer for that, and an approval stands.
                 pairing.told_at = record.at;
                 pairing.code.clone_from(code);
@@ -90,9 +122,21 @@ impl RegistryState {
             Event::Registry(RegistryEvent::PairingApproved { user }) => {
                 if let Some(pairing) = self.pairings.get_mut(user) {
                     pairing.approved_at = Some(record.at);
+                    pairing.revoked_at = None;
                 }
             }
-            Event::Registry(RegistryEvent::PairingRevoked { user }) => drop(self.pairings.remove(user)),
+            Event::Registry(RegistryEvent::PairingRevoked { user }) => {
+                if let Some(pairing) = self.pairings.get_mut(user) {
+                    pairing.approved_at = None;
+                    pairing.revoked_at = Some(record.at);
+                }
+            }
+            Event::Registry(RegistryEvent::BanSet { user, reason, until, by }) => {
+                self.bans.retain(|_, ban| ban.holds(record.at));
+                let (reason, since, until, by) = (reason.clone(), record.at, *until, by.clone());
+                self.bans.insert(user.clone(), Ban { reason, since, until, by });
+            }
+            Event::Registry(RegistryEvent::BanLifted { user }) => drop(self.bans.remove(user)),
             Event::Registry(RegistryEvent::ChatMigrated { platform, from, to }) => {
                 self.migrate(platform, from, to)
             }
@@ -123,8 +167,12 @@ impl RegistryState {
     }
 
     pub fn standing(&self, user: &str, now: Timestamp) -> PairingStatus {
+        if self.bans.get(user).is_some_and(|ban| ban.holds(now)) {
+            return PairingStatus::Banned;
+        }
         match self.pairings.get(user) {
             Some(pairing) if pairing.approved_at.is_some() => PairingStatus::Paired,
+            Some(pairing) if pairing.revoked_at.is_some() => PairingStatus::Revoked,
             Some(pairing) if !pairing.is_void(now) => PairingStatus::Waiting,
             _ => PairingStatus::Stranger,
         }
@@ -133,21 +181,20 @@ impl RegistryState {
     /// Whether a stranger who writes now is to be told a code: not if they were told of late, not if too many wait.
     pub fn tells_code(&self, user: &str, now: Timestamp) -> bool {
         match self.pairings.get(user) {
-            Some(pairing) if pairing.approved_at.is_some() => false,
+            Some(pairing) if pairing.approved_at.is_some() || pairing.revoked_at.is_some() => false,
             // A clock that was set back says nothing of how long ago that was.
             Some(pairing) => {
                 !(SignedDuration::ZERO..TELL_AGAIN).contains(&now.duration_since(pairing.told_at))
             }
-            None => {
-                let waits = |pairing: &&Pairing| pairing.approved_at.is_none() && !pairing.is_void(now);
-                self.pairings.values().filter(waits).count() < WAITING_MAX
-            }
+            None => self.pairings.values().filter(|pairing| pairing.waits(now)).count() < WAITING_MAX,
         }
     }
 
     pub fn of_code(&self, code: &str, now: Timestamp) -> Option<&Pairing> {
-        let waits = |pairing: &&Pairing| pairing.approved_at.is_none() && !pairing.is_void(now);
-        self.pairings.values().filter(waits).find(|pairing| pairing.code.eq_ignore_ascii_case(code.trim()))
+        self.pairings
+            .values()
+            .filter(|pairing| pairing.waits(now))
+            .find(|pairing| pairing.code.eq_ignore_ascii_case(code.trim()))
     }
 
     /// The first id of a chat: the one under which its conversations are kept.
@@ -180,9 +227,18 @@ impl RegistryState {
 }
 
 impl Pairing {
+    /// No operator has said anything yet.
+    fn is_open(&self) -> bool {
+        self.approved_at.is_none() && self.revoked_at.is_none()
+    }
+
+    fn waits(&self, now: Timestamp) -> bool {
+        self.is_open() && !self.is_void(now)
+    }
+
     /// Nobody approved it in time. One that lies further ahead than a code lives was made by a clock that was wrong.
     pub fn is_void(&self, now: Timestamp) -> bool {
-        self.approved_at.is_none() && now.duration_since(self.asked_at).abs() > CODE_AGE
+        self.is_open() && now.duration_since(self.asked_at).abs() > CODE_AGE
     }
 }
 

@@ -8,9 +8,10 @@ use cairn_core::event::{Event, NewRecord, RegistryEvent};
 use cairn_core::mcp::ServerPin;
 use cairn_core::mcp::pins::Pins;
 use cairn_core::message::Author;
-use cairn_core::pairing_store::{Pairing, PairingStatus, RegistryState};
+use cairn_core::pairing_store::{Ban, Pairing, PairingStatus, RegistryState};
 use cairn_core::ports::{Clock, PairingStore, Store, StoreError};
 use futures::future::BoxFuture;
+use jiff::SignedDuration;
 use parking_lot::{Mutex, RwLock};
 
 /// What codes are made of: 32 signs that cannot be mistaken for each other.
@@ -47,12 +48,16 @@ impl DaemonPairings {
         pairings
     }
 
-    /// Approves the person of a code. `None`: no request has that code.
+    /// Approves the person of a code, or one whose pairing was revoked (`PLATFORM/USER`). `None`: there is neither.
     ///
     /// # Errors
     /// The journal cannot be written.
     pub async fn approve(&self, code: &str) -> Result<Option<Pairing>, StoreError> {
-        let waiting = self.state.read().of_code(code, self.clock.now()).cloned();
+        let waiting = {
+            let state = self.state.read();
+            let revoked = || state.pairings.get(code).filter(|pairing| pairing.revoked_at.is_some());
+            state.of_code(code, self.clock.now()).or_else(revoked).cloned()
+        };
         let Some(waiting) = waiting else { return Ok(None) };
         let user = waiting.user.id;
         self.append(Event::Registry(RegistryEvent::PairingApproved { user: user.clone() })).await?;
@@ -66,11 +71,60 @@ impl DaemonPairings {
     /// The journal cannot be written.
     pub async fn revoke(&self, user: &str) -> Result<Option<Pairing>, StoreError> {
         let now = self.clock.now();
-        let known = self.state.read().pairings.get(user).filter(|pairing| !pairing.is_void(now)).cloned();
-        let Some(known) = known else { return Ok(None) };
+        let stands = |pairing: &&Pairing| !pairing.is_void(now) && pairing.revoked_at.is_none();
+        let known = self.state.read().pairings.get(user).filter(stands).is_some();
+        if !known {
+            return Ok(None);
+        }
         self.append(Event::Registry(RegistryEvent::PairingRevoked { user: user.to_owned() })).await?;
         tracing::info!(%user, "a pairing was revoked");
-        Ok(Some(known))
+        Ok(self.state.read().pairings.get(user).cloned())
+    }
+
+    /// The bans that hold, by person.
+    pub fn bans(&self) -> Vec<(String, Ban)> {
+        let now = self.clock.now();
+        let state = self.state.read();
+        state
+            .bans
+            .iter()
+            .filter(|(_, ban)| ban.holds(now))
+            .map(|(user, ban)| (user.clone(), ban.clone()))
+            .collect()
+    }
+
+    /// Bans a person, in the place of a ban that they have.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub async fn ban(
+        &self,
+        user: String,
+        lasts: Option<SignedDuration>,
+        reason: Option<String>,
+        by: String,
+    ) -> Result<Ban, StoreError> {
+        let since = self.clock.now();
+        // One that reaches beyond all time has no end.
+        let until = lasts.and_then(|lasts| since.checked_add(lasts).ok());
+        let ban = Ban { reason: reason.clone(), since, until, by: by.clone() };
+        tracing::info!(%user, %by, "a person is banned");
+        self.append(Event::Registry(RegistryEvent::BanSet { user, reason, until, by })).await?;
+        Ok(ban)
+    }
+
+    /// Lifts a ban. `None`: there is none.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub async fn unban(&self, user: &str) -> Result<Option<Ban>, StoreError> {
+        let now = self.clock.now();
+        let Some(ban) = self.state.read().bans.get(user).filter(|ban| ban.holds(now)).cloned() else {
+            return Ok(None);
+        };
+        self.append(Event::Registry(RegistryEvent::BanLifted { user: user.to_owned() })).await?;
+        tracing::info!(%user, "a ban was lifted");
+        Ok(Some(ban))
     }
 
     /// The tool servers that operators approved.
@@ -235,7 +289,13 @@ mod tests {
         let (_store, pairing_store) = self::pairing_store(&dir, &clock).await;
         assert_eq!(pairing_store.standing("telegram/7"), PairingStatus::Paired, "after a restart, too");
         assert!(pairing_store.revoke("telegram/7").await.unwrap().is_some());
-        assert_eq!(pairing_store.standing("telegram/7"), PairingStatus::Stranger);
+        assert_eq!(pairing_store.standing("telegram/7"), PairingStatus::Revoked);
+        assert_eq!(pairing_store.request_pairing(ann(), "7".to_owned()).await.unwrap(), None);
+        assert!(
+            pairing_store.approve("telegram/7").await.unwrap().is_some(),
+            "an operator changes their mind"
+        );
+        assert_eq!(pairing_store.standing("telegram/7"), PairingStatus::Paired);
         assert_eq!(pairing_store.revoke("telegram/7").await.unwrap(), None);
     }
 

@@ -5,7 +5,7 @@ use std::sync::mpsc::TrySendError;
 use std::time::Duration;
 
 use cairn_core::conversation::{Conversation, Outline};
-use cairn_core::event::{NewRecord, Record};
+use cairn_core::event::{NewRecord, Record, RunEnd};
 use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq};
 use cairn_core::memory::{Memory, Reach, Scope};
 use cairn_core::message::{Artifact, Entry};
@@ -230,6 +230,14 @@ impl Store {
         limit: usize,
     ) -> Result<Vec<ChannelLine>, StoreError> {
         self.look(move |_, reads| reads.channel_lines(after.as_ref(), limit)).await
+    }
+
+    /// The runs of a channel that ended with a summary, of all sessions, in their order, each with its time.
+    ///
+    /// # Errors
+    /// A view failed.
+    pub async fn summaries(&self, channel: ChannelId) -> Result<Vec<(Timestamp, RunEnd)>, StoreError> {
+        self.look(move |_, reads| reads.summaries(&channel)).await
     }
 
     /// Deliveries neither confirmed nor dropped, oldest first, with their places in that order: those after one, at most so

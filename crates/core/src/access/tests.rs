@@ -80,6 +80,14 @@ fn empty_lists_serve_nobody(#[case] place: ChatPlace<'static>, #[case] verdict: 
 #[case::pairing_stranger(DirectPolicy::Pairing, "7", PairingStatus::Stranger, AccessVerdict::Pair)]
 #[case::pairing_waiting(DirectPolicy::Pairing, "7", PairingStatus::Waiting, AccessVerdict::Pair)]
 #[case::pairing_paired(DirectPolicy::Pairing, "7", PairingStatus::Paired, answered("main"))]
+#[case::pairing_revoked(
+    DirectPolicy::Pairing,
+    "7",
+    PairingStatus::Revoked,
+    AccessVerdict::Ignore("its pairing was revoked")
+)]
+#[case::banned(DirectPolicy::Open, "7", PairingStatus::Banned, AccessVerdict::Ignore("banned"))]
+#[case::listed_and_banned(DirectPolicy::Pairing, "1", PairingStatus::Banned, AccessVerdict::Ignore("banned"))]
 #[case::pairing_listed(DirectPolicy::Pairing, "1", PairingStatus::Stranger, answered("main"))]
 #[case::list_stranger(
     DirectPolicy::Allowlist,
@@ -128,6 +136,13 @@ fn its_own_messages_are_never_heard(#[case] place: ChatPlace<'static>) {
     assert_eq!(policy.judge(&approach(place)), answered("main"));
     let own = AccessRequest { myself: true, bot: true, calls_me: true, ..approach(place) };
     assert_eq!(policy.judge(&own), AccessVerdict::Ignore("own message"));
+}
+
+#[test]
+fn a_banned_member_is_heard_in_no_group() {
+    let policy = AccessPolicy { chats: set(&["C"]), members: set(&["7"]), respond: Respond::All, ..closed() };
+    let banned = AccessRequest { standing: PairingStatus::Banned, calls_me: true, ..approach(channel()) };
+    assert_eq!(policy.judge(&banned), AccessVerdict::Ignore("banned"));
 }
 
 #[rstest]

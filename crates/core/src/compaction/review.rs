@@ -1,11 +1,12 @@
 //! Whether a summary keeps what it must, and what is mended without a model where it does not.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::commit::Rejection;
-use super::identifiers::{Kind, find, words};
+use super::identifiers::{Kind, extract, find, words};
 use super::sections::{Section, Sections, fit};
+use crate::ids::Seq;
 use crate::message::Entry;
 use crate::summary::Summary;
 use crate::tokens::estimate;
@@ -176,6 +177,23 @@ fn plain(text: &str) -> String {
         before = c;
     }
     out
+}
+
+/// What entries say exactly and a text does not: identifiers, numbers, and who spoke (`author`). By kind and words: the first
+/// entry that says it, and how many do.
+pub type LeftOut = HashMap<(&'static str, String), (Seq, u64)>;
+
+/// Adds what these entries say and a text does not have.
+pub fn left_out(entries: &[Arc<Entry>], shown: &SummarySource, found: &mut LeftOut) {
+    for entry in entries {
+        let text = words(entry);
+        let exact = extract(&text).into_iter().filter(|(kind, text)| !shown.has(*kind, text));
+        let exact = exact.map(|(kind, text)| (kind.name(), text));
+        let author = entry.author.iter().map(|author| ("author", author.name.as_str()));
+        for (kind, text) in exact.chain(author.filter(|(_, name)| !shown.text.contains(&plain(name)))) {
+            found.entry((kind, text.to_owned())).or_insert((entry.seq, 0)).1 += 1;
+        }
+    }
 }
 
 /// Mends what can be mended: prose without headings goes under `Critical context`, lines with invented identifiers

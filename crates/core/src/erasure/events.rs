@@ -63,12 +63,17 @@ impl Eraser {
         true
     }
 
-    fn registry(&self, event: &mut RegistryEvent) -> bool {
+    fn registry(&mut self, event: &mut RegistryEvent) -> bool {
         match event {
             RegistryEvent::PairingRequested { user, .. } if self.survey.is_theirs(user) => return false,
             RegistryEvent::PairingRequested { user, .. } => self.mask.author(user),
-            RegistryEvent::PairingApproved { user } | RegistryEvent::PairingRevoked { user } => {
-                return user != self.survey.person();
+            RegistryEvent::PairingApproved { user }
+            | RegistryEvent::PairingRevoked { user }
+            | RegistryEvent::BanLifted { user } => return user != self.survey.person(),
+            RegistryEvent::BanSet { user, .. } if user == self.survey.person() => return false,
+            RegistryEvent::BanSet { reason, by, .. } => {
+                self.mask.person(by);
+                self.mention(|mask| mask.option(reason));
             }
             RegistryEvent::ChatMigrated { platform, from, to } => {
                 self.mask.chat(platform, from);

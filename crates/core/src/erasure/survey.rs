@@ -131,7 +131,10 @@ impl Survey {
             Event::Turn(TurnEvent::ToolUsed(used)) => self.known |= used.caused_by.contains(&self.person),
             Event::Registry(RegistryEvent::PairingRequested { user, .. }) => drop(self.meet(user)),
             Event::Registry(
-                RegistryEvent::PairingApproved { user } | RegistryEvent::PairingRevoked { user },
+                RegistryEvent::PairingApproved { user }
+                | RegistryEvent::PairingRevoked { user }
+                | RegistryEvent::BanSet { user, .. }
+                | RegistryEvent::BanLifted { user },
             ) => {
                 self.known |= *user == self.person;
             }

@@ -78,7 +78,9 @@ impl<'de> Deserialize<'de> for Event {
             "memory" | "memories" => |fields| MemoryEvent::deserialize(fields).map(Self::Memory),
             "outbox" => |fields| DeliveryEvent::deserialize(fields).map(Self::Delivery),
             "approval" => |fields| ApprovalEvent::deserialize(fields).map(Self::Approval),
-            "pairing" | "chat" | "server" => |fields| RegistryEvent::deserialize(fields).map(Self::Registry),
+            "pairing" | "ban" | "chat" | "server" => {
+                |fields| RegistryEvent::deserialize(fields).map(Self::Registry)
+            }
             _ => |fields| MaintenanceEvent::deserialize(fields).map(Self::Maintenance),
         };
         read(Value::Object(fields)).map_err(D::Error::custom)
@@ -288,6 +290,23 @@ pub enum RegistryEvent {
     /// An operator took the permission back, or refused it.
     PairingRevoked {
         /// Stable id on the platform, `PLATFORM/USER`.
+        user: String,
+    },
+    /// An operator banned a person: they are heard nowhere.
+    BanSet {
+        /// `PLATFORM/USER`.
+        user: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        /// None: until it is lifted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
+        /// The operator, `PLATFORM/USER`.
+        by: String,
+    },
+    /// An operator lifted a ban.
+    BanLifted {
+        /// `PLATFORM/USER`.
         user: String,
     },
     /// A platform gave a chat another id: its conversations go on under the old one.

@@ -54,7 +54,33 @@ fn a_stranger_waits_with_a_code_is_let_in_and_sent_away() {
         9,
         Event::Registry(RegistryEvent::PairingRevoked { user: "telegram/ana".to_owned() }),
     ));
-    assert_eq!(state.standing("telegram/ana", at(10)), PairingStatus::Stranger);
+    assert_eq!(state.standing("telegram/ana", at(90 * DAY)), PairingStatus::Revoked);
+    assert!(!state.tells_code("telegram/ana", at(90 * DAY)), "whoever was sent away is told nothing more");
+    state.apply(&approved(91 * DAY, "ana"));
+    assert_eq!(state.standing("telegram/ana", at(91 * DAY)), PairingStatus::Paired);
+}
+
+#[test]
+fn a_ban_holds_until_its_end_or_until_it_is_lifted() {
+    let ban = |user: &str, until: Option<i64>| {
+        let (user, until) = (format!("telegram/{user}"), until.map(at));
+        record(
+            0,
+            Event::Registry(RegistryEvent::BanSet {
+                user,
+                reason: None,
+                until,
+                by: "local/operator".to_owned(),
+            }),
+        )
+    };
+    let mut state =
+        folded(&[asked(0, "ana", "KIWI-42"), approved(0, "ana"), ban("ana", Some(60)), ban("ben", None)]);
+    assert_eq!(state.standing("telegram/ana", at(59)), PairingStatus::Banned);
+    assert_eq!(state.standing("telegram/ana", at(60)), PairingStatus::Paired, "what was before holds again");
+    assert_eq!(state.standing("telegram/ben", at(900 * DAY)), PairingStatus::Banned);
+    state.apply(&record(1, Event::Registry(RegistryEvent::BanLifted { user: "telegram/ben".to_owned() })));
+    assert_eq!(state.standing("telegram/ben", at(2)), PairingStatus::Stranger);
 }
 
 #[rstest]

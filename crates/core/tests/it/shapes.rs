@@ -293,6 +293,19 @@ fn chats() -> Vec<Event> {
         }),
         Event::Registry(RegistryEvent::PairingApproved { user: "telegram/7".into() }),
         Event::Registry(RegistryEvent::PairingRevoked { user: "telegram/7".into() }),
+        Event::Registry(RegistryEvent::BanSet {
+            user: "telegram/7".into(),
+            reason: None,
+            until: None,
+            by: "local/operator".into(),
+        }),
+        Event::Registry(RegistryEvent::BanSet {
+            user: "telegram/7".into(),
+            reason: Some("spam".into()),
+            until: Some(at()),
+            by: "telegram/8".into(),
+        }),
+        Event::Registry(RegistryEvent::BanLifted { user: "telegram/7".into() }),
         Event::Registry(RegistryEvent::ChatMigrated {
             platform: "telegram".into(),
             from: "-7".into(),

@@ -11,6 +11,7 @@ mod outbox;
 mod pairings;
 mod shared;
 mod store;
+mod summaries;
 mod tools;
 mod watch;
 
@@ -46,6 +47,8 @@ fn inside(admin: Shared) -> Router {
         .route("/v1/channels/{channel}/context", get(channels::context))
         .route("/v1/channels/{channel}/history", get(channels::history))
         .route("/v1/channels/{channel}/search", get(channels::search))
+        .route("/v1/channels/{channel}/summaries", get(summaries::list))
+        .route("/v1/channels/{channel}/summaries/{id}", get(summaries::show))
         .route("/v1/channels/{channel}/artifacts", get(channels::artifacts))
         .route("/v1/channels/{channel}/artifacts/{id}", get(channels::artifact))
         .route("/v1/channels/{channel}/compact", post(channels::compact))
@@ -57,6 +60,8 @@ fn inside(admin: Shared) -> Router {
         .route("/v1/pairings", get(pairings::list))
         .route("/v1/pairings/{code}/approve", post(pairings::approve))
         .route("/v1/pairings/{user}", delete(pairings::revoke))
+        .route("/v1/bans", get(pairings::bans).post(pairings::ban))
+        .route("/v1/bans/{user}", delete(pairings::unban))
         .route("/v1/people/forget", post(store::forget))
         .route("/v1/people/erased", get(store::erased))
         .route("/v1/outbox", get(outbox::list))

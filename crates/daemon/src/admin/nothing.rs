@@ -14,8 +14,8 @@ use crate::agent_registry::AgentRegistry;
 use crate::config::{Live, Loaded};
 use crate::models;
 use crate::records::{
-    ApprovalRecord, ChannelRecord, Identity, OutboxRecord, PairingRecord, ServerRecord, StatusRecord,
-    StoreStatus, ToolRecord, ToolUseRecord, agent_statuses,
+    ApprovalRecord, BanRecord, ChannelRecord, Identity, OutboxRecord, PairingRecord, ServerRecord,
+    StatusRecord, StoreStatus, ToolRecord, ToolUseRecord, agent_statuses,
 };
 use crate::tool_registry::ToolRegistry;
 
@@ -27,6 +27,7 @@ pub(crate) fn router(loaded: Arc<Loaded>, identity: Identity, tool_registry: Arc
         .route("/v1/channels", get(async || Json(Vec::<ChannelRecord>::new())))
         .route("/v1/memories", get(async || Json(Vec::<Memory>::new())))
         .route("/v1/pairings", get(async || Json(Vec::<PairingRecord>::new())))
+        .route("/v1/bans", get(async || Json(Vec::<BanRecord>::new())))
         .route("/v1/outbox", get(async || Json(Vec::<OutboxRecord>::new())))
         .route("/v1/tools", get(list_tools))
         .route("/v1/tools/log", get(async || Json(Vec::<ToolUseRecord>::new())))

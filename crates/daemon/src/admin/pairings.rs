@@ -1,17 +1,18 @@
-//! Pairings: listed, approved and revoked.
+//! Pairings: listed, approved and revoked. Bans.
 
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
+use cairn_core::command::ban_length;
 use cairn_core::ids::{AgentId, ChannelId, OutboxId};
 use cairn_core::pairing_store::Pairing;
 use cairn_core::ports::{SendError, SendPart};
 use cairn_platforms::local::ApiError;
 
-use super::shared::{Admin, Segment, Shared};
-use crate::config::NetworkKind;
-use crate::records::PairingRecord;
+use super::shared::{Admin, Body, Segment, Shared};
+use crate::config::{NetworkKind, is_person};
+use crate::records::{BanRecord, BanRequest, PairingRecord};
 
 /// What a person is told who was approved.
 const WELCOME: &str = "You are approved: you can talk to me now.";
@@ -33,7 +34,7 @@ pub(super) async fn approve(
         ApiError::not_found(
             "no_such_code",
             format!("no request has the code {code}"),
-            "`cairn pair list` shows the requests; a code expires after a day",
+            "`cairn pair list` shows the requests and who was revoked; a code expires after a day",
         )
     })?;
     let told = welcome(&admin, &pairing).await;
@@ -54,6 +55,45 @@ pub(super) async fn revoke(
         )
     })?;
     Ok(Json(PairingRecord::of(pairing)))
+}
+
+/// `GET /v1/bans`: those that hold.
+pub(super) async fn bans(State(admin): State<Shared>) -> Json<Vec<BanRecord>> {
+    let bans = admin.pairing_store.bans();
+    Json(bans.into_iter().map(|(user, ban)| BanRecord::of(user, ban)).collect())
+}
+
+/// `POST /v1/bans`.
+pub(super) async fn ban(
+    State(admin): State<Shared>,
+    Body(BanRequest { user, reason, lasts }): Body<BanRequest>,
+) -> Result<Json<BanRecord>, ApiError> {
+    admin.runtime()?;
+    if !is_person(&user) {
+        return Err(no_person(&user));
+    }
+    let lasts = lasts.as_deref().map(ban_length).transpose().map_err(ApiError::malformed)?;
+    let ban = admin.pairing_store.ban(user.clone(), lasts, reason, "local/operator".to_owned()).await?;
+    Ok(Json(BanRecord::of(user, ban)))
+}
+
+/// `DELETE /v1/bans/{user}`.
+pub(super) async fn unban(
+    State(admin): State<Shared>,
+    Segment(user): Segment,
+) -> Result<Json<BanRecord>, ApiError> {
+    admin.runtime()?;
+    let ban = admin.pairing_store.unban(&user).await?.ok_or_else(|| {
+        ApiError::not_found("no_such_ban", format!("{user} is not banned"), "`cairn ban` lists who is")
+    })?;
+    Ok(Json(BanRecord::of(user, ban)))
+}
+
+fn no_person(user: &str) -> ApiError {
+    let user = user.escape_debug();
+    ApiError::malformed(format!(
+        "`{user}` names nobody; write PLATFORM/USER with the person's id there, such as telegram/123456789"
+    ))
 }
 
 /// Tells a person that they are approved, as far as their network can be reached.

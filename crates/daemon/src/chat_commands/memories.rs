@@ -237,7 +237,8 @@ impl Runner {
         lines.extend(match self.deps.pairing_store.standing(&call.caller.id) {
             PairingStatus::Paired => Some("- you are approved to write to me privately".to_owned()),
             PairingStatus::Waiting => Some("- you have a code and wait for approval".to_owned()),
-            PairingStatus::Stranger => None,
+            PairingStatus::Revoked => Some("- your approval to write to me privately was revoked".to_owned()),
+            PairingStatus::Banned | PairingStatus::Stranger => None,
         });
         if memories.is_empty() {
             lines.push("- no memories".to_owned());

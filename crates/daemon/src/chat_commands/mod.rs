@@ -1,6 +1,7 @@
 //! Runs the commands that people give in chats, once each, if they may, and answers in Markdown.
 
 mod memories;
+mod people;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -141,6 +142,9 @@ impl Runner {
             Command::New => self.new_conversation(call).await,
             Command::Undo => self.undo(call).await,
             Command::Stop => self.stop(call).await,
+            Command::Ban(order) => self.ban(call, order).await,
+            Command::Unban { who } => self.unban(call, who).await,
+            Command::Pair { code } => self.pair(code.as_deref()).await,
             // They are answered before anything else is looked at.
             Command::Approve { .. } | Command::Deny { .. } => Ok(String::new()),
         }

@@ -179,7 +179,10 @@ fn marker(item: &MarkerRecord) -> [String; 2] {
 }
 
 fn first_line(text: &str) -> String {
-    one_line(text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default())
+    // A heading says nothing of what is below it.
+    let says = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+    let line = text.lines().find(says).or_else(|| text.lines().find(|line| !line.trim().is_empty()));
+    one_line(line.unwrap_or_default())
 }
 
 fn run(record: &ContextRecord) -> Vec<String> {

@@ -1,6 +1,7 @@
 //! The command line: what there is, and which file carries it out.
 
 mod args;
+mod ban;
 mod channel;
 mod chat;
 mod client;
@@ -26,6 +27,7 @@ mod replay;
 mod run;
 mod status;
 mod store;
+mod summary;
 mod tools;
 mod tune;
 mod watch;
@@ -89,6 +91,9 @@ enum Command {
     Context(channel::ContextArgs),
     /// Show the messages of a channel, all sessions
     History(history::HistoryArgs),
+    /// List the summaries of a channel, or show one with what it leaves out
+    #[command(subcommand)]
+    Summary(summary::SummaryCommand),
     /// Search a channel's history, summaries and memories
     Search(channel::SearchArgs),
     /// Compact a channel now
@@ -112,6 +117,10 @@ enum Command {
     /// Manage who may talk to the bot privately: list, approve, revoke
     #[command(subcommand)]
     Pair(pair::PairCommand),
+    /// Stop hearing a person, or list who is banned
+    Ban(ban::BanArgs),
+    /// Hear a banned person again
+    Unban(ban::UnbanArgs),
     /// Erase a person: their messages, memories and chats
     ForgetUser(forget_user::ForgetUserArgs),
     /// List, retry and drop messages that no chat network has confirmed
@@ -212,7 +221,10 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Artifact(command) => Box::pin(channel::artifact(global, command)).await,
         Command::Mcp(command) => Box::pin(mcp::mcp(global, command)).await,
         Command::Tools(command) => Box::pin(tools::tools(global, command)).await,
+        Command::Summary(command) => Box::pin(summary::summary(global, command)).await,
         Command::Pair(command) => Box::pin(pair::pair(global, command)).await,
+        Command::Ban(args) => Box::pin(ban::ban(global, args)).await,
+        Command::Unban(args) => Box::pin(ban::unban(global, args)).await,
         Command::ForgetUser(args) => Box::pin(forget_user::forget_user(global, args)).await,
         Command::Outbox(command) => Box::pin(outbox::outbox(global, command)).await,
         Command::Reload(args) => Box::pin(reload::reload(global, args)).await,

@@ -17,20 +17,25 @@ pub(crate) enum PairCommand {
     /// List who may talk to the bot, and who has asked to
     #[command(after_help = "Examples:\n  cairn pair list\n  cairn pair list --json")]
     List,
-    /// Approve the person who was given this code
+    /// Approve the person who was given this code, or one who was revoked
     #[command(after_help = "\
 Example:
   cairn pair approve K7P2XMQA
 
 A stranger who writes to the bot gets a code and passes it on to you. A code
-expires after a day.")]
+expires after a day. Whoever was revoked is told no code any more: name them as
+`cairn pair list` does.")]
     Approve {
-        /// The code
+        /// The code, or PLATFORM/USER of a person who was revoked
         #[arg(value_name = "CODE")]
         code: String,
     },
-    /// Revoke an approval, or refuse a request
-    #[command(after_help = "Example:\n  cairn pair revoke telegram/123456789")]
+    /// Revoke an approval, or refuse a request; the person is told nothing more
+    #[command(after_help = "\
+Example:
+  cairn pair revoke telegram/123456789
+
+In groups they are heard as before: `cairn ban` ends that.")]
     Revoke {
         /// The person: PLATFORM/USER, as `cairn pair list` shows them
         #[arg(value_name = "USER")]
@@ -73,7 +78,7 @@ fn listed(records: &[PairingRecord]) -> String {
         table.row(vec![
             one_line(&record.user),
             record.state.clone(),
-            if record.approved_at.is_some() { "-".to_owned() } else { record.code.clone() },
+            if record.state == "waiting" { record.code.clone() } else { "-".to_owned() },
             minute(record.approved_at.unwrap_or(record.asked_at)),
             one_line(&record.name),
         ]);

@@ -27,6 +27,14 @@ pub(crate) fn is_id_of_one(text: &str, network: NetworkKind) -> bool {
     is_id(text, network) && text.parse::<i64>().is_ok_and(|id| id > 0)
 }
 
+/// Whether a text names a person of a chat network: `PLATFORM/USER`.
+pub(crate) fn is_person(text: &str) -> bool {
+    NetworkKind::ALL.into_iter().any(|kind| {
+        let id = text.strip_prefix(kind.name()).and_then(|rest| rest.strip_prefix('/'));
+        id.is_some_and(|id| is_id(id, kind))
+    })
+}
+
 /// What is wrong with where a secret is said to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NoSecret {

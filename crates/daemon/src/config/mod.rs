@@ -27,7 +27,7 @@ use check::{Check, key_path};
 pub use env::{Environment, FixedEnvironment, ProcessEnvironment};
 pub use error::{ConfigError, FilePosition, Problem};
 pub(crate) use given::{
-    NoSecret, base_url_trouble, is_id_of_one, secret_in_file, secret_in_variable, window_trouble,
+    NoSecret, base_url_trouble, is_id_of_one, is_person, secret_in_file, secret_in_variable, window_trouble,
 };
 pub use live::Live;
 pub(crate) use lookup::chat_history;

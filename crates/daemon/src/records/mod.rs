@@ -4,6 +4,7 @@ mod context;
 mod history;
 mod people;
 mod status;
+mod summaries;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -21,10 +22,15 @@ use serde::{Deserialize, Serialize};
 
 pub use context::{ContextRecord, MarkerRecord, SummaryRecord};
 pub use history::{ArtifactPage, ArtifactRecord, EntryRecord, pending_records};
-pub use people::{ErasuresRecord, ForgetRecord, ForgetRequest, PairingRecord, RetainRecord, RetainRequest};
+pub use people::{
+    BanRecord, BanRequest, ErasuresRecord, ForgetRecord, ForgetRequest, PairingRecord, RetainRecord,
+    RetainRequest,
+};
 pub use status::{
     AgentStatus, ChainStatus, Identity, OutboxRecord, SpendStatus, StatusRecord, StoreStatus, agent_statuses,
 };
+pub(crate) use summaries::lines as summary_lines;
+pub use summaries::{LeftOutRecord, SummaryLine, SummaryState, SummaryView};
 pub use tools::{ApprovalRecord, ServerRecord, ServerView, ToolRecord, ToolUseRecord};
 
 /// Whether a channel's actor is running.

@@ -1,8 +1,8 @@
-//! The records of people and of what is kept of them: `cairn pair`, `cairn forget-user`, `cairn store retain`.
+//! The records of people and of what is kept of them: `cairn pair`, `cairn ban`, `cairn forget-user`, `cairn store retain`.
 
 use cairn_core::event::ErasureFigures;
 use cairn_core::message::Author;
-use cairn_core::pairing_store::{Erasure, Pairing};
+use cairn_core::pairing_store::{Ban, Erasure, Pairing};
 use cairn_store::{Expired, Shrunk};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ pub struct PairingRecord {
     /// `PLATFORM/USER`.
     pub user: String,
     pub name: String,
-    /// `waiting`, `paired`.
+    /// `waiting`, `paired`, `revoked`.
     pub state: String,
     pub code: String,
     /// The chat in which they were told the code.
@@ -27,10 +27,46 @@ pub struct PairingRecord {
 
 impl PairingRecord {
     pub(crate) fn of(pairing: Pairing) -> Self {
-        let Pairing { user: Author { id, name }, chat, code, asked_at, approved_at, told_at: _ } = pairing;
-        let state = if approved_at.is_some() { "paired" } else { "waiting" };
+        let Pairing { user: Author { id, name }, chat, code, asked_at, approved_at, revoked_at, told_at: _ } =
+            pairing;
+        let state = match (approved_at, revoked_at) {
+            (Some(_), _) => "paired",
+            (None, Some(_)) => "revoked",
+            (None, None) => "waiting",
+        };
         Self { user: id, name, state: state.to_owned(), code, chat, asked_at, approved_at, told: None }
     }
+}
+
+/// A person who is banned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BanRecord {
+    /// `PLATFORM/USER`.
+    pub user: String,
+    pub reason: Option<String>,
+    pub since: Timestamp,
+    /// None: until it is lifted.
+    pub until: Option<Timestamp>,
+    /// The operator, `PLATFORM/USER`.
+    pub by: String,
+}
+
+impl BanRecord {
+    pub(crate) fn of(user: String, Ban { reason, since, until, by }: Ban) -> Self {
+        Self { user, reason, since, until, by }
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BanRequest {
+    /// `PLATFORM/USER`.
+    pub user: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// How long it lasts, such as `3d`; until it is lifted when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lasts: Option<String>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -12,6 +12,7 @@ use cairn_core::message::{Entry, Pending};
 use cairn_core::model::Usage;
 use cairn_core::ports::{ChannelRow, OutboxItem, Seen, StoreError};
 use cairn_core::retention::EXPIRED_TEXT;
+use jiff::Timestamp;
 
 use super::codec::{Key, Table, decode, trailing_number, view_error};
 use super::db::Db;
@@ -74,6 +75,24 @@ impl Reads<'_> {
             EXPIRED_TEXT.clone_into(&mut summary.text);
         }
         Ok(event)
+    }
+
+    /// The runs of a channel that ended with a summary, of all sessions, in their order, each with its time.
+    pub(crate) fn summaries(&self, channel: &ChannelId) -> Result<Vec<(Timestamp, RunEnd)>, StoreError> {
+        let mut numbers = Vec::new();
+        for row in self.db.scan(&Key::summaries(channel)) {
+            numbers.push(decode::<u64>(&row?.1)?);
+        }
+        numbers.sort_unstable();
+        let mut ends = Vec::with_capacity(numbers.len());
+        for n in numbers {
+            if let Some(Record { at, event: Event::Compaction(CompactionEvent::RunEnded(end)), .. }) =
+                self.record(channel, n)?
+            {
+                ends.push((at, end));
+            }
+        }
+        Ok(ends)
     }
 
     pub(crate) fn seen(&self, channel: &ChannelId, message: &MessageId) -> Result<Seen, StoreError> {

@@ -145,6 +145,11 @@ impl Key {
         Self::new(Table::Summary, &[channel.as_str(), id.as_str()])
     }
 
+    /// All summaries of a channel begin with it.
+    pub(crate) fn summaries(channel: &ChannelId) -> Self {
+        Self::new(Table::Summary, &[channel.as_str()])
+    }
+
     pub(crate) fn head(channel: &ChannelId) -> Self {
         Self::new(Table::Head, &[channel.as_str()])
     }

@@ -1,6 +1,6 @@
 //! What the daemon knows beside conversations, in one row each: pairings and chats that moved, and a day's usage.
 
-use cairn_core::event::{CompactionEvent, Event, MaintenanceEvent, Record, RegistryEvent, TurnEvent};
+use cairn_core::event::{CompactionEvent, Event, MaintenanceEvent, Record, TurnEvent};
 use cairn_core::pairing_store::{RegistryState, UsageDay};
 use cairn_core::ports::StoreError;
 
@@ -10,15 +10,7 @@ use super::db::{Changes, Db};
 /// Applies what a record says of them.
 pub(super) fn apply(changes: &mut Changes<'_>, record: &Record) -> Result<(), StoreError> {
     match &record.event {
-        Event::Registry(
-            RegistryEvent::PairingRequested { .. }
-            | RegistryEvent::PairingApproved { .. }
-            | RegistryEvent::PairingRevoked { .. }
-            | RegistryEvent::ChatMigrated { .. }
-            | RegistryEvent::ServerApproved { .. },
-        )
-        | Event::Maintenance(MaintenanceEvent::PersonErased { .. })
-        | Event::Registry(RegistryEvent::ServerRevoked { .. }) => {
+        Event::Registry(_) | Event::Maintenance(MaintenanceEvent::PersonErased { .. }) => {
             let key = Key::table(Table::PairingStore);
             let mut state: RegistryState = changes.get(&key)?.unwrap_or_default();
             state.apply(record);

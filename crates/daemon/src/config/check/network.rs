@@ -5,6 +5,7 @@ use cairn_core::command::CommandPermissions;
 
 use super::{Check, below, key_path, known_names};
 use crate::config::env::Environment;
+use crate::config::given::is_person;
 use crate::config::secrets::{key_file, looks_secret};
 use crate::config::source::Seg;
 use crate::config::types::{AgentConfig, Network, NetworkKind, PlaceKeys, PlatformId, is_id};
@@ -181,11 +182,7 @@ fn warn_if_deaf(check: &mut Check<'_, '_>, kind: NetworkKind, network: &Network)
 /// Checks the names of the operators: `PLATFORM/USER`.
 pub(in crate::config) fn check_operators(check: &mut Check<'_, '_>, commands: &CommandPermissions) {
     for (idx, operator) in commands.operators.iter().enumerate() {
-        let is_one = |kind: NetworkKind| {
-            let id = operator.strip_prefix(kind.name()).and_then(|rest| rest.strip_prefix('/'));
-            id.is_some_and(|id| is_id(id, kind))
-        };
-        if !NetworkKind::ALL.into_iter().any(is_one) {
+        if !is_person(operator) {
             check.wrong(
                 &key_path!["commands", "operators", idx],
                 format!("\"{operator}\" names nobody"),

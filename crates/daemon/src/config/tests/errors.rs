@@ -222,13 +222,19 @@ fn entries_that_may_name_tools_are_taken() {
 const KEY: &str = "sk-proj-Zx81hQvLp0TrWq72mNbYc5Kd";
 
 #[rstest]
-#[case::as_variable("[[models]]\nid = \"m\"\nmodel = \"x\"\napi_key_env = \"KEY\"\n", "holds the secret itself")]
+#[case::as_variable(
+    "[[models]]\nid = \"m\"\nmodel = \"x\"\napi_key_env = \"KEY\"\n",
+    "holds the secret itself"
+)]
 #[case::of_a_server(
     "[[mcp]]\nid = \"s\"\ncommand = \"x\"\n[mcp.env_from_env]\nTOKEN = \"KEY\"\n",
     "`env_from_env.TOKEN` holds the secret itself"
 )]
 #[case::of_an_agent("[[agents]]\nid = \"a\"\nkey = \"KEY\"\n", "`api_key_file` of [[models]]")]
-#[case::under_any_name("[[models]]\nid = \"m\"\nmodel = \"x\"\nauth = \"KEY\"\n", "keys are not written into this file")]
+#[case::under_any_name(
+    "[[models]]\nid = \"m\"\nmodel = \"x\"\nauth = \"KEY\"\n",
+    "keys are not written into this file"
+)]
 #[case::as_a_value("[[agents]]\nid = \"a\"\nmodels = [\"KEY\"]\n", "which is not in [[models]]")]
 #[case::of_a_wrong_type("[defaults]\nmax_rounds = \"KEY\"\n", "defaults.max_rounds")]
 #[case::as_a_table("[[models]]\nid = \"m\"\nmodel = \"x\"\n[KEY]\na = 1\n", "unknown key")]

@@ -6,4 +6,5 @@ mod pruning;
 mod restarts;
 mod rig;
 mod stages;
+mod summaries;
 mod window;

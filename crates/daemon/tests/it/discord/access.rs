@@ -1,6 +1,6 @@
 //! Who is let in: pairing, and places that are always or never answered.
 
-use crate::discord::rig::{ROOM, Rig, Setup};
+use crate::discord::rig::{OPERATOR, ROOM, Rig, Setup};
 
 /// The code in what a stranger was told.
 fn code_in(text: &str) -> String {
@@ -41,9 +41,55 @@ async fn a_stranger_is_told_a_code_and_answered_once_an_operator_lets_them_in() 
     let run = rig.cairn_with(&["pair", "revoke", &format!("discord/{alice}")]).await;
     assert_eq!(run.code, Some(0), "{run:?}");
     rig.discord.say(chat, "alice", "and now?");
-    let sent = rig.discord.wait_sent(chat, 5).await;
-    assert_ne!(code_in(&sent[4].content), code);
-    assert_eq!(rig.requests().len(), 2);
+    let approved = rig.cairn_with(&["pair", "approve", &format!("discord/{alice}")]).await;
+    assert_eq!(approved.code, Some(0), "{approved:?}");
+    rig.discord.say(chat, "alice", "back again");
+    let sent = rig.discord.wait_sent(chat, 6).await;
+    assert!(sent[4].content.contains("approved"), "{}", sent[4].content);
+    assert_eq!(sent[5].content, "echo: back again", "what came between was answered by nothing");
+    assert_eq!(rig.requests().len(), 3);
+    rig.assert_clean();
+}
+
+#[tokio::test]
+async fn whoever_is_banned_is_heard_nowhere_until_the_ban_is_lifted() {
+    let rig = Rig::start().await;
+    let alice = rig.discord.user("alice");
+    let user = format!("discord/{alice}");
+    rig.discord.post(ROOM, "alice", "first").mention_bot().send();
+    rig.discord.wait_sent(ROOM, 1).await;
+    let ban =
+        rig.command(ROOM, OPERATOR, "ban", &[("who", &format!("<@{alice}> for 3d sells watches"))]).await;
+    assert!(ban.words().contains("is banned until 2"), "{}", ban.words());
+    rig.discord.post(ROOM, "alice", "not heard").mention_bot().send();
+    let refused = rig.command(ROOM, "alice", "status", &[]).await;
+    assert!(refused.words().contains("not set up"), "{}", refused.words());
+    let listed = rig.json_of(&["ban"]).await;
+    assert_eq!((&listed[0]["user"], &listed[0]["reason"]), (&user.as_str().into(), &"sells watches".into()));
+    let run = rig.cairn_with(&["unban", &user]).await;
+    assert_eq!(run.code, Some(0), "{run:?}");
+    rig.discord.post(ROOM, "alice", "heard again").mention_bot().send();
+    rig.discord.wait_sent(ROOM, 2).await;
+    assert!(rig.requests().iter().all(|request| !request.contains("not heard")));
+    let wrong = rig.cairn_with(&["ban", "alice"]).await;
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+    rig.assert_clean();
+}
+
+#[tokio::test]
+async fn an_operator_lets_a_stranger_in_from_a_chat() {
+    let rig = Rig::start().await;
+    let chat = rig.discord.dm("alice");
+    rig.discord.say(chat, "alice", "hello, let me in");
+    let code = code_in(&rig.discord.wait_sent(chat, 1).await[0].content);
+    let waiting = rig.command(ROOM, OPERATOR, "pair", &[]).await;
+    assert!(waiting.words().contains("alice") && !waiting.words().contains(&code), "{}", waiting.words());
+    let denied = rig.command(ROOM, "bob", "pair", &[("code", &code)]).await;
+    assert!(denied.words().contains("for operators"), "{}", denied.words());
+    let approved = rig.command(ROOM, OPERATOR, "pair", &[("code", &code)]).await;
+    assert!(approved.words().contains("may talk to me now"), "{}", approved.words());
+    rig.discord.say(chat, "alice", "now answer me");
+    assert_eq!(rig.discord.wait_sent(chat, 2).await[1].content, "echo: now answer me");
     rig.assert_clean();
 }
 

@@ -1,7 +1,7 @@
 //! `cairn chat` on a real terminal: nothing that is typed or pasted is lost.
 
 use cairn_testkit::home::Home;
-use cairn_testkit::model::{Answer, FakeModel, Kind};
+use cairn_testkit::model::{FakeModel, Kind};
 use cairn_testkit::rig::one_model;
 use cairn_testkit::terminal::Terminal;
 

@@ -1,0 +1,84 @@
+//! `cairn ban`, `cairn unban`: who is heard nowhere.
+
+use axum::http::Method;
+use clap::Args;
+use serde_json::json;
+
+use super::args::Global;
+use super::client::encode;
+use super::connect::Connector;
+use super::failure::Failure;
+use super::out::{self, Table};
+use crate::records::{BanRecord, BanRequest};
+use crate::text::{minute, one_line};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cairn ban                                        list who is banned
+  cairn ban telegram/123456789
+  cairn ban discord/80351110224678912 --for 3d --reason 'sells watches'
+
+Whom you ban is heard nowhere, whatever allow lists say, and is told nothing.
+What was said before stays in the history: `cairn forget-user` erases it. In a
+chat operators write `/ban WHO [for 3d] [REASON]`.")]
+pub(crate) struct BanArgs {
+    /// The person: PLATFORM/USER, as `cairn history` shows them [default: list who is banned]
+    #[arg(value_name = "USER")]
+    user: Option<String>,
+    /// How long it lasts, such as 3d, 12h or 30m [default: until it is lifted]
+    #[arg(long = "for", value_name = "TIME", requires = "user")]
+    lasts: Option<String>,
+    /// Why, for whoever asks later
+    #[arg(long, value_name = "TEXT", requires = "user")]
+    reason: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  cairn unban telegram/123456789")]
+pub(crate) struct UnbanArgs {
+    /// The person: PLATFORM/USER, as `cairn ban` lists them
+    #[arg(value_name = "USER")]
+    user: String,
+}
+
+pub(crate) async fn ban(global: Global, args: BanArgs) -> Result<(), Failure> {
+    let connector = Connector::load(&global).await?;
+    let BanArgs { user, lasts, reason } = args;
+    let Some(user) = user else {
+        let records: Vec<BanRecord> = connector.get("/v1/bans").await?;
+        return out::record(global.json, &records, |records| listed(records));
+    };
+    let request = BanRequest { user: user.trim().to_owned(), reason, lasts };
+    let record: BanRecord = connector.change(Method::POST, "/v1/bans", &request).await?;
+    out::record(global.json, &record, |record| {
+        let end = record
+            .until
+            .map_or_else(|| "until `cairn unban`".to_owned(), |at| format!("until {}", minute(at)));
+        format!("{} is banned {end}\n", record.user)
+    })
+}
+
+pub(crate) async fn unban(global: Global, args: UnbanArgs) -> Result<(), Failure> {
+    let connector = Connector::load(&global).await?;
+    let path = format!("/v1/bans/{}", encode(args.user.trim()));
+    let record: BanRecord = connector.change(Method::DELETE, &path, &json!({})).await?;
+    out::record(global.json, &record, |record| format!("{} is no longer banned\n", record.user))
+}
+
+fn listed(records: &[BanRecord]) -> String {
+    if records.is_empty() {
+        return "nobody is banned\n".to_owned();
+    }
+    let mut table = Table::new(&["user", "since", "until", "by", "reason"], &[]);
+    for record in records {
+        table.row(vec![
+            one_line(&record.user),
+            minute(record.since),
+            record.until.map_or_else(|| "-".to_owned(), minute),
+            one_line(&record.by),
+            record.reason.as_deref().map_or_else(|| "-".to_owned(), one_line),
+        ]);
+    }
+    table.render(out::width())
+}
