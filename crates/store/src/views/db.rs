@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::blocks::{Packed, pack, unpack};
 use super::changed::ChangedMemory;
 use super::codec::{Key, Table, decode, encode, seal, unseal, view_error};
 use super::rows::{FORMAT, Meta};
@@ -230,6 +231,11 @@ impl Db {
 
     pub(crate) fn get<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>, StoreError> {
         self.payload(&key.0)?.map(|payload| decode(&payload)).transpose()
+    }
+
+    /// What a block holds.
+    pub(crate) fn items<T: Packed>(&self, key: &Key) -> Result<Option<Vec<T>>, StoreError> {
+        self.payload(&key.0)?.map(|payload| unpack(&payload)).transpose()
     }
 
     /// The bytes of a key.
@@ -506,6 +512,19 @@ impl<'a> Changes<'a> {
             Some(None) => Ok(None),
             None => self.db.get(key),
         }
+    }
+
+    /// What a block holds, as changed.
+    pub(crate) fn items<T: Packed>(&self, key: &Key) -> Result<Option<Vec<T>>, StoreError> {
+        match self.changes.get(&key.0) {
+            Some(Some(payload)) => unpack(payload).map(Some),
+            Some(None) => Ok(None),
+            None => self.db.items(key),
+        }
+    }
+
+    pub(crate) fn put_items<T: Packed>(&mut self, key: Key, items: &[T]) {
+        self.put_bytes(key, pack(items));
     }
 
     /// Whether there is a row, as changed.

@@ -3,6 +3,7 @@
 mod applier;
 mod apply;
 pub(crate) mod archive;
+mod blocks;
 mod changed;
 pub(crate) mod codec;
 pub(crate) mod db;

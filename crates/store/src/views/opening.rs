@@ -14,7 +14,7 @@ use cairn_core::ports::StoreError;
 use parking_lot::Mutex;
 
 use super::archive::channel_of;
-use super::codec::{Key, Table, decode, trailing_number, view_error};
+use super::codec::{Key, Table, decode, view_error};
 use super::db::{Check, Db};
 use super::rows::{ChannelState, Meta};
 use crate::disk::Calls;
@@ -166,9 +166,7 @@ fn channels(db: &Db) -> Result<Vec<ShownChannel>, StoreError> {
         let (key, payload) = item?;
         let state: ChannelState = decode(&payload)?;
         let channel = channel_of(&key)?;
-        let last = db.range(&Key::event(&channel, 0), &Key::event(&channel, u64::MAX)).next_back();
-        let n = last.transpose()?.and_then(|(key, _)| trailing_number(&key)).unwrap_or_default();
-        found.push(ShownChannel { channel, n, at: state.last_at, next_seq: state.next_seq });
+        found.push(ShownChannel { channel, n: state.last_n, at: state.last_at, next_seq: state.next_seq });
     }
     Ok(found)
 }
