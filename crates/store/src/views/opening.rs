@@ -17,6 +17,7 @@ use super::archive::channel_of;
 use super::codec::{Key, Table, decode, view_error};
 use super::db::{Check, Db};
 use super::rows::{ChannelState, Meta};
+use super::shrink;
 use crate::disk::Calls;
 use crate::disk::{io_error, make_dir, move_aside, remove_dir};
 use crate::journal::open::{Shown, ShownChannel, holds, refuse_lost_end};
@@ -48,7 +49,7 @@ fn look_into(
 ) -> Result<(Option<Db>, Check), StoreError> {
     can_start_threads().map_err(io_error("start the threads for", dir))?;
     let damaged = |error: StoreError| Check { problems: vec![error.to_string()], ..Check::default() };
-    let db = match guarded(|| Db::open(dir, cache_bytes, calls)) {
+    let db = match guarded(|| Db::open(&shrink::place(dir)?, cache_bytes, calls)) {
         Ok(db) => db,
         Err(error @ (StoreError::DiskFull { .. } | StoreError::Io { .. })) => return Err(error),
         Err(error) => return Ok((None, damaged(error))),
@@ -95,6 +96,7 @@ pub(super) fn open(
     calls: &Arc<Calls>,
 ) -> Result<(Db, Meta), StoreError> {
     make_dir(dir)?;
+    shrink::clean(dir)?;
     let (db, mut check) = look_into(dir, cache_bytes, most_rows, calls)?;
     let is_damaged = !check.problems.is_empty();
     if check.is_old {

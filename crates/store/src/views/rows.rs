@@ -39,6 +39,9 @@ pub(crate) struct Meta {
     pub(crate) last_at: Option<Timestamp>,
     /// Rows by the letter of their table.
     pub(crate) rows: BTreeMap<char, u64>,
+    /// Bytes of all of them, with their keys.
+    #[serde(default)]
+    pub(crate) bytes: u64,
 }
 
 impl Meta {

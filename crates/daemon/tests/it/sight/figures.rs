@@ -71,6 +71,7 @@ async fn traffic_is_counted_where_it_belongs() {
         ("cairn_errors_total", &[("kind", "model_bad_request")], 1.0),
         ("cairn_errors_total", &[("kind", "turn_turn_failed")], 1.0),
         ("cairn_journal_bytes", &[], 1.0),
+        ("cairn_views_bytes", &[], 1.0),
         ("cairn_journal_sync_seconds_count", &[], 1.0),
         ("cairn_disk_free_bytes", &[], 1.0),
         ("cairn_deliveries_total", &[("platform", "telegram"), ("outcome", "delivered")], 1.0),
