@@ -199,8 +199,8 @@ impl ports::Store for Store {
 /// Has a restored conversation kept as a head, without waiting for it.
 fn keep_head(inner: &Inner, conversation: &Conversation) {
     let channel = conversation.channel.clone();
-    let encoded =
-        encode_small(&conversation.to_head()).and_then(|head| Ok((head, encode(&Outline::of(conversation))?)));
+    let encoded = encode_small(&conversation.to_head())
+        .and_then(|head| Ok((head, encode(&Outline::of(conversation))?)));
     let sent = encoded.map(|(head, outline)| {
         let (reply, _nobody_waits) = oneshot::channel();
         inner.commands.try_send(Command::KeepHead { channel, head, outline, reply })

@@ -13,9 +13,9 @@ use jiff::Timestamp;
 
 use crate::disk::{AppendFile, Disk, RealDisk};
 use crate::store::ROOM_EVERY;
-use crate::views::{Command, STILL_READ};
 use crate::views::codec::Key;
 use crate::views::db::Db;
+use crate::views::{Command, STILL_READ};
 use crate::{Store, StoreOptions, verify_dir};
 
 const FINE: u8 = 0;

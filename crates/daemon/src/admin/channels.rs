@@ -21,8 +21,7 @@ use cairn_store::ChannelLine;
 use serde::Deserialize;
 
 use super::shared::{
-    Admin, Body, Channel, LIMIT_MAX, Page, Params, Shared, limit, limit_or, no_such_agent,
-    runtime_error,
+    Admin, Body, Channel, LIMIT_MAX, Page, Params, Shared, limit, limit_or, no_such_agent, runtime_error,
 };
 use crate::records::{
     ArtifactPage, ArtifactRecord, ChannelRecord, CompactRecord, ContextRecord, EntryRecord, GaugeRecord,

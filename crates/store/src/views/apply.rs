@@ -245,7 +245,9 @@ fn add_place(
 ) -> Result<(), StoreError> {
     let mut places: Vec<Place> = match state.places {
         0 => Vec::new(),
-        first => changes.items(&Key::event(channel, first))?.ok_or_else(|| view_error("a block is missing"))?,
+        first => {
+            changes.items(&Key::event(channel, first))?.ok_or_else(|| view_error("a block is missing"))?
+        }
     };
     if places.is_empty() || places.len() >= BLOCK {
         state.places = place.n;
@@ -302,7 +304,9 @@ fn forget_old_messages(
     let mut ended = Vec::new();
     for (key, payload) in changes.first(&Key::messages(channel), usize::MAX)? {
         let rows: Vec<MessageRow> = unpack(&payload)?;
-        ended.extend(rows.iter().filter(|row| row.end.is_some()).map(|row| (row.n, row.second, Key(key.clone()))));
+        ended.extend(
+            rows.iter().filter(|row| row.end.is_some()).map(|row| (row.n, row.second, Key(key.clone()))),
+        );
     }
     ended.sort_unstable();
     let mut oldest = now;

@@ -226,7 +226,8 @@ mod tests {
         for bytes in [&[][..], &[0x80], &[0xff; 10], &[0xff; 20]] {
             assert!(take_number(&mut &*bytes).is_none_or(|n| n == u64::MAX), "{bytes:?}");
         }
-        for (from, to, len) in [(5, 5, 1), (5, 6, 1), (6, 5, 1), (0, u64::MAX, 1), (0, 1 << 40, 6), (9, 1 << 63, 10)]
+        for (from, to, len) in
+            [(5, 5, 1), (5, 6, 1), (6, 5, 1), (0, u64::MAX, 1), (0, 1 << 40, 6), (9, 1 << 63, 10)]
         {
             let mut out = Vec::new();
             put_step(&mut out, from, to);
@@ -236,8 +237,7 @@ mod tests {
 
     #[test]
     fn places_of_an_append_take_three_bytes_each_behind_the_first() {
-        let place =
-            |n, segment, offset, len| Place { n, at: Position { segment, offset, len } };
+        let place = |n, segment, offset, len| Place { n, at: Position { segment, offset, len } };
         assert_eq!(there_and_back::<Place>(&[]), 0);
         let append = [place(7, 1, 1000, 500), place(8, 1, 1501, 200), place(9, 1, 1702, 90)];
         assert_eq!(there_and_back(&append), 1 + 2 + 1 + 2 + 3 + 3);

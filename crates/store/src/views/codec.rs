@@ -242,7 +242,10 @@ pub(crate) fn decode<T: DeserializeOwned>(payload: &[u8]) -> Result<T, StoreErro
 /// The same, compressed: for what is large and written seldom.
 pub(crate) fn encode_small(row: &impl Serialize) -> Result<Vec<u8>, StoreError> {
     let mut small = DeflateEncoder::new(Vec::new(), Compression::fast());
-    small.write_all(&encode(row)?).and_then(|()| small.finish()).map_err(|error| view_error(error.to_string()))
+    small
+        .write_all(&encode(row)?)
+        .and_then(|()| small.finish())
+        .map_err(|error| view_error(error.to_string()))
 }
 
 pub(crate) fn decode_small<T: DeserializeOwned>(payload: &[u8]) -> Result<T, StoreError> {

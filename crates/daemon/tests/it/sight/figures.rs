@@ -53,7 +53,7 @@ async fn traffic_is_counted_where_it_belongs() {
     scene.telegram.wait_sent(anna.id, 1).await;
     scene.rig.until("/v1/outbox", |list| list.as_array().unwrap().is_empty()).await;
     let now = scrape(&scene.rig.client()).await;
-    let least: [AtLeast<'_>; 24] = [
+    let least: [AtLeast<'_>; 25] = [
         ("cairn_turns_total", &[("agent", "main"), ("outcome", "answered")], 10.0),
         ("cairn_turns_total", &[("agent", "main"), ("outcome", "failed")], 1.0),
         ("cairn_turn_seconds_count", &[("agent", "main")], 11.0),
