@@ -83,6 +83,15 @@ impl Layout {
     }
 }
 
+/// Bytes of the files in a folder. What comes or goes meanwhile counts or does not.
+pub(crate) fn folder_bytes(dir: &Path) -> u64 {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| Some((entry.metadata().ok()?, entry.path())))
+        .map(|(metadata, path)| if metadata.is_dir() { folder_bytes(&path) } else { metadata.len() })
+        .sum()
+}
+
 /// Makes new and renamed files of a folder durable.
 pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()

@@ -23,7 +23,7 @@ use crate::index::Task;
 use crate::recall;
 use crate::store::{Inner, Store};
 use crate::views::archive::Reads;
-use crate::views::codec::{encode, view_error};
+use crate::views::codec::{encode, encode_small, view_error};
 use crate::views::lists::{ChannelLine, MadeAt, Totals};
 use crate::views::{Command, memories, pairing_store};
 
@@ -69,7 +69,7 @@ impl ports::Store for Store {
         async move {
             let (reply, kept) = oneshot::channel();
             let sent = tokio::task::spawn_blocking(move || {
-                let head = encode(&conversation.to_head())?;
+                let head = encode_small(&conversation.to_head())?;
                 let outline = encode(&Outline::of(&conversation))?;
                 let channel = conversation.channel.clone();
                 // An applier that has so much before it is stuck, or far behind: it has no use for a head.
@@ -199,8 +199,8 @@ impl ports::Store for Store {
 /// Has a restored conversation kept as a head, without waiting for it.
 fn keep_head(inner: &Inner, conversation: &Conversation) {
     let channel = conversation.channel.clone();
-    let encoded =
-        encode(&conversation.to_head()).and_then(|head| Ok((head, encode(&Outline::of(conversation))?)));
+    let encoded = encode_small(&conversation.to_head())
+        .and_then(|head| Ok((head, encode(&Outline::of(conversation))?)));
     let sent = encoded.map(|(head, outline)| {
         let (reply, _nobody_waits) = oneshot::channel();
         inner.commands.try_send(Command::KeepHead { channel, head, outline, reply })

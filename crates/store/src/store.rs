@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::artifacts::Artifacts;
-use crate::disk::{Background, Disk, Layout, RealDisk, has_room, io_error, make_dir};
+use crate::disk::{Background, Disk, Layout, RealDisk, folder_bytes, has_room, io_error, make_dir};
 use crate::format;
 use crate::index::{self, Indexer, SearchIndex, Task};
 use crate::journal::open::{Shown, Start, Tail};
@@ -143,6 +143,8 @@ pub struct StoreStats {
     /// Bytes of all journal segments.
     pub journal_bytes: u64,
     pub segments: u64,
+    /// Bytes of the views' files.
+    pub views_bytes: u64,
     /// Number of the last durable record.
     pub last_n: u64,
     /// Number of the last record that the views show.
@@ -407,6 +409,7 @@ impl Store {
         Ok(StoreStats {
             journal_bytes,
             segments: segments.len() as u64,
+            views_bytes: folder_bytes(&layout.views),
             last_n: durable.tail.n,
             applied_n: applied.n,
             indexed_n: self.inner.index.reaches(),

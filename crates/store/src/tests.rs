@@ -13,9 +13,9 @@ use jiff::Timestamp;
 
 use crate::disk::{AppendFile, Disk, RealDisk};
 use crate::store::ROOM_EVERY;
-use crate::views::STILL_READ;
 use crate::views::codec::Key;
 use crate::views::db::Db;
+use crate::views::{Command, STILL_READ};
 use crate::{Store, StoreOptions, verify_dir};
 
 const FINE: u8 = 0;
@@ -323,6 +323,48 @@ async fn a_row_that_sled_has_lost_is_noticed_when_the_views_are_opened() {
     assert_eq!(store.channels().await.unwrap(), before);
     store.close().await;
     assert!(dir.path().join("views.damaged").exists());
+}
+
+/// Has the rows copied while more comes, until the files of old are gone.
+async fn copied(store: &Store, dir: &Path, to: &str) {
+    store.inner.commands.send(Command::Shrink).unwrap();
+    let views = dir.join("views");
+    let is_used = || std::fs::read_to_string(views.join("current")).is_ok_and(|name| name == to);
+    for n in 0.. {
+        let there = std::fs::read_dir(&views).unwrap().count();
+        if is_used() && there == 2 {
+            return;
+        }
+        let event = Event::Maintenance(MaintenanceEvent::DaemonStarted { version: n.to_string() });
+        let channel = format!("main/local/c{}", n % 700).parse().ok();
+        store.append(vec![NewRecord { channel, at: Timestamp::UNIX_EPOCH, event }]).await.unwrap();
+        assert!(store.channels().await.is_ok_and(|channels| channels.len() >= 500));
+    }
+}
+
+#[tokio::test]
+async fn rows_are_copied_into_new_files_while_more_is_written_and_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(StoreOptions::new(dir.path())).unwrap();
+    for n in 0..500 {
+        let event = Event::Maintenance(MaintenanceEvent::DaemonStarted { version: n.to_string() });
+        let channel = format!("main/local/c{n}").parse().ok();
+        store.append(vec![NewRecord { channel, at: Timestamp::UNIX_EPOCH, event }]).await.unwrap();
+    }
+    copied(&store, dir.path(), "rows-1").await;
+    assert!(!dir.path().join("views/db").exists());
+    copied(&store, dir.path(), "rows-2").await;
+    append(&store, "last").await.unwrap();
+    let before = store.channels().await.unwrap();
+    let report = store.verify().await.unwrap();
+    assert!(report.ok, "{:?}", report.problems);
+    store.close().await;
+    // Each row is read and counted here.
+    let store = Store::open(StoreOptions::new(dir.path())).unwrap();
+    assert_eq!(store.channels().await.unwrap(), before);
+    store.close().await;
+    assert!(!dir.path().join("views.damaged").exists());
+    assert!(dir.path().join("views/rows-2/db").exists());
 }
 
 /// A state of which a start reads no row that was there at the last stop.

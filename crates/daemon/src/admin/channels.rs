@@ -12,7 +12,7 @@ use cairn_core::artifact::{NoArtifact, readable};
 use cairn_core::conversation::{Conversation, Outline};
 use cairn_core::ids::{AgentId, ChannelId, Seq};
 use cairn_core::memory::Scope;
-use cairn_core::ports::{HitKind, LineRange, Query, Store as _};
+use cairn_core::ports::{HitKind, LineRange, Query, Store as _, StoreError};
 use cairn_core::tier::Tier;
 use cairn_core::tokens::Correction;
 use cairn_core::window::Frame;
@@ -21,8 +21,7 @@ use cairn_store::ChannelLine;
 use serde::Deserialize;
 
 use super::shared::{
-    Admin, Body, Channel, LIMIT_MAX, Page, Params, Shared, limit, limit_or, no_such_agent, no_such_channel,
-    runtime_error,
+    Admin, Body, Channel, LIMIT_MAX, Page, Params, Shared, limit, limit_or, no_such_agent, runtime_error,
 };
 use crate::records::{
     ArtifactPage, ArtifactRecord, ChannelRecord, CompactRecord, ContextRecord, EntryRecord, GaugeRecord,
@@ -94,7 +93,16 @@ impl<'a> List<'a> {
     /// new snapshot the next list finds it.
     async fn restored(&mut self, channel: &ChannelId) -> Result<Outline, ApiError> {
         let store = &self.admin.store;
-        let conversation = store.restore(channel).await?.ok_or_else(|| no_such_channel(channel))?;
+        let conversation = match store.restore(channel).await {
+            Ok(Some(conversation)) => conversation,
+            Err(error) if !matches!(error, StoreError::Damaged { .. }) => return Err(error.into()),
+            // One that cannot be read does not keep all others from being listed.
+            unreadable => {
+                let error = unreadable.err().map(|error| error.to_string());
+                tracing::warn!(%channel, error, "a channel is listed as if nothing were in its window: its conversation cannot be read; `cairn store verify` tells more");
+                return Ok(Outline::of(&Conversation::new(channel.clone())));
+            }
+        };
         let outline = Outline::of(&conversation);
         if self.keeps_snapshots
             && let Err(error) = store.keep_snapshot(Arc::new(conversation)).await

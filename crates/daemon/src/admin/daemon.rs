@@ -62,6 +62,7 @@ pub(super) async fn status(State(admin): State<Shared>) -> Result<Json<StatusRec
     let store = StoreStatus {
         journal_bytes: stats.journal_bytes,
         segments: stats.segments,
+        views_bytes: stats.views_bytes,
         last: stats.last_n,
         applied: stats.applied_n,
         indexed: stats.indexed_n,

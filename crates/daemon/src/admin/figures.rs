@@ -98,6 +98,7 @@ async fn now(admin: &Admin, runtime: &Runtime) {
     metrics::gauge!("cairn_ready").set(truth(runtime.is_ready() && is_well));
     if let Ok(stats) = stats {
         metrics::gauge!("cairn_journal_bytes").set(stats.journal_bytes as f64);
+        metrics::gauge!("cairn_views_bytes").set(stats.views_bytes as f64);
         metrics::gauge!("cairn_journal_segments").set(stats.segments as f64);
         metrics::gauge!("cairn_journal_records").set(stats.last_n as f64);
         metrics::gauge!("cairn_store_damage").set(stats.damage.len() as f64);

@@ -129,6 +129,8 @@ pub(super) const METRICS: &[(Kind, &str, &str)] = &[
     (Counter, "cairn_unrest_total", "Warnings that usage swings or runs follow each other closely"),
     (Counter, "cairn_usage_disbelieved_total", "Reports of usage by a model's server that cannot be true; our own estimate was used"),
     (Histogram(SHARE), "cairn_usage_ratio", "Usage of the window at the end of a turn, by agent"),
+    (Gauge, "cairn_views_bytes", "Bytes of the views' files"),
+    (Counter, "cairn_views_copied_total", "Times that the views were copied into new files because theirs were mostly empty"),
     (Gauge, "cairn_views_lag_records", "Durable events that the views do not show yet"),
     (Counter, "cairn_watch_failures_total", "Times that the configuration could not be watched"),
     (Counter, "cairn_words_expired_total", "Entries whose words retention took out of the journal"),

@@ -117,6 +117,9 @@ pub struct StoreStatus {
     /// Bytes of the journal.
     pub journal_bytes: u64,
     pub segments: u64,
+    /// Bytes of the views.
+    #[serde(default)]
+    pub views_bytes: u64,
     /// Number of the last durable event.
     pub last: u64,
     /// Number of the last event that the views show.

@@ -138,12 +138,10 @@ impl Indexer {
     /// Indexes what the views show, and commits when it is time or when asked to.
     fn step(&mut self, commit: bool) -> Result<(), StoreError> {
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            if self.index.doubt.swap(false, Ordering::AcqRel) {
+            let is_doubted = self.index.doubt.swap(false, Ordering::AcqRel);
+            if is_doubted || self.is_broken {
                 self.is_broken = true;
-            }
-            if self.is_broken {
-                let calls = Arc::clone(&self.index);
-                calls.calls.within(|| self.start_over())?;
+                self.start_over(is_doubted)?;
             }
             // Nothing can be read from views that are being mended; they wake this thread when they are.
             let mended = self.views.applied().borrow().error.is_none();
@@ -174,9 +172,17 @@ impl Indexer {
     }
 
     /// Opens the index again, or makes it again, and reads on from where it reaches.
-    fn start_over(&mut self) -> Result<(), StoreError> {
-        self.writer = None;
-        let at = self.index.reopen(u64::MAX)?;
+    fn start_over(&mut self, is_damaged: bool) -> Result<(), StoreError> {
+        let index = Arc::clone(&self.index);
+        index.calls.within(|| self.writer = None);
+        let mut at = index.calls.within(|| if is_damaged { index.remake() } else { index.reopen(0) })?;
+        // Each file is a call of its own: a disk that is slow with many is not stuck.
+        for file in if at.n == 0 { Vec::new() } else { index.files()? } {
+            if !index.calls.within(|| index.is_sound(&file))? {
+                at = index.calls.within(|| index.remake())?;
+                break;
+            }
+        }
         self.follower = Follower::new(&self.index.journal, at);
         self.committed = at;
         self.recent.clear();

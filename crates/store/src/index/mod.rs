@@ -143,11 +143,23 @@ impl SearchIndex {
                 (self.fresh()?, Checkpoint::default())
             }
         };
+        self.show(opened, at.n);
+        Ok(at)
+    }
+
+    /// Makes an index that is damaged again, with nothing in it yet.
+    fn remake(&self) -> Result<Checkpoint, StoreError> {
+        tracing::warn!("the search index is damaged; rebuilding it from the journal");
+        let opened = self.fresh()?;
+        self.show(opened, 0);
+        Ok(Checkpoint::default())
+    }
+
+    fn show(&self, opened: Opened, n: u64) {
         // Whoever still has what was open before, and sees that it reaches nothing, asks elsewhere.
         self.reaches.store(0, Ordering::Release);
         *self.open.write() = Some(opened);
-        self.reaches.store(at.n, Ordering::Release);
-        Ok(at)
+        self.reaches.store(n, Ordering::Release);
     }
 
     /// The files of the index that is open.
@@ -171,7 +183,7 @@ impl SearchIndex {
         }
     }
 
-    /// Has the indexer check all of it when it is woken, and make it again.
+    /// Has the indexer make it again when it is woken.
     pub(crate) fn doubt(&self) {
         self.doubt.store(true, Ordering::Release);
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cairn_core::ids::ChannelId;
 use cairn_core::ports::StoreError;
@@ -16,13 +16,21 @@ use super::changed::ChangedMemory;
 use super::codec::{Key, view_error};
 use super::db::{Changes, Db};
 use super::rows::Meta;
-use super::{Views, opening};
+use super::{Views, opening, shrink};
+use crate::disk::remove_dir;
 use crate::journal::Durable;
 use crate::journal::open::Tail;
 use crate::journal::reader::Follower;
 
 /// Rows written together at most, so that readers see progress.
 const BATCH_ROWS: usize = 1000;
+
+/// Rows of a copy that are written together, and the rest between two times: whoever waits for the views is not held up.
+const COPIED_AT_ONCE: usize = 200;
+const COPY_PAUSE: Duration = Duration::from_millis(20);
+
+/// How often it is looked how large sled's files are.
+const LOOK_EVERY: Duration = Duration::from_secs(10 * 60);
 
 /// After a failure sled is tried again this often.
 const RETRY: Duration = Duration::from_millis(500);
@@ -39,6 +47,9 @@ pub(crate) enum Command {
         outline: Vec<u8>,
         reply: oneshot::Sender<Result<(), StoreError>>,
     },
+    /// Copy the rows, whatever room their files take.
+    #[cfg(test)]
+    Shrink,
     /// Apply what is durable, flush, close sled, end.
     Close,
 }
@@ -53,6 +64,10 @@ pub(crate) struct Applier {
     is_broken: bool,
     /// What was closed last; readers may hold it a little longer.
     closing: Weak<Db>,
+    /// The same of rows whose copy is in use: their files go.
+    copied: Option<Weak<Db>>,
+    /// When it is seen next how large sled's files are.
+    looks_at: Instant,
 }
 
 impl Applier {
@@ -66,7 +81,8 @@ impl Applier {
     ) -> Self {
         let follower = Follower::new(&journal, meta.checkpoint());
         let is_broken = !views.are_open();
-        Self { views, journal, durable, on_applied, follower, meta, is_broken, closing: Weak::new() }
+        let (closing, copied, looks_at) = (Weak::new(), None, Instant::now());
+        Self { views, journal, durable, on_applied, follower, meta, is_broken, closing, copied, looks_at }
     }
 
     /// Runs until it is closed or nobody is left who could wake it.
@@ -75,6 +91,8 @@ impl Applier {
             self.step();
             let next = if self.is_broken {
                 commands.recv_timeout(RETRY)
+            } else if self.shrink() {
+                commands.recv_timeout(COPY_PAUSE)
             } else {
                 commands.recv().map_err(|_| RecvTimeoutError::Disconnected)
             };
@@ -84,6 +102,8 @@ impl Applier {
                     // Nobody waits any more: no error.
                     let _ = reply.send(self.keep_head(&channel, head, outline));
                 }
+                #[cfg(test)]
+                Ok(Command::Shrink) => self.begin_copy().unwrap(),
                 Ok(Command::Close) | Err(RecvTimeoutError::Disconnected) => {
                     self.finish();
                     return;
@@ -117,6 +137,70 @@ impl Applier {
             self.closing = Arc::downgrade(&db);
             self.views.release(db);
         }
+    }
+
+    /// Has sled's files be no larger than they need be, a little at a time. True: there is more to do.
+    fn shrink(&mut self) -> bool {
+        let more = catch_unwind(AssertUnwindSafe(|| self.shrink_on()));
+        let error = match more {
+            Ok(Ok(more)) => return more,
+            Ok(Err(error)) => error,
+            Err(_) => view_error("it panicked while it was copied"),
+        };
+        tracing::warn!(%error, "the views' files are larger than they need be, and could not be copied; it is tried again later");
+        if let Ok(db) = self.views.db() {
+            db.give_up_copy();
+            self.views.release(db);
+        }
+        self.looks_at = Instant::now() + LOOK_EVERY;
+        false
+    }
+
+    fn shrink_on(&mut self) -> Result<bool, StoreError> {
+        if self.copied.as_ref().is_some_and(|copied| copied.strong_count() == 0) {
+            self.copied = None;
+            shrink::clean(&self.views.dir)?;
+        }
+        let db = self.views.db()?;
+        if db.is_copied() {
+            let more = db.copy_next(COPIED_AT_ONCE)?;
+            if !more {
+                self.take_copy(&db)?;
+            }
+        } else if self.copied.is_none() && Instant::now() >= self.looks_at {
+            self.looks_at = Instant::now() + LOOK_EVERY;
+            if shrink::is_due(db.bytes_on_disk()?, self.meta.bytes) {
+                self.begin_copy()?;
+            }
+        }
+        let more = self.copied.is_some() || db.is_copied();
+        self.views.release(db);
+        Ok(more)
+    }
+
+    fn begin_copy(&self) -> Result<(), StoreError> {
+        let db = self.views.db()?;
+        let (bytes, live) = (db.bytes_on_disk()?, self.meta.bytes);
+        tracing::info!(bytes, live, "the views' files are mostly empty; their rows are copied into new ones");
+        let place = shrink::next_copy(&self.views.dir)?;
+        remove_dir(&place)?;
+        db.begin_copy(&place, self.views.cache_bytes)
+    }
+
+    /// Has a copy that is whole take the place of the rows.
+    fn take_copy(&mut self, db: &Db) -> Result<(), StoreError> {
+        let place = shrink::next_copy(&self.views.dir)?;
+        let before = db.bytes_on_disk()?;
+        let Some(copy) = db.end_copy()? else { return Ok(()) };
+        let bytes = copy.bytes_on_disk()?;
+        shrink::take_over(&self.views.dir, &place)?;
+        if let Some(old) = self.views.replace(copy) {
+            self.copied = Some(Arc::downgrade(&old));
+            self.views.release(old);
+        }
+        metrics::counter!("cairn_views_copied_total").increment(1);
+        tracing::info!(before, bytes, "the views have new files; the old ones go");
+        Ok(())
     }
 
     fn reopen(&mut self) -> Result<(), StoreError> {

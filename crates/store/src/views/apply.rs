@@ -8,23 +8,28 @@ use cairn_core::event::{
 use cairn_core::ids::{ChannelId, Generation, LOCAL_PLATFORM, MessageId, Seq, TurnId};
 use cairn_core::message::{Entry, LOST_TURN, Pending};
 use cairn_core::ports::{OutboxCounts, OutboxItem, StoreError};
-use jiff::{SignedDuration, Timestamp};
 
-use super::codec::{Key, Table, encode, trailing_number};
+use super::blocks::{BLOCK, first_of_block, unpack};
+use super::codec::{Key, Table, view_error};
 use super::db::Changes;
-use super::rows::{COMMAND, CallRow, ChannelState, MessageRow, Meta, OutboxRow, SeqRow, position_bytes};
+use super::rows::{CallRow, ChannelState, MessageRow, Meta, OutboxRow, Place, SeqRow};
 use super::{memories, pairing_store};
 use crate::journal::open::{Checkpoint, last_n};
 use crate::journal::segment::Position;
 
-/// Message ids older than this are forgotten (`docs/design/storage.md`).
-const MESSAGE_AGE: SignedDuration = SignedDuration::from_hours(30 * 24);
+/// Seconds; message ids that are older are forgotten (`docs/design/storage.md`).
+const MESSAGE_AGE: i64 = 30 * DAY;
+
+const DAY: i64 = 24 * 60 * 60;
+
+/// How often a channel's message ids are looked at for those that are too old.
+const FORGOTTEN_EVERY: i64 = DAY;
 
 /// Most message ids remembered per channel (`docs/design/storage.md`).
 const MESSAGES_KEPT: u64 = 100_000;
 
-/// Message ids looked at for forgetting whenever one comes: more than one, so that the number falls.
-const FORGOTTEN_AT_ONCE: usize = 3;
+/// They are looked at, too, whenever there are so many more.
+const MESSAGES_FORGOTTEN: u64 = 10_000;
 
 /// Applies a record; one that is applied already changes nothing.
 pub(crate) fn apply(
@@ -37,12 +42,12 @@ pub(crate) fn apply(
         return Ok(());
     }
     if let Some(channel) = &record.channel {
-        changes.put_bytes(Key::event(channel, record.n), position_bytes(position).to_vec());
         let mut state: ChannelState =
             changes.get(&Key::channel(channel))?.unwrap_or_else(|| ChannelState::new(record.at));
         let was_due = state.is_due();
         state.last_at = record.at;
         state.last_n = record.n;
+        add_place(changes, &mut state, channel, Place { n: record.n, at: position })?;
         in_channel(changes, &mut state, channel, record)?;
         match (was_due, state.is_due()) {
             (false, true) => changes.put_bytes(Key::unfinished(channel), Vec::new()),
@@ -114,9 +119,9 @@ fn apply_message(
 ) -> Result<(), StoreError> {
     match event {
         MessageEvent::Accepted(pending) => accept(changes, state, channel, record, pending),
-        MessageEvent::Edited { message, fingerprint, addressed, .. } => {
+        MessageEvent::Edited { message, addressed, .. } => {
             state.awaited |= *addressed && state.pending > 0;
-            edit(changes, channel, record, message, fingerprint)
+            edit(changes, channel, record, message)
         }
         MessageEvent::Deleted { message, seqs } => delete(changes, channel, message, seqs),
         MessageEvent::CommandTaken { message, .. } | MessageEvent::Refused { message } => {
@@ -198,17 +203,7 @@ fn accept(
     if !pending.message.is_correction() {
         state.last_message = Some(pending.message.clone());
     }
-    let row = MessageRow {
-        n: record.n,
-        at: record.at,
-        turn: pending.turn.clone(),
-        fingerprint: pending.fingerprint.clone(),
-        edited: None,
-        deleted: false,
-        seq: None,
-        end: None,
-    };
-    remember(changes, state, channel, &pending.message, &row)
+    remember(changes, state, channel, &pending.message, MessageRow::of(record))
 }
 
 /// A command, or what a limit refused, is seen and done with at once: delivered again, it is passed over.
@@ -223,17 +218,7 @@ fn see_only(
     if changes.has(&Key::message(channel, message))? {
         return Ok(());
     }
-    let row = MessageRow {
-        n: record.n,
-        at: record.at,
-        turn: TurnId::from(COMMAND),
-        fingerprint: String::new(),
-        edited: None,
-        deleted: false,
-        seq: None,
-        end: Some(record.n),
-    };
-    remember(changes, state, channel, message, &row)
+    remember(changes, state, channel, message, MessageRow { end: Some(record.n), ..MessageRow::of(record) })
 }
 
 /// Writes how a message id stands since the record that brought it, and forgets old ones.
@@ -242,37 +227,98 @@ fn remember(
     state: &mut ChannelState,
     channel: &ChannelId,
     message: &MessageId,
-    row: &MessageRow,
+    row: MessageRow,
 ) -> Result<(), StoreError> {
     let key = Key::message(channel, message);
-    match changes.get::<MessageRow>(&key)? {
-        Some(before) => changes.remove(Key::age(channel, before.n)),
-        None => state.messages += 1,
-    }
-    changes.put(key, row)?;
-    changes.put_bytes(Key::age(channel, row.n), encode(message)?);
-    forget_old_messages(changes, state, channel, row.at)
+    state.messages += u64::from(!changes.has(&key)?);
+    let now = row.second;
+    changes.put_items(key, &[row]);
+    forget_old_messages(changes, state, channel, now)
 }
 
-/// Forgets the oldest message ids that are too old or too many, a few at a time. Those without an answer yet stay.
+/// Adds a record's place to the last block of its channel; a full one is followed by another.
+fn add_place(
+    changes: &mut Changes<'_>,
+    state: &mut ChannelState,
+    channel: &ChannelId,
+    place: Place,
+) -> Result<(), StoreError> {
+    let mut places: Vec<Place> = match state.places {
+        0 => Vec::new(),
+        first => {
+            changes.items(&Key::event(channel, first))?.ok_or_else(|| view_error("a block is missing"))?
+        }
+    };
+    if places.is_empty() || places.len() >= BLOCK {
+        state.places = place.n;
+        places.clear();
+    }
+    places.push(place);
+    changes.put_items(Key::event(channel, state.places), &places);
+    Ok(())
+}
+
+fn message_row(changes: &Changes<'_>, key: &Key) -> Result<Option<MessageRow>, StoreError> {
+    Ok(changes.items(key)?.and_then(|mut row: Vec<MessageRow>| row.pop()))
+}
+
+/// Changes how an entry stands, if there is one.
+fn change_seq(
+    changes: &mut Changes<'_>,
+    channel: &ChannelId,
+    seq: Seq,
+    change: impl Fn(&mut SeqRow),
+) -> Result<(), StoreError> {
+    let key = Key::seq(channel, seq);
+    let Some(mut rows) = changes.items::<SeqRow>(&key)? else { return Ok(()) };
+    rows.iter_mut().filter(|row| row.seq == seq).for_each(change);
+    changes.put_items(key, &rows);
+    Ok(())
+}
+
+/// Adds an entry. Numbers are given one after the other.
+fn put_seq(changes: &mut Changes<'_>, channel: &ChannelId, row: SeqRow) -> Result<(), StoreError> {
+    let key = Key::seq(channel, row.seq);
+    let mut rows = match changes.items::<SeqRow>(&key)? {
+        None if row.seq != first_of_block(row.seq) => return Err(view_error("a block is missing")),
+        rows => rows.unwrap_or_default(),
+    };
+    rows.push(row);
+    changes.put_items(key, &rows);
+    Ok(())
+}
+
+/// Forgets message ids that are too old or too many. Those without an answer yet stay. All of the channel are looked at, so
+/// this is done no more often than it is due.
 fn forget_old_messages(
     changes: &mut Changes<'_>,
     state: &mut ChannelState,
     channel: &ChannelId,
-    now: Timestamp,
+    now: i64,
 ) -> Result<(), StoreError> {
-    for (age_key, payload) in changes.first(&Key::ages(channel), FORGOTTEN_AT_ONCE)? {
-        let message: MessageId = super::codec::decode(&payload)?;
-        let key = Key::message(channel, &message);
-        let Some(row) = changes.get::<MessageRow>(&key)? else { continue };
-        let old = now.duration_since(row.at) > MESSAGE_AGE || state.messages > MESSAGES_KEPT;
-        if !old || row.end.is_none() || trailing_number(&age_key) != Some(row.n) {
-            break;
-        }
-        changes.remove(Key(age_key));
-        changes.remove(key);
-        state.messages -= 1;
+    let due = *state.forgets_at.get_or_insert(now + MESSAGE_AGE);
+    let are_many = state.messages > MESSAGES_KEPT && state.messages.is_multiple_of(MESSAGES_FORGOTTEN);
+    if now <= due && !are_many {
+        return Ok(());
     }
+    let mut ended = Vec::new();
+    for (key, payload) in changes.first(&Key::messages(channel), usize::MAX)? {
+        let rows: Vec<MessageRow> = unpack(&payload)?;
+        ended.extend(
+            rows.iter().filter(|row| row.end.is_some()).map(|row| (row.n, row.second, Key(key.clone()))),
+        );
+    }
+    ended.sort_unstable();
+    let mut oldest = now;
+    for (_, second, key) in ended {
+        if now.saturating_sub(second) > MESSAGE_AGE || state.messages > MESSAGES_KEPT {
+            changes.remove(key);
+            state.messages -= 1;
+        } else {
+            oldest = oldest.min(second);
+        }
+    }
+    state.forgets_at = Some((oldest + MESSAGE_AGE).max(now + FORGOTTEN_EVERY));
     Ok(())
 }
 
@@ -288,18 +334,18 @@ fn start_turn(
     fill_gap(changes, state, channel, record, turn, first_seq)?;
     for message in messages {
         let key = Key::message(channel, message);
-        let waiting = changes.get::<MessageRow>(&key)?.filter(|row| row.seq.is_none());
+        let waiting = message_row(changes, &key)?.filter(|row| row.seq.is_none());
         let taken = Some((turn.clone(), state.generation));
         let seq_row = match waiting {
             Some(row) => {
                 state.pending = state.pending.saturating_sub(1);
                 let MessageRow { n, edited, deleted, .. } = row;
-                changes.put(key, &MessageRow { seq: Some(state.next_seq), ..row })?;
-                SeqRow { n, taken, edited, deleted, expired: false, lost: false }
+                changes.put_items(key, &[MessageRow { seq: Some(state.next_seq), ..row }]);
+                SeqRow { taken, edited, deleted, ..SeqRow::of(state.next_seq, n) }
             }
-            None => SeqRow { taken, lost: true, ..SeqRow::of(record.n) },
+            None => SeqRow { taken, lost: true, ..SeqRow::of(state.next_seq, record.n) },
         };
-        changes.put(Key::seq(channel, state.next_seq), &seq_row)?;
+        put_seq(changes, channel, seq_row)?;
         state.next_seq = state.next_seq.next();
     }
     state.awaited &= state.pending > 0;
@@ -325,8 +371,8 @@ fn reopen_turn(
 ) -> Result<(), StoreError> {
     for message in messages {
         let key = Key::message(channel, message);
-        if let Some(row) = changes.get::<MessageRow>(&key)? {
-            changes.put(key, &MessageRow { end: None, ..row })?;
+        if let Some(row) = message_row(changes, &key)? {
+            changes.put_items(key, &[MessageRow { end: None, ..row }]);
         }
     }
     state.open = Some((turn.clone(), messages.to_vec()));
@@ -344,8 +390,8 @@ fn end_turn(
     let Some((_, messages)) = state.open.take_if(|open| open.0 == *turn) else { return Ok(()) };
     for message in messages {
         let key = Key::message(channel, &message);
-        if let Some(row) = changes.get::<MessageRow>(&key)? {
-            changes.put(key, &MessageRow { end: Some(record.n), ..row })?;
+        if let Some(row) = message_row(changes, &key)? {
+            changes.put_items(key, &[MessageRow { end: Some(record.n), ..row }]);
         }
     }
     Ok(())
@@ -357,12 +403,11 @@ fn edit(
     channel: &ChannelId,
     record: &Record,
     message: &MessageId,
-    fingerprint: &str,
 ) -> Result<(), StoreError> {
     let key = Key::message(channel, message);
-    let Some(row) = changes.get::<MessageRow>(&key)? else { return Ok(()) };
-    let (edited, fingerprint) = (Some(record.n), fingerprint.to_owned());
-    changes.put(key, &MessageRow { edited, fingerprint, ..row })
+    let Some(row) = message_row(changes, &key)? else { return Ok(()) };
+    changes.put_items(key, &[MessageRow { edited: Some(record.n), ..row }]);
+    Ok(())
 }
 
 /// A message and its corrections are shown to nobody any more.
@@ -377,29 +422,18 @@ fn delete(
     keys.extend(corrections.into_iter().map(|(key, _)| Key(key)));
     let mut seqs = seqs.to_vec();
     for key in keys {
-        if let Some(row) = changes.get::<MessageRow>(&key)? {
+        if let Some(row) = message_row(changes, &key)? {
             seqs.extend(row.seq);
-            changes.put(key, &MessageRow { deleted: true, ..row })?;
+            changes.put_items(key, &[MessageRow { deleted: true, ..row }]);
         }
     }
-    for seq in seqs {
-        let key = Key::seq(channel, seq);
-        if let Some(row) = changes.get::<SeqRow>(&key)? {
-            changes.put(key, &SeqRow { deleted: true, ..row })?;
-        }
-    }
-    Ok(())
+    seqs.into_iter().try_for_each(|seq| change_seq(changes, channel, seq, |row| row.deleted = true))
 }
 
 /// The words of entries are shown to nobody any more.
 fn expire(changes: &mut Changes<'_>, channel: &ChannelId, entries: &[(Seq, Seq)]) -> Result<(), StoreError> {
-    for seq in entries.iter().flat_map(|(from, to)| from.0..=to.0) {
-        let key = Key::seq(channel, Seq(seq));
-        if let Some(row) = changes.get::<SeqRow>(&key)? {
-            changes.put(key, &SeqRow { expired: true, ..row })?;
-        }
-    }
-    Ok(())
+    let mut seqs = entries.iter().flat_map(|(from, to)| from.0..=to.0);
+    seqs.try_for_each(|seq| change_seq(changes, channel, Seq(seq), |row| row.expired = true))
 }
 
 fn add_entry(
@@ -410,7 +444,7 @@ fn add_entry(
     entry: &Entry,
 ) -> Result<(), StoreError> {
     fill_gap(changes, state, channel, record, &entry.turn, entry.seq)?;
-    changes.put(Key::seq(channel, entry.seq), &SeqRow::of(record.n))?;
+    put_seq(changes, channel, SeqRow::of(entry.seq, record.n))?;
     state.next_seq = entry.seq.next();
     Ok(())
 }
@@ -426,8 +460,7 @@ fn fill_gap(
 ) -> Result<(), StoreError> {
     while state.next_seq < seq {
         let taken = Some((turn.clone(), state.generation));
-        let row = SeqRow { taken, lost: true, ..SeqRow::of(record.n) };
-        changes.put(Key::seq(channel, state.next_seq), &row)?;
+        put_seq(changes, channel, SeqRow { taken, lost: true, ..SeqRow::of(state.next_seq, record.n) })?;
         state.next_seq = state.next_seq.next();
     }
     Ok(())

@@ -7,18 +7,18 @@ use cairn_core::conversation::Conversation;
 use cairn_core::event::{
     CompactionEvent, Event, MessageEvent, Record, RunEnd, TurnEnd, TurnEvent, TurnOutcome,
 };
-use cairn_core::ids::{ChannelId, MessageId, Seq, SummaryId};
+use cairn_core::ids::{ChannelId, MessageId, Seq, SummaryId, TurnId};
 use cairn_core::message::{Entry, Pending};
 use cairn_core::model::Usage;
 use cairn_core::ports::{ChannelRow, OutboxItem, Seen, StoreError};
 use cairn_core::retention::EXPIRED_TEXT;
 use jiff::Timestamp;
 
-use super::codec::{Key, Table, decode, trailing_number, view_error};
-use super::db::Db;
-use super::rows::{ChannelState, MessageRow, OutboxRow, SeqRow, position_of};
+use super::blocks::{Packed, unpack};
+use super::codec::{Key, Table, decode, decode_small, view_error};
+use super::db::{Db, Row};
+use super::rows::{COMMAND, ChannelState, MessageRow, OutboxRow, Place, SeqRow};
 use crate::journal::reader::Reader;
-use crate::journal::segment::Position;
 
 /// Rows and journal, read together.
 pub(crate) struct Reads<'a> {
@@ -56,8 +56,43 @@ impl Reads<'_> {
 
     /// The record of that number in a channel.
     pub(crate) fn record(&self, channel: &ChannelId, n: u64) -> Result<Option<Record>, StoreError> {
-        let Some(payload) = self.db.payload(&Key::event(channel, n).0)? else { return Ok(None) };
-        self.journal.read(parse_position(&payload)?).map(Some)
+        let block = self.db.range(&Key::event(channel, 0), &Key::event(channel, n)).next_back();
+        let Some((_, payload)) = block.transpose()? else { return Ok(None) };
+        let place = unpack::<Place>(&payload)?.into_iter().find(|place| place.n == n);
+        place.map(|place| self.journal.read(place.at)).transpose()
+    }
+
+    /// Where the records of a channel are, from one number to another.
+    fn places(
+        &self,
+        channel: &ChannelId,
+        from: u64,
+        to: u64,
+    ) -> Result<impl DoubleEndedIterator<Item = Result<Place, StoreError>>, StoreError> {
+        // The block that may have the first of them begins before it.
+        let before = self.db.range(&Key::event(channel, 0), &Key::event(channel, from)).next_back();
+        let first = before.transpose()?.map_or_else(|| Key::event(channel, from), |(key, _)| Key(key));
+        let places = self.db.range(&first, &Key::event(channel, to)).flat_map(each::<Place>);
+        Ok(places.filter(move |place| place.as_ref().map_or(true, |place| (from..=to).contains(&place.n))))
+    }
+
+    /// How the entries of a channel stand, from one number to another.
+    fn seqs(
+        &self,
+        channel: &ChannelId,
+        from: Seq,
+        to: Seq,
+    ) -> impl Iterator<Item = Result<SeqRow, StoreError>> {
+        let rows = self.db.range(&Key::seq(channel, from), &Key::seq(channel, to)).flat_map(each::<SeqRow>);
+        rows.filter(move |row| row.as_ref().map_or(true, |row| (from..=to).contains(&row.seq)))
+    }
+
+    fn message_row(
+        &self,
+        channel: &ChannelId,
+        message: &MessageId,
+    ) -> Result<Option<MessageRow>, StoreError> {
+        Ok(self.db.items(&Key::message(channel, message))?.and_then(|mut row: Vec<MessageRow>| row.pop()))
     }
 
     /// The event that has a summary; one whose words have expired says so.
@@ -96,11 +131,18 @@ impl Reads<'_> {
     }
 
     pub(crate) fn seen(&self, channel: &ChannelId, message: &MessageId) -> Result<Seen, StoreError> {
-        let Some(row) = self.db.get::<MessageRow>(&Key::message(channel, message))? else {
-            return Ok(Seen::New);
+        let Some(row) = self.message_row(channel, message)? else { return Ok(Seen::New) };
+        let (turn, fingerprint) = match self.record(channel, row.n)?.map(|record| record.event) {
+            Some(Event::Message(MessageEvent::Accepted(pending))) => {
+                let Pending { turn, fingerprint, .. } = self.edited(channel, pending, row.edited)?;
+                (turn, fingerprint)
+            }
+            Some(Event::Message(MessageEvent::CommandTaken { .. } | MessageEvent::Refused { .. })) => {
+                (TurnId::from(COMMAND), String::new())
+            }
+            _ => return Err(view_error(format!("record {} is not that of message {message}", row.n))),
         };
-        let MessageRow { turn, fingerprint, end, .. } = row;
-        let Some(end) = end else { return Ok(Seen::Open { turn, fingerprint }) };
+        let Some(end) = row.end else { return Ok(Seen::Open { turn, fingerprint }) };
         match self.record(channel, end)?.map(|record| record.event) {
             Some(Event::Turn(TurnEvent::Ended(end))) => {
                 Ok(Seen::Ended { turn: end.turn.clone(), fingerprint, end: Box::new(end) })
@@ -144,10 +186,10 @@ impl Reads<'_> {
     }
 
     pub(crate) fn seqs_of(&self, channel: &ChannelId, message: &MessageId) -> Result<Vec<Seq>, StoreError> {
-        let own: Option<MessageRow> = self.db.get(&Key::message(channel, message))?;
+        let own = self.message_row(channel, message)?;
         let mut seqs: Vec<Seq> = own.and_then(|row| row.seq).into_iter().collect();
-        for item in self.db.scan(&Key::corrections(channel, message)) {
-            seqs.extend(decode::<MessageRow>(&item?.1)?.seq);
+        for row in self.db.scan(&Key::corrections(channel, message)).flat_map(each::<MessageRow>) {
+            seqs.extend(row?.seq);
         }
         seqs.sort_unstable();
         Ok(seqs)
@@ -155,8 +197,8 @@ impl Reads<'_> {
 
     /// The last number that was given up to and including that record.
     pub(crate) fn last_seq_at(&self, channel: &ChannelId, n: u64) -> Result<Option<Seq>, StoreError> {
-        for item in self.db.range(&Key::event(channel, 0), &Key::event(channel, n)).rev() {
-            match self.journal.read(parse_position(&item?.1)?)?.event {
+        for place in self.places(channel, 0, n)?.rev() {
+            match self.journal.read(place?.at)?.event {
                 Event::Turn(TurnEvent::EntryAdded { entry }) => return Ok(Some(entry.seq)),
                 Event::Turn(TurnEvent::Started { messages, first_seq, .. }) => {
                     return Ok(Some(Seq((first_seq.0 + messages.len() as u64).saturating_sub(1))));
@@ -184,22 +226,20 @@ impl Reads<'_> {
         };
         let first = before.map_or(Seq(1), Seq::next);
         let mut found = HashMap::new();
-        for item in self.db.range(&Key::seq(channel, first), &Key::seq(channel, Seq(u64::MAX))) {
-            let (key, payload) = item?;
-            let seq = Seq(trailing_number(&key).unwrap_or_default());
-            let row: SeqRow = decode(&payload)?;
+        for row in self.seqs(channel, first, Seq(u64::MAX)) {
+            let row = row?;
             if row.n > to_n && row.taken.is_some() && !row.lost && !quarantined {
                 break;
             }
             let records = [Some(row.n), row.edited].into_iter().flatten();
-            found.extend(records.filter(|n| (from_n..=to_n).contains(n)).map(|n| (n, seq)));
+            found.extend(records.filter(|n| (from_n..=to_n).contains(n)).map(|n| (n, row.seq)));
         }
         Ok(found)
     }
 
     /// Whether the words of an entry are known to have expired.
     pub(crate) fn is_expired(&self, channel: &ChannelId, seq: Seq) -> Result<bool, StoreError> {
-        Ok(self.db.get::<SeqRow>(&Key::seq(channel, seq))?.is_some_and(|row| row.expired))
+        Ok(self.seqs(channel, seq, seq).next().transpose()?.is_some_and(|row| row.expired))
     }
 
     /// Entries of a range; `hides`: deleted and expired ones without their words.
@@ -215,12 +255,10 @@ impl Reads<'_> {
             return Ok(Vec::new());
         }
         let mut entries = Vec::new();
-        for item in self.db.range(&Key::seq(channel, from), &Key::seq(channel, to)).take(limit) {
-            let (key, payload) = item?;
-            let seq = Seq(trailing_number(&key).unwrap_or_default());
-            let row: SeqRow = decode(&payload)?;
+        for row in self.seqs(channel, from, to).take(limit) {
+            let row = row?;
             let (deleted, expired) = (row.deleted && hides, row.expired && hides);
-            let entry = self.entry(channel, seq, row)?;
+            let entry = self.entry(channel, row)?;
             entries.push(Arc::new(match (deleted, expired) {
                 (true, _) => entry.deleted(),
                 (false, true) => entry.expired(),
@@ -230,7 +268,8 @@ impl Reads<'_> {
         Ok(entries)
     }
 
-    fn entry(&self, channel: &ChannelId, seq: Seq, row: SeqRow) -> Result<Entry, StoreError> {
+    fn entry(&self, channel: &ChannelId, row: SeqRow) -> Result<Entry, StoreError> {
+        let seq = row.seq;
         let missing = || view_error(format!("record {} of entry {seq} is not in the journal", row.n));
         let record = self.record(channel, row.n)?.ok_or_else(missing)?;
         match (record.event, row.taken) {
@@ -297,7 +336,8 @@ impl Reads<'_> {
     }
 
     fn head(&self, channel: &ChannelId) -> Result<Option<Conversation>, StoreError> {
-        let Some(mut head) = self.db.get::<Conversation>(&Key::head(channel))? else { return Ok(None) };
+        let Some(payload) = self.db.payload(&Key::head(channel).0)? else { return Ok(None) };
+        let mut head: Conversation = decode_small(&payload)?;
         let seqs = head.missing_entries();
         let entries = match (seqs.first(), seqs.last()) {
             // As they were said: the head knows which of them were without their words, and the fold does the rest.
@@ -312,7 +352,7 @@ impl Reads<'_> {
     }
 
     fn pending(&self, channel: &ChannelId, message: &MessageId) -> Result<Option<Pending>, StoreError> {
-        let Some(row) = self.db.get::<MessageRow>(&Key::message(channel, message))? else { return Ok(None) };
+        let Some(row) = self.message_row(channel, message)? else { return Ok(None) };
         match self.record(channel, row.n)?.map(|record| record.event) {
             Some(Event::Message(MessageEvent::Accepted(pending))) => {
                 self.edited(channel, pending, row.edited).map(Some)
@@ -329,9 +369,8 @@ impl Reads<'_> {
     ) -> Result<(Conversation, usize), StoreError> {
         let mut n_read = 0;
         let channel = conversation.channel.clone();
-        let from = Key::event(&channel, conversation.last_n + 1);
-        for item in self.db.range(&from, &Key::event(&channel, u64::MAX)) {
-            let position = parse_position(&item?.1)?;
+        for place in self.places(&channel, conversation.last_n + 1, u64::MAX)? {
+            let position = place?.at;
             let record = self.journal.read(position)?;
             n_read += 1;
             let Err(error) = conversation.apply(&record) else { continue };
@@ -352,8 +391,14 @@ impl Reads<'_> {
     }
 }
 
-fn parse_position(payload: &[u8]) -> Result<Position, StoreError> {
-    position_of(payload).ok_or_else(|| view_error("a position cannot be read"))
+/// What a block holds, one by one.
+fn each<T: Packed>(block: Result<Row, StoreError>) -> std::vec::IntoIter<Result<T, StoreError>> {
+    let items = block.and_then(|(_, payload)| unpack(&payload));
+    let items: Vec<_> = match items {
+        Ok(items) => items.into_iter().map(Ok).collect(),
+        Err(error) => vec![Err(error)],
+    };
+    items.into_iter()
 }
 
 /// The channel of the key of its row.

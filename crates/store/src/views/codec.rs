@@ -1,11 +1,18 @@
 //! Keys and values of the views: big-endian keys under a table's letter, values behind their checksum.
 
+use std::io::{Read as _, Write as _};
+
 use cairn_core::ids::{AgentId, ChannelId, MemoryId, MessageId, OutboxId, Seq, SummaryId};
 use cairn_core::memory::Scope;
 use cairn_core::ports::StoreError;
+use flate2::Compression;
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use super::blocks::first_of_block;
 
 /// The tables of the views. All share one sled tree, so that one batch changes them together with the position up
 /// to which the journal is applied.
@@ -27,14 +34,12 @@ pub(crate) enum Table {
     Unfinished = b'n' as isize,
     /// channel → what lists show of its conversation, kept with its head.
     Outline = b'z' as isize,
-    /// channel, n → position in the journal.
+    /// channel, n of the first → a block of records' places in the journal.
     Event = b'e' as isize,
-    /// channel, seq → where its words are.
+    /// channel, seq of the first → a block of where entries' words are.
     Seq = b'q' as isize,
     /// channel, message id → how it stands.
     Message = b'i' as isize,
-    /// channel, n → message id: the order in which message ids are forgotten.
-    MessageAge = b'a' as isize,
     /// channel, outbox id → delivery owed.
     Outbox = b'o' as isize,
     /// n → channel and outbox id: the order of deliveries.
@@ -167,12 +172,14 @@ impl Key {
         Self::new(Table::Outline, &[channel.as_str()])
     }
 
+    /// The block of places that begins with that record.
     pub(crate) fn event(channel: &ChannelId, n: u64) -> Self {
         Self::new(Table::Event, &[channel.as_str()]).number(n)
     }
 
+    /// The block that has that entry.
     pub(crate) fn seq(channel: &ChannelId, seq: Seq) -> Self {
-        Self::new(Table::Seq, &[channel.as_str()]).number(seq.0)
+        Self::new(Table::Seq, &[channel.as_str()]).number(first_of_block(seq).0)
     }
 
     pub(crate) fn message(channel: &ChannelId, message: &MessageId) -> Self {
@@ -181,18 +188,14 @@ impl Key {
 
     /// All corrections of a message begin with it.
     pub(crate) fn corrections(channel: &ChannelId, message: &MessageId) -> Self {
-        let mut key = Self::new(Table::Message, &[channel.as_str()]);
+        let mut key = Self::messages(channel);
         key.0.extend_from_slice(message.corrections().as_bytes());
         key
     }
 
-    /// All ages of a channel's messages begin with it.
-    pub(crate) fn ages(channel: &ChannelId) -> Self {
-        Self::new(Table::MessageAge, &[channel.as_str()])
-    }
-
-    pub(crate) fn age(channel: &ChannelId, n: u64) -> Self {
-        Self::ages(channel).number(n)
+    /// All messages of a channel begin with it.
+    pub(crate) fn messages(channel: &ChannelId) -> Self {
+        Self::new(Table::Message, &[channel.as_str()])
     }
 
     /// A call of a tool, by its record's number.
@@ -241,9 +244,41 @@ pub(crate) fn decode<T: DeserializeOwned>(payload: &[u8]) -> Result<T, StoreErro
     serde_json::from_slice(payload).map_err(|error| view_error(format!("a row cannot be read: {error}")))
 }
 
+/// The same, compressed: for what is large and written seldom.
+pub(crate) fn encode_small(row: &impl Serialize) -> Result<Vec<u8>, StoreError> {
+    let mut small = DeflateEncoder::new(Vec::new(), Compression::fast());
+    small
+        .write_all(&encode(row)?)
+        .and_then(|()| small.finish())
+        .map_err(|error| view_error(error.to_string()))
+}
+
+pub(crate) fn decode_small<T: DeserializeOwned>(payload: &[u8]) -> Result<T, StoreError> {
+    let mut row = Vec::new();
+    let read = DeflateDecoder::new(payload).read_to_end(&mut row);
+    read.map_err(|error| view_error(format!("a row cannot be read: {error}")))?;
+    decode(&row)
+}
+
 /// The name of these views in errors.
 pub(crate) const SLED: &str = "sled";
 
 pub(crate) fn view_error(message: impl Into<String>) -> StoreError {
     StoreError::View { view: SLED, message: message.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_compressed_row_comes_back_as_it_was_and_a_spoiled_one_not_at_all() {
+        let row = vec!["the same words again and again"; 50];
+        let small = encode_small(&row).unwrap();
+        assert!(small.len() * 10 < encode(&row).unwrap().len());
+        assert_eq!(decode_small::<Vec<String>>(&small).unwrap(), row);
+        for spoiled in [&small[..small.len() / 2], b"", b"words"] {
+            assert!(decode_small::<Vec<String>>(spoiled).is_err());
+        }
+    }
 }

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::blocks::{Packed, pack, unpack};
 use super::changed::ChangedMemory;
 use super::codec::{Key, Table, decode, encode, seal, unseal, view_error};
 use super::rows::{FORMAT, Meta};
@@ -36,6 +37,14 @@ pub(crate) struct Db {
     doubt: Doubt,
     /// A check of all rows that is under way beside the writing.
     sweep: Mutex<Option<Sweep>>,
+    /// The same for a copy of them.
+    copy: Mutex<Option<Copy>>,
+}
+
+/// A copy of all rows up to and including that key.
+struct Copy {
+    to: sled::Db,
+    upto: Vec<u8>,
 }
 
 /// How far a check beside the writing has come: up to and including that key.
@@ -116,13 +125,63 @@ impl Db {
     /// Opens sled. [`super::opening`] guards it: sled may panic, or not come back.
     pub(crate) fn open(dir: &Path, cache_bytes: u64, calls: &Arc<Calls>) -> Result<Self, StoreError> {
         remove_half_made_snapshots(dir)?;
-        let config = sled::Config::new()
-            .path(dir)
-            .cache_capacity(cache_bytes)
-            .flush_every_ms(Some(FLUSH_EVERY_MS))
-            .mode(sled::Mode::HighThroughput);
+        let config =
+            sled::Config::new().path(dir).cache_capacity(cache_bytes).flush_every_ms(Some(FLUSH_EVERY_MS));
         let sled = calls.within(|| config.open()).map_err(|error| sled_error(&error))?;
         Ok(Self::of(Rows::Sled(sled), Arc::clone(calls)))
+    }
+
+    /// Begins a copy of all rows into that folder. What is written from here on goes there, too.
+    pub(crate) fn begin_copy(&self, dir: &Path, cache_bytes: u64) -> Result<(), StoreError> {
+        if let Rows::Sled(to) = Self::open(dir, cache_bytes, &self.calls)?.rows {
+            *self.copy.lock() = Some(Copy { to, upto: Vec::new() });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_copied(&self) -> bool {
+        self.copy.lock().is_some()
+    }
+
+    /// Copies the next rows. False: there are no more.
+    pub(crate) fn copy_next(&self, n_rows: usize) -> Result<bool, StoreError> {
+        let mut under_way = self.copy.lock();
+        let Some(copy) = under_way.as_mut() else { return Ok(false) };
+        let mut batch = sled::Batch::default();
+        let mut rows = self.between(Bound::Excluded(copy.upto.clone()), Bound::Unbounded);
+        let mut n_copied = 0;
+        while n_copied < n_rows
+            && let Some(row) = rows.step(true).transpose()?
+        {
+            let (key, value) = row;
+            // A bad one must not get a second home.
+            unseal(&key, &value).ok_or_else(|| bad_row(&key))?;
+            copy.upto.clone_from(&key);
+            batch.insert(key, value);
+            n_copied += 1;
+        }
+        self.calls.within(|| copy.to.apply_batch(batch)).map_err(|error| sled_error(&error))?;
+        Ok(n_copied == n_rows)
+    }
+
+    /// Ends a copy; `None`: there is none. It is durable, and has all rows.
+    pub(crate) fn end_copy(&self) -> Result<Option<Self>, StoreError> {
+        let Some(Copy { to, .. }) = self.copy.lock().take() else { return Ok(None) };
+        self.calls.within(|| to.flush()).map_err(|error| sled_error(&error))?;
+        Ok(Some(Self::of(Rows::Sled(to), Arc::clone(&self.calls))))
+    }
+
+    pub(crate) fn give_up_copy(&self) {
+        let copy = self.copy.lock().take();
+        self.calls.within(|| drop(copy));
+    }
+
+    /// Bytes of sled's files.
+    pub(crate) fn bytes_on_disk(&self) -> Result<u64, StoreError> {
+        match &self.rows {
+            Rows::Sled(sled) => self.calls.within(|| sled.size_on_disk()).map_err(|error| sled_error(&error)),
+            Rows::Memory(_) => Ok(0),
+        }
     }
 
     /// No rows yet, and none of them ever on a disk.
@@ -131,7 +190,7 @@ impl Db {
     }
 
     fn of(rows: Rows, calls: Arc<Calls>) -> Self {
-        Self { rows, calls, doubt: Doubt::default(), sweep: Mutex::default() }
+        Self { rows, calls, doubt: Doubt::default(), sweep: Mutex::default(), copy: Mutex::default() }
     }
 
     pub(crate) fn is_in_memory(&self) -> bool {
@@ -232,6 +291,11 @@ impl Db {
         self.payload(&key.0)?.map(|payload| decode(&payload)).transpose()
     }
 
+    /// What a block holds.
+    pub(crate) fn items<T: Packed>(&self, key: &Key) -> Result<Option<Vec<T>>, StoreError> {
+        self.payload(&key.0)?.map(|payload| unpack(&payload)).transpose()
+    }
+
     /// The bytes of a key.
     pub(crate) fn payload(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let sled = match &self.rows {
@@ -298,10 +362,14 @@ impl Db {
         };
         let mut under_way = self.sweep.lock();
         let mut sweep = under_way.take();
-        let mut batch = sled::Batch::default();
+        let mut copy = self.copy.lock();
+        let mut batch = Writes { upto: copy.as_ref().map(|copy| copy.upto.as_slice()), ..Writes::default() };
         for (key, payload) in changes {
             let count = meta.rows.entry(char::from(key[0])).or_default();
-            let was_there = self.has(&key)?;
+            let before = self.calls.within(|| sled.get(&key)).map_err(|error| sled_error(&error))?;
+            let was_there = before.is_some();
+            let bytes_before = before.map_or(0, |value| key.len() + value.len());
+            meta.bytes = meta.bytes.saturating_sub(bytes_before as u64);
             if let Some(sweep) = sweep.as_mut() {
                 sweep.note(&key, was_there, payload.is_some());
             }
@@ -309,17 +377,26 @@ impl Db {
                 Some(payload) => {
                     *count += u64::from(!was_there);
                     let value = seal(&key, &payload);
-                    batch.insert(key, value);
+                    meta.bytes += (key.len() + value.len()) as u64;
+                    batch.put(key, Some(value));
                 }
                 None => {
                     *count = count.saturating_sub(u64::from(was_there));
-                    batch.remove(key);
+                    batch.put(key, None);
                 }
             }
         }
         meta.format = FORMAT;
-        batch.insert(META, seal(META, &encode(meta)?));
-        self.calls.within(|| sled.apply_batch(batch)).map_err(|error| sled_error(&error))?;
+        batch.put(META.to_vec(), Some(seal(META, &encode(meta)?)));
+        let Writes { own, of_copy, .. } = batch;
+        self.calls.within(|| sled.apply_batch(own)).map_err(|error| sled_error(&error))?;
+        if let Some(beside) = copy.as_ref()
+            && let Err(error) = self.calls.within(|| beside.to.apply_batch(of_copy))
+        {
+            tracing::warn!(%error, "a copy of the views cannot be written and is given up");
+            let given_up = copy.take();
+            self.calls.within(|| drop(given_up));
+        }
         *under_way = sweep;
         Ok(())
     }
@@ -344,6 +421,35 @@ impl Db {
         match &self.rows {
             Rows::Sled(sled) => self.calls.within(|| sled.flush()).map_err(|error| sled_error(&error)),
             Rows::Memory(_) => Ok(0),
+        }
+    }
+}
+
+/// What is written together, also to a copy where that has been.
+#[derive(Default)]
+struct Writes<'a> {
+    own: sled::Batch,
+    of_copy: sled::Batch,
+    upto: Option<&'a [u8]>,
+}
+
+impl Writes<'_> {
+    /// No value: the row goes.
+    fn put(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
+        let is_copied = self.upto.is_some_and(|upto| key.as_slice() <= upto);
+        match value {
+            Some(value) => {
+                if is_copied {
+                    self.of_copy.insert(key.clone(), value.clone());
+                }
+                self.own.insert(key, value);
+            }
+            None => {
+                if is_copied {
+                    self.of_copy.remove(key.clone());
+                }
+                self.own.remove(key);
+            }
         }
     }
 }
@@ -508,6 +614,19 @@ impl<'a> Changes<'a> {
         }
     }
 
+    /// What a block holds, as changed.
+    pub(crate) fn items<T: Packed>(&self, key: &Key) -> Result<Option<Vec<T>>, StoreError> {
+        match self.changes.get(&key.0) {
+            Some(Some(payload)) => unpack(payload).map(Some),
+            Some(None) => Ok(None),
+            None => self.db.items(key),
+        }
+    }
+
+    pub(crate) fn put_items<T: Packed>(&mut self, key: Key, items: &[T]) {
+        self.put_bytes(key, pack(items));
+    }
+
     /// Whether there is a row, as changed.
     pub(crate) fn has(&self, key: &Key) -> Result<bool, StoreError> {
         match self.changes.get(&key.0) {
@@ -613,6 +732,60 @@ mod tests {
         write("f", true);
         let found = sled.check_next(usize::MAX).unwrap();
         assert!(found.problems[0].contains("rows are missing"), "{found:?}");
+    }
+
+    fn all(db: &Db) -> Vec<Row> {
+        let mut rows = db.between(Bound::Unbounded, Bound::Unbounded);
+        std::iter::from_fn(|| rows.step(true)).map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn a_copy_has_what_was_written_before_and_behind_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let sled = Db::open(&dir.path().join("own"), 1 << 20, &Arc::default()).unwrap();
+        let mut meta = Meta::default();
+        let mut write = |keys: &[(&str, Option<&str>)]| {
+            let mut changes = Changes::new(&sled);
+            for (key, row) in keys {
+                let key = Key(key.as_bytes().to_vec());
+                match row {
+                    Some(row) => changes.put_bytes(key, row.as_bytes().to_vec()),
+                    None => changes.remove(key),
+                }
+            }
+            changes.write(&mut meta).unwrap();
+            meta.bytes
+        };
+        write(&[("b", Some("1")), ("d", Some("1")), ("f", Some("1")), ("h", Some("1"))]);
+        sled.begin_copy(&dir.path().join("copy"), 1 << 20).unwrap();
+        let mut changes = [
+            [("a", Some("2")), ("b", None)],
+            [("b", Some("3")), ("d", Some("longer"))],
+            [("c", Some("4")), ("h", None)],
+            [("a", None), ("g", Some("5"))],
+        ]
+        .iter();
+        while sled.copy_next(1).unwrap() {
+            if let Some(changes) = changes.next() {
+                write(changes);
+            }
+        }
+        assert_eq!(changes.next(), None);
+        let bytes = write(&[("z", Some("at the end")), ("e", Some("6"))]);
+        while sled.copy_next(2).unwrap() {}
+        let copy = sled.end_copy().unwrap().unwrap();
+        assert!(!sled.is_copied());
+        assert_eq!(all(&copy), all(&sled));
+        let live = all(&sled).into_iter().filter(|(key, _)| key != META);
+        assert_eq!(bytes, live.map(|(key, value)| (key.len() + value.len()) as u64).sum::<u64>());
+        let mut check = copy.check();
+        check.compare();
+        assert_eq!(check.problems, Vec::<String>::new());
+
+        sled.begin_copy(&dir.path().join("another"), 1 << 20).unwrap();
+        sled.sled().insert(b"d", b"garbled").unwrap().unwrap();
+        let error = sled.copy_next(usize::MAX).unwrap_err();
+        assert!(error.to_string().contains("wrong checksum"), "{error}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod applier;
 mod apply;
 pub(crate) mod archive;
+mod blocks;
 mod changed;
 pub(crate) mod codec;
 pub(crate) mod db;
@@ -11,6 +12,7 @@ pub(crate) mod memories;
 pub(crate) mod opening;
 pub(crate) mod pairing_store;
 mod rows;
+mod shrink;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -182,6 +184,13 @@ impl Views {
     /// The search index shows what changed up to that record.
     pub(crate) fn forget_changed_memories(&self, upto: u64) {
         self.changed.lock().forget(upto);
+    }
+
+    /// Lets readers have the same rows from elsewhere. Returns those that they had, which some may hold a little longer.
+    fn replace(&self, db: Db) -> Option<Arc<Db>> {
+        let mut replaced = None;
+        self.applied.send_modify(|applied| replaced = applied.rows.replace(Arc::new(db)));
+        replaced
     }
 
     /// Takes the rows from the readers, who may hold them a little longer.

@@ -14,9 +14,10 @@ use cairn_core::ports::StoreError;
 use parking_lot::Mutex;
 
 use super::archive::channel_of;
-use super::codec::{Key, Table, decode, trailing_number, view_error};
+use super::codec::{Key, Table, decode, view_error};
 use super::db::{Check, Db};
 use super::rows::{ChannelState, Meta};
+use super::shrink;
 use crate::disk::Calls;
 use crate::disk::{io_error, make_dir, move_aside, remove_dir};
 use crate::journal::open::{Shown, ShownChannel, holds, refuse_lost_end};
@@ -48,7 +49,7 @@ fn look_into(
 ) -> Result<(Option<Db>, Check), StoreError> {
     can_start_threads().map_err(io_error("start the threads for", dir))?;
     let damaged = |error: StoreError| Check { problems: vec![error.to_string()], ..Check::default() };
-    let db = match guarded(|| Db::open(dir, cache_bytes, calls)) {
+    let db = match guarded(|| Db::open(&shrink::place(dir)?, cache_bytes, calls)) {
         Ok(db) => db,
         Err(error @ (StoreError::DiskFull { .. } | StoreError::Io { .. })) => return Err(error),
         Err(error) => return Ok((None, damaged(error))),
@@ -95,6 +96,7 @@ pub(super) fn open(
     calls: &Arc<Calls>,
 ) -> Result<(Db, Meta), StoreError> {
     make_dir(dir)?;
+    shrink::clean(dir)?;
     let (db, mut check) = look_into(dir, cache_bytes, most_rows, calls)?;
     let is_damaged = !check.problems.is_empty();
     if check.is_old {
@@ -166,9 +168,7 @@ fn channels(db: &Db) -> Result<Vec<ShownChannel>, StoreError> {
         let (key, payload) = item?;
         let state: ChannelState = decode(&payload)?;
         let channel = channel_of(&key)?;
-        let last = db.range(&Key::event(&channel, 0), &Key::event(&channel, u64::MAX)).next_back();
-        let n = last.transpose()?.and_then(|(key, _)| trailing_number(&key)).unwrap_or_default();
-        found.push(ShownChannel { channel, n, at: state.last_at, next_seq: state.next_seq });
+        found.push(ShownChannel { channel, n: state.last_n, at: state.last_at, next_seq: state.next_seq });
     }
     Ok(found)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cairn_core::event::Trigger;
+use cairn_core::event::{Record, Trigger};
 use cairn_core::ids::{ChannelId, Generation, MessageId, Seq, TurnId};
 use cairn_core::memory::Memory;
 use cairn_core::ports::{ChannelRow, OutboxItem};
@@ -14,7 +14,7 @@ use crate::journal::open::Checkpoint;
 use crate::journal::segment::Position;
 
 /// Version of the rows; views of another version are made again.
-pub(crate) const FORMAT: u32 = 5;
+pub(crate) const FORMAT: u32 = 6;
 
 /// Stands in the place of a turn's id for what has none: a command, or a message that a limit refused.
 pub(crate) const COMMAND: &str = "command";
@@ -39,6 +39,9 @@ pub(crate) struct Meta {
     pub(crate) last_at: Option<Timestamp>,
     /// Rows by the letter of their table.
     pub(crate) rows: BTreeMap<char, u64>,
+    /// Bytes of all of them, with their keys.
+    #[serde(default)]
+    pub(crate) bytes: u64,
 }
 
 impl Meta {
@@ -54,50 +57,71 @@ impl Meta {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// Where a record of a channel is in the journal.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) n: u64,
+    pub(crate) at: Position,
+}
+
+impl Place {
+    /// Where the record behind it stands.
+    pub(crate) fn end(&self) -> Option<u64> {
+        self.at.offset.checked_add(u64::from(self.at.len) + 1)
+    }
+
+    /// Whether that record stands right behind it.
+    pub(crate) fn is_followed_by(&self, next: &Position) -> bool {
+        self.at.segment == next.segment && self.end() == Some(next.offset)
+    }
+}
+
+/// Where the words of an entry are.
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SeqRow {
+    pub(crate) seq: Seq,
     /// The record that has them: an accepted message, or an added entry.
     pub(crate) n: u64,
     /// For an accepted message and a lost entry: its turn. An added entry knows its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) taken: Option<(TurnId, Generation)>,
     /// The record that has the newest of them, when they were edited before a turn took them up.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) edited: Option<u64>,
     /// Its message was deleted: its words are shown to nobody.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) deleted: bool,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) expired: bool,
     /// The line that had them was quarantined.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) lost: bool,
 }
 
 impl SeqRow {
     /// An added entry, whose words are in that record.
-    pub(crate) fn of(n: u64) -> Self {
-        Self { n, taken: None, edited: None, deleted: false, expired: false, lost: false }
+    pub(crate) fn of(seq: Seq, n: u64) -> Self {
+        Self { seq, n, taken: None, edited: None, deleted: false, expired: false, lost: false }
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// How a message stands. Its words, its turn and its fingerprint are in its records.
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MessageRow {
+    /// The record that brought it; of a command, the one that took it.
     pub(crate) n: u64,
-    pub(crate) at: Timestamp,
-    pub(crate) turn: TurnId,
-    pub(crate) fingerprint: String,
+    /// When that was; seconds since 1970.
+    pub(crate) second: i64,
     /// The record of its last edit before a turn took it up.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) edited: Option<u64>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) deleted: bool,
     /// The entry that it became when a turn took it up.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) seq: Option<Seq>,
     /// The record of its turn's end; of a command, the one that took it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) end: Option<u64>,
+}
+
+impl MessageRow {
+    /// A message or command that this record has brought.
+    pub(crate) fn of(record: &Record) -> Self {
+        let second = record.at.as_second();
+        Self { n: record.n, second, edited: None, deleted: false, seq: None, end: None }
+    }
 }
 
 /// What the list of channels shows, and what is under way there.
@@ -114,6 +138,12 @@ pub(crate) struct ChannelState {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) awaited: bool,
     pub(crate) messages: u64,
+    /// When message ids are looked at next for those to be forgotten; seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) forgets_at: Option<i64>,
+    /// The first record of the last block of places; 0: there is none yet.
+    #[serde(default)]
+    pub(crate) places: u64,
     /// The open turn and the messages it took up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) open: Option<(TurnId, Vec<MessageId>)>,
@@ -141,6 +171,8 @@ impl ChannelState {
             pending: 0,
             awaited: false,
             messages: 0,
+            forgets_at: None,
+            places: 0,
             open: None,
             run: false,
             queued: Vec::new(),
@@ -189,23 +221,4 @@ pub(crate) struct CallRow {
 pub(crate) struct OutboxRow {
     pub(crate) item: OutboxItem,
     pub(crate) n: u64,
-}
-
-pub(crate) fn position_bytes(position: Position) -> [u8; 20] {
-    let mut bytes = [0; 20];
-    bytes[..8].copy_from_slice(&position.segment.to_be_bytes());
-    bytes[8..16].copy_from_slice(&position.offset.to_be_bytes());
-    bytes[16..].copy_from_slice(&position.len.to_be_bytes());
-    bytes
-}
-
-pub(crate) fn position_of(bytes: &[u8]) -> Option<Position> {
-    let (segment, rest) = bytes.split_first_chunk::<8>()?;
-    let (offset, rest) = rest.split_first_chunk::<8>()?;
-    let len = rest.first_chunk::<4>()?;
-    Some(Position {
-        segment: u64::from_be_bytes(*segment),
-        offset: u64::from_be_bytes(*offset),
-        len: u32::from_be_bytes(*len),
-    })
 }

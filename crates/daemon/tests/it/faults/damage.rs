@@ -110,6 +110,33 @@ async fn an_end_that_was_acknowledged_and_is_gone_is_damage_until_somebody_says_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_channel_that_cannot_be_read_does_not_keep_the_others_from_being_listed() {
+    let home = home();
+    let daemon = home.daemon(None).await;
+    for (channel, text) in [("main", "the first flat"), ("other", "the second flat")] {
+        assert!(daemon.client().say(channel, text).await.unwrap().0.is_success());
+    }
+    // No snapshot is kept: a list has to read what was said.
+    daemon.kill().await.unwrap();
+    let daemon = home.daemon(None).await;
+    let segment = segments(&home).remove(0);
+    let text = std::fs::read_to_string(&segment).unwrap();
+    assert!(text.contains("the second flat"));
+    std::fs::write(&segment, text.replace("the second flat", "the second boat")).unwrap();
+    let list = daemon.client().get("/v1/channels").await.unwrap();
+    let names: Vec<&str> =
+        list.as_array().unwrap().iter().filter_map(|one| one["channel"].as_str()).collect();
+    assert_eq!(names, ["main/local/main", "main/local/other"], "{list}");
+    assert_eq!(list[1]["entries"], 2, "{list}");
+    daemon.kill().await.unwrap();
+    assert!(
+        home.log().contains("main/local/other") && home.log().contains("cairn store verify"),
+        "{}",
+        home.log()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_search_waits_for_an_index_that_is_made_again() {
     let home = home();
     lived_in(&home).await;

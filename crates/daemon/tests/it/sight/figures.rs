@@ -53,7 +53,7 @@ async fn traffic_is_counted_where_it_belongs() {
     scene.telegram.wait_sent(anna.id, 1).await;
     scene.rig.until("/v1/outbox", |list| list.as_array().unwrap().is_empty()).await;
     let now = scrape(&scene.rig.client()).await;
-    let least: [AtLeast<'_>; 24] = [
+    let least: [AtLeast<'_>; 25] = [
         ("cairn_turns_total", &[("agent", "main"), ("outcome", "answered")], 10.0),
         ("cairn_turns_total", &[("agent", "main"), ("outcome", "failed")], 1.0),
         ("cairn_turn_seconds_count", &[("agent", "main")], 11.0),
@@ -71,6 +71,7 @@ async fn traffic_is_counted_where_it_belongs() {
         ("cairn_errors_total", &[("kind", "model_bad_request")], 1.0),
         ("cairn_errors_total", &[("kind", "turn_turn_failed")], 1.0),
         ("cairn_journal_bytes", &[], 1.0),
+        ("cairn_views_bytes", &[], 1.0),
         ("cairn_journal_sync_seconds_count", &[], 1.0),
         ("cairn_disk_free_bytes", &[], 1.0),
         ("cairn_deliveries_total", &[("platform", "telegram"), ("outcome", "delivered")], 1.0),
