@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use cairn_core::agent::AgentSettings;
+use cairn_core::awake::{self, Awake};
 use cairn_core::compaction::Decision;
 use cairn_core::conversation::{Conversation, FoldError};
 use cairn_core::engine::{self, ContextEngine};
@@ -44,6 +45,10 @@ pub(crate) struct ChannelHandle {
     changed: watch::Sender<u64>,
     /// Last record of the snapshot that was kept last.
     kept_n: AtomicU64,
+    /// About how many bytes of memory it takes.
+    bytes: AtomicU64,
+    /// Higher, the later it was used.
+    used: AtomicU64,
     /// Taken by an append from its beginning to its end.
     writing: Arc<Semaphore>,
 }
@@ -61,6 +66,8 @@ impl ChannelHandle {
             approvals: Approvals::default(),
             changed: watch::Sender::new(conversation.last_n),
             kept_n: AtomicU64::new(conversation.last_n),
+            bytes: AtomicU64::new(awake::bytes(&conversation)),
+            used: AtomicU64::new(0),
             conversation: RwLock::new(conversation),
             actors: Mutex::default(),
             writing: Arc::new(Semaphore::new(1)),
@@ -161,9 +168,37 @@ impl ChannelHandle {
     pub(crate) fn replace(&self, conversation: Conversation) {
         let n = conversation.last_n;
         self.engine.bootstrap(&conversation);
+        self.bytes.store(awake::bytes(&conversation), Ordering::Relaxed);
         *self.conversation.write() = conversation;
         self.kept_n.store(n, Ordering::Release);
         self.changed.send_replace(n);
+    }
+
+    /// About how many bytes of memory it takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Weighs it again, after a turn or a run.
+    pub(crate) fn weigh(&self) {
+        self.bytes.store(self.read(awake::bytes), Ordering::Relaxed);
+    }
+
+    /// It is used; `order`: higher than that of all that were used before.
+    pub(crate) fn note_used(&self, order: u64) {
+        self.used.store(order, Ordering::Relaxed);
+    }
+
+    /// How it stands among the channels awake, when some have to sleep.
+    pub(crate) fn as_awake(self: &Arc<Self>) -> Awake<Arc<Self>> {
+        let is_idle = !self.subscribers.is_awaited()
+            && self.read(|conversation| conversation.open_turn.is_none() && conversation.run.is_none());
+        Awake {
+            channel: Arc::clone(self),
+            bytes: self.bytes(),
+            used: self.used.load(Ordering::Relaxed),
+            is_idle,
+        }
     }
 
     /// Told whenever the conversation has changed.

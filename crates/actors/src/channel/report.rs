@@ -18,7 +18,7 @@ use cairn_core::window::{Gauge, measure};
 use super::state::ChannelState;
 use super::turns::answer_of;
 use crate::events::RuntimeEventKind;
-use crate::messages::{CompactorMsg, OutboxMsg, PendingDelivery};
+use crate::messages::{CompactorMsg, OutboxMsg, PendingDelivery, RouterMsg};
 use crate::telemetry;
 
 /// Records of a channel after which its snapshot is kept, so that a start has little to read.
@@ -62,6 +62,11 @@ impl ChannelState {
         self.report_tier(&gauge);
         let ends_a_run =
             |record: &Record| matches!(record.event, Event::Compaction(CompactionEvent::RunEnded(_)));
+        let ends_a_turn = |record: &Record| matches!(record.event, Event::Turn(TurnEvent::Ended(_)));
+        if records.iter().any(|record| ends_a_run(record) || ends_a_turn(record)) {
+            self.handle.weigh();
+            self.shared.tell_router(RouterMsg::Weighed);
+        }
         if records.iter().any(ends_a_run) || self.since_snapshot > SNAPSHOT_EVERY {
             self.keep_snapshot();
         }

@@ -138,7 +138,7 @@ impl ChannelState {
     }
 
     /// Looks again when the chat may have to be told of what was lost from view.
-    pub(super) fn expect_loss(&self) {
+    pub(super) fn expect_loss(&mut self) {
         let (now, settings) = (self.shared.now(), self.handle.settings());
         let wait = match self.handle.read(|conversation| notice::due(conversation, &settings, now)) {
             Due::Nothing => return,
@@ -146,7 +146,7 @@ impl ChannelState {
             Due::Now(_) => Duration::ZERO,
         };
         // A little more, so that a clock that counts milliseconds has surely passed the time.
-        self.myself.send_after(wait + Duration::from_millis(1), || ChannelMsg::TellLoss);
+        self.later(wait + Duration::from_millis(1), || ChannelMsg::TellLoss);
     }
 
     /// Tells the chat of what was lost from view, if it is time.
@@ -158,7 +158,7 @@ impl ChannelState {
             Due::Now(event) => {
                 if answer(self.commit(vec![*event]).await)?.is_err() {
                     let pause = self.shared.limits().store_retry_pause;
-                    self.myself.send_after(pause, || ChannelMsg::TellLoss);
+                    self.later(pause, || ChannelMsg::TellLoss);
                 }
             }
         }
@@ -174,7 +174,7 @@ impl ChannelState {
 
     /// Expires what is due, and looks again in a day.
     pub(super) async fn expire(&mut self) -> Result<(), ChannelFault> {
-        self.myself.send_after(EXPIRE_EVERY, || ChannelMsg::Expire);
+        self.later(EXPIRE_EVERY, || ChannelMsg::Expire);
         let (settings, now) = (self.handle.settings(), self.shared.now());
         let ids = self.handle.read(|conversation| due(conversation, &settings.result_guard, now));
         if ids.is_empty() {

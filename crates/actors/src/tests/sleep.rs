@@ -1,6 +1,7 @@
 //! Idle channels sleep, and wake as they were.
 
 use cairn_core::event::{Event, MaintenanceEvent, NewRecord};
+use cairn_core::ids::ChannelId;
 use cairn_core::ports::Store as _;
 
 use super::common::model::{Kind, words};
@@ -100,4 +101,65 @@ async fn a_head_is_kept_for_a_channels_own_records_not_for_those_of_others() {
     live.ask("b", "hello again").await;
     settle().await;
     assert!(world.store.snapshots.lock().is_empty(), "a head after a few records");
+}
+
+fn channel(n: usize) -> ChannelId {
+    format!("main/local/c{n}").parse().unwrap()
+}
+
+async fn ask_in(live: &Live, channel: &ChannelId, id: &str, text: &str) -> String {
+    let answer = reply(live.submit(message(channel, id, text)).await.unwrap()).await;
+    settle().await;
+    answer
+}
+
+#[tokio::test(start_paused = true)]
+async fn channels_used_least_recently_sleep_once_those_awake_take_too_much_memory() {
+    let mut world = World::new();
+    world.limits.awake_bytes = 80_000;
+    let live = world.start().await;
+    for n in 0..3 {
+        ask_in(&live, &channel(n), "a", "my cat is called Momo").await;
+    }
+    assert_eq!(live.runtime.awake().len(), 3, "there is room for them");
+    for n in 3..40 {
+        ask_in(&live, &channel(n), "a", "my cat is called Momo").await;
+        let awake = live.runtime.awake();
+        assert!((2..=4).contains(&awake.len()) && awake.contains(&channel(n)), "{n}: {awake:?}");
+    }
+    assert!(!live.runtime.awake().contains(&channel(0)));
+    ask_in(&live, &channel(0), "b", "what is my cat called?").await;
+    assert!(words(world.model.requests(Kind::Reply).last().unwrap()).contains("Momo"));
+    assert!(live.runtime.awake().contains(&channel(0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_that_answers_stays_awake_however_much_memory_is_taken() {
+    let mut world = World::new();
+    world.limits.awake_bytes = 1;
+    let live = world.start().await;
+    let gate = world.model.hold(Kind::Reply);
+    let open = live.submit(message(&channel(0), "a", "hello")).await.unwrap();
+    let also = live.submit(message(&channel(1), "a", "hello")).await.unwrap();
+    settle().await;
+    assert_eq!(live.runtime.awake(), [channel(0), channel(1)]);
+    gate.add_permits(2);
+    assert_eq!((reply(open).await, reply(also).await), ("re: hello".to_owned(), "re: hello".to_owned()));
+    settle().await;
+    assert!(live.runtime.awake().is_empty(), "nothing is under way any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_that_sleeps_leaves_no_task_behind() {
+    let (world, live) = started().await;
+    let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    settle().await;
+    let before = alive();
+    for n in 0..10 {
+        ask_in(&live, &channel(n), "a", "hello").await;
+    }
+    assert!(alive() > before);
+    tokio::time::sleep(world.limits.idle_after + std::time::Duration::from_secs(1)).await;
+    assert!(live.runtime.awake().is_empty());
+    assert_eq!(alive(), before);
 }
