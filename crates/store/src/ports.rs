@@ -191,8 +191,40 @@ impl ports::Store for Store {
         self.inner.artifacts.lines(channel, artifact, range)
     }
 
-    fn remove_artifact(&self, channel: &ChannelId, id: &ArtifactId) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.inner.artifacts.remove(channel, id)
+    fn artifact(
+        &self,
+        channel: &ChannelId,
+        id: &ArtifactId,
+    ) -> BoxFuture<'_, Result<Option<Artifact>, StoreError>> {
+        let (channel, id) = (channel.clone(), id.clone());
+        self.look(move |_, reads| reads.artifact(&channel, &id)).boxed()
+    }
+
+    fn artifacts(
+        &self,
+        channel: &ChannelId,
+        expired: bool,
+    ) -> BoxFuture<'_, Result<Vec<Artifact>, StoreError>> {
+        let channel = channel.clone();
+        self.look(move |_, reads| reads.artifacts(&channel, expired)).boxed()
+    }
+
+    fn remove_expired(&self, channel: &ChannelId) -> BoxFuture<'_, Result<(), StoreError>> {
+        let channel = channel.clone();
+        async move {
+            let artifacts = &self.inner.artifacts;
+            let there = artifacts.ids(&channel).await?;
+            if there.is_empty() {
+                return Ok(());
+            }
+            let of = channel.clone();
+            let expired = self.look(move |_, reads| reads.expired(&of, there.clone())).await?;
+            for id in expired {
+                artifacts.remove(&channel, &id).await?;
+            }
+            Ok(())
+        }
+        .boxed()
     }
 }
 

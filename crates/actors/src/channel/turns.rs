@@ -98,8 +98,8 @@ impl ChannelState {
                 self.give_up_turn(interruptions).await?;
             }
         }
-        self.expire_at_wake().await?;
         self.go_on().await?;
+        self.expire().await?;
         self.handle.tell_compactor(CompactorMsg::Look);
         Ok(())
     }

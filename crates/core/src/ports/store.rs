@@ -105,8 +105,22 @@ pub trait Store: Send + Sync + 'static {
         range: LineRange,
     ) -> BoxFuture<'_, Result<Option<ArtifactLines>, StoreError>>;
 
-    /// Removes the words of an artifact. That they are gone already is fine.
-    fn remove_artifact(&self, channel: &ChannelId, id: &ArtifactId) -> BoxFuture<'_, Result<(), StoreError>>;
+    /// The artifact of that id; `None`: the channel never had it.
+    fn artifact(
+        &self,
+        channel: &ChannelId,
+        id: &ArtifactId,
+    ) -> BoxFuture<'_, Result<Option<Artifact>, StoreError>>;
+
+    /// The artifacts of a channel that have not expired, of all generations; with `expired` all that it ever had.
+    fn artifacts(
+        &self,
+        channel: &ChannelId,
+        expired: bool,
+    ) -> BoxFuture<'_, Result<Vec<Artifact>, StoreError>>;
+
+    /// Removes the words of artifacts that have expired, where there are any left.
+    fn remove_expired(&self, channel: &ChannelId) -> BoxFuture<'_, Result<(), StoreError>>;
 }
 
 /// Why the store could not do what was asked.

@@ -1,6 +1,6 @@
 //! Keys and values of the views: big-endian keys under a table's letter, values behind their checksum.
 
-use cairn_core::ids::{AgentId, ChannelId, MemoryId, MessageId, OutboxId, Seq, SummaryId};
+use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, SummaryId};
 use cairn_core::memory::Scope;
 use cairn_core::ports::StoreError;
 use jiff::Timestamp;
@@ -50,6 +50,10 @@ pub(crate) enum Table {
     MemoryOrder = b'd' as isize,
     /// agent → how many memories it has.
     MemoryCount = b'y' as isize,
+    /// channel, artifact id → artifact that has not expired.
+    Artifact = b'v' as isize,
+    /// channel, artifact id → artifact that has expired.
+    ExpiredArtifact = b'j' as isize,
 }
 
 impl Table {
@@ -198,6 +202,15 @@ impl Key {
     /// The place of a delivery in their order.
     pub(crate) fn outbox_order(n: u64) -> Self {
         Self::table(Table::OutboxOrder).number(n)
+    }
+
+    /// All artifacts of a channel in one of their tables begin with it.
+    pub(crate) fn artifacts(table: Table, channel: &ChannelId) -> Self {
+        Self::new(table, &[channel.as_str()])
+    }
+
+    pub(crate) fn artifact(table: Table, channel: &ChannelId, id: &ArtifactId) -> Self {
+        Self::new(table, &[channel.as_str(), id.as_str()])
     }
 
     pub(crate) fn outbox(channel: &ChannelId, id: &OutboxId) -> Self {
