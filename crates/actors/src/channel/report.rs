@@ -27,7 +27,6 @@ const SNAPSHOT_EVERY: usize = 512;
 impl ChannelState {
     /// Tells of records that were just folded in.
     pub(super) fn report(&mut self, records: &[Record]) {
-        self.since_snapshot += records.len();
         self.hand_over(records);
         let moves = |event: &Event| {
             !matches!(event, Event::Message(MessageEvent::Accepted(_)))
@@ -67,7 +66,7 @@ impl ChannelState {
             self.handle.weigh();
             self.shared.tell_router(RouterMsg::Weighed);
         }
-        if records.iter().any(ends_a_run) || self.since_snapshot > SNAPSHOT_EVERY {
+        if records.iter().any(ends_a_run) || self.handle.since_snapshot() > SNAPSHOT_EVERY {
             self.keep_snapshot();
         }
     }

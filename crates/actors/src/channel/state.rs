@@ -117,7 +117,6 @@ pub(crate) struct ChannelState {
     pub(super) drained: Vec<Reply<()>>,
     /// Runs that began by themselves and that people in the chat have asked for since.
     pub(super) told_of: BTreeSet<RunId>,
-    pub(super) since_snapshot: usize,
     /// What it sends itself later; they end with it.
     timers: JoinSet<()>,
 }
@@ -181,7 +180,6 @@ impl ChannelState {
             draining: false,
             drained: Vec::new(),
             told_of: BTreeSet::new(),
-            since_snapshot: 0,
             timers: JoinSet::new(),
         }
     }
@@ -306,12 +304,10 @@ impl ChannelState {
     }
 
     /// Keeps a snapshot, in a task of its own: it is only a cache.
-    pub(super) fn keep_snapshot(&mut self) {
-        let Some(snapshot) = self.handle.to_keep() else { return };
-        self.since_snapshot = 0;
-        let store = Arc::clone(&self.shared.deps.store);
+    pub(super) fn keep_snapshot(&self) {
+        let (store, handle) = (Arc::clone(&self.shared.deps.store), Arc::clone(&self.handle));
         self.shared.tasks.spawn("keep a snapshot", async move {
-            if let Err(error) = store.keep_snapshot(snapshot).await {
+            if let Err(error) = handle.keep(&*store).await {
                 tracing::warn!(%error, "a conversation's snapshot was not kept; its next start takes longer");
             }
         });

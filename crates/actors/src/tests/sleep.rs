@@ -15,7 +15,7 @@ async fn an_idle_channel_sleeps_and_wakes_with_its_words() {
     let awake = live.snapshot().await;
     tokio::time::sleep(world.limits.idle_after * 2).await;
     assert!(live.runtime.awake().is_empty());
-    assert_eq!(*world.store.snapshots.lock(), [local()]);
+    assert_eq!(*world.store.outlines.lock(), [local()]);
     let (asleep, is_awake) = live.runtime.conversation(&local()).await.unwrap().unwrap();
     assert!(!is_awake);
     assert_eq!(asleep, awake);
@@ -74,17 +74,18 @@ async fn messages_at_the_moment_of_falling_asleep_are_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_keeps_a_snapshot_of_what_has_happened_since_the_last_one_alone() {
+async fn a_stop_keeps_what_has_happened_since_the_last_one_alone() {
     let (world, live) = started().await;
     live.ask("a", "hello").await;
     tokio::time::sleep(world.limits.idle_after * 2).await;
-    assert_eq!(*world.store.snapshots.lock(), [local()]);
+    assert_eq!(*world.store.outlines.lock(), [local()]);
     live.ask("a", "hello").await;
     assert_eq!(live.runtime.awake(), [local()], "woken by what was answered before");
     let other = live.say_in_group("b", "hello").await;
     reply(other).await;
     live.runtime.shutdown(std::time::Duration::ZERO).await;
-    assert_eq!(*world.store.snapshots.lock(), [local(), group()]);
+    assert_eq!(*world.store.outlines.lock(), [local(), group()]);
+    assert!(world.store.snapshots.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -162,4 +163,25 @@ async fn a_channel_that_sleeps_leaves_no_task_behind() {
     tokio::time::sleep(world.limits.idle_after + std::time::Duration::from_secs(1)).await;
     assert!(live.runtime.awake().is_empty());
     assert_eq!(alive(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_that_sleeps_keeps_a_snapshot_when_there_is_much_to_read_since_its_last_one() {
+    let (world, live) = started().await;
+    let kept = || (world.store.snapshots.lock().len(), world.store.outlines.lock().len());
+    let mut n_turns = 0;
+    let mut sleep_after = async |turns: usize| {
+        for _ in 0..turns {
+            n_turns += 1;
+            live.ask(&format!("m{n_turns}"), "hello").await;
+        }
+        tokio::time::sleep(world.limits.idle_after * 2).await;
+        assert!(live.runtime.awake().is_empty());
+    };
+    sleep_after(1).await;
+    assert_eq!(kept(), (0, 1));
+    sleep_after(12).await;
+    assert_eq!(kept(), (1, 1));
+    sleep_after(1).await;
+    assert_eq!(kept(), (1, 2));
 }

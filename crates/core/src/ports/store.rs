@@ -33,6 +33,9 @@ pub trait Store: Send + Sync + 'static {
     /// Keeps a conversation's snapshot, so that the next restore is quick. Only a cache: losing it loses nothing.
     fn keep_snapshot(&self, conversation: Arc<Conversation>) -> BoxFuture<'_, Result<(), StoreError>>;
 
+    /// Keeps of a conversation what lists show, and no snapshot: for one that has hardly changed since its last one.
+    fn keep_outline(&self, conversation: Arc<Conversation>) -> BoxFuture<'_, Result<(), StoreError>>;
+
     /// Entries with `from <= seq <= to`, in order, at most `limit`, of all generations; pending ones excluded. Deleted
     /// messages are without their words.
     fn entries(

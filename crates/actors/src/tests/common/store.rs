@@ -53,6 +53,7 @@ pub(crate) struct MemStore {
     gate: Mutex<Option<Arc<Semaphore>>>,
     pub(crate) appends: Mutex<Vec<usize>>,
     pub(crate) snapshots: Mutex<Vec<ChannelId>>,
+    pub(crate) outlines: Mutex<Vec<ChannelId>>,
     /// The next append panics.
     pub(crate) panics: AtomicBool,
     /// Set once the end of a turn is journalled.
@@ -76,6 +77,7 @@ impl MemStore {
             gate: Mutex::default(),
             appends: Mutex::default(),
             snapshots: Mutex::default(),
+            outlines: Mutex::default(),
             panics: AtomicBool::new(false),
             armed: Mutex::default(),
             behind: AtomicBool::new(false),
@@ -252,6 +254,11 @@ impl Store for MemStore {
 
     fn keep_snapshot(&self, conversation: Arc<Conversation>) -> BoxFuture<'_, Result<(), StoreError>> {
         self.snapshots.lock().push(conversation.channel.clone());
+        Box::pin(async { Ok(()) })
+    }
+
+    fn keep_outline(&self, conversation: Arc<Conversation>) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.outlines.lock().push(conversation.channel.clone());
         Box::pin(async { Ok(()) })
     }
 
