@@ -73,8 +73,11 @@ fn parts_bytes(parts: &[Part]) -> u64 {
 mod tests {
     use super::*;
 
-    fn awake(channels: &[(&'static str, u64, bool)]) -> Vec<Awake<&'static str>> {
-        let one = |(used, (channel, bytes, is_idle)): (usize, &(&'static str, u64, bool))| Awake {
+    /// Its name, its bytes, and whether it is idle.
+    type Channel = (&'static str, u64, bool);
+
+    fn awake(channels: &[Channel]) -> Vec<Awake<&'static str>> {
+        let one = |(used, (channel, bytes, is_idle)): (usize, &Channel)| Awake {
             channel: *channel,
             bytes: *bytes,
             used: used as u64,
@@ -85,7 +88,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_idle_channels_sleep_until_the_rest_fits() {
-        let cases: [(&[(&str, u64, bool)], u64, &[&str]); 6] = [
+        let cases: [(&[Channel], u64, &[&str]); 6] = [
             (&[("a", 40, true), ("b", 40, true)], 80, &[]),
             (&[("a", 40, true), ("b", 41, true)], 80, &["a"]),
             (&[("a", 10, true), ("b", 10, true), ("c", 100, true)], 80, &["a", "b", "c"]),

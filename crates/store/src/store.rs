@@ -239,15 +239,9 @@ impl Store {
         );
         let index = Arc::new(index);
         let journal = Arc::new(Reader::new(&layout.journal));
-        let indexer = Indexer::new(
-            index.clone(),
-            at,
-            views.clone(),
-            journal.clone(),
-            appender.durable(),
-            options.sled_cache_bytes as usize / 2,
-        );
-        let indexer = spawn("index", lock.clone(), move || indexer.run(&to_index))?;
+        let recent_bytes = options.sled_cache_bytes as usize / 2;
+        let indexer = Indexer::new(index.clone(), at, views.clone(), journal.clone(), appender.durable());
+        let indexer = spawn("index", lock.clone(), move || indexer.within(recent_bytes).run(&to_index))?;
         let inner = Inner {
             journal,
             readers: Arc::new(tokio::sync::Semaphore::new(READERS)),

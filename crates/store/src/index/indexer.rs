@@ -74,7 +74,6 @@ impl Indexer {
         views: Arc<Views>,
         journal: Arc<Reader>,
         durable: watch::Receiver<Durable>,
-        recent_bytes: usize,
     ) -> Self {
         let is_broken = at.is_none();
         let at = at.unwrap_or_default();
@@ -86,13 +85,20 @@ impl Indexer {
             durable,
             follower,
             writer: None,
-            recent: Recents::new(recent_bytes),
+            recent: Recents::new(0),
             uncommitted: 0,
             first_uncommitted: None,
             committed: at,
             is_broken,
             is_told: is_broken,
         }
+    }
+
+    /// The same with so many bytes for the last entries of channels.
+    #[must_use]
+    pub(crate) fn within(mut self, recent_bytes: usize) -> Self {
+        self.recent = Recents::new(recent_bytes);
+        self
     }
 
     /// Runs until it is closed or nobody is left who could wake it.
