@@ -8,9 +8,9 @@ use cairn_core::compaction::{Decision, SummaryDraft};
 use cairn_core::event::{Run, RunOutcome};
 use cairn_core::ids::RunId;
 use jiff::{SignedDuration, Timestamp};
-use ractor::concurrency::JoinHandle;
 use ractor::{Actor, ActorProcessingErr, ActorRef, MessagingErr};
 use tokio_util::sync::DropGuard;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 use crate::handle::ChannelHandle;
@@ -50,7 +50,7 @@ pub(crate) struct CompactorState {
     attempt: Option<Attempt>,
     /// What is known of the run under way.
     run_budget: Option<Arc<RunBudget>>,
-    timer: Option<JoinHandle<Result<(), MessagingErr<CompactorMsg>>>>,
+    timer: Option<AbortOnDropHandle<Result<(), MessagingErr<CompactorMsg>>>>,
 }
 
 impl Actor for Compactor {
@@ -105,9 +105,7 @@ impl Actor for Compactor {
 impl CompactorState {
     /// Starts what is due: the worker of the run under way, or the proposal of a new one.
     fn look(&mut self) {
-        if let Some(timer) = self.timer.take() {
-            timer.abort();
-        }
+        self.timer = None;
         let now = self.shared.now();
         // An engine without runs has the one ended that another engine left.
         let has_runs = !self.handle.engine.info().owns_compaction;
@@ -138,7 +136,8 @@ impl CompactorState {
         let wait = Duration::try_from(at.duration_since(now)).unwrap_or_default();
         // A little more, so that a clock that counts milliseconds has surely passed the time.
         let wait = wait + Duration::from_millis(1);
-        self.timer = Some(self.myself.send_after(wait, || CompactorMsg::Look));
+        let timer = self.myself.send_after(wait, || CompactorMsg::Look);
+        self.timer = Some(AbortOnDropHandle::new(timer));
     }
 
     fn start(&mut self, run: Run) {

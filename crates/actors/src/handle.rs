@@ -4,16 +4,17 @@
 //! and never across an await; all others take snapshots.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use cairn_core::agent::AgentSettings;
+use cairn_core::awake::{self, Awake};
 use cairn_core::compaction::Decision;
 use cairn_core::conversation::{Conversation, FoldError};
 use cairn_core::engine::{self, ContextEngine};
 use cairn_core::event::Record;
 use cairn_core::ids::ChannelId;
-use cairn_core::ports::ChatModel;
+use cairn_core::ports::{ChatModel, Store, StoreError};
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use ractor::ActorRef;
@@ -23,6 +24,9 @@ use crate::agent::AgentRuntime;
 use crate::approvals::Approvals;
 use crate::messages::{ChannelMsg, CompactorMsg};
 use crate::subscribers::TurnSubscribers;
+
+/// Records that a wake reads quickly: a snapshot, which is as large as the window has entries, is not kept for fewer.
+const LITTLE_TO_READ: usize = 32;
 
 #[derive(Default)]
 struct Actors {
@@ -42,8 +46,14 @@ pub(crate) struct ChannelHandle {
     conversation: RwLock<Conversation>,
     actors: Mutex<Actors>,
     changed: watch::Sender<u64>,
-    /// Last record of the snapshot that was kept last.
+    /// Last record of what was kept last.
     kept_n: AtomicU64,
+    /// Records since the last snapshot, or since it woke.
+    since_snapshot: AtomicUsize,
+    /// About how many bytes of memory it takes.
+    bytes: AtomicU64,
+    /// Higher, the later it was used.
+    used: AtomicU64,
     /// Taken by an append from its beginning to its end.
     writing: Arc<Semaphore>,
 }
@@ -61,6 +71,9 @@ impl ChannelHandle {
             approvals: Approvals::default(),
             changed: watch::Sender::new(conversation.last_n),
             kept_n: AtomicU64::new(conversation.last_n),
+            since_snapshot: AtomicUsize::new(0),
+            bytes: AtomicU64::new(awake::bytes(&conversation)),
+            used: AtomicU64::new(0),
             conversation: RwLock::new(conversation),
             actors: Mutex::default(),
             writing: Arc::new(Semaphore::new(1)),
@@ -123,11 +136,26 @@ impl ChannelHandle {
         self.conversation.read().clone()
     }
 
-    /// A copy to be kept in the store, unless nothing has happened since the last one.
-    pub(crate) fn to_keep(&self) -> Option<Arc<Conversation>> {
-        let conversation = self.conversation.read();
-        let is_new = self.kept_n.swap(conversation.last_n, Ordering::AcqRel) != conversation.last_n;
-        is_new.then(|| Arc::new(conversation.clone()))
+    /// Keeps its snapshot in the store, or its outline alone while there is little to read since the last one; nothing
+    /// where nothing has happened since.
+    pub(crate) async fn keep(&self, store: &dyn Store) -> Result<(), StoreError> {
+        let (copy, is_due) = {
+            let conversation = self.conversation.read();
+            if self.kept_n.swap(conversation.last_n, Ordering::AcqRel) == conversation.last_n {
+                return Ok(());
+            }
+            let is_due = self.since_snapshot() >= LITTLE_TO_READ;
+            if is_due {
+                self.since_snapshot.store(0, Ordering::Release);
+            }
+            (Arc::new(conversation.clone()), is_due)
+        };
+        if is_due { store.keep_snapshot(copy).await } else { store.keep_outline(copy).await }
+    }
+
+    /// Records since the last snapshot, or since it woke.
+    pub(crate) fn since_snapshot(&self) -> usize {
+        self.since_snapshot.load(Ordering::Acquire)
     }
 
     /// Folds journalled records in. For the channel's actor alone.
@@ -146,6 +174,7 @@ impl ChannelHandle {
             }
         }
         metrics::histogram!("cairn_write_lock_seconds").record(begun.elapsed().as_secs_f64());
+        self.since_snapshot.fetch_add(records.len(), Ordering::AcqRel);
         if let Some(record) = records.last() {
             self.changed.send_replace(record.n);
         }
@@ -161,9 +190,37 @@ impl ChannelHandle {
     pub(crate) fn replace(&self, conversation: Conversation) {
         let n = conversation.last_n;
         self.engine.bootstrap(&conversation);
+        self.bytes.store(awake::bytes(&conversation), Ordering::Relaxed);
         *self.conversation.write() = conversation;
         self.kept_n.store(n, Ordering::Release);
         self.changed.send_replace(n);
+    }
+
+    /// About how many bytes of memory it takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Weighs it again, after a turn or a run.
+    pub(crate) fn weigh(&self) {
+        self.bytes.store(self.read(awake::bytes), Ordering::Relaxed);
+    }
+
+    /// It is used; `order`: higher than that of all that were used before.
+    pub(crate) fn note_used(&self, order: u64) {
+        self.used.store(order, Ordering::Relaxed);
+    }
+
+    /// How it stands among the channels awake, when some have to sleep.
+    pub(crate) fn as_awake(self: &Arc<Self>) -> Awake<Arc<Self>> {
+        let is_idle = !self.subscribers.is_awaited()
+            && self.read(|conversation| conversation.open_turn.is_none() && conversation.run.is_none());
+        Awake {
+            channel: Arc::clone(self),
+            bytes: self.bytes(),
+            used: self.used.load(Ordering::Relaxed),
+            is_idle,
+        }
     }
 
     /// Told whenever the conversation has changed.

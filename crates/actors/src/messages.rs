@@ -175,6 +175,8 @@ pub(crate) enum ChannelMsg {
     TellLoss,
     /// Look whether the channel may sleep.
     Tick,
+    /// The channels awake take too much memory: fall asleep, if nothing is under way.
+    Rest,
     /// Look which artifacts have expired.
     Expire,
     Ping {
@@ -344,6 +346,8 @@ pub(crate) enum RouterMsg {
     },
     /// The pause after a compactor's failure is over.
     StartCompactor(ChannelId),
+    /// A channel has ended a turn or a run, and may take more memory than before.
+    Weighed,
     Ping {
         reply: Reply<()>,
     },

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cairn_core::awake::to_sleep;
 use cairn_core::conversation::Conversation;
 use cairn_core::ids::ChannelId;
 use cairn_core::ports::StoreError;
@@ -131,6 +132,7 @@ impl Actor for Router {
             RouterMsg::Woken { channel, restored } => state.woken(&myself, channel, restored).await,
             RouterMsg::Idle { channel, who, received } => state.idle(&channel, who, received),
             RouterMsg::StartCompactor(channel) => state.start_compactor(&myself, &channel).await,
+            RouterMsg::Weighed => state.make_room(),
             RouterMsg::Ping { reply } => drop(reply.send(())),
         }
         Ok(())
@@ -319,6 +321,7 @@ impl RouterState {
                 return self.put_off(myself, channel, waking, error);
             }
         };
+        handle.note_used(self.shared.next_use());
         self.shared.handles.write().insert(channel.clone(), handle);
         self.who.insert(actor.get_id(), (channel.clone(), Part::Channel));
         let mut awake = Awake {
@@ -342,6 +345,21 @@ impl RouterState {
         for (create, request) in back {
             self.deliver(myself, channel.clone(), create, request);
         }
+        self.make_room();
+    }
+
+    /// Has channels fall asleep that were used least recently, while those awake take more memory than they may.
+    fn make_room(&self) {
+        let most = self.shared.limits().awake_bytes;
+        let asleep = {
+            let handles = self.shared.handles.read();
+            if most == 0 || handles.values().map(|handle| handle.bytes()).sum::<u64>() <= most {
+                return;
+            }
+            to_sleep(handles.values().map(ChannelHandle::as_awake).collect(), most)
+        };
+        tracing::debug!(n = asleep.len(), "the channels awake take too much memory; these fall asleep");
+        asleep.iter().for_each(|handle| handle.tell_channel(ChannelMsg::Rest));
     }
 
     fn idle(&mut self, channel: &ChannelId, who: ActorId, received: u64) {

@@ -332,8 +332,8 @@ impl Runtime {
         // What is not kept in time is read from the journal when its channel wakes.
         let mut n_kept = 0;
         let snapshots = async {
-            for snapshot in handles.iter().filter_map(|handle| handle.to_keep()) {
-                match self.shared.deps.store.keep_snapshot(snapshot).await {
+            for handle in &handles {
+                match handle.keep(&*self.shared.deps.store).await {
                     Ok(()) => n_kept += 1,
                     Err(error) => {
                         tracing::warn!(%error, "a snapshot was not kept; its channel wakes more slowly");

@@ -74,6 +74,9 @@ pub struct RuntimeLimits {
     pub user_calls_at_once: usize,
     /// A channel in which nothing happened for so long falls asleep.
     pub idle_after: Duration,
+    /// Bytes that the channels awake take together, about; over it, those that were used least recently fall asleep. 0: any
+    /// number.
+    pub awake_bytes: u64,
     /// Longest that one turn may take, all model calls and tools together; in a chat without the time in which no model
     /// answers.
     pub turn_timeout: Duration,
@@ -107,6 +110,7 @@ impl Default for RuntimeLimits {
             unaddressed_queue: 64,
             user_calls_at_once: 4,
             idle_after: Duration::from_secs(15 * 60),
+            awake_bytes: 64 << 20,
             turn_timeout: Duration::from_secs(15 * 60),
             model_attempts: 4,
             model_retry_base: Duration::from_millis(500),
@@ -163,6 +167,8 @@ pub(crate) struct Shared {
     pub(crate) tasks: Tasks,
     phase: AtomicU8,
     restarts: AtomicU64,
+    /// Uses of channels so far: the order in which they were used.
+    uses: AtomicU64,
     router: RwLock<Option<ActorRef<RouterMsg>>>,
     outbox: RwLock<Option<ActorRef<OutboxMsg>>>,
 }
@@ -185,6 +191,7 @@ impl Shared {
             tasks: Tasks::default(),
             phase: AtomicU8::new(Phase::Starting as u8),
             restarts: AtomicU64::new(0),
+            uses: AtomicU64::new(0),
             router: RwLock::default(),
             outbox: RwLock::default(),
             deps,
@@ -253,6 +260,11 @@ impl Shared {
     /// Actors started again since the start.
     pub(crate) fn restarts(&self) -> u64 {
         self.restarts.load(Ordering::Relaxed)
+    }
+
+    /// The place of a use of a channel in their order.
+    pub(crate) fn next_use(&self) -> u64 {
+        self.uses.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The handle of a channel, when it is awake.

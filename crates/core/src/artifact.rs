@@ -1,10 +1,13 @@
 //! Artifacts: large results of tools and messages, kept outside of the window and referred to by id.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::conversation::Conversation;
+use crate::event::ArtifactEvent;
 use crate::ids::{ArtifactId, Seq};
 use crate::message::Artifact;
 use crate::ports::ArtifactLines;
@@ -49,6 +52,30 @@ impl Artifact {
         };
         NoArtifact::Lost { id: self.id.clone(), instead }
     }
+
+    /// Folds an event in that is about it.
+    pub fn note(&mut self, at: Timestamp, event: &ArtifactEvent) {
+        match event {
+            ArtifactEvent::Stored { artifact } => self.clone_from(artifact),
+            ArtifactEvent::Used { .. } => self.used_at = at,
+            ArtifactEvent::Expired { lost, .. } => {
+                self.expired_at = Some(at);
+                self.lost = *lost;
+            }
+        }
+    }
+}
+
+/// Folds an event into those of a channel.
+pub fn fold(artifacts: &mut BTreeMap<ArtifactId, Artifact>, at: Timestamp, event: &ArtifactEvent) {
+    if let ArtifactEvent::Stored { artifact } = event {
+        artifacts.insert(artifact.id.clone(), artifact.clone());
+    }
+    for id in event.ids() {
+        if let Some(artifact) = artifacts.get_mut(id) {
+            artifact.note(at, event);
+        }
+    }
 }
 
 /// What [`Artifact::sha256`] is for those words.
@@ -56,7 +83,8 @@ pub fn checksum(words: &[u8]) -> String {
     Sha256::digest(words).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn ordinal(id: &ArtifactId) -> Option<u64> {
+/// The number in an id.
+pub(crate) fn ordinal(id: &ArtifactId) -> Option<u64> {
     id.as_str().strip_prefix('a')?.parse().ok()
 }
 
@@ -64,24 +92,27 @@ fn ordinal(id: &ArtifactId) -> Option<u64> {
 pub fn next_id(conversation: &Conversation, before: usize) -> ArtifactId {
     // An entry may name one whose own record was lost.
     let named = conversation.live.iter().filter_map(|entry| entry.artifact.as_ref());
-    let last = conversation.artifacts.keys().chain(named).filter_map(ordinal).max().unwrap_or(0);
+    let last = named.filter_map(ordinal).max().unwrap_or(0).max(conversation.newest_artifact);
     ArtifactId::from(format!("a{}", last + 1 + before as u64))
 }
 
-/// The artifact of that id that can be read from a line on.
+/// An id as somebody gave it.
+pub fn named(id: &str) -> ArtifactId {
+    ArtifactId::from(id.trim())
+}
+
+/// The artifact of that id that can be read from a line on. `found`: what the store has under it; `newest`: as
+/// [`Conversation::newest_artifact`].
 ///
 /// # Errors
 /// It cannot be: why, and what to do instead.
-pub fn readable(conversation: &Conversation, id: &str, from: u64) -> Result<Artifact, NoArtifact> {
+pub fn readable(found: Option<Artifact>, newest: u64, id: &str, from: u64) -> Result<Artifact, NoArtifact> {
     let id = id.trim();
-    let Some(artifact) = conversation.artifacts.get(&ArtifactId::from(id)) else {
-        let known = match conversation.artifacts.len() {
+    let Some(artifact) = found else {
+        let known = match newest {
             0 => "it has none".to_owned(),
             1 => "its only one is a1".to_owned(),
-            n => format!(
-                "it has {n}, the newest is a{}",
-                conversation.artifacts.keys().filter_map(ordinal).max().unwrap_or(0)
-            ),
+            n => format!("it has {n}, the newest is a{n}"),
         };
         return Err(NoArtifact::Unknown { id: id.chars().take(40).collect(), known });
     };
@@ -98,14 +129,19 @@ pub fn readable(conversation: &Conversation, id: &str, from: u64) -> Result<Arti
     if from > artifact.lines.max(1) {
         return Err(NoArtifact::PastItsEnd { id: artifact.id.clone(), lines: artifact.lines, from });
     }
-    Ok(artifact.clone())
+    Ok(artifact)
 }
 
-/// The artifacts that are to expire, in the order of their ids: those that nobody has read for `artifact_days`, and of the
+/// Which of a channel's artifacts are to expire, in the order of their ids: those that nobody has read for `artifact_days`, and of the
 /// rest, while they take more than `artifact_mib`, those that were read longest ago. Copies of messages stay while the
 /// window shows the message: the history keeps all of it.
-pub fn due(conversation: &Conversation, settings: &ResultGuardSettings, now: Timestamp) -> Vec<ArtifactId> {
-    let kept = conversation.artifacts.values().filter(|artifact| artifact.expired_at.is_none());
+pub fn due(
+    artifacts: &[Artifact],
+    conversation: &Conversation,
+    settings: &ResultGuardSettings,
+    now: Timestamp,
+) -> Vec<ArtifactId> {
+    let kept = artifacts.iter().filter(|artifact| artifact.expired_at.is_none());
     let (copies, mut kept): (Vec<&Artifact>, Vec<&Artifact>) =
         kept.partition(|artifact| artifact.message.is_some());
     kept.sort_by_key(|artifact| (artifact.used_at, ordinal(&artifact.id)));
@@ -127,12 +163,6 @@ pub fn due(conversation: &Conversation, settings: &ResultGuardSettings, now: Tim
     }
     due.sort_by_key(ordinal);
     due
-}
-
-/// The artifacts that have expired: their files are to be gone.
-pub fn expired(conversation: &Conversation) -> Vec<ArtifactId> {
-    let gone = conversation.artifacts.values().filter(|artifact| artifact.expired_at.is_some());
-    gone.map(|artifact| artifact.id.clone()).collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

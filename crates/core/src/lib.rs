@@ -8,6 +8,7 @@ pub mod access;
 pub mod agent;
 pub mod approval;
 pub mod artifact;
+pub mod awake;
 pub mod backoff;
 pub mod body;
 pub mod chain;

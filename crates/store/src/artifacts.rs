@@ -129,6 +129,25 @@ impl Artifacts {
         }))
     }
 
+    /// The artifacts of a channel that have a file.
+    pub(crate) fn ids(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Vec<ArtifactId>, StoreError>> {
+        let folder = self.folder(channel);
+        Box::pin(blocking(WORK, move || {
+            let files = match fs::read_dir(&folder) {
+                Ok(files) => files,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+                Err(error) => return Err(io_error("list", &folder)(error)),
+            };
+            let mut ids = Vec::new();
+            for file in files {
+                let name = file.map_err(io_error("list", &folder))?.file_name();
+                // A name that is written otherwise than its id is none that we gave.
+                ids.extend(name.to_str().filter(|name| file_name(name) == *name).map(ArtifactId::from));
+            }
+            Ok(ids)
+        }))
+    }
+
     pub(crate) fn remove(
         &self,
         channel: &ChannelId,

@@ -65,28 +65,11 @@ impl ports::Store for Store {
     }
 
     fn keep_snapshot(&self, conversation: Arc<Conversation>) -> BoxFuture<'_, Result<(), StoreError>> {
-        let commands = self.inner.commands.clone();
-        async move {
-            let (reply, kept) = oneshot::channel();
-            let sent = tokio::task::spawn_blocking(move || {
-                let head = encode_small(&conversation.to_head())?;
-                let outline = encode(&Outline::of(&conversation))?;
-                let channel = conversation.channel.clone();
-                // An applier that has so much before it is stuck, or far behind: it has no use for a head.
-                let sent = commands.try_send(Command::KeepHead { channel, head, outline, reply });
-                sent.map_err(|error| match error {
-                    TrySendError::Full(_) => view_error("it is too busy to keep a head"),
-                    TrySendError::Disconnected(_) => StoreError::Closed,
-                })
-            });
-            sent.await
-                .map_err(|_panic| view_error("making a head panicked; the log says where".to_owned()))??;
-            match tokio::time::timeout(HEAD_LIMIT, kept).await {
-                Ok(kept) => kept.map_err(|_| StoreError::Closed)?,
-                Err(_) => Err(view_error("it does not answer")),
-            }
-        }
-        .boxed()
+        self.keep(conversation, true).boxed()
+    }
+
+    fn keep_outline(&self, conversation: Arc<Conversation>) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.keep(conversation, false).boxed()
     }
 
     fn entries(
@@ -191,8 +174,40 @@ impl ports::Store for Store {
         self.inner.artifacts.lines(channel, artifact, range)
     }
 
-    fn remove_artifact(&self, channel: &ChannelId, id: &ArtifactId) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.inner.artifacts.remove(channel, id)
+    fn artifact(
+        &self,
+        channel: &ChannelId,
+        id: &ArtifactId,
+    ) -> BoxFuture<'_, Result<Option<Artifact>, StoreError>> {
+        let (channel, id) = (channel.clone(), id.clone());
+        self.look(move |_, reads| reads.artifact(&channel, &id)).boxed()
+    }
+
+    fn artifacts(
+        &self,
+        channel: &ChannelId,
+        expired: bool,
+    ) -> BoxFuture<'_, Result<Vec<Artifact>, StoreError>> {
+        let channel = channel.clone();
+        self.look(move |_, reads| reads.artifacts(&channel, expired)).boxed()
+    }
+
+    fn remove_expired(&self, channel: &ChannelId) -> BoxFuture<'_, Result<(), StoreError>> {
+        let channel = channel.clone();
+        async move {
+            let artifacts = &self.inner.artifacts;
+            let there = artifacts.ids(&channel).await?;
+            if there.is_empty() {
+                return Ok(());
+            }
+            let of = channel.clone();
+            let expired = self.look(move |_, reads| reads.expired(&of, there.clone())).await?;
+            for id in expired {
+                artifacts.remove(&channel, &id).await?;
+            }
+            Ok(())
+        }
+        .boxed()
     }
 }
 
@@ -203,7 +218,7 @@ fn keep_head(inner: &Inner, conversation: &Conversation) {
         .and_then(|head| Ok((head, encode(&Outline::of(conversation))?)));
     let sent = encoded.map(|(head, outline)| {
         let (reply, _nobody_waits) = oneshot::channel();
-        inner.commands.try_send(Command::KeepHead { channel, head, outline, reply })
+        inner.commands.try_send(Command::KeepHead { channel, head: Some(head), outline, reply })
     });
     if !matches!(sent, Ok(Ok(()))) {
         tracing::debug!(channel = %conversation.channel, "a head was not kept; the next restore takes as long");
@@ -211,6 +226,29 @@ fn keep_head(inner: &Inner, conversation: &Conversation) {
 }
 
 impl Store {
+    /// Keeps a conversation's outline, `with_head` with its head.
+    async fn keep(&self, conversation: Arc<Conversation>, with_head: bool) -> Result<(), StoreError> {
+        let commands = self.inner.commands.clone();
+        let (reply, kept) = oneshot::channel();
+        let sent = tokio::task::spawn_blocking(move || {
+            let head = with_head.then(|| encode_small(&conversation.to_head())).transpose()?;
+            let outline = encode(&Outline::of(&conversation))?;
+            let channel = conversation.channel.clone();
+            // An applier that has so much before it is stuck, or far behind: it has no use for a head.
+            let sent = commands.try_send(Command::KeepHead { channel, head, outline, reply });
+            sent.map_err(|error| match error {
+                TrySendError::Full(_) => view_error("it is too busy to keep a head"),
+                TrySendError::Disconnected(_) => StoreError::Closed,
+            })
+        });
+        sent.await
+            .map_err(|_panic| view_error("making a head panicked; the log says where".to_owned()))??;
+        match tokio::time::timeout(HEAD_LIMIT, kept).await {
+            Ok(kept) => kept.map_err(|_| StoreError::Closed)?,
+            Err(_) => Err(view_error("it does not answer")),
+        }
+    }
+
     /// How many memories an agent has, in all scopes.
     ///
     /// # Errors

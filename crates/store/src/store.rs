@@ -75,7 +75,7 @@ pub struct StoreOptions {
     pub dir: PathBuf,
     /// A journal segment of at least this many bytes is followed by a new one.
     pub segment_bytes: u64,
-    /// Most bytes of sled's cache.
+    /// Most bytes of sled's cache; half as many are taken for the last entries of channels, which the index needs again.
     pub sled_cache_bytes: u64,
     /// Bytes of the search index's write buffer; tantivy takes no less than 15 MB.
     pub index_heap_bytes: usize,
@@ -241,8 +241,9 @@ impl Store {
         );
         let index = Arc::new(index);
         let journal = Arc::new(Reader::new(&layout.journal));
+        let recent_bytes = options.sled_cache_bytes as usize / 2;
         let indexer = Indexer::new(index.clone(), at, views.clone(), journal.clone(), appender.durable());
-        let indexer = spawn("index", lock.clone(), move || indexer.run(&to_index))?;
+        let indexer = spawn("index", lock.clone(), move || indexer.within(recent_bytes).run(&to_index))?;
         let inner = Inner {
             journal,
             readers: Arc::new(tokio::sync::Semaphore::new(READERS)),

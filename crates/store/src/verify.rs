@@ -164,11 +164,13 @@ impl Finding {
 fn wrong_in(inner: &Inner, reads: &Reads<'_>, channel: &ChannelId) -> Vec<Finding> {
     let quarantined = reads.db.meta().ok().flatten().is_some_and(|meta| meta.quarantined);
     match reads.restore(channel, quarantined) {
-        Ok(conversation) => {
-            let artifacts = conversation.into_iter().flat_map(|(conversation, _)| conversation.artifacts);
-            let wrong = artifacts.filter_map(|(_, artifact)| inner.artifacts.wrong(channel, &artifact));
-            wrong.map(Finding::Artifact).collect()
-        }
+        Ok(_) => match reads.artifacts(channel, false) {
+            Ok(artifacts) => {
+                let wrong = artifacts.iter().filter_map(|artifact| inner.artifacts.wrong(channel, artifact));
+                wrong.map(Finding::Artifact).collect()
+            }
+            Err(error) => vec![Finding::Channel(format!("channel {channel}: {error}"))],
+        },
         Err(error) => vec![Finding::Channel(format!("channel {channel}: {error}"))],
     }
 }

@@ -47,46 +47,8 @@ impl Actor for Channel {
         message: ChannelMsg,
         state: &mut ChannelState,
     ) -> Result<(), ActorProcessingErr> {
-        match message {
-            ChannelMsg::Request(request) => {
-                state.received += 1;
-                state.stir();
-                state.handle_request(request).await?;
-            }
-            ChannelMsg::Step { attempt, events, reply } => {
-                drop(reply.send(answer(state.step(attempt, events).await)?));
-            }
-            ChannelMsg::MakeRoom { attempt, settings, cause, reply } => {
-                drop(reply.send(answer(state.make_room(attempt, &settings, cause).await)?));
-            }
-            ChannelMsg::TurnDone { attempt, ended } => state.turn_done(attempt, *ended).await?,
-            ChannelMsg::Yield { attempt } => state.yield_turn(attempt),
-            ChannelMsg::Spent { model, usage } => state.spent(model, usage).await?,
-            ChannelMsg::TryAgain => state.try_again().await?,
-            ChannelMsg::Propose => state.propose().await?,
-            ChannelMsg::FinishRun { run, draft } => state.finish_run(&run, draft).await?,
-            ChannelMsg::Checkpoint { run, checkpoint, reply } => {
-                let journalled = state.checkpoint(&run, *checkpoint).await?;
-                // A worker that is gone does not mind.
-                let _ = reply.send(journalled);
-            }
-            ChannelMsg::FailAttempt { run, attempt, reason, retry_after_ms } => {
-                state.fail_attempt(&run, attempt, &reason, retry_after_ms).await?;
-            }
-            ChannelMsg::GiveUpRun { run, outcome, reason } => {
-                state.give_up_run(&run, outcome, &reason).await?
-            }
-            ChannelMsg::TellLoss => state.tell_loss().await?,
-            ChannelMsg::Tick => state.tick(),
-            ChannelMsg::Expire => state.expire().await?,
-            ChannelMsg::Ping { reply } => drop(reply.send(())),
-            ChannelMsg::Drain { done } => state.drain(done),
-            ChannelMsg::Abandon { done } => {
-                state.abandon();
-                let _ = done.send(());
-            }
-        }
-        Ok(())
+        // What a message needs while it is handled is no part of an actor that waits for the next one.
+        Box::pin(handle(message, state)).await
     }
 
     async fn post_stop(
@@ -100,4 +62,46 @@ impl Actor for Channel {
         }
         Ok(())
     }
+}
+
+async fn handle(message: ChannelMsg, state: &mut ChannelState) -> Result<(), ActorProcessingErr> {
+    match message {
+        ChannelMsg::Request(request) => {
+            state.received += 1;
+            state.stir();
+            state.handle_request(request).await?;
+        }
+        ChannelMsg::Step { attempt, events, reply } => {
+            drop(reply.send(answer(state.step(attempt, events).await)?));
+        }
+        ChannelMsg::MakeRoom { attempt, settings, cause, reply } => {
+            drop(reply.send(answer(state.make_room(attempt, &settings, cause).await)?));
+        }
+        ChannelMsg::TurnDone { attempt, ended } => state.turn_done(attempt, *ended).await?,
+        ChannelMsg::Yield { attempt } => state.yield_turn(attempt),
+        ChannelMsg::Spent { model, usage } => state.spent(model, usage).await?,
+        ChannelMsg::TryAgain => state.try_again().await?,
+        ChannelMsg::Propose => state.propose().await?,
+        ChannelMsg::FinishRun { run, draft } => state.finish_run(&run, draft).await?,
+        ChannelMsg::Checkpoint { run, checkpoint, reply } => {
+            let journalled = state.checkpoint(&run, *checkpoint).await?;
+            // A worker that is gone does not mind.
+            let _ = reply.send(journalled);
+        }
+        ChannelMsg::FailAttempt { run, attempt, reason, retry_after_ms } => {
+            state.fail_attempt(&run, attempt, &reason, retry_after_ms).await?;
+        }
+        ChannelMsg::GiveUpRun { run, outcome, reason } => state.give_up_run(&run, outcome, &reason).await?,
+        ChannelMsg::TellLoss => state.tell_loss().await?,
+        ChannelMsg::Tick => state.tick(),
+        ChannelMsg::Rest => state.rest(),
+        ChannelMsg::Expire => state.expire().await?,
+        ChannelMsg::Ping { reply } => drop(reply.send(())),
+        ChannelMsg::Drain { done } => state.drain(done),
+        ChannelMsg::Abandon { done } => {
+            state.abandon();
+            let _ = done.send(());
+        }
+    }
+    Ok(())
 }

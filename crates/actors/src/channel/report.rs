@@ -18,7 +18,7 @@ use cairn_core::window::{Gauge, measure};
 use super::state::ChannelState;
 use super::turns::answer_of;
 use crate::events::RuntimeEventKind;
-use crate::messages::{CompactorMsg, OutboxMsg, PendingDelivery};
+use crate::messages::{CompactorMsg, OutboxMsg, PendingDelivery, RouterMsg};
 use crate::telemetry;
 
 /// Records of a channel after which its snapshot is kept, so that a start has little to read.
@@ -27,7 +27,6 @@ const SNAPSHOT_EVERY: usize = 512;
 impl ChannelState {
     /// Tells of records that were just folded in.
     pub(super) fn report(&mut self, records: &[Record]) {
-        self.since_snapshot += records.len();
         self.hand_over(records);
         let moves = |event: &Event| {
             !matches!(event, Event::Message(MessageEvent::Accepted(_)))
@@ -62,7 +61,12 @@ impl ChannelState {
         self.report_tier(&gauge);
         let ends_a_run =
             |record: &Record| matches!(record.event, Event::Compaction(CompactionEvent::RunEnded(_)));
-        if records.iter().any(ends_a_run) || self.since_snapshot > SNAPSHOT_EVERY {
+        let ends_a_turn = |record: &Record| matches!(record.event, Event::Turn(TurnEvent::Ended(_)));
+        if records.iter().any(|record| ends_a_run(record) || ends_a_turn(record)) {
+            self.handle.weigh();
+            self.shared.tell_router(RouterMsg::Weighed);
+        }
+        if records.iter().any(ends_a_run) || self.handle.since_snapshot() > SNAPSHOT_EVERY {
             self.keep_snapshot();
         }
     }

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::artifact::{due, expired};
+use cairn_core::artifact::due;
 use cairn_core::compaction::{self, Decision, SummaryDraft};
 use cairn_core::event::{ArtifactEvent, Checkpoint, CompactionEvent, Event, RunOutcome};
-use cairn_core::ids::{ArtifactId, RunId};
+use cairn_core::ids::RunId;
 use cairn_core::model::Usage;
 use cairn_core::notice::{self, Due};
 
@@ -138,7 +138,7 @@ impl ChannelState {
     }
 
     /// Looks again when the chat may have to be told of what was lost from view.
-    pub(super) fn expect_loss(&self) {
+    pub(super) fn expect_loss(&mut self) {
         let (now, settings) = (self.shared.now(), self.handle.settings());
         let wait = match self.handle.read(|conversation| notice::due(conversation, &settings, now)) {
             Due::Nothing => return,
@@ -146,7 +146,7 @@ impl ChannelState {
             Due::Now(_) => Duration::ZERO,
         };
         // A little more, so that a clock that counts milliseconds has surely passed the time.
-        self.myself.send_after(wait + Duration::from_millis(1), || ChannelMsg::TellLoss);
+        self.later(wait + Duration::from_millis(1), || ChannelMsg::TellLoss);
     }
 
     /// Tells the chat of what was lost from view, if it is time.
@@ -158,26 +158,30 @@ impl ChannelState {
             Due::Now(event) => {
                 if answer(self.commit(vec![*event]).await)?.is_err() {
                     let pause = self.shared.limits().store_retry_pause;
-                    self.myself.send_after(pause, || ChannelMsg::TellLoss);
+                    self.later(pause, || ChannelMsg::TellLoss);
                 }
             }
         }
         Ok(())
     }
 
-    /// The channel woke: files that a crash left behind go, too.
-    pub(super) async fn expire_at_wake(&mut self) -> Result<(), ChannelFault> {
-        let gone = self.handle.read(expired);
-        self.remove_files(gone);
-        self.expire().await
-    }
-
-    /// Expires what is due, and looks again in a day.
+    /// Expires what is due, at a wake and then once a day. Files that a crash left behind go, too.
     pub(super) async fn expire(&mut self) -> Result<(), ChannelFault> {
-        self.myself.send_after(EXPIRE_EVERY, || ChannelMsg::Expire);
+        self.later(EXPIRE_EVERY, || ChannelMsg::Expire);
+        if self.handle.read(|conversation| conversation.newest_artifact) == 0 {
+            return Ok(());
+        }
+        let artifacts = match self.shared.deps.store.artifacts(&self.handle.id, false).await {
+            Ok(artifacts) => artifacts,
+            Err(error) => {
+                tracing::warn!(channel = %self.handle.id, %error, "cannot look which artifacts are to expire");
+                return Ok(());
+            }
+        };
         let (settings, now) = (self.handle.settings(), self.shared.now());
-        let ids = self.handle.read(|conversation| due(conversation, &settings.result_guard, now));
+        let ids = self.handle.read(|conversation| due(&artifacts, conversation, &settings.result_guard, now));
         if ids.is_empty() {
+            self.remove_expired();
             return Ok(());
         }
         tracing::info!(channel = %self.handle.id, n = ids.len(), "artifacts expired: nobody has read them for long, or there are too many");
@@ -189,22 +193,17 @@ impl ChannelState {
         .is_ok()
         {
             metrics::counter!("cairn_artifacts_expired_total").increment(ids.len() as u64);
-            self.remove_files(ids);
+            self.remove_expired();
         }
         Ok(())
     }
 
-    fn remove_files(&self, ids: Vec<ArtifactId>) {
-        if ids.is_empty() {
-            return;
-        }
+    fn remove_expired(&self) {
         let (store, channel) = (Arc::clone(&self.shared.deps.store), self.handle.id.clone());
         self.shared.tasks.spawn("remove expired artifacts", async move {
-            for id in ids {
-                if let Err(error) = store.remove_artifact(&channel, &id).await {
-                    tracing::warn!(%channel, artifact = %id, %error,
-                        "the file of an expired artifact is still there; it goes when the channel wakes again");
-                }
+            if let Err(error) = store.remove_expired(&channel).await {
+                tracing::warn!(%channel, %error,
+                    "files of expired artifacts are still there; they go when the channel wakes again");
             }
         });
     }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_core::compaction::Decision;
 use cairn_core::event::{Event, NewRecord, Record, TurnEnd};
@@ -12,6 +13,7 @@ use cairn_core::thrashing::ThrashingWatch;
 use cairn_core::tier::Tier;
 use ractor::ActorRef;
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -115,7 +117,8 @@ pub(crate) struct ChannelState {
     pub(super) drained: Vec<Reply<()>>,
     /// Runs that began by themselves and that people in the chat have asked for since.
     pub(super) told_of: BTreeSet<RunId>,
-    pub(super) since_snapshot: usize,
+    /// What it sends itself later; they end with it.
+    timers: JoinSet<()>,
 }
 
 /// The turn under way.
@@ -177,7 +180,7 @@ impl ChannelState {
             draining: false,
             drained: Vec::new(),
             told_of: BTreeSet::new(),
-            since_snapshot: 0,
+            timers: JoinSet::new(),
         }
     }
 
@@ -222,6 +225,7 @@ impl ChannelState {
     /// Something came: the channel stays awake.
     pub(super) fn stir(&mut self) {
         self.last_active = Instant::now();
+        self.handle.note_used(self.shared.next_use());
         if std::mem::take(&mut self.falling) {
             // A run that was proposed meanwhile was not taken.
             self.handle.tell_compactor(CompactorMsg::Look);
@@ -232,13 +236,33 @@ impl ChannelState {
     pub(super) fn tick(&mut self) {
         let limit = self.shared.limits().idle_after;
         let quiet = self.last_active.elapsed();
-        if quiet >= limit && self.may_sleep() {
-            self.falling = true;
-            let (channel, who, received) = (self.handle.id.clone(), self.myself.get_id(), self.received);
-            self.shared.tell_router(RouterMsg::Idle { channel, who, received });
+        if quiet >= limit {
+            self.rest();
         }
         let wait = if quiet < limit { limit - quiet } else { limit };
-        self.myself.send_after(wait, || ChannelMsg::Tick);
+        self.later(wait, || ChannelMsg::Tick);
+    }
+
+    /// Asks the router to let the channel sleep, unless something is under way.
+    pub(super) fn rest(&mut self) {
+        if !self.may_sleep() {
+            // Others are asked before it is asked again.
+            return self.handle.note_used(self.shared.next_use());
+        }
+        self.falling = true;
+        let (channel, who, received) = (self.handle.id.clone(), self.myself.get_id(), self.received);
+        self.shared.tell_router(RouterMsg::Idle { channel, who, received });
+    }
+
+    /// Sends itself a message after a while. One that is asleep by then is not kept in memory for it.
+    pub(super) fn later(&mut self, wait: Duration, message: fn() -> ChannelMsg) {
+        while self.timers.try_join_next().is_some() {}
+        let myself = self.myself.clone();
+        self.timers.spawn(async move {
+            tokio::time::sleep(wait).await;
+            // Its failure is the router's to see.
+            let _ = myself.send_message(message());
+        });
     }
 
     fn may_sleep(&self) -> bool {
@@ -280,12 +304,10 @@ impl ChannelState {
     }
 
     /// Keeps a snapshot, in a task of its own: it is only a cache.
-    pub(super) fn keep_snapshot(&mut self) {
-        let Some(snapshot) = self.handle.to_keep() else { return };
-        self.since_snapshot = 0;
-        let store = Arc::clone(&self.shared.deps.store);
+    pub(super) fn keep_snapshot(&self) {
+        let (store, handle) = (Arc::clone(&self.shared.deps.store), Arc::clone(&self.handle));
         self.shared.tasks.spawn("keep a snapshot", async move {
-            if let Err(error) = store.keep_snapshot(snapshot).await {
+            if let Err(error) = handle.keep(&*store).await {
                 tracing::warn!(%error, "a conversation's snapshot was not kept; its next start takes longer");
             }
         });

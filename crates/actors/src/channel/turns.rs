@@ -75,7 +75,7 @@ impl ChannelState {
     pub(super) async fn take_up(&mut self) -> Result<(), ActorProcessingErr> {
         let settings = &self.handle.settings();
         self.tier = self.handle.read(|conversation| measure(conversation, settings).tier);
-        self.myself.send_after(self.shared.limits().idle_after, || ChannelMsg::Tick);
+        self.later(self.shared.limits().idle_after, || ChannelMsg::Tick);
         self.expect_loss();
         let open = self.handle.read(|conversation| conversation.open_turn.clone());
         if let Some(open) = open {
@@ -98,8 +98,8 @@ impl ChannelState {
                 self.give_up_turn(interruptions).await?;
             }
         }
-        self.expire_at_wake().await?;
         self.go_on().await?;
+        self.expire().await?;
         self.handle.tell_compactor(CompactorMsg::Look);
         Ok(())
     }
@@ -347,8 +347,8 @@ impl ChannelState {
     }
 
     /// Tries again, later, what the store refused.
-    pub(super) fn try_later(&self) {
-        self.myself.send_after(self.shared.limits().store_retry_pause, || ChannelMsg::TryAgain);
+    pub(super) fn try_later(&mut self) {
+        self.later(self.shared.limits().store_retry_pause, || ChannelMsg::TryAgain);
     }
 
     pub(super) async fn try_again(&mut self) -> Result<(), ChannelFault> {

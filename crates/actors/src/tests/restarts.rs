@@ -97,7 +97,7 @@ async fn a_stop_lets_open_turns_end_and_keeps_what_is_pending() {
     assert!(conversation.open_turn.is_none(), "no turn begins during a stop");
     assert_eq!(conversation.pending.len(), 1);
     assert!(matches!(world.store.events().last(), Some(Event::Maintenance(MaintenanceEvent::DaemonStopped))));
-    assert_eq!(world.store.snapshots.lock().len(), 1);
+    assert_eq!(world.store.outlines.lock().len(), 1);
     let again = world.over(world.store.after_kill());
     let live = again.start().await;
     assert_eq!(live.ask("b", "two").await, "re: two");

@@ -1,6 +1,7 @@
 //! Idle channels sleep, and wake as they were.
 
 use cairn_core::event::{Event, MaintenanceEvent, NewRecord};
+use cairn_core::ids::ChannelId;
 use cairn_core::ports::Store as _;
 
 use super::common::model::{Kind, words};
@@ -14,7 +15,7 @@ async fn an_idle_channel_sleeps_and_wakes_with_its_words() {
     let awake = live.snapshot().await;
     tokio::time::sleep(world.limits.idle_after * 2).await;
     assert!(live.runtime.awake().is_empty());
-    assert_eq!(*world.store.snapshots.lock(), [local()]);
+    assert_eq!(*world.store.outlines.lock(), [local()]);
     let (asleep, is_awake) = live.runtime.conversation(&local()).await.unwrap().unwrap();
     assert!(!is_awake);
     assert_eq!(asleep, awake);
@@ -73,17 +74,18 @@ async fn messages_at_the_moment_of_falling_asleep_are_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_keeps_a_snapshot_of_what_has_happened_since_the_last_one_alone() {
+async fn a_stop_keeps_what_has_happened_since_the_last_one_alone() {
     let (world, live) = started().await;
     live.ask("a", "hello").await;
     tokio::time::sleep(world.limits.idle_after * 2).await;
-    assert_eq!(*world.store.snapshots.lock(), [local()]);
+    assert_eq!(*world.store.outlines.lock(), [local()]);
     live.ask("a", "hello").await;
     assert_eq!(live.runtime.awake(), [local()], "woken by what was answered before");
     let other = live.say_in_group("b", "hello").await;
     reply(other).await;
     live.runtime.shutdown(std::time::Duration::ZERO).await;
-    assert_eq!(*world.store.snapshots.lock(), [local(), group()]);
+    assert_eq!(*world.store.outlines.lock(), [local(), group()]);
+    assert!(world.store.snapshots.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,4 +102,86 @@ async fn a_head_is_kept_for_a_channels_own_records_not_for_those_of_others() {
     live.ask("b", "hello again").await;
     settle().await;
     assert!(world.store.snapshots.lock().is_empty(), "a head after a few records");
+}
+
+fn channel(n: usize) -> ChannelId {
+    format!("main/local/c{n}").parse().unwrap()
+}
+
+async fn ask_in(live: &Live, channel: &ChannelId, id: &str, text: &str) -> String {
+    let answer = reply(live.submit(message(channel, id, text)).await.unwrap()).await;
+    settle().await;
+    answer
+}
+
+#[tokio::test(start_paused = true)]
+async fn channels_used_least_recently_sleep_once_those_awake_take_too_much_memory() {
+    let mut world = World::new();
+    world.limits.awake_bytes = 80_000;
+    let live = world.start().await;
+    for n in 0..3 {
+        ask_in(&live, &channel(n), "a", "my cat is called Momo").await;
+    }
+    assert_eq!(live.runtime.awake().len(), 3, "there is room for them");
+    for n in 3..40 {
+        ask_in(&live, &channel(n), "a", "my cat is called Momo").await;
+        let awake = live.runtime.awake();
+        assert!((2..=4).contains(&awake.len()) && awake.contains(&channel(n)), "{n}: {awake:?}");
+    }
+    assert!(!live.runtime.awake().contains(&channel(0)));
+    ask_in(&live, &channel(0), "b", "what is my cat called?").await;
+    assert!(words(world.model.requests(Kind::Reply).last().unwrap()).contains("Momo"));
+    assert!(live.runtime.awake().contains(&channel(0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_that_answers_stays_awake_however_much_memory_is_taken() {
+    let mut world = World::new();
+    world.limits.awake_bytes = 1;
+    let live = world.start().await;
+    let gate = world.model.hold(Kind::Reply);
+    let open = live.submit(message(&channel(0), "a", "hello")).await.unwrap();
+    let also = live.submit(message(&channel(1), "a", "hello")).await.unwrap();
+    settle().await;
+    assert_eq!(live.runtime.awake(), [channel(0), channel(1)]);
+    gate.add_permits(2);
+    assert_eq!((reply(open).await, reply(also).await), ("re: hello".to_owned(), "re: hello".to_owned()));
+    settle().await;
+    assert!(live.runtime.awake().is_empty(), "nothing is under way any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_that_sleeps_leaves_no_task_behind() {
+    let (world, live) = started().await;
+    let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    settle().await;
+    let before = alive();
+    for n in 0..10 {
+        ask_in(&live, &channel(n), "a", "hello").await;
+    }
+    assert!(alive() > before);
+    tokio::time::sleep(world.limits.idle_after + std::time::Duration::from_secs(1)).await;
+    assert!(live.runtime.awake().is_empty());
+    assert_eq!(alive(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_that_sleeps_keeps_a_snapshot_when_there_is_much_to_read_since_its_last_one() {
+    let (world, live) = started().await;
+    let kept = || (world.store.snapshots.lock().len(), world.store.outlines.lock().len());
+    let mut n_turns = 0;
+    let mut sleep_after = async |turns: usize| {
+        for _ in 0..turns {
+            n_turns += 1;
+            live.ask(&format!("m{n_turns}"), "hello").await;
+        }
+        tokio::time::sleep(world.limits.idle_after * 2).await;
+        assert!(live.runtime.awake().is_empty());
+    };
+    sleep_after(1).await;
+    assert_eq!(kept(), (0, 1));
+    sleep_after(12).await;
+    assert_eq!(kept(), (1, 1));
+    sleep_after(1).await;
+    assert_eq!(kept(), (1, 2));
 }

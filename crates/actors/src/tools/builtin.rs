@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cairn_core::artifact::{PAGE_FRAME_BYTES, page, readable};
+use cairn_core::artifact::{PAGE_FRAME_BYTES, named, page, readable};
 use cairn_core::compaction::{memory_save_tool, parse_memory};
 use cairn_core::edges::READ_TOOL;
 use cairn_core::event::{ArtifactEvent, Event, MemoryEvent};
@@ -311,8 +311,10 @@ impl Builtin {
         };
         let (from, count) = (number("from", 1, 1)?, number("count", 1, u64::MAX)?);
         let offset = number("offset", 0, 0)?;
-        let artifact = self.handle.read(|conversation| readable(conversation, &id, from));
-        let artifact = artifact.map_err(|error| error.to_string())?;
+        let found = self.shared.deps.store.artifact(&self.handle.id, &named(&id)).await;
+        let found = found.map_err(|error| error.to_string())?;
+        let newest = self.handle.read(|conversation| conversation.newest_artifact);
+        let artifact = readable(found, newest, &id, from).map_err(|error| error.to_string())?;
         let max_bytes = settings.max_bytes.saturating_sub(PAGE_FRAME_BYTES).max(PAGE_FRAME_BYTES);
         let range = LineRange { from, offset, count, max_bytes };
         let found = self.shared.deps.store.artifact_lines(&self.handle.id, &artifact, range).await;

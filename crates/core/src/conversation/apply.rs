@@ -1,19 +1,19 @@
 //! The fold: one event at a time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use super::{
-    AnswerDraft, Archived, Conversation, Failures, Lost, OUTCOMES_KEPT, OpenTurn, Reported, Spent, Undone,
-    is_recent,
+    AnswerDraft, Conversation, Failures, Lost, OUTCOMES_KEPT, OpenTurn, Reported, Spent, Undone, is_recent,
 };
+use crate::artifact::{self, ordinal};
 use crate::event::{
     ApprovalEvent, ArtifactEvent, CompactionEvent, DeliveryEvent, Event, MaintenanceEvent, MemoryEvent,
     MessageEvent, Receipt, Record, Run, RunEnd, RunOutcome, RunReport, RunWork, SummarySize, TurnEvent,
 };
-use crate::ids::{MessageId, OutboxId, Seq, TurnId};
+use crate::ids::{ArtifactId, MessageId, OutboxId, Seq, TurnId};
 use crate::message::{Entry, LOST_TURN, Pending, Provenance};
 use crate::model::Usage;
 use crate::summary::StackItem;
@@ -103,6 +103,7 @@ impl Conversation {
             TurnEvent::EntryAdded { entry } => self.add_entry(record, entry)?,
             TurnEvent::Ended(end) => {
                 self.open_turn.take_if(|open| open.id == end.turn).ok_or("that turn is not open")?;
+                self.forget_artifacts();
             }
             TurnEvent::Interrupted { turn } => {
                 let open = self.open_turn.as_mut().filter(|open| open.id == *turn);
@@ -178,24 +179,10 @@ impl Conversation {
     }
 
     fn fold_artifact(&mut self, at: Timestamp, event: &ArtifactEvent) {
-        match event {
-            ArtifactEvent::Stored { artifact } => {
-                self.artifacts.insert(artifact.id.clone(), artifact.clone());
-            }
-            ArtifactEvent::Used { id } => {
-                if let Some(artifact) = self.artifacts.get_mut(id) {
-                    artifact.used_at = at;
-                }
-            }
-            ArtifactEvent::Expired { ids, lost } => {
-                for id in ids {
-                    if let Some(artifact) = self.artifacts.get_mut(id) {
-                        artifact.expired_at = Some(at);
-                        artifact.lost = *lost;
-                    }
-                }
-            }
+        if let ArtifactEvent::Stored { artifact } = event {
+            self.newest_artifact = self.newest_artifact.max(ordinal(&artifact.id).unwrap_or_default());
         }
+        artifact::fold(&mut self.artifacts, at, event);
     }
 
     fn fold_delivery(&mut self, at: Timestamp, event: &DeliveryEvent) {
@@ -386,14 +373,21 @@ impl Conversation {
             }
         }
         self.pruned = self.pruned.split_off(&to_seq.next());
+        self.forget_artifacts();
+    }
+
+    /// Leaves the artifacts to the store that nothing in the window refers to. What a turn stores, its entries name later.
+    fn forget_artifacts(&mut self) {
+        if self.artifacts.is_empty() || self.open_turn.is_some() {
+            return;
+        }
+        let Self { artifacts, live, .. } = self;
+        let named: BTreeSet<&ArtifactId> = live.iter().filter_map(|entry| entry.artifact.as_ref()).collect();
+        let is_live = |seq: Seq| live.binary_search_by_key(&seq, |entry| entry.seq).is_ok();
+        artifacts.retain(|id, artifact| named.contains(id) || artifact.message.is_some_and(is_live));
     }
 
     fn start_generation(&mut self, generation: crate::ids::Generation) {
-        self.archived.push(Archived {
-            generation: self.generation,
-            from_seq: self.first_seq,
-            to_seq: Seq(self.next_seq.0 - 1),
-        });
         self.generation = generation;
         self.first_seq = self.next_seq;
         self.stack.clear();
@@ -403,6 +397,7 @@ impl Conversation {
         self.pruned.clear();
         self.deleted.clear();
         self.open_turn = None;
+        self.artifacts.clear();
         self.run = None;
         self.queued_runs.clear();
         self.failures = Failures::default();
@@ -443,6 +438,7 @@ impl Conversation {
         }
         self.live.retain(|entry| !(from_seq..=to_seq).contains(&entry.seq));
         self.pruned.retain(|seq, _| !(from_seq..=to_seq).contains(seq));
+        self.forget_artifacts();
         self.undone.push(Undone { turn: turn.clone(), from_seq, to_seq });
         self.undone.sort_by_key(|undone| undone.from_seq);
         Ok(())

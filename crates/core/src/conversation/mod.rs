@@ -93,16 +93,6 @@ pub struct Lost {
     pub told: bool,
 }
 
-/// A generation that `/new` ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Archived {
-    /// The generation.
-    pub generation: Generation,
-    pub from_seq: Seq,
-    /// Its last entry; below `from_seq` when it had none.
-    pub to_seq: Seq,
-}
-
 /// What the provider reported of the last model call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reported {
@@ -216,8 +206,6 @@ pub struct Conversation {
     /// The same of runs that can be deferred: merges, and what is provisional.
     #[serde(default)]
     pub deferred_failures: Failures,
-    /// Earlier generations, oldest first.
-    pub archived: Vec<Archived>,
     /// Running correction of estimates, by model.
     pub corrections: BTreeMap<String, Correction>,
     /// What the provider reported last.
@@ -237,9 +225,12 @@ pub struct Conversation {
     /// Results in `live` that are sent shorter than they are kept.
     #[serde(default)]
     pub pruned: BTreeMap<Seq, PrunedResult>,
-    /// Artifacts of this channel, of all generations.
+    /// Artifacts that entries in `live` refer to, and those of the open turn. The store has all of them.
     #[serde(default)]
     pub artifacts: BTreeMap<ArtifactId, Artifact>,
+    /// The number in the id of the newest artifact, of all generations; 0: there was none.
+    #[serde(default)]
+    pub newest_artifact: u64,
     /// Tokens that runs took within the last hour.
     #[serde(default)]
     pub spent: VecDeque<Spent>,
@@ -299,7 +290,6 @@ impl Conversation {
             outcomes: VecDeque::new(),
             failures: Failures::default(),
             deferred_failures: Failures::default(),
-            archived: Vec::new(),
             corrections: BTreeMap::new(),
             reported: None,
             model: None,
@@ -308,6 +298,7 @@ impl Conversation {
             bounds: BTreeMap::new(),
             pruned: BTreeMap::new(),
             artifacts: BTreeMap::new(),
+            newest_artifact: 0,
             spent: VecDeque::new(),
             usage_total: Usage::default(),
             recalled: Vec::new(),

@@ -144,6 +144,17 @@ pub enum ArtifactEvent {
     },
 }
 
+impl ArtifactEvent {
+    /// The artifacts that it is about.
+    pub fn ids(&self) -> &[ArtifactId] {
+        match self {
+            Self::Stored { artifact } => std::slice::from_ref(&artifact.id),
+            Self::Used { id } => std::slice::from_ref(id),
+            Self::Expired { ids, .. } => ids,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[expect(clippy::large_enum_variant, reason = "most of these events are saves")]

@@ -33,6 +33,9 @@ pub trait Store: Send + Sync + 'static {
     /// Keeps a conversation's snapshot, so that the next restore is quick. Only a cache: losing it loses nothing.
     fn keep_snapshot(&self, conversation: Arc<Conversation>) -> BoxFuture<'_, Result<(), StoreError>>;
 
+    /// Keeps of a conversation what lists show, and no snapshot: for one that has hardly changed since its last one.
+    fn keep_outline(&self, conversation: Arc<Conversation>) -> BoxFuture<'_, Result<(), StoreError>>;
+
     /// Entries with `from <= seq <= to`, in order, at most `limit`, of all generations; pending ones excluded. Deleted
     /// messages are without their words.
     fn entries(
@@ -105,8 +108,22 @@ pub trait Store: Send + Sync + 'static {
         range: LineRange,
     ) -> BoxFuture<'_, Result<Option<ArtifactLines>, StoreError>>;
 
-    /// Removes the words of an artifact. That they are gone already is fine.
-    fn remove_artifact(&self, channel: &ChannelId, id: &ArtifactId) -> BoxFuture<'_, Result<(), StoreError>>;
+    /// The artifact of that id; `None`: the channel never had it.
+    fn artifact(
+        &self,
+        channel: &ChannelId,
+        id: &ArtifactId,
+    ) -> BoxFuture<'_, Result<Option<Artifact>, StoreError>>;
+
+    /// The artifacts of a channel that have not expired, of all generations; with `expired` all that it ever had.
+    fn artifacts(
+        &self,
+        channel: &ChannelId,
+        expired: bool,
+    ) -> BoxFuture<'_, Result<Vec<Artifact>, StoreError>>;
+
+    /// Removes the words of artifacts that have expired, where there are any left.
+    fn remove_expired(&self, channel: &ChannelId) -> BoxFuture<'_, Result<(), StoreError>>;
 }
 
 /// Why the store could not do what was asked.

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use cairn_actors::{AgentRuntime, Compaction, RoomMade};
 use cairn_core::agent::AgentSettings;
-use cairn_core::artifact::{NoArtifact, readable};
+use cairn_core::artifact::{NoArtifact, named, readable};
 use cairn_core::conversation::{Conversation, Outline};
 use cairn_core::ids::{AgentId, ChannelId, Seq};
 use cairn_core::memory::Scope;
@@ -144,7 +144,8 @@ pub(super) async fn context(
     Channel(channel, ()): Channel,
 ) -> Result<Json<ContextRecord>, ApiError> {
     let (conversation, settings) = admin.with_settings(&channel).await?;
-    Ok(Json(ContextRecord::of(&conversation, &settings)))
+    let artifacts = admin.store.artifacts(&channel, false).await?;
+    Ok(Json(ContextRecord::of(&conversation, &settings, &artifacts)))
 }
 
 #[derive(Debug, Deserialize)]
@@ -236,8 +237,10 @@ pub(super) async fn artifacts(
     State(admin): State<Shared>,
     Channel(channel, ()): Channel,
 ) -> Result<Json<Vec<ArtifactRecord>>, ApiError> {
-    let (conversation, _awake) = admin.conversation(&channel).await?;
-    let mut records: Vec<_> = conversation.artifacts.values().map(ArtifactRecord::of).collect();
+    // An unknown channel is an error, not an empty list.
+    admin.conversation(&channel).await?;
+    let artifacts = admin.store.artifacts(&channel, true).await?;
+    let mut records: Vec<_> = artifacts.iter().map(ArtifactRecord::of).collect();
     records.sort_by(|a, b| {
         (a.stored_at, a.id.as_str().len(), &a.id).cmp(&(b.stored_at, b.id.as_str().len(), &b.id))
     });
@@ -262,7 +265,8 @@ pub(super) async fn artifact(
         return Err(ApiError::malformed("`from` and `count` start at 1"));
     }
     let (conversation, _awake) = admin.conversation(&channel).await?;
-    let artifact = readable(&conversation, &id, from).map_err(no_artifact)?;
+    let found = admin.store.artifact(&channel, &named(&id)).await?;
+    let artifact = readable(found, conversation.newest_artifact, &id, from).map_err(no_artifact)?;
     let offset = query.offset.unwrap_or(0);
     let range = LineRange { from, offset, count, max_bytes: PAGE_MAX_BYTES };
     let found = admin.store.artifact_lines(&channel, &artifact, range).await?;

@@ -6,6 +6,7 @@ use cairn_actors::{AgentRuntime, ModelState, Runtime};
 use cairn_core::agent::AgentSettings;
 use cairn_core::command::CommandCall;
 use cairn_core::conversation::Conversation;
+use cairn_core::ports::Store as _;
 use cairn_core::window::Region;
 
 use super::{CommandError, NO_AGENT, Runner};
@@ -20,7 +21,8 @@ impl Runner {
     /// `/context`.
     pub(super) async fn context(&self, call: &CommandCall) -> Result<String, CommandError> {
         let (conversation, settings) = self.conversation(call).await?;
-        Ok(drawn(&ContextRecord::of(&conversation, &settings)))
+        let artifacts = self.deps.store.artifacts(&call.channel, false).await?;
+        Ok(drawn(&ContextRecord::of(&conversation, &settings, &artifacts)))
     }
 
     /// `/status`.

@@ -5,7 +5,7 @@ use cairn_core::conversation::Conversation;
 use cairn_core::engine;
 use cairn_core::event::{Run, RunReport, Trigger};
 use cairn_core::ids::{AgentId, ChannelId, Generation, RunId, Seq, SummaryId};
-use cairn_core::message::Role;
+use cairn_core::message::{Artifact, Role};
 use cairn_core::summary::{Marker, Summary};
 use cairn_core::tier::Tier;
 use cairn_core::tokens::Correction;
@@ -141,8 +141,8 @@ pub struct CorrectionRecord {
 }
 
 impl ContextRecord {
-    /// The window of a conversation, measured as its next request would be.
-    pub fn of(conversation: &Conversation, agent: &AgentSettings) -> Self {
+    /// The window of a conversation, measured as its next request would be. `artifacts`: those that have not expired.
+    pub fn of(conversation: &Conversation, agent: &AgentSettings, artifacts: &[Artifact]) -> Self {
         let gauge = window::measure(conversation, agent);
         let correction = conversation.correction(&agent.model);
         let total = conversation.usage_total;
@@ -186,7 +186,7 @@ impl ContextRecord {
                 ratio: correction.ratio,
             },
             cached_share,
-            artifacts: ArtifactsRecord::of(conversation),
+            artifacts: ArtifactsRecord::of(artifacts),
         }
     }
 

@@ -64,6 +64,7 @@ impl EntryRecord {
         let place =
             conversation.place(entry.seq).map_or_else(|| "live".to_owned(), |place| place.to_string());
         let copy = conversation.artifact_of(entry.seq).filter(|_| entry.role == Role::User);
+        let is_copied = copy.is_some() || (entry.role == Role::User && entry.artifact.is_some());
         let is_pruned = entry.role == Role::User && conversation.pruned.contains_key(&entry.seq);
         Self {
             seq: Some(entry.seq),
@@ -77,7 +78,7 @@ impl EntryRecord {
             tool_calls: entry.tool_calls.clone(),
             tool_call_id: entry.tool_call_id.clone(),
             artifact: entry.artifact.clone().or_else(|| Some(copy?.id.clone())),
-            shortened: is_pruned || copy.is_some(),
+            shortened: is_pruned || is_copied,
             tokens: correction.apply(conversation.weight(entry)),
             place,
         }
@@ -206,9 +207,8 @@ impl ArtifactPage {
 }
 
 impl ArtifactsRecord {
-    pub fn of(conversation: &Conversation) -> Self {
-        let kept = conversation.artifacts.values().filter(|artifact| artifact.expired_at.is_none());
-        kept.fold(Self::default(), |sum, artifact| Self {
+    pub fn of(kept: &[Artifact]) -> Self {
+        kept.iter().fold(Self::default(), |sum, artifact| Self {
             count: sum.count + 1,
             bytes: sum.bytes + artifact.bytes,
         })

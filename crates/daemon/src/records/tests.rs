@@ -128,7 +128,7 @@ fn agent() -> AgentSettings {
 
 #[test]
 fn context() {
-    insta::assert_json_snapshot!(ContextRecord::of(&conversation(), &agent()));
+    insta::assert_json_snapshot!(ContextRecord::of(&conversation(), &agent(), &[]));
 }
 
 #[test]

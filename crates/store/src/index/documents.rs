@@ -144,6 +144,13 @@ impl Recent {
         Some(Write { key: subject.key(), replaces: written_with.is_some(), doc })
     }
 
+    /// About how many bytes of memory they take.
+    pub(crate) fn bytes(&self) -> usize {
+        let word = |word: &String| size_of::<String>() + word.capacity();
+        let entry = |entry: &Spoken| size_of::<Spoken>() + entry.words.iter().map(word).sum::<usize>();
+        size_of::<Self>() + self.entries.iter().map(entry).sum::<usize>()
+    }
+
     fn trim(&mut self) {
         while self.entries.len() > 2 * NEIGHBOURS + 1 {
             self.entries.pop_front();

@@ -1,6 +1,6 @@
 //! The one thread that writes the index, behind the views.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,6 +17,7 @@ use tantivy::{IndexWriter, Term};
 use tokio::sync::{oneshot, watch};
 
 use super::documents::{self, Recent, Write};
+use super::recents::Recents;
 use super::schema::Subject;
 use super::{FORMAT, Payload, SearchIndex, index_error, index_failure, readable};
 use crate::journal::Durable;
@@ -34,9 +35,6 @@ const MERGE_LIMIT: Duration = Duration::from_millis(250);
 
 /// After a failure the index is tried again this often.
 const RETRY: Duration = Duration::from_secs(2);
-
-/// Channels whose last entries are kept at hand.
-const CHANNELS_KEPT: usize = 512;
 
 /// Entries read back to find the last ones that are indexed.
 const LOOK_BACK: u64 = 24;
@@ -59,7 +57,7 @@ pub(crate) struct Indexer {
     durable: watch::Receiver<Durable>,
     follower: Follower,
     writer: Option<IndexWriter>,
-    recent: HashMap<ChannelId, Recent>,
+    recent: Recents,
     uncommitted: usize,
     first_uncommitted: Option<Instant>,
     committed: Checkpoint,
@@ -87,13 +85,20 @@ impl Indexer {
             durable,
             follower,
             writer: None,
-            recent: HashMap::new(),
+            recent: Recents::new(0),
             uncommitted: 0,
             first_uncommitted: None,
             committed: at,
             is_broken,
             is_told: is_broken,
         }
+    }
+
+    /// The same with so many bytes for the last entries of channels.
+    #[must_use]
+    pub(crate) fn within(mut self, recent_bytes: usize) -> Self {
+        self.recent = Recents::new(recent_bytes);
+        self
     }
 
     /// Runs until it is closed or nobody is left who could wake it.
@@ -260,28 +265,30 @@ impl Indexer {
         channel: &ChannelId,
         entry: &cairn_core::message::Entry,
     ) -> Result<(), StoreError> {
-        if !self.recent.contains_key(channel) {
-            if self.recent.len() >= CHANNELS_KEPT {
-                self.write_rest()?;
-                self.recent.clear();
-            }
+        if !self.recent.has(channel) {
             let from = Seq(entry.seq.0.saturating_sub(LOOK_BACK).max(1));
             let to = Seq(entry.seq.0.saturating_sub(1));
             let db = self.views.db()?;
             let before = Reads { db: &db, journal: &self.journal }.entries(channel, from, to, usize::MAX);
-            self.recent.insert(channel.clone(), Recent::loaded(&readable(before)?.unwrap_or_default()));
+            self.recent.keep(channel, Recent::loaded(&readable(before)?.unwrap_or_default()));
         }
-        let fields = &self.index.fields;
-        let write = self.recent.get_mut(channel).and_then(|recent| recent.push(fields, channel, entry));
+        let index = Arc::clone(&self.index);
+        let mut recent = self.recent.take(channel).unwrap_or_default();
+        let write = recent.push(&index.fields, channel, entry);
+        self.recent.keep(channel, recent);
         self.note_uncommitted();
-        write.map_or(Ok(()), |write| self.write(write))
+        write.map_or(Ok(()), |write| self.write(write))?;
+        while let Some((channel, mut recent)) = self.recent.evict() {
+            recent.rest(&index.fields, &channel).into_iter().try_for_each(|write| self.write(write))?;
+        }
+        Ok(())
     }
 
     /// A deleted entry goes, and lends its words to its neighbours no more.
     fn delete_entry(&mut self, channel: &ChannelId, seq: Seq, n: u64) -> Result<(), StoreError> {
         // What waits for neighbours is read again, as it is shown now, when the next entry comes.
         self.write_rest()?;
-        self.recent.remove(channel);
+        self.recent.take(channel);
         self.delete_doc(&Subject::Entry(channel.clone(), seq))?;
         let db = self.views.db()?;
         let reads = Reads { db: &db, journal: &self.journal };

@@ -3,6 +3,7 @@
 mod documents;
 mod indexer;
 mod memories;
+mod recents;
 mod schema;
 mod search;
 

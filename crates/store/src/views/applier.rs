@@ -43,7 +43,8 @@ pub(crate) enum Command {
     Wake,
     KeepHead {
         channel: ChannelId,
-        head: Vec<u8>,
+        /// None: the last one stays.
+        head: Option<Vec<u8>>,
         outline: Vec<u8>,
         reply: oneshot::Sender<Result<(), StoreError>>,
     },
@@ -238,10 +239,17 @@ impl Applier {
         self.meta.stopped.unwrap_or(true)
     }
 
-    fn keep_head(&mut self, channel: &ChannelId, head: Vec<u8>, outline: Vec<u8>) -> Result<(), StoreError> {
+    fn keep_head(
+        &mut self,
+        channel: &ChannelId,
+        head: Option<Vec<u8>>,
+        outline: Vec<u8>,
+    ) -> Result<(), StoreError> {
         let db = self.views.db()?;
         let mut changes = Changes::new(&db);
-        changes.put_bytes(Key::head(channel), head);
+        if let Some(head) = head {
+            changes.put_bytes(Key::head(channel), head);
+        }
         changes.put_bytes(Key::outline(channel), outline);
         // As it was, should it not be written: its counts must stay those of the rows.
         let mut meta = self.meta.clone();

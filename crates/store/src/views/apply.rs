@@ -6,8 +6,9 @@ use cairn_core::event::{
     Record, TurnEvent, TurnOutcome,
 };
 use cairn_core::ids::{ChannelId, Generation, LOCAL_PLATFORM, MessageId, Seq, TurnId};
-use cairn_core::message::{Entry, LOST_TURN, Pending};
+use cairn_core::message::{Artifact, Entry, LOST_TURN, Pending};
 use cairn_core::ports::{OutboxCounts, OutboxItem, StoreError};
+use jiff::Timestamp;
 
 use super::blocks::{BLOCK, first_of_block, unpack};
 use super::codec::{Key, Table, view_error};
@@ -102,11 +103,8 @@ fn in_channel(
             state.open = None;
             fill_gap(changes, state, channel, record, &TurnId::from(LOST_TURN), *next_seq)
         }
-        Event::Artifact(_)
-        | Event::Memory(_)
-        | Event::Approval(_)
-        | Event::Registry(_)
-        | Event::Maintenance(_) => Ok(()),
+        Event::Artifact(event) => apply_artifact(changes, channel, record.at, event),
+        Event::Memory(_) | Event::Approval(_) | Event::Registry(_) | Event::Maintenance(_) => Ok(()),
     }
 }
 
@@ -187,6 +185,37 @@ fn apply_compaction(
         | CompactionEvent::WindowSlid { .. }
         | CompactionEvent::ResultsPruned { .. }
         | CompactionEvent::UsageSpent { .. } => {}
+    }
+    Ok(())
+}
+
+fn apply_artifact(
+    changes: &mut Changes<'_>,
+    channel: &ChannelId,
+    at: Timestamp,
+    event: &ArtifactEvent,
+) -> Result<(), StoreError> {
+    for id in event.ids() {
+        let kept = Key::artifact(Table::Artifact, channel, id);
+        let expired = Key::artifact(Table::ExpiredArtifact, channel, id);
+        let known = changes.get(&kept)?.or(changes.get(&expired)?);
+        let now = match (event, known) {
+            (ArtifactEvent::Stored { artifact }, _) => artifact.clone(),
+            (_, Some(mut artifact)) => {
+                Artifact::note(&mut artifact, at, event);
+                artifact
+            }
+            // Its own record was lost.
+            (_, None) => continue,
+        };
+        let (key, other) = if now.expired_at.is_some() { (expired, kept) } else { (kept, expired) };
+        changes.put(key, &now)?;
+        if changes.has(&other)? {
+            changes.remove(other);
+        }
+        if let (ArtifactEvent::Stored { .. }, Some(seq)) = (event, now.message) {
+            change_seq(changes, channel, seq, |row| row.copy = Some(now.id.clone()))?;
+        }
     }
     Ok(())
 }

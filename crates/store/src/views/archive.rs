@@ -7,8 +7,8 @@ use cairn_core::conversation::Conversation;
 use cairn_core::event::{
     CompactionEvent, Event, MessageEvent, Record, RunEnd, TurnEnd, TurnEvent, TurnOutcome,
 };
-use cairn_core::ids::{ChannelId, MessageId, Seq, SummaryId, TurnId};
-use cairn_core::message::{Entry, Pending};
+use cairn_core::ids::{ArtifactId, ChannelId, MessageId, Seq, SummaryId, TurnId};
+use cairn_core::message::{Artifact, Entry, Pending};
 use cairn_core::model::Usage;
 use cairn_core::ports::{ChannelRow, OutboxItem, Seen, StoreError};
 use cairn_core::retention::EXPIRED_TEXT;
@@ -237,12 +237,51 @@ impl Reads<'_> {
         Ok(found)
     }
 
+    pub(crate) fn artifact(
+        &self,
+        channel: &ChannelId,
+        id: &ArtifactId,
+    ) -> Result<Option<Artifact>, StoreError> {
+        if let Some(kept) = self.db.get(&Key::artifact(Table::Artifact, channel, id))? {
+            return Ok(Some(kept));
+        }
+        self.db.get(&Key::artifact(Table::ExpiredArtifact, channel, id))
+    }
+
+    /// The artifacts of a channel that have not expired, with `expired` all.
+    pub(crate) fn artifacts(&self, channel: &ChannelId, expired: bool) -> Result<Vec<Artifact>, StoreError> {
+        let tables: &[Table] =
+            if expired { &[Table::ExpiredArtifact, Table::Artifact] } else { &[Table::Artifact] };
+        let mut artifacts = Vec::new();
+        for table in tables {
+            for item in self.db.scan(&Key::artifacts(*table, channel)) {
+                artifacts.push(decode(&item?.1)?);
+            }
+        }
+        Ok(artifacts)
+    }
+
+    /// Which of these have expired.
+    pub(crate) fn expired(
+        &self,
+        channel: &ChannelId,
+        ids: Vec<ArtifactId>,
+    ) -> Result<Vec<ArtifactId>, StoreError> {
+        let mut expired = Vec::new();
+        for id in ids {
+            if self.db.has(&Key::artifact(Table::ExpiredArtifact, channel, &id).0)? {
+                expired.push(id);
+            }
+        }
+        Ok(expired)
+    }
+
     /// Whether the words of an entry are known to have expired.
     pub(crate) fn is_expired(&self, channel: &ChannelId, seq: Seq) -> Result<bool, StoreError> {
         Ok(self.seqs(channel, seq, seq).next().transpose()?.is_some_and(|row| row.expired))
     }
 
-    /// Entries of a range; `hides`: deleted and expired ones without their words.
+    /// Entries of a range; `hides`: as they are shown, deleted and expired ones without their words.
     fn read_entries(
         &self,
         channel: &ChannelId,
@@ -258,7 +297,9 @@ impl Reads<'_> {
         for row in self.seqs(channel, from, to).take(limit) {
             let row = row?;
             let (deleted, expired) = (row.deleted && hides, row.expired && hides);
-            let entry = self.entry(channel, row)?;
+            let copy = row.copy.clone().filter(|_| hides);
+            let mut entry = self.entry(channel, row)?;
+            entry.artifact = entry.artifact.or(copy);
             entries.push(Arc::new(match (deleted, expired) {
                 (true, _) => entry.deleted(),
                 (false, true) => entry.expired(),

@@ -1,7 +1,7 @@
 //! Rows in few bytes: numbers take as many bytes as they need, each written as its distance to the one before. What a channel
 //! has many of stands in blocks, so that a row is not mostly its key.
 
-use cairn_core::ids::{Generation, Seq, TurnId};
+use cairn_core::ids::{ArtifactId, Generation, Seq, TurnId};
 use cairn_core::ports::StoreError;
 
 use super::codec::view_error;
@@ -80,6 +80,7 @@ const EXPIRED: u64 = 8;
 const LOST: u64 = 16;
 const HAS_SEQ: u64 = 32;
 const ENDED: u64 = 64;
+const COPIED: u64 = 128;
 
 fn flags(of: &[(u64, bool)]) -> u64 {
     of.iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag).sum()
@@ -95,6 +96,7 @@ impl Packed for SeqRow {
             (DELETED, self.deleted),
             (EXPIRED, self.expired),
             (LOST, self.lost),
+            (COPIED, self.copy.is_some()),
         ];
         put_number(out, flags(&of));
         if let Some((turn, generation)) = &self.taken {
@@ -103,6 +105,9 @@ impl Packed for SeqRow {
         }
         if let Some(edited) = self.edited {
             put_step(out, self.n, edited);
+        }
+        if let Some(copy) = &self.copy {
+            put_text(out, copy.as_str());
         }
     }
 
@@ -118,7 +123,17 @@ impl Packed for SeqRow {
             None
         };
         let edited = if has(EDITED) { Some(take_step(bytes, n)?) } else { None };
-        Some(Self { seq, n, taken, edited, deleted: has(DELETED), expired: has(EXPIRED), lost: has(LOST) })
+        let copy = if has(COPIED) { Some(ArtifactId::from(take_text(bytes)?)) } else { None };
+        Some(Self {
+            seq,
+            n,
+            taken,
+            edited,
+            deleted: has(DELETED),
+            expired: has(EXPIRED),
+            lost: has(LOST),
+            copy,
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 
-use cairn_core::ids::{AgentId, ChannelId, MemoryId, MessageId, OutboxId, Seq, SummaryId};
+use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, SummaryId};
 use cairn_core::memory::Scope;
 use cairn_core::ports::StoreError;
 use flate2::Compression;
@@ -55,6 +55,10 @@ pub(crate) enum Table {
     MemoryOrder = b'd' as isize,
     /// agent → how many memories it has.
     MemoryCount = b'y' as isize,
+    /// channel, artifact id → artifact that has not expired.
+    Artifact = b'v' as isize,
+    /// channel, artifact id → artifact that has expired.
+    ExpiredArtifact = b'j' as isize,
 }
 
 impl Table {
@@ -206,6 +210,15 @@ impl Key {
     /// The place of a delivery in their order.
     pub(crate) fn outbox_order(n: u64) -> Self {
         Self::table(Table::OutboxOrder).number(n)
+    }
+
+    /// All artifacts of a channel in one of their tables begin with it.
+    pub(crate) fn artifacts(table: Table, channel: &ChannelId) -> Self {
+        Self::new(table, &[channel.as_str()])
+    }
+
+    pub(crate) fn artifact(table: Table, channel: &ChannelId, id: &ArtifactId) -> Self {
+        Self::new(table, &[channel.as_str(), id.as_str()])
     }
 
     pub(crate) fn outbox(channel: &ChannelId, id: &OutboxId) -> Self {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cairn_core::event::{Record, Trigger};
-use cairn_core::ids::{ChannelId, Generation, MessageId, Seq, TurnId};
+use cairn_core::ids::{ArtifactId, ChannelId, Generation, MessageId, Seq, TurnId};
 use cairn_core::memory::Memory;
 use cairn_core::ports::{ChannelRow, OutboxItem};
 use cairn_core::tool::ToolOutcome;
@@ -91,12 +91,14 @@ pub(crate) struct SeqRow {
     pub(crate) expired: bool,
     /// The line that had them was quarantined.
     pub(crate) lost: bool,
+    /// The artifact that is a copy of a message, of which the model saw head and tail.
+    pub(crate) copy: Option<ArtifactId>,
 }
 
 impl SeqRow {
     /// An added entry, whose words are in that record.
     pub(crate) fn of(seq: Seq, n: u64) -> Self {
-        Self { seq, n, taken: None, edited: None, deleted: false, expired: false, lost: false }
+        Self { seq, n, taken: None, edited: None, deleted: false, expired: false, lost: false, copy: None }
     }
 }
 

@@ -4,10 +4,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::common::{Chat, artifact, at, channel, chatting, opened};
+use crate::common::{Chat, artifact, at, channel, chatting, open, opened, remove_derived};
 use cairn_core::artifact::{checksum, readable};
 use cairn_core::event::{ArtifactEvent, Event};
-use cairn_core::ids::ChannelId;
+use cairn_core::ids::{ChannelId, Seq};
 use cairn_core::message::Artifact;
 use cairn_core::ports::{ArtifactLines, LineRange, Store as _};
 use cairn_store::{Store, StoreOptions, verify_dir};
@@ -31,6 +31,63 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     }
     found.sort();
     found
+}
+
+/// The names of the files of artifacts in a state.
+fn names(state: &Path) -> Vec<String> {
+    let files = files(&state.join("artifacts"));
+    files.iter().map(|file| file.file_name().unwrap().to_str().unwrap().to_owned()).collect()
+}
+
+fn remove(state: &Path, id: &str) {
+    let files = files(&state.join("artifacts"));
+    fs::remove_file(files.iter().find(|file| file.ends_with(id)).unwrap()).unwrap();
+}
+
+async fn ids(store: &Store, expired: bool) -> Vec<String> {
+    let found = store.artifacts(&channel("main"), expired).await.unwrap();
+    let mut ids: Vec<_> = found.iter().map(|artifact| artifact.id.to_string()).collect();
+    ids.sort();
+    ids
+}
+
+#[tokio::test]
+async fn artifacts_are_found_by_id_and_expired_ones_listed_apart() {
+    let (dir, store, mut chat) = chatting();
+    for id in ["a1", "a2", "a3"] {
+        stored(&store, &mut chat, id, "words of a result").await;
+    }
+    chat.turn("m", "many words", "ok").await;
+    let copy = Artifact { message: Some(Seq(1)), ..artifact("a4", 5) };
+    put(&store, &channel("main"), "a4", "words").await;
+    let expired = ArtifactEvent::Expired { ids: vec!["a1".into(), "a3".into()], lost: false };
+    let used = ArtifactEvent::Used { id: "a2".into() };
+    for event in [ArtifactEvent::Stored { artifact: copy }, used, expired] {
+        chat.append(vec![Event::Artifact(event)]).await;
+    }
+    store.remove_expired(&channel("main")).await.unwrap();
+    assert_eq!(names(dir.path()), ["a2", "a4"]);
+    drop(chat);
+    store.close().await;
+    for rebuilt in [false, true] {
+        if rebuilt {
+            remove_derived(dir.path());
+        }
+        let store = open(dir.path());
+        assert_eq!(ids(&store, false).await, ["a2", "a4"]);
+        assert_eq!(ids(&store, true).await, ["a1", "a2", "a3", "a4"]);
+        let of = async |name: &str, id: &str| store.artifact(&channel(name), &id.into()).await.unwrap();
+        assert!(of("main", "a1").await.unwrap().expired_at.is_some());
+        let used = of("main", "a2").await.unwrap();
+        assert!(used.used_at > used.stored_at && used.expired_at.is_none());
+        assert_eq!((of("main", "a5").await, of("other", "a2").await), (None, None));
+        let entries = store.entries(&channel("main"), Seq(1), Seq(2), 9).await.unwrap();
+        assert_eq!(entries[0].artifact, Some("a4".into()), "the message names its copy");
+        assert_eq!(entries[1].artifact, None);
+        let conversation = store.restore(&channel("main")).await.unwrap().unwrap();
+        assert_eq!(conversation.newest_artifact, 4);
+        store.close().await;
+    }
 }
 
 #[tokio::test]
@@ -113,8 +170,8 @@ async fn files_are_private_whole_and_told_apart() {
     }
     let [first, ..] = &names;
     let first: ChannelId = first.parse().unwrap();
-    store.remove_artifact(&first, &A1.into()).await.unwrap();
-    store.remove_artifact(&first, &A1.into()).await.unwrap();
+    let of_first = |file: &&PathBuf| fs::read_to_string(file).unwrap() == first.as_str();
+    fs::remove_file(found.iter().find(of_first).unwrap()).unwrap();
     let range = LineRange { from: 1, offset: 0, count: 1, max_bytes: 10 };
     assert_eq!(store.artifact_lines(&first, &artifact(A1, 0), range).await.unwrap(), None);
     store.close().await;
@@ -142,10 +199,12 @@ async fn verify_lists_files_that_are_missing_or_cut() {
         chat.append(vec![Event::Artifact(ArtifactEvent::Stored { artifact: artifact(id, bytes) })]).await;
     }
     chat.append(vec![Event::Artifact(ArtifactEvent::Expired { ids: vec!["a4".into()], lost: false })]).await;
-    store.remove_artifact(&channel("main"), &"a4".into()).await.unwrap();
+    store.remove_expired(&channel("main")).await.unwrap();
+    store.remove_expired(&channel("main")).await.unwrap();
+    assert_eq!(names(dir.path()), ["a1", "a2", "a3"]);
     let report = store.verify().await.unwrap();
     assert!(report.ok, "an expired one is not missing: {:?}", report.problems);
-    store.remove_artifact(&channel("main"), &"a2".into()).await.unwrap();
+    remove(dir.path(), "a2");
     put(&store, &channel("main"), "a3", "cut").await;
     drop(chat);
     store.close().await;
@@ -171,7 +230,7 @@ async fn a_flipped_bit_is_found_when_it_is_read_checked_or_backed_up_and_can_be_
     stored(&store, &mut chat, A1, text).await;
     stored(&store, &mut chat, "a2", "these are fine").await;
     stored(&store, &mut chat, "a3", "these are gone").await;
-    store.remove_artifact(&channel("main"), &"a3".into()).await.unwrap();
+    remove(dir.path(), "a3");
     let file = files(&dir.path().join("artifacts")).into_iter().find(|file| file.ends_with(A1)).unwrap();
     let range = LineRange { from: 1, offset: 0, count: 9, max_bytes: 999 };
     let of = |id: &str| chat.state.artifacts[&id.into()].clone();
@@ -201,9 +260,10 @@ async fn a_flipped_bit_is_found_when_it_is_read_checked_or_backed_up_and_can_be_
     assert!(!file.exists() && dir.path().join("quarantine").read_dir().unwrap().count() == 1);
     assert!(verify_dir(StoreOptions::new(dir.path()), false).await.unwrap().problems.is_empty());
     let store = Store::open(StoreOptions::new(dir.path())).unwrap();
-    let conversation = store.restore(&channel("main")).await.unwrap().unwrap();
-    let told = |id: &str| readable(&conversation, id, 1).map_err(|error| error.to_string());
-    assert_eq!(told(A1).unwrap_err(), "the words of artifact a1 are lost; call the tool again");
-    assert!(told("a2").is_ok());
+    let lost = store.artifact(&channel("main"), &A1.into()).await.unwrap();
+    let told = readable(lost, 3, A1, 1).unwrap_err().to_string();
+    assert_eq!(told, "the words of artifact a1 are lost; call the tool again");
+    let sound = store.artifact(&channel("main"), &"a2".into()).await.unwrap();
+    assert!(readable(sound, 3, "a2", 1).is_ok());
     store.close().await;
 }

@@ -56,8 +56,13 @@ async fn a_channel_is_shown_as_it_was_kept_until_something_happens_in_it() {
     assert_eq!(kept[0].as_ref().unwrap().sizes.live, 12);
     chat.turn("b", "and now?", "now, too").await;
     assert_eq!(outlines(&store).await, [None, None], "it is no longer what it was");
-    store.keep_snapshot(Arc::new(chat.state.clone())).await.unwrap();
+    store.keep_outline(Arc::new(chat.state.clone())).await.unwrap();
     assert_eq!(outlines(&store).await[0], Some(Outline::of(&chat.state)));
+    assert_eq!(
+        store.restore(&chat.state.channel).await.unwrap(),
+        Some(chat.state.clone()),
+        "from the snapshot on"
+    );
     store.close().await;
     remove_derived(dir.path());
     let store = crate::common::open(dir.path());

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use cairn_core::artifact;
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{
     CompactionEvent, Event, MemoryEvent, MessageEvent, NewRecord, Record, TurnEnd, TurnEvent, TurnOutcome,
@@ -52,6 +53,7 @@ pub(crate) struct MemStore {
     gate: Mutex<Option<Arc<Semaphore>>>,
     pub(crate) appends: Mutex<Vec<usize>>,
     pub(crate) snapshots: Mutex<Vec<ChannelId>>,
+    pub(crate) outlines: Mutex<Vec<ChannelId>>,
     /// The next append panics.
     pub(crate) panics: AtomicBool,
     /// Set once the end of a turn is journalled.
@@ -75,6 +77,7 @@ impl MemStore {
             gate: Mutex::default(),
             appends: Mutex::default(),
             snapshots: Mutex::default(),
+            outlines: Mutex::default(),
             panics: AtomicBool::new(false),
             armed: Mutex::default(),
             behind: AtomicBool::new(false),
@@ -141,6 +144,16 @@ impl MemStore {
             see(&conversation);
         }
         (conversation.last_n > 0).then_some(conversation)
+    }
+
+    fn all_artifacts(&self, channel: &ChannelId) -> BTreeMap<ArtifactId, Artifact> {
+        let mut artifacts = BTreeMap::new();
+        for record in self.records().iter().filter(|record| record.channel.as_ref() == Some(channel)) {
+            if let Event::Artifact(event) = &record.event {
+                artifact::fold(&mut artifacts, record.at, event);
+            }
+        }
+        artifacts
     }
 
     /// All entries of the channel, of all generations.
@@ -241,6 +254,11 @@ impl Store for MemStore {
 
     fn keep_snapshot(&self, conversation: Arc<Conversation>) -> BoxFuture<'_, Result<(), StoreError>> {
         self.snapshots.lock().push(conversation.channel.clone());
+        Box::pin(async { Ok(()) })
+    }
+
+    fn keep_outline(&self, conversation: Arc<Conversation>) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.outlines.lock().push(conversation.channel.clone());
         Box::pin(async { Ok(()) })
     }
 
@@ -414,8 +432,31 @@ impl Store for MemStore {
         Box::pin(async { Ok(found) })
     }
 
-    fn remove_artifact(&self, channel: &ChannelId, id: &ArtifactId) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.artifacts.files.lock().remove(&key(channel, id));
+    fn artifact(
+        &self,
+        channel: &ChannelId,
+        id: &ArtifactId,
+    ) -> BoxFuture<'_, Result<Option<Artifact>, StoreError>> {
+        let found = self.all_artifacts(channel).remove(id);
+        Box::pin(async { Ok(found) })
+    }
+
+    fn artifacts(
+        &self,
+        channel: &ChannelId,
+        expired: bool,
+    ) -> BoxFuture<'_, Result<Vec<Artifact>, StoreError>> {
+        let all = self.all_artifacts(channel).into_values();
+        let found = all.filter(|artifact| expired || artifact.expired_at.is_none()).collect();
+        Box::pin(async { Ok(found) })
+    }
+
+    fn remove_expired(&self, channel: &ChannelId) -> BoxFuture<'_, Result<(), StoreError>> {
+        for artifact in self.all_artifacts(channel).into_values() {
+            if artifact.expired_at.is_some() {
+                self.artifacts.files.lock().remove(&key(channel, &artifact.id));
+            }
+        }
         Box::pin(async { Ok(()) })
     }
 }

@@ -142,7 +142,10 @@ fn in_a_smaller_window_it_is_shortened_further_and_stays_the_same_artifact() {
 
 #[test]
 fn the_copy_stays_while_the_window_shows_the_message() {
-    let due = |sim: &Sim| due(&sim.conversation, &sim.agent.result_guard, sim.now).len();
+    let due = |sim: &Sim| {
+        let artifacts: Vec<_> = sim.artifacts.values().cloned().collect();
+        due(&artifacts, &sim.conversation, &sim.agent.result_guard, sim.now).len()
+    };
     let asked = || {
         let mut sim = sim(&[READ_TOOL]);
         sim.agent.result_guard.artifact_days = 1;
@@ -150,20 +153,23 @@ fn the_copy_stays_while_the_window_shows_the_message() {
         sim.answer("I see.");
         sim.pass(10 * 24 * 3600);
         assert_eq!(due(&sim), 0, "the note names it");
+        assert_eq!(sim.conversation.artifacts.len(), 1);
         sim
     };
     let mut undone = asked();
     undone.undo().unwrap();
     assert_eq!(due(&undone), 1);
+    assert!(undone.conversation.artifacts.is_empty(), "the window refers to none");
     let mut archived = asked();
     archived.new_generation();
     assert_eq!(due(&archived), 1);
+    assert!(archived.conversation.artifacts.is_empty());
     let mut deleted = asked();
     deleted.delete(1);
     assert_eq!(due(&deleted), 1);
     let ids = vec!["a1".into()];
     deleted.journal(Event::Artifact(ArtifactEvent::Expired { ids, lost: false }));
-    let why = readable(&deleted.conversation, "a1", 1).unwrap_err().to_string();
+    let why = readable(deleted.artifacts.get(&"a1".into()).cloned(), 1, "a1", 1).unwrap_err().to_string();
     assert_eq!(
         why,
         "artifact a1 was a copy of message 1, which has left the window; read that with history_read"
@@ -190,4 +196,24 @@ fn whoever_wrote_it_is_told_in_one_line() {
         "{words}"
     );
     assert_eq!(large.conversation.live[0].seq, Seq(1));
+}
+
+#[test]
+fn a_head_does_not_grow_with_what_has_left_the_window() {
+    let head = |n_sessions: u64| {
+        let mut sim = sim(&[READ_TOOL]);
+        for _ in 0..n_sessions {
+            ask(&mut sim, vec![Part::text(long(46_000))]);
+            assert!(sim.shorten() > 0);
+            sim.answer("I see.");
+            sim.turn("hello", "hi");
+            sim.new_generation();
+        }
+        sim.turn("hello", "hi");
+        assert_eq!((sim.artifacts.len() as u64, sim.conversation.newest_artifact), (n_sessions, n_sessions));
+        serde_json::to_string(&sim.conversation.to_head()).unwrap().len()
+    };
+    // A few more digits.
+    let (short, long) = (head(1), head(60));
+    assert!(long < short + 100, "{short} bytes, then {long}");
 }

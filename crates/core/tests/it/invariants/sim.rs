@@ -10,7 +10,7 @@ use cairn_core::conversation::{self, Conversation, EntryPlace, Outline};
 use cairn_core::event::{
     CompactionEvent, Event, MessageEvent, Record, Run, RunOutcome, TurnEnd, TurnEvent, TurnOutcome,
 };
-use cairn_core::ids::{AgentId, ChannelId, Generation, MessageId, RunId, Seq};
+use cairn_core::ids::{AgentId, ArtifactId, ChannelId, Generation, MessageId, RunId, Seq};
 use cairn_core::message::{Amendment, Artifact, Author, Change, Entry, Part, Pending, Role, ToolCall};
 use cairn_core::model::Usage;
 use cairn_core::ports::OutboxItem;
@@ -38,6 +38,10 @@ pub(crate) struct Sim {
     pub(crate) gone: BTreeSet<MessageId>,
     /// Runs that ended, whose results may come in late.
     pub(crate) ended: Vec<RunId>,
+    /// The sessions before this one: first entry and last.
+    pub(crate) sessions: Vec<(Seq, Seq)>,
+    /// All artifacts, as the view has them.
+    pub(crate) artifacts: BTreeMap<ArtifactId, Artifact>,
 }
 
 pub(crate) fn agent(window_tokens: u64) -> AgentSettings {
@@ -83,6 +87,8 @@ impl Sim {
             deleted: BTreeSet::new(),
             gone: BTreeSet::new(),
             ended: Vec::new(),
+            sessions: Vec::new(),
+            artifacts: BTreeMap::new(),
         }
     }
 
@@ -91,6 +97,14 @@ impl Sim {
         let channel = Some(self.conversation.channel.clone());
         let record = Record { n: self.journal.len() as u64 + 1, at: self.now, channel, event };
         self.check_batch(&record.event);
+        match &record.event {
+            Event::Turn(TurnEvent::SessionStarted { .. }) => {
+                let Conversation { first_seq, next_seq, .. } = self.conversation;
+                self.sessions.push((first_seq, Seq(next_seq.0 - 1)));
+            }
+            Event::Artifact(event) => artifact::fold(&mut self.artifacts, record.at, event),
+            _ => {}
+        }
         self.conversation.apply(&record).unwrap();
         if let Event::Compaction(CompactionEvent::ResultsPruned { tokens_after, .. }) = &record.event {
             assert_eq!(*tokens_after, window::measure(&self.conversation, &self.agent).tokens);
@@ -491,9 +505,9 @@ impl Sim {
     pub(crate) fn check_coverage(&self) {
         let conversation = &self.conversation;
         let mut next = Seq(1);
-        for archived in &conversation.archived {
-            assert_eq!(archived.from_seq, next);
-            next = Seq(archived.to_seq.0 + 1);
+        for (from, to) in &self.sessions {
+            assert_eq!(*from, next);
+            next = to.next();
         }
         assert_eq!(conversation.first_seq, next);
         let is_undone = |seq: Seq| {

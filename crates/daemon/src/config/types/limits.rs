@@ -27,6 +27,10 @@ pub struct Limits {
     /// Seconds without an event after which a channel falls asleep; it wakes with its next message.
     #[schemars(range(min = 1, max = 31_536_000))]
     pub idle_secs: u64,
+    /// MiB of memory that the channels awake take together, about. Over it, those that were used least recently fall asleep,
+    /// unless something is under way there; the next message wakes them. 0: any number, until they are idle for idle_secs.
+    #[schemars(range(max = 1_048_576))]
+    pub awake_mib: u64,
     /// Longest that one turn may take, all model calls and tools together, in seconds.
     #[schemars(range(min = 1, max = 86_400))]
     pub turn_timeout_secs: u64,
@@ -80,6 +84,7 @@ impl Default for Limits {
             channel_queue: runtime.channel_queue,
             user_calls_at_once: runtime.user_calls_at_once,
             idle_secs: runtime.idle_after.as_secs(),
+            awake_mib: runtime.awake_bytes >> 20,
             turn_timeout_secs: runtime.turn_timeout.as_secs(),
             model_attempts: runtime.model_attempts,
             tool_timeout_secs: runtime.tool_timeout.as_secs(),
@@ -107,6 +112,7 @@ impl Limits {
             channel_queue: self.channel_queue,
             user_calls_at_once: self.user_calls_at_once,
             idle_after: Duration::from_secs(self.idle_secs),
+            awake_bytes: self.awake_mib << 20,
             turn_timeout: Duration::from_secs(self.turn_timeout_secs),
             model_attempts: self.model_attempts,
             tool_timeout: Duration::from_secs(self.tool_timeout_secs),

@@ -144,7 +144,8 @@ pub struct Store {
     /// Size at which a journal segment is closed and the next begun, in MiB.
     #[schemars(range(min = 1, max = 4_096))]
     pub segment_mib: u64,
-    /// Most memory that sled's page cache takes, in MiB.
+    /// Most memory that sled's page cache takes, in MiB; half as much is taken for what the search index has at hand of each
+    /// channel.
     #[schemars(range(min = 1, max = 65_536))]
     pub cache_mib: u64,
 }

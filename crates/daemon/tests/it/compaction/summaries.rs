@@ -29,7 +29,8 @@ async fn a_summary_shows_its_text_its_state_and_what_it_leaves_out() {
     // Both messages, and the answers of the model, which repeats them.
     assert!(invoice["entries"].as_u64().unwrap() >= 2, "{invoice}");
     assert!(of("/srv/flats/third.pdf").is_some_and(|one| one["kind"] == "path"), "{view}");
-    let (status, error) = rig.client().ask("GET", &rig.path_of("summaries/s99"), &serde_json::Value::Null).await.unwrap();
+    let (status, error) =
+        rig.client().ask("GET", &rig.path_of("summaries/s99"), &serde_json::Value::Null).await.unwrap();
     assert_eq!((status.as_u16(), &error["error"]["code"]), (404, &"no_such_summary".into()));
 
     // A new session: the summary of the old one is told as that.
