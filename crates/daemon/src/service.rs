@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_actors::{Liveness, Runtime};
-use cairn_core::ports::StoreError;
 use cairn_store::{Store, StuckPart};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -110,7 +109,7 @@ impl Erasures {
             match self.store.prepare_erasure().await {
                 Ok(()) => {}
                 // The next start does it.
-                Err(StoreError::Closed) => return,
+                Err(_) if self.store.is_ending() => return,
                 Err(error) => {
                     tracing::warn!(%error, "the erasure could not be made ready; it is done while the daemon restarts, which takes longer");
                 }

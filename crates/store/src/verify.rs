@@ -99,7 +99,8 @@ impl Store {
         progress: &Progress,
     ) -> Result<VerifyReport, StoreError> {
         let watched = progress.clone();
-        let checked = self.read(CHECKING, move |inner, reads| check_open(inner, reads, known, quick, &watched));
+        let checked =
+            self.read(CHECKING, move |inner, reads| check_open(inner, reads, known, quick, &watched));
         let (mut report, doubtful, end) = checked.await?;
         for (channel, wrong) in doubtful {
             // What was on its way while it was looked at is there now.
@@ -455,11 +456,14 @@ pub(crate) fn shown(layout: &Layout) -> Result<Shown, StoreError> {
     Ok(shown)
 }
 
+/// A store that was checked before it was opened, with what is known of it.
+type Opened = (Store, Option<Known>);
+
 /// The check that comes before opening: opening would mend views in silence, and refuses a damaged journal.
 fn verify_blocking(
     options: StoreOptions,
     quarantine: bool,
-) -> Result<(VerifyReport, Option<(Store, Option<Known>)>), StoreError> {
+) -> Result<(VerifyReport, Option<Opened>), StoreError> {
     let layout = Layout::of(&options.dir);
     let there = layout.journal.try_exists().map_err(io_error("look into", &options.dir))?;
     if !there && !restore::is_pending(&options.dir) {
@@ -478,9 +482,8 @@ fn verify_blocking(
     let progress = &options.progress;
     progress.begin("journal", 0);
     let (walk, closed) = std::thread::scope(|scope| {
-        let walk = scope.spawn(|| {
-            check_journal(&layout.journal, Checkpoint::default(), None, |n| progress.reach(n))
-        });
+        let walk = scope
+            .spawn(|| check_journal(&layout.journal, Checkpoint::default(), None, |n| progress.reach(n)));
         let closed = check_closed(&layout);
         (walk.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), closed)
     });

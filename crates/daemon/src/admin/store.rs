@@ -126,7 +126,10 @@ async fn asked(
         return Ok(record);
     }
     if admin.reloader.is_none() {
-        return Err(no_daemon("a daemon inside a command cannot restart", "wait until the command has ended"));
+        return Err(no_daemon(
+            "a daemon inside a command cannot restart",
+            "wait until the command has ended",
+        ));
     }
     if !admin.store.ask_erasure(lease, person, at).await.map_err(not_asked)? {
         return Err(conflict(

@@ -288,7 +288,7 @@ impl Connection {
             Opened::Daemon(daemon) => {
                 let grace = daemon.grace();
                 let _ended = daemon.stop(grace).await;
-            },
+            }
         }
         result
     }

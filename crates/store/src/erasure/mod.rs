@@ -193,7 +193,6 @@ pub async fn erase_dir(
     Ok(registry?.erasures.into_iter().rfind(|erasure| erasure.at == at))
 }
 
-
 /// Called after each step: a test lets the process die there.
 type Step<'a> = &'a mut dyn FnMut(&'static str) -> Result<(), StoreError>;
 

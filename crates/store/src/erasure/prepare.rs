@@ -14,7 +14,9 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedMutexGuard};
 
-use super::{Request, Step, Stored, add_closing, artifacts, decide, end, fate, free, stored_by, surveyed, walk};
+use super::{
+    Request, Step, Stored, add_closing, artifacts, decide, end, fate, free, stored_by, surveyed, walk,
+};
 use crate::disk::{Layout, io_error, make_dir, remove_dir, sync_dir};
 use crate::format;
 use crate::journal::open::{Checkpoint, Tail};
@@ -109,7 +111,9 @@ impl Store {
                 return Ok(());
             }
         }
-        tracing::warn!("the person who is to be erased goes on writing where they did not before; it is done at a start");
+        tracing::warn!(
+            "the person who is to be erased goes on writing where they did not before; it is done at a start"
+        );
         Ok(())
     }
 
@@ -178,7 +182,9 @@ impl Prepared {
         rewrite::clear(&layout.journal)?;
         artifacts::clear_staged(&dir)?;
         if !has_room(&dir)? {
-            tracing::warn!("there is no room for a second state; the erasure is done at a start, which takes longer");
+            tracing::warn!(
+                "there is no room for a second state; the erasure is done at a start, which takes longer"
+            );
             return Ok(None);
         }
         let beside = dir.join(BESIDE);
@@ -273,7 +279,9 @@ impl Prepared {
     /// was journalled last changes what stands in the place of earlier records.
     pub(super) fn finish(mut self, tail: &Tail, step: Step<'_>) -> Result<(), StoreError> {
         if !self.copy_on(tail, &|_| Ok(()))? {
-            tracing::warn!("what the person wrote last changes what is erased; all of it is done at the next start");
+            tracing::warn!(
+                "what the person wrote last changes what is erased; all of it is done at the next start"
+            );
             return clear(&self.dir);
         }
         let journal = Layout::of(&self.dir).journal;
