@@ -10,6 +10,7 @@ use cairn_testkit::daemon::{Client, Daemon};
 use cairn_testkit::model::{Answer, FakeModel, Kind};
 use cairn_testkit::random::Random;
 use cairn_testkit::rig::one_model;
+use serde_json::json;
 use tokio::process::Command;
 
 const LANES: usize = 16;
@@ -121,12 +122,47 @@ impl Run<'_> {
         print("turn", again);
         let path = "/v1/channels/c0/search?q=heating&limit=10";
         print("search", times(SAMPLES, async || client.get(path).await.map(drop)).await?);
+        self.beside(&daemon).await?;
         daemon.stop().await?;
         self.disk()?;
         self.offline(&["store", "verify"]).await?;
         let backup = self.plan.dir.join("backup");
         self.offline(&["store", "backup", &backup.display().to_string()]).await?;
-        std::fs::remove_dir_all(backup)
+        std::fs::remove_dir_all(backup)?;
+        std::fs::remove_dir_all(self.state.join("index"))?;
+        let daemon = self.daemon().await?;
+        self.beside_index(&daemon).await?;
+        daemon.stop().await.map(drop)
+    }
+
+    /// Turns beside work over the whole state, against turns alone.
+    async fn beside(&mut self, daemon: &Daemon) -> io::Result<()> {
+        let (client, backup) = (daemon.client(), self.plan.dir.join("beside"));
+        let alone = times(4 * SAMPLES, async || say(&client, "c0", 0).await).await?;
+        let verify = turns_during(&client, client.get("/v1/store/verify")).await?;
+        let body = json!({ "dir": backup });
+        let copy = turns_during(&client, client.ask("POST", "/v1/store/backup", &body)).await?;
+        std::fs::remove_dir_all(backup)?;
+        let text = json!({ "text": "We looked at a flat in Porto", "user": "porto" });
+        client.ask("POST", "/v1/channels/c1/messages", &text).await?;
+        let (erasure, longest) = turns_during_erasure(&client, "local/porto").await?;
+        self.entries += 2 * (alone.len() + verify.len() + copy.len() + erasure.len() + 1);
+        for (name, turns) in [("verify", verify), ("backup", copy), ("erasure", erasure)] {
+            print_beside(name, &turns, &alone);
+        }
+        println!("  no message taken     {longest:.2} s of an erasure");
+        Ok(())
+    }
+
+    /// The same while the index is made again behind a start.
+    async fn beside_index(&mut self, daemon: &Daemon) -> io::Result<()> {
+        let client = daemon.client();
+        let indexed = client.get("/v1/channels/c0/search?q=heating&limit=1");
+        let beside = turns_during(&client, indexed).await?;
+        let alone = times(4 * SAMPLES, async || say(&client, "c0", 0).await).await?;
+        self.entries += 2 * (alone.len() + beside.len());
+        print_beside("index", &beside, &alone);
+        Ok(())
     }
 
     async fn starts(&self) -> io::Result<()> {
@@ -176,6 +212,59 @@ impl Run<'_> {
 async fn say(client: &Client, channel: &str, n: usize) -> io::Result<()> {
     let (status, reply) = client.say(channel, &SAID.replace("{n}", &n.to_string())).await?;
     if status.is_success() { Ok(()) } else { Err(io::Error::other(format!("{status}: {reply}"))) }
+}
+
+/// What turns take until the work has ended.
+async fn turns_during<T>(
+    client: &Client,
+    work: impl Future<Output = io::Result<T>>,
+) -> io::Result<Vec<Duration>> {
+    let mut turns = Vec::new();
+    let talk = async {
+        loop {
+            let began = Instant::now();
+            say(client, "c0", 0).await?;
+            turns.push(began.elapsed());
+        }
+    };
+    tokio::select! {
+        failed = talk => failed,
+        done = work => done.map(drop),
+    }?;
+    Ok(turns)
+}
+
+/// The same while a person is erased, with the longest time in seconds between two messages that were taken.
+async fn turns_during_erasure(client: &Client, user: &str) -> io::Result<(Vec<Duration>, f64)> {
+    let (status, asked) = client.ask("POST", "/v1/people/forget", &json!({ "user": user })).await?;
+    if !status.is_success() {
+        return Err(io::Error::other(format!("{status}: {asked}")));
+    }
+    let (mut turns, mut longest, mut taken) = (Vec::new(), Duration::ZERO, Instant::now());
+    loop {
+        let began = Instant::now();
+        // It fails while the daemon restarts.
+        if say(client, "c0", 0).await.is_ok() {
+            turns.push(began.elapsed());
+            longest = longest.max(taken.elapsed());
+            taken = Instant::now();
+        }
+        let erased = client.get("/v1/people/erased").await.unwrap_or_default();
+        let erasures = erased["erasures"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if erasures.iter().any(|erasure| erasure["at"] == asked["at"]) {
+            return Ok((turns, longest.as_secs_f64()));
+        }
+    }
+}
+
+fn print_beside(name: &str, turns: &[Duration], alone: &[Duration]) {
+    let p99 = |times: &[Duration]| {
+        let mut times = times.to_vec();
+        times.sort();
+        times.get((times.len().saturating_sub(1)) * 99 / 100).map_or(0.0, Duration::as_secs_f64)
+    };
+    let ratio = p99(turns) / p99(alone);
+    println!("  {:<20} p99 {ratio:.1} x ({} turns)", format!("turn beside {name}"), turns.len());
 }
 
 async fn times(n: usize, work: impl AsyncFn() -> io::Result<()>) -> io::Result<Vec<Duration>> {

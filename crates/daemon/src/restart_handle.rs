@@ -13,7 +13,7 @@ pub struct RestartHandle {
 }
 
 impl RestartHandle {
-    /// Asks for it. Turns under way get their time first; asking twice is asking once.
+    /// Asks for it. Turns under way get a moment; asking twice is asking once.
     pub fn restart(&self) {
         self.again.notify_one();
     }

@@ -1,4 +1,5 @@
-//! What a daemon does as a service: feeds the watchdog, keeps systemd's status line up to date, reloads.
+//! What a daemon does as a service: feeds the watchdog, keeps systemd's status line up to date, reloads, and
+//! restarts for an erasure.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -24,6 +25,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// How often the store is asked whether a part of it hangs.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
+/// How often an erasure that is ready looks for a moment without a turn.
+const TURNS_EVERY: Duration = Duration::from_millis(20);
+
 pub struct Service {
     tasks: TaskTracker,
     end: CancellationToken,
@@ -36,8 +40,15 @@ impl Service {
         let service =
             Self { tasks: TaskTracker::new(), end: CancellationToken::new(), hangup: Arc::default() };
         let (runtime, adapters) = (daemon.runtime().clone(), daemon.adapters());
-        let (store, restart_handle) = (daemon.store().clone(), restart_handle.clone());
-        service.keep("store", move || Box::pin(give_up_when_stuck(store.clone(), restart_handle.clone())));
+        let (store, on_stuck) = (daemon.store().clone(), restart_handle.clone());
+        service.keep("store", move || Box::pin(give_up_when_stuck(store.clone(), on_stuck.clone())));
+        let erase = Erasures {
+            runtime: daemon.runtime().clone(),
+            store: daemon.store().clone(),
+            restart_handle: restart_handle.clone(),
+            patience: daemon.grace(),
+        };
+        service.keep("erasure", move || Box::pin(erase.clone().carry_out()));
         service
             .keep("status", move || Box::pin(systemd::show_status(runtime.clone(), Arc::clone(&adapters))));
         if let Some(limit) = systemd::watchdog() {
@@ -78,6 +89,41 @@ impl Service {
                 tokio::time::sleep(PAUSE).await;
             }
         }));
+    }
+}
+
+/// Has the daemon restart for each erasure that is asked for, once it is ready and no turn is under way.
+#[derive(Clone)]
+struct Erasures {
+    runtime: Runtime,
+    store: Store,
+    restart_handle: RestartHandle,
+    /// How long it waits for a moment without a turn.
+    patience: Duration,
+}
+
+impl Erasures {
+    async fn carry_out(self) {
+        loop {
+            self.store.erasure_asked().await;
+            match self.store.prepare_erasure().await {
+                Ok(()) => {}
+                // The next start does it.
+                Err(_) if self.store.is_ending() => return,
+                Err(error) => {
+                    tracing::warn!(%error, "the erasure could not be made ready; it is done while the daemon restarts, which takes longer");
+                }
+            }
+            let is_quiet = async {
+                while self.runtime.health().turns > 0 {
+                    tokio::time::sleep(TURNS_EVERY).await;
+                }
+            };
+            if tokio::time::timeout(self.patience, is_quiet).await.is_err() {
+                tracing::info!("turns are always under way; those that are cut short are taken up again");
+            }
+            self.restart_handle.restart();
+        }
     }
 }
 

@@ -167,7 +167,6 @@ impl Daemon {
             runtime: Some(runtime.clone()),
             adapters: Arc::clone(&adapters),
             reloader: reloader.clone(),
-            restart_handle: control.map(|control| control.restart_handle.clone()),
             identity: identity(&loaded, state, Some(socket.clone())),
             ..reading_admin(&store, &loaded, state, &agents, pairing_store, &clock)
         };
@@ -235,8 +234,7 @@ impl Daemon {
 
     /// Stops: nothing more is accepted, turns under way get their time and their answers are sent, everything is made
     /// durable, the lock is released. False: a part of the store hangs, and keeps the lock until the process ends.
-    pub async fn stop(self) -> bool {
-        let grace = self.grace();
+    pub async fn stop(self, grace: Duration) -> bool {
         self.adapters.stop().await;
         // Backups and retention passes end early: nothing of theirs comes after the stop.
         self.store.end_maintenance();
@@ -378,7 +376,6 @@ fn reading_admin(
         pairing_store,
         adapters: Arc::new([]),
         reloader: None,
-        restart_handle: None,
         identity: identity(loaded, state, None),
         clock: Arc::clone(clock),
         max_text_bytes: loaded.config.limits.max_message_bytes,

@@ -17,7 +17,6 @@ use crate::journal::open::{Tail, read_number};
 use crate::journal::segment::{self, Lines, Piece};
 use crate::store::{Inner, Store};
 use crate::views::Command;
-use crate::views::codec::view_error;
 
 /// Read without a pause.
 const STEP_BYTES: u64 = 256 * 1024;
@@ -153,17 +152,18 @@ impl Store {
         Ok(())
     }
 
-    /// Does a little on a blocking thread, and rests.
+    /// Does a little on a background thread, and rests.
     async fn step<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Inner) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.inner.goes_on()?;
-        let (inner, began) = (self.inner.clone(), Instant::now());
-        let done = tokio::task::spawn_blocking(move || work(&inner)).await;
-        let took = began.elapsed();
-        let done =
-            done.unwrap_or_else(|_panic| Err(view_error("checking it panicked; the log says where")))?;
+        let inner = self.inner.clone();
+        let timed = move || {
+            let began = Instant::now();
+            Ok((work(&inner)?, began.elapsed()))
+        };
+        let (done, took) = self.inner.background.run("checking it", timed).await?;
         tokio::time::sleep(took * PAUSES).await;
         Ok(done)
     }

@@ -182,8 +182,8 @@ where
     })
 }
 
-/// How nice threads are that work over the whole state.
-const NICE: i32 = 10;
+/// How nice threads are that work over the whole state, and those that they start.
+const NICE: i32 = 15;
 
 /// Threads for work over the whole state, which takes long: they are few, are not those that serve messages, and give way to
 /// them.

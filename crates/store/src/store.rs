@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::artifacts::Artifacts;
 use crate::disk::{Background, Disk, Layout, RealDisk, folder_bytes, has_room, io_error, make_dir};
+use crate::erasure::{self, Order};
 use crate::format;
 use crate::index::{self, Indexer, SearchIndex, Task};
 use crate::journal::open::{Shown, Start, Tail};
@@ -125,6 +126,7 @@ pub(crate) struct Inner {
     maintenance: Arc<tokio::sync::Mutex<()>>,
     /// An erasure was asked for: the store is about to be opened again, and no backup begins.
     pub(crate) erasing: AtomicBool,
+    pub(crate) erasure: Order,
     /// The store is about to be closed: work over whole segments breaks off.
     closing: AtomicBool,
     pub(crate) artifacts: Artifacts,
@@ -202,7 +204,7 @@ impl Store {
         format::prepare(&options.dir)?;
         let layout = Layout::of(&options.dir);
         make_dir(&layout.journal)?;
-        crate::erasure::resume_or_wait(&options.dir, &options.progress)?;
+        erasure::resume_or_wait(&options.dir, &options.progress)?;
         let (views, meta, tail) = open_views_and_journal(&options, &layout)?;
         let views = Arc::new(views);
 
@@ -261,6 +263,7 @@ impl Store {
             commands,
             maintenance: Arc::default(),
             erasing: AtomicBool::new(false),
+            erasure: Order::default(),
             closing: AtomicBool::new(false),
             stopped_cleanly,
             damage: Mutex::default(),
@@ -314,8 +317,8 @@ impl Store {
         }
     }
 
-    /// Makes everything durable and ends the store's threads. Other clones answer [`StoreError::Closed`] afterwards.
-    /// Only the journal is waited for without a limit. False: a thread that derives something from it does not end, and
+    /// Makes everything durable, ends the store's threads, and then an erasure that is ready. Other clones answer
+    /// [`StoreError::Closed`] afterwards. Only the journal is waited for without a limit. False: a thread that derives something from it does not end, and
     /// keeps the state folder's lock until the process does.
     pub async fn close(self) -> bool {
         self.end_maintenance();
@@ -340,6 +343,11 @@ impl Store {
         let lease = self.inner.maintenance.clone().lock_owned();
         if tokio::time::timeout(LEASE_PATIENCE, lease).await.is_err() {
             tracing::warn!("work over the journal's segments goes on while the store is closed");
+        } else if ended {
+            let inner = self.inner.clone();
+            if tokio::task::spawn_blocking(move || erasure::finish(&inner)).await.is_err() {
+                tracing::error!("an erasure panicked; the next start ends it");
+            }
         }
         *self.inner.lock.lock() = None;
         ended

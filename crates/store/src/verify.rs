@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cairn_core::event::{ArtifactEvent, Event, NewRecord};
@@ -31,6 +32,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Of sled, for a look at closed views.
 const CACHE_BYTES: u64 = 8 * 1024 * 1024;
+
+/// Threads that check a state which nobody uses.
+const THREADS: usize = 2;
 
 /// What fails when a check panics.
 const CHECKING: &str = "checking it";
@@ -84,8 +88,19 @@ impl Store {
     /// # Errors
     /// As [`Self::verify`]; [`StoreError::Stopped`].
     pub async fn verify_watched(&self, quick: bool, progress: &Progress) -> Result<VerifyReport, StoreError> {
+        self.verify_beyond(None, quick, progress).await
+    }
+
+    /// The same, beyond what is known of a store that was just opened.
+    async fn verify_beyond(
+        &self,
+        known: Option<Known>,
+        quick: bool,
+        progress: &Progress,
+    ) -> Result<VerifyReport, StoreError> {
         let watched = progress.clone();
-        let checked = self.read(CHECKING, move |inner, reads| check_open(inner, reads, quick, &watched));
+        let checked =
+            self.read(CHECKING, move |inner, reads| check_open(inner, reads, known, quick, &watched));
         let (mut report, doubtful, end) = checked.await?;
         for (channel, wrong) in doubtful {
             // What was on its way while it was looked at is there now.
@@ -175,18 +190,29 @@ fn wrong_in(inner: &Inner, reads: &Reads<'_>, channel: &ChannelId) -> Vec<Findin
     }
 }
 
+/// What was found right about a store before it was opened: nobody uses it meanwhile, and nothing has to be read twice.
+struct Known {
+    journal: JournalReport,
+    /// The rows, when they show the whole journal.
+    rows: Option<Check>,
+}
+
 fn check_open(
     inner: &Inner,
     reads: &Reads<'_>,
+    known: Option<Known>,
     quick: bool,
     progress: &Progress,
 ) -> Result<(VerifyReport, Doubtful, Checkpoint), StoreError> {
     let layout = Layout::of(&inner.options.dir);
     let since = if quick { Verified::read(&inner.options.dir, &layout.journal) } else { None };
     let goes_on = |n| inner.goes_on().and_then(|()| progress.reach(n));
-    let check = match since {
-        Some(_) => Check { meta: reads.db.meta()?.unwrap_or_default(), ..Check::default() },
-        None => {
+    let threads = if known.is_some() { THREADS } else { 1 };
+    let (journal, rows) = known.map_or((None, None), |known| (Some(known.journal), known.rows));
+    let check = match (since, rows) {
+        (Some(_), _) => Check { meta: reads.db.meta()?.unwrap_or_default(), ..Check::default() },
+        (None, Some(rows)) => rows,
+        (None, None) => {
             let rows = reads.db.meta()?.map(|meta| meta.rows.values().sum()).unwrap_or_default();
             progress.begin("rows", rows);
             let mut left = Ok(());
@@ -201,8 +227,14 @@ fn check_open(
     let end = check.meta.checkpoint();
     let len = if end.n == 0 { 0 } else { end.position.end() };
     let tail = Tail { n: end.n, segment: end.position.segment, len };
-    progress.begin("journal", end.n);
-    let walk = check_journal(&layout.journal, since.unwrap_or_default(), Some(tail), goes_on)?;
+    let mut walk = JournalWalk::default();
+    match journal.filter(|journal| journal.last == end.n) {
+        Some(journal) => walk.report.journal = journal,
+        None => {
+            progress.begin("journal", end.n);
+            walk = check_journal(&layout.journal, since.unwrap_or_default(), Some(tail), goes_on)?;
+        }
+    }
     let mut report = walk.report;
     report.since = since.map(|since| since.n);
     add(check, &mut report);
@@ -210,16 +242,40 @@ fn check_open(
         Some(_) => walk.channels.into_iter().collect(),
         None => reads.channels()?.into_iter().map(|row| row.channel).collect(),
     };
+    report.channels = channels.len() as u64;
     progress.begin("channels", channels.len() as u64);
-    let mut doubtful = Vec::new();
-    for (n, channel) in (1..).zip(channels) {
-        goes_on(n)?;
-        let wrong = wrong_in(inner, reads, &channel);
-        if !wrong.is_empty() {
-            doubtful.push((channel, wrong.into_iter().map(Finding::told).collect()));
+    Ok((report, doubtful(inner, reads, &channels, threads, &goes_on)?, end))
+}
+
+/// Restores every channel, by so many threads.
+fn doubtful(
+    inner: &Inner,
+    reads: &Reads<'_>,
+    channels: &[ChannelId],
+    threads: usize,
+    goes_on: &(impl Fn(u64) -> Result<(), StoreError> + Sync),
+) -> Result<Doubtful, StoreError> {
+    let n_done = AtomicU64::new(0);
+    let some = |channels: &[ChannelId]| {
+        let mut doubtful = Vec::new();
+        for channel in channels {
+            goes_on(n_done.fetch_add(1, Ordering::Relaxed) + 1)?;
+            let wrong = wrong_in(inner, reads, channel);
+            if !wrong.is_empty() {
+                doubtful.push((channel.clone(), wrong.into_iter().map(Finding::told).collect()));
+            }
         }
-    }
-    Ok((report, doubtful, end))
+        Ok(doubtful)
+    };
+    let (mine, others) = channels.split_at(channels.len().div_ceil(threads));
+    std::thread::scope(|scope| {
+        let other = (!others.is_empty()).then(|| scope.spawn(|| some(others)));
+        let mut doubtful = some(mine)?;
+        if let Some(other) = other {
+            doubtful.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        }
+        Ok(doubtful)
+    })
 }
 
 /// Up to where everything was checked, and nothing was wrong: a file of the state folder.
@@ -261,12 +317,12 @@ impl Verified {
 /// [`StoreError::InUse`], or something cannot be read or written at all.
 pub async fn verify_dir(options: StoreOptions, quarantine: bool) -> Result<VerifyReport, StoreError> {
     let progress = options.progress.clone();
-    let (report, store) = blocking(CHECKING, move || verify_blocking(options, quarantine)).await?;
-    let Some(store) = store else { return Ok(report) };
+    let (report, opened) = blocking(CHECKING, move || verify_blocking(options, quarantine)).await?;
+    let Some((store, known)) = opened else { return Ok(report) };
     let store = unless_stopped(store, &progress).await?;
     let accepted = if quarantine { store.accept_lost().await } else { Ok(Vec::new()) };
     let mut found = match &accepted {
-        Ok(_) => store.verify_watched(false, &progress).await,
+        Ok(_) => store.verify_beyond(known, false, &progress).await,
         Err(error) => Err(error.clone()),
     };
     store.close().await;
@@ -395,19 +451,21 @@ fn move_folder(from: &Path, to: &Path) -> Result<(), StoreError> {
 
 /// What views and index show of the journal, both closed. The lock is held.
 pub(crate) fn shown(layout: &Layout) -> Result<Shown, StoreError> {
-    let mut report = VerifyReport::default();
-    let shown = check_closed(layout, &mut report)?;
-    for problem in report.problems {
+    let (shown, check) = check_closed(layout)?;
+    for problem in check.problems {
         tracing::warn!(problem, "the views are not sound; what they show of the journal may not be told");
     }
     Ok(shown)
 }
 
+/// A store that was checked before it was opened, with what is known of it.
+type Opened = (Store, Option<Known>);
+
 /// The check that comes before opening: opening would mend views in silence, and refuses a damaged journal.
 fn verify_blocking(
     options: StoreOptions,
     quarantine: bool,
-) -> Result<(VerifyReport, Option<Store>), StoreError> {
+) -> Result<(VerifyReport, Option<Opened>), StoreError> {
     let layout = Layout::of(&options.dir);
     let there = layout.journal.try_exists().map_err(io_error("look into", &options.dir))?;
     if !there && !restore::is_pending(&options.dir) {
@@ -425,10 +483,20 @@ fn verify_blocking(
     }
     let progress = &options.progress;
     progress.begin("journal", 0);
-    let JournalWalk { mut report, end, .. } =
-        check_journal(&layout.journal, Checkpoint::default(), None, |n| progress.reach(n))?;
+    let (walk, closed) = std::thread::scope(|scope| {
+        let walk = scope
+            .spawn(|| check_journal(&layout.journal, Checkpoint::default(), None, |n| progress.reach(n)));
+        let closed = check_closed(&layout);
+        (walk.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), closed)
+    });
+    let JournalWalk { mut report, end, .. } = walk?;
     let is_whole = report.problems.is_empty();
-    let shown = check_closed(&layout, &mut report)?;
+    let (shown, check) = closed?;
+    let known = (!quarantine).then(|| Known {
+        journal: report.journal.clone(),
+        rows: (check.meta.n == end.n && !check.is_old).then(|| check.clone()),
+    });
+    add(check, &mut report);
     let lost = match refuse_lost_end(&layout.journal, &shown) {
         Ok(()) => None,
         Err(error @ StoreError::Damaged { .. }) if is_whole => Some(error.to_string()),
@@ -448,7 +516,7 @@ fn verify_blocking(
         tracing::warn!(what = line, "set damaged journal lines aside");
     }
     report.problems = done;
-    Ok((report, Some(Store::open(options)?)))
+    Ok((report, Some((Store::open(options)?, known))))
 }
 
 /// What a walk through the journal found.
@@ -535,18 +603,16 @@ fn add(check: Check, report: &mut VerifyReport) {
     report.problems.extend(check.problems);
 }
 
-/// The same, with what is wrong with the views.
-fn check_closed(layout: &Layout, report: &mut VerifyReport) -> Result<Shown, StoreError> {
-    let mut shown = Shown::default();
+/// What closed views and index show, and what is wrong with the views.
+fn check_closed(layout: &Layout) -> Result<(Shown, Check), StoreError> {
+    let (mut shown, mut check) = (Shown::default(), Check::default());
     if let Some(views) = opening::look_into_closed(&layout.views, CACHE_BYTES)? {
-        shown = views.shown;
+        (shown, check) = (views.shown, views.check);
         // Nothing is wrong with rows of another version: the next start makes them again.
-        let mut check = views.check;
         for problem in &mut check.problems {
             problem.push_str("; the next start rebuilds the views");
         }
-        add(check, report);
     }
     shown.last.push(index::reach(&layout.index));
-    Ok(shown)
+    Ok((shown, check))
 }

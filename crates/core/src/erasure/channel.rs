@@ -56,6 +56,11 @@ impl ChannelErasure {
         Self { is_of_others_alone: !took_part, ..Self::default() }
     }
 
+    /// Something in the channel may be theirs: what its summaries are made of is kept.
+    pub(super) fn keeps_words(&self) -> bool {
+        !self.is_of_others_alone
+    }
+
     /// Entries and summaries of which the words are kept.
     #[cfg(test)]
     pub(super) fn n_kept(&self) -> usize {

@@ -44,7 +44,7 @@ pub(super) struct Mask {
     messages: HashMap<String, String>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 struct Name {
     words: Vec<String>,
     any_case: bool,
@@ -81,6 +81,11 @@ impl Mask {
         }
         mask.quoted.remove("");
         mask
+    }
+
+    /// It takes the same out.
+    pub(super) fn is_alike(&self, other: &Self) -> bool {
+        self.pseudonym == other.pseudonym && self.names == other.names && self.quoted == other.quoted
     }
 
     fn add(&mut self, name: &str) {

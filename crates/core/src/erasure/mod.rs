@@ -77,6 +77,8 @@ pub struct Eraser {
     forgotten: HashSet<MemoryId>,
     /// Memories that stay without their name.
     cleaned: HashSet<MemoryId>,
+    /// Channels in which they had given instructions at the first record.
+    n_instructed: usize,
     figures: ErasureFigures,
 }
 
@@ -92,9 +94,29 @@ impl Eraser {
             dropped: BTreeSet::new(),
             forgotten: HashSet::new(),
             cleaned: HashSet::new(),
+            n_instructed: survey.instructed.len(),
             figures: ErasureFigures::default(),
             survey,
         }
+    }
+
+    /// Learns what a record says that was journalled after the survey. To be told of all of them before the first of them is
+    /// rewritten.
+    pub fn hear(&mut self, record: &Record) {
+        self.survey.hear(record);
+    }
+
+    /// Whether what was rewritten still stands, after all that was heard since: they are called the same, and took part in no
+    /// more of those channels. If not, it must be rewritten from the first record on.
+    pub fn still_holds(&self) -> bool {
+        let survey = &self.survey;
+        let holds = |(channel, state): (&ChannelId, &ChannelErasure)| {
+            !survey.is_private(channel) && state.keeps_words() == survey.took_part(channel)
+        };
+        survey.mask().is_alike(&self.mask)
+            && survey.instructed.len() == self.n_instructed
+            && self.channels.iter().all(holds)
+            && self.dropped.iter().all(|channel| survey.is_private(channel))
     }
 
     /// What stands in the place of their id.

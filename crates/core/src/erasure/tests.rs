@@ -478,6 +478,38 @@ fn a_message_of_theirs_that_waits_is_answered_by_nobody() {
     assert_eq!(after.pending[0].parts, [Part::text(ERASED)]);
 }
 
+/// Anna has talked in one group, Ben in two. Then comes what a case says.
+#[rstest]
+#[case::more_of_both((GROUP, ANNA, "Anna Kowalska"), true)]
+#[case::where_she_never_spoke(("main/telegram/-900", ANNA, "Anna Kowalska"), true)]
+#[case::where_only_ben_spoke(("main/telegram/-200", ANNA, "Anna Kowalska"), false)]
+#[case::in_private((PRIVATE, ANNA, "Anna Kowalska"), true)]
+#[case::by_another_name((GROUP, ANNA, "Ania"), false)]
+#[case::another_of_her_name((GROUP, "telegram/8", "Anna"), false)]
+#[case::somebody_new((GROUP, "telegram/9", "Zoe"), true)]
+fn what_was_rewritten_holds_until_it_would_be_otherwise(
+    #[case] (channel, id, name): (&str, &str, &str),
+    #[case] holds: bool,
+) {
+    let mut book = Book::new();
+    book.turn(GROUP, (ANNA, "Anna Kowalska"), "I have a parrot", "Noted.");
+    book.turn(GROUP, (BEN, "Ben"), "The ferry leaves at seven, Anna", "Noted.");
+    book.turn("main/telegram/-200", (BEN, "Ben"), "The inn is full", "Noted.");
+    let n_before = book.records.len();
+    let (mut left, mut eraser) = book.erase(ANNA);
+    left.truncate(n_before);
+    book.turn(channel, (id, name), "hello", "hi");
+    let since = &book.records[n_before..];
+    since.iter().for_each(|record| eraser.hear(record));
+    assert_eq!(eraser.still_holds(), holds);
+    if holds {
+        left.extend(since.iter().filter_map(|record| eraser.erase(record.clone())));
+        let (mut at_once, _) = book.erase(ANNA);
+        at_once.retain(|record| record.n <= book.records.len() as u64);
+        assert_eq!(left, at_once, "as if it had all been there");
+    }
+}
+
 #[test]
 fn erasing_again_finds_nobody() {
     let mut book = Book::new();

@@ -62,28 +62,34 @@ impl<'de> Deserialize<'de> for Event {
         let Some(kind) = fields.get("type").and_then(Value::as_str) else {
             return Err(D::Error::missing_field("type"));
         };
+        let kind = kind.to_owned();
+        Self::of_kind(&kind, Value::Object(fields)).map_err(D::Error::custom)
+    }
+}
+
+impl Event {
+    /// Reads an event whose type is known already.
+    ///
+    /// # Errors
+    /// It is none of that type.
+    pub fn of_kind<'de, D: Deserializer<'de>>(kind: &str, fields: D) -> Result<Self, D::Error> {
         // The first word of a type tells its family.
-        let read: fn(Value) -> serde_json::Result<Self> = match kind.split('_').next().unwrap_or_default() {
-            "accepted" | "message" | "command" => {
-                |fields| MessageEvent::deserialize(fields).map(Self::Message)
-            }
-            "usage" if kind == "usage_reported" => |fields| TurnEvent::deserialize(fields).map(Self::Turn),
+        match kind.split('_').next().unwrap_or_default() {
+            "accepted" | "message" | "command" => MessageEvent::deserialize(fields).map(Self::Message),
+            "usage" if kind == "usage_reported" => TurnEvent::deserialize(fields).map(Self::Turn),
             "turn" | "entry" | "tool" | "model" | "generation" => {
-                |fields| TurnEvent::deserialize(fields).map(Self::Turn)
+                TurnEvent::deserialize(fields).map(Self::Turn)
             }
             "run" | "usage" | "emergency" | "stack" | "window" | "results" => {
-                |fields| CompactionEvent::deserialize(fields).map(Self::Compaction)
+                CompactionEvent::deserialize(fields).map(Self::Compaction)
             }
-            "artifact" | "artifacts" => |fields| ArtifactEvent::deserialize(fields).map(Self::Artifact),
-            "memory" | "memories" => |fields| MemoryEvent::deserialize(fields).map(Self::Memory),
-            "outbox" => |fields| DeliveryEvent::deserialize(fields).map(Self::Delivery),
-            "approval" => |fields| ApprovalEvent::deserialize(fields).map(Self::Approval),
-            "pairing" | "ban" | "chat" | "server" => {
-                |fields| RegistryEvent::deserialize(fields).map(Self::Registry)
-            }
-            _ => |fields| MaintenanceEvent::deserialize(fields).map(Self::Maintenance),
-        };
-        read(Value::Object(fields)).map_err(D::Error::custom)
+            "artifact" | "artifacts" => ArtifactEvent::deserialize(fields).map(Self::Artifact),
+            "memory" | "memories" => MemoryEvent::deserialize(fields).map(Self::Memory),
+            "outbox" => DeliveryEvent::deserialize(fields).map(Self::Delivery),
+            "approval" => ApprovalEvent::deserialize(fields).map(Self::Approval),
+            "pairing" | "ban" | "chat" | "server" => RegistryEvent::deserialize(fields).map(Self::Registry),
+            _ => MaintenanceEvent::deserialize(fields).map(Self::Maintenance),
+        }
     }
 }
 

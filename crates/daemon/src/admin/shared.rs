@@ -23,7 +23,6 @@ use crate::agent_registry::AgentRegistry;
 use crate::pairing_store::DaemonPairings;
 use crate::records::Identity;
 use crate::reload::Reloader;
-use crate::restart_handle::RestartHandle;
 
 /// Items of a list unless asked otherwise.
 const LIMIT_DEFAULT: usize = 100;
@@ -43,8 +42,6 @@ pub(crate) struct Admin {
     pub(crate) adapters: Arc<[Arc<dyn Adapter>]>,
     /// Reads the configuration again; none where a restart is as easy: without a daemon, or inside a command.
     pub(crate) reloader: Option<Arc<Reloader>>,
-    /// Restarts the daemon; none where there is none, or it ends with its command.
-    pub(crate) restart_handle: Option<RestartHandle>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) identity: Identity,
     /// Longest text of a memory, in bytes.

@@ -76,7 +76,7 @@ pub(super) async fn retain(
     Ok(Json(job.pass(dry_run).await?))
 }
 
-/// `POST /v1/people/forget`: 202 when the daemon restarts for it.
+/// `POST /v1/people/forget`: 202 when it is begun; the daemon restarts when it is ready.
 pub(super) async fn forget(
     State(admin): State<Shared>,
     headers: HeaderMap,
@@ -95,7 +95,7 @@ pub(super) async fn forget(
     Ok((status, Json(work.await?)).into_response())
 }
 
-/// Surveys what there is of a person, and has them erased at a restart, unless it is a dry run.
+/// Surveys what there is of a person, and has them erased, unless it is a dry run.
 async fn asked(
     admin: &Shared,
     request: &ForgetRequest,
@@ -125,20 +125,13 @@ async fn asked(
     if request.dry_run {
         return Ok(record);
     }
-    let restart_handle = admin.restart_handle.as_ref().ok_or_else(|| {
-        no_daemon("a daemon inside a command cannot restart", "wait until the command has ended")
-    })?;
-    let (store, restart_handle, person) = (admin.store.clone(), restart_handle.clone(), person.to_owned());
-    // A task of its own: whoever asked may leave, and what is ordered is begun all the same.
-    let order = tokio::spawn(async move {
-        let is_ordered = store.ask_erasure(lease, &person, at).await?;
-        if is_ordered {
-            tracing::info!("a person is to be erased: restarting for it");
-            restart_handle.restart();
-        }
-        Ok(is_ordered)
-    });
-    if !order.await.map_err(|error| ApiError::internal(&error))?.map_err(not_asked)? {
+    if admin.reloader.is_none() {
+        return Err(no_daemon(
+            "a daemon inside a command cannot restart",
+            "wait until the command has ended",
+        ));
+    }
+    if !admin.store.ask_erasure(lease, person, at).await.map_err(not_asked)? {
         return Err(conflict(
             "erasure_pending",
             "another erasure is still pending",
@@ -167,5 +160,6 @@ fn not_asked(error: StoreError) -> ApiError {
 /// `GET /v1/people/erased`.
 pub(super) async fn erased(State(admin): State<Shared>) -> Result<Json<ErasuresRecord>, ApiError> {
     let erasures = admin.store.registry().await?.erasures;
-    Ok(Json(ErasuresRecord { pending: admin.store.is_erasure_pending(), erasures }))
+    let progress = admin.store.erasure_progress().now();
+    Ok(Json(ErasuresRecord { pending: admin.store.is_erasure_pending(), progress, erasures }))
 }

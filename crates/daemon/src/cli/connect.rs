@@ -285,7 +285,10 @@ impl Connection {
         match self.opened {
             Opened::Nothing => {}
             Opened::Reader(reader) => reader.close().await,
-            Opened::Daemon(daemon) => drop(daemon.stop().await),
+            Opened::Daemon(daemon) => {
+                let grace = daemon.grace();
+                let _ended = daemon.stop(grace).await;
+            }
         }
         result
     }

@@ -45,8 +45,9 @@ Examples:
 Erases the person's messages, the answers to them, their private chats,
 memories, pairing and artifacts; masks their names and ids in other messages;
 rebuilds summaries from what is left. The journal is rewritten, and databases
-and search index are rebuilt from it. A running daemon restarts for this,
-within its process. This cannot be undone.")]
+and search index are rebuilt from it. A running daemon does so beside its work,
+and then restarts within its process, which takes a moment. This cannot be
+undone.")]
 pub(crate) struct ForgetUserArgs {
     /// The person: PLATFORM/USER, as `cairn history --json` and `cairn pair list` show them
     #[arg(value_name = "PLATFORM/USER")]
@@ -151,8 +152,9 @@ async fn by_daemon(
     user: &str,
 ) -> Result<Erasure, Failure> {
     let asked = ask(global, &client, user, false).await?;
+    let line = watch::Line::new(global);
     let began = Instant::now();
-    let (mut noted, mut restarted) = (false, false);
+    let (mut noted, mut begun, mut restarted) = (false, false, false);
     while began.elapsed() < WAIT_MAX {
         tokio::select! {
             () = tokio::time::sleep(ASK_EVERY) => {}
@@ -168,12 +170,16 @@ async fn by_daemon(
                 if let Some(done) = record.erasures.into_iter().find(|erasure| erasure.at == asked.at) {
                     return Ok(done);
                 }
+                // Another daemon knows of no progress.
+                restarted |= begun && record.progress.phase.is_empty();
+                begun |= !record.progress.phase.is_empty();
                 if restarted && record.pending {
                     return Err(Failure::failed(
                         "the daemon has restarted and could not erase them; nothing was changed",
                         "its log says why; it tries again at its next start",
                     ));
                 }
+                line.show(&record.progress);
             }
             // Starting or stopping.
             Err(CallError::Api { .. }) => {}
@@ -184,7 +190,7 @@ async fn by_daemon(
         }
         if !noted && began.elapsed() > NOTE_AFTER {
             noted = true;
-            out::note("waiting for the daemon to restart; the request is kept and done at its next start");
+            out::note("the daemon erases them beside its work; the request is kept, and done in any case");
         }
     }
     Err(Failure::failed(

@@ -81,6 +81,9 @@ enum End {
 /// the unit's TimeoutStopSec.
 const STOP_LIMIT: Duration = Duration::from_secs(14);
 
+/// Turns under way get no more when it only restarts: what is cut short is taken up again at once.
+const RESTART_GRACE: Duration = Duration::from_secs(1);
+
 /// Ends the process when a stop takes too long, whatever hangs. Dropping it calls it off.
 struct Deadline {
     _called_off: SyncSender<()>,
@@ -150,8 +153,8 @@ pub(crate) async fn run(global: Global, _args: RunArgs) -> Result<(), Failure> {
 }
 
 /// The metrics end last: they show how the stop goes. False: a part of the store does not end.
-async fn stop_all(daemon: Daemon, listener: MetricsListener) -> bool {
-    let ended = daemon.stop().await;
+async fn stop_all(daemon: Daemon, grace: Duration, listener: MetricsListener) -> bool {
+    let ended = daemon.stop(grace).await;
     listener.stop().await;
     ended
 }
@@ -244,9 +247,10 @@ async fn once(
             }
         }
     };
+    let grace = if matches!(end, End::Restart) { RESTART_GRACE.min(daemon.grace()) } else { daemon.grace() };
     let _deadline = Deadline::start(daemon.grace() + STOP_LIMIT);
     service.stop().await;
-    let end = stopped(end, stop_all(daemon, metrics), signals).await?;
+    let end = stopped(end, stop_all(daemon, grace, metrics), signals).await?;
     if matches!(end, End::Stop) {
         tracing::info!("stopped");
     }

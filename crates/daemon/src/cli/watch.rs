@@ -21,14 +21,14 @@ const DRAW_EVERY: Duration = Duration::from_millis(250);
 const CELLS: usize = 24;
 
 /// The line, on stderr; nothing where that is no terminal, and with `--json`.
-struct Line(Option<Term>);
+pub(super) struct Line(Option<Term>);
 
 impl Line {
-    fn new(global: &Global) -> Self {
+    pub(super) fn new(global: &Global) -> Self {
         Self((!global.json && std::io::stderr().is_terminal()).then(Term::stderr))
     }
 
-    fn show(&self, report: &ProgressReport) {
+    pub(super) fn show(&self, report: &ProgressReport) {
         if let Some(term) = &self.0
             && !report.phase.is_empty()
         {

@@ -3,7 +3,7 @@
 use cairn_core::event::ErasureFigures;
 use cairn_core::message::Author;
 use cairn_core::pairing_store::{Ban, Erasure, Pairing};
-use cairn_store::{Expired, Shrunk};
+use cairn_store::{Expired, ProgressReport, Shrunk};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -78,7 +78,7 @@ pub struct ForgetRequest {
     pub dry_run: bool,
 }
 
-/// An erasure that is asked for: it is carried out when the daemon has restarted.
+/// An erasure that is asked for: it is done when the daemon has restarted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ForgetRecord {
     /// When it was asked for: the erasure that is told later has the same.
@@ -91,6 +91,9 @@ pub struct ForgetRecord {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ErasuresRecord {
     pub pending: bool,
+    /// How far the one is that is pending.
+    #[serde(default)]
+    pub progress: ProgressReport,
     /// Those that are done, oldest first.
     pub erasures: Vec<Erasure>,
 }

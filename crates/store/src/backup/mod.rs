@@ -332,7 +332,7 @@ fn records_behind(
         );
         return Err(segment::damaged(path, 0, missing));
     }
-    records(path, first, end, |record, _| each(&record))
+    records(path, (first, 0), end, |record, _| each(&record))
 }
 
 fn note(named: &mut Named, record: &Record) {

@@ -71,13 +71,19 @@ pub(super) fn remove(dir: &Path, eraser: &Eraser, stored: &[Stored]) -> Result<(
             remove_any(&folder)?;
             continue;
         };
+        let mut n_removed = 0;
         for file in entries(&folder)? {
             let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if !names.contains(name.strip_suffix(STAGED).unwrap_or(&name)) {
+            let of = name.strip_suffix(STAGED).unwrap_or(&name);
+            // One that has expired since it was staged is gone.
+            if !names.contains(of) || !folder.join(of).exists() {
                 remove_any(&file)?;
+                n_removed += 1;
             }
         }
-        sync_dir(&folder).map_err(io_error("sync", &folder))?;
+        if n_removed > 0 {
+            sync_dir(&folder).map_err(io_error("sync", &folder))?;
+        }
     }
     Ok(())
 }
@@ -87,8 +93,11 @@ fn staged(dir: &Path, each: impl Fn(&Path) -> Result<(), StoreError>) -> Result<
     for folder in entries(&dir.join("artifacts"))?.into_iter().filter(|folder| folder.is_dir()) {
         let files = entries(&folder)?;
         let waits = |file: &&PathBuf| file.to_string_lossy().ends_with(STAGED);
-        files.iter().filter(waits).try_for_each(|file| each(file))?;
-        sync_dir(&folder).map_err(io_error("sync", &folder))?;
+        let waiting: Vec<&PathBuf> = files.iter().filter(waits).collect();
+        waiting.iter().try_for_each(|file| each(file))?;
+        if !waiting.is_empty() {
+            sync_dir(&folder).map_err(io_error("sync", &folder))?;
+        }
     }
     Ok(())
 }

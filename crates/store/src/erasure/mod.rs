@@ -1,10 +1,12 @@
-//! Erasing a person from a state folder: asked for while everything runs, carried out when the store is opened.
+//! Erasing a person from a state folder: asked for while everything runs, carried out when the store is closed or opened.
 //!
-//! What is asked for is durable first. Then, before views and index are opened, the journal is rewritten beside itself,
-//! files of artifacts and all that derives from the journal or was quarantined goes, and the new segments are renamed over
-//! the old ones. Until the first rename everything is begun again after a crash, from then on only ended.
+//! What is asked for is durable first. An open store is made ready for it while everything goes on ([`prepare`]), and closing
+//! it is left with what was journalled since. Otherwise, before views and index are opened, the journal is rewritten beside
+//! itself. Then files of artifacts and all that derives from the journal or was quarantined goes, and the new segments are
+//! renamed over the old ones. Until the first rename everything is begun again after a crash, from then on only ended.
 
 mod artifacts;
+mod prepare;
 #[cfg(test)]
 mod tests;
 
@@ -34,6 +36,8 @@ use crate::progress::Progress;
 use crate::store::{Store, StoreOptions};
 use crate::verify::{VERIFIED, shown};
 
+pub(crate) use prepare::{Order, finish};
+
 /// What is asked for, until it is done.
 const FILE: &str = "erasure.json";
 
@@ -52,7 +56,11 @@ enum Request {
     },
     /// The journal without them is whole beside the one with them, and only has to take its place. Who it was stands
     /// here no more.
-    Staged,
+    Staged {
+        /// Views and index of it, too.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        prepared: bool,
+    },
 }
 
 impl Request {
@@ -87,8 +95,9 @@ impl Request {
 }
 
 impl Store {
-    /// Has a person erased when the store is opened next. Durable when it returns; no backup begins from then on. `lease`:
-    /// nobody else asks meanwhile. False: another is asked for already, and this one is not.
+    /// Has a person erased: whoever waits for [`Store::prepare_erasure`] is to close the store, and to open it again. Durable
+    /// when it returns; no backup begins from then on. `lease`: nobody else asks meanwhile. False: another is asked for
+    /// already, and this one is not.
     ///
     /// # Errors
     /// [`StoreError::DiskFull`] when there is no room for the journal to be rewritten, or it cannot be written.
@@ -108,6 +117,7 @@ impl Store {
             room_for_another(dir, free(dir))?;
             Request::Asked { person, at }.write(dir)?;
             inner.erasing.store(true, Ordering::Release);
+            inner.erasure.asked.notify_one();
             Ok(true)
         })
         .await
@@ -178,21 +188,9 @@ pub async fn erase_dir(
         Ok(store) => store,
         Err(surveyed) => return Ok(surveyed),
     };
-    Ok(erasures_of(store).await?.into_iter().rfind(|erasure| erasure.at == at))
-}
-
-/// The erasures that the state in a folder tells of, after what was asked for has been done. No daemon has it open.
-///
-/// # Errors
-/// [`StoreError::InUse`], or the store cannot be opened.
-pub async fn erasures_dir(options: StoreOptions) -> Result<Vec<Erasure>, StoreError> {
-    erasures_of(blocking("an erasure", move || Store::open(options)).await?).await
-}
-
-async fn erasures_of(store: Store) -> Result<Vec<Erasure>, StoreError> {
-    let erasures = store.registry().await.map(|registry| registry.erasures);
+    let registry = store.registry().await;
     store.close().await;
-    erasures
+    Ok(registry?.erasures.into_iter().rfind(|erasure| erasure.at == at))
 }
 
 /// Called after each step: a test lets the process die there.
@@ -249,27 +247,43 @@ fn room_for_another(dir: &Path, free: u64) -> Result<(), StoreError> {
 
 /// Carries out what is asked for in a state folder, or ends what was begun. The lock is held, views and index are closed.
 fn resume(dir: &Path, progress: &Progress, step: Step<'_>) -> Result<(), StoreError> {
-    match Request::read(dir)? {
-        None => return Ok(()),
+    let prepared = match Request::read(dir)? {
+        None => return prepare::clear(dir),
         Some(Request::Asked { person, at }) => {
+            prepare::clear(dir)?;
             room_for_another(dir, free(dir))?;
             tracing::info!("erasing a person: the journal is rewritten");
             if !stage(dir, &person, at, progress, step)? {
                 tracing::warn!("nobody knows the person who was to be erased; nothing is changed");
                 return Request::remove(dir);
             }
+            false
         }
-        Some(Request::Staged) => tracing::info!("an erasure was cut short; it is ended now"),
-    }
+        Some(Request::Staged { prepared }) => {
+            tracing::info!("an erasure was cut short; it is ended now");
+            prepared
+        }
+    };
+    end(dir, prepared, step)
+}
+
+/// Puts what is staged in its place. To be called again after a crash in its midst.
+fn end(dir: &Path, prepared: bool, step: Step<'_>) -> Result<(), StoreError> {
     let layout = Layout::of(dir);
     rewrite::swap(&layout.journal, || step("renamed"))?;
     artifacts::swap_staged(dir)?;
     step("swapped")?;
-    // Once more: should a process that was cut short have left any.
-    remove_derived(dir, &layout)?;
+    if prepared {
+        prepare::put_in_place(&layout, step)?;
+    } else {
+        remove_views(&layout)?;
+    }
+    remove_quarantined(dir, &layout)?;
     step("derived removed")?;
+    prepare::clear(dir)?;
+    step("cleared")?;
     Request::remove(dir)?;
-    tracing::info!("a person has been erased; views and index are rebuilt");
+    tracing::info!("a person has been erased");
     metrics::counter!("cairn_erasures_total").increment(1);
     Ok(())
 }
@@ -292,9 +306,8 @@ fn stage(
     artifacts::clear_staged(dir)?;
     step("cleared")?;
     progress.begin("survey", tail.n);
-    let Some((survey, stored)) = surveyed(&layout.journal, &tail, person, progress)? else {
-        return Ok(false);
-    };
+    let found = surveyed(&layout.journal, &tail, person, &|n| progress.reach(n))?;
+    let Some((survey, stored, _)) = found else { return Ok(false) };
     let mut rewrite = Rewrite { dir, eraser: Eraser::new(survey), progress, at, began };
     progress.begin("rewrite", tail.n);
     for first in segment::list(&layout.journal)? {
@@ -305,15 +318,23 @@ fn stage(
     let eraser = rewrite.eraser;
     sync_dir(&layout.journal).map_err(io_error("sync", &layout.journal))?;
     step("journal staged")?;
-    // From here on it is carried to its end.
-    artifacts::remove(dir, &eraser, &stored)?;
-    step("artifacts removed")?;
-    remove_derived(dir, &layout)?;
-    step("derived removed")?;
-    tracing::info!(figures = ?eraser.figures(), "erased");
-    Request::Staged.write(dir)?;
-    step("decided")?;
+    decide(dir, &eraser, &stored, false, step)?;
     Ok(true)
+}
+
+/// From here on it is carried to its end.
+fn decide(
+    dir: &Path,
+    eraser: &Eraser,
+    stored: &[Stored],
+    prepared: bool,
+    step: Step<'_>,
+) -> Result<(), StoreError> {
+    artifacts::remove(dir, eraser, stored)?;
+    step("artifacts removed")?;
+    tracing::info!(figures = ?eraser.figures(), "erased");
+    Request::Staged { prepared }.write(dir)?;
+    step("decided")
 }
 
 /// The journal on its way into what it is without the person.
@@ -335,60 +356,83 @@ impl Rewrite<'_> {
         let mut out = Rewriter::create(&staged, file != path)?;
         let last = out.copy(&path, first, end, &mut |before, _| {
             self.progress.reach(before.n)?;
-            Ok(match self.eraser.erase(before.clone()) {
-                None => Fate::Goes,
-                Some(mut after) => {
-                    artifacts::stage_blanked(self.dir, &self.eraser, &mut after)?;
-                    if after == before { Fate::Stays } else { Fate::Becomes(line::of(after)?) }
-                }
-            })
+            fate(self.dir, &mut self.eraser, before)
         })?;
         if end.is_some() {
-            let closing = self.eraser.closing(self.at, self.began.elapsed().as_secs_f64());
-            for (n, NewRecord { channel, at, event }) in (last + 1..).zip(closing) {
-                out.add(Record { n, at, channel, event })?;
-            }
+            add_closing(&mut out, last, &self.eraser, self.at, self.began)?;
         }
         if out.finish()? { Ok(()) } else { remove_file(&staged) }
     }
 }
 
-/// An artifact that the journal names.
-type Stored = (ChannelId, ArtifactId);
+/// What becomes of a record; the file of an artifact that stays is written again beside it.
+fn fate(dir: &Path, eraser: &mut Eraser, before: Record) -> Result<Fate, StoreError> {
+    Ok(match eraser.erase(before.clone()) {
+        None => Fate::Goes,
+        Some(mut after) => {
+            artifacts::stage_blanked(dir, eraser, &mut after)?;
+            if after == before { Fate::Stays } else { Fate::Becomes(line::of(after)?) }
+        }
+    })
+}
 
-/// Hands every record up to the end to `each`.
-fn walk(
-    journal: &Path,
-    tail: &Tail,
-    mut each: impl FnMut(Record) -> Result<(), StoreError>,
+/// Adds what closes the erasure behind the last record.
+fn add_closing(
+    out: &mut Rewriter,
+    last: u64,
+    eraser: &Eraser,
+    at: Timestamp,
+    began: Instant,
 ) -> Result<(), StoreError> {
-    let mut follower = Follower::new(journal, Checkpoint::default());
-    while let Some((record, _)) = follower.next(tail)? {
-        each(record)?;
+    let closing = eraser.closing(at, began.elapsed().as_secs_f64());
+    for (n, NewRecord { channel, at, event }) in (last + 1..).zip(closing) {
+        out.add(Record { n, at, channel, event })?;
     }
     Ok(())
 }
 
-/// What there is of a person, with the artifacts that the journal names; `None`: nobody knows the person.
+/// An artifact that the journal names.
+type Stored = (ChannelId, ArtifactId);
+
+/// Hands every record behind a checkpoint to `each`, up to the end; returns where that is.
+fn walk(
+    journal: &Path,
+    from: Checkpoint,
+    tail: &Tail,
+    mut each: impl FnMut(Record) -> Result<(), StoreError>,
+) -> Result<Checkpoint, StoreError> {
+    let mut follower = Follower::new(journal, from);
+    while let Some((record, _)) = follower.next(tail)? {
+        each(record)?;
+    }
+    Ok(follower.checkpoint())
+}
+
+/// The artifact that a record names first.
+fn stored_by(record: &Record) -> Option<Stored> {
+    match (&record.channel, &record.event) {
+        (Some(channel), Event::Artifact(ArtifactEvent::Stored { artifact })) => {
+            Some((channel.clone(), artifact.id.clone()))
+        }
+        _ => None,
+    }
+}
+
+/// What there is of a person, with the artifacts that the journal names and where it ends; `None`: nobody knows the person.
 fn surveyed(
     journal: &Path,
     tail: &Tail,
     person: &str,
-    progress: &Progress,
-) -> Result<Option<(Survey, Vec<Stored>)>, StoreError> {
+    reach: &dyn Fn(u64) -> Result<(), StoreError>,
+) -> Result<Option<(Survey, Vec<Stored>, Checkpoint)>, StoreError> {
     let mut survey = Survey::new(person);
     let mut stored = Vec::new();
-    walk(journal, tail, |record| {
-        progress.reach(record.n)?;
+    let end = walk(journal, Checkpoint::default(), tail, |record| {
         survey.hear(&record);
-        if let (Some(channel), Event::Artifact(ArtifactEvent::Stored { artifact })) =
-            (&record.channel, &record.event)
-        {
-            stored.push((channel.clone(), artifact.id.clone()));
-        }
-        Ok(())
+        stored.extend(stored_by(&record));
+        reach(record.n)
     })?;
-    Ok(survey.is_known().then_some((survey, stored)))
+    Ok(survey.is_known().then_some((survey, stored, end)))
 }
 
 /// What erasing a person would do; `None`: nobody knows them. Changes nothing.
@@ -402,9 +446,10 @@ fn survey(
     let journal = Layout::of(dir).journal;
     // Both walks read the same.
     progress.begin("survey", 2 * tail.n);
-    let Some((survey, _)) = surveyed(&journal, tail, person, progress)? else { return Ok(None) };
+    let found = surveyed(&journal, tail, person, &|n| progress.reach(n))?;
+    let Some((survey, ..)) = found else { return Ok(None) };
     let mut eraser = Eraser::new(survey);
-    walk(&journal, tail, |record| {
+    walk(&journal, Checkpoint::default(), tail, |record| {
         progress.reach(tail.n + record.n)?;
         let _erased = eraser.erase(record);
         Ok(())
@@ -412,15 +457,19 @@ fn survey(
     Ok(Some(ErasureFigures { seconds: began.elapsed().as_secs_f64(), ..eraser.figures() }))
 }
 
-/// Removes views and index, which are made again, and all that was quarantined: damaged views and lines, and what an earlier
-/// version or another state left.
-fn remove_derived(dir: &Path, layout: &Layout) -> Result<(), StoreError> {
-    for folder in [&layout.views, &layout.index, &layout.quarantine] {
-        remove_dir(folder)?;
-    }
+/// Removes views and index, which are made again.
+fn remove_views(layout: &Layout) -> Result<(), StoreError> {
+    remove_dir(&layout.views)?;
+    remove_dir(&layout.index)?;
+    remove_file(&layout.checked)
+}
+
+/// Removes all that was quarantined: damaged views and lines, and what an earlier version or another state left.
+fn remove_quarantined(dir: &Path, layout: &Layout) -> Result<(), StoreError> {
+    remove_dir(&layout.quarantine)?;
     for path in entries(dir)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let is_derived = name.ends_with(".damaged") || name == VERIFIED || name == "checked";
+        let is_derived = name.ends_with(".damaged") || name == VERIFIED;
         if is_derived || name.starts_with("before-") || name.starts_with("restore.") {
             remove(&path)?;
         }

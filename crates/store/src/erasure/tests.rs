@@ -75,7 +75,26 @@ fn turn(channel: &ChannelId, n: u64, (id, name): (&str, &str), text: &str, answe
 /// A state in which Anna and Ben have talked, over several segments, with files of all kinds beside it.
 async fn talked(dir: &Path) {
     let store = Store::open(options(dir)).unwrap();
-    for n in 1..=6 {
+    talk(&store, 1..=6).await;
+    store.put_artifact(&private(), &"a1".into(), "of Zorblax".into()).await.unwrap();
+    store.append(vec![stopped()]).await.unwrap();
+    store.close().await;
+    for (folder, name) in
+        [("views.damaged", "db"), ("quarantine", "1-line-2.jsonl"), ("before-format-1", "x")]
+    {
+        fs::create_dir_all(dir.join(folder)).unwrap();
+        fs::write(dir.join(folder).join(name), "Anna Kowalska said Zorblax").unwrap();
+    }
+}
+
+fn stopped() -> NewRecord {
+    let event = Event::Maintenance(MaintenanceEvent::DaemonStopped);
+    NewRecord { channel: None, at: Timestamp::UNIX_EPOCH, event }
+}
+
+/// Three turns each time.
+async fn talk(store: &Store, turns: std::ops::RangeInclusive<u64>) {
+    for n in turns {
         let said = format!("my parrot Zorblax eats {n} figs");
         store
             .append(turn(&group(), 2 * n - 1, (ANNA, "Anna Kowalska"), &said, "Zorblax, noted"))
@@ -86,22 +105,6 @@ async fn talked(dir: &Path) {
             .await
             .unwrap();
         store.append(turn(&private(), n, (ANNA, "Anna Kowalska"), "a secret", "kept")).await.unwrap();
-    }
-    store.put_artifact(&private(), &"a1".into(), "of Zorblax".into()).await.unwrap();
-    store
-        .append(vec![NewRecord {
-            channel: None,
-            at: Timestamp::UNIX_EPOCH,
-            event: Event::Maintenance(MaintenanceEvent::DaemonStopped),
-        }])
-        .await
-        .unwrap();
-    store.close().await;
-    for (folder, name) in
-        [("views.damaged", "db"), ("quarantine", "1-line-2.jsonl"), ("before-format-1", "x")]
-    {
-        fs::create_dir_all(dir.join(folder)).unwrap();
-        fs::write(dir.join(folder).join(name), "Anna Kowalska said Zorblax").unwrap();
     }
 }
 
@@ -139,6 +142,11 @@ fn holds(bytes: &[u8], word: &str) -> bool {
 }
 
 async fn check_erased(dir: &Path) {
+    check_erased_of(dir, 6).await;
+}
+
+/// After so many turns of each in the group.
+async fn check_erased_of(dir: &Path, n_turns: u64) {
     let store = Store::open(options(dir)).unwrap();
     assert!(!store.is_erasure_pending());
     assert!(store.stopped_cleanly());
@@ -148,7 +156,7 @@ async fn check_erased(dir: &Path) {
         store.channels().await.unwrap().into_iter().map(|row| row.channel).collect();
     assert_eq!(channels, [group()]);
     let entries = store.entries(&group(), Seq(1), Seq(u64::MAX), 100).await.unwrap();
-    assert_eq!(entries.len(), 24);
+    assert_eq!(entries.len() as u64, 4 * n_turns);
     assert_eq!((entries[0].text().as_str(), entries[2].text().as_str()), ("[erased]", "the ferry leaves"));
     assert_eq!(entries[3].text(), "erased-1's ferry");
     let (text, limit) = ("ferry".to_owned(), 9);
@@ -156,8 +164,9 @@ async fn check_erased(dir: &Path) {
     assert!(!store.search(query).await.unwrap().is_empty(), "the index is there again");
     let erasures = store.registry().await.unwrap().erasures;
     assert_eq!(erasures.len(), 1);
-    assert_eq!((erasures[0].figures.entries, erasures[0].figures.conversations), (12, 1));
+    assert_eq!((erasures[0].figures.entries, erasures[0].figures.conversations), (2 * n_turns, 1));
     store.close().await;
+    assert!(!dir.join("erasing").exists() && !dir.join("quarantine").exists());
     let bytes = all_bytes(dir);
     for word in ["Zorblax", "Kowalska", "5550123", "secret", "Anna"] {
         assert!(!holds(&bytes, word), "{word} is still there");
@@ -199,7 +208,104 @@ async fn the_one_who_is_erased_stands_in_no_request_once_it_is_decided() {
         _ => Ok(()),
     });
     decided.unwrap_err();
-    assert_eq!(Request::read(home.path()).unwrap(), Some(Request::Staged));
+    assert_eq!(Request::read(home.path()).unwrap(), Some(Request::Staged { prepared: false }));
+}
+
+/// A store that is ready to erase Anna, who and Ben then go on talking.
+async fn ready(dir: &Path) -> (Store, prepare::Prepared) {
+    let store = Store::open(StoreOptions { segment_bytes: 8000, ..options(dir) }).unwrap();
+    let lease = store.try_maintenance().unwrap();
+    assert!(store.ask_erasure(lease, ANNA, Timestamp::UNIX_EPOCH).await.unwrap());
+    store.erasure_asked().await;
+    store.prepare_erasure().await.unwrap();
+    talk(&store, 7..=8).await;
+    let prepared = store.inner.erasure.take_ready().unwrap();
+    (store, prepared)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erasure_that_is_ready_ends_with_the_close_wherever_it_is_cut_short() {
+    let home = tempfile::tempdir().unwrap();
+    let first = home.path().join("first");
+    talked(&first).await;
+    let mut n_steps = 0;
+    loop {
+        let dir = home.path().join(format!("cut-{n_steps}"));
+        copy(&first, &dir);
+        let (store, prepared) = ready(&dir).await;
+        store.append(vec![stopped()]).await.unwrap();
+        let inner = store.inner.clone();
+        store.close().await;
+        let (mut left, mut views_made) = (n_steps, false);
+        let cut = prepared.finish(&inner.durable().tail, &mut |step| {
+            left -= 1;
+            views_made |= step == "put in place";
+            if left < 0 { Err(StoreError::Closed) } else { Ok(()) }
+        });
+        check_erased_of(&dir, 8).await;
+        fs::remove_dir_all(&dir).unwrap();
+        if cut.is_ok() {
+            assert!(views_made);
+            break;
+        }
+        n_steps += 1;
+    }
+    assert!(n_steps > 12, "{n_steps} steps");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_close_ends_what_is_ready_and_the_next_start_makes_nothing_again() {
+    let home = tempfile::tempdir().unwrap();
+    talked(home.path()).await;
+    let (store, prepared) = ready(home.path()).await;
+    store.inner.erasure.put_ready(prepared);
+    store.append(vec![stopped()]).await.unwrap();
+    let n = store.inner.durable().tail.n;
+    store.close().await;
+    assert_eq!(Request::read(home.path()).unwrap(), None);
+    let layout = Layout::of(home.path());
+    let reached = [shown(&layout).unwrap().last[0].n, crate::index::reach(&layout.index).n];
+    assert!(reached.iter().all(|reached| (70..n).contains(reached)), "{reached:?} of {n}");
+    check_erased_of(home.path(), 8).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_changes_earlier_records_at_the_last_moment_leaves_all_of_it_to_the_start() {
+    let home = tempfile::tempdir().unwrap();
+    talked(home.path()).await;
+    let (store, prepared) = ready(home.path()).await;
+    // She is called otherwise: that name may stand in what others said.
+    store.append(turn(&group(), 17, (ANNA, "Leaves"), "hello", "hi")).await.unwrap();
+    store.append(vec![stopped()]).await.unwrap();
+    store.inner.erasure.put_ready(prepared);
+    store.close().await;
+    assert_eq!(Request::read(home.path()).unwrap(), Some(asked()));
+    assert!(!home.path().join("erasing").exists());
+    let store = Store::open(options(home.path())).unwrap();
+    let entries = store.entries(&group(), Seq(3), Seq(4), 9).await.unwrap();
+    assert_eq!(entries[0].text(), "the ferry erased-1");
+    store.close().await;
+    assert!(!holds(&all_bytes(home.path()), "Zorblax"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_is_closed_while_an_erasure_is_made_ready_leaves_it_to_the_start() {
+    let home = tempfile::tempdir().unwrap();
+    talked(home.path()).await;
+    let store = Store::open(options(home.path())).unwrap();
+    let lease = store.try_maintenance().unwrap();
+    assert!(store.ask_erasure(lease, ANNA, Timestamp::UNIX_EPOCH).await.unwrap());
+    let making = tokio::spawn({
+        let store = store.clone();
+        async move { store.prepare_erasure().await }
+    });
+    while store.erasure_progress().now().phase.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    store.close().await;
+    // It was closed before it was ready, or after.
+    let _made = making.await.unwrap();
+    check_erased(home.path()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

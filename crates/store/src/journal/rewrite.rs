@@ -51,6 +51,13 @@ impl Rewriter {
         Ok(Self { path: path.to_owned(), out, buffer: Vec::new(), gone: None, changed: false })
     }
 
+    /// Behind what was written to a file, which is not compressed.
+    pub(crate) fn append(path: &Path) -> Result<Self, StoreError> {
+        let file = OpenOptions::new().append(true).open(path).map_err(io_error("write", path))?;
+        let out = Sink::Plain(BufWriter::new(file));
+        Ok(Self { path: path.to_owned(), out, buffer: Vec::new(), gone: None, changed: true })
+    }
+
     /// Copies a segment, as `fates` says; returns the number of its last record. `end`: where its lines end.
     pub(crate) fn copy(
         &mut self,
@@ -59,7 +66,18 @@ impl Rewriter {
         end: Option<u64>,
         fates: Fates<'_>,
     ) -> Result<u64, StoreError> {
-        let last = records(path, first, end, |record, bytes| {
+        self.copy_from(path, (first, 0), end, fates)
+    }
+
+    /// The same from a record on, given with its place.
+    pub(crate) fn copy_from(
+        &mut self,
+        path: &Path,
+        from: (u64, u64),
+        end: Option<u64>,
+        fates: Fates<'_>,
+    ) -> Result<u64, StoreError> {
+        let last = records(path, from, end, |record, bytes| {
             let (n, to_n, at) = (record.n, last_n(&record.event, record.n), record.at);
             match fates(record, bytes)? {
                 Fate::Stays => self.line(bytes),
@@ -149,7 +167,7 @@ impl Closed {
         &self,
         each: impl FnMut(Record, &[u8]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        records(&self.path, self.first, None, each).and_then(|last| self.ends_with(last))
+        records(&self.path, (self.first, 0), None, each).and_then(|last| self.ends_with(last))
     }
 
     fn ends_with(&self, last: u64) -> Result<(), StoreError> {
@@ -221,19 +239,19 @@ fn reads_alike(path: &Path, written: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// Hands every record of a segment to `each`, with its line; returns the number of the last one. `first`: of its first one.
-/// `end`: where the lines end.
+/// Hands every record of a segment to `each`, with its line; returns the number of the last one. `from`: number and place of
+/// the first one. `end`: where the lines end.
 ///
 /// # Errors
 /// [`StoreError::Damaged`] unless all of it is there, in order, as it was written: what cannot be read must not be replaced
 /// by what could.
 pub(crate) fn records(
     path: &Path,
-    first: u64,
+    (first, offset): (u64, u64),
     end: Option<u64>,
     mut each: impl FnMut(Record, &[u8]) -> Result<(), StoreError>,
 ) -> Result<u64, StoreError> {
-    let mut lines = Lines::open(path, 0, end)?;
+    let mut lines = Lines::open(path, offset, end)?;
     let mut next = first;
     loop {
         let (offset, bytes) = match lines.next()? {

@@ -203,3 +203,37 @@ async fn a_daemon_that_is_asked_and_killed_has_it_done_at_its_next_start() {
     assert!(daemon.stop().await.unwrap().success());
     nothing_is_left(&home.state());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_are_taken_while_a_person_is_erased_and_none_is_lost() {
+    let home = talked();
+    let config = home.path("config.toml");
+    let daemon = home.daemon(Some(&config)).await;
+    let client = daemon.client();
+    let (status, asked) =
+        client.ask("POST", "/v1/people/forget", &json!({ "user": "local/marzena" })).await.unwrap();
+    assert_eq!(status.as_u16(), 202, "{asked}");
+    let mut n_taken = 0;
+    loop {
+        // Where the connection breaks the daemon restarts, and the message may be there or not.
+        let text = format!("the ferry waits {n_taken} times");
+        if let Ok((status, _)) = client.say("main", &text).await
+            && status.is_success()
+        {
+            n_taken += 1;
+        }
+        let erased = client.get("/v1/people/erased").await.unwrap_or_default();
+        if erased["erasures"][0]["at"] == asked["at"] {
+            break;
+        }
+    }
+    let history = client.get("/v1/channels/main/history?limit=10000").await.unwrap().to_string();
+    for n in 0..n_taken {
+        assert!(history.contains(&format!("the ferry waits {n} times")), "{n} of {n_taken}: {history}");
+    }
+    let report = client.get("/v1/store/verify").await.unwrap();
+    assert_eq!(report["ok"], true, "{report}");
+    assert!(daemon.stop().await.unwrap().success());
+    nothing_is_left(&home.state());
+    assert!(!home.state().join("erasing").exists());
+}
