@@ -4,7 +4,7 @@
  *     FAULT PART FROM OPS [NEEDLE]
  *
  * to those on files whose path has PART in it, of the kinds in OPS (w: write, s: sync, o: open to write, r: rename,
- * t: truncate, u: unlink), whose bytes have NEEDLE in them, where one is given, from the FROM-th such call on. FAULT is an
+ * t: truncate, u: unlink, p: a new thread, whose path is `thread`), whose bytes have NEEDLE in them, where one is given, from the FROM-th such call on. FAULT is an
  * error (ENOSPC, EIO, EMFILE), `hang`, which keeps a call until the file is gone, `slow`, which keeps each for 300 ms, or
  * the end of the process, as kill -9 makes it: `kill-before` the call, `kill-within` (half of a write is done) and
  * `kill-after` it. While $CAIRN_CLOCK_OFFSET is there, its seconds are added to the time of day. */
@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -141,6 +142,11 @@ int open64(const char *path, int flags, ...) {
     int fd = next(path, flags, mode);
     if (met == WITHIN || met == AFTER) die();
     return fd;
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*work)(void *), void *arg) {
+    NEXT(pthread_create);
+    return meets("thread", 'p', NULL, 0) > 0 ? EAGAIN : next(thread, attr, work, arg);
 }
 
 /* How far the clock is off, in seconds; looked up every 10 ms. */

@@ -47,7 +47,7 @@ impl Fault {
 pub struct Calls<'a> {
     /// Is in the path of their file.
     pub part: &'a str,
-    /// Their kinds: `w`rite, `s`ync, `o`pen to write, `r`ename, `t`runcate, `u`nlink.
+    /// Their kinds: `w`rite, `s`ync, `o`pen to write, `r`ename, `t`runcate, `u`nlink; `p`: a new thread, of the path `thread`.
     pub kinds: &'a str,
     /// Is in what they write; empty: whatever that is. No spaces.
     pub bytes: &'a str,

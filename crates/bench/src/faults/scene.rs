@@ -38,7 +38,9 @@ struct Said {
 
 impl Said {
     fn body(&self) -> Value {
-        json!({ "user": "anna", "text": message(self.n), "id": words::token(self.n) })
+        // Some are so large that they become artifacts.
+        let more = if self.n % 7 == 3 { "0of0the0river".repeat(2_000) } else { String::new() };
+        json!({ "user": "anna", "text": message(self.n) + &more, "id": words::token(self.n) })
     }
 }
 
@@ -72,6 +74,8 @@ pub(super) struct Scene {
     pub(super) telegram: FakeTelegram,
     person: Person,
     said: Arc<Mutex<Vec<Said>>>,
+    /// So many of them had their answer before: nobody asks about them again.
+    settled: AtomicUsize,
     next: Arc<AtomicUsize>,
 }
 
@@ -107,7 +111,14 @@ impl Scene {
         let token = case.dir.join("telegram.token");
         std::fs::write(&token, telegram.token())?;
         std::fs::set_permissions(token, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
-        Ok(Self { model, telegram, person, said: Arc::default(), next: Arc::default() })
+        Ok(Self {
+            model,
+            telegram,
+            person,
+            said: Arc::default(),
+            settled: AtomicUsize::new(0),
+            next: Arc::default(),
+        })
     }
 
     fn told_on_telegram(&self, n: usize) -> usize {
@@ -150,9 +161,12 @@ impl Scene {
     pub(super) async fn settle(&self, case: &Case<'_>, mut daemon: Daemon) -> io::Result<(Daemon, usize)> {
         let (client, mut restarts) = (daemon.client(), 0);
         let answered = async {
-            for said in self.said.lock().iter().map(|said| Said { ..*said }).collect::<Vec<_>>() {
-                self.answered(&client, &said).await?;
+            let open = self.settled.load(Ordering::Relaxed);
+            let open: Vec<Said> = self.said.lock()[open..].iter().map(|said| Said { ..*said }).collect();
+            for said in &open {
+                self.answered(&client, said).await?;
             }
+            self.settled.fetch_add(open.len(), Ordering::Relaxed);
             io::Result::Ok(())
         };
         let answered = timeout(PATIENCE, answered);
@@ -261,7 +275,7 @@ pub(super) async fn error(case: &Case<'_>, part: &str, seed: u64) -> io::Result<
     let faults = [Fault::Full, Fault::Broken, Fault::NoFiles, Fault::Hangs, Fault::Slow];
     let fault = faults[random.below(faults.len() as u64) as usize];
     let lasts = Duration::from_millis(500 + random.below(6_000));
-    let scene = Scene::set(case, "[defaults.artifacts]\n").await?;
+    let scene = Scene::set(case, "").await?;
     let daemon = case.daemon().await?;
     let client = daemon.client();
     scene.talk(&client, 2).await;
