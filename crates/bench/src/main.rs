@@ -5,6 +5,7 @@ mod grow;
 mod measure;
 mod recall;
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::io;
 use std::path::Path;
@@ -12,6 +13,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
 
+use cairn_bench::faults::{Campaign, Outcome};
 use cairn_bench::{chats, endure, faults, kills, load, locomo};
 use cairn_testkit::disk::Fault;
 
@@ -20,7 +22,8 @@ usage: cairn-bench PART …
   kills CAIRN [N] [SEED]           kill -9 of a replaying daemon, N times (100)
   chats CAIRN [MESSAGES] [SEED]    both chat networks under load, trouble and kills
   chats speed CAIRN                how quickly messages go through
-  faults CAIRN [N] [PART] [FAULT]  N runs (20) of each fault of each part of the state, of 0.5 to 30 seconds
+  faults CAIRN [KIND] [N] [SEED] [PLACE]  N (25) seeds of each place of a kind of faults, or of all
+  faults CAIRN disk [N] [PART] [FAULT]    N runs (20) of each fault of each part of the state, of 0.5 to 30 seconds
   load CAIRN [TURNS] [SEED] [KEYS] a long conversation at a window of 32,000; KEYS: more of [defaults.compaction], as TOML
   endure CAIRN [MINUTES]           mixed load (60), memory and descriptors sampled, their slopes at the end
   figures CAIRN [start|turns|during|channels …]
@@ -84,7 +87,8 @@ async fn run(args: &[&str], dir: &Path) -> Result<(), Box<dyn Error>> {
             };
             println!("{:#?}", chats::run(&plan).await?);
         }
-        ["faults", cairn, ref rest @ ..] => disk_faults(cairn.as_ref(), rest).await?,
+        ["faults", cairn, "disk", ref rest @ ..] => disk_faults(cairn.as_ref(), rest).await?,
+        ["faults", cairn, ref rest @ ..] => campaign(cairn.as_ref(), dir, rest).await?,
         ["load", cairn, ref rest @ ..] => {
             let plan = load::Plan {
                 cairn: cairn.into(),
@@ -123,6 +127,48 @@ async fn run(args: &[&str], dir: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// A line for each fault, and a table at the end.
+async fn campaign(cairn: &Path, dir: &Path, args: &[&str]) -> Result<(), Box<dyn Error>> {
+    let kinds: Vec<&str> = match args.first() {
+        None | Some(&"all") => Campaign::kinds().collect(),
+        Some(kind) => vec![*kind],
+    };
+    let (n, seed): (u64, u64) = (arg(args, 1, 25)?, arg(args, 2, 1)?);
+    let campaign = Campaign::prepare(cairn, dir).await?;
+    let mut table: BTreeMap<(&str, &str), [usize; 4]> = BTreeMap::new();
+    for kind in kinds {
+        let places =
+            Campaign::places(kind).ok_or_else(|| format!("no faults are called `{kind}`\n{USAGE}"))?;
+        for place in places.iter().filter(|place| args.get(3).is_none_or(|only| only == *place)) {
+            for seed in seed..seed + n {
+                let outcome = campaign.run(kind, place, seed).await;
+                let column = match &outcome {
+                    Ok(Outcome::Harmless) => 0,
+                    Ok(Outcome::Mended(_)) => 1,
+                    Ok(Outcome::NotMet) => 2,
+                    Err(_) => 3,
+                };
+                table.entry((kind, place)).or_default()[column] += 1;
+                match outcome {
+                    Ok(outcome) => println!("{kind} {place} {seed}: {outcome:?}"),
+                    Err(error) => println!("{kind} {place} {seed}: FAILED: {error}"),
+                }
+            }
+        }
+    }
+    println!(
+        "{:<8} {:<11} {:>9} {:>9} {:>9} {:>9}",
+        "fault", "place", "harmless", "mended", "not met", "FAILED"
+    );
+    for ((kind, place), [harmless, mended, not_met, failed]) in &table {
+        println!("{kind:<8} {place:<11} {harmless:>9} {mended:>9} {not_met:>9} {failed:>9}");
+    }
+    match table.values().map(|counts| counts[3]).sum::<usize>() {
+        0 => Ok(()),
+        failed => Err(format!("{failed} faults did harm").into()),
+    }
+}
+
 async fn disk_faults(cairn: &Path, args: &[&str]) -> Result<(), Box<dyn Error>> {
     let n_runs: u32 = arg(args, 0, 20)?;
     let is_wanted = |at: usize, name: &str| args.get(at).is_none_or(|only| *only == name);
@@ -136,7 +182,9 @@ async fn disk_faults(cairn: &Path, args: &[&str]) -> Result<(), Box<dyn Error>> 
                 let share = f64::from(n) / f64::from(n_runs.max(2) - 1);
                 let secs = FAULT_SECS[0] * (FAULT_SECS[1] / FAULT_SECS[0]).powf(share);
                 let lasts = Duration::from_secs_f64(secs);
-                match faults::run(&faults::Plan { cairn: cairn.to_owned(), part, fault, lasts }).await {
+                match faults::disk::run(&faults::disk::Plan { cairn: cairn.to_owned(), part, fault, lasts })
+                    .await
+                {
                     Ok(findings) => println!("{part} {name} {lasts:.1?}: {findings:?}"),
                     Err(error) => {
                         n_failed += 1;

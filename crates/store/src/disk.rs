@@ -182,6 +182,21 @@ where
     })
 }
 
+/// Whether the system gives so many threads now. Their stacks are kept at hand by the C library: who starts threads next
+/// gets them.
+///
+/// # Errors
+/// It does not.
+pub fn can_start_threads(n: usize) -> io::Result<()> {
+    let gate = Mutex::new(());
+    std::thread::scope(|scope| {
+        let _closed = gate.lock();
+        let mut started =
+            (0..n).map(|_| std::thread::Builder::new().spawn_scoped(scope, || drop(gate.lock())));
+        started.try_for_each(|thread| thread.map(drop))
+    })
+}
+
 /// How nice threads are that work over the whole state, and those that they start.
 const NICE: i32 = 15;
 

@@ -25,6 +25,7 @@ mod views;
 pub use background_check::keep_checked;
 pub use backup::restore::{is_begun, restore_dir};
 pub use backup::{BackupError, BackupReport, RestoreReport};
+pub use disk::can_start_threads;
 pub use erasure::erase_dir;
 pub use progress::{Progress, ProgressReport};
 pub use retain::{Expired, Needs, Shrunk};

@@ -6,7 +6,7 @@ mod check;
 mod scene;
 mod speed;
 mod trouble;
-mod words;
+pub(crate) mod words;
 
 use std::collections::BTreeSet;
 use std::io;

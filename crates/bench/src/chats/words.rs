@@ -5,20 +5,20 @@ use serde_json::Value;
 use cairn_testkit::model::text_of;
 
 /// Is in every message of a person, and nowhere else.
-pub(super) const SAID: &str = "wombat";
+pub(crate) const SAID: &str = "wombat";
 
 /// Is in every answer of the model, and nowhere else.
-pub(super) const ANSWERED: &str = "quokka";
+pub(crate) const ANSWERED: &str = "quokka";
 
 /// Is in the name of every person, and nowhere else.
-pub(super) const NAMED: &str = "wallaby";
+pub(crate) const NAMED: &str = "wallaby";
 
-pub(super) fn token(n: usize) -> String {
+pub(crate) fn token(n: usize) -> String {
     format!("zq{n:06}")
 }
 
 /// A message. Long enough that a conversation of some dozen fills a small window.
-pub(super) fn message(n: usize) -> String {
+pub(crate) fn message(n: usize) -> String {
     let token = token(n);
     format!(
         "{token} The {SAID} of day {n} dug a burrow beside the river, forty paces from the old mill, and stayed \
@@ -27,13 +27,13 @@ pub(super) fn message(n: usize) -> String {
 }
 
 /// The messages that a text names, in its order.
-pub(super) fn tokens(text: &str) -> Vec<usize> {
+pub(crate) fn tokens(text: &str) -> Vec<usize> {
     let numbers = text.split("zq").skip(1).filter_map(|rest| rest.get(..6));
     numbers.filter_map(|digits| digits.parse().ok()).collect()
 }
 
 /// The messages that a request wants answered: those behind the last answer.
-pub(super) fn asked(request: &Value) -> Vec<usize> {
+pub(crate) fn asked(request: &Value) -> Vec<usize> {
     let messages = request.get("messages").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let role = |message: &&Value| message.get("role").and_then(Value::as_str) == Some("user");
     let texts: Vec<String> = messages.iter().rev().take_while(role).map(text_of).collect();
@@ -44,7 +44,7 @@ pub(super) fn asked(request: &Value) -> Vec<usize> {
     texts.iter().rev().flat_map(words).collect()
 }
 
-pub(super) fn answer(asked: &[usize]) -> String {
+pub(crate) fn answer(asked: &[usize]) -> String {
     let tokens: Vec<String> = asked.iter().map(|n| token(*n)).collect();
     format!(
         "{}: the {ANSWERED} knows. **Look** near the `mill`, it says, before the river is up.",

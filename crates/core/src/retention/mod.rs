@@ -141,6 +141,15 @@ impl RetentionSettings {
     }
 }
 
+/// A clock that went on by so much more, or less, than the time that passed has jumped.
+const JUMP: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+/// Whether a clock went on with the time that passed. What goes for its age is gone for good: by a clock that has jumped
+/// nothing goes until it has been as it is for a while.
+pub fn clock_went_on(before: Timestamp, now: Timestamp, passed: SignedDuration) -> bool {
+    (now.duration_since(before) - passed).abs() <= JUMP
+}
+
 /// When a memory was last made, changed or recalled.
 fn touched(memory: &Memory) -> Timestamp {
     let used = memory.recalled_at.map_or(memory.updated_at, |recalled| recalled.max(memory.updated_at));
@@ -176,6 +185,24 @@ mod tests {
             memory_max: 3,
             memory_importance: 0.5,
         }
+    }
+
+    #[rstest]
+    #[case::a_day_and_its_day(10, 11, 24, true)]
+    #[case::an_hour_off(10, 10, 1, true)]
+    #[case::a_week_off(10, 17, 0, true)]
+    #[case::eight_days_ahead(10, 18, 0, false)]
+    #[case::eight_days_back(10, 2, 0, false)]
+    #[case::a_year_ahead(10, 375, 24, false)]
+    #[case::a_year_that_passed(10, 375, 365 * 24, true)]
+    #[case::from_the_epoch_on(0, 20_000, 0, false)]
+    fn a_clock_goes_on_with_the_time_that_passed(
+        #[case] before: i64,
+        #[case] now: i64,
+        #[case] hours: i64,
+        #[case] went_on: bool,
+    ) {
+        assert_eq!(clock_went_on(day(before), day(now), SignedDuration::from_hours(hours)), went_on);
     }
 
     fn segment(first: u64, kib: u64) -> SegmentFacts {

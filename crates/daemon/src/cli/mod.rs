@@ -35,6 +35,8 @@ mod watch;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use cairn_core::ports::StoreError;
+use cairn_store::can_start_threads;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use args::Global;
@@ -192,7 +194,16 @@ fn report(failure: Failure) -> ExitCode {
 /// Threads that wait for the disk: more of them would not make it quicker, and each keeps memory of its own.
 const BLOCKING_THREADS: usize = 8;
 
+/// Threads besides the runtime's workers without which nothing begins.
+const MORE_THREADS: usize = 4;
+
 fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let n_workers = std::thread::available_parallelism().map_or(1, usize::from);
+    // The runtime panics, or never ends, where it does not get them.
+    can_start_threads(n_workers + MORE_THREADS).map_err(|error| {
+        let (path, message) = ("cairn".to_owned(), error.to_string());
+        Failure::of_store(StoreError::Io { action: "start the threads of", path, message })
+    })?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().max_blocking_threads(BLOCKING_THREADS).build().map_err(|error| {
         Failure::failed(format!("cannot start the runtime: {error}"), "check `ulimit -u`")

@@ -130,6 +130,10 @@ pub(crate) async fn store(global: Global, command: StoreCommand) -> Result<(), F
     }
 }
 
+/// What to do about a store that is damaged.
+const MENDING: &str = "`cairn store verify --quarantine`, with the daemon stopped, removes what is damaged of journal and \
+    artifacts and continues; `cairn store rebuild` makes views and index again; `cairn store restore` restores a backup";
+
 /// A running daemon checks itself; damage is quarantined without one.
 async fn verify(global: &Global, quarantine: bool, quick: bool) -> Result<(), Failure> {
     let connector = if quarantine { Connector::configured(global)? } else { Connector::load(global).await? };
@@ -154,7 +158,11 @@ async fn verify(global: &Global, quarantine: bool, quick: bool) -> Result<(), Fa
 
 fn report(global: &Global, report: &VerifyReport) -> Result<(), Failure> {
     out::record(global.json, report, verified)?;
-    if report.ok { Ok(()) } else { Err(Failure::Silent(exit::DAMAGED)) }
+    if report.ok {
+        return Ok(());
+    }
+    out::note(&format!("hint: {MENDING}"));
+    Err(Failure::Silent(exit::DAMAGED))
 }
 
 /// The state exists, and this command may open it.

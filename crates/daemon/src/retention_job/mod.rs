@@ -11,9 +11,10 @@ use cairn_core::event::{Event, MemoryEvent, NewRecord};
 use cairn_core::ids::{AgentId, MemoryId};
 use cairn_core::memory::Reach;
 use cairn_core::ports::{Clock, MemoryFilter, Store as _, StoreError};
-use cairn_core::retention::{Relief, RetentionSettings, SegmentFacts};
+use cairn_core::retention::{Relief, RetentionSettings, SegmentFacts, clock_went_on};
 use cairn_store::{Expired, Needs, Shrunk, Store};
 use futures::FutureExt;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::config::{Config, Live};
 use crate::records::RetainRecord;
@@ -273,15 +274,34 @@ fn add(sum: &mut Shrunk, one: &Shrunk) {
 
 /// Makes a pass a day, by the configuration as it is then. Where nothing is set it does nothing. Never returns.
 pub async fn daily(store: Store, live: Live, clock: Arc<dyn Clock>) {
+    let last_at = store.totals().await.ok().and_then(|totals| totals.last_at);
+    let mut seen = (last_at.unwrap_or_else(|| clock.now()), Instant::now());
     let mut pause = FIRST_AFTER;
     loop {
         tokio::time::sleep(pause).await;
         pause = EVERY;
-        let job = RetentionJob::of(&store, &live.now().config, &clock);
-        // The pass itself logs an error.
-        if job.settings.is_on() && AssertUnwindSafe(job.pass(false)).catch_unwind().await.is_err() {
-            metrics::counter!("cairn_retention_passes_total", "outcome" => "failed").increment(1);
-            tracing::error!("retention panicked; it is tried again tomorrow");
-        }
+        due(&RetentionJob::of(&store, &live.now().config, &clock), &mut seen).await;
+    }
+}
+
+/// A pass, unless the clock has jumped since it was `seen`: at the last time, or, at the start, since anything was said.
+async fn due(job: &RetentionJob, seen: &mut (Timestamp, Instant)) {
+    let now = job.clock.now();
+    let (before, since) = std::mem::replace(seen, (now, Instant::now()));
+    if !job.settings.is_on() {
+        return;
+    }
+    if !clock_went_on(before, now, SignedDuration::try_from(since.elapsed()).unwrap_or_default()) {
+        metrics::counter!("cairn_retention_passes_total", "outcome" => "clock_jumped").increment(1);
+        tracing::warn!(
+            %before, %now,
+            "retention waits a day: the clock has jumped, or nothing was said for long; `cairn store retain` makes a pass now"
+        );
+        return;
+    }
+    // The pass itself logs an error.
+    if AssertUnwindSafe(job.pass(false)).catch_unwind().await.is_err() {
+        metrics::counter!("cairn_retention_passes_total", "outcome" => "failed").increment(1);
+        tracing::error!("retention panicked; it is tried again tomorrow");
     }
 }

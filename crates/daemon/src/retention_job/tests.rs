@@ -126,3 +126,17 @@ async fn what_cannot_be_read_is_told_and_keeps_nothing_else() {
     assert_eq!(outcome_of(&done), "failed");
     assert!(done.expired.entries > OLD / 2, "{done:?}");
 }
+
+#[tokio::test]
+async fn nothing_goes_by_a_clock_that_has_jumped_until_it_was_so_the_last_time() {
+    let rig = Rig::new().await;
+    let clock: Arc<dyn Clock> = rig.clock.clone();
+    let settings = RetentionSettings { journal_days: 1, ..RetentionSettings::default() };
+    let job = RetentionJob { store: rig.store.clone(), settings, agents: vec!["main".into()], clock };
+    let mut seen = (rig.clock.now(), Instant::now());
+    rig.clock.advance(SignedDuration::from_hours(24 * 365));
+    due(&job, &mut seen).await;
+    assert_eq!(rig.n_expired().await, 0);
+    due(&job, &mut seen).await;
+    assert_eq!(rig.n_expired().await as u64, OLD);
+}

@@ -8,12 +8,17 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use cairn_core::body::{self, BodyError};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
+use parking_lot::Mutex;
+use reqwest::header::DATE;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, Url};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use teloxide::requests::Payload;
+use tokio::time::Instant;
 
 use super::{API_URL, BadSettings, TelegramSettings, address};
 
@@ -67,6 +72,8 @@ pub(super) struct Api {
     client: Client,
     base: Url,
     token: SecretString,
+    /// What the server's clock showed in its last answer, and when that came.
+    server_clock: Mutex<Option<(Timestamp, Instant)>>,
 }
 
 impl Api {
@@ -86,7 +93,7 @@ impl Api {
             builder = builder.no_proxy();
         }
         let client = builder.build().map_err(|error| BadSettings::Client(error.without_url().to_string()))?;
-        Ok(Self { client, base, token: settings.token.clone() })
+        Ok(Self { client, base, token: settings.token.clone(), server_clock: Mutex::default() })
     }
 
     /// Calls a method and gives its result as it came: what teloxide cannot read is still there.
@@ -98,6 +105,7 @@ impl Api {
         let url = self.url(&[&format!("bot{token}"), P::NAME])?;
         let sent = self.client.post(url).timeout(timeout).json(payload).send().await;
         let response = sent.map_err(|error| self.transport(error))?;
+        self.note_time(&response);
         let status = response.status().as_u16();
         let body = self.read(response, ANSWER_MAX_BYTES).await?;
         let Ok(answer) = serde_json::from_slice::<Answer>(&body) else {
@@ -115,6 +123,19 @@ impl Api {
                 .map(|secs| Duration::from_secs(secs).min(LONGEST_WAIT)),
             migrate_to: answer.parameters.migrate_to_chat_id,
         })
+    }
+
+    fn note_time(&self, response: &Response) {
+        let date = response.headers().get(DATE).and_then(|date| date.to_str().ok());
+        if let Some(at) = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok()) {
+            *self.server_clock.lock() = Some((at, Instant::now()));
+        }
+    }
+
+    /// What the server's clock shows now, when it has said so: messages are stamped by it. This machine's may be wrong.
+    pub(super) fn server_now(&self) -> Option<Timestamp> {
+        let (at, heard) = (*self.server_clock.lock())?;
+        at.checked_add(heard.elapsed()).ok()
     }
 
     /// Fetches a file by the path that `getFile` gave. `None`: it is longer than `max_bytes`.

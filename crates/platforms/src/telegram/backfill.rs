@@ -84,7 +84,7 @@ impl Reader<'_> {
     fn missed<'a>(&self, update: &'a Update) -> Option<(&'a Message, SignedDuration)> {
         let Update::Message(message) = update else { return None };
         let at = Timestamp::from_second(message.date).ok()?;
-        let age = self.path.now().duration_since(at);
+        let age = self.telegram.now().duration_since(at);
         (at <= self.started || age > LIVE).then_some((message, age))
     }
 

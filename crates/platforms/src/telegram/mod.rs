@@ -132,8 +132,9 @@ impl Telegram {
         self.chat.clone()
     }
 
+    /// The time by the clock that messages are stamped with.
     fn now(&self) -> Timestamp {
-        self.pairing_store.clock().now()
+        self.api.server_now().unwrap_or_else(|| self.pairing_store.clock().now())
     }
 
     /// Nobody is heard there. Of each group the log tells once by which id it can be listed.

@@ -34,12 +34,12 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Connects and takes in what comes, until it fails for good.
 pub(super) async fn run(telegram: Arc<Telegram>, ports: AdapterPorts) -> AdapterFailure {
-    let started = telegram.now();
     let mut troubles = Troubles::default();
     let me = match connect(&telegram, &mut troubles).await {
         Ok(me) => Arc::new(me),
         Err(failure) => return failure,
     };
+    let started = telegram.now();
     let path = InboundPath::new(NAME, telegram.chat.clone(), ports, telegram.pairing_store.clone());
     let (tasks, _stop) = Tasks::new();
     let handler = InboundHandler {

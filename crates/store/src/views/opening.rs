@@ -2,7 +2,6 @@
 //! all of that is met here. Where there are few rows, or something is suspect, each is read before anybody else reads one;
 //! of many the background check reads them.
 
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +10,6 @@ use std::thread;
 use std::time::Duration;
 
 use cairn_core::ports::StoreError;
-use parking_lot::Mutex;
 
 use super::archive::channel_of;
 use super::codec::{Key, Table, decode, view_error};
@@ -19,7 +17,7 @@ use super::db::{Check, Db};
 use super::rows::{ChannelState, Meta};
 use super::shrink;
 use crate::disk::Calls;
-use crate::disk::{io_error, make_dir, move_aside, remove_dir};
+use crate::disk::{can_start_threads, io_error, make_dir, move_aside, remove_dir};
 use crate::journal::open::{Shown, ShownChannel, holds, refuse_lost_end};
 
 /// sled may have a long log to read.
@@ -47,7 +45,7 @@ fn look_into(
     most_rows: u64,
     calls: &Arc<Calls>,
 ) -> Result<(Option<Db>, Check), StoreError> {
-    can_start_threads().map_err(io_error("start the threads for", dir))?;
+    can_start_threads(N_THREADS).map_err(io_error("start the threads for", dir))?;
     let damaged = |error: StoreError| Check { problems: vec![error.to_string()], ..Check::default() };
     let db = match guarded(|| Db::open(&shrink::place(dir)?, cache_bytes, calls)) {
         Ok(db) => db,
@@ -134,17 +132,6 @@ pub(super) fn in_time<T: Send + 'static>(
             RecvTimeoutError::Timeout => "it does not open in time",
             RecvTimeoutError::Disconnected => "opening it panicked; the log says where",
         }))
-    })
-}
-
-/// Their stacks are kept at hand by the C library: sled's threads get them.
-fn can_start_threads() -> io::Result<()> {
-    let gate = Mutex::new(());
-    thread::scope(|scope| {
-        let _closed = gate.lock();
-        let mut started =
-            (0..N_THREADS).map(|_| thread::Builder::new().spawn_scoped(scope, || drop(gate.lock())));
-        started.try_for_each(|thread| thread.map(drop))
     })
 }
 

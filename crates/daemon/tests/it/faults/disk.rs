@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cairn_bench::faults::{Findings, HUNG, Plan, run};
+use cairn_bench::faults::disk::{Findings, HUNG, Plan, run};
 use cairn_testkit::daemon::Daemon;
 use cairn_testkit::disk::{Disk, Fault};
 use cairn_testkit::home::Home;

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use cairn_testkit::disk::{Calls, Disk, Fault};
+use cairn_testkit::home::Run;
 use serde_json::json;
 
 use crate::faults::home::{copy, lived_in};
@@ -92,4 +94,31 @@ async fn a_quick_check_is_asked_of_a_daemon_or_made_without_one() {
     let told = home.cairn(&["store", "verify", "--quick"]).ended(0);
     assert!(told.stdout.contains("checked earlier"), "{told:?}");
     home.cairn(&["store", "verify", "--quick", "--quarantine"]).ended(2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_gets_too_few_threads_says_what_to_allow_and_works_when_it_is_allowed() {
+    let home = home();
+    lived_in(&home).await;
+    let disk = Disk::new(&home.path("")).unwrap();
+    for from in [1, 2, 5] {
+        disk.fail_at(&Calls { part: "thread", kinds: "p", bytes: "", from }, Fault::NoFiles).unwrap();
+        let run = Run::from(home.command(&["run"]).envs(disk.vars()).output().unwrap());
+        run.told(1, &["start the threads", "TasksMax=", "ulimit -v and -u"]);
+    }
+    disk.mend().unwrap();
+    home.command(&["history", "main"]).envs(disk.vars()).output().map(Run::from).unwrap().ended(0);
+}
+
+#[test]
+fn whoever_verifies_a_damaged_store_is_told_a_command_that_mends_it() {
+    let home = home();
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/tests/fixtures/format-2"), &home.state());
+    let segment = home.state().join("journal/00000000000000000001.jsonl");
+    let spoiled = std::fs::read_to_string(&segment).unwrap().replacen("\"n\":3,", "\"n\":3;", 1);
+    std::fs::write(&segment, spoiled).unwrap();
+    let verified = home.cairn(&["store", "verify"]).ended(5);
+    assert!(verified.stderr.contains("hint: `cairn store verify --quarantine`"), "{verified:?}");
+    home.cairn(&["store", "verify", "--quarantine"]);
+    home.cairn(&["store", "verify"]).ended(0);
 }

@@ -2,6 +2,7 @@
 //! memory; and what helps: backups, and formats that are told apart. With the real binary.
 
 mod backup;
+mod campaign;
 mod damage;
 mod disk;
 mod formats;

@@ -1,0 +1,168 @@
+//! Damaged files: flipped bits, torn ends, stretches of zeros, files that are gone. Each is either mended without anybody, so
+//! that all is shown as before, or told with a remedy; the remedy is carried out as it is printed, and then it works again.
+
+use std::io;
+use std::path::Path;
+
+use serde_json::Value;
+
+use cairn_testkit::random::Random;
+
+use super::prepared::{Shown, is_packed, shown, shown_as};
+use super::{Case, Outcome, files, require};
+
+pub(super) const PLACES: [&str; 6] = ["journal", "packed", "views", "index", "artifacts", "marks"];
+
+/// As often a hint is followed before it counts as one that does not help.
+const HINTS: usize = 4;
+
+pub(super) async fn run(case: &Case<'_>, place: &str, seed: u64) -> io::Result<Outcome> {
+    case.prepared.copy_to(case.dir)?;
+    let mut random = Random::new(seed);
+    let state = case.state();
+    let mut damaged = match place {
+        "journal" | "packed" => files(&state.join("journal"))?,
+        // Files of the state folder itself.
+        "marks" => files(&state)?.into_iter().filter(|path| path.parent() == Some(state.as_path())).collect(),
+        part => files(&state.join(part))?,
+    };
+    damaged.retain(|path| match place {
+        "journal" => !is_packed(path),
+        "packed" => is_packed(path),
+        "marks" => !path.to_string_lossy().contains("daemon."),
+        _ => true,
+    });
+    require(!damaged.is_empty(), || format!("there are no files of `{place}`"))?;
+    let what = spoil(&damaged[random.below(damaged.len() as u64) as usize], &mut random)?;
+    told_or_harmless(case).await.map_err(|error| io::Error::other(format!("{what}: {error}"))).map(
+        |outcome| match outcome {
+            Outcome::Mended(how) => Outcome::Mended(format!("{what}: {how}")),
+            other => other,
+        },
+    )
+}
+
+/// Damages a file; what was done.
+fn spoil(path: &Path, random: &mut Random) -> io::Result<String> {
+    let mut bytes = std::fs::read(path)?;
+    let at = random.below(bytes.len() as u64) as usize;
+    let (what, gone) = match random.below(4) {
+        0 => {
+            bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << random.below(8));
+            ("bit flipped", false)
+        }
+        1 => {
+            bytes.truncate(at);
+            ("cut", false)
+        }
+        2 => {
+            bytes.iter_mut().skip(at).take(512).for_each(|byte| *byte = 0);
+            ("zeros", false)
+        }
+        _ => ("deleted", true),
+    };
+    if gone {
+        std::fs::remove_file(path)?
+    } else {
+        std::fs::write(path, bytes)?
+    }
+    Ok(format!("{what} at byte {at} of {}", path.display()))
+}
+
+/// The commands and the file that a hint names, in their order.
+fn remedies(told: &str) -> Vec<String> {
+    let quoted = told.split('`').skip(1).step_by(2);
+    let mut found: Vec<String> =
+        quoted.filter(|words| words.starts_with("cairn ")).map(str::to_owned).collect();
+    // What says what is wrong comes before what mends it.
+    found.sort_by_key(|command| !command.contains("--quarantine"));
+    found.dedup();
+    found
+}
+
+/// Does what is told to do; false: it tells nothing.
+pub(super) async fn follow(case: &Case<'_>, told: &str) -> io::Result<bool> {
+    if told.contains("remove the file") {
+        let name = ["format", "erasure.json"].into_iter().find(|name| told.contains(name));
+        let name = name.ok_or_else(|| io::Error::other(format!("remove which file? {told}")))?;
+        return std::fs::remove_file(case.state().join(name)).map(|()| true);
+    }
+    let Some(command) = remedies(told).into_iter().next() else { return Ok(false) };
+    let args: Vec<&str> = command.split_whitespace().skip(1).collect();
+    case.cairn(&args).await?;
+    Ok(true)
+}
+
+async fn told_or_harmless(case: &Case<'_>) -> io::Result<Outcome> {
+    let (mut told, mut n_hints) = (None, 0);
+    let daemon = loop {
+        match case.daemon().await {
+            Ok(daemon) => break daemon,
+            Err(_) if n_hints < HINTS => {
+                let log = case.log();
+                require(log.contains("hint: "), || format!("refused without a hint: {log}"))?;
+                require(follow(case, &log).await?, || format!("no remedy: {log}"))?;
+                told.get_or_insert(format!("the start was refused: {}", first_line(&log)));
+                n_hints += 1;
+            }
+            Err(error) => return Err(io::Error::other(format!("the hints do not help: {error}"))),
+        }
+    };
+    let client = daemon.client();
+    let now = match told {
+        None => shown_as(&case.prepared.shown, &client, is_told).await,
+        Some(_) => shown(&client).await,
+    };
+    let checked = client.get("/v1/store/verify").await?;
+    let is_fine = checked["ok"] == true;
+    match (&now, is_fine) {
+        _ if told.is_some() => {}
+        (Ok(now), true) if *now == case.prepared.shown => {
+            case.stop(daemon).await?;
+            return works(case, &Value::Null).await.map(|()| Outcome::Harmless);
+        }
+        (Ok(now), true) => {
+            let other = now.iter().find(|(path, value)| case.prepared.shown.get(*path) != Some(value));
+            return Err(io::Error::other(format!("SILENT: {}", difference(other, &case.prepared.shown))));
+        }
+        (Err(error), true) => return Err(io::Error::other(format!("verify finds nothing, but: {error}"))),
+        (_, false) => told = Some(format!("verify: {}", checked["problems"][0])),
+    }
+    case.stop(daemon).await?;
+    works(case, &checked).await?;
+    Ok(Outcome::Mended(told.unwrap_or_default()))
+}
+
+/// Whatever is found is followed; then the store is sound, and it answers.
+async fn works(case: &Case<'_>, checked: &Value) -> io::Result<()> {
+    if checked["ok"] == false {
+        // Asked of the daemon, it was damaged; the command says what to do.
+        let verified = case.cairn(&["store", "verify"]).await?;
+        let problems = format!("{}{}{}", checked["problems"], verified.stdout, verified.stderr);
+        require(follow(case, &problems).await?, || format!("problems without a remedy: {problems}"))?;
+    }
+    case.verify().await?;
+    let daemon = case.daemon().await?;
+    let (status, told) = daemon.client().say("main", "and now?").await?;
+    require(status.is_success(), || format!("{status}: {told}"))?;
+    case.stop(daemon).await
+}
+
+/// Whether it says where the damage is.
+fn is_told(error: &io::Error) -> bool {
+    let error = error.to_string();
+    ["line ", "damaged", "lost"].iter().any(|word| error.contains(word))
+}
+
+fn difference(other: Option<(&String, &Value)>, before: &Shown) -> String {
+    let Some((path, now)) = other else { return "something is missing".to_owned() };
+    let was = before.get(path).unwrap_or(&Value::Null);
+    let (now, was) = (now.to_string(), was.to_string());
+    let at = now.bytes().zip(was.bytes()).take_while(|(now, was)| now == was).count().saturating_sub(200);
+    let cut = |text: &str| text.chars().skip(at).take(600).collect::<String>();
+    format!("{path} shows …{}, not …{}", cut(&now), cut(&was))
+}
+
+fn first_line(log: &str) -> String {
+    log.lines().find(|line| line.contains("error: ")).unwrap_or(log).chars().take(300).collect()
+}

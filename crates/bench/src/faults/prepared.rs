@@ -1,0 +1,162 @@
+//! A state in which much has happened, made once and copied for each fault: closed segments, packed ones among them,
+//! summaries, memories, artifacts; and all that it shows.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use cairn_testkit::daemon::{Client, Daemon};
+use cairn_testkit::disk::Disk;
+
+use super::{copy, require, run_cairn};
+
+/// Whoever makes it talks in a small window, so that there are compactions; segments are as small as they can be.
+const MAKING: &str =
+    "[defaults]\ncontext_window = 64000\n\n[store]\nsegment_mib = 1\n\n[retention]\ncompress_days = 1\n";
+
+/// Nothing happens by itself: what is shown twice is the same.
+const CONFIG: &str = "[defaults]\ncontext_window = 64000\n\n[defaults.compaction]\nenabled = false\n\n[store]\nsegment_mib = 1\n";
+
+pub(super) const CHANNELS: [&str; 3] = ["main", "letters", "garden"];
+
+/// Says things in one channel, and is forgotten by some commands.
+pub(super) const FORGOTTEN: &str = "local/bert";
+
+/// Is in each message of whom is forgotten, and nowhere else.
+pub(super) const BERTS: &str = "wombat";
+
+/// Some dozen messages fill a segment, and one in ten becomes an artifact. One long word, which costs an index nothing.
+const LONG: &str = "we0walked0along0the0river0to0the0old0mill0";
+
+/// Looks until all should be as before.
+const LOOKS: usize = 200;
+
+/// What paths of the socket answer.
+pub(super) type Shown = BTreeMap<String, Value>;
+
+pub(super) struct Prepared {
+    state: PathBuf,
+    pub(super) shown: Shown,
+}
+
+impl Prepared {
+    pub(super) async fn make(cairn: &Path, dir: &Path, disk: &Disk) -> io::Result<Self> {
+        let (state, config) = (dir.join("state"), dir.join("config.toml"));
+        std::fs::create_dir_all(&state)?;
+        std::fs::write(&config, MAKING)?;
+        let daemon = Daemon::start(cairn, &state, Some(&config)).await?;
+        let client = daemon.client();
+        let talks = CHANNELS.map(|channel| talk(client.clone(), channel));
+        futures::future::try_join_all(talks).await?;
+        let memory = json!({ "agent": "main", "kind": "fact", "scope": "agent", "text": "Ann likes tea." });
+        require(client.ask("POST", "/v1/memories", &memory).await?.0.is_success(), || {
+            "no memory".to_owned()
+        })?;
+        for channel in CHANNELS {
+            let idle =
+                |context: &Value| context["run"].is_null() && context["regions"]["sealed"]["entries"] == 0;
+            client.until(&format!("/v1/channels/{channel}/context"), idle).await?;
+        }
+        require(daemon.stop().await?.success(), || "it did not stop".to_owned())?;
+        // A day later the closed segments are packed.
+        disk.set_clock(2 * 86_400)?;
+        let packed = run_cairn(cairn, disk, &state, &config, &["store", "retain"]).await?;
+        disk.set_clock(0)?;
+        require(packed.code == Some(0), || packed.stderr.clone())?;
+        let n_packed = super::files(&state.join("journal"))?.iter().filter(|path| is_packed(path)).count();
+        require(n_packed > 0, || format!("no segment was packed: {}", packed.stdout))?;
+        std::fs::write(&config, CONFIG)?;
+        // Once more, for what a start keeps.
+        let daemon = Daemon::start(cairn, &state, Some(&config)).await?;
+        let shown = shown(&daemon.client()).await?;
+        require(daemon.stop().await?.success(), || "it did not stop".to_owned())?;
+        Ok(Self { state, shown })
+    }
+
+    /// A copy of it, with its configuration.
+    pub(super) fn copy_to(&self, dir: &Path) -> io::Result<()> {
+        copy(&self.state, &dir.join("state"))?;
+        std::fs::write(dir.join("config.toml"), CONFIG)
+    }
+}
+
+pub(super) fn is_packed(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "gz")
+}
+
+async fn talk(client: Client, channel: &str) -> io::Result<()> {
+    for n in 0..50 {
+        let is_bert = channel == "garden" && n % 10 == 7;
+        let (user, word) = if is_bert { ("bert", BERTS) } else { ("anna", "otter") };
+        let repeat = if n % 10 == 9 { 1_500 } else { 400 };
+        let text = format!("Remember that the {word} of {channel} {n} likes fish. {}", LONG.repeat(repeat));
+        let body = json!({ "user": user, "text": text, "id": format!("{channel}-{n}") });
+        let (status, told) = client.ask("POST", &format!("/v1/channels/{channel}/messages"), &body).await?;
+        require(status.is_success(), || format!("{status}: {told}"))?;
+    }
+    Ok(())
+}
+
+/// All that a daemon shows of such a state, as `--json` does.
+///
+/// # Errors
+/// What one of its paths answers instead.
+pub(super) async fn shown(client: &Client) -> io::Result<Shown> {
+    let mut found = Shown::new();
+    let mut paths: Vec<String> =
+        ["memories?limit=1000", "outbox", "people/erased"].map(|path| format!("/v1/{path}")).into();
+    for channel in CHANNELS {
+        for what in ["context", "history?limit=10000", "search?q=otter&limit=50", "artifacts"] {
+            paths.push(format!("/v1/channels/{channel}/{what}"));
+        }
+    }
+    for path in paths {
+        let (status, mut value) = client.ask("GET", &path, &Value::Null).await?;
+        require(status.is_success(), || format!("{path}: {status}: {value}"))?;
+        without_ages(&mut value);
+        if path.ends_with("/artifacts") {
+            for artifact in value.as_array().into_iter().flatten() {
+                let path = format!("{path}/{}", artifact["id"].as_str().unwrap_or_default());
+                let (status, whole) = client.ask("GET", &path, &Value::Null).await?;
+                require(status.is_success(), || format!("{path}: {status}: {whole}"))?;
+                found.insert(path, whole);
+            }
+        }
+        found.insert(path, value);
+    }
+    Ok(found)
+}
+
+/// The same, once it is as before; what is still made again behind it, the index for one, comes later. At last what is shown
+/// then, or the error instead; at once where `is_enough`.
+pub(super) async fn shown_as(
+    before: &Shown,
+    client: &Client,
+    is_enough: impl Fn(&io::Error) -> bool,
+) -> io::Result<Shown> {
+    let mut now = shown(client).await;
+    for _ in 0..LOOKS {
+        match &now {
+            Ok(now) if now == before => break,
+            Err(error) if is_enough(error) => break,
+            _ => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+        now = shown(client).await;
+    }
+    now
+}
+
+/// What depends on the hour is no difference.
+fn without_ages(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.remove("age_seconds");
+            fields.values_mut().for_each(without_ages);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_ages),
+        _ => {}
+    }
+}
