@@ -34,6 +34,7 @@ pub mod retention;
 pub mod sentences;
 pub mod settings;
 pub mod shares;
+pub mod spend;
 pub mod sse;
 pub mod summary;
 #[cfg(test)]

@@ -289,7 +289,7 @@ fn without_key(error: ModelError, key: Option<&SecretString>) -> ModelError {
         }
         ModelError::Auth(text) => ModelError::Auth(clean(text)),
         ModelError::BadRequest(text) => ModelError::BadRequest(clean(text)),
-        ModelError::Timeout(wait) => ModelError::Timeout(wait),
+        error @ (ModelError::Timeout(_) | ModelError::CutOff(_)) => error,
         ModelError::Transport(text) => ModelError::Transport(clean(text)),
         ModelError::Protocol(text) => ModelError::Protocol(clean(text)),
     }

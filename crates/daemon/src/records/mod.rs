@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use context::{ContextRecord, MarkerRecord, SummaryRecord};
-pub use history::{ArtifactPage, ArtifactRecord, EntryRecord, pending_records};
+pub use history::{ArtifactPage, ArtifactRecord, EndRecord, EntryRecord, pending_records};
 pub use people::{ErasuresRecord, ForgetRecord, ForgetRequest, PairingRecord, RetainRecord, RetainRequest};
 pub use status::{
     AgentStatus, ChainStatus, Identity, OutboxRecord, SpendStatus, StatusRecord, StoreStatus, agent_statuses,

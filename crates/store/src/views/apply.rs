@@ -295,7 +295,7 @@ fn start_turn(
                 state.pending = state.pending.saturating_sub(1);
                 let MessageRow { n, edited, deleted, .. } = row;
                 changes.put(key, &MessageRow { seq: Some(state.next_seq), ..row })?;
-                SeqRow { n, taken, edited, deleted, expired: false, lost: false }
+                SeqRow { n, taken, edited, deleted, expired: false, lost: false, end: None }
             }
             None => SeqRow { taken, lost: true, ..SeqRow::of(record.n) },
         };
@@ -347,6 +347,10 @@ fn end_turn(
         if let Some(row) = changes.get::<MessageRow>(&key)? {
             changes.put(key, &MessageRow { end: Some(record.n), ..row })?;
         }
+    }
+    let last = Key::seq(channel, Seq(state.next_seq.0.saturating_sub(1)));
+    if let Some(row) = changes.get::<SeqRow>(&last)? {
+        changes.put(last, &SeqRow { end: Some(record.n), ..row })?;
     }
     Ok(())
 }

@@ -111,6 +111,26 @@ impl Reads<'_> {
         self.read_entries(channel, from, to, limit, true)
     }
 
+    /// How the turns ended whose last entries are in a range, by these.
+    pub(crate) fn turn_ends(
+        &self,
+        channel: &ChannelId,
+        from: Seq,
+        to: Seq,
+    ) -> Result<HashMap<Seq, TurnEnd>, StoreError> {
+        let mut ends = HashMap::new();
+        for item in self.db.range(&Key::seq(channel, from), &Key::seq(channel, to)) {
+            let (key, payload) = item?;
+            let Some(n) = decode::<SeqRow>(&payload)?.end else { continue };
+            if let Some(Event::Turn(TurnEvent::Ended(end))) =
+                self.record(channel, n)?.map(|record| record.event)
+            {
+                ends.insert(Seq(trailing_number(&key).unwrap_or_default()), end);
+            }
+        }
+        Ok(ends)
+    }
+
     /// The entries that a message and its corrections became, in order.
     pub(crate) fn said(
         &self,

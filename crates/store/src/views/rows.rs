@@ -14,7 +14,7 @@ use crate::journal::open::Checkpoint;
 use crate::journal::segment::Position;
 
 /// Version of the rows; views of another version are made again.
-pub(crate) const FORMAT: u32 = 5;
+pub(crate) const FORMAT: u32 = 6;
 
 /// Stands in the place of a turn's id for what has none: a command, or a message that a limit refused.
 pub(crate) const COMMAND: &str = "command";
@@ -72,12 +72,15 @@ pub(crate) struct SeqRow {
     /// The line that had them was quarantined.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) lost: bool,
+    /// It was the last of its turn: the record of the turn's end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) end: Option<u64>,
 }
 
 impl SeqRow {
     /// An added entry, whose words are in that record.
     pub(crate) fn of(n: u64) -> Self {
-        Self { n, taken: None, edited: None, deleted: false, expired: false, lost: false }
+        Self { n, taken: None, edited: None, deleted: false, expired: false, lost: false, end: None }
     }
 }
 

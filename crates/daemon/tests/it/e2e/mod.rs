@@ -15,6 +15,7 @@ mod networks;
 mod owner;
 mod replay;
 mod retain;
+mod spend;
 mod tune;
 
 use std::fs::Permissions;
