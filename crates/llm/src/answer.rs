@@ -90,7 +90,7 @@ pub(crate) fn stream<A: Assemble>(
             Ok(Opened::Whole(body)) => stream::iter(read_whole(&body, assembler, bounds)).boxed(),
             Err(error) => stream::iter([Err(error)]).boxed(),
         };
-        answer.map_err(move |error| server.without_key(error))
+        answer.map_err(move |error| server.without_key(server.with_cause(error)))
     };
     stream::once(opened).flatten().boxed()
 }

@@ -15,6 +15,7 @@ mod networks;
 mod owner;
 mod replay;
 mod retain;
+mod sampling;
 mod spend;
 mod tune;
 
