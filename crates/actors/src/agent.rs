@@ -19,6 +19,9 @@ use tokio::sync::Notify;
 
 use crate::telemetry;
 
+/// The embedded model: it reads entries as they are, at no cost.
+pub(crate) const OFFLINE: &str = "offline";
+
 /// A model of a chain, with the agent's settings on it.
 #[derive(Clone)]
 pub struct ModelCandidate {

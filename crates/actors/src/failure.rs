@@ -131,6 +131,7 @@ pub(crate) fn of_model(model: &str, error: &ModelError) -> TurnFailure {
             "check that the model's server runs and can be reached, then send the message again"
         }
         ModelError::NoTools(_) => "set tools = false for this model",
+        ModelError::CutOff(_) => "raise max_output_tokens of this model, or lower its reasoning_effort",
         ModelError::ContextOverflow { .. } => "lower context_window to what the model really takes",
         ModelError::Protocol(_) => "send the message again; if it stays so, check base_url and provider",
     };

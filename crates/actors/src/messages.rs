@@ -143,6 +143,7 @@ pub(crate) enum ChannelMsg {
         /// The model, by its id in the configuration.
         model: String,
         usage: Usage,
+        is_estimate: bool,
     },
     /// What the store refused is tried again.
     TryAgain,
@@ -237,10 +238,8 @@ pub(crate) struct TurnResult {
 pub(crate) struct TurnAnswer {
     /// The reply; the channel gives it its number.
     pub(crate) entry: Entry,
-    /// What the provider reported of the last call.
-    pub(crate) reported: Option<Event>,
-    /// Tokens of all calls.
-    pub(crate) usage: Usage,
+    /// What the last call took.
+    pub(crate) took: Option<Event>,
     /// The model, by its id in the configuration.
     pub(crate) model: String,
     /// A request was cut to fit: the model did not see all of the messages.

@@ -295,13 +295,19 @@ impl Shared {
         self.meter.lock().admit_spend(self.now())
     }
 
-    /// Counts what a model was used for, on behalf of these people.
-    pub(crate) fn count_usage(&self, channel: &ChannelId, users: &[String], model: &str, usage: Usage) {
+    /// Counts what a model was used for, on behalf of these people, at that time.
+    pub(crate) fn count_usage(
+        &self,
+        channel: &ChannelId,
+        users: &[String],
+        model: &str,
+        usage: Usage,
+        at: Timestamp,
+    ) {
         telemetry::usage(model, usage);
-        let now = self.now();
         let mut meter = self.meter.lock();
-        meter.spent(channel, users, model, usage, now);
-        metrics::gauge!("cairn_spent_today").set(meter.spent_today(now));
+        meter.spent(channel, users, model, usage, at);
+        metrics::gauge!("cairn_spent_today").set(meter.spent_today(at));
     }
 
     /// The money that the day has cost so far.

@@ -35,6 +35,7 @@ pub mod retention;
 pub mod sentences;
 pub mod settings;
 pub mod shares;
+pub mod spend;
 pub mod sse;
 pub mod summary;
 #[cfg(test)]

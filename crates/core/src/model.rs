@@ -87,6 +87,8 @@ pub enum ModelEvent {
     Text(String),
     Reasoning(String),
     ToolCall(ToolCall),
+    /// What it took so far: all that is known when the answer is cut short. The newest counts.
+    Usage(Usage),
     Done {
         finish: Finish,
         /// What it took, where the provider says so.
@@ -151,6 +153,15 @@ impl Usage {
     }
 }
 
+impl std::ops::Add for Usage {
+    type Output = Self;
+
+    fn add(mut self, other: Self) -> Self {
+        self += other;
+        self
+    }
+}
+
 impl std::ops::AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
@@ -199,6 +210,11 @@ pub enum ModelError {
     Timeout(Duration),
     #[error("cannot reach the model's server: {0}")]
     Transport(String),
+    /// The answer took all the tokens that it was allowed before its first word.
+    #[error(
+        "the answer used up max_output_tokens ({0} tokens) before its first word: the model spent them on thinking"
+    )]
+    CutOff(u64),
     /// The server broke the format, or the stream ended before its end.
     #[error("the model's server broke the protocol: {0}")]
     Protocol(String),
@@ -220,6 +236,7 @@ impl ModelError {
             Self::BadRequest(_) => "bad_request",
             Self::Timeout(_) => "timeout",
             Self::Transport(_) => "transport",
+            Self::CutOff(_) => "cut_off",
             Self::Protocol(_) => "protocol",
         }
     }
@@ -246,7 +263,9 @@ impl ModelError {
             }
             Self::BadRequest(_) => "the model's server refused the request".to_owned(),
             // Told by us, from the connection alone.
-            Self::Timeout(_) | Self::Transport(_) | Self::Protocol(_) => return self.to_string(),
+            Self::Timeout(_) | Self::Transport(_) | Self::CutOff(_) | Self::Protocol(_) => {
+                return self.to_string();
+            }
         };
         words + &status
     }
@@ -258,7 +277,7 @@ impl ModelError {
             | Self::RateLimited { message, .. }
             | Self::Overloaded { message, .. } => message,
             Self::NoTools(message) | Self::Auth(message) | Self::BadRequest(message) => message,
-            Self::Timeout(_) | Self::Transport(_) | Self::Protocol(_) => return None,
+            Self::Timeout(_) | Self::Transport(_) | Self::CutOff(_) | Self::Protocol(_) => return None,
         };
         words.strip_prefix("HTTP ")?.get(..3)?.parse().ok()
     }
@@ -285,6 +304,7 @@ impl ModelError {
             | Self::BadRequest(_)
             | Self::Timeout(_)
             | Self::Transport(_)
+            | Self::CutOff(_)
             | Self::Protocol(_) => None,
         }
     }

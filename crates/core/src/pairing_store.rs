@@ -256,7 +256,7 @@ impl UsageDay {
     pub fn apply(&mut self, record: &Record) {
         let (model, usage) = match &record.event {
             Event::Turn(TurnEvent::UsageReported { model, usage, .. })
-            | Event::Compaction(CompactionEvent::UsageSpent { model, usage }) => (model, usage),
+            | Event::Compaction(CompactionEvent::UsageSpent { model, usage, .. }) => (model, usage),
             _ => return,
         };
         let day = day_of(record.at);

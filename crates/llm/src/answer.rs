@@ -90,7 +90,7 @@ pub(crate) fn stream<A: Assemble>(
             Ok(Opened::Whole(body)) => stream::iter(read_whole(&body, assembler, bounds)).boxed(),
             Err(error) => stream::iter([Err(error)]).boxed(),
         };
-        answer.map_err(move |error| server.without_key(error))
+        answer.map_err(move |error| server.without_key(server.with_cause(error)))
     };
     stream::once(opened).flatten().boxed()
 }
@@ -147,7 +147,8 @@ async fn send(server: &Server, body: &Body) -> Result<Opened, ServerRefusal> {
     let response = match tokio::time::timeout(first, server.post(body)?.send()).await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) if error.is_timeout() && error.is_connect() => {
-            return Err(ModelError::Timeout(connect).into());
+            // No request has gone out, so it is no wait for an answer.
+            return Err(ModelError::Transport(format!("no connection within {connect:?}")).into());
         }
         Ok(Err(error)) => return Err(ModelError::Transport(causes(&error)).into()),
         Err(_) => return Err(ModelError::Timeout(first).into()),
@@ -337,7 +338,7 @@ async fn step<A: Assemble>(
 fn within(events: &[ModelEvent], n_bytes: u64, bounds: Bounds) -> Result<u64, ModelError> {
     let said = events.iter().map(|event| match event {
         ModelEvent::Text(text) | ModelEvent::Reasoning(text) => text.len() as u64,
-        ModelEvent::ToolCall(_) | ModelEvent::Done { .. } => 0,
+        ModelEvent::ToolCall(_) | ModelEvent::Usage(_) | ModelEvent::Done { .. } => 0,
     });
     let n_bytes = n_bytes + said.sum::<u64>();
     if n_bytes <= bounds.bytes() {

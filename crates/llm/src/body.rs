@@ -3,7 +3,7 @@
 
 use cairn_core::model::ToolDef;
 use cairn_core::tool_defs::ToolDefs;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub(crate) struct Body {
     /// All but the tools; an object.
@@ -13,8 +13,17 @@ pub(crate) struct Body {
 }
 
 impl Body {
-    /// `write`: a tool as the format has it, given its parameters as JSON; none: the request is without tools.
-    pub(crate) fn new(fields: Value, tools: Option<(&ToolDefs, WriteTool)>) -> Self {
+    /// `extra`: further fields. `write`: a tool as the format has it, given its parameters as JSON; none: the request is without tools.
+    pub(crate) fn new(
+        mut fields: Value,
+        extra: &Map<String, Value>,
+        tools: Option<(&ToolDefs, WriteTool)>,
+    ) -> Self {
+        for (key, value) in extra {
+            if fields.get(key).is_none() {
+                fields[key.as_str()] = value.clone();
+            }
+        }
         let list = |(tools, write): (&ToolDefs, WriteTool)| {
             let written: Vec<String> =
                 tools.written().map(|(tool, parameters)| write(tool, parameters)).collect();

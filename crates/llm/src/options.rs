@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use secrecy::SecretString;
+use serde_json::{Map, Value};
 
 /// How long to wait for a server. There is no limit for a whole answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +49,10 @@ pub struct ServerOptions {
     pub timeouts: Timeouts,
     /// How long the server is to keep what it has read in its cache, where the format lets one say so.
     pub cache_ttl: Duration,
+    /// Fields of each request beside those that we set, such as `temperature`; they take the place of none of ours.
+    pub extra_body: Map<String, Value>,
+    /// Headers of each request beside those that we set.
+    pub extra_headers: Vec<(String, SecretString)>,
 }
 
 impl ServerOptions {
@@ -65,6 +70,8 @@ impl ServerOptions {
             stream: true,
             timeouts: Timeouts::default(),
             cache_ttl: Duration::from_secs(300),
+            extra_body: Map::new(),
+            extra_headers: Vec::new(),
         }
     }
 }
@@ -79,4 +86,6 @@ pub enum BadModel {
         "model `{id}`: the key has a line break or another character that no header takes; check its file"
     )]
     ApiKey { id: String },
+    #[error("model `{id}`: the header `{name}` has a name or a value that no header takes")]
+    Header { id: String, name: String },
 }

@@ -94,6 +94,13 @@ impl Server {
             value.set_sensitive(true);
             headers.insert(format.key_header.clone(), value);
         }
+        for (name, value) in &options.extra_headers {
+            let bad = || BadModel::Header { id: options.id.clone(), name: name.clone() };
+            let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
+            let mut value = HeaderValue::from_str(value.expose_secret()).map_err(|_| bad())?;
+            value.set_sensitive(true);
+            headers.insert(header, value);
+        }
         let info = ModelInfo {
             id: options.id.clone(),
             context_window: options.context_window,
@@ -202,9 +209,25 @@ impl Server {
         &self.base_url
     }
 
-    /// Takes the key out of what the server says about it.
+    /// Takes the key, and what else may be secret, out of what the server says about it.
     pub(crate) fn without_key(&self, error: ModelError) -> ModelError {
-        without_key(error, self.options.api_key.as_ref())
+        let headers = self.options.extra_headers.iter().map(|(_, value)| value);
+        headers.chain(self.options.api_key.as_ref()).fold(error, without_key)
+    }
+
+    /// What a server refuses, with the key of the configuration that it seems to refuse it for.
+    pub(crate) fn with_cause(&self, error: ModelError) -> ModelError {
+        let ModelError::BadRequest(said) = &error else { return error };
+        let is_named = |key: &&String| {
+            said.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).any(|word| word == *key)
+        };
+        match self.options.extra_body.keys().find(is_named) {
+            Some(key) => ModelError::BadRequest(format!(
+                "{said}; the configuration sets `{key}` for the model `{}`: remove or change it",
+                self.info.id
+            )),
+            None => error,
+        }
     }
 }
 
@@ -258,23 +281,27 @@ pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
+/// A shorter text is no secret.
+const SECRET_MIN: usize = 4;
+
 /// The text without the key; without its beginning, too, where the text was cut off within it.
 fn struck(text: &str, key: &str) -> String {
-    const LEAST: usize = 4;
     let text = text.replace(key, "[key]");
     let Some(cut) = text.strip_suffix('…') else { return text };
     let begun =
-        (LEAST..key.len()).rev().filter_map(|n| key.get(..n)).find_map(|begun| cut.strip_suffix(begun));
+        (SECRET_MIN..key.len()).rev().filter_map(|n| key.get(..n)).find_map(|begun| cut.strip_suffix(begun));
     match begun {
         Some(rest) => format!("{rest}[key]…"),
         None => text,
     }
 }
 
-fn without_key(error: ModelError, key: Option<&SecretString>) -> ModelError {
-    let Some(key) = key.map(|key| key.expose_secret().trim()).filter(|key| !key.is_empty()) else {
+fn without_key(error: ModelError, key: &SecretString) -> ModelError {
+    let key = key.expose_secret().trim();
+    // A header such as `1` is no secret, and would take every figure out of an error.
+    if key.len() < SECRET_MIN {
         return error;
-    };
+    }
     let clean = |text: String| struck(&text, key);
     match error {
         ModelError::ContextOverflow { message, limit } => {
@@ -289,7 +316,7 @@ fn without_key(error: ModelError, key: Option<&SecretString>) -> ModelError {
         }
         ModelError::Auth(text) => ModelError::Auth(clean(text)),
         ModelError::BadRequest(text) => ModelError::BadRequest(clean(text)),
-        ModelError::Timeout(wait) => ModelError::Timeout(wait),
+        error @ (ModelError::Timeout(_) | ModelError::CutOff(_)) => error,
         ModelError::Transport(text) => ModelError::Transport(clean(text)),
         ModelError::Protocol(text) => ModelError::Protocol(clean(text)),
     }

@@ -1,11 +1,12 @@
 //! The port that the store implements, and what it answers beyond it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::TrySendError;
 use std::time::Duration;
 
 use cairn_core::conversation::{Conversation, Outline};
-use cairn_core::event::{NewRecord, Record, RunEnd};
+use cairn_core::event::{NewRecord, Record, RunEnd, TurnEnd};
 use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq};
 use cairn_core::memory::{Memory, Reach, Scope};
 use cairn_core::message::{Artifact, Entry};
@@ -13,10 +14,12 @@ use cairn_core::pairing_store::{RegistryState, UsageDay};
 use cairn_core::ports::{
     self, ArtifactLines, ChannelRow, Hit, LineRange, MemoryFilter, OutboxItem, Query, Seen, StoreError,
 };
+use cairn_core::spend::{SpendKey, SpendSum};
 use cairn_core::tool::ToolLogQuery;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
+use jiff::civil::Date;
 use tokio::sync::oneshot;
 
 use crate::index::Task;
@@ -320,6 +323,28 @@ impl Store {
     /// A view failed.
     pub async fn totals(&self) -> Result<Totals, StoreError> {
         self.look(|_, reads| reads.totals()).await
+    }
+
+    /// What calls of models took on these days (UTC).
+    ///
+    /// # Errors
+    /// A view failed.
+    pub async fn spent(&self, from: Date, to: Date) -> Result<Vec<(SpendKey, SpendSum)>, StoreError> {
+        self.look(move |_, reads| pairing_store::spent_between(reads.db, from, to)).await
+    }
+
+    /// How the turns ended whose last entries are in a range, by these.
+    ///
+    /// # Errors
+    /// A view or the journal failed.
+    pub async fn turn_ends(
+        &self,
+        channel: &ChannelId,
+        from: Seq,
+        to: Seq,
+    ) -> Result<HashMap<Seq, TurnEnd>, StoreError> {
+        let channel = channel.clone();
+        self.look(move |_, reads| reads.turn_ends(&channel, from, to)).await
     }
 
     /// Calls of tools that fit, oldest first, with their records.

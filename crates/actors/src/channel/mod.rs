@@ -79,7 +79,7 @@ async fn handle(message: ChannelMsg, state: &mut ChannelState) -> Result<(), Act
         }
         ChannelMsg::TurnDone { attempt, ended } => state.turn_done(attempt, *ended).await?,
         ChannelMsg::Yield { attempt } => state.yield_turn(attempt),
-        ChannelMsg::Spent { model, usage } => state.spent(model, usage).await?,
+        ChannelMsg::Spent { model, usage, is_estimate } => state.spent(model, usage, is_estimate).await?,
         ChannelMsg::TryAgain => state.try_again().await?,
         ChannelMsg::Propose => state.propose().await?,
         ChannelMsg::FinishRun { run, draft } => state.finish_run(&run, draft).await?,
@@ -99,7 +99,7 @@ async fn handle(message: ChannelMsg, state: &mut ChannelState) -> Result<(), Act
         ChannelMsg::Ping { reply } => drop(reply.send(())),
         ChannelMsg::Drain { done } => state.drain(done),
         ChannelMsg::Abandon { done } => {
-            state.abandon();
+            state.abandon().await?;
             let _ = done.send(());
         }
     }

@@ -86,7 +86,7 @@ impl ChannelState {
             }
             TurnEvent::Reopened { turn, messages } => self.report_taken_up(turn, messages),
             TurnEvent::UsageReported { model, usage, .. } => {
-                self.shared.count_usage(&self.handle.id, self.authors(), model, *usage);
+                self.shared.count_usage(&self.handle.id, self.authors(), model, *usage, record.at);
             }
             TurnEvent::Ended(end) => {
                 if let (TurnOutcome::Unanswered, Some(messages)) = (&end.outcome, taken) {

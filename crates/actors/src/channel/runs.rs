@@ -117,11 +117,15 @@ impl ChannelState {
     }
 
     /// A run used tokens.
-    pub(super) async fn spent(&mut self, model: String, usage: Usage) -> Result<(), ChannelFault> {
-        self.shared.count_usage(&self.handle.id, &[], &model, usage);
-        if let Err(error) =
-            answer(self.commit(vec![Event::Compaction(CompactionEvent::UsageSpent { model, usage })]).await)?
-        {
+    pub(super) async fn spent(
+        &mut self,
+        model: String,
+        usage: Usage,
+        is_estimate: bool,
+    ) -> Result<(), ChannelFault> {
+        self.shared.count_usage(&self.handle.id, &[], &model, usage, self.shared.now());
+        let spent = Event::Compaction(CompactionEvent::UsageSpent { model, usage, is_estimate });
+        if let Err(error) = answer(self.commit(vec![spent]).await)? {
             tracing::warn!(channel = %self.handle.id, %error, "what a run used is not journalled");
         }
         Ok(())

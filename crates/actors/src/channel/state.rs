@@ -24,6 +24,7 @@ use crate::shared::Shared;
 use crate::show::Show;
 use crate::tasks::Ended;
 use crate::telemetry::Times;
+use crate::turn::CallUnderWay;
 
 /// Why something was not done.
 pub(super) enum Failed<E> {
@@ -127,6 +128,7 @@ pub(super) struct Current {
     pub(super) token: CancellationToken,
     pub(super) started: Instant,
     pub(super) times: Arc<Times>,
+    pub(super) call: Arc<CallUnderWay>,
     pub(super) authors: Vec<String>,
     /// What the chat sees of it meanwhile.
     pub(super) show: Option<Arc<Show>>,
@@ -295,12 +297,20 @@ impl ChannelState {
         }
     }
 
-    /// Drops the open turn's task; the turn stays open in the journal.
-    pub(super) fn abandon(&mut self) {
+    /// Drops the open turn's task; the turn stays open in the journal, with what its call has taken so far.
+    pub(super) async fn abandon(&mut self) -> Result<(), ChannelFault> {
         self.draining = true;
+        if let Some(current) = &self.current {
+            current.token.cancel();
+            let took = current.call.take().and_then(|call| call.took());
+            if let Err(error) = answer(self.commit(took.into_iter().collect()).await)? {
+                tracing::warn!(channel = %self.handle.id, %error, "what a call took that was cut short is not journalled");
+            }
+        }
         self.cancel_turn();
         self.handle.subscribers.close(&failure::stopping());
         self.tell_drained();
+        Ok(())
     }
 
     /// Keeps a snapshot, in a task of its own: it is only a cache.

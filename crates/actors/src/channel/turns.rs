@@ -30,7 +30,7 @@ use crate::show::Show;
 use crate::tasks::Ended;
 use crate::telemetry::{self, Times};
 use crate::tools::effect_of;
-use crate::turn::{self, TurnArgs, note_id};
+use crate::turn::{self, Call, CallUnderWay, TurnArgs, note_id};
 use crate::typing::Typing;
 
 /// Unclean stops after which a turn is given up whose chat was told that it waits for a model. It may be open for days
@@ -173,17 +173,19 @@ impl ChannelState {
             let token = self.token.child_token();
             Show::begin(&self.shared, &self.handle, &turn, open, token).map(Arc::new)
         });
-        let times = Arc::<Times>::default();
+        let (times, call) = (Arc::<Times>::default(), Arc::<CallUnderWay>::default());
+        let authors = self.handle.read(|conversation| authors_of(conversation, open));
         let args = TurnArgs {
             shared: Arc::clone(&self.shared),
             handle: Arc::clone(&self.handle),
             turn,
             show: show.clone(),
             times: Arc::clone(&times),
+            call: Arc::clone(&call),
+            authors: authors.clone(),
         };
-        let authors = self.handle.read(|conversation| authors_of(conversation, open));
-        self.current =
-            Some(Current { attempt, token: token.clone(), started: Instant::now(), times, authors, show });
+        let started = Instant::now();
+        self.current = Some(Current { attempt, token: token.clone(), started, times, call, authors, show });
         let channel = self.myself.clone();
         span.in_scope(|| tracing::debug!("a turn is taken up"));
         self.shared.tasks.watch(token, turn::run(args).instrument(span), move |ended| {
@@ -217,7 +219,11 @@ impl ChannelState {
             return Err(Failed::Refused(StoreError::Closed));
         }
         self.handle.read(|conversation| stamp(conversation, &mut events));
-        self.commit(events).await
+        self.commit(events.clone()).await?;
+        if let Some(current) = &self.current {
+            current.call.journalled(&events);
+        }
+        Ok(())
     }
 
     /// The emergency: synchronous, without a model, whether or not a run is under way. Whether anything left the window.
@@ -381,7 +387,8 @@ impl ChannelState {
             events.extend(close_calls(&self.shared, conversation, "the turn went on without it"));
             let reply = answer.entry.text();
             events.push(Event::Turn(TurnEvent::EntryAdded { entry: answer.entry }));
-            events.extend(answer.reported);
+            let usage = open.usage + taken(answer.took.as_ref());
+            events.extend(answer.took);
             stamp(conversation, &mut events);
             let seq = events.iter().find_map(|event| match event {
                 Event::Turn(TurnEvent::EntryAdded { entry }) if entry.role == Role::Assistant => Some(entry.seq),
@@ -391,7 +398,7 @@ impl ChannelState {
                 turn: open.id.clone(),
                 outcome: TurnOutcome::Answered { reply: seq },
                 model: Some(answer.model),
-                usage: answer.usage,
+                usage,
                 recalled: conversation.recalled.clone(),
             };
             if delivers {
@@ -438,7 +445,7 @@ impl ChannelState {
         self.unanswered(TurnOutcome::DeadLettered, failure, "the turn was given up", note, Vec::new())
     }
 
-    /// The end of a turn without a reply. `note`: what a chat is told.
+    /// The end of a turn without a reply: with what was said of one so far, and what that took. `note`: what a chat is told.
     fn unanswered(
         &self,
         outcome: TurnOutcome,
@@ -448,17 +455,25 @@ impl ChannelState {
         drafts: Vec<Event>,
     ) -> Option<Closing> {
         let delivers = self.handle.id.platform() != LOCAL_PLATFORM;
+        let call = self.current.as_ref().and_then(|current| current.call.take());
+        let (now, mark) = (self.shared.now(), format!("[cut short here: {call_result}]"));
         self.handle.read(|conversation| {
             let open = conversation.open_turn.as_ref()?;
             let draft = draft_of(open, &drafts);
             let mut events = drafts;
             events.extend(close_calls(&self.shared, conversation, call_result));
+            let took = call.as_ref().and_then(Call::took);
+            let usage = open.usage + taken(took.as_ref());
+            let model = call.as_ref().map(|call| call.model.clone()).or_else(|| open.model.clone());
+            let words = call.and_then(|call| call.cut_short(&mark, now));
+            events.extend(words.map(|entry| Event::Turn(TurnEvent::EntryAdded { entry })));
+            events.extend(took);
             stamp(conversation, &mut events);
             let end = TurnEnd {
                 turn: open.id.clone(),
                 outcome,
-                model: None,
-                usage: Usage::default(),
+                model,
+                usage,
                 recalled: conversation.recalled.clone(),
             };
             if let Some(note) = note.filter(|_| delivers) {
@@ -502,6 +517,14 @@ fn intent(open: &OpenTurn, id: OutboxId, seq: Seq, note: Option<String>, draft: 
         edits,
         draft: false,
     })
+}
+
+/// What a call took.
+fn taken(took: Option<&Event>) -> Usage {
+    match took {
+        Some(Event::Turn(TurnEvent::UsageReported { usage, .. })) => *usage,
+        _ => Usage::default(),
+    }
 }
 
 /// The newest entry.

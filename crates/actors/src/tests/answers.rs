@@ -16,8 +16,8 @@ use super::common::*;
 async fn an_idle_turn_takes_two_appends() {
     let (world, live) = started().await;
     assert_eq!(live.ask("a", "hello").await, "re: hello");
-    // DaemonStarted; Accepted + TurnStarted; EntryAdded + TurnEnded.
-    assert_eq!(*world.store.appends.lock(), [1, 2, 2]);
+    // DaemonStarted; Accepted + TurnStarted; EntryAdded + UsageReported + TurnEnded.
+    assert_eq!(*world.store.appends.lock(), [1, 2, 3]);
 }
 
 #[tokio::test(start_paused = true)]

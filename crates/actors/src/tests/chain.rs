@@ -1,5 +1,6 @@
 //! A chain of models: the next one answers at once where one fails, and the first comes back.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use cairn_core::agent::WindowSource;
@@ -347,6 +348,8 @@ async fn a_window_that_no_refusal_names_is_learnt_at_the_second_call_and_raised_
         estimated: 2_300,
         usage,
         disbelieved: None,
+        is_estimate: false,
+        caused_by: BTreeSet::new(),
     });
     let reported = NewRecord { channel: Some(local()), at: world.conversation().last_at, event };
     world.store.append(vec![reported]).await.unwrap();

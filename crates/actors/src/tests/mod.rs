@@ -8,6 +8,7 @@ mod changes;
 mod clocks;
 mod commands;
 mod common;
+mod cut;
 mod emergencies;
 mod engines;
 mod fairness;

@@ -1,6 +1,7 @@
 //! One call of the model within a turn: a request that fits, made again for each try, streamed to who waits. Messages that
 //! are larger than what the window takes are kept whole as artifacts, sent as head and tail, and their author is told.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cairn_core::artifact::next_id;
@@ -8,58 +9,149 @@ use cairn_core::conversation::Conversation;
 use cairn_core::engine::MakeRoom;
 use cairn_core::event::{Event, TurnEvent};
 use cairn_core::ids::Seq;
-use cairn_core::message::{Artifact, Entry, Role, ToolCall};
+use cairn_core::memory::Memory;
+use cairn_core::message::{Artifact, Entry, Part, Provenance, Role, ToolCall};
 use cairn_core::model::{ChatRequest, Finish, ModelError, ModelEvent, Usage};
 use cairn_core::notice;
 use cairn_core::ports::TurnFailure;
 use cairn_core::prune::{LargeMessage, shorten, too_large};
 use cairn_core::tokens::estimate;
+use cairn_core::trust::memory_provenance;
 use cairn_core::window::{AssembleError, Assembled, Tail};
 use futures::StreamExt as _;
+use jiff::Timestamp;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::Turn;
 use super::chain::Tries;
 use crate::admission::CallPlace;
+use crate::agent::OFFLINE;
 use crate::handle::ChannelHandle;
+use crate::messages::draft_entry;
 use crate::show::Show;
 use crate::tools::guard::{Content, keep};
 use crate::{failure, telemetry};
 
-/// What the model said in one call.
-#[derive(Debug, Default)]
-pub(super) struct Call {
+/// A call of a model: what it has said and taken so far.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Call {
     pub(super) text: String,
     pub(super) reasoning: String,
     pub(super) tool_calls: Vec<ToolCall>,
     pub(super) quotes: bool,
-    /// What it took, where the provider says so: as it counts.
-    pub(super) usage: Option<Usage>,
-    /// What the provider said of that, where it cannot be true.
-    disbelieved: Option<Usage>,
-    /// The model that said it, by its id in the configuration.
-    pub(super) model: String,
+    /// The model, by its id in the configuration.
+    pub(crate) model: String,
+    /// Whose text its words may hold beside its own.
+    pub(super) provenance: Provenance,
+    /// What the provider said of what it took.
+    usage: Option<Usage>,
+    /// The provider has said all.
+    is_whole: bool,
+    /// What it took is journalled, or it took nothing.
+    is_settled: bool,
+    /// Tokens of the request: estimated, and corrected.
     estimated: u64,
+    tokens: u64,
+    answer_max: u64,
+    caused_by: BTreeSet<String>,
 }
 
 impl Call {
-    /// What the provider reported, for the journal.
-    pub(super) fn reported(&self) -> Option<Event> {
-        let usage = self.usage?;
-        let (model, estimated, disbelieved) = (self.model.clone(), self.estimated, self.disbelieved);
-        Some(Event::Turn(TurnEvent::UsageReported { model, estimated, usage, disbelieved }))
+    /// What it took, for the journal: what the provider reported, else our estimate of the request and of what came. None:
+    /// nothing that is not journalled yet.
+    pub(crate) fn took(&self) -> Option<Event> {
+        if self.is_settled {
+            return None;
+        }
+        let ours = self.ours();
+        let believed =
+            self.usage.and_then(|usage| telemetry::believed(&self.model, usage, ours, self.answer_max));
+        // What was said of an answer that was cut short counts its first words at most.
+        let output_tokens = |usage: Usage| match self.is_whole {
+            true => usage.output_tokens,
+            false => usage.output_tokens.max(ours.output_tokens),
+        };
+        let usage = believed.map_or(ours, |usage| Usage { output_tokens: output_tokens(usage), ..usage });
+        Some(Event::Turn(TurnEvent::UsageReported {
+            model: self.model.clone(),
+            estimated: self.estimated,
+            usage,
+            disbelieved: self.usage.filter(|_| believed.is_none()),
+            is_estimate: self.usage.is_none() || !self.is_whole,
+            caused_by: self.caused_by.clone(),
+        }))
     }
 
-    /// Holds what the provider reported against our own estimate. `tokens`: of the request, corrected.
-    fn weigh(&mut self, tokens: u64, answer_max: u64) {
-        let Some(reported) = self.usage else { return };
+    /// Our own estimate of what it took so far.
+    fn ours(&self) -> Usage {
         let said = [self.text.as_str(), self.reasoning.as_str()].map(estimate);
         let called = self.tool_calls.iter().map(|call| estimate(&call.arguments.to_string()));
         let output_tokens = said.into_iter().chain(called).map(u64::from).sum();
-        let ours = Usage { input_tokens: tokens, output_tokens, ..Usage::default() };
-        let believed = telemetry::believed(&self.model, reported, ours, answer_max);
-        self.disbelieved = believed.is_none().then_some(reported);
-        self.usage = Some(believed.unwrap_or(ours));
+        Usage { input_tokens: self.tokens, output_tokens, ..Usage::default() }
+    }
+
+    /// Nothing came of it: a server that refuses a request has not worked for it.
+    fn is_refused(&self, error: &ModelError) -> bool {
+        let said = [&self.text, &self.reasoning].iter().any(|words| !words.is_empty());
+        let came = said || !self.tool_calls.is_empty() || self.usage.is_some();
+        !came && !matches!(error, ModelError::Timeout(_))
+    }
+
+    /// Its words as an entry, where it was cut short after some: `mark` says so behind them. Calls of tools that it was
+    /// about to make are not in it.
+    pub(crate) fn cut_short(self, mark: &str, now: Timestamp) -> Option<Entry> {
+        if self.text.trim().is_empty() {
+            return None;
+        }
+        let mut entry = self.into_entry(now);
+        entry.tool_calls.clear();
+        entry.parts.push(Part::text(mark));
+        Some(entry)
+    }
+
+    /// What was said, as an entry.
+    pub(super) fn into_entry(self, now: Timestamp) -> Entry {
+        let mut entry = draft_entry(Role::Assistant, now);
+        if !self.text.is_empty() {
+            entry.parts.push(Part::text(self.text));
+        }
+        entry.reasoning = (!self.reasoning.is_empty()).then_some(self.reasoning);
+        entry.tool_calls = self.tool_calls;
+        entry.quotes = self.quotes;
+        entry.provenance = self.provenance;
+        entry
+    }
+}
+
+/// The call that is under way in a turn, or failed last, for the channel's actor: it may end the turn at any moment.
+#[derive(Debug, Default)]
+pub(crate) struct CallUnderWay(Mutex<Option<Call>>);
+
+impl CallUnderWay {
+    fn begin(&self, call: Call) {
+        *self.0.lock() = Some(call);
+    }
+
+    fn note<T>(&self, change: impl FnOnce(&mut Call) -> T) -> Option<T> {
+        self.0.lock().as_mut().map(change)
+    }
+
+    /// These events of its turn are journalled, and with them perhaps what it took, or all of it.
+    pub(crate) fn journalled(&self, events: &[Event]) {
+        let has = |is: fn(&TurnEvent) -> bool| {
+            events.iter().any(|event| matches!(event, Event::Turn(event) if is(event)))
+        };
+        if has(|event| matches!(event, TurnEvent::UsageReported { .. })) {
+            self.note(|call| call.is_settled = true);
+        }
+        if has(|event| matches!(event, TurnEvent::EntryAdded { entry } if entry.role == Role::Assistant)) {
+            self.take();
+        }
+    }
+
+    pub(crate) fn take(&self) -> Option<Call> {
+        self.0.lock().take()
     }
 }
 
@@ -75,27 +167,53 @@ impl Turn {
                 Err(error) => return Err(failure::no_room(&error)),
             };
             self.tell_cut(&assembled.shortened).await?;
-            let (estimated, tokens) = (assembled.estimated_tokens, assembled.tokens);
+            let tokens = assembled.tokens;
+            self.begin_call(&assembled, &tail.recalled);
             let (times, model) = (Arc::clone(&self.args.times), self.settings.model.clone());
-            let request = stream(Arc::clone(&self.args.handle), self.args.show.clone(), assembled.request);
+            let (handle, show) = (Arc::clone(&self.args.handle), self.args.show.clone());
+            let request = stream(handle, show, Arc::clone(&self.args.call), assembled.request);
             let work = async move { times.of_model(timed(model, request)).await };
             match self.telling(work).await? {
                 Ok(call) => {
                     self.calm();
                     self.args.shared.models.answered(&self.settings.model);
-                    let mut call = Call { estimated, model: self.settings.model.clone(), ..call };
-                    call.weigh(tokens, self.settings.window.output_reserve_tokens);
                     self.place = None;
                     return Ok(call);
                 }
                 Err(error) => {
                     // Who waits for a model that is down takes no place.
                     self.place = None;
+                    let took = self.args.call.note(|call| {
+                        call.is_settled |= call.is_refused(&error);
+                        call.took()
+                    });
+                    if let Some(took) = took.flatten() {
+                        self.step(vec![took]).await?;
+                    }
                     self.overcome(error, tokens, &mut tries).await?;
                 }
             }
             tail.now = self.args.shared.now();
         }
+    }
+
+    fn begin_call(&self, assembled: &Assembled, recalled: &[Memory]) {
+        let provenance = self.args.handle.read(|conversation| {
+            let mut provenance = Provenance::default();
+            recalled.iter().for_each(|memory| provenance.join(&memory_provenance(memory, conversation)));
+            provenance
+        });
+        self.args.call.begin(Call {
+            model: self.settings.model.clone(),
+            provenance,
+            // The embedded model takes nothing of anybody's.
+            is_settled: self.settings.model == OFFLINE,
+            estimated: assembled.estimated_tokens,
+            tokens: assembled.tokens,
+            answer_max: self.settings.window.output_reserve_tokens,
+            caused_by: self.args.authors.iter().cloned().collect(),
+            ..Call::default()
+        });
     }
 
     /// Waits until a call of whoever began the turn may begin, unless it may already.
@@ -215,14 +333,15 @@ async fn timed<T, E>(model: String, request: impl Future<Output = Result<T, E>>)
     result
 }
 
+/// Asks the model. What it says is noted in `under_way` as it comes.
 async fn stream(
     handle: Arc<ChannelHandle>,
     show: Option<Arc<Show>>,
+    under_way: Arc<CallUnderWay>,
     request: ChatRequest,
 ) -> Result<Call, ModelError> {
     let subscribers = &handle.subscribers;
     let mut events = handle.model().stream(request);
-    let mut call = Call::default();
     let ended = loop {
         let event = events.next().await;
         if let (Some(Ok(_)), Some(show)) = (&event, &show) {
@@ -231,27 +350,39 @@ async fn stream(
         }
         match event {
             Some(Ok(ModelEvent::Text(text))) => {
+                under_way.note(|call| call.text.push_str(&text));
                 subscribers.delta(&text);
-                call.text.push_str(&text);
             }
-            Some(Ok(ModelEvent::Reasoning(text))) => call.reasoning.push_str(&text),
-            Some(Ok(ModelEvent::ToolCall(tool_call))) => call.tool_calls.push(tool_call),
+            Some(Ok(ModelEvent::Reasoning(text))) => {
+                under_way.note(|call| call.reasoning.push_str(&text));
+            }
+            Some(Ok(ModelEvent::ToolCall(tool_call))) => {
+                under_way.note(|call| call.tool_calls.push(tool_call));
+            }
+            Some(Ok(ModelEvent::Usage(usage))) => {
+                under_way.note(|call| call.usage = Some(usage));
+            }
             Some(Ok(ModelEvent::Done { finish, usage, quotes })) => {
-                call.usage = usage;
-                call.quotes = quotes;
-                break checked(&call, finish);
+                let heard = quotes.then(|| handle.read(|conversation| conversation.heard.clone()));
+                let call = under_way.note(|call| {
+                    call.usage = usage;
+                    call.is_whole = true;
+                    call.quotes = quotes;
+                    heard.iter().for_each(|heard| call.provenance.join(heard));
+                    call.clone()
+                });
+                // It is taken away only when the turn is ended, and this with it.
+                let call = call.unwrap_or_default();
+                break checked(&call, finish).map(|()| call);
             }
             Some(Err(error)) => break Err(error),
             None => break Err(ModelError::Protocol("the stream ended before its end".to_owned())),
         }
     };
-    match ended {
-        Ok(()) => Ok(call),
-        Err(error) => {
-            subscribers.restarted();
-            Err(error)
-        }
+    if ended.is_err() {
+        subscribers.restarted();
     }
+    ended
 }
 
 /// An answer must say something, or call a tool.
@@ -260,9 +391,7 @@ fn checked(call: &Call, finish: Finish) -> Result<(), ModelError> {
         return Ok(());
     }
     match finish {
-        Finish::Length => Err(ModelError::BadRequest(
-            "the answer was cut off at max_output_tokens before it began; raise it".to_owned(),
-        )),
+        Finish::Length => Err(ModelError::CutOff(call.answer_max)),
         Finish::ContentFilter => {
             Err(ModelError::BadRequest("the provider's filter withheld the answer".to_owned()))
         }

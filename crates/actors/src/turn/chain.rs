@@ -117,6 +117,7 @@ impl OutageWait {
             ModelError::BadRequest(_)
             | ModelError::NoTools(_)
             | ModelError::ContextOverflow { .. }
+            | ModelError::CutOff(_)
             // It answers, with nothing that can be used: every further call would cost as much and end alike.
             | ModelError::Protocol(_) => false,
             // The key must be mended first: a local waiter is told at once, a chat goes on by itself.

@@ -13,11 +13,8 @@ use cairn_core::engine::MakeRoom;
 use cairn_core::event::{Event, MemoryEvent, TurnEvent};
 use cairn_core::ids::MemoryId;
 use cairn_core::memory::{Memory, Reach};
-use cairn_core::message::{Entry, Part, Provenance, Role};
-use cairn_core::model::Usage;
 use cairn_core::ports::TurnFailure;
 use cairn_core::tool::bound_calls;
-use cairn_core::trust::memory_provenance;
 use cairn_core::window::{Tail, question, tail_tokens};
 use jiff::tz::TimeZone;
 use parking_lot::Mutex;
@@ -28,15 +25,15 @@ use crate::admission::CallPlace;
 use crate::agent::AgentRuntime;
 use crate::failure;
 use crate::handle::ChannelHandle;
-use crate::messages::{ChannelMsg, TurnAnswer, TurnLink, TurnResult, draft_entry};
+use crate::messages::{ChannelMsg, TurnAnswer, TurnLink, TurnResult};
 use crate::shared::Shared;
 use crate::show::Show;
 use crate::telemetry::Times;
 use crate::tools::Toolbox;
-use call::Call;
 use calls::ApprovalsSoFar;
 use chain::OutageWait;
 
+pub(crate) use call::{Call, CallUnderWay};
 pub(crate) use chain::note_id;
 
 /// Longest that an answer waits for memories.
@@ -49,6 +46,9 @@ pub(crate) struct TurnArgs {
     pub(crate) turn: TurnLink,
     pub(crate) show: Option<Arc<Show>>,
     pub(crate) times: Arc<Times>,
+    pub(crate) call: Arc<CallUnderWay>,
+    /// Whose messages it answers.
+    pub(crate) authors: Vec<String>,
 }
 
 /// Runs the open turn to its answer.
@@ -107,22 +107,20 @@ impl Turn {
             TimeZone::UTC
         });
         let tools = Toolbox::new(Arc::clone(&self.args.shared), Arc::clone(&self.args.handle));
-        let mut usage = Usage::default();
         let rounds = self.settings.max_rounds.max(1);
         for round in 1..=rounds {
             let last_call = round == rounds;
             let (now, recalled_now) = (self.args.shared.now(), recalled.clone());
             let tail = Tail { now, zone: zone.clone(), recalled: recalled_now, last_call };
             let mut call = self.call(tail).await?;
-            usage += call.usage.unwrap_or_default();
-            let (reported, model) = (call.reported(), call.model.clone());
+            let (took, model) = (call.took(), call.model.clone());
             if round == rounds && !call.text.trim().is_empty() {
                 // It said something, and was told that no more tools are called.
                 call.tool_calls.clear();
             }
             if call.tool_calls.is_empty() {
-                let (entry, cut) = (self.entry(call, &recalled), self.cut);
-                return Ok(TurnAnswer { entry, reported, usage, model, cut });
+                let entry = call.into_entry(self.args.shared.now());
+                return Ok(TurnAnswer { entry, took, model, cut: self.cut });
             }
             let (n_calls, left_out) = (call.tool_calls.len(), bound_calls(&mut call.tool_calls));
             tracing::debug!(channel = %self.args.handle.id, round, n_calls, "tools");
@@ -131,8 +129,9 @@ impl Turn {
                     "an answer makes too many calls; those left out are not run, and the model is told");
             }
             let calls = call.tool_calls.clone();
-            let mut events = vec![Event::Turn(TurnEvent::EntryAdded { entry: self.entry(call, &recalled) })];
-            events.extend(reported);
+            let entry = call.into_entry(self.args.shared.now());
+            let mut events = vec![Event::Turn(TurnEvent::EntryAdded { entry })];
+            events.extend(took);
             self.step(events).await?;
             if round == rounds {
                 self.refuse(calls).await?;
@@ -174,26 +173,6 @@ impl Turn {
         let tail = Tail { now, zone, recalled, last_call: false };
         self.step(vec![Event::Memory(MemoryEvent::Recalled { ids, tokens: tail_tokens(&tail) })]).await?;
         Ok(tail.recalled)
-    }
-
-    /// What the model said. It may say again what memories told it, and what it quotes.
-    fn entry(&self, call: Call, recalled: &[Memory]) -> Entry {
-        let mut entry = draft_entry(Role::Assistant, self.args.shared.now());
-        if !call.text.is_empty() {
-            entry.parts.push(Part::text(call.text));
-        }
-        entry.reasoning = (!call.reasoning.is_empty()).then_some(call.reasoning);
-        entry.tool_calls = call.tool_calls;
-        entry.quotes = call.quotes;
-        entry.provenance = self.args.handle.read(|conversation| {
-            let mut provenance = Provenance::default();
-            recalled.iter().for_each(|memory| provenance.join(&memory_provenance(memory, conversation)));
-            if call.quotes {
-                provenance.join(&conversation.heard);
-            }
-            provenance
-        });
-        entry
     }
 
     /// Has the channel journal something of this turn.

@@ -21,13 +21,10 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::agent::ModelCandidate;
+use crate::agent::{ModelCandidate, OFFLINE};
 use crate::handle::ChannelHandle;
 use crate::messages::RunFailure;
 use crate::shared::Shared;
-
-/// The embedded model: it reads entries as they are, at no cost.
-const OFFLINE: &str = "offline";
 
 enum Stop {
     Model {

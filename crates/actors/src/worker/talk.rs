@@ -110,6 +110,8 @@ impl Talk<'_> {
                     usage_guard.words(&call.arguments.to_string());
                     calls.push(call);
                 }
+                // A call that is cut short counts by our own estimate.
+                Ok(ModelEvent::Usage(_)) => {}
                 Ok(ModelEvent::Done { finish, usage, .. }) => {
                     usage_guard.reported(usage);
                     return Ok((text, calls, finish));
@@ -204,7 +206,8 @@ impl Drop for UsageGuard<'_> {
         let usage = if self.is_reported { self.usage } else { self.ours() };
         if usage != Usage::default() {
             self.job.took(usage);
-            self.handle.tell_channel(ChannelMsg::Spent { model: std::mem::take(&mut self.model), usage });
+            let (model, is_estimate) = (std::mem::take(&mut self.model), !self.is_reported);
+            self.handle.tell_channel(ChannelMsg::Spent { model, usage, is_estimate });
         }
     }
 }

@@ -46,9 +46,10 @@ impl CoolDowns {
             | ModelError::Transport(_)
             | ModelError::Protocol(_) => grown(self.failing),
             ModelError::Auth(_) => self.auth,
-            ModelError::ContextOverflow { .. } | ModelError::NoTools(_) | ModelError::BadRequest(_) => {
-                return None;
-            }
+            ModelError::ContextOverflow { .. }
+            | ModelError::NoTools(_)
+            | ModelError::BadRequest(_)
+            | ModelError::CutOff(_) => return None,
         };
         Some(pause.max(error.retry_after().unwrap_or_default().min(self.asked_max)))
     }

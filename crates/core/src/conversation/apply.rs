@@ -111,15 +111,21 @@ impl Conversation {
             }
             TurnEvent::Undone { turn, from_seq, to_seq } => self.take_back(turn, *from_seq, *to_seq)?,
             TurnEvent::SessionStarted { generation } => self.start_generation(*generation),
-            TurnEvent::UsageReported { model, estimated, usage, disbelieved } => {
-                if disbelieved.is_none() {
+            TurnEvent::UsageReported { model, estimated, usage, disbelieved, is_estimate, .. } => {
+                self.usage_total += *usage;
+                if let Some(open) = &mut self.open_turn {
+                    open.usage += *usage;
+                    open.model = Some(model.clone());
+                }
+                if disbelieved.is_none() && !is_estimate {
                     let correction = self.corrections.entry(model.clone()).or_default();
                     correction.observe(*estimated, usage.input_tokens);
                     self.bounds.entry(model.clone()).or_default().take(usage.input_tokens);
                 }
-                self.usage_total += *usage;
-                let (model, at) = (model.clone(), record.at);
-                self.reported = Some(Reported { model, estimated: *estimated, usage: *usage, at });
+                if !is_estimate {
+                    let (model, at) = (model.clone(), record.at);
+                    self.reported = Some(Reported { model, estimated: *estimated, usage: *usage, at });
+                }
             }
             TurnEvent::ModelChosen { model, reason } => {
                 self.model = Some(model.clone());
@@ -291,6 +297,8 @@ impl Conversation {
             notes: Vec::new(),
             approvals: Vec::new(),
             questions: BTreeMap::new(),
+            usage: Usage::default(),
+            model: None,
         });
         Ok(())
     }
@@ -424,6 +432,8 @@ impl Conversation {
             notes: Vec::new(),
             approvals: Vec::new(),
             questions: BTreeMap::new(),
+            usage: Usage::default(),
+            model: None,
         });
         Ok(())
     }

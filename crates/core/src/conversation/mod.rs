@@ -64,6 +64,12 @@ pub struct OpenTurn {
     /// The messages by which the chat was asked, by their deliveries: the last part of each that is there.
     #[serde(default)]
     pub questions: BTreeMap<OutboxId, Option<MessageId>>,
+    /// What its calls of models took so far.
+    #[serde(default)]
+    pub usage: Usage,
+    /// The model that was called last, by its id in the configuration.
+    #[serde(default)]
+    pub model: Option<String>,
 }
 
 impl OpenTurn {

@@ -140,9 +140,8 @@ impl Eraser {
                 }
             }
             TurnEvent::ModelChosen { reason, .. } => drop(self.mention(|mask| mask.text(reason))),
-            TurnEvent::Interrupted { .. }
-            | TurnEvent::UsageReported { .. }
-            | TurnEvent::ModelLearnt { .. } => {}
+            TurnEvent::UsageReported { caused_by, .. } => self.mask.people(caused_by),
+            TurnEvent::Interrupted { .. } | TurnEvent::ModelLearnt { .. } => {}
         }
     }
 

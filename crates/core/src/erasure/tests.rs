@@ -17,6 +17,7 @@ use crate::memory::{MemoryKind, MemorySave, Source};
 use crate::message::{
     Artifact, Author, Entry, Part, Pending, Provenance, Role, ToolCall, fingerprint, text_of,
 };
+use crate::model::Usage;
 use crate::prune::{PruneCause, PruneForm, PrunedResult};
 use crate::summary::Summary;
 use crate::tier::Tier;
@@ -395,8 +396,20 @@ fn calls_results_and_artifacts_of_their_turns_go_with_their_arguments() {
             allowed_by: None,
         })),
     );
+    book.add(
+        Some(GROUP),
+        Event::Turn(TurnEvent::UsageReported {
+            model: "main".to_owned(),
+            estimated: 9,
+            usage: Usage { input_tokens: 9, ..Usage::default() },
+            disbelieved: None,
+            is_estimate: false,
+            caused_by: BTreeSet::from([ANNA.to_owned()]),
+        }),
+    );
     let (left, eraser) = book.erase(ANNA);
     let all = text(&left);
+    assert!(all.contains("usage_reported") && !all.contains(&format!("\"{ANNA}\"")), "{all}");
     assert!(!all.contains("Anna") && !all.contains("0123") && !all.contains("look it up"), "{all}");
     assert_eq!(eraser.artifacts().count(), 1);
     let after = folded(&left, GROUP);

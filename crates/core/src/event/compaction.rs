@@ -77,6 +77,8 @@ pub enum CompactionEvent {
         model: String,
         /// What the provider said; where it said nothing, our estimate.
         usage: Usage,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_estimate: bool,
     },
 }
 

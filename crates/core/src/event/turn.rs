@@ -1,5 +1,7 @@
 //! Turns as the journal knows them.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Generation, MemoryId, MessageId, Seq, TurnId};
@@ -17,17 +19,23 @@ pub enum TurnEvent {
     Started { turn: TurnId, messages: Vec<MessageId>, first_seq: Seq },
     /// The model or a tool added an entry to the open turn.
     EntryAdded { entry: Entry },
-    /// The provider reported what a request took.
+    /// A call of the model ended, in whichever way, and took this.
     UsageReported {
         /// The model, by its id in the configuration.
         model: String,
         /// What we had estimated for the whole request, before correction.
         estimated: u64,
-        /// What the provider said, or our own estimate where that cannot be true.
+        /// What the provider said, or our own estimate where it said nothing, or nothing that can be true.
         usage: Usage,
         /// What the provider said that cannot be true: it counts for nothing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         disbelieved: Option<Usage>,
+        /// The provider has not reported it, or not all of it: the answer was cut short.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_estimate: bool,
+        /// Whose messages the call was to answer (`PLATFORM/USER`); empty in journals of earlier versions.
+        #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+        caused_by: BTreeSet<String>,
     },
     /// A call of a tool ended. Its result is an entry of its own.
     ToolUsed(ToolUse),
@@ -74,7 +82,7 @@ pub enum TurnEvent {
 pub struct TurnEnd {
     pub turn: TurnId,
     pub outcome: TurnOutcome,
-    /// The model that answered, by its id in the configuration.
+    /// The model that answered, by its id in the configuration; of a turn without an answer, the one that was called last.
     pub model: Option<String>,
     /// Tokens of all model calls of the turn.
     pub usage: Usage,

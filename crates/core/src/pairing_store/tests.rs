@@ -1,5 +1,7 @@
 //! Pairings, moved chats and the day's use, folded from records.
 
+use std::collections::BTreeSet;
+
 use rstest::rstest;
 
 use super::*;
@@ -205,14 +207,25 @@ fn usage_is_summed_by_model_and_begins_again_at_midnight() {
     let spent = |minutes, model: &str, n| {
         record(
             minutes,
-            Event::Compaction(CompactionEvent::UsageSpent { model: model.to_owned(), usage: usage(n) }),
+            Event::Compaction(CompactionEvent::UsageSpent {
+                model: model.to_owned(),
+                usage: usage(n),
+                is_estimate: false,
+            }),
         )
     };
     let reported = |minutes, n| {
         let model = "main".to_owned();
         record(
             minutes,
-            Event::Turn(TurnEvent::UsageReported { model, estimated: 1, usage: usage(n), disbelieved: None }),
+            Event::Turn(TurnEvent::UsageReported {
+                model,
+                estimated: 1,
+                usage: usage(n),
+                disbelieved: None,
+                is_estimate: false,
+                caused_by: BTreeSet::new(),
+            }),
         )
     };
     let mut day = UsageDay::default();

@@ -1,5 +1,6 @@
 //! The replay: the runtime's own decisions over entries that have a size and no words.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use jiff::{SignedDuration, Timestamp};
@@ -309,6 +310,8 @@ impl<'a> Sim<'a> {
             estimated: usage.input_tokens,
             usage,
             disbelieved: None,
+            is_estimate: false,
+            caused_by: BTreeSet::new(),
         }))
     }
 
@@ -466,6 +469,7 @@ impl<'a> Sim<'a> {
         self.journal(Event::Compaction(CompactionEvent::UsageSpent {
             model: self.agent.model.clone(),
             usage,
+            is_estimate: false,
         }))?;
         let draft =
             SummaryDraft { text: short_text(tokens), made_by: "tune".to_owned(), ..SummaryDraft::default() };

@@ -54,7 +54,12 @@ pub fn assemble(
         frame,
         stack: items.map(|item| (render_item(item, lookup), item.tokens())).collect(),
         stack_overhead: stack_tokens(conversation, agent) - conversation.stack.tokens(),
-        entries: conversation.live.iter().map(|entry| conversation.sent(entry)).collect(),
+        entries: conversation
+            .live
+            .iter()
+            .filter(|entry| !is_void(conversation, entry))
+            .map(|entry| conversation.sent(entry))
+            .collect(),
         tail: tail.clone(),
         shortened: Vec::new(),
     };
@@ -81,6 +86,12 @@ pub fn assemble(
         tokens: correction.apply(estimated_tokens),
         shortened: draft.shortened,
     })
+}
+
+/// An answer of the open turn, from before it was opened again: it was cut short, and is about to be given again.
+fn is_void(conversation: &Conversation, entry: &Entry) -> bool {
+    let is_open = conversation.open_turn.as_ref().is_some_and(|open| open.id == entry.turn);
+    is_open && entry.role == Role::Assistant && entry.tool_calls.is_empty()
 }
 
 fn render_item(item: &StackItem, lookup: LookupTools) -> String {

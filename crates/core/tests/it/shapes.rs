@@ -88,6 +88,8 @@ fn messages() -> Vec<Event> {
             estimated: 90,
             usage,
             disbelieved: None,
+            is_estimate: false,
+            caused_by: BTreeSet::from(["telegram/7".into()]),
         }),
         end(TurnOutcome::Answered { reply: Seq(2) }),
         end(TurnOutcome::Unanswered),
@@ -285,7 +287,7 @@ fn chats() -> Vec<Event> {
         settled(Receipt::Unknown { part: 1, reason: "cut off".into() }),
         Event::Delivery(DeliveryEvent::Retried { id: id() }),
         Event::Delivery(DeliveryEvent::Dropped { id: id() }),
-        Event::Compaction(CompactionEvent::UsageSpent { model: "small".into(), usage }),
+        Event::Compaction(CompactionEvent::UsageSpent { model: "small".into(), usage, is_estimate: true }),
         Event::Registry(RegistryEvent::PairingRequested {
             user: person,
             chat: "7".into(),
@@ -318,6 +320,8 @@ fn chats() -> Vec<Event> {
             estimated: 90,
             usage,
             disbelieved: Some(Usage { input_tokens: u64::MAX, ..usage }),
+            is_estimate: true,
+            caused_by: BTreeSet::new(),
         }),
     ]
 }

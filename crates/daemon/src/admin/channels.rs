@@ -1,5 +1,6 @@
 //! Channels: listed, looked into, searched, and told what to do.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Json;
@@ -12,6 +13,7 @@ use cairn_core::artifact::{NoArtifact, named, readable};
 use cairn_core::conversation::{Conversation, Outline};
 use cairn_core::ids::{AgentId, ChannelId, Seq};
 use cairn_core::memory::Scope;
+use cairn_core::message::Entry;
 use cairn_core::ports::{HitKind, LineRange, Query, Store as _, StoreError};
 use cairn_core::tier::Tier;
 use cairn_core::tokens::Correction;
@@ -24,8 +26,8 @@ use super::shared::{
     Admin, Body, Channel, LIMIT_MAX, Page, Params, Shared, limit, limit_or, no_such_agent, runtime_error,
 };
 use crate::records::{
-    ArtifactPage, ArtifactRecord, ChannelRecord, CompactRecord, ContextRecord, EntryRecord, GaugeRecord,
-    NewGenerationRecord, RoomRecord, StopRecord, Wakefulness, pending_records,
+    ArtifactPage, ArtifactRecord, ChannelRecord, CompactRecord, ContextRecord, EndRecord, EntryRecord,
+    GaugeRecord, NewGenerationRecord, RoomRecord, StopRecord, Wakefulness, pending_records,
 };
 
 /// Most bytes of one page of an artifact.
@@ -183,8 +185,17 @@ pub(super) async fn history(
         None => Correction::default(),
     };
     let entries = admin.store.entries(&channel, Seq(from), Seq(last), limit).await?;
-    let mut records: Vec<_> =
-        entries.iter().map(|entry| EntryRecord::of(entry, &conversation, &correction)).collect();
+    let seqs = (entries.first().map(|entry| entry.seq), entries.last().map(|entry| entry.seq));
+    let mut ends = match seqs {
+        (Some(first), Some(last)) => admin.store.turn_ends(&channel, first, last).await?,
+        _ => HashMap::new(),
+    };
+    let prices = admin.agent_registry.loaded().config.prices();
+    let record = |entry: &Arc<Entry>| {
+        let end = ends.remove(&entry.seq).map(|end| EndRecord::of(end, &prices));
+        EntryRecord { end, ..EntryRecord::of(entry, &conversation, &correction) }
+    };
+    let mut records: Vec<_> = entries.iter().map(record).collect();
     if to.is_none() && records.len() < limit {
         let room = limit - records.len();
         records.extend(pending_records(&conversation, &correction).into_iter().take(room));

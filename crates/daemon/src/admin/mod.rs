@@ -10,6 +10,7 @@ pub(crate) mod nothing;
 mod outbox;
 mod pairings;
 mod shared;
+mod spend;
 mod store;
 mod summaries;
 mod tools;
@@ -77,6 +78,7 @@ fn inside(admin: Shared) -> Router {
         .route("/v1/approvals/{id}", post(tools::answer))
         .route("/v1/health", get(daemon::health))
         .route("/v1/status", get(daemon::status))
+        .route("/v1/spend", get(spend::spend))
         .route("/v1/store/verify", get(store::verify))
         .route("/v1/store/backup", post(store::backup))
         .route("/v1/store/retain", post(store::retain))

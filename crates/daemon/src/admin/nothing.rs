@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::routing::{any, get};
 use axum::{Json, Router};
 use cairn_core::memory::Memory;
+use cairn_core::spend::SpendLine;
 use cairn_platforms::local::ApiError;
 
 use super::shared::{Params, bad_model};
@@ -28,6 +29,7 @@ pub(crate) fn router(loaded: Arc<Loaded>, identity: Identity, tool_registry: Arc
         .route("/v1/memories", get(async || Json(Vec::<Memory>::new())))
         .route("/v1/pairings", get(async || Json(Vec::<PairingRecord>::new())))
         .route("/v1/bans", get(async || Json(Vec::<BanRecord>::new())))
+        .route("/v1/spend", get(async || Json(Vec::<SpendLine>::new())))
         .route("/v1/outbox", get(async || Json(Vec::<OutboxRecord>::new())))
         .route("/v1/tools", get(list_tools))
         .route("/v1/tools/log", get(async || Json(Vec::<ToolUseRecord>::new())))

@@ -1,12 +1,17 @@
 //! `/context` and `/status`: the window of this conversation, and how the bot is.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_actors::{AgentRuntime, ModelState, Runtime};
 use cairn_core::agent::AgentSettings;
 use cairn_core::command::CommandCall;
 use cairn_core::conversation::Conversation;
+use cairn_core::ids::ChannelId;
+use cairn_core::limits::Price;
+use cairn_core::pairing_store::day_of;
 use cairn_core::ports::Store as _;
+use cairn_core::spend::{SpendKey, SpendPurpose, money, summed_up};
 use cairn_core::window::Region;
 
 use super::{CommandError, NO_AGENT, Runner};
@@ -56,9 +61,31 @@ impl Runner {
             }
             lines.push(line);
         }
-        let spend = SpendStatus::of(&self.deps.runtime, &self.deps.config.now().config);
-        lines.extend(spend.map(|spend| format!("- spent today {}", spend.described())));
+        let config = &self.deps.config.now().config;
+        let spend = SpendStatus::of(&self.deps.runtime, config);
+        if let Some(spend) = spend.filter(|_| config.commands.is_operator(&call.caller.id)) {
+            lines.push(format!("- spent today {}", spend.described()));
+            lines.push(format!("  - {}", self.spent_today(&call.channel, &config.prices()).await?));
+        }
         Ok(lines.join("\n"))
+    }
+
+    /// What the day was spent on, as in `answers 0.12, compaction 0.0034; this conversation 0.05`.
+    async fn spent_today(
+        &self,
+        channel: &ChannelId,
+        prices: &BTreeMap<String, Price>,
+    ) -> Result<String, CommandError> {
+        let today = day_of(self.deps.clock.now());
+        let rows = self.deps.store.spent(today, today).await?;
+        let cost = |is_of: &dyn Fn(&SpendKey) -> bool| {
+            let of = rows.iter().filter(|(key, _)| is_of(key)).cloned();
+            money(summed_up(of, &[], prices).iter().filter_map(|line| line.cost).sum())
+        };
+        let of = |purpose| cost(&|key: &SpendKey| key.purpose == purpose);
+        let here = cost(&|key: &SpendKey| key.channel.as_ref() == Some(channel));
+        let (answers, compaction) = (of(SpendPurpose::Answer), of(SpendPurpose::Compaction));
+        Ok(format!("answers {answers}, compaction {compaction}; this conversation {here}"))
     }
 
     /// The conversation of a call, with the settings of its agent.

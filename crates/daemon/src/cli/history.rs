@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use cairn_core::ids::{ChannelId, Seq};
 use cairn_core::message::Role;
+use cairn_core::spend::money;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
@@ -16,8 +17,8 @@ use super::client::{Client, with_params};
 use super::connect::{Connector, channel_path};
 use super::failure::Failure;
 use super::out;
-use crate::records::EntryRecord;
-use crate::text::{counted, day, minute, one_line, plain};
+use crate::records::{EndRecord, EntryRecord};
+use crate::text::{counted, day, grouped, minute, one_line, plain};
 
 /// Who is named where a message has no author.
 pub(super) const ASSISTANT: &str = "assistant";
@@ -89,7 +90,18 @@ fn shown_entry(record: &EntryRecord) -> String {
     for line in plain(&record.text()).lines().map(str::to_owned).chain(calls) {
         block.push_str(&format!("        {line}\n"));
     }
+    if let Some((end, why)) = record.end.as_ref().and_then(|end| Some((end, end.why()?))) {
+        block.push_str(&format!("        -- {}; {}\n", one_line(&why), cost(end)));
+    }
     block
+}
+
+/// As in `1,234 + 56 tokens of main, 0.0012`.
+fn cost(end: &EndRecord) -> String {
+    let Some(model) = &end.model else { return "no model was called".to_owned() };
+    let (asked, said) = (grouped(end.usage.input_tokens), grouped(end.usage.output_tokens));
+    let money = end.cost.map(|cost| format!(", {}", money(cost))).unwrap_or_default();
+    format!("{asked} + {said} tokens of {model}{money}")
 }
 
 /// Reads the whole history of a channel, page by page; what is pending comes last.

@@ -25,6 +25,7 @@ mod pair;
 mod reload;
 mod replay;
 mod run;
+mod spend;
 mod status;
 mod store;
 mod summary;
@@ -87,6 +88,8 @@ enum Command {
     Replay(replay::ReplayArgs),
     /// Show the state of the daemon
     Status(status::StatusArgs),
+    /// Show what calls of models took and cost: by day, agent, channel, person, purpose or model
+    Spend(spend::SpendArgs),
     /// List the channels
     Channels(channel::ChannelsArgs),
     /// Show what is in a channel's window, its summaries and runs
@@ -221,6 +224,7 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Chat(args) => Box::pin(chat::chat(global, args)).await,
         Command::Replay(args) => Box::pin(replay::replay(global, args)).await,
         Command::Status(args) => Box::pin(status::status(global, args)).await,
+        Command::Spend(args) => Box::pin(spend::spend(global, args)).await,
         Command::Channels(args) => Box::pin(channel::channels(global, args)).await,
         Command::Context(args) => Box::pin(channel::context(global, args)).await,
         Command::History(args) => Box::pin(history::history(global, args)).await,

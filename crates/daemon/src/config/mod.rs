@@ -56,6 +56,8 @@ pub struct Loaded {
     /// What works but is probably not meant: one sentence each, saying what to do.
     pub warnings: Vec<String>,
     keys: BTreeMap<String, SecretString>,
+    /// Secret headers of models.
+    headers: BTreeMap<String, BTreeMap<String, SecretString>>,
     tokens: BTreeMap<NetworkKind, Result<SecretString, Problem>>,
     mcp: BTreeMap<String, McpSecrets>,
 }
@@ -64,6 +66,13 @@ impl Loaded {
     /// The key of a model, where one is configured and could be read.
     pub fn api_key(&self, model: &str) -> Option<&SecretString> {
         self.keys.get(model)
+    }
+
+    /// The further headers of a model's requests, those out of variables among them.
+    pub fn headers(&self, model: &ModelConfig) -> Vec<(String, SecretString)> {
+        let plain = model.extra_headers.iter().map(|(name, value)| (name.clone(), value.clone().into()));
+        let secret = self.headers.get(&model.id).cloned().unwrap_or_default();
+        plain.chain(secret).collect()
     }
 
     /// The token of a bot, where its network is used and the token could be read.
@@ -103,6 +112,11 @@ impl Loaded {
         for (model, key) in &other.keys {
             if self.config.model(model).is_none() {
                 self.keys.insert(model.clone(), key.clone());
+            }
+        }
+        for (model, headers) in &other.headers {
+            if self.config.model(model).is_none() {
+                self.headers.insert(model.clone(), headers.clone());
             }
         }
         self.tokens.clone_from(&other.tokens);
@@ -211,11 +225,12 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
     check::check_admin(&mut check, &config.admin);
     let Check { mut problems, mut warnings, .. } = check;
     problems.sort_by_key(|problem| problem.place.as_ref().map(|place| (place.line, place.column)));
-    let mut keys = BTreeMap::new();
+    let (mut keys, mut headers) = (BTreeMap::new(), BTreeMap::new());
     for model in &config.models {
         if let Some(key) = secrets::read_key(model, env, &mut warnings) {
             keys.insert(model.id.clone(), key);
         }
+        headers.insert(model.id.clone(), secrets::read_headers(model, env, &mut warnings));
     }
     let mut tokens = BTreeMap::new();
     for kind in NetworkKind::ALL {
@@ -231,7 +246,7 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
     let secrets =
         |server: &McpConfig| (server.id.clone(), secrets::read_mcp_secrets(server, env, &mut warnings));
     let mcp = config.mcp.iter().map(secrets).collect();
-    Ok((Loaded { config, file: None, warnings, keys, tokens, mcp }, problems))
+    Ok((Loaded { config, file: None, warnings, keys, headers, tokens, mcp }, problems))
 }
 
 /// The keys of a file, with what agents leave out laid under them, and the numbers that are out of their ranges.

@@ -30,6 +30,27 @@ pub(super) fn read_key(
     }
 }
 
+/// Reads a model's secret headers. One that should be there and is not is a warning: requests go without it.
+pub(super) fn read_headers(
+    model: &ModelConfig,
+    env: &dyn Environment,
+    warnings: &mut Vec<String>,
+) -> BTreeMap<String, SecretString> {
+    let mut out = BTreeMap::new();
+    for (name, variable) in &model.extra_headers_from_env {
+        let (env_key, variable) = ("extra_headers_from_env", Some(variable.as_str()));
+        let from = SecretSource { what: "value", env_key, variable, file: None, is_word: false };
+        match from.read(env) {
+            Some(Ok((value, _))) => drop(out.insert(name.clone(), value)),
+            Some(Err(why)) => {
+                warnings.push(format!("model `{}`: the header `{name}`: {why}; it is left out", model.id));
+            }
+            None => {}
+        }
+    }
+    out
+}
+
 /// What the file says of where a secret is.
 pub(super) struct SecretSource<'c> {
     pub(super) what: &'c str,

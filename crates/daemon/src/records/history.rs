@@ -1,9 +1,14 @@
 //! The records of what a channel holds: `cairn history` and `cairn artifact`.
 
+use std::collections::BTreeMap;
+
 use cairn_core::artifact::{ReadOn, read_on};
 use cairn_core::conversation::Conversation;
+use cairn_core::event::{TurnEnd, TurnOutcome};
 use cairn_core::ids::{ArtifactId, Generation, MessageId, Seq, TurnId};
+use cairn_core::limits::Price;
 use cairn_core::message::{Artifact, Author, Entry, Part, Pending, Role, ToolCall};
+use cairn_core::model::Usage;
 use cairn_core::ports::ArtifactLines;
 use cairn_core::tokens::Correction;
 use jiff::Timestamp;
@@ -37,6 +42,45 @@ pub struct EntryRecord {
     pub tokens: u64,
     /// `summary:ID`, `marker`, `sealed`, `live`, `archived`, `pending`.
     pub place: String,
+    /// How its turn ended, where it is the last entry of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<EndRecord>,
+}
+
+/// The end of a turn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EndRecord {
+    /// `answered`, `unanswered`, `failed`, `stopped`, `dead_lettered`; of one that failed, why.
+    #[serde(flatten)]
+    pub outcome: TurnOutcome,
+    /// The model that answered, or was called last.
+    pub model: Option<String>,
+    /// What its calls of models took: reported, or estimated.
+    pub usage: Usage,
+    /// What that costs at the price of this model, in the currency of the prices; none where it has no price.
+    pub cost: Option<f64>,
+}
+
+impl EndRecord {
+    pub fn of(end: TurnEnd, prices: &BTreeMap<String, Price>) -> Self {
+        let price = end.model.as_ref().and_then(|model| prices.get(model));
+        Self {
+            cost: price.map(|price| price.of(end.usage)),
+            outcome: end.outcome,
+            model: end.model,
+            usage: end.usage,
+        }
+    }
+
+    /// Why there is no answer, as in `stopped`; none where there is one, or none was due.
+    pub(crate) fn why(&self) -> Option<String> {
+        match &self.outcome {
+            TurnOutcome::Answered { .. } | TurnOutcome::Unanswered => None,
+            TurnOutcome::Stopped => Some("stopped".to_owned()),
+            TurnOutcome::DeadLettered => Some("given up".to_owned()),
+            TurnOutcome::Failed { message, .. } => Some(format!("failed: {message}")),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,6 +125,7 @@ impl EntryRecord {
             shortened: is_pruned || is_copied,
             tokens: correction.apply(conversation.weight(entry)),
             place,
+            end: None,
         }
     }
 
@@ -116,6 +161,7 @@ pub fn pending_records(conversation: &Conversation, correction: &Correction) -> 
         shortened: false,
         tokens: correction.apply(u64::from(pending.tokens)),
         place: PENDING.to_owned(),
+        end: None,
     };
     conversation.pending.iter().map(record).collect()
 }

@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use context::{ContextRecord, MarkerRecord, SummaryRecord};
-pub use history::{ArtifactPage, ArtifactRecord, EntryRecord, pending_records};
+pub use history::{ArtifactPage, ArtifactRecord, EndRecord, EntryRecord, pending_records};
 pub use people::{
     BanRecord, BanRequest, ErasuresRecord, ForgetRecord, ForgetRequest, PairingRecord, RetainRecord,
     RetainRequest,

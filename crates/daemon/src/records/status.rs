@@ -6,6 +6,7 @@ use cairn_actors::{AgentRuntime, ModelState, ModelStatus, Runtime};
 use cairn_core::agent::WindowSource;
 use cairn_core::ids::{AgentId, ChannelId, OutboxId, Seq, TurnId};
 use cairn_core::ports::{OutboxCounts, PlatformStatus};
+use cairn_core::spend::money;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -79,8 +80,8 @@ impl SpendStatus {
 
     /// As in `0.12 of 5.00`.
     pub(crate) fn described(&self) -> String {
-        let cap = self.per_day.map(|cap| format!(" of {cap:.2}")).unwrap_or_default();
-        format!("{:.2}{cap}", self.today)
+        let cap = self.per_day.map(|cap| format!(" of {}", money(cap))).unwrap_or_default();
+        format!("{}{cap}", money(self.today))
     }
 }
 

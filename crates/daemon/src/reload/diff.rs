@@ -116,6 +116,13 @@ fn hidden(old: &Loaded, new: &Loaded) -> Vec<Change> {
     };
     for model in &new.config.models {
         compare(format!("models[{}].key", model.id), old.api_key(&model.id), new.api_key(&model.id));
+        let before = old.config.model(&model.id).map(|model| old.headers(model)).unwrap_or_default();
+        for (name, value) in new.headers(model) {
+            if model.extra_headers_from_env.contains_key(&name) {
+                let from = before.iter().find(|(known, _)| *known == name).map(|(_, value)| value);
+                compare(format!("models[{}].extra_headers_from_env.{name}", model.id), from, Some(&value));
+            }
+        }
     }
     for kind in NetworkKind::ALL {
         // A token that cannot be read now is one that a restart would miss, and a warning of its own.

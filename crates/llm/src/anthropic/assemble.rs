@@ -56,7 +56,11 @@ impl Assemble for Assembler {
                 self.ended = true;
                 return Ok(Progress::End);
             }
-            "message_start" => return Ok(Progress::Piece(self.begin(&piece["message"]))),
+            "message_start" => {
+                let mut events = self.begin(&piece["message"]);
+                events.extend(self.usage().map(ModelEvent::Usage));
+                return Ok(Progress::Piece(events));
+            }
             _ => {}
         }
         self.count(&piece["usage"]);

@@ -46,7 +46,7 @@ pub(super) fn body(options: &ServerOptions, request: &ChatRequest) -> Body {
     if tools && request.last_call {
         body["tool_choice"] = json!({"type": "none"});
     }
-    Body::new(body, tools.then_some((&request.tools, wire_tool)))
+    Body::new(body, &options.extra_body, tools.then_some((&request.tools, wire_tool)))
 }
 
 fn wire_tool(tool: &ToolDef, parameters: &str) -> String {

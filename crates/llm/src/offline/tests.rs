@@ -76,7 +76,7 @@ async fn answer_by(search: Arc<FakeSearch>, request: ChatRequest) -> Answer {
                 answer.n_pieces += 1;
             }
             ModelEvent::ToolCall(call) => answer.calls.push(call.clone()),
-            ModelEvent::Reasoning(_) | ModelEvent::Done { .. } => panic!("{event:?}"),
+            ModelEvent::Reasoning(_) | ModelEvent::Usage(_) | ModelEvent::Done { .. } => panic!("{event:?}"),
         }
     }
     answer

@@ -102,6 +102,7 @@ impl Assembler {
         if let Some(usage) = chunk.get("usage").and_then(usage_of) {
             self.usage = Some(usage);
         }
+        let counted = self.usage.filter(|_| chunk.get("usage").is_some());
         let choices = match chunk.get("choices") {
             Some(Value::Array(choices)) => choices.as_slice(),
             Some(Value::Null) | None => &[],
@@ -117,6 +118,7 @@ impl Assembler {
                 self.finish = Some(finish_of(reason)?);
             }
         }
+        events.extend(counted.map(ModelEvent::Usage));
         Ok(events)
     }
 

@@ -42,7 +42,7 @@ pub(super) fn body(options: &ServerOptions, limit_key: &str, request: &ChatReque
     if tools && request.last_call {
         body["tool_choice"] = "none".into();
     }
-    Body::new(body, tools.then_some((&request.tools, wire_tool)))
+    Body::new(body, &options.extra_body, tools.then_some((&request.tools, wire_tool)))
 }
 
 fn wire_tool(tool: &ToolDef, parameters: &str) -> String {

@@ -423,7 +423,8 @@ fn end_turn(
             changes.put_items(key, &[MessageRow { end: Some(record.n), ..row }]);
         }
     }
-    Ok(())
+    let last = Seq(state.next_seq.0.saturating_sub(1));
+    change_seq(changes, channel, last, |row| row.end = Some(record.n))
 }
 
 /// A pending message says something else.

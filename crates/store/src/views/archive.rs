@@ -172,6 +172,25 @@ impl Reads<'_> {
         self.read_entries(channel, from, to, limit, true)
     }
 
+    /// How the turns ended whose last entries are in a range, by these.
+    pub(crate) fn turn_ends(
+        &self,
+        channel: &ChannelId,
+        from: Seq,
+        to: Seq,
+    ) -> Result<HashMap<Seq, TurnEnd>, StoreError> {
+        let mut ends = HashMap::new();
+        for row in self.seqs(channel, from, to) {
+            let SeqRow { seq, end: Some(n), .. } = row? else { continue };
+            if let Some(Event::Turn(TurnEvent::Ended(end))) =
+                self.record(channel, n)?.map(|record| record.event)
+            {
+                ends.insert(seq, end);
+            }
+        }
+        Ok(ends)
+    }
+
     /// The entries that a message and its corrections became, in order.
     pub(crate) fn said(
         &self,

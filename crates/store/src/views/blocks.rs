@@ -81,6 +81,7 @@ const LOST: u64 = 16;
 const HAS_SEQ: u64 = 32;
 const ENDED: u64 = 64;
 const COPIED: u64 = 128;
+const LAST: u64 = 256;
 
 fn flags(of: &[(u64, bool)]) -> u64 {
     of.iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag).sum()
@@ -97,6 +98,7 @@ impl Packed for SeqRow {
             (EXPIRED, self.expired),
             (LOST, self.lost),
             (COPIED, self.copy.is_some()),
+            (LAST, self.end.is_some()),
         ];
         put_number(out, flags(&of));
         if let Some((turn, generation)) = &self.taken {
@@ -108,6 +110,9 @@ impl Packed for SeqRow {
         }
         if let Some(copy) = &self.copy {
             put_text(out, copy.as_str());
+        }
+        if let Some(end) = self.end {
+            put_step(out, self.n, end);
         }
     }
 
@@ -124,6 +129,7 @@ impl Packed for SeqRow {
         };
         let edited = if has(EDITED) { Some(take_step(bytes, n)?) } else { None };
         let copy = if has(COPIED) { Some(ArtifactId::from(take_text(bytes)?)) } else { None };
+        let end = if has(LAST) { Some(take_step(bytes, n)?) } else { None };
         Some(Self {
             seq,
             n,
@@ -133,6 +139,7 @@ impl Packed for SeqRow {
             expired: has(EXPIRED),
             lost: has(LOST),
             copy,
+            end,
         })
     }
 }

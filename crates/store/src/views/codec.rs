@@ -5,10 +5,12 @@ use std::io::{Read as _, Write as _};
 use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, SummaryId};
 use cairn_core::memory::Scope;
 use cairn_core::ports::StoreError;
+use cairn_core::spend::{SpendKey, SpendPurpose};
 use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use jiff::Timestamp;
+use jiff::civil::Date;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -49,6 +51,8 @@ pub(crate) enum Table {
     /// The one row of pairings and chats that moved.
     PairingStore = b'r' as isize,
     Usage = b'u' as isize,
+    /// day, channel, person, purpose, model → what calls took.
+    Spend = b'b' as isize,
     /// n → channel, tool and outcome of a call.
     Call = b'l' as isize,
     /// time of creation, memory id → agent, scope and id: the order of lists.
@@ -221,9 +225,30 @@ impl Key {
         Self::new(table, &[channel.as_str(), id.as_str()])
     }
 
+    /// All rows of what was spent from a day on come after it.
+    pub(crate) fn spend_day(day: Date) -> Self {
+        Self::new(Table::Spend, &[&day.to_string()])
+    }
+
+    pub(crate) fn spend(key: &SpendKey) -> Self {
+        let day = key.day.to_string();
+        let channel = key.channel.as_ref().map_or("", ChannelId::as_str);
+        Self::new(Table::Spend, &[&day, channel, &key.person, key.purpose.name(), &key.model])
+    }
+
     pub(crate) fn outbox(channel: &ChannelId, id: &OutboxId) -> Self {
         Self::new(Table::Outbox, &[channel.as_str(), id.as_str()])
     }
+}
+
+/// What a key of [`Table::Spend`] says.
+pub(crate) fn spend_key(key: &[u8]) -> Option<SpendKey> {
+    let mut parts = std::str::from_utf8(key.get(1..)?).ok()?.split('\0');
+    let mut part = || parts.next();
+    let day = part()?.parse().ok()?;
+    let channel = Some(part()?).filter(|channel| !channel.is_empty()).map(str::parse).transpose().ok()?;
+    let (person, purpose, model) = (part()?.to_owned(), SpendPurpose::of_name(part()?)?, part()?.to_owned());
+    Some(SpendKey { day, channel, person, purpose, model })
 }
 
 /// The number that a key ends with.

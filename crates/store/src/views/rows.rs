@@ -93,12 +93,24 @@ pub(crate) struct SeqRow {
     pub(crate) lost: bool,
     /// The artifact that is a copy of a message, of which the model saw head and tail.
     pub(crate) copy: Option<ArtifactId>,
+    /// It was the last of its turn: the record of the turn's end.
+    pub(crate) end: Option<u64>,
 }
 
 impl SeqRow {
     /// An added entry, whose words are in that record.
     pub(crate) fn of(seq: Seq, n: u64) -> Self {
-        Self { seq, n, taken: None, edited: None, deleted: false, expired: false, lost: false, copy: None }
+        Self {
+            seq,
+            n,
+            taken: None,
+            edited: None,
+            deleted: false,
+            expired: false,
+            lost: false,
+            copy: None,
+            end: None,
+        }
     }
 }
 

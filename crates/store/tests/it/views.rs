@@ -1,5 +1,6 @@
 //! What derives from the journal: made again when it is gone or damaged, and the same then.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -13,9 +14,11 @@ use cairn_core::ids::{AgentId, Generation, Seq};
 use cairn_core::memory::{MemoryKind, Reach};
 use cairn_core::message::Author;
 use cairn_core::model::Usage;
-use cairn_core::pairing_store::PairingStatus;
+use cairn_core::pairing_store::{PairingStatus, day_of};
 use cairn_core::ports::{MemoryFilter, Store as _};
+use cairn_core::spend::{SpendKey, SpendSum};
 use cairn_store::{Store, StoreOptions, rebuild_dir, verify_dir};
+use jiff::civil::Date;
 
 /// All that the views show, for comparison.
 async fn shown(store: &Store) -> String {
@@ -34,6 +37,10 @@ async fn shown(store: &Store) -> String {
             store.deliveries().await.unwrap(),
             (store.registry().await.unwrap(), store.usage_day().await.unwrap()),
             (store.totals().await.unwrap(), store.delivery_page(None, 9).await.unwrap()),
+            (store.spent(Date::MIN, Date::MAX).await.unwrap(), {
+                let ends = store.turn_ends(&main, Seq(1), Seq(99)).await.unwrap();
+                ends.into_iter().collect::<BTreeMap<_, _>>()
+            }),
         )
     )
 }
@@ -54,10 +61,26 @@ async fn append_outside(store: &Store, at_secs: i64) {
         }),
         Event::Registry(RegistryEvent::PairingApproved { user: "telegram/5".to_owned() }),
         Event::Registry(RegistryEvent::ChatMigrated { platform: "telegram".to_owned(), from, to }),
-        Event::Compaction(CompactionEvent::UsageSpent { model: "small".to_owned(), usage: usage(7) }),
+        Event::Compaction(CompactionEvent::UsageSpent {
+            model: "small".to_owned(),
+            usage: usage(7),
+            is_estimate: false,
+        }),
     ];
     let record = |event| NewRecord { channel: None, at: at(at_secs), event };
     store.append(events.into_iter().map(record).collect()).await.unwrap();
+}
+
+/// A call of a model for a person.
+fn estimated_call() -> Event {
+    Event::Turn(TurnEvent::UsageReported {
+        model: "small".to_owned(),
+        estimated: 9,
+        usage: usage(0),
+        disbelieved: None,
+        is_estimate: true,
+        caused_by: BTreeSet::from(["discord/1".to_owned()]),
+    })
 }
 
 async fn lived_in(dir: &Path) -> String {
@@ -107,7 +130,12 @@ async fn lived_in(dir: &Path) -> String {
             caller: caller.clone(),
         }),
         Event::Message(MessageEvent::Refused { message: "refused".into() }),
-        Event::Compaction(CompactionEvent::UsageSpent { model: "small".to_owned(), usage: usage(30) }),
+        estimated_call(),
+        Event::Compaction(CompactionEvent::UsageSpent {
+            model: "small".to_owned(),
+            usage: usage(30),
+            is_estimate: false,
+        }),
         Event::Registry(RegistryEvent::PairingRequested {
             user: caller,
             chat: "7".to_owned(),
@@ -142,6 +170,29 @@ async fn views_made_again_show_the_same() {
     assert_eq!(pairings.standing("telegram/5", at(9_999)), PairingStatus::Paired);
     assert_eq!(pairings.home_of("telegram", "2"), "1");
     assert_eq!(store.usage_day().await.unwrap().models["small"].input_tokens, 37, "of a channel and of none");
+    let spent = store.spent(Date::MIN, Date::MAX).await.unwrap();
+    let people: Vec<_> =
+        spent.iter().map(|(key, sum)| (key.person.as_str(), sum.calls, sum.estimated)).collect();
+    assert_eq!(people, [("", 1, 0), ("", 1, 0), ("discord/1", 1, 1)], "of no channel, of a run, of a person");
+    let ends = store.turn_ends(&channel("main"), Seq(1), Seq(99)).await.unwrap();
+    let last: BTreeSet<Seq> = ends.keys().copied().collect();
+    assert_eq!(last, BTreeSet::from([Seq(2), Seq(4)]), "each with the last entry of its turn");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn sums_of_what_was_spent_are_kept_for_400_days() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    const DAY: i64 = 24 * 3600;
+    for day in [0, 1, 400, 401, 402] {
+        append_outside(&store, day * DAY).await;
+    }
+    let days = |rows: Vec<(SpendKey, SpendSum)>| rows.into_iter().map(|(key, _)| key.day).collect::<Vec<_>>();
+    let day = |n: i64| day_of(at(n * DAY));
+    let all = days(store.spent(Date::MIN, Date::MAX).await.unwrap());
+    assert_eq!(all, [day(400), day(401), day(402)]);
+    assert_eq!(days(store.spent(day(400), day(401)).await.unwrap()), [day(400), day(401)], "both days count");
     store.close().await;
 }
 

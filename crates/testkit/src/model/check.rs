@@ -52,7 +52,25 @@ pub(super) fn check(request: &Value) -> Result<(), (Rule, String)> {
     for (idx, message) in messages.iter().enumerate() {
         check_message(idx, message)?;
     }
+    check_sampling(request)?;
     check_pairs(messages)
+}
+
+/// What sets how the model chooses its words is within what servers take.
+fn check_sampling(request: &Value) -> Result<(), (Rule, String)> {
+    for (key, most) in [("temperature", 2.0), ("top_p", 1.0)] {
+        let Some(value) = request.get(key) else { continue };
+        if value.as_f64().is_none_or(|number| !(0.0..=most).contains(&number)) {
+            return Err((Rule::Shape, format!("`{key}` = {value} is no number from 0 to {most}")));
+        }
+    }
+    let efforts = ["none", "minimal", "low", "medium", "high", "xhigh"];
+    match request.get("reasoning_effort") {
+        Some(effort) if effort.as_str().is_none_or(|effort| !efforts.contains(&effort)) => {
+            Err((Rule::Shape, format!("`reasoning_effort` = {effort} is none of {efforts:?}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What strict chat templates refuse. Mistral's count neither results nor messages with calls, Gemma's all messages: both

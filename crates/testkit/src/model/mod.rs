@@ -31,7 +31,7 @@ mod serve;
 mod wire;
 mod wording;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,6 +70,8 @@ pub struct Seen {
     pub raw: Option<Value>,
     /// Its `Authorization` header, or `x-api-key`.
     pub authorization: Option<String>,
+    /// Its headers that begin with `x-`, by their names in lower case.
+    pub headers: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! Takes a request in: records it, checks it, finds its answer.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_core::model::Usage;
@@ -43,6 +44,7 @@ pub(super) struct Arrived {
     pub(super) wire: Wire,
     pub(super) body: Value,
     pub(super) authorization: Option<String>,
+    pub(super) headers: BTreeMap<String, String>,
     /// It names the version of its format.
     pub(super) versioned: bool,
 }
@@ -50,14 +52,14 @@ pub(super) struct Arrived {
 /// Records and checks a request, and chooses its answer.
 pub(super) fn take(shared: &Arc<Shared>, arrived: Arrived) -> Taken {
     let builder = &shared.builder;
-    let Arrived { wire, body, authorization, versioned } = arrived;
+    let Arrived { wire, body, authorization, headers, versioned } = arrived;
     let (body, raw) = match wire {
         Wire::OpenAi => (body, None),
         Wire::Anthropic => (anthropic::canonical(&body), Some(body)),
     };
     let kind = (builder.classify)(&body);
     let (seen, input, refusal) = shared.update(|state| {
-        let seen = Seen { n: state.n_seen(), kind, wire, body, raw, authorization };
+        let seen = Seen { n: state.n_seen(), kind, wire, body, raw, authorization, headers };
         if builder.recorded {
             state.seen.push(seen.clone());
         }

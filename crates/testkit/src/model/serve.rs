@@ -90,7 +90,9 @@ async fn serve(shared: Arc<Shared>, wire: Wire, headers: &HeaderMap, body: &Byte
         Wire::Anthropic => header("x-api-key"),
     };
     let versioned = header("anthropic-version").is_some();
-    let arrived = Arrived { wire, body, authorization, versioned };
+    let own = headers.iter().filter(|(name, _)| name.as_str().starts_with("x-"));
+    let own = own.filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())));
+    let arrived = Arrived { wire, body, authorization, headers: own.collect(), versioned };
     let Taken { seen, flight, input, answer } = take(&shared, arrived);
     let answer = match answer {
         Ok(answer) => {

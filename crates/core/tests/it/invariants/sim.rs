@@ -299,8 +299,14 @@ impl Sim {
         let estimated = window::measure(&self.conversation, &self.agent).estimated_tokens;
         let input_tokens = (estimated as f64 * ratio) as u64;
         let usage = Usage { input_tokens, output_tokens: 10, cached_tokens: 0, cache_write_tokens: 0 };
-        let (model, disbelieved) = (self.agent.model.clone(), None);
-        self.journal(Event::Turn(TurnEvent::UsageReported { model, estimated, usage, disbelieved }));
+        self.journal(Event::Turn(TurnEvent::UsageReported {
+            model: self.agent.model.clone(),
+            estimated,
+            usage,
+            disbelieved: None,
+            is_estimate: false,
+            caused_by: BTreeSet::new(),
+        }));
     }
 
     /// What is due before a call of the model; whether messages left the window.

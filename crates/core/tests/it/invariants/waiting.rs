@@ -48,7 +48,8 @@ fn waits_until(sim: &Sim) -> Timestamp {
 fn spend(sim: &mut Sim, tokens: u64) -> Timestamp {
     let usage =
         Usage { input_tokens: tokens - 10, output_tokens: 10, cached_tokens: 0, cache_write_tokens: 0 };
-    sim.journal(Event::Compaction(CompactionEvent::UsageSpent { model: "offline".to_owned(), usage }));
+    let model = "offline".to_owned();
+    sim.journal(Event::Compaction(CompactionEvent::UsageSpent { model, usage, is_estimate: false }));
     sim.now
 }
 

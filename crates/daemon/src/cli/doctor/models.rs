@@ -181,6 +181,7 @@ async fn call(client: &dyn ChatModel, messages: Vec<ChatMessage>) -> Result<(), 
             ModelEvent::Text(_)
             | ModelEvent::Reasoning(_)
             | ModelEvent::ToolCall(_)
+            | ModelEvent::Usage(_)
             | ModelEvent::Done { .. },
         )) => Ok(()),
         // Models that reason have no room for it in one token, and say so: they answer, and accepted the key.
@@ -326,6 +327,7 @@ fn failed(model: &ModelConfig, asked: &Responses, error: &ModelError, check: &st
             "write `model` as the server's list of models does",
         ),
         ModelError::BadRequest(_)
+        | ModelError::CutOff(_)
         | ModelError::ContextOverflow { .. }
         | ModelError::NoTools(_)
         | ModelError::Protocol(_) => Finding::failed(

@@ -1,6 +1,6 @@
 //! Checks of `[[models]]`.
 
-use super::{Check, IdRule, key_path};
+use super::{Check, IdRule, below, key_path};
 use crate::config::env::Environment;
 use crate::config::secrets::key_file;
 use crate::config::types::{ANTHROPIC_URL, ModelConfig, OFFLINE, OPENAI_URL, Provider};
@@ -26,6 +26,7 @@ pub(in crate::config) fn check_models(
         }
         check_provider(check, &mut model, idx);
         check_room(check, &model, idx);
+        check_request(check, &model, idx);
         if model.api_key_env.is_some() && model.api_key_file.is_some() {
             let message = format!("model `{}` has both api_key_env and api_key_file", model.id);
             check.wrong(&key_path!["models", idx, "api_key_file"], message, "keep one of the two");
@@ -111,4 +112,94 @@ fn check_room(check: &mut Check<'_, '_>, model: &ModelConfig, idx: usize) {
             "it is the part of the window kept for the answer: lower it",
         );
     }
+}
+
+/// Fields of a request that Cairn sets, in either format.
+const OWN_FIELDS: [&str; 12] = [
+    "model",
+    "messages",
+    "system",
+    "tools",
+    "tool_choice",
+    "functions",
+    "function_call",
+    "stream",
+    "stream_options",
+    "max_tokens",
+    "max_completion_tokens",
+    "n",
+];
+
+/// Headers that Cairn sets, or that belong to the connection.
+const OWN_HEADERS: [&str; 7] =
+    ["accept", "connection", "content-length", "content-type", "host", "transfer-encoding", "user-agent"];
+
+/// What the names of headers have that hold secrets.
+const SECRET_WORDS: [&str; 6] = ["auth", "cookie", "key", "password", "secret", "token"];
+
+/// What a model's requests have beside what Cairn sets.
+fn check_request(check: &mut Check<'_, '_>, model: &ModelConfig, idx: usize) {
+    let id = &model.id;
+    let at = key_path!["models", idx];
+    for key in model.extra_body.keys() {
+        let path = below(&below(&at, "extra_body"), key);
+        if OWN_FIELDS.contains(&key.as_str()) {
+            let message = format!("model `{id}`: `extra_body` has `{key}`, which Cairn sets itself");
+            check.wrong(
+                &path,
+                message,
+                "remove it; max_output_tokens, tools and stream are keys of the model",
+            );
+        } else if ["temperature", "top_p", "reasoning_effort"].contains(&key.as_str()) {
+            let message = format!("model `{id}`: `extra_body` has `{key}`, which is a key of its own");
+            check.wrong(&path, message, &format!("write {key} = … beside extra_body"));
+        }
+    }
+    if model.provider == Provider::Anthropic {
+        if model.reasoning_effort.is_some() {
+            let message = format!("model `{id}`: `reasoning_effort` is no field of Anthropic's messages");
+            let hint = "write extra_body = { output_config = { effort = \"medium\" } } instead";
+            check.wrong(&below(&at, "reasoning_effort"), message, hint);
+        }
+        if model.temperature.is_some_and(|temperature| temperature > 1.0) {
+            let message = format!("model `{id}`: Anthropic takes a `temperature` from 0 to 1");
+            check.wrong(&below(&at, "temperature"), message, "lower it");
+        }
+    }
+    let plain = model.extra_headers.iter().map(|(name, value)| ("extra_headers", name, Some(value)));
+    let secret = model.extra_headers_from_env.keys().map(|name| ("extra_headers_from_env", name, None));
+    for (table, name, value) in plain.chain(secret) {
+        let path = below(&below(&at, table), name);
+        if let Some((message, hint)) = header_trouble(model, name, value) {
+            check.wrong(&path, format!("model `{id}`: `{table}`: {message}"), hint);
+        }
+    }
+}
+
+/// What is wrong with a header, and what to do. `value`: where it stands in the file.
+fn header_trouble(model: &ModelConfig, name: &str, value: Option<&String>) -> Option<(String, &'static str)> {
+    let lower = name.to_lowercase();
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b"-_.!#$%&'*+^`|~".contains(&b);
+    if name.is_empty() || !name.bytes().all(fits) {
+        return Some((format!("`{name}` cannot be the name of a header"), "write one such as X-Title"));
+    }
+    if OWN_HEADERS.contains(&&*lower) {
+        return Some((format!("Cairn sets the header `{name}` itself"), "remove it"));
+    }
+    let has_key = model.api_key_env.is_some() || model.api_key_file.is_some();
+    let key_header = if model.provider == Provider::Anthropic { "x-api-key" } else { "authorization" };
+    if has_key && lower == key_header {
+        return Some((format!("`{name}` holds the key of the model already"), "keep one of the two"));
+    }
+    let value = value?;
+    if SECRET_WORDS.iter().any(|word| lower.contains(word)) {
+        let hint = "name its variable in `extra_headers_from_env`";
+        return Some((format!("`{name}` is a secret, and secrets are not written into this file"), hint));
+    }
+    value.chars().any(char::is_control).then(|| {
+        (
+            format!("the value of `{name}` has a line break or another control character"),
+            "write it in one line",
+        )
+    })
 }

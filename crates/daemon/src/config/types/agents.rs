@@ -1,5 +1,6 @@
 //! `[defaults]`, `[[agents]]` and `[[models]]`: the keys, resolved. What an agent leaves out it takes from `[defaults]`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use cairn_core::engine::STANDARD;
@@ -12,6 +13,7 @@ use cairn_core::settings::{
 use cairn_core::trust::TrustSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
 /// The id of the embedded model, which is always there.
 pub const OFFLINE: &str = "offline";
@@ -211,6 +213,30 @@ pub struct ModelConfig {
     /// 300 asks for its cache of an hour, which costs more to write.
     #[schemars(range(max = 86_400))]
     pub cache_ttl_secs: u64,
+    /// How the model chooses its words, passed on as it is. Not set: as the server does by itself. Models that reason refuse
+    /// some of it, and an error then names the key. `reasoning_effort` is a word that the server knows; with provider =
+    /// "anthropic" it is written as extra_body = { output_config = { effort = "medium" } }.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 2), example = 0.7)]
+    pub temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1), example = 0.9)]
+    pub top_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"low")]
+    pub reasoning_effort: Option<String>,
+    /// Further fields of each request, such as those of one server alone. What Cairn sets itself cannot stand here: the
+    /// model, messages, tools, streaming, the limit of the answer.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    #[schemars(example = json!({ "top_k": 40, "seed": 7 }))]
+    pub extra_body: Map<String, Value>,
+    /// Further headers of each request. Secret ones are named with the daemon's variable that holds the value.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(example = json!({ "X-Title": "Cairn" }))]
+    pub extra_headers: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(example = json!({ "X-Gateway-Token": "GATEWAY_TOKEN" }))]
+    pub extra_headers_from_env: BTreeMap<String, String>,
 }
 
 impl Default for ModelConfig {
@@ -234,6 +260,12 @@ impl Default for ModelConfig {
             cache_write_price: None,
             output_price: None,
             cache_ttl_secs: 300,
+            temperature: None,
+            top_p: None,
+            reasoning_effort: None,
+            extra_body: Map::new(),
+            extra_headers: BTreeMap::new(),
+            extra_headers_from_env: BTreeMap::new(),
         }
     }
 }
@@ -258,6 +290,20 @@ impl ModelConfig {
             cache_write: self.cache_write_price,
             output: self.output_price.unwrap_or_default(),
         }
+    }
+
+    /// The fields of a request that are set for it.
+    pub fn request_fields(&self) -> Map<String, Value> {
+        let mut fields = self.extra_body.clone();
+        let number = |number: f64| Value::from(number);
+        let sampling = [
+            ("temperature", self.temperature.map(number)),
+            ("top_p", self.top_p.map(number)),
+            ("reasoning_effort", self.reasoning_effort.clone().map(Value::from)),
+        ];
+        let set = sampling.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+        fields.extend(set);
+        fields
     }
 
     /// What the rest of the runtime knows of it.

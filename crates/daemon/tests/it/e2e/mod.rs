@@ -15,6 +15,8 @@ mod networks;
 mod owner;
 mod replay;
 mod retain;
+mod sampling;
+mod spend;
 mod terminal;
 mod tune;
 

@@ -27,6 +27,15 @@ fn start() -> Value {
         "cache_creation_input_tokens": 26, "output_tokens": 1}}})
 }
 
+#[tokio::test]
+async fn a_stream_that_is_cut_has_told_what_its_request_took() {
+    let body = sse_of(&[start(), open(0, json!({"type": "text", "text": "Grüß"}))]);
+    let events = answer_to(&body).await;
+    let usage = Usage { input_tokens: 100, output_tokens: 1, cached_tokens: 64, cache_write_tokens: 26 };
+    assert_eq!(events[..2], [Ok(ModelEvent::Usage(usage)), Ok(ModelEvent::Text("Grüß".to_owned()))]);
+    assert!(matches!(events[2..], [Err(ModelError::Protocol(_))]), "{events:?}");
+}
+
 fn open(index: u64, block: Value) -> Value {
     json!({"type": "content_block_start", "index": index, "content_block": block})
 }
@@ -135,7 +144,9 @@ async fn an_error_in_the_stream_is_typed(#[case] kind: &str, #[case] code: &str)
     let error = json!({"type": "error", "error": {"type": kind, "message": "m"}});
     let body = sse_of(&[start(), open(0, json!({"type": "text", "text": "hi"})), error]);
     let events = answer_to(&body).await;
-    let [Ok(ModelEvent::Text(_)), Err(error)] = &events[..] else { panic!("{kind}: {events:?}") };
+    let [Ok(ModelEvent::Usage(_)), Ok(ModelEvent::Text(_)), Err(error)] = &events[..] else {
+        panic!("{kind}: {events:?}")
+    };
     assert_eq!(error.code(), code, "{error}");
 }
 

@@ -63,8 +63,10 @@ pub(super) fn canonical(request: &Value) -> Value {
     if !tools.is_empty() {
         body["tools"] = tools.into();
     }
-    if let Some(stream) = request.get("stream") {
-        body["stream"] = stream.clone();
+    for key in ["stream", "temperature", "top_p"] {
+        if let Some(value) = request.get(key) {
+            body[key] = value.clone();
+        }
     }
     body
 }
