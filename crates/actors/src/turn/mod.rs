@@ -268,9 +268,10 @@ impl Budget {
                 }
             };
             tokio::select! {
-                () = over => return,
+                biased;
                 // The sender is this.
                 _ = changes.changed() => {}
+                () = over => return,
             }
         }
     }
