@@ -1,7 +1,7 @@
 //! The router: knows which channels are awake, wakes them from the store, lets idle ones sleep, and starts their
 //! actors again when they fail.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ pub(crate) struct Router;
 pub(crate) struct RouterState {
     shared: Arc<Shared>,
     interrupted: bool,
-    slots: HashMap<ChannelId, Slot>,
+    slots: BTreeMap<ChannelId, Slot>,
     who: HashMap<ActorId, (ChannelId, Part)>,
     permits: Arc<Semaphore>,
 }
@@ -98,7 +98,7 @@ impl Actor for Router {
         Ok(RouterState {
             shared: args.shared,
             interrupted: args.interrupted,
-            slots: HashMap::new(),
+            slots: BTreeMap::new(),
             who: HashMap::new(),
             permits: Arc::new(Semaphore::new(WAKING_AT_ONCE)),
         })

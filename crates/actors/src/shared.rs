@@ -329,16 +329,16 @@ impl Shared {
         *self.outbox.write() = outbox;
     }
 
-    /// Kills the router where it stands.
+    /// Kills the router where it stands, unless it is down.
     #[cfg(test)]
     pub(crate) fn kill_router(&self) {
-        self.router.read().as_ref().unwrap().kill();
+        self.router.read().iter().for_each(|router| router.kill());
     }
 
-    /// Kills the outbox where it stands.
+    /// Kills the outbox where it stands, unless it is down.
     #[cfg(test)]
     pub(crate) fn kill_outbox(&self) {
-        self.outbox.read().as_ref().unwrap().kill();
+        self.outbox.read().iter().for_each(|outbox| outbox.kill());
     }
 
     /// Tells the router. False when it is down.

@@ -3,7 +3,7 @@
 //! Waiters live beside the channel's actor, not in it: they outlive its restarts. A waiter that is slow loses words
 //! of the stream, never the answer; one that is gone is forgotten. Neither holds a turn up.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use cairn_core::approval::Approval;
 use cairn_core::event::RunEnd;
@@ -41,13 +41,13 @@ impl Waiter {
 
 #[derive(Default)]
 struct State {
-    waiters: HashMap<MessageId, Vec<Waiter>>,
+    waiters: BTreeMap<MessageId, Vec<Waiter>>,
     turn: Vec<MessageId>,
     /// Its words so far, for those who join late.
     so_far: String,
     /// Why it waits, while no model answers.
     waits: Option<String>,
-    runs: HashMap<RunId, Vec<oneshot::Sender<RunEnd>>>,
+    runs: BTreeMap<RunId, Vec<oneshot::Sender<RunEnd>>>,
 }
 
 #[derive(Default)]
@@ -156,12 +156,21 @@ impl TurnSubscribers {
     /// Nothing more comes: everybody who waits is told so. Who waits for a run sees its end never come.
     pub(crate) fn close(&self, failure: &TurnFailure) {
         let mut waiting = self.waiting.lock();
-        for waiter in waiting.waiters.drain().flat_map(|(_, waiters)| waiters) {
+        for waiter in std::mem::take(&mut waiting.waiters).into_values().flatten() {
             let _ = waiter.answer.send(Answer::Failed(failure.clone()));
         }
         waiting.so_far.clear();
         waiting.turn.clear();
         waiting.runs.clear();
+    }
+
+    /// The channel failed. Who waits for a turn that ended before they were told of it is told so now.
+    pub(crate) fn close_ended(&self, is_open: impl Fn(&MessageId) -> bool) {
+        let mut waiting = self.waiting.lock();
+        let ended: Vec<_> = waiting.waiters.extract_if(.., |message, _| !is_open(message)).collect();
+        for waiter in ended.into_iter().flat_map(|(_, waiters)| waiters) {
+            let _ = waiter.answer.send(Answer::Failed(failure::lost()));
+        }
     }
 
     pub(crate) fn is_awaited(&self) -> bool {

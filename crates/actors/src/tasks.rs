@@ -5,6 +5,7 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt as _;
+use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
@@ -39,6 +40,8 @@ impl Tasks {
         D: FnOnce(Ended<F::Output>) + Send + 'static,
     {
         let watched = async move {
+            #[cfg(test)]
+            let work = crate::tests::sim::chance::at_each_poll(work);
             let work = AssertUnwindSafe(work).catch_unwind();
             let ended = tokio::select! {
                 biased;
@@ -79,6 +82,20 @@ impl Tasks {
         self.tracker.close();
         self.tracker.wait().await;
     }
+}
+
+/// Runs what takes the processor for a while on a thread of its own.
+///
+/// # Errors
+/// It panicked.
+pub(crate) async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, JoinError> {
+    #[cfg(test)]
+    if crate::tests::sim::chance::is_drawn() {
+        return tokio::spawn(async { work() }).await;
+    }
+    tokio::task::spawn_blocking(work).await
 }
 
 /// The words of a panic.

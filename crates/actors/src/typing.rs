@@ -116,6 +116,7 @@ async fn show(
             }
         }
         tokio::select! {
+            biased;
             changed = changes.changed() => if changed.is_err() { return },
             () = tokio::time::sleep(every) => {}
         }

@@ -24,7 +24,7 @@ use tracing::Instrument as _;
 use super::next_turn::next_turn;
 use super::state::{ChannelState, Closing, Current, EndedMessage, Failed, answer};
 use crate::failure::{self, ChannelFault};
-use crate::messages::{ChannelMsg, CompactorMsg, TurnAnswer, TurnLink, TurnResult, draft_entry};
+use crate::messages::{ChannelMsg, CompactorMsg, OutboxMsg, TurnAnswer, TurnLink, TurnResult, draft_entry};
 use crate::shared::Shared;
 use crate::show::Show;
 use crate::tasks::Ended;
@@ -77,6 +77,7 @@ impl ChannelState {
         self.tier = self.handle.read(|conversation| measure(conversation, settings).tier);
         self.later(self.shared.limits().idle_after, || ChannelMsg::Tick);
         self.expect_loss();
+        self.make_up();
         let open = self.handle.read(|conversation| conversation.open_turn.clone());
         if let Some(open) = open {
             let mut events = self.handle.read(|conversation| {
@@ -102,6 +103,18 @@ impl ChannelState {
         self.expire().await?;
         self.handle.tell_compactor(CompactorMsg::Look);
         Ok(())
+    }
+
+    /// The actor before this one may have failed before it told what it had journalled.
+    fn make_up(&self) {
+        let open: BTreeSet<MessageId> = self.handle.read(|conversation| {
+            let in_turn = conversation.open_turn.iter().flat_map(|open| open.messages.iter().cloned());
+            in_turn.chain(conversation.pending.iter().map(|pending| pending.message.clone())).collect()
+        });
+        self.handle.subscribers.close_ended(|message| open.contains(message));
+        if self.interrupted && self.handle.read(|conversation| !conversation.owed.is_empty()) {
+            self.shared.tell_outbox(OutboxMsg::Look);
+        }
     }
 
     async fn give_up_turn(&mut self, interruptions: u32) -> Result<(), ChannelFault> {

@@ -5,7 +5,7 @@
 
 mod deliver;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use cairn_core::ids::{ChannelId, OutboxId};
@@ -34,7 +34,7 @@ struct ChatQueue {
 
 pub(crate) struct OutboxState {
     shared: Arc<Shared>,
-    queues: HashMap<ChannelId, ChatQueue>,
+    queues: BTreeMap<ChannelId, ChatQueue>,
     /// What was pending at the start is known.
     found: bool,
     draining: Vec<oneshot::Sender<()>>,
@@ -55,7 +55,7 @@ impl Actor for Outbox {
     ) -> Result<OutboxState, ActorProcessingErr> {
         let token = shared.tasks.token();
         Ok(OutboxState {
-            queues: HashMap::new(),
+            queues: BTreeMap::new(),
             found: false,
             draining: Vec::new(),
             _cancel: token.clone().drop_guard(),
@@ -69,8 +69,7 @@ impl Actor for Outbox {
         myself: ActorRef<OutboxMsg>,
         state: &mut OutboxState,
     ) -> Result<(), ActorProcessingErr> {
-        let shared = Arc::clone(&state.shared);
-        state.shared.tasks.spawn("find pending deliveries", find_pending(shared, myself));
+        state.look(myself);
         Ok(())
     }
 
@@ -81,6 +80,7 @@ impl Actor for Outbox {
         state: &mut OutboxState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
+            OutboxMsg::Look => state.look(myself),
             OutboxMsg::Found(items) => state.take_found(&myself, items),
             OutboxMsg::Deliver(pending) => state.take(&myself, *pending),
             OutboxMsg::Over { channel, id, parked } => state.over(&myself, &channel, &id, parked),
@@ -116,11 +116,24 @@ async fn find_pending(shared: Arc<Shared>, outbox: ActorRef<OutboxMsg>) {
 }
 
 impl OutboxState {
-    /// What the store has comes first, in its order; what was told meanwhile may be among it.
+    fn look(&self, myself: ActorRef<OutboxMsg>) {
+        let shared = Arc::clone(&self.shared);
+        self.shared.tasks.spawn("find pending deliveries", find_pending(shared, myself));
+    }
+
+    /// What the store has comes first, in its order; what was told meanwhile may be among it. What is under way goes on.
     fn take_found(&mut self, myself: &ActorRef<OutboxMsg>, items: Vec<OutboxItem>) {
         self.found = true;
-        let mut told: HashMap<ChannelId, VecDeque<PendingDelivery>> =
-            self.queues.drain().map(|(channel, queue)| (channel, queue.waiting)).collect();
+        let mut told: BTreeMap<ChannelId, VecDeque<PendingDelivery>> = BTreeMap::new();
+        for (channel, queue) in &mut self.queues {
+            told.insert(channel.clone(), std::mem::take(&mut queue.waiting));
+        }
+        // What was settled since the store was read is over, whatever it said then.
+        let is_over = |item: &OutboxItem| {
+            let handle = self.shared.handle(&item.channel);
+            handle.is_some_and(|handle| !handle.read(|conversation| conversation.owed.contains(&item.id)))
+        };
+        let items: Vec<_> = items.into_iter().filter(|item| !is_over(item)).collect();
         for item in items {
             let known = told.get_mut(&item.channel).and_then(|queue| {
                 let idx = queue.iter().position(|pending| pending.item.id == item.id)?;

@@ -56,6 +56,23 @@ async fn a_killed_outbox_comes_back_and_delivers_what_is_owed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_channel_killed_before_it_tells_of_a_reply_has_it_sent_and_whoever_waits_told() {
+    let (world, live) = started().await;
+    let replies = world.model.hold(Kind::Reply);
+    let open = live.say_in_group("a", "hello").await;
+    world.model.until(1, Kind::Reply).await;
+    let gate = world.store.shut();
+    replies.add_permits(1);
+    settle().await;
+    live.runtime.shared().kill_router();
+    settle().await;
+    gate.add_permits(100);
+    world.store.until(1, is_settled).await;
+    assert_eq!(world.net.words(&group()), ["re: hello"]);
+    assert_eq!(failure_code(open).await, "turn_failed");
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_is_left_running_after_a_stop() {
     let (world, live) = started().await;
     let _runs = world.model.hold(Kind::Run);

@@ -21,6 +21,7 @@ mod outbox;
 mod restarts;
 mod runs;
 mod shows;
+pub(crate) mod sim;
 mod sleep;
 mod stages;
 mod tools;

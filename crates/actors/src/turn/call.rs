@@ -233,6 +233,7 @@ impl Turn {
             tracing::debug!(channel = %self.args.handle.id, "a call waits: its person has as many at work as one may");
             let (deadline, since) = (self.budget.pause(), Instant::now());
             tokio::select! {
+                biased;
                 () = place.begin() => {}
                 () = self.stopping() => {}
             }

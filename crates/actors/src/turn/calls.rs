@@ -356,6 +356,7 @@ impl Turn {
         let id = asked.approval.id.clone();
         let time = Duration::from_secs(self.settings.trust.approval_secs);
         let decision = tokio::select! {
+            biased;
             decision = tokio::time::timeout(time, asked.request.answer()) => decision.ok(),
             () = self.stopping() => None,
         };

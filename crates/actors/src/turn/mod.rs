@@ -247,9 +247,10 @@ impl Budget {
                 }
             };
             tokio::select! {
-                () = over => return,
+                biased;
                 // The sender is this.
                 _ = changes.changed() => {}
+                () = over => return,
             }
         }
     }

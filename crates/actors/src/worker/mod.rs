@@ -25,6 +25,7 @@ use crate::agent::{ModelCandidate, OFFLINE};
 use crate::handle::ChannelHandle;
 use crate::messages::RunFailure;
 use crate::shared::Shared;
+use crate::tasks;
 
 enum Stop {
     Model {
@@ -319,7 +320,7 @@ impl Job {
         // What an emergency left without a summary gets one in any case.
         let is_owed = matches!(run.work, RunWork::Truncated);
         let turn = Arc::clone(digests).acquire_owned().await;
-        let digest = tokio::task::spawn_blocking(move || {
+        let digest = tasks::off_thread(move || {
             // Held to its end, also when nobody waits for it any more.
             let _turn = turn;
             let Self { handle, agent, sizes, sources, .. } = &self;

@@ -37,7 +37,8 @@ pub trait ChatModel: Send + Sync + 'static {
     fn discover_window(&self) -> BoxFuture<'_, Result<Option<u64>, Unanswered>>;
 
     /// Sends a request. Dropping the stream cancels it. After an error, or after [`ModelEvent::Done`], nothing
-    /// more comes; a stream that ends otherwise has yielded a [`ModelError::Protocol`].
+    /// more comes; a stream that ends otherwise has yielded a [`ModelError::Protocol`]. It ends in bounded time, however
+    /// silent its server is: a turn in a chat waits for that.
     fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>>;
 }
 

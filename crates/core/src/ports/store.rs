@@ -366,9 +366,12 @@ impl OutboxItem {
                 self.attempted_at.get_or_insert(record.at);
             }
             Event::Delivery(DeliveryEvent::PutOff { .. }) => self.attempted_at = None,
-            Event::Delivery(DeliveryEvent::Sent { message, .. }) => {
+            // A receipt is there twice when a channel failed before it could say that it had journalled it.
+            Event::Delivery(DeliveryEvent::Sent { part, message, .. }) => {
                 self.attempted_at = None;
-                self.sent.push(message.clone());
+                if *part as usize == self.sent.len() {
+                    self.sent.push(message.clone());
+                }
             }
             Event::Delivery(DeliveryEvent::Settled { receipt, .. }) => match receipt {
                 Receipt::Delivered { .. } => return false,
@@ -413,4 +416,41 @@ pub struct ArtifactLines {
     pub offset: u64,
     /// The only line did not fit into the bytes that were asked for: so many bytes of its end are left out.
     pub cut_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receipt_that_is_journalled_twice_counts_once() {
+        let channel: ChannelId = "main/net/group".parse().unwrap();
+        let id = OutboxId::from("d1");
+        let record = |event| Record {
+            n: 1,
+            at: Timestamp::UNIX_EPOCH,
+            channel: Some(channel.clone()),
+            event: Event::Delivery(event),
+        };
+        let (turn, seq) = (TurnId::from("t1"), Seq(2));
+        let intended = DeliveryEvent::Intended {
+            id: id.clone(),
+            turn,
+            seq,
+            note: None,
+            approval: None,
+            reply_to: None,
+            edits: None,
+            draft: false,
+        };
+        let mut item = OutboxItem::intended(&channel, &record(intended)).unwrap();
+        let sent = |part: u32| {
+            let message = MessageId::from(format!("m{part}"));
+            record(DeliveryEvent::Sent { id: id.clone(), part, message })
+        };
+        for (part, expected) in [(0, 1), (0, 1), (1, 2), (0, 2), (1, 2)] {
+            assert!(item.apply(&sent(part)));
+            assert_eq!(item.sent.len(), expected, "after part {part}");
+        }
+    }
 }

@@ -388,7 +388,7 @@ pub(crate) fn check_coverage(conversation: &Conversation) {
 }
 
 /// Takes any arguments: what is checked is tested where the checks are.
-struct AnyArguments;
+pub(crate) struct AnyArguments;
 
 impl cairn_core::ports::ArgumentCheck for AnyArguments {
     fn check(&self, _def: &cairn_core::model::ToolDef, _arguments: &serde_json::Value) -> Result<(), String> {

@@ -44,9 +44,19 @@ fn key(channel: &ChannelId, id: &ArtifactId) -> (String, String) {
     (channel.to_string(), id.to_string())
 }
 
+/// What a channel's records came to so far.
+pub(crate) struct Folded {
+    /// Records of all channels that were looked at.
+    n: usize,
+    pub(crate) conversation: Conversation,
+    /// All entries, of all generations.
+    pub(crate) entries: Vec<Arc<Entry>>,
+}
+
 pub(crate) struct MemStore {
     pub(crate) artifacts: Arc<MemArtifacts>,
     records: watch::Sender<Vec<Record>>,
+    folded: Mutex<BTreeMap<ChannelId, Folded>>,
     /// Answered by appends instead of writing, first in first out.
     faults: Mutex<Vec<StoreError>>,
     /// Appends wait for a permit while it is shut.
@@ -73,6 +83,7 @@ impl MemStore {
         Arc::new(Self {
             artifacts,
             records: watch::Sender::new(records),
+            folded: Mutex::default(),
             faults: Mutex::default(),
             gate: Mutex::default(),
             appends: Mutex::default(),
@@ -115,6 +126,19 @@ impl MemStore {
         waited.expect("it never happened").unwrap();
     }
 
+    /// Writes the records, at once.
+    pub(crate) fn push(&self, new: Vec<NewRecord>) -> Vec<Record> {
+        let mut appended = Vec::new();
+        self.records.send_modify(|records| {
+            for NewRecord { channel, at, event } in new {
+                let record = Record { n: records.len() as u64 + 1, at, channel, event };
+                appended.push(record.clone());
+                records.push(record);
+            }
+        });
+        appended
+    }
+
     pub(crate) fn fail_next(&self, error: StoreError) {
         self.faults.lock().push(error);
     }
@@ -134,16 +158,25 @@ impl MemStore {
     }
 
     pub(crate) fn conversation(&self, channel: &ChannelId) -> Option<Conversation> {
-        self.fold(channel, |_| {})
+        self.folded(channel, |folded| (folded.conversation.last_n > 0).then(|| folded.conversation.clone()))
     }
 
-    fn fold(&self, channel: &ChannelId, mut see: impl FnMut(&Conversation)) -> Option<Conversation> {
-        let mut conversation = Conversation::new(channel.clone());
-        for record in self.records().iter().filter(|record| record.channel.as_ref() == Some(channel)) {
-            conversation.apply(record).unwrap();
-            see(&conversation);
+    /// Folds what is new of the channel, and reads what it came to.
+    pub(crate) fn folded<T>(&self, channel: &ChannelId, read: impl FnOnce(&Folded) -> T) -> T {
+        let mut all = self.folded.lock();
+        let folded = all.entry(channel.clone()).or_insert_with(|| {
+            let conversation = Conversation::new(channel.clone());
+            Folded { n: 0, conversation, entries: Vec::new() }
+        });
+        let records = self.records.borrow();
+        for record in records[folded.n..].iter().filter(|record| record.channel.as_ref() == Some(channel)) {
+            folded.conversation.apply(record).unwrap();
+            let known = folded.entries.last().map_or(Seq(0), |entry| entry.seq);
+            let live = &folded.conversation.live;
+            folded.entries.extend(live.range(live.partition_point(|entry| entry.seq <= known)..).cloned());
         }
-        (conversation.last_n > 0).then_some(conversation)
+        folded.n = records.len();
+        read(folded)
     }
 
     fn all_artifacts(&self, channel: &ChannelId) -> BTreeMap<ArtifactId, Artifact> {
@@ -158,28 +191,23 @@ impl MemStore {
 
     /// All entries of the channel, of all generations.
     pub(crate) fn history(&self, channel: &ChannelId) -> Vec<Arc<Entry>> {
-        let mut entries: Vec<Arc<Entry>> = Vec::new();
-        self.fold(channel, |conversation| {
-            let known = entries.last().map_or(Seq(0), |entry| entry.seq);
-            entries.extend(conversation.live.iter().filter(|entry| entry.seq > known).cloned());
-        });
-        entries
+        self.folded(channel, |folded| folded.entries.clone())
     }
 
     pub(crate) fn saved_memories(&self) -> Vec<Memory> {
         let mut memories: Vec<Memory> = Vec::new();
         let mut sightings: BTreeSet<String> = BTreeSet::new();
-        for record in self.records() {
-            let saves: Vec<MemorySave> = match record.event {
-                Event::Memory(MemoryEvent::Saved(save)) => vec![save],
-                Event::Compaction(CompactionEvent::RunEnded(end)) => end.memories,
-                _ => Vec::new(),
+        for record in self.records.borrow().iter() {
+            let saves: &[MemorySave] = match &record.event {
+                Event::Memory(MemoryEvent::Saved(save)) => std::slice::from_ref(save),
+                Event::Compaction(CompactionEvent::RunEnded(end)) => &end.memories,
+                _ => &[],
             };
             for save in saves {
                 let same = |memory: &&Memory| memory.text == save.text && memory.scope == save.scope;
                 let existing = memories.iter().find(same).cloned();
                 let sighted = !sightings.insert(save.sighting.clone());
-                match merge(existing.as_ref(), false, sighted, &save, record.at) {
+                match merge(existing.as_ref(), false, sighted, save, record.at) {
                     MemoryChange::Created(memory) => memories.push(memory),
                     MemoryChange::Sighted(memory) => {
                         memories.retain(|known| known.id != memory.id);
@@ -205,25 +233,17 @@ impl Store for MemStore {
                 return Err(self.faults.lock().remove(0));
             }
             self.appends.lock().push(new.len());
-            let mut appended = Vec::new();
             let ends = new.iter().any(|record| matches!(record.event, Event::Turn(TurnEvent::Ended(_))));
             if let Some(bomb) = ends.then(|| self.armed.lock().take()).flatten() {
                 bomb.store(true, Ordering::SeqCst);
             }
-            self.records.send_modify(|records| {
-                for NewRecord { channel, at, event } in new {
-                    let record = Record { n: records.len() as u64 + 1, at, channel, event };
-                    appended.push(record.clone());
-                    records.push(record);
-                }
-            });
-            Ok(appended)
+            Ok(self.push(new))
         })
     }
 
     fn channels(&self) -> BoxFuture<'_, Result<Vec<ChannelRow>, StoreError>> {
         let names: BTreeSet<ChannelId> =
-            self.records().iter().filter_map(|record| record.channel.clone()).collect();
+            self.records.borrow().iter().filter_map(|record| record.channel.clone()).collect();
         let row = |channel: ChannelId| {
             let conversation = self.conversation(&channel).unwrap();
             let (last_at, unfinished) = (conversation.last_at, conversation.is_unfinished());
@@ -289,7 +309,7 @@ impl Store for MemStore {
         let mut seen = Seen::New;
         let mut print = String::new();
         let mut taken: Option<TurnId> = None;
-        for record in self.records().iter().filter(|record| record.channel.as_ref() == Some(channel)) {
+        for record in self.records.borrow().iter().filter(|record| record.channel.as_ref() == Some(channel)) {
             match &record.event {
                 Event::Message(MessageEvent::Accepted(pending)) if pending.message == *message => {
                     print.clone_from(&pending.fingerprint);
@@ -371,9 +391,9 @@ impl Store for MemStore {
 
     fn deliveries(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {
         let mut items: Vec<OutboxItem> = Vec::new();
-        for record in self.records() {
-            items.retain_mut(|item| record.channel.as_ref() != Some(&item.channel) || item.apply(&record));
-            items.extend(record.channel.as_ref().and_then(|channel| OutboxItem::intended(channel, &record)));
+        for record in self.records.borrow().iter() {
+            items.retain_mut(|item| record.channel.as_ref() != Some(&item.channel) || item.apply(record));
+            items.extend(record.channel.as_ref().and_then(|channel| OutboxItem::intended(channel, record)));
         }
         Box::pin(async { Ok(items) })
     }

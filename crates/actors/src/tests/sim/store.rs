@@ -1,0 +1,272 @@
+//! A store whose disk fills up, whose views come late or not at all, and whose last writes a power failure may take along.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cairn_core::conversation::Conversation;
+use cairn_core::event::{NewRecord, Record};
+use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq};
+use cairn_core::memory::{Memory, Reach};
+use cairn_core::message::{Artifact, Entry};
+use cairn_core::pairing_store::{RegistryState, UsageDay};
+use cairn_core::ports::{
+    ArtifactLines, ChannelRow, Hit, LineRange, MemoryFilter, OutboxItem, Query, Seen, Store, StoreError,
+};
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+
+use super::scene::Scene;
+use crate::tests::common::store::MemStore;
+
+pub(super) struct SimStore {
+    scene: Arc<Scene>,
+    /// What is durable.
+    pub(super) kept: Arc<MemStore>,
+    disk: Mutex<Disk>,
+}
+
+#[derive(Default)]
+struct Disk {
+    next: u64,
+    /// Written and not synced, in order.
+    written: BTreeMap<u64, Vec<NewRecord>>,
+    /// Synced, and not yet told to who wrote it.
+    synced: BTreeMap<u64, Vec<Record>>,
+}
+
+impl SimStore {
+    pub(super) fn new(scene: Arc<Scene>) -> Arc<Self> {
+        Arc::new(Self { scene, kept: MemStore::new(), disk: Mutex::default() })
+    }
+
+    /// The power failed: of what was written and not synced any number of records is there, in their order.
+    pub(super) fn lose_power(&self) {
+        let disk = std::mem::take(&mut *self.disk.lock());
+        let written: Vec<NewRecord> = disk.written.into_values().flatten().collect();
+        let n_there = fastrand::usize(..=written.len());
+        if n_there > 0 {
+            self.keep(written.into_iter().take(n_there).collect());
+        }
+    }
+
+    fn keep(&self, batch: Vec<NewRecord>) -> Vec<Record> {
+        let records = self.kept.push(batch);
+        self.scene.checks.lock().journalled(&self.scene, &self.kept, &records);
+        records
+    }
+
+    /// One sync takes everything along that was written before it.
+    fn sync(&self, number: u64) -> Option<Vec<Record>> {
+        let mut disk = self.disk.lock();
+        let later = disk.written.split_off(&(number + 1));
+        let due = std::mem::replace(&mut disk.written, later);
+        for (number, batch) in due {
+            let records = self.keep(batch);
+            disk.synced.insert(number, records);
+        }
+        disk.synced.remove(&number)
+    }
+
+    /// Asks the views, which answer later, with what is durable by then or was when they were asked.
+    async fn view<T>(
+        &self,
+        what: &'static str,
+        read: impl Fn(&MemStore) -> T + Send,
+    ) -> Result<T, StoreError> {
+        let early = fastrand::bool().then(|| read(&self.kept));
+        self.scene.step(|| format!("view {what}")).await;
+        if self.scene.is_out(|outages| outages.views) {
+            if fastrand::bool() {
+                self.scene.note(|| format!("view {what} fails"));
+                return Err(StoreError::View { view: "heads", message: "closed".to_owned() });
+            }
+            while self.scene.is_out(|outages| outages.views) {
+                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            }
+        }
+        Ok(early.unwrap_or_else(|| read(&self.kept)))
+    }
+}
+
+/// What a fake answers without a wait, since it is about what is in memory.
+fn at_once<T>(answer: BoxFuture<'_, Result<T, StoreError>>) -> T {
+    futures::FutureExt::now_or_never(answer).unwrap().unwrap()
+}
+
+impl Store for SimStore {
+    fn append(&self, batch: Vec<NewRecord>) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
+        Box::pin(async move {
+            let named = |batch: &[NewRecord]| {
+                let kinds = batch.iter().map(kind).collect::<Vec<_>>().join(" ");
+                let channel = batch.first().and_then(|record| record.channel.clone());
+                format!("{} {kinds}", channel.map_or_else(|| "-".to_owned(), |channel| channel.to_string()))
+            };
+            let name = named(&batch);
+            self.scene.step(|| format!("append {name}")).await;
+            if self.scene.is_out(|outages| outages.disk) || self.scene.faulty(self.scene.mood.store_faults) {
+                self.scene.note(|| format!("refused {name}"));
+                return Err(StoreError::DiskFull { path: "/state".to_owned() });
+            }
+            let number = {
+                let mut disk = self.disk.lock();
+                disk.next += 1;
+                let number = disk.next;
+                disk.written.insert(number, batch);
+                number
+            };
+            self.scene.step(|| format!("sync {name}")).await;
+            let mine = self.sync(number);
+            self.scene.step(|| format!("durable {name}")).await;
+            mine.ok_or(StoreError::Closed)
+        })
+    }
+
+    fn channels(&self) -> BoxFuture<'_, Result<Vec<ChannelRow>, StoreError>> {
+        Box::pin(self.view("channels", |kept| at_once(kept.channels())))
+    }
+
+    fn unfinished(&self) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>> {
+        Box::pin(self.view("unfinished", |kept| at_once(kept.unfinished())))
+    }
+
+    fn restore(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Option<Conversation>, StoreError>> {
+        let channel = channel.clone();
+        Box::pin(self.view("restore", move |kept| kept.conversation(&channel)))
+    }
+
+    fn keep_snapshot(&self, conversation: Arc<Conversation>) -> BoxFuture<'_, Result<(), StoreError>> {
+        let what = move || format!("snapshot {} {}", conversation.channel, conversation.last_n);
+        Box::pin(async move {
+            self.scene.step(what).await;
+            Ok(())
+        })
+    }
+
+    fn entries(
+        &self,
+        channel: &ChannelId,
+        from: Seq,
+        to: Seq,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Arc<Entry>>, StoreError>> {
+        let channel = channel.clone();
+        Box::pin(self.view("entries", move |kept| at_once(kept.entries(&channel, from, to, limit))))
+    }
+
+    fn entries_of(
+        &self,
+        channel: &ChannelId,
+        message: &MessageId,
+    ) -> BoxFuture<'_, Result<Vec<Arc<Entry>>, StoreError>> {
+        let (channel, message) = (channel.clone(), message.clone());
+        Box::pin(self.view("entries of", move |kept| at_once(kept.entries_of(&channel, &message))))
+    }
+
+    fn seen(&self, channel: &ChannelId, message: &MessageId) -> BoxFuture<'_, Result<Seen, StoreError>> {
+        let (channel, message) = (channel.clone(), message.clone());
+        Box::pin(self.view("seen", move |kept| at_once(kept.seen(&channel, &message))))
+    }
+
+    fn search(&self, query: Query) -> BoxFuture<'_, Result<Vec<Hit>, StoreError>> {
+        Box::pin(self.view("search", move |kept| at_once(kept.search(query.clone()))))
+    }
+
+    fn unindexed(&self) -> u64 {
+        0
+    }
+
+    fn memories(
+        &self,
+        agent: &AgentId,
+        reach: &[Reach],
+        filter: MemoryFilter,
+    ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>> {
+        let (agent, reach) = (agent.clone(), reach.to_vec());
+        Box::pin(
+            self.view("memories", move |kept| at_once(Store::memories(kept, &agent, &reach, filter.clone()))),
+        )
+    }
+
+    fn memory(&self, _id: &MemoryId) -> BoxFuture<'_, Result<Option<Memory>, StoreError>> {
+        Box::pin(self.view("memory", |_| None))
+    }
+
+    fn recall(
+        &self,
+        agent: &AgentId,
+        reach: &[Reach],
+        question: &str,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>> {
+        let (agent, reach, question) = (agent.clone(), reach.to_vec(), question.to_owned());
+        Box::pin(self.view("recall", move |kept| at_once(kept.recall(&agent, &reach, &question, limit))))
+    }
+
+    fn deliveries(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {
+        Box::pin(self.view("deliveries", |kept| at_once(kept.deliveries())))
+    }
+
+    fn registry(&self) -> BoxFuture<'_, Result<RegistryState, StoreError>> {
+        Box::pin(async { Ok(RegistryState::default()) })
+    }
+
+    fn usage_day(&self) -> BoxFuture<'_, Result<UsageDay, StoreError>> {
+        Box::pin(async { Ok(UsageDay::default()) })
+    }
+
+    fn put_artifact(
+        &self,
+        channel: &ChannelId,
+        id: &ArtifactId,
+        text: Arc<str>,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
+        let (channel, id) = (channel.clone(), id.clone());
+        Box::pin(async move {
+            self.scene.step(|| format!("put artifact {channel} {id}")).await;
+            if self.scene.is_out(|outages| outages.disk) {
+                return Err(StoreError::DiskFull { path: "/state".to_owned() });
+            }
+            self.kept.put_artifact(&channel, &id, text).await
+        })
+    }
+
+    fn artifact_lines(
+        &self,
+        channel: &ChannelId,
+        artifact: &Artifact,
+        range: LineRange,
+    ) -> BoxFuture<'_, Result<Option<ArtifactLines>, StoreError>> {
+        let (channel, artifact) = (channel.clone(), artifact.clone());
+        Box::pin(self.view("artifact", move |kept| at_once(kept.artifact_lines(&channel, &artifact, range))))
+    }
+
+    fn remove_artifact(&self, channel: &ChannelId, id: &ArtifactId) -> BoxFuture<'_, Result<(), StoreError>> {
+        let (channel, id) = (channel.clone(), id.clone());
+        Box::pin(async move {
+            self.scene.step(|| format!("remove artifact {channel} {id}")).await;
+            self.kept.remove_artifact(&channel, &id).await
+        })
+    }
+}
+
+/// The kind of a record and what it is about, for the trace.
+fn kind(record: &NewRecord) -> String {
+    use cairn_core::event::{CompactionEvent, DeliveryEvent, Event, MessageEvent, TurnEvent};
+    match &record.event {
+        Event::Message(MessageEvent::Accepted(pending)) => format!("accepted({})", pending.message),
+        Event::Turn(TurnEvent::Started { turn, .. }) => format!("started({turn})"),
+        Event::Turn(TurnEvent::EntryAdded { entry }) => format!("entry({:?} {})", entry.role, entry.seq),
+        Event::Turn(TurnEvent::Ended(end)) => format!("ended({} {:?})", end.turn, end.outcome),
+        Event::Compaction(CompactionEvent::RunEnded(end)) => format!("run-ended({:?})", end.outcome),
+        Event::Delivery(DeliveryEvent::Intended { id, draft, .. }) => format!("intended({id} {draft})"),
+        Event::Delivery(event) => {
+            let words = format!("{event:?}");
+            let name = words.split(' ').next().unwrap_or_default();
+            format!("{name}({})", event.id())
+        }
+        event => {
+            let words = format!("{event:?}");
+            words.split([' ', '{']).next().unwrap_or_default().to_owned()
+        }
+    }
+}
