@@ -145,6 +145,19 @@ fn invented(text: &str, source: &SummarySource) -> Vec<String> {
     names
 }
 
+/// The text without the lines that invented identifiers stand on. `None`: there are none.
+fn without_invented(text: &str, source: &SummarySource) -> Option<String> {
+    let found = find(text).into_iter().filter(|found| !source.has(found.kind, found.text));
+    let places: Vec<usize> = found.map(|found| found.at).collect();
+    let mut end = 0;
+    let stays = |line: &&str| {
+        let begin = end;
+        end += line.len();
+        !places.iter().any(|at| (begin..end).contains(at))
+    };
+    (!places.is_empty()).then(|| text.split_inclusive('\n').filter(stays).collect())
+}
+
 impl SummarySource {
     fn has(&self, kind: Kind, identifier: &str) -> bool {
         match kind {
@@ -189,7 +202,11 @@ pub fn mend(text: &str, source: &SummarySource) -> Result<String, Rejection> {
     if !names.is_empty() {
         let is_sound = |line: &&str| find(line).iter().all(|found| source.has(found.kind, found.text));
         let sound: Vec<&str> = mended.lines().filter(is_sound).collect();
-        let kept = sound.join("\n");
+        let mut kept = sound.join("\n");
+        // What a line says may depend on those around it, such as on code that begins before it.
+        while let Some(less) = without_invented(&kept, source) {
+            kept = less;
+        }
         if estimate(&kept) < estimate(&mended) / 2 || Sections::parse(&kept).is_empty() {
             return Err(Rejection::Invented(
                 names.into_iter().take(NAMED_MAX).collect::<Vec<_>>().join(", "),

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::secrets::without_tokens;
+
 /// One or more things wrong with a configuration. Displays all of them, each with its place and a remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
@@ -34,7 +36,7 @@ pub struct FilePosition {
 
 impl Problem {
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), place: None, hint: None }
+        Self { message: without_tokens(&message.into()), place: None, hint: None }
     }
 
     #[must_use]
@@ -45,7 +47,7 @@ impl Problem {
 
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(without_tokens(&hint.into()));
         self
     }
 }

@@ -106,6 +106,32 @@ pub(super) fn is_token(text: &str) -> bool {
     telegram || discord
 }
 
+/// A text that may be shown: what has the shape of a token in it, wherever it was pasted, is left out.
+pub(super) fn without_tokens(text: &str) -> String {
+    let of_word = |c: char| c.is_ascii_alphanumeric() || "_-.:".contains(c);
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (word, after) = rest.split_at(rest.find(|c| !of_word(c)).unwrap_or(rest.len()));
+        out.push_str(if has_token(word) { "…" } else { word });
+        let between = after.find(of_word).unwrap_or(after.len());
+        out.push_str(&after[..between]);
+        rest = &after[between..];
+    }
+    out
+}
+
+/// There is a token in a word, be it behind the `bot` of an address.
+fn has_token(word: &str) -> bool {
+    is_token(word.trim_matches(['.', ':']))
+        || word.match_indices(':').any(|(at, _)| {
+            let digits = word[..at].bytes().rev().take_while(u8::is_ascii_digit).count();
+            let signs =
+                word[at + 1..].bytes().take_while(|b| b.is_ascii_alphanumeric() || b"_-".contains(b)).count();
+            digits >= 6 && signs >= 30
+        })
+}
+
 /// The text can be the name of an environment variable.
 pub(super) fn is_variable(text: &str) -> bool {
     !text.is_empty()

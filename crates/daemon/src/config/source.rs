@@ -7,7 +7,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::{FilePosition, Problem};
-use super::secrets::is_token;
+use super::secrets::without_tokens;
 
 /// Longest excerpt of a line in an error, in characters.
 const EXCERPT_MAX: usize = 160;
@@ -192,11 +192,11 @@ fn redact(line: &str) -> String {
             rest.starts_with('=')
         })
     });
-    let secret = secret || line.split(['"', '\'']).any(is_token);
+    let secret = secret || without_tokens(line) != line;
     let account = lower.find("://").is_some_and(|idx| lower[idx..].contains('@'));
     let kept = if secret || account {
         let end = line.find('=').map_or(0, |idx| idx + 1);
-        format!("{} …", &line[..end])
+        format!("{} …", without_tokens(&line[..end]))
     } else {
         line.to_owned()
     };
