@@ -19,14 +19,14 @@ fn here() -> &'static Path {
 }
 
 fn names(dir: PathBuf) -> BTreeSet<String> {
-    let entries = fs::read_dir(dir).unwrap();
-    entries.map(|entry| entry.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned()).collect()
+    let entries = fs::read_dir(dir).expect("a folder").map(|entry| entry.expect("is listed").path());
+    entries.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).collect()
 }
 
 /// The seeds of a target, by name.
 fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
     let dir = here().join("seeds").join(target);
-    let read = |name: &String| (name.clone(), fs::read(dir.join(name)).unwrap());
+    let read = |name: &String| (name.clone(), fs::read(dir.join(name)).expect("a seed"));
     names(dir.clone()).iter().map(read).collect()
 }
 

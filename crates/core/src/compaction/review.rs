@@ -202,22 +202,30 @@ pub fn mend(text: &str, source: &SummarySource) -> Result<String, Rejection> {
     if !names.is_empty() {
         let is_sound = |line: &&str| find(line).iter().all(|found| source.has(found.kind, found.text));
         let sound: Vec<&str> = mended.lines().filter(is_sound).collect();
-        let mut kept = sound.join("\n");
-        // What a line says may depend on those around it, such as on code that begins before it.
-        while let Some(less) = without_invented(&kept, source) {
-            kept = less;
-        }
+        let kept = sound.join("\n");
         if estimate(&kept) < estimate(&mended) / 2 || Sections::parse(&kept).is_empty() {
-            return Err(Rejection::Invented(
-                names.into_iter().take(NAMED_MAX).collect::<Vec<_>>().join(", "),
-            ));
+            return Err(named(&names));
         }
         mended = kept;
     }
     if let Some(cap) = source.cap_tokens.filter(|cap| u64::from(estimate(&mended)) > *cap) {
         mended = fit(&mended, cap);
     }
-    Ok(Sections::parse(&mended).render())
+    let mut whole = Sections::parse(&mended).render();
+    // In another order, and without other lines, a line may say otherwise: such as behind code that begins before it.
+    while let Some(less) = without_invented(&whole, source) {
+        let names = invented(&whole, source);
+        whole = Sections::parse(&less).render();
+        if whole.is_empty() {
+            return Err(named(&names));
+        }
+    }
+    Ok(whole)
+}
+
+fn named(invented: &[String]) -> Rejection {
+    let names: Vec<&str> = invented.iter().take(NAMED_MAX).map(String::as_str).collect();
+    Rejection::Invented(names.join(", "))
 }
 
 #[cfg(test)]

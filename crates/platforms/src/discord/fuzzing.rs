@@ -35,12 +35,18 @@ pub fn frame(text: &str) -> Result<Option<Heard>, &'static str> {
     let Frame::Dispatch { kind, data, .. } = Frame::read(text)? else { return Ok(None) };
     let places = Places::default();
     match kind.as_str() {
-        "READY" => drop(read::<Ready>(data)?),
+        "READY" => {
+            read::<Ready>(data)?;
+        }
         "MESSAGE_CREATE" | "MESSAGE_UPDATE" => {
             return read(data).map(|message| Some(heard(&message, &places)));
         }
-        "MESSAGE_DELETE" => drop(read::<Deleted>(data)?),
-        "MESSAGE_DELETE_BULK" => drop(read::<DeletedMany>(data)?),
+        "MESSAGE_DELETE" => {
+            read::<Deleted>(data)?;
+        }
+        "MESSAGE_DELETE_BULK" => {
+            read::<DeletedMany>(data)?;
+        }
         "INTERACTION_CREATE" => return read(data).map(|interaction| pressed(interaction, &places)),
         "GUILD_CREATE" => {
             let server: Server = read(data)?;
