@@ -111,8 +111,11 @@ impl Decoder {
 
     /// The event that a line ends, if it is a blank one.
     fn end_line(&mut self, line: &str) -> Option<ServerEvent> {
-        let line =
-            if std::mem::replace(&mut self.begun, true) { line } else { line.trim_start_matches('\u{feff}') };
+        let line = if std::mem::replace(&mut self.begun, true) {
+            line
+        } else {
+            line.strip_prefix('\u{feff}').unwrap_or(line)
+        };
         if line.is_empty() {
             self.event_bytes = 0;
             let mut event = self.event.take()?;

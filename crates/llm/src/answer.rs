@@ -263,7 +263,7 @@ pub(crate) fn events(bytes: BoxStream<'static, Result<Vec<u8>, ModelError>>) -> 
     events.filter(|event| std::future::ready(!matches!(event, Ok(event) if event.data.is_empty()))).boxed()
 }
 
-fn read_whole<A: Assemble>(
+pub(crate) fn read_whole<A: Assemble>(
     body: &str,
     mut assembler: A,
     bounds: Bounds,

@@ -9,6 +9,8 @@ mod answer;
 mod anthropic;
 mod body;
 mod failure;
+#[doc(hidden)]
+pub mod fuzzing;
 mod offline;
 mod openai;
 mod options;

@@ -9,6 +9,8 @@ mod backup;
 mod disk;
 mod erasure;
 mod format;
+#[doc(hidden)]
+pub mod fuzzing;
 mod index;
 mod journal;
 mod lock;

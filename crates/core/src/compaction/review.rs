@@ -146,6 +146,19 @@ fn invented(text: &str, source: &SummarySource) -> Vec<String> {
     names
 }
 
+/// The text without the lines that invented identifiers stand on. `None`: there are none.
+fn without_invented(text: &str, source: &SummarySource) -> Option<String> {
+    let found = find(text).into_iter().filter(|found| !source.has(found.kind, found.text));
+    let places: Vec<usize> = found.map(|found| found.at).collect();
+    let mut end = 0;
+    let stays = |line: &&str| {
+        let begin = end;
+        end += line.len();
+        !places.iter().any(|at| (begin..end).contains(at))
+    };
+    (!places.is_empty()).then(|| text.split_inclusive('\n').filter(stays).collect())
+}
+
 impl SummarySource {
     fn has(&self, kind: Kind, identifier: &str) -> bool {
         match kind {
@@ -209,16 +222,28 @@ pub fn mend(text: &str, source: &SummarySource) -> Result<String, Rejection> {
         let sound: Vec<&str> = mended.lines().filter(is_sound).collect();
         let kept = sound.join("\n");
         if estimate(&kept) < estimate(&mended) / 2 || Sections::parse(&kept).is_empty() {
-            return Err(Rejection::Invented(
-                names.into_iter().take(NAMED_MAX).collect::<Vec<_>>().join(", "),
-            ));
+            return Err(named(&names));
         }
         mended = kept;
     }
     if let Some(cap) = source.cap_tokens.filter(|cap| u64::from(estimate(&mended)) > *cap) {
         mended = fit(&mended, cap);
     }
-    Ok(Sections::parse(&mended).render())
+    let mut whole = Sections::parse(&mended).render();
+    // In another order, and without other lines, a line may say otherwise: such as behind code that begins before it.
+    while let Some(less) = without_invented(&whole, source) {
+        let names = invented(&whole, source);
+        whole = Sections::parse(&less).render();
+        if whole.is_empty() {
+            return Err(named(&names));
+        }
+    }
+    Ok(whole)
+}
+
+fn named(invented: &[String]) -> Rejection {
+    let names: Vec<&str> = invented.iter().take(NAMED_MAX).map(String::as_str).collect();
+    Rejection::Invented(names.join(", "))
 }
 
 #[cfg(test)]

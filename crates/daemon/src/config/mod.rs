@@ -151,7 +151,7 @@ impl Config {
     ///
     /// # Errors
     /// Everything that is wrong with it.
-    pub(crate) fn of_text(file: &Path, text: &str, env: &dyn Environment) -> Result<Loaded, ConfigError> {
+    pub fn of_text(file: &Path, text: &str, env: &dyn Environment) -> Result<Loaded, ConfigError> {
         from_text(file, text, env)
     }
 

@@ -124,15 +124,19 @@ const KEY_PREFIXES: [&str; 12] =
 /// Letters and digits in one run that no word and no name has.
 const RUN_MIN: usize = 24;
 
-/// The text has the shape of a key or a token: somebody pasted it where something else belongs, such as the name of its
-/// variable.
-pub(super) fn looks_secret(text: &str) -> bool {
+/// The text has the shape of a bot's token, or begins as keys of a well-known service do.
+fn is_token(text: &str) -> bool {
     let signs = |part: &str| part.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
     let telegram = text.split_once(':').is_some_and(|(id, rest)| {
         id.len() >= 6 && id.bytes().all(|b| b.is_ascii_digit()) && rest.len() >= 30 && signs(rest)
     });
     let discord = text.len() >= 50 && text.split('.').count() == 3 && text.split('.').all(signs);
     let prefixed = text.len() >= 16 && KEY_PREFIXES.iter().any(|prefix| text.starts_with(prefix));
+    telegram || discord || prefixed
+}
+
+/// The text can be a key or a token: somebody pasted it where something else belongs, such as the name of its variable.
+pub(super) fn looks_secret(text: &str) -> bool {
     let mixed = |run: &str| {
         run.len() >= RUN_MIN
             && run.bytes().any(|b| b.is_ascii_digit())
@@ -145,23 +149,35 @@ pub(super) fn looks_secret(text: &str) -> bool {
             8 | 13 | 18 | 23 => b == b'-',
             _ => b.is_ascii_hexdigit(),
         });
-    telegram || discord || prefixed || random || uuid
+    is_token(text) || random || uuid
 }
 
-/// A text as it may be shown: without what looks like a key or a token.
+/// A text that may be shown: what looks like a key or a token in it, wherever it was pasted, is left out.
 pub(super) fn without_secrets(text: &str) -> String {
-    let parts_words = |c: char| c.is_whitespace() || "\"'`“”=,;()[]{}<>$?&".contains(c);
-    let mut shown = String::with_capacity(text.len());
-    for piece in text.split_inclusive(parts_words) {
-        let word = piece.trim_end_matches(parts_words);
-        if looks_secret(word) {
-            shown.push('…');
-            shown.push_str(&piece[word.len()..]);
-        } else {
-            shown.push_str(piece);
-        }
+    let of_word = |c: char| c.is_ascii_alphanumeric() || "_-.:".contains(c);
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (word, after) = rest.split_at(rest.find(|c| !of_word(c)).unwrap_or(rest.len()));
+        let in_path = out.ends_with('/') || after.starts_with('/');
+        let is_hidden = has_token(word) || (!in_path && looks_secret(word.trim_matches(['.', ':'])));
+        out.push_str(if is_hidden { "…" } else { word });
+        let between = after.find(of_word).unwrap_or(after.len());
+        out.push_str(&after[..between]);
+        rest = &after[between..];
     }
-    shown
+    out
+}
+
+/// There is a token in a word, be it behind the `bot` of an address.
+fn has_token(word: &str) -> bool {
+    is_token(word.trim_matches(['.', ':']))
+        || word.match_indices(':').any(|(at, _)| {
+            let digits = word[..at].bytes().rev().take_while(u8::is_ascii_digit).count();
+            let signs =
+                word[at + 1..].bytes().take_while(|b| b.is_ascii_alphanumeric() || b"_-".contains(b)).count();
+            digits >= 6 && signs >= 30
+        })
 }
 
 /// The text can be the name of an environment variable.

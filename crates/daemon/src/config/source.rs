@@ -195,7 +195,7 @@ fn redact(line: &str) -> String {
     let account = lower.find("://").is_some_and(|idx| lower[idx..].contains('@'));
     let kept = if secret || account {
         let end = line.find('=').map_or(0, |idx| idx + 1);
-        format!("{} …", &line[..end])
+        format!("{} …", without_secrets(&line[..end]))
     } else {
         without_secrets(line)
     };

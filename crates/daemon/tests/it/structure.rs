@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The map of `crates/ARCHITECTURE.md`: which crates a crate may use.
-const EDGES: [(&str, &[&str]); 9] = [
+const EDGES: [(&str, &[&str]); 10] = [
     ("cairn-bench", &["cairn-core", "cairn-testkit"]),
     ("cairn-core", &[]),
     ("cairn-store", &["cairn-core"]),
@@ -19,12 +19,16 @@ const EDGES: [(&str, &[&str]); 9] = [
         "cairn-daemon",
         &["cairn-actors", "cairn-core", "cairn-llm", "cairn-platforms", "cairn-store", "cairn-tools"],
     ),
+    (
+        "cairn-fuzz",
+        &["cairn-core", "cairn-daemon", "cairn-llm", "cairn-platforms", "cairn-store", "cairn-tools"],
+    ),
     ("cairn-testkit", &["cairn-core"]),
     ("cairn-tools", &["cairn-core"]),
 ];
 
 /// Fakes and measurements: never linked into the daemon.
-const FOR_TESTS: [&str; 2] = ["cairn-testkit", "cairn-bench"];
+const FOR_TESTS: [&str; 3] = ["cairn-testkit", "cairn-bench", "cairn-fuzz"];
 
 /// What does I/O, tells the time or makes chance: never beneath `core`.
 const NOT_IN_CORE: [&str; 25] = [

@@ -19,6 +19,11 @@ use crate::options::{BadModel, ServerOptions};
 use crate::server::{Format, Look, Server};
 use crate::window::{self, listed_window};
 
+/// What puts an answer together.
+pub(crate) fn assembler() -> impl answer::Assemble {
+    assemble::Assembler::default()
+}
+
 /// The version of the format that we speak.
 const VERSION: &[(&str, &str)] = &[("anthropic-version", "2023-06-01")];
 

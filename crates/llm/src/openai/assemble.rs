@@ -74,8 +74,13 @@ impl Assemble for Assembler {
             if call.name.is_empty() {
                 return Err(ModelError::Protocol("a tool call has no name".to_owned()));
             }
-            let usable = !call.id.is_empty() && !ids.contains(&call.id);
-            let id = if usable { call.id } else { format!("call_{n_messages}_{idx}") };
+            let mut id = call.id;
+            let mut n = idx;
+            // A server may use such ids itself.
+            while id.is_empty() || ids.contains(&id) {
+                id = format!("call_{n_messages}_{n}");
+                n += 1;
+            }
             ids.push(id.clone());
             events.push(ModelEvent::ToolCall(ToolCall {
                 id,

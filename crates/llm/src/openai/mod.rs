@@ -19,6 +19,11 @@ use crate::options::{BadModel, ServerOptions};
 use crate::server::{Format, Look, Server};
 use crate::window;
 
+/// What puts the answer to a request of one message together.
+pub(crate) fn assembler() -> impl answer::Assemble {
+    assemble::Assembler::new(1)
+}
+
 /// A model behind an OpenAI-compatible server.
 pub struct OpenAi {
     server: Arc<Server>,

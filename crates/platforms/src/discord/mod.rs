@@ -7,6 +7,8 @@
 
 mod checkup;
 mod files;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gateway;
 mod inbox;
 mod outbox;

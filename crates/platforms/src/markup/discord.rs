@@ -144,7 +144,11 @@ impl Rewriter<'_> {
         let before = &self.source[line..range.start];
         // Within a quotation each line says so.
         let quote = before.rfind('>').map_or(String::new(), |at| format!("{} ", before[..=at].trim_start()));
-        let code = guard::code(&code.trim_end().trim_start_matches('\n').replace("```", "``\u{2060}`"));
+        let mut code = guard::code(code.trim_end().trim_start_matches('\n'));
+        // Of a longer run one pass leaves three that would end the block.
+        while code.contains("```") {
+            code = code.replace("```", "``\u{2060}`");
+        }
         let shown = if code.trim().is_empty() {
             String::new()
         } else {

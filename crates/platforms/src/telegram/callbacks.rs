@@ -123,7 +123,7 @@ impl Telegram {
 }
 
 /// The words of a question with what is added to them; none when that does not fit.
-fn with_outcome(question: &Message, outcome: &str) -> Option<(String, Vec<MessageEntity>)> {
+pub(super) fn with_outcome(question: &Message, outcome: &str) -> Option<(String, Vec<MessageEntity>)> {
     let text = format!("{}\n\n{}", question.text.as_deref()?, rendering::literal(outcome));
     let fits = text.encode_utf16().count() <= rendering::LIMIT;
     fits.then(|| (text, question.entities.iter().filter_map(kept).collect()))

@@ -16,6 +16,8 @@ mod callbacks;
 mod checkup;
 mod content;
 mod fetch;
+#[doc(hidden)]
+pub mod fuzzing;
 mod notice;
 mod offset_tracker;
 mod pace;

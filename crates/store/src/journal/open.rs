@@ -237,8 +237,9 @@ fn find_end(dir: &Path, start: &Start, known: &Mark) -> Result<(End, Vec<Sealed>
     for (idx, first) in after.iter().enumerate() {
         let path = segment::path(dir, *first);
         let is_last = idx + 1 == after.len();
-        if *first != tail.n + 1 {
-            let message = format!("records {} to {} are missing before it", tail.n + 1, first - 1);
+        let next = tail.n.saturating_add(1);
+        if *first != next {
+            let message = format!("records {next} to {} are missing before it", first.saturating_sub(1));
             return Err(segment::damaged(&path, 0, message));
         }
         (tail.segment, tail.len) = (*first, if idx == 0 { start.offset() } else { 0 });
@@ -291,7 +292,7 @@ fn check_sealed(dir: &Path, segments: &[u64], end: u64, known: &Mark) -> Result<
                 record.map(|record| Sealed { first, last: last_n(&record.event, record.n), bytes })
             }
         };
-        next = found.map_or(0, |sealed| sealed.last + 1);
+        next = found.map_or(0, |sealed| sealed.last.saturating_add(1));
         sealed.extend(found);
     }
     Ok(sealed)
@@ -317,8 +318,9 @@ fn walk(path: &Path, tail: &mut Tail, is_last: bool) -> Result<Option<Torn>, Sto
                 if std::mem::take(&mut is_known) {
                     tail.n = n.saturating_sub(1);
                 }
-                if n != tail.n + 1 {
-                    let message = format!("it has number {n}, expected {}", tail.n + 1);
+                let next = tail.n.saturating_add(1);
+                if n != next {
+                    let message = format!("it has number {n}, expected {next}");
                     return Err(segment::damaged(path, offset, message));
                 }
                 match (more, open_append) {

@@ -26,7 +26,10 @@ const EXTRA: [u8; 6] = [12, 0, b'C', b'N', 8, 0];
 const HEADER_BYTES: usize = HEAD.len() + EXTRA.len() + 8;
 
 /// A longer line is none of ours.
-const MEMBER_MAX: u32 = 1 << 30;
+const MEMBER_MAX: u32 = 1 << 28;
+
+/// Deflate makes no more of a byte.
+const INFLATED_MAX: u64 = 1032;
 
 #[derive(Debug, Clone, Copy)]
 struct Member {
@@ -57,6 +60,9 @@ impl Packed {
         let end = file.metadata()?.len();
         let (mut members, mut file_at, mut at) = (Vec::new(), 0, 0);
         while let Some((file_len, len)) = header(&file, file_at)? {
+            // For a length that is damaged, or a file that is cut off, no more memory is taken than there can be lines.
+            let most = (end - file_at).min(u64::from(file_len)) * INFLATED_MAX;
+            let len = u64::from(len).min(most) as u32;
             members.push(Member { at, len, file_at, file_len });
             at += u64::from(len);
             file_at += u64::from(file_len);
@@ -89,13 +95,15 @@ impl Packed {
         {
             return Ok(bytes.clone());
         }
-        let mut packed = vec![0; member.file_len as usize];
         let mut bytes = Vec::with_capacity(member.len as usize);
-        let sound = match self.file.read_exact_at(&mut packed, member.file_at) {
-            Ok(()) => GzDecoder::new(packed.as_slice()).read_to_end(&mut bytes).is_ok(),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => false,
-            Err(error) => return Err(error),
-        };
+        // One that the file's end cuts off is damaged.
+        let mut sound = member.file_at + u64::from(member.file_len) <= self.file.metadata()?.len();
+        if sound {
+            let mut packed = vec![0; member.file_len as usize];
+            self.file.read_exact_at(&mut packed, member.file_at)?;
+            let most = u64::from(member.len) + 1;
+            sound = GzDecoder::new(packed.as_slice()).take(most).read_to_end(&mut bytes).is_ok();
+        }
         if !sound || bytes.len() != member.len as usize {
             // Its lines are lost; the next member begins a line of its own.
             bytes = vec![0; member.len as usize];
@@ -226,6 +234,21 @@ mod tests {
         assert_eq!(all.len(), whole.len());
         assert_eq!(all[second.at as usize..], whole.as_bytes()[second.at as usize..]);
         assert_eq!(all[..second.at as usize].iter().filter(|byte| **byte == b'\n').count(), 1);
+    }
+
+    #[test]
+    fn a_length_that_lies_takes_no_memory_and_is_damage() {
+        let file = packed(&lines(900));
+        let members = Packed::open(file.reopen().unwrap()).unwrap().members;
+        let (before, last) = (members[members.len() - 2], members[members.len() - 1]);
+        let lengths = last.file_at + (HEAD.len() + EXTRA.len()) as u64;
+        let long = (MEMBER_MAX - 1).to_le_bytes();
+        file.as_file().write_at(&[long, long].concat(), lengths).unwrap();
+        let damaged = Packed::open(file.reopen().unwrap()).unwrap();
+        let most = u64::from(last.file_len) * INFLATED_MAX;
+        assert_eq!(damaged.len(), before.at + u64::from(before.len) + most);
+        let all = read_all(&damaged);
+        assert!(all[last.at as usize..all.len() - 1].iter().all(|byte| *byte == 0) && all.ends_with(b"\n"));
     }
 
     #[test]

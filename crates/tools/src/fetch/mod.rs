@@ -2,6 +2,8 @@
 
 mod address;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod get;
 mod html;
 mod target;

@@ -70,7 +70,12 @@ async fn ask(peer: &Peer<RoleClient>, cursor: Option<String>) -> Result<Value, L
     serde_json::to_value(&result).map_err(|error| ListError::Answer(error.to_string()))
 }
 
-fn read(server: &str, source: ServerSource, info: Option<&ServerPeerInfo>, tools: &[Value]) -> Listing {
+pub(super) fn read(
+    server: &str,
+    source: ServerSource,
+    info: Option<&ServerPeerInfo>,
+    tools: &[Value],
+) -> Listing {
     let own = info.and_then(|info| info.server_info.as_ref());
     let name = own.map(|own| own.name.chars().take(OWN_NAME_CHARS).collect()).unwrap_or_default();
     let version = own.map(|own| own.version.chars().take(OWN_NAME_CHARS).collect()).unwrap_or_default();

@@ -8,6 +8,8 @@
 mod calls;
 mod child;
 mod connection;
+#[doc(hidden)]
+pub mod fuzzing;
 mod http;
 mod listing;
 mod result;

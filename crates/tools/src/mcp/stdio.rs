@@ -29,7 +29,7 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let lines = Lines { server: server.to_owned(), bytes_max, searched: 0, noise: 0 };
+    let lines = Lines::new(server, bytes_max);
     let messages = FramedRead::new(output, lines).scan(state, |state, message| {
         let message = message.map_err(|error| error.0.into_iter().for_each(|cause| state.break_off(cause)));
         std::future::ready(message.ok())
@@ -43,7 +43,7 @@ where
 
 /// What breaks the connection off. `None`: a broken pipe, which is an end as any other: why it ended is found out from the
 /// process.
-struct LineError(Option<EndCause>);
+pub(super) struct LineError(pub(super) Option<EndCause>);
 
 impl LineError {
     fn new(kind: &'static str, reason: String) -> Self {
@@ -57,7 +57,7 @@ impl From<io::Error> for LineError {
     }
 }
 
-struct Lines {
+pub(super) struct Lines {
     server: String,
     bytes_max: usize,
     /// Bytes of the line that were searched for its end.
@@ -67,6 +67,10 @@ struct Lines {
 }
 
 impl Lines {
+    pub(super) fn new(server: &str, bytes_max: usize) -> Self {
+        Self { server: server.to_owned(), bytes_max, searched: 0, noise: 0 }
+    }
+
     /// The message of a line; `None`: it is no message.
     fn parse(&mut self, line: &[u8]) -> Result<Option<ServerJsonRpcMessage>, LineError> {
         let line = line.trim_ascii();

@@ -41,6 +41,15 @@ fn lines_with_invented_identifiers_go() {
 }
 
 #[test]
+fn a_line_that_says_otherwise_without_one_before_it_goes_as_well() {
+    let text = "## Goal\n- build a shed for the garden tools, with a window to the south, and paint it\n\
+                - see docs/plan.md ```\n- ```<\nimportaCnce\":0";
+    let source = SummarySource::of_entries(&said(&["a shed"]), []);
+    let mended = mend(text, &source).unwrap();
+    assert_eq!(review(&mended, &source), [], "{mended}");
+}
+
+#[test]
 fn a_summary_that_is_mostly_invented_is_refused() {
     let text = "## Goal\n- see docs/plan.md and docs/more.md and src/a.rs\n- ok";
     let refused = mended(text, &["a shed"]).unwrap_err();

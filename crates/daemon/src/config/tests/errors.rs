@@ -184,6 +184,25 @@ fn a_secret_in_the_file_is_refused_and_never_repeated(#[case] text: &str) {
     assert!(message.contains("api_key"), "{message}");
 }
 
+#[rstest]
+#[case::for_a_table("telegram = {}")]
+#[case::for_a_number("[limits]\nmodel_cool_down_secs = {}")]
+#[case::for_a_word("[log]\nformat = {}")]
+#[case::as_a_key("[telegram]\n{} = true")]
+#[case::as_a_table("[{}]")]
+#[case::on_a_line_of_its_own("[telegram]\ntoken_env = [\n  {},\n]")]
+#[case::within_an_address("[telegram]\napi_url = \"x\"\nnote = \"https://api.example.org/bot{}/getMe\"")]
+fn a_token_pasted_anywhere_is_never_repeated(#[case] text: &str) {
+    let token = "123456789:AAExampleExampleExampleExampleExam";
+    let text = if text.contains("bot{}") {
+        text.replace("{}", token)
+    } else {
+        text.replace("{}", &format!("\"{token}\""))
+    };
+    let message = error(&text);
+    assert!(!message.contains("AAExample"), "{message}");
+}
+
 #[test]
 fn the_caret_stands_below_its_character_after_tabs_and_wide_letters() {
     let message = error("[defaults]\n\ttimezone = \"Ünknown/Zöne\"\n");

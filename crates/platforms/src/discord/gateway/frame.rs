@@ -27,7 +27,7 @@ struct Envelope {
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Frame {
+pub(crate) enum Frame {
     Dispatch {
         seq: Option<u64>,
         kind: String,
@@ -48,7 +48,7 @@ impl Frame {
     ///
     /// # Errors
     /// It is none; the word says of which kind, as far as can be seen.
-    pub(super) fn read(text: &str) -> Result<Self, &'static str> {
+    pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
         let envelope: Envelope = serde_json::from_str(text).map_err(|_| "frame")?;
         Ok(match envelope.op {
             0 => {

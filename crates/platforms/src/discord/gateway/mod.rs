@@ -35,7 +35,7 @@ pub(super) use self::address::Addresses;
 pub use self::address::BadAddress;
 pub(super) use self::close::bad_token;
 pub(super) use self::connection::unreadable;
-pub(super) use self::frame::Ready;
+pub(super) use self::frame::{Frame, Ready};
 
 /// Least time between two sessions that begin: Discord allows one in five seconds.
 const IDENTIFY_EVERY: Duration = Duration::from_secs(5);

@@ -290,7 +290,7 @@ fn flags(hidden: bool) -> InteractionResponseFlags {
 }
 
 /// An argument as it would be typed.
-fn words_of(value: &Value) -> String {
+pub(in crate::discord) fn words_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),

@@ -5,6 +5,8 @@ mod commands;
 mod interactions;
 mod messages;
 
+pub(super) use interactions::words_of;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 

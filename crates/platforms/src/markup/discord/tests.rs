@@ -28,6 +28,7 @@ use super::*;
 #[case::a_link_in_html("<div>[a](https://x.example)</div>", "<div>[a]\u{2060}(https://x.example)</div>")]
 #[case::tildes("~~~py\nx\n~~~", "```py\nx\n```")]
 #[case::an_open_fence("```rust\nlet a = 1;", "```rust\nlet a = 1;\n```")]
+#[case::a_long_run_within("~~~\n`````\nx\n~~~", "```\n``\u{2060}``\u{2060}`\nx\n```")]
 #[case::a_fence_within("````\n```\nx\n```\n````", "```\n``\u{2060}`\nx\n``\u{2060}`\n```")]
 #[case::a_fence_in_a_quote("> ```\n> a\n> b\n> ```", "> ```\n> a\n> b\n> ```")]
 #[case::a_fence_in_a_list("- a\n  ```c\n  x\n  ```\n- b", "- a\n  ```c\nx\n```\n- b")]

@@ -1,0 +1,57 @@
+//! What model servers answer, read without a server: for `crates/fuzz`.
+
+use std::time::Duration;
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use reqwest::header::HeaderMap;
+
+use cairn_core::model::{ModelError, ModelEvent};
+
+use crate::answer::{Assemble, Bounds, events, read, read_whole};
+use crate::{anthropic, failure, openai};
+
+#[derive(Debug, Clone, Copy)]
+pub enum WireFormat {
+    OpenAi,
+    Anthropic,
+}
+
+/// More than any input of a fuzzer says.
+const TOKENS: u64 = 1 << 20;
+
+/// An answer that is streamed in these pieces.
+///
+/// # Errors
+/// As for whoever asked the model.
+pub async fn streamed(format: WireFormat, chunks: Vec<Vec<u8>>) -> Result<Vec<ModelEvent>, ModelError> {
+    match format {
+        WireFormat::OpenAi => assembled(openai::assembler(), chunks).await,
+        WireFormat::Anthropic => assembled(anthropic::assembler(), chunks).await,
+    }
+}
+
+async fn assembled(assembler: impl Assemble, chunks: Vec<Vec<u8>>) -> Result<Vec<ModelEvent>, ModelError> {
+    let bytes = stream::iter(chunks.into_iter().map(Ok)).boxed();
+    read(events(bytes), assembler, bounds()).try_collect().await
+}
+
+/// An answer that comes whole.
+///
+/// # Errors
+/// As for whoever asked the model.
+pub fn whole(format: WireFormat, body: &str) -> Result<Vec<ModelEvent>, ModelError> {
+    let events = match format {
+        WireFormat::OpenAi => read_whole(body, openai::assembler(), bounds()),
+        WireFormat::Anthropic => read_whole(body, anthropic::assembler(), bounds()),
+    };
+    events.into_iter().collect()
+}
+
+/// What a status other than success means, with this body.
+pub fn refusal(status: u16, body: &[u8]) -> ModelError {
+    failure::from_status(status, &HeaderMap::new(), body).error
+}
+
+fn bounds() -> Bounds {
+    Bounds { progress: Duration::from_secs(60), tokens: TOKENS }
+}
