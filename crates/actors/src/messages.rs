@@ -353,8 +353,8 @@ pub(crate) enum RouterMsg {
 }
 
 pub(crate) enum OutboxMsg {
-    /// A channel failed, and may have told nothing of what it journalled: look in the store.
-    Look,
+    /// A channel failed, and may have told nothing of what it journalled: look in the store for what is its.
+    Look(ChannelId),
     /// What the store says is pending, oldest first.
     Found(Vec<OutboxItem>),
     Deliver(Box<PendingDelivery>),

@@ -384,6 +384,8 @@ pub struct CommandAnswer {
     pub words: String,
     /// For the caller's eyes alone: in a group it is shown only to them, where the platform can.
     pub private: bool,
+    /// It was not carried out: the words say why.
+    pub failed: bool,
     /// How the request for a yes stands that the command answered. None: it still waits, as after a refusal or a fault,
     /// or the command answered none.
     pub settled: Option<Settled>,

@@ -125,6 +125,15 @@ impl Home {
         self.cairn(&[args, &["--json"]].concat()).ended(0).json()
     }
 
+    /// What `cairn status --json` prints, whether or not a daemon runs.
+    #[track_caller]
+    pub fn status(&self) -> Value {
+        let run = self.cairn(&["status", "--json"]);
+        let status = run.json();
+        run.ended(i32::from(status["running"] != true));
+        status
+    }
+
     /// Runs the binary with that input.
     pub fn cairn_with(&self, args: &[&str], input: &[u8]) -> Run {
         let mut command = self.command(args);

@@ -224,7 +224,7 @@ impl Intake for Runtime {
 }
 
 fn answer(words: &str, private: bool, settled: Option<Settled>) -> CommandAnswer {
-    CommandAnswer { words: words.to_owned(), private, settled }
+    CommandAnswer { words: words.to_owned(), private, failed: false, settled }
 }
 
 impl State {

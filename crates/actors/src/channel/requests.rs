@@ -36,7 +36,7 @@ const QUEUED_MAX: usize = 4;
 
 /// What the views say, unless they are too far behind: without them nobody knows whether a message is new, so it is
 /// refused, to be sent again.
-async fn in_time<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<T, Refusal> {
+pub(super) async fn in_time<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<T, Refusal> {
     match tokio::time::timeout(VIEWS_LIMIT, work).await {
         Ok(result) => result.map_err(refusal_of_store),
         Err(_) => Err(Refusal::Unavailable(BEHIND)),

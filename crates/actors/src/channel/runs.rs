@@ -11,6 +11,7 @@ use cairn_core::ids::RunId;
 use cairn_core::model::Usage;
 use cairn_core::notice::{self, Due};
 
+use super::requests::in_time;
 use super::state::{ChannelState, answer};
 use crate::failure::ChannelFault;
 use crate::messages::{ChannelMsg, CompactorMsg};
@@ -175,7 +176,7 @@ impl ChannelState {
         if self.handle.read(|conversation| conversation.newest_artifact) == 0 {
             return Ok(());
         }
-        let artifacts = match self.shared.deps.store.artifacts(&self.handle.id, false).await {
+        let artifacts = match in_time(self.shared.deps.store.artifacts(&self.handle.id, false)).await {
             Ok(artifacts) => artifacts,
             Err(error) => {
                 tracing::warn!(channel = %self.handle.id, %error, "cannot look which artifacts are to expire");

@@ -89,6 +89,9 @@ pub(crate) struct ChannelArgs {
     pub(crate) token: CancellationToken,
 }
 
+/// A channel in which something happened is not put to sleep for so long.
+const FRESH: Duration = Duration::from_secs(2);
+
 /// What the actor knows beside the conversation.
 pub(crate) struct ChannelState {
     pub(super) shared: Arc<Shared>,
@@ -247,7 +250,8 @@ impl ChannelState {
 
     /// Asks the router to let the channel sleep, unless something is under way.
     pub(super) fn rest(&mut self) {
-        if !self.may_sleep() {
+        // What is told beside requests, such as what a run took, may still be on its way.
+        if self.last_active.elapsed() < FRESH || !self.may_sleep() {
             // Others are asked before it is asked again.
             return self.handle.note_used(self.shared.next_use());
         }

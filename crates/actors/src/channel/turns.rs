@@ -113,7 +113,7 @@ impl ChannelState {
         });
         self.handle.subscribers.close_ended(|message| open.contains(message));
         if self.interrupted && self.handle.read(|conversation| !conversation.owed.is_empty()) {
-            self.shared.tell_outbox(OutboxMsg::Look);
+            self.shared.tell_outbox(OutboxMsg::Look(self.handle.id.clone()));
         }
     }
 
@@ -392,6 +392,10 @@ impl ChannelState {
     fn answered(&self, answer: TurnAnswer, drafts: Vec<Event>) -> Option<Closing> {
         let delivers = self.handle.id.platform() != LOCAL_PLATFORM;
         let settings = self.handle.settings();
+        if let Some(current) = &self.current {
+            // The answer brings what its call took: nobody else is to count it.
+            drop(current.call.take());
+        }
         self.handle.read(|conversation| {
             let open = conversation.open_turn.as_ref()?;
             let notice = long_messages(conversation, &settings, &open.messages, answer.cut);

@@ -69,7 +69,7 @@ impl Actor for Outbox {
         myself: ActorRef<OutboxMsg>,
         state: &mut OutboxState,
     ) -> Result<(), ActorProcessingErr> {
-        state.look(myself);
+        state.look(myself, None);
         Ok(())
     }
 
@@ -80,7 +80,7 @@ impl Actor for Outbox {
         state: &mut OutboxState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            OutboxMsg::Look => state.look(myself),
+            OutboxMsg::Look(channel) => state.look(myself, Some(channel)),
             OutboxMsg::Found(items) => state.take_found(&myself, items),
             OutboxMsg::Deliver(pending) => state.take(&myself, *pending),
             OutboxMsg::Over { channel, id, parked } => state.over(&myself, &channel, &id, parked),
@@ -100,7 +100,7 @@ impl Actor for Outbox {
 }
 
 /// Reads what earlier runs of the daemon left pending, until it can be read.
-async fn find_pending(shared: Arc<Shared>, outbox: ActorRef<OutboxMsg>) {
+async fn find_pending(shared: Arc<Shared>, outbox: ActorRef<OutboxMsg>, of: Option<ChannelId>) {
     let mut items = loop {
         match shared.deps.store.deliveries().await {
             Ok(items) => break items,
@@ -110,15 +110,16 @@ async fn find_pending(shared: Arc<Shared>, outbox: ActorRef<OutboxMsg>) {
             }
         }
     };
-    items.retain(|item| item.state == DeliveryState::Owed);
+    let is_wanted = |item: &OutboxItem| of.as_ref().is_none_or(|channel| item.channel == *channel);
+    items.retain(|item| item.state == DeliveryState::Owed && is_wanted(item));
     // An outbox that is gone finds it again when it is back.
     let _ = outbox.send_message(OutboxMsg::Found(items));
 }
 
 impl OutboxState {
-    fn look(&self, myself: ActorRef<OutboxMsg>) {
+    fn look(&self, myself: ActorRef<OutboxMsg>, of: Option<ChannelId>) {
         let shared = Arc::clone(&self.shared);
-        self.shared.tasks.spawn("find pending deliveries", find_pending(shared, myself));
+        self.shared.tasks.spawn("find pending deliveries", find_pending(shared, myself, of));
     }
 
     /// What the store has comes first, in its order; what was told meanwhile may be among it. What is under way goes on.

@@ -196,7 +196,10 @@ fn plain(text: &str) -> String {
 /// entry that says it, and how many do.
 pub type LeftOut = HashMap<(&'static str, String), (Seq, u64)>;
 
-/// Adds what these entries say and a text does not have.
+/// Most of what is told; more would be no help.
+const LEFT_OUT_MAX: usize = 5_000;
+
+/// Adds what these entries say and a text does not have, up to a bound.
 pub fn left_out(entries: &[Arc<Entry>], shown: &SummarySource, found: &mut LeftOut) {
     for entry in entries {
         let text = words(entry);
@@ -204,7 +207,10 @@ pub fn left_out(entries: &[Arc<Entry>], shown: &SummarySource, found: &mut LeftO
         let exact = exact.map(|(kind, text)| (kind.name(), text));
         let author = entry.author.iter().map(|author| ("author", author.name.as_str()));
         for (kind, text) in exact.chain(author.filter(|(_, name)| !shown.text.contains(&plain(name)))) {
-            found.entry((kind, text.to_owned())).or_insert((entry.seq, 0)).1 += 1;
+            let (is_full, key) = (found.len() >= LEFT_OUT_MAX, (kind, text.to_owned()));
+            if !is_full || found.contains_key(&key) {
+                found.entry(key).or_insert((entry.seq, 0)).1 += 1;
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::Conversation;
 use crate::event::{Event, TurnEvent};
 use crate::ids::{MessageId, Seq, TurnId};
+use crate::message::Role;
 use crate::turn::{Span, spans};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,8 +64,8 @@ impl Conversation {
     }
 
     /// What a message of its own turn leads to that is sent again after that turn ended without an answer: the turn is open
-    /// again, where it is the last one; else it is taken back where it has nothing but the message, so that the window shows
-    /// the message once. `None` when the turn has left the window, or tools were called in it.
+    /// again, where it is the last one; else it is taken back where it has nothing but the message and words that were cut
+    /// short, so that the window shows the message once. `None` when the turn has left the window, or tools were called in it.
     pub fn sent_again(&self, turn: &TurnId, message: &MessageId) -> Option<Event> {
         let spans = spans(self);
         let idx = spans.iter().position(|span| span.turn == *turn)?;
@@ -81,7 +82,13 @@ impl Conversation {
                 messages: vec![message.clone()],
             }));
         }
-        let is_bare = span.messages == 1;
+        // Words of an answer that was cut short go with it.
+        let is_bare = self
+            .live
+            .iter()
+            .filter(|entry| entry.turn == *turn)
+            .skip(1)
+            .all(|entry| entry.role == Role::Assistant && entry.tool_calls.is_empty());
         is_bare.then(|| {
             Event::Turn(TurnEvent::Undone {
                 turn: turn.clone(),

@@ -54,12 +54,7 @@ pub fn assemble(
         frame,
         stack: items.map(|item| (render_item(item, lookup), item.tokens())).collect(),
         stack_overhead: stack_tokens(conversation, agent) - conversation.stack.tokens(),
-        entries: conversation
-            .live
-            .iter()
-            .filter(|entry| !is_void(conversation, entry))
-            .map(|entry| conversation.sent(entry))
-            .collect(),
+        entries: sent(conversation),
         tail: tail.clone(),
         shortened: Vec::new(),
     };
@@ -88,10 +83,19 @@ pub fn assemble(
     })
 }
 
-/// An answer of the open turn, from before it was opened again: it was cut short, and is about to be given again.
-fn is_void(conversation: &Conversation, entry: &Entry) -> bool {
-    let is_open = conversation.open_turn.as_ref().is_some_and(|open| open.id == entry.turn);
-    is_open && entry.role == Role::Assistant && entry.tool_calls.is_empty()
+/// The live entries as they are sent. An answer that was cut short, and whose turn was opened again for another one, is left
+/// out, from then on and for good.
+fn sent(conversation: &Conversation) -> Vec<Arc<Entry>> {
+    let live = &conversation.live;
+    let open = conversation.open_turn.as_ref().map(|open| &open.id);
+    let is_void = |idx: usize, entry: &Entry| {
+        let goes_on = || live.get(idx + 1).map(|next| &next.turn) == Some(&entry.turn);
+        entry.role == Role::Assistant
+            && entry.tool_calls.is_empty()
+            && (open == Some(&entry.turn) || goes_on())
+    };
+    let standing = live.iter().enumerate().filter(|(idx, entry)| !is_void(*idx, entry));
+    standing.map(|(_, entry)| conversation.sent(entry)).collect()
 }
 
 fn render_item(item: &StackItem, lookup: LookupTools) -> String {

@@ -106,7 +106,12 @@ async fn welcome(admin: &Admin, pairing: &Pairing) -> bool {
         return false;
     };
     let part = SendPart {
-        delivery: OutboxId::from(format!("pairing-{}", pairing.code)),
+        // Networks pass over what they were told before: one who is let in a second time is told again.
+        delivery: OutboxId::from(format!(
+            "pairing-{}-{}",
+            pairing.code,
+            pairing.approved_at.map_or(0, |at| at.as_second())
+        )),
         part: 0,
         channel,
         reply_to: None,

@@ -1,5 +1,7 @@
 //! Summaries: listed, and shown with what they were made of and what they leave out.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::State;
 use cairn_core::compaction::{LeftOut, SummarySource, left_out};
@@ -72,7 +74,7 @@ async fn compare(
     channel: &ChannelId,
     summary: &Summary,
 ) -> Result<(u64, u64, Vec<LeftOutRecord>), ApiError> {
-    let shown = SummarySource::of_summaries(std::slice::from_ref(summary), []);
+    let shown = Arc::new(SummarySource::of_summaries(std::slice::from_ref(summary), []));
     let (mut entries, mut wordless, mut found) = (0, 0, LeftOut::new());
     let mut from = summary.from_seq;
     while from <= summary.to_seq {
@@ -82,7 +84,13 @@ async fn compare(
         let (with_words, without): (Vec<_>, Vec<_>) =
             page.into_iter().partition(|entry| !entry.is_deleted() && !entry.is_expired());
         (entries, wordless) = (entries + with_words.len() as u64, wordless + without.len() as u64);
-        left_out(&with_words, &shown, &mut found);
+        let shown = Arc::clone(&shown);
+        // It may be much text, and other calls are answered by this thread.
+        let compared = tokio::task::spawn_blocking(move || {
+            left_out(&with_words, &shown, &mut found);
+            found
+        });
+        found = compared.await.map_err(|error| ApiError::internal(&error))?;
     }
     Ok((entries, wordless, LeftOutRecord::all(found)))
 }

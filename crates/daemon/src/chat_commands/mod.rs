@@ -80,6 +80,7 @@ impl Runner {
                 return Some(CommandAnswer {
                     words: format!("I cannot read that: {wrong}"),
                     private: false,
+                    failed: true,
                     settled: None,
                 });
             }
@@ -98,7 +99,9 @@ impl Runner {
             let granted = matches!(command, Command::Approve { .. });
             return Some(self.decide(&call, id.clone(), granted).await);
         }
-        let words = match self.run_command(&call, &command).await {
+        let ran = self.run_command(&call, &command).await;
+        let failed = ran.is_err();
+        let words = match ran {
             Ok(words) => words,
             Err(CommandError::NothingYet) => NOTHING_YET.to_owned(),
             Err(CommandError::Told(words)) => words,
@@ -108,7 +111,7 @@ impl Runner {
                 format!("`/{name}` failed; the log has the reason.")
             }
         };
-        Some(CommandAnswer { words, private: command.is_private(), settled: None })
+        Some(CommandAnswer { words, private: command.is_private(), failed, settled: None })
     }
 
     /// Whether this call is to be run now; an answer where that is unknown.
@@ -185,6 +188,11 @@ impl Runner {
     /// `/compact [INSTRUCTION]`.
     async fn compact(&self, call: &CommandCall, instruction: Option<String>) -> Result<String, CommandError> {
         let with = if instruction.is_some() { " with your instruction" } else { "" };
+        let end = if call.channel.platform() == LOCAL_PLATFORM {
+            "`/context` shows how it ended"
+        } else {
+            "I will post the result here"
+        };
         let asked = self.deps.runtime.compact(&call.channel, instruction, true).await?;
         let ticket = match asked {
             Compaction::Nothing(why) => return Ok(format!("There is {why}.")),
@@ -193,14 +201,12 @@ impl Runner {
         };
         let run = ticket.run;
         Ok(match (ticket.queued, ticket.joined) {
-            (true, _) => format!(
-                "A compaction is under way; `{run}` follows it{with}. You can keep talking; I will post the result here."
-            ),
-            (false, true) => format!(
-                "Compaction `{run}` is already under way and covers everything. I will post the result here."
-            ),
+            (true, _) => {
+                format!("A compaction is under way; `{run}` follows it{with}. You can keep talking; {end}.")
+            }
+            (false, true) => format!("Compaction `{run}` is already under way and covers everything; {end}."),
             (false, false) => {
-                format!("Compaction `{run}` has begun. You can keep talking; I will post the result here.")
+                format!("Compaction `{run}` has begun. You can keep talking; {end}.")
             }
         })
     }
@@ -238,14 +244,16 @@ impl Runner {
         } else {
             Approver::Person(call.caller.id.clone())
         };
-        let (words, settled) = match self.deps.runtime.decide(which, granted, by).await {
+        let decided = self.deps.runtime.decide(which, granted, by).await;
+        let failed = decided.is_err();
+        let (words, settled) = match decided {
             Ok(decided) => (decided.words(), Some(Settled::Now)),
             Err(undecided) => {
                 let settled = matches!(undecided, ApprovalError::Nothing).then_some(Settled::Before);
                 (sentence(&undecided.to_string()), settled)
             }
         };
-        CommandAnswer { words, private: false, settled }
+        CommandAnswer { words, private: false, failed, settled }
     }
 }
 
@@ -272,6 +280,7 @@ impl ChatCommands for Runner {
     }
 }
 
+/// Why a command was not carried out, for its caller alone.
 fn private(words: String) -> CommandAnswer {
-    CommandAnswer { words, private: true, settled: None }
+    CommandAnswer { words, private: true, failed: true, settled: None }
 }

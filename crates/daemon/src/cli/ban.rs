@@ -19,7 +19,8 @@ Examples:
   cairn ban telegram/123456789
   cairn ban discord/80351110224678912 --for 3d --reason 'sells watches'
 
-Whom you ban is heard nowhere, whatever allow lists say, and is told nothing.
+Whom you ban is heard nowhere, whatever allow lists say, and is told nothing,
+except that a button or a slash command of theirs is refused.
 What was said before stays in the history: `cairn forget-user` erases it. In a
 chat operators write `/ban WHO [for 3d] [REASON]`.")]
 pub(crate) struct BanArgs {

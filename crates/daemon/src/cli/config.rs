@@ -53,7 +53,7 @@ pub(crate) async fn config(global: Global, command: ConfigCommand) -> Result<(),
         ConfigCommand::Schema => out::json(&crate::config::schema()),
         ConfigCommand::Show => {
             let loaded = load(&global.config)?;
-            if global.json { out::json(&loaded.config) } else { out::raw(loaded.show().as_bytes()) }
+            if global.json { out::json(&loaded.to_json()) } else { out::raw(loaded.show().as_bytes()) }
         }
     }
 }

@@ -23,8 +23,8 @@ Example:
   cairn pair approve K7P2XMQA
 
 A stranger who writes to the bot gets a code and passes it on to you. A code
-expires after a day. Whoever was revoked is told no code any more: name them as
-`cairn pair list` does.")]
+expires after a day. Whoever was revoked is told no code any more: name them
+as `cairn pair list` does.")]
     Approve {
         /// The code, or PLATFORM/USER of a person who was revoked
         #[arg(value_name = "CODE")]

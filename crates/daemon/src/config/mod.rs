@@ -102,9 +102,21 @@ impl Loaded {
             None => "# built-in defaults; no config file was found\n".to_owned(),
         };
         match toml::to_string_pretty(&self.config) {
-            Ok(text) => format!("{source}\n{}", secrets::without_secrets(&text)),
+            Ok(text) => {
+                let shown = secrets::without_secrets(&text);
+                let note = if shown == text { "" } else { "# what looks like a secret is left out: …\n" };
+                format!("{source}{note}\n{shown}")
+            }
             Err(error) => format!("{source}# the configuration cannot be written as TOML: {error}\n"),
         }
+    }
+
+    /// The resolved configuration as JSON, as [`Self::show`].
+    pub fn to_json(&self) -> serde_json::Value {
+        // Everything in it was read from a file or is a default: it can be written.
+        let mut whole = serde_json::to_value(&self.config).unwrap_or_default();
+        secrets::hide(&mut whole);
+        whole
     }
 
     /// The same with the tokens and the servers' secrets of another one, and its keys for models that this one lacks.
@@ -246,6 +258,7 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
     let secrets =
         |server: &McpConfig| (server.id.clone(), secrets::read_mcp_secrets(server, env, &mut warnings));
     let mcp = config.mcp.iter().map(secrets).collect();
+    let warnings = warnings.iter().map(|warning| secrets::without_secrets(warning)).collect();
     Ok((Loaded { config, file: None, warnings, keys, headers, tokens, mcp }, problems))
 }
 

@@ -130,7 +130,9 @@ fn is_token(text: &str) -> bool {
     let telegram = text.split_once(':').is_some_and(|(id, rest)| {
         id.len() >= 6 && id.bytes().all(|b| b.is_ascii_digit()) && rest.len() >= 30 && signs(rest)
     });
-    let discord = text.len() >= 50 && text.split('.').count() == 3 && text.split('.').all(signs);
+    let parts: Vec<usize> = text.split('.').map(str::len).collect();
+    let discord = matches!(parts[..], [id, time, sign] if id >= 20 && (5..=7).contains(&time) && sign >= 25)
+        && text.split('.').all(signs);
     let prefixed = text.len() >= 16 && KEY_PREFIXES.iter().any(|prefix| text.starts_with(prefix));
     telegram || discord || prefixed
 }
@@ -167,6 +169,16 @@ pub(super) fn without_secrets(text: &str) -> String {
         rest = &after[between..];
     }
     out
+}
+
+/// Leaves what looks like a key or a token out of every text of a value.
+pub(super) fn hide(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::String(text) => *text = without_secrets(text),
+        serde_json::Value::Array(items) => items.iter_mut().for_each(hide),
+        serde_json::Value::Object(fields) => fields.values_mut().for_each(hide),
+        _ => {}
+    }
 }
 
 /// There is a token in a word, be it behind the `bot` of an address.

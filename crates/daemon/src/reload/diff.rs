@@ -60,9 +60,7 @@ fn join_lone(keys: &mut BTreeMap<String, Value>, others: &BTreeMap<String, Value
 
 fn keys_of(loaded: &Loaded) -> BTreeMap<String, Value> {
     let mut out = BTreeMap::new();
-    // Everything in it was read from a file or is a default: it can be written.
-    let whole = serde_json::to_value(&loaded.config).unwrap_or_default();
-    if let Value::Object(tables) = whole {
+    if let Value::Object(tables) = loaded.to_json() {
         for (name, table) in tables {
             spread(&name, table, &mut out);
         }

@@ -34,6 +34,8 @@ pub struct CommandReply {
     pub message: MessageId,
     /// In Markdown.
     pub words: String,
+    /// It was not carried out: the words say why.
+    pub failed: bool,
 }
 
 pub(super) async fn post_command(
@@ -47,7 +49,7 @@ pub(super) async fn post_command(
     // A task of its own: a client that hangs up does not stop it half way.
     let answered = tokio::spawn(async move { api.chat_commands.run(call).await }).await;
     match answered.map_err(|error| ApiError::internal(&error))? {
-        Some(answer) => Ok(Json(CommandReply { message, words: answer.words })),
+        Some(answer) => Ok(Json(CommandReply { message, words: answer.words, failed: answer.failed })),
         None => Err(ApiError::new(
             StatusCode::CONFLICT,
             "already_run",

@@ -333,6 +333,10 @@ fn bytes_below(dir: &Path) -> Result<u64, StoreError> {
 pub(super) fn put_in_place(layout: &Layout, step: Step<'_>) -> Result<(), StoreError> {
     let dir = layout.journal.parent().unwrap_or(&layout.journal);
     let beside = Layout::of(&dir.join(BESIDE));
+    // What was checked before says nothing of what is put in its place.
+    if beside.views.exists() && !beside.checked.exists() {
+        super::remove(&layout.checked)?;
+    }
     for (made, place) in
         [(&beside.views, &layout.views), (&beside.index, &layout.index), (&beside.checked, &layout.checked)]
     {

@@ -404,6 +404,8 @@ fn reopen_turn(
             changes.put_items(key, &[MessageRow { end: None, ..row }]);
         }
     }
+    // Only the last turn is ever opened again.
+    change_seq(changes, channel, Seq(state.next_seq.0.saturating_sub(1)), |row| row.end = None)?;
     state.open = Some((turn.clone(), messages.to_vec()));
     Ok(())
 }

@@ -142,6 +142,14 @@ impl Store for SimStore {
         })
     }
 
+    fn keep_outline(&self, conversation: Arc<Conversation>) -> BoxFuture<'_, Result<(), StoreError>> {
+        let what = move || format!("outline {} {}", conversation.channel, conversation.last_n);
+        Box::pin(async move {
+            self.scene.step(what).await;
+            Ok(())
+        })
+    }
+
     fn entries(
         &self,
         channel: &ChannelId,
@@ -240,11 +248,29 @@ impl Store for SimStore {
         Box::pin(self.view("artifact", move |kept| at_once(kept.artifact_lines(&channel, &artifact, range))))
     }
 
-    fn remove_artifact(&self, channel: &ChannelId, id: &ArtifactId) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn artifact(
+        &self,
+        channel: &ChannelId,
+        id: &ArtifactId,
+    ) -> BoxFuture<'_, Result<Option<Artifact>, StoreError>> {
         let (channel, id) = (channel.clone(), id.clone());
+        Box::pin(self.view("artifact", move |kept| at_once(kept.artifact(&channel, &id))))
+    }
+
+    fn artifacts(
+        &self,
+        channel: &ChannelId,
+        expired: bool,
+    ) -> BoxFuture<'_, Result<Vec<Artifact>, StoreError>> {
+        let channel = channel.clone();
+        Box::pin(self.view("artifacts", move |kept| at_once(kept.artifacts(&channel, expired))))
+    }
+
+    fn remove_expired(&self, channel: &ChannelId) -> BoxFuture<'_, Result<(), StoreError>> {
+        let channel = channel.clone();
         Box::pin(async move {
-            self.scene.step(|| format!("remove artifact {channel} {id}")).await;
-            self.kept.remove_artifact(&channel, &id).await
+            self.scene.step(|| format!("remove expired artifacts of {channel}")).await;
+            self.kept.remove_expired(&channel).await
         })
     }
 }

@@ -141,10 +141,10 @@ impl Talk {
         }
     }
 
-    /// Runs a command, `name` with the words behind it: what it has to say.
-    pub(super) async fn command(&self, command: &str) -> Result<String, CallError> {
+    /// Runs a command, `name` with the words behind it: what it has to say, and whether it was carried out.
+    pub(super) async fn command(&self, command: &str) -> Result<(String, bool), CallError> {
         let (name, words) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
-        Ok(match name {
+        let said = match name.to_ascii_lowercase().as_str() {
             // What a chat shows in a code block, or tells when it is over, has a form of its own here.
             "context" => {
                 let path = channel_path(&self.channel, "context");
@@ -163,9 +163,11 @@ impl Talk {
                 let command = command.to_owned();
                 let request = CommandRequest { user: self.user.clone(), command, id: None, agent: None };
                 let path = channel_path(&self.channel, "commands");
-                self.client.post::<CommandReply>(&path, &request).await?.words
+                let CommandReply { words, failed, .. } = self.client.post(&path, &request).await?;
+                return Ok((words, !failed));
             }
-        })
+        };
+        Ok((said, true))
     }
 
     /// Approves or denies a call. False: it no longer waits.

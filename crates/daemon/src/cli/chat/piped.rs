@@ -1,7 +1,7 @@
 //! Piped input: one message a line, replies on stdout in order.
 
-use cairn_core::ports::Reply;
 use cairn_core::tool::shown_name;
+use cairn_platforms::local::ErrorDetail;
 use serde_json::json;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, BufReader};
 
@@ -40,42 +40,51 @@ pub(super) async fn once(talk: &Talk, message: &str) -> Result<(), Failure> {
 async fn answer(talk: &Talk, line: &str, place: &str) -> Result<bool, Failure> {
     let mut n_denied = 0;
     let said = match Line::read(line) {
-        Line::Command(command) => command_answer(talk, command).await?,
+        Line::Command(command) => return command_answer(talk, command, place).await,
         Line::Message(text) => {
             let asked = talk.ask(text, |approval| {
                 n_denied += 1;
                 note_denied(place, &approval.tool, talk.channel.agent().as_str());
             });
-            asked.await.map(Some)
+            asked.await
         }
     };
     match said {
-        Ok(Some(reply)) if talk.json => out::json_line(&reply)?,
-        Ok(Some(reply)) => {
+        Ok(reply) if talk.json => out::json_line(&reply)?,
+        Ok(reply) => {
             out::line(&reply.reply)?;
             if let Some(notice) = &reply.notice {
                 out::note(&one_line(notice));
             }
         }
-        Ok(None) => {}
-        Err(NoAnswer::Refused(error)) => {
-            out::note(&format!("error: {place}{}", error.message));
-            out::note(&format!("hint: {}", error.hint));
-            return Ok(false);
-        }
+        Err(NoAnswer::Refused(error)) => return Ok(refused(place, &error)),
         Err(NoAnswer::Lost(failure)) => return Err(failure),
     }
     Ok(n_denied == 0)
 }
 
-/// Runs a command and prints what it answers; there is no reply to print.
-async fn command_answer(talk: &Talk, command: &str) -> Result<Result<Option<Reply>, NoAnswer>, Failure> {
-    match talk.command(command).await {
-        Ok(words) if talk.json => out::json_line(&json!({ "command": command, "words": words }))?,
-        Ok(words) => out::line(words.trim_end())?,
-        Err(error) => return Ok(Err(error.into())),
+/// Runs a command and prints what it answers. False: it was not carried out.
+async fn command_answer(talk: &Talk, command: &str, place: &str) -> Result<bool, Failure> {
+    match talk.command(command).await.map_err(NoAnswer::from) {
+        Ok((words, done)) if talk.json => {
+            out::json_line(&json!({ "command": command, "words": words, "failed": !done }))?;
+            Ok(done)
+        }
+        Ok((words, true)) => out::line(words.trim_end()).map(|()| true),
+        Ok((words, false)) => {
+            out::note(&format!("error: {place}{}", words.trim_end()));
+            Ok(false)
+        }
+        Err(NoAnswer::Refused(error)) => Ok(refused(place, &error)),
+        Err(NoAnswer::Lost(failure)) => Err(failure),
     }
-    Ok(Ok(None))
+}
+
+/// Says why a line was not answered. False, for who goes on with the next.
+fn refused(place: &str, error: &ErrorDetail) -> bool {
+    out::note(&format!("error: {place}{}", error.message));
+    out::note(&format!("hint: {}", error.hint));
+    false
 }
 
 /// Says which call was denied, and how to allow it.

@@ -12,6 +12,7 @@ use cairn_core::ports::Reply;
 use console::{Term, style};
 use futures::StreamExt;
 use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
@@ -19,13 +20,14 @@ use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
 use rustyline::validate::Validator;
-use rustyline::{Cmd, Context, DefaultEditor, Editor, Helper, KeyCode, KeyEvent, Modifiers};
+use rustyline::{Cmd, Context, Editor, Helper, KeyCode, KeyEvent, Modifiers};
 use serde_json::{Value, json};
+use tokio::signal::unix::{Signal, SignalKind};
 use tokio::time::{Instant, interval_at};
 
 use super::{Line, NoAnswer, Piece, Talk};
 use crate::cli::client::{CallError, encode};
-use crate::cli::connect::channel_path;
+use crate::cli::connect::{channel_path, listen};
 use crate::cli::failure::Failure;
 use crate::cli::out;
 use crate::config::OFFLINE;
@@ -46,7 +48,9 @@ Ctrl-C stops an answer. Alt-Enter begins a new line. To send a line that begins 
 
 /// Reads, sends and prints until the person leaves. `history`: the file of the lines that were typed before.
 pub(super) async fn talk(talk: &Talk, history: Option<PathBuf>) -> Result<(), Failure> {
-    let _unechoed = Unechoed::begin();
+    // Before the terminal is changed: whatever ends the program puts it back first.
+    let mut signals = Signals::listen()?;
+    let unechoed = Unechoed::begin();
     for line in banner(talk).await? {
         out::line(&style(line).dim().to_string())?;
     }
@@ -54,12 +58,18 @@ pub(super) async fn talk(talk: &Talk, history: Option<PathBuf>) -> Result<(), Fa
     let mut ahead = TypedAhead::default();
     loop {
         let line = match ahead.next_line() {
-            Some(line) => line,
-            None => match read_line(&editor, ahead.begun(), history.clone()).await? {
-                Ok(line) => line,
-                Err(ReadlineError::Interrupted) => continue,
-                Err(ReadlineError::Eof) => return Ok(()),
-                Err(error) => return Err(terminal_failure(&error)),
+            Some(line) => {
+                out::line(&style(format!("> {}", one_line(&line))).dim().to_string())?;
+                line
+            }
+            None => match signals.until_end(read_line(&editor, ahead.begun(), history.clone())).await {
+                None => return Ok(()),
+                Some(read) => match read? {
+                    Ok(line) => line,
+                    Err(ReadlineError::Interrupted) => continue,
+                    Err(ReadlineError::Eof) => return Ok(()),
+                    Err(error) => return Err(terminal_failure(&error)),
+                },
             },
         };
         let line = line.trim();
@@ -67,8 +77,8 @@ pub(super) async fn talk(talk: &Talk, history: Option<PathBuf>) -> Result<(), Fa
             continue;
         }
         let flow = match Line::read(line) {
-            Line::Message(text) => send(talk, &mut ahead, text).await,
-            Line::Command(command) => run_command(talk, command).await,
+            Line::Message(text) => send(talk, &mut signals, &unechoed, &mut ahead, text).await,
+            Line::Command(command) => run_command(talk, &mut signals, command).await,
         };
         match flow {
             Ok(ControlFlow::Continue(())) => {}
@@ -112,7 +122,9 @@ fn editor(history: Option<&Path>) -> Result<Editor<CommandNames, FileHistory>, R
     editor.bind_sequence(KeyEvent::new('\r', Modifiers::ALT), Cmd::Newline);
     editor.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), Cmd::Newline);
     if let Some(file) = history.filter(|file| file.exists()) {
-        editor.load_history(file)?;
+        if let Err(error) = editor.load_history(file) {
+            tracing::debug!(%error, "lines of earlier starts cannot be read");
+        }
     }
     Ok(editor)
 }
@@ -169,12 +181,6 @@ fn kept(editor: &mut Editor<CommandNames, FileHistory>, file: &Path) -> Result<(
     editor.append_history(file)
 }
 
-/// Asks for one line beside the editor, whose next lines may be pasted already.
-async fn ask_apart(prompt: &'static str) -> Result<Result<String, ReadlineError>, Failure> {
-    let read = move || DefaultEditor::new()?.readline(prompt);
-    tokio::task::spawn_blocking(read).await.map_err(|error| broken_editor(&error))
-}
-
 fn broken_editor(error: &tokio::task::JoinError) -> Failure {
     Failure::failed(format!("the line editor broke: {error}"), "pipe the input instead")
 }
@@ -183,27 +189,78 @@ fn terminal_failure(error: &ReadlineError) -> Failure {
     Failure::failed(format!("cannot use the terminal: {error}"), "pipe the input instead")
 }
 
+/// What ends the program, or stops what is under way.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, Failure> {
+        let (interrupt, terminate) = (SignalKind::interrupt(), SignalKind::terminate());
+        let hangup = listen(SignalKind::hangup())?;
+        Ok(Self { interrupt: listen(interrupt)?, terminate: listen(terminate)?, hangup })
+    }
+
+    /// Waits for somebody to end the program, or for Ctrl-C. True: it was Ctrl-C.
+    async fn come(&mut self) -> bool {
+        tokio::select! {
+            _ = self.interrupt.recv() => true,
+            _ = self.terminate.recv() => false,
+            _ = self.hangup.recv() => false,
+        }
+    }
+
+    /// What comes of some work; none: the program is to end.
+    async fn until_end<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return Some(done),
+                // The editor reads Ctrl-C as a key.
+                interrupted = self.come() => if !interrupted { return None },
+            }
+        }
+    }
+}
+
 /// While it lasts, what is typed during an answer waits for the next prompt, unseen and without a limit on a line's length.
-struct Unechoed(Option<Termios>);
+struct Unechoed {
+    before: Option<Termios>,
+}
 
 impl Unechoed {
     fn begin() -> Self {
-        let stdin = std::io::stdin();
-        let Ok(before) = tcgetattr(&stdin) else { return Self(None) };
-        let mut unechoed = before.clone();
-        unechoed.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
-        Self(tcsetattr(&stdin, OptionalActions::Drain, &unechoed).is_ok().then_some(before))
+        let before = tcgetattr(std::io::stdin()).ok();
+        let unechoed = Self { before };
+        unechoed.set(false);
+        unechoed
+    }
+
+    /// Has what is typed shown, a line at a time, or not.
+    fn set(&self, shown: bool) {
+        let Some(before) = &self.before else { return };
+        let mut modes = before.clone();
+        if !shown {
+            modes.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
+        }
+        // Where the terminal is gone there is nothing to change.
+        let _gone = tcsetattr(std::io::stdin(), OptionalActions::Drain, &modes);
     }
 }
 
 impl Drop for Unechoed {
     fn drop(&mut self) {
-        if let Some(before) = &self.0 {
-            // Where the terminal is gone there is nothing to put back.
-            let _gone = tcsetattr(std::io::stdin(), OptionalActions::Drain, before);
-        }
+        self.set(true);
     }
 }
+
+/// How long nothing more has to come of what was typed or pasted, which a terminal hands on in parts.
+const QUIET: Duration = Duration::from_millis(100);
+
+/// How often a line is looked for that is typed beside the editor.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What was typed before a question came that it does not answer.
 #[derive(Default)]
@@ -211,13 +268,13 @@ struct TypedAhead(String);
 
 impl TypedAhead {
     /// Takes what waits in the terminal, so that a question is answered only by what is typed after it.
-    fn take(&mut self) -> std::io::Result<()> {
-        let stdin = std::io::stdin();
-        let waiting = usize::try_from(rustix::io::ioctl_fionread(&stdin)?).unwrap_or(0);
-        let mut bytes = vec![0; waiting];
-        // Not through the process's buffer: what it took too much would be lost to the editor.
-        let n = if waiting > 0 { rustix::io::read(&stdin, &mut bytes)? } else { 0 };
-        self.add(&String::from_utf8_lossy(&bytes[..n]));
+    async fn take(&mut self) -> std::io::Result<()> {
+        let mut typed = Vec::new();
+        while let Some(bytes) = waiting()? {
+            typed.extend(bytes);
+            tokio::time::sleep(QUIET).await;
+        }
+        self.add(&String::from_utf8_lossy(&typed));
         Ok(())
     }
 
@@ -246,6 +303,20 @@ impl TypedAhead {
     }
 }
 
+/// What can be read of the terminal at once, at the end of what is typed nothing. Not through the process's buffer: what it took
+/// too much would be lost to the editor.
+fn waiting() -> std::io::Result<Option<Vec<u8>>> {
+    let stdin = std::io::stdin();
+    let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
+    if poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? == 0 {
+        return Ok(None);
+    }
+    let mut bytes = vec![0; 4096];
+    let n = rustix::io::read(&stdin, &mut bytes)?;
+    bytes.truncate(n);
+    Ok((n > 0).then_some(bytes))
+}
+
 /// Tells that an answer is being worked on, until its first piece comes.
 struct Working {
     since: Instant,
@@ -267,11 +338,23 @@ impl Working {
     }
 }
 
-async fn send(talk: &Talk, ahead: &mut TypedAhead, text: &str) -> Result<ControlFlow<()>, NoAnswer> {
+async fn send(
+    talk: &Talk,
+    signals: &mut Signals,
+    unechoed: &Unechoed,
+    ahead: &mut TypedAhead,
+    text: &str,
+) -> Result<ControlFlow<()>, NoAnswer> {
     let mut working = Working { since: Instant::now(), shown: false };
     let second = Duration::from_secs(1);
     let mut seconds = interval_at(working.since + second, second);
-    let mut pieces = talk.say(text).await?;
+    let mut pieces = tokio::select! {
+        said = talk.say(text) => said?,
+        interrupted = signals.come() => {
+            print("\n(not sent)\n")?;
+            return Ok(if interrupted { ControlFlow::Continue(()) } else { ControlFlow::Break(()) });
+        }
+    };
     let mut wrap = Wrap::new(out::width());
     let mut streamed = false;
     let mut waits = Term::stdout().is_term();
@@ -282,8 +365,10 @@ async fn send(talk: &Talk, ahead: &mut TypedAhead, text: &str) -> Result<Control
                 working.show()?;
                 continue;
             }
-            interrupted = tokio::signal::ctrl_c() => {
-                interrupted.map_err(|error| NoAnswer::Lost(error.into()))?;
+            interrupted = signals.come() => {
+                if !interrupted {
+                    return Ok(ControlFlow::Break(()));
+                }
                 stop(talk).await?;
                 continue;
             }
@@ -304,7 +389,9 @@ async fn send(talk: &Talk, ahead: &mut TypedAhead, text: &str) -> Result<Control
             Some(Piece::Approval(approval)) => {
                 print(&wrap.finish())?;
                 wrap = Wrap::new(out::width());
-                ask(talk, ahead, &approval).await?;
+                if ask(talk, signals, unechoed, ahead, &approval).await?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
             }
             Some(Piece::Reply(reply)) => {
                 if !streamed {
@@ -335,27 +422,48 @@ fn aside(wrap: &mut Wrap, text: &str) -> Result<(), NoAnswer> {
 }
 
 /// Asks for approval of a call. Every answer but yes denies it; Ctrl-C stops the whole turn.
-async fn ask(talk: &Talk, ahead: &mut TypedAhead, approval: &Approval) -> Result<(), NoAnswer> {
+async fn ask(
+    talk: &Talk,
+    signals: &mut Signals,
+    unechoed: &Unechoed,
+    ahead: &mut TypedAhead,
+    approval: &Approval,
+) -> Result<ControlFlow<()>, NoAnswer> {
     let arguments = plain(&shown_arguments(&approval.arguments)).replace('\n', "\n  ");
     let tool = style(one_line(&approval.tool)).bold();
+    ahead.take().await.map_err(|error| NoAnswer::Lost(error.into()))?;
     print(&format!(
-        "\n{tool} may change something, and its arguments come in part from {}:\n  {arguments}\n",
+        "\n{tool} may change something, and its arguments come in part from {}:\n  {arguments}\nallow it? [y/N] ",
         one_line(&approval.reason)
     ))?;
-    ahead.take().map_err(|error| NoAnswer::Lost(error.into()))?;
-    let answer = ask_apart("allow it? [y/N] ").await.map_err(NoAnswer::Lost)?;
-    let approve = match answer {
-        Ok(line) => reads_as(&line) == Some(true),
-        Err(ReadlineError::Interrupted) => {
-            return stop(talk).await;
+    unechoed.set(true);
+    let answer = tokio::select! {
+        answer = typed_line() => Some(answer),
+        interrupted = signals.come() => {
+            unechoed.set(false);
+            if interrupted {
+                stop(talk).await?;
+            }
+            return Ok(if interrupted { ControlFlow::Continue(()) } else { ControlFlow::Break(()) });
         }
-        Err(ReadlineError::Eof) => false,
-        Err(error) => return Err(NoAnswer::Lost(terminal_failure(&error))),
     };
+    unechoed.set(false);
+    let answer = answer.transpose().map_err(|error| NoAnswer::Lost(error.into()))?;
+    let approve = answer.is_some_and(|line| reads_as(&line) == Some(true));
     if !talk.decide(&approval.id, approve).await? {
         print("(it was answered elsewhere, or the time was up)\n")?;
     }
-    Ok(())
+    Ok(ControlFlow::Continue(()))
+}
+
+/// The next line that is typed, while the terminal hands on whole lines; empty at the end of what is typed.
+async fn typed_line() -> std::io::Result<String> {
+    loop {
+        if let Some(bytes) = waiting()? {
+            return Ok(String::from_utf8_lossy(&bytes).into_owned());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 /// Shows the memories that were in the window.
@@ -375,11 +483,17 @@ async fn recalled(talk: &Talk, reply: &Reply) -> Result<ControlFlow<()>, NoAnswe
     Ok(ControlFlow::Continue(()))
 }
 
-async fn run_command(talk: &Talk, command: &str) -> Result<ControlFlow<()>, NoAnswer> {
+async fn run_command(talk: &Talk, signals: &mut Signals, command: &str) -> Result<ControlFlow<()>, NoAnswer> {
     if matches!(command, "quit" | "exit") {
         return Ok(ControlFlow::Break(()));
     }
-    let words = talk.command(command).await?;
+    let (words, _done) = tokio::select! {
+        said = talk.command(command) => said?,
+        interrupted = signals.come() => {
+            print("(it may go on by itself; /status and /context show how it stands)\n")?;
+            return Ok(if interrupted { ControlFlow::Continue(()) } else { ControlFlow::Break(()) });
+        }
+    };
     print(&format!("{}\n", words.trim_end()))?;
     if command == "help" {
         print(&format!("{}\n", HELP.trim_end()))?;

@@ -9,7 +9,7 @@ use cairn_core::settings::BadSetting;
 
 use super::error::Problem;
 use super::schema::nearest;
-use super::secrets::{is_variable, looks_secret, without_secrets};
+use super::secrets::{is_variable, looks_secret};
 use super::source::{Seg, Source};
 use super::types::{AdminConfig, Limits, Log};
 
@@ -58,7 +58,6 @@ impl<'s, 't> Check<'s, 't> {
     }
 
     fn warn(&mut self, warning: String) {
-        let warning = without_secrets(&warning);
         if !self.warnings.contains(&warning) {
             self.warnings.push(warning);
         }

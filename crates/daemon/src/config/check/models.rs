@@ -135,7 +135,8 @@ const OWN_HEADERS: [&str; 7] =
     ["accept", "connection", "content-length", "content-type", "host", "transfer-encoding", "user-agent"];
 
 /// What the names of headers have that hold secrets.
-const SECRET_WORDS: [&str; 6] = ["auth", "cookie", "key", "password", "secret", "token"];
+const SECRET_WORDS: [&str; 9] =
+    ["apikey", "auth", "authorization", "cookie", "key", "password", "secret", "signature", "token"];
 
 /// What a model's requests have beside what Cairn sets.
 fn check_request(check: &mut Check<'_, '_>, model: &ModelConfig, idx: usize) {
@@ -166,6 +167,10 @@ fn check_request(check: &mut Check<'_, '_>, model: &ModelConfig, idx: usize) {
             check.wrong(&below(&at, "temperature"), message, "lower it");
         }
     }
+    for (name, variable) in &model.extra_headers_from_env {
+        let path = below(&below(&at, "extra_headers_from_env"), name);
+        check.variable(&path, &format!("extra_headers_from_env.{name}"), variable);
+    }
     let plain = model.extra_headers.iter().map(|(name, value)| ("extra_headers", name, Some(value)));
     let secret = model.extra_headers_from_env.keys().map(|name| ("extra_headers_from_env", name, None));
     for (table, name, value) in plain.chain(secret) {
@@ -192,7 +197,7 @@ fn header_trouble(model: &ModelConfig, name: &str, value: Option<&String>) -> Op
         return Some((format!("`{name}` holds the key of the model already"), "keep one of the two"));
     }
     let value = value?;
-    if SECRET_WORDS.iter().any(|word| lower.contains(word)) {
+    if lower.split(['-', '_']).any(|part| SECRET_WORDS.contains(&part)) {
         let hint = "name its variable in `extra_headers_from_env`";
         return Some((format!("`{name}` is a secret, and secrets are not written into this file"), hint));
     }

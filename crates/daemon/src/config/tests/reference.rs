@@ -107,9 +107,7 @@ fn lines_of(table: &Table) -> String {
         let (default, none) = (schema.get("default"), json!({}));
         let (mark, value) = match (is_example, default, example) {
             (false, Some(default), _) => ("", default),
-            (true, default, example) if schema["x-alternative"] == true => {
-                ("##", example.or(default).unwrap())
-            }
+            (_, default, example) if schema["x-alternative"] == true => ("##", example.or(default).unwrap()),
             (true, default, example) => ("#", example.or(default).unwrap()),
             (false, None, Some(example)) => ("#", example),
             (false, None, None) => ("", &none),

@@ -48,7 +48,7 @@ pub struct AgentConfig {
     /// Models by their ids, tried in order: where one is overloaded, limited, down or too small, the next answers. Empty: the
     /// embedded offline model.
     pub models: Vec<String>,
-    /// The system prompt: a file with a minijinja template, rendered when the configuration is read. Prompts
+    /// The system prompt: a file with a minijinja template, rendered when the configuration is read. It
     /// may use {{ agent }} and {{ timezone }}. Not set: the built-in ones, which are prompts/en/*.md.j2 of the sources.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"prompts/en/agent.md.j2")]
@@ -57,7 +57,7 @@ pub struct AgentConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"You are {{ agent }}, a gardener. Answer briefly.", extend("x-alternative" = true))]
     pub prompt_text: Option<String>,
-    /// The prompt of compaction runs: a file.
+    /// The prompt of compaction runs: a file with such a template.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"prompts/en/compactor.md.j2")]
     pub compactor_prompt: Option<PathBuf>,

@@ -25,7 +25,7 @@ fn pair(first: &str, second: &str, limits: &str) -> String {
 
 /// The chain as `cairn status --json` shows it.
 fn chain(home: &Home) -> Vec<Value> {
-    let status = home.json(&["status"]);
+    let status = home.status();
     status["agents"][0]["chain"].as_array().unwrap().clone()
 }
 
@@ -268,7 +268,7 @@ async fn usage_that_cannot_be_true_spends_no_cap_and_teaches_nothing() {
     let daemon = home.daemon(Some(&config)).await;
     let (status, reply) = daemon.client().say("main", "still there?").await.unwrap();
     assert_eq!(status, 200, "{reply}");
-    let status = home.json(&["status"]);
+    let status = home.status();
     let spent = status["spend"]["today"].as_f64().unwrap();
     assert!(spent > 0.0 && spent < 0.1, "{status}");
 }

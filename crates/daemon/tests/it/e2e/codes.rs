@@ -112,7 +112,7 @@ fn what_is_not_there_ends_with_4() {
 fn looking_around_makes_no_state() {
     let home = home();
     for (args, code) in [
-        (&["status"][..], 0),
+        (&["status"][..], 1),
         (&["channels"], 0),
         (&["context", "main"], 4),
         (&["history", "main"], 4),
@@ -133,7 +133,7 @@ fn looking_around_makes_no_state() {
         assert!(!home.state().exists(), "{args:?} made a state folder");
     }
     assert_eq!(home.json(&["channels"]), serde_json::json!([]));
-    let status = home.json(&["status"]);
+    let status = home.status();
     assert_eq!((&status["running"], &status["state"]), (&false.into(), &"stopped".into()));
     assert_eq!(status["agents"][0]["id"], "main");
 }

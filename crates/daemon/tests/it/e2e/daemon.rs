@@ -12,7 +12,7 @@ async fn commands_ask_the_running_daemon_and_pass_over_one_of_another_state() {
     let daemon = home.daemon(None).await;
     daemon.client().say("main", "hello").await.unwrap();
     assert_eq!(home.json(&["channels"])[0]["state"], "awake");
-    assert_eq!(home.json(&["status"])["running"], true);
+    assert_eq!(home.status()["running"], true);
     home.cairn_with(&["chat"], b"again\n").ended(0);
     let long = "a-name-as-long-as-names-may-be-so-that-no-terminal-has-room-for-it";
     daemon.client().say(&long[..64], "hello").await.unwrap();
@@ -26,7 +26,7 @@ async fn commands_ask_the_running_daemon_and_pass_over_one_of_another_state() {
     assert_eq!(other.json(&["channels"]), json!([]));
     assert!(daemon.stop().await.unwrap().success());
     assert_eq!(home.json(&["channels"])[0]["state"], "asleep");
-    assert_eq!(home.json(&["status"])["running"], false);
+    assert_eq!(home.status()["running"], false);
 }
 
 #[tokio::test(flavor = "multi_thread")]

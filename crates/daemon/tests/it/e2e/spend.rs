@@ -72,7 +72,7 @@ async fn a_stopped_answer_keeps_its_words_its_reason_and_its_cost_and_counts_for
     // Another daemon knows it from the journal.
     let daemon = home.daemon(Some(&home.config(&config(&model, 5.0)))).await;
     assert_eq!(check_stopped(&home), cost);
-    let today = home.json(&["status"])["spend"]["today"].as_f64().unwrap();
+    let today = home.status()["spend"]["today"].as_f64().unwrap();
     assert!((today - cost).abs() < 1e-12, "{today} {cost}");
     let (status, reply) = daemon.client().say("main", "go on").await.unwrap();
     assert_eq!(status, StatusCode::OK, "{reply}");
@@ -142,7 +142,7 @@ async fn what_is_spent_is_told_apart_by_person_channel_and_purpose() {
     let text = home.cairn(&["spend", "--by", "purpose"]).stdout;
     assert!(text.contains("cost") && text.contains("0.00"), "{text}");
     let total = home.json(&["spend"])[0]["cost"].as_f64().unwrap();
-    let today = home.json(&["status"])["spend"]["today"].as_f64().unwrap();
+    let today = home.status()["spend"]["today"].as_f64().unwrap();
     assert!((total - today).abs() < 1e-12, "{total} {today}");
 
     assert!(daemon.stop().await.unwrap().success());
