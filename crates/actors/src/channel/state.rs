@@ -250,8 +250,11 @@ impl ChannelState {
 
     /// Asks the router to let the channel sleep, unless something is under way.
     pub(super) fn rest(&mut self) {
-        // What is told beside requests, such as what a run took, may still be on its way.
-        if self.last_active.elapsed() < FRESH || !self.may_sleep() {
+        if let Some(left) = FRESH.checked_sub(self.last_active.elapsed()).filter(|left| !left.is_zero()) {
+            // What is told beside requests, such as what a run took, may still be on its way.
+            return self.later(left, || ChannelMsg::Rest);
+        }
+        if !self.may_sleep() {
             // Others are asked before it is asked again.
             return self.handle.note_used(self.shared.next_use());
         }

@@ -110,7 +110,7 @@ async fn welcome(admin: &Admin, pairing: &Pairing) -> bool {
         delivery: OutboxId::from(format!(
             "pairing-{}-{}",
             pairing.code,
-            pairing.approved_at.map_or(0, |at| at.as_second())
+            pairing.approved_at.map_or(0, |at| at.as_millisecond())
         )),
         part: 0,
         channel,

@@ -45,9 +45,9 @@ Examples:
 Erases the person's messages, the answers to them, their private chats,
 memories, pairing and artifacts; masks their names and ids in other messages;
 rebuilds summaries from what is left. The journal is rewritten, and databases
-and search index are rebuilt from it. A running daemon does so beside its work,
-and then restarts within its process, which takes a moment. This cannot be
-undone.")]
+and search index are rebuilt from it. A running daemon does so beside its
+work, and then restarts within its process, which takes a moment. This cannot
+be undone.")]
 pub(crate) struct ForgetUserArgs {
     /// The person: PLATFORM/USER, as `cairn history --json` and `cairn pair list` show them
     #[arg(value_name = "PLATFORM/USER")]

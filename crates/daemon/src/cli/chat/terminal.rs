@@ -13,7 +13,7 @@ use console::{Term, style};
 use futures::StreamExt;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{InputModes, LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -244,6 +244,8 @@ impl Unechoed {
         let mut modes = before.clone();
         if !shown {
             modes.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
+            // As the editor has it, for which Enter and the end of a line are different keys.
+            modes.input_modes.remove(InputModes::ICRNL);
         }
         // Where the terminal is gone there is nothing to change.
         let _gone = tcsetattr(std::io::stdin(), OptionalActions::Drain, &modes);
