@@ -209,8 +209,7 @@ impl Store {
         let views = Arc::new(views);
 
         let (commands, queue) = sync_channel(COMMANDS);
-        let wake = commands.clone();
-        let held = lock.clone();
+        let (wake, held) = (commands.clone(), lock.clone());
         let on_durable = Box::new(move || {
             let _ = &held;
             let _ = wake.try_send(Command::Wake);

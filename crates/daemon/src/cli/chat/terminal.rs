@@ -121,10 +121,10 @@ fn editor(history: Option<&Path>) -> Result<Editor<CommandNames, FileHistory>, R
     // Terminals send Alt-Enter as Escape and Enter.
     editor.bind_sequence(KeyEvent::new('\r', Modifiers::ALT), Cmd::Newline);
     editor.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), Cmd::Newline);
-    if let Some(file) = history.filter(|file| file.exists()) {
-        if let Err(error) = editor.load_history(file) {
-            tracing::debug!(%error, "lines of earlier starts cannot be read");
-        }
+    if let Some(file) = history.filter(|file| file.exists())
+        && let Err(error) = editor.load_history(file)
+    {
+        tracing::debug!(%error, "lines of earlier starts cannot be read");
     }
     Ok(editor)
 }
