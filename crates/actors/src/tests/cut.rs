@@ -101,7 +101,22 @@ async fn a_failed_message_that_comes_again_is_answered_without_what_was_said_bef
     assert_eq!(live.ask("a", "tell me").await, "re: tell me");
     let request = words(&world.model.requests(Kind::Reply)[1]);
     assert!(!request.contains("half of it"), "{request}");
+    live.ask("b", "and now?").await;
+    let next = words(&world.model.requests(Kind::Reply)[2]);
+    assert!(next.contains("re: tell me") && !next.contains("half of it"), "the prefix stays: {next}");
     check_coverage(&world.conversation());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_message_that_comes_again_after_others_stands_in_the_window_once() {
+    let (world, live) = started().await;
+    world.model.plan(Kind::Reply, Plan::Broken("half of it", bad()));
+    assert_eq!(failure_code(live.say("a", "tell me").await).await, "turn_failed");
+    live.ask("b", "something else").await;
+    assert_eq!(live.ask("a", "tell me").await, "re: tell me");
+    let request = words(world.model.requests(Kind::Reply).last().unwrap());
+    assert_eq!(request.matches("tell me").count(), 1, "{request}");
+    assert!(!request.contains("half of it"), "{request}");
 }
 
 #[tokio::test(start_paused = true)]
