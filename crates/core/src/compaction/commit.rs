@@ -17,7 +17,9 @@ use crate::event::{CompactionEvent, Event, Run, RunEnd, RunOutcome, RunRequest, 
 use crate::ids::{RunId, Seq, SummaryId};
 use crate::memory::{DraftMemory, MemorySave, Scope, Source};
 use crate::message::Entry;
-use crate::summary::{LookupTools, MADE_BY_DIGEST, Merge, StackSizes, Summary, next_merge, summary_tokens};
+use crate::summary::{
+    LookupTools, MADE_BY_DIGEST, Merge, SPARED_LEVELS, StackSizes, Summary, next_merge, summary_tokens,
+};
 use crate::tokens::estimate;
 use crate::window::{Gauge, guide_tokens, measure};
 
@@ -35,10 +37,6 @@ const LIST_TOKENS: u64 = 8;
 
 /// Why merges are made without a model.
 const AT_ONCE: &str = "the summaries were over their share of the window: merged at once, without a model";
-
-/// Levels above the others' from which on provisional summaries are spared. Without it the generated conversations had
-/// texts that were cut 11 times within 295 entries.
-const SPARED_LEVELS: u32 = 2;
 
 /// A run that begins now. `gauge`: the window as it is.
 pub(super) fn new_run(

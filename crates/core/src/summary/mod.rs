@@ -12,8 +12,8 @@ use crate::ids::{Seq, SummaryId};
 use crate::text::{escape_text, short_date};
 use crate::tokens::estimate;
 
-pub(crate) use levels::next_merge;
 pub use levels::{Merge, StackSizes, due_merge, stack_cap};
+pub(crate) use levels::{SPARED_LEVELS, next_merge};
 pub use stack::Stack;
 
 /// Text that stands for a range of entries. Immutable once committed.

@@ -339,3 +339,23 @@ fn what_stands_behind_a_bare_marker_is_summarised_from_its_entries() {
     assert!(first.from_seq == from && !first.text.is_empty());
     long.sim.check_coverage();
 }
+
+/// Digests that wait for a model took all room but that of two summaries: each summary that came was merged with the oldest.
+#[test]
+fn digests_that_wait_do_not_have_the_oldest_words_rewritten_with_every_summary() {
+    let mut long = Long::new(4_914, 2.1327);
+    let unanswered = [Fate::Unanswered; 2];
+    let fates =
+        [Fate::Late(1), unanswered[0], unanswered[1], Fate::Written(1.2607), unanswered[0], unanswered[1]];
+    let mut fates =
+        fates.into_iter().chain([Fate::Written(0.5729), Fate::Late(1), Fate::Written(1.0)]).cycle();
+    for n in 0..88 {
+        long.turn(n);
+        long.look(&mut fates);
+        long.check();
+    }
+    long.settle();
+    long.check();
+    let level = long.sim.conversation.stack.summaries().map(|summary| summary.level).max();
+    assert!(level <= Some(4), "{level:?} levels after 88 turns");
+}
