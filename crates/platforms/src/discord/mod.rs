@@ -37,7 +37,7 @@ use self::gateway::{Addresses, Gateway, bad_token};
 use self::inbox::{InboundHandler, Inbox};
 use self::outbox::{Outbox, number};
 use self::places::Places;
-use self::rest::Rest;
+use self::rest::{Rest, RestError};
 use crate::link::Link;
 use crate::pause::Pauses;
 use crate::settings::{ChatSettings, LiveChat};
@@ -57,6 +57,9 @@ const REPEAT_WITHIN: SignedDuration = SignedDuration::from_mins(2);
 /// First and longest pause before the runtime is asked again which channels there are.
 const ARCHIVE_PAUSE: Duration = Duration::from_secs(1);
 const ARCHIVE_PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// Pause before a token that was refused is tried again.
+const TOKEN_CHECK_PAUSE: Duration = Duration::from_secs(1);
 
 pub const DISCORD_API: &str = "https://discord.com";
 
@@ -158,6 +161,21 @@ impl Discord {
         taken
     }
 
+    /// Returns when the token is refused, and refused again when it is asked for. A single refusal may be a mishap of
+    /// Discord's or of a proxy.
+    async fn token_is_bad(&self) -> AdapterFailure {
+        let rest = &self.parts.rest;
+        loop {
+            rest.token_rejected().await;
+            tokio::time::sleep(TOKEN_CHECK_PAUSE).await;
+            if rest.patiently(|| rest.me()).await == Err(RestError::Unauthorized) {
+                return bad_token();
+            }
+            rest.forget_rejection();
+            tracing::warn!(platform = NAME, "Discord refused the bot's token once, but takes it; going on");
+        }
+    }
+
     async fn serve(&self, ports: AdapterPorts) -> AdapterFailure {
         self.parts.link.set(LinkState::Connecting, None);
         self.parts.rest.forget_rejection();
@@ -171,7 +189,7 @@ impl Discord {
         };
         let failure = tokio::select! {
             failure = gateway.run(&mut inbox) => failure,
-            () = self.parts.rest.token_rejected() => bad_token(),
+            failure = self.token_is_bad() => failure,
         };
         self.parts.link.set(LinkState::Failed, Some(&failure));
         failure

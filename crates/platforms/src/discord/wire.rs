@@ -33,9 +33,9 @@ pub(super) struct Message {
     pub(super) author: User,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) member: Option<Member>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) content: String,
-    #[serde(default, rename = "type")]
+    #[serde(default, deserialize_with = "lenient::or_default", rename = "type")]
     pub(super) kind: u64,
     #[serde(default, deserialize_with = "lenient::list")]
     pub(super) mentions: Vec<User>,
@@ -86,11 +86,11 @@ impl Message {
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct User {
     pub(super) id: UserId,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) username: String,
     #[serde(default)]
     pub(super) global_name: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) bot: bool,
     /// In the list of mentions: what they are called in the server.
     #[serde(default, deserialize_with = "lenient::or_default")]
@@ -117,9 +117,9 @@ pub(super) struct AttachedFile {
     pub(super) filename: String,
     #[serde(default)]
     pub(super) content_type: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) size: u64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) url: String,
 }
 
@@ -162,7 +162,7 @@ pub(super) struct Snapshot {
 
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct SnapshotWords {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) content: String,
     #[serde(default, deserialize_with = "lenient::list")]
     pub(super) attachments: Vec<AttachedFile>,
@@ -229,7 +229,7 @@ impl Interaction {
 /// The command and its argument, or the button.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct InteractionData {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) name: String,
     #[serde(default)]
     pub(super) custom_id: Option<String>,
@@ -272,7 +272,7 @@ pub(super) struct RoleChange {
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct ChannelInfo {
     pub(super) id: ChannelId,
-    #[serde(default, rename = "type")]
+    #[serde(default, deserialize_with = "lenient::or_default", rename = "type")]
     pub(super) kind: u64,
     #[serde(default)]
     pub(super) guild_id: Option<GuildId>,
@@ -284,7 +284,7 @@ pub(super) struct ChannelInfo {
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Role {
     pub(super) id: RoleId,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) name: String,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) tags: Option<RoleTags>,
@@ -319,6 +319,14 @@ mod tests {
         }))
         .expect("is read");
         assert_eq!((message.content.as_str(), message.attachments.len()), ("hi", 1));
+        let nulls: Message = serde_json::from_value(json!({
+            "id": "7", "channel_id": "8", "guild_id": null, "content": null, "type": null, "edited_timestamp": null,
+            "author": {"id": "9", "username": null, "bot": null},
+            "attachments": [{"filename": "a.txt", "size": null, "url": null, "content_type": null}],
+        }))
+        .expect("is read");
+        assert!(nulls.is_speech() && !nulls.is_automatic() && !nulls.was_edited(), "{nulls:?}");
+        assert_eq!((nulls.content.as_str(), nulls.attachments.len()), ("", 1));
         assert!(
             message.poll.is_none()
                 && message.member.is_none()

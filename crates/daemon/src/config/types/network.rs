@@ -45,7 +45,7 @@ pub struct Network {
     #[schemars(example = &"discord.token", extend("x-telegram" = "telegram.token", "x-alternative" = true))]
     pub token_file: Option<PathBuf>,
     /// The server, without /api and what follows. Set it for a server of your own: then the token goes nowhere else, and a
-    /// gateway on another host is refused. gateway_url: where its gateway is, when the server does not say.
+    /// gateway on another host is refused. gateway_url: where its gateway is, whatever the server says.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"https://discord.com", extend("x-telegram" = "https://api.telegram.org"))]
     pub api_url: Option<String>,

@@ -60,27 +60,28 @@ impl Addresses {
         Url::parse(DISCORD_API).ok().as_ref() == Some(&self.api)
     }
 
-    /// Where to connect for a new session, by what the API says.
+    /// Where to connect for a new session: `gateway_url`, else where the API says.
     ///
     /// # Errors
     /// The API names a host that the token must not go to.
     pub(super) fn gateway(&self, said: &str) -> Result<Url, AdapterFailure> {
-        let said = self.check(said)?;
-        Ok(with_version(self.gateway.clone().unwrap_or(said)))
+        self.gateway.clone().map_or_else(|| self.check(said), Ok).map(with_version)
     }
 
-    /// Where to connect to go on with a session, by what the gateway says.
+    /// Where to connect to go on with a session: where the gateway says, within the host of `gateway_url`.
     ///
     /// # Errors
     /// The gateway names a host that the token must not go to.
     pub(super) fn resume(&self, said: &str) -> Result<Url, AdapterFailure> {
-        let said = self.check(said)?;
-        let elsewhere = self.gateway.as_ref().filter(|own| own.host_str() != said.host_str());
-        Ok(with_version(elsewhere.cloned().unwrap_or(said)))
+        let said = self.check(said);
+        let is_own = |own: &&Url| said.as_ref().is_ok_and(|said| own.host_str() == said.host_str());
+        match &self.gateway {
+            Some(own) if !is_own(&own) => Ok(with_version(own.clone())),
+            _ => said.map(with_version),
+        }
     }
 
-    /// Discord's own gateway is no surprise where the API is Discord's; with a gateway of one's own before it, that
-    /// is used instead.
+    /// Discord's own gateway is no surprise where the API is Discord's.
     fn check(&self, said: &str) -> Result<Url, AdapterFailure> {
         let url = Url::parse(said).ok();
         let host = url.as_ref().and_then(Url::host_str);
@@ -152,12 +153,13 @@ mod tests {
             assert!(own.resume(other).is_err());
         }
         let both = Addresses::new("https://api.example", Some("wss://gate.example/path")).expect("is sound");
-        assert_eq!(
-            both.gateway("wss://api.example").expect("is known").as_str(),
-            "wss://gate.example/path?v=10&encoding=json"
-        );
-        assert!(both.gateway("wss://gateway.discord.gg").is_err());
-        assert!(both.gateway("ws://gate.example").is_err());
+        for said in ["wss://api.example", "wss://gateway.discord.gg", "ws://gate.example", ""] {
+            let gate = "wss://gate.example/path?v=10&encoding=json";
+            assert_eq!(both.gateway(said).expect("is set").as_str(), gate, "{said}");
+            assert_eq!(both.resume(said).expect("is set").as_str(), gate, "{said}");
+        }
+        let within = both.resume("wss://gate.example/node-7").expect("is of its host");
+        assert_eq!(within.path(), "/node-7");
     }
 
     #[test]
@@ -166,7 +168,7 @@ mod tests {
         let expected = "wss://gate.example/?v=10&encoding=json";
         assert_eq!(own.gateway("wss://gateway.discord.gg").expect("is Discord's").as_str(), expected);
         assert_eq!(own.resume("wss://gateway-1.discord.gg").expect("is Discord's").as_str(), expected);
-        assert!(own.resume("wss://evil.example").is_err());
+        assert_eq!(own.resume("wss://evil.example").expect("is passed over").as_str(), expected);
     }
 
     #[test]

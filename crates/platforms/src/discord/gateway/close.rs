@@ -47,6 +47,26 @@ pub(super) fn after_close(code: Option<u16>) -> Next {
     }
 }
 
+/// What a close code means, in words.
+pub(super) fn meaning(code: u16) -> &'static str {
+    match code {
+        1000 | 1001 => "it goes away",
+        1006 => "the connection broke",
+        4000 => "a fault of Discord's own",
+        4001 | 4002 | 4005 => "it could not read what was sent",
+        4003 => "the session had not begun",
+        4004 => "the token is refused",
+        4007 => "the session's place is unknown",
+        4008 => "too much was sent",
+        4009 => "the session timed out",
+        4010 | 4011 => "the bot is in too many servers",
+        4012 => "the gateway's version is no longer served",
+        4013 => "intents are unknown",
+        4014 => "an intent is not allowed",
+        _ => "no known reason",
+    }
+}
+
 /// The token is wrong.
 pub(crate) fn bad_token() -> AdapterFailure {
     AdapterFailure {

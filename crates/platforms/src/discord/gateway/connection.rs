@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{self, protocol::frame::CloseFrame};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
-use super::close::{Next, after_close};
+use super::close::{Next, after_close, meaning};
 use super::frame::{Frame, Ready, heartbeat, identify, resume};
 use super::{Gateway, Listener, Session};
 use crate::pause::part_of;
@@ -246,7 +246,7 @@ impl<L: Listener> Connection<'_, L> {
 fn closed(frame: Option<&CloseFrame>) -> Ended {
     let code = frame.map(|frame| u16::from(frame.code));
     let reason = match code {
-        Some(code) => format!("the gateway closed the connection (code {code})"),
+        Some(code) => format!("the gateway closed the connection: {} (code {code})", meaning(code)),
         None => "the gateway closed the connection".to_owned(),
     };
     Ended::new(after_close(code), reason)

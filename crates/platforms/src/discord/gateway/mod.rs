@@ -156,9 +156,6 @@ impl Gateway {
         loop {
             let gateway = match self.rest.gateway().await {
                 Ok(gateway) => gateway,
-                Err(RestError::Unauthorized) => {
-                    return Err(Ended::new(Next::Fail(bad_token()), "Discord refuses the bot's token"));
-                }
                 Err(RestError::Limited { after }) => {
                     self.pause("Discord limits how often the bot may connect", after).await;
                     continue;

@@ -32,18 +32,33 @@ struct State {
     second: Option<(Instant, u32)>,
 }
 
+impl State {
+    fn take_of_second(&mut self, now: Instant) -> Result<(), Duration> {
+        let (since, sent) = match self.second {
+            Some((since, sent)) if now.duration_since(since) < Duration::from_secs(1) => (since, sent),
+            _ => (now, 0),
+        };
+        if sent >= GLOBAL_PER_SECOND {
+            return Err(Duration::from_secs(1).saturating_sub(now.duration_since(since)));
+        }
+        self.second = Some((since, sent + 1));
+        Ok(())
+    }
+}
+
 /// All limits of one token.
 #[derive(Default)]
 pub(super) struct Limits(Mutex<State>);
 
 impl Limits {
-    /// Takes a place in the bucket.
+    /// Takes a place in the bucket. `is_global`: the limits of the bot as a whole hold for it, too; those of answers to
+    /// interactions do not.
     ///
     /// # Errors
     /// There is none: how long to wait.
-    pub(super) fn acquire(&self, key: Key, now: Instant) -> Result<(), Duration> {
+    pub(super) fn acquire(&self, key: Key, is_global: bool, now: Instant) -> Result<(), Duration> {
         let mut state = self.0.lock();
-        if let Some(until) = state.closed_until.filter(|until| *until > now) {
+        if let Some(until) = state.closed_until.filter(|until| is_global && *until > now) {
             return Err(until - now);
         }
         if let Some(bucket) = state.buckets.get(&key).filter(|bucket| bucket.until > now)
@@ -51,14 +66,9 @@ impl Limits {
         {
             return Err(bucket.until - now);
         }
-        let (since, sent) = match state.second {
-            Some((since, sent)) if now.duration_since(since) < Duration::from_secs(1) => (since, sent),
-            _ => (now, 0),
-        };
-        if sent >= GLOBAL_PER_SECOND {
-            return Err(Duration::from_secs(1).saturating_sub(now.duration_since(since)));
+        if is_global {
+            state.take_of_second(now)?;
         }
-        state.second = Some((since, sent + 1));
         if let Some(bucket) = state.buckets.get_mut(&key).filter(|bucket| bucket.until > now) {
             bucket.remaining -= 1;
         }
@@ -124,28 +134,29 @@ mod tests {
     fn an_exhausted_bucket_holds_its_own_channel_back_and_no_other() {
         let (limits, now) = (Limits::default(), Instant::now());
         limits.learn(key(1), &headers("1", "2.5"), now);
-        assert_eq!(limits.acquire(key(1), now), Ok(()));
-        assert_eq!(limits.acquire(key(1), now), Err(Duration::from_millis(2500)));
-        assert_eq!(limits.acquire(key(2), now), Ok(()));
-        assert_eq!(limits.acquire(key(1), now + Duration::from_millis(2500)), Ok(()));
+        assert_eq!(limits.acquire(key(1), true, now), Ok(()));
+        assert_eq!(limits.acquire(key(1), true, now), Err(Duration::from_millis(2500)));
+        assert_eq!(limits.acquire(key(2), true, now), Ok(()));
+        assert_eq!(limits.acquire(key(1), true, now + Duration::from_millis(2500)), Ok(()));
     }
 
     #[test]
     fn a_global_limit_holds_everything_back() {
         let (limits, now) = (Limits::default(), Instant::now());
         limits.close(key(1), Duration::from_secs(3), true, now);
-        assert_eq!(limits.acquire(key(2), now), Err(Duration::from_secs(3)));
-        assert_eq!(limits.acquire(key(2), now + Duration::from_secs(3)), Ok(()));
+        assert_eq!(limits.acquire(key(2), true, now), Err(Duration::from_secs(3)));
+        assert_eq!(limits.acquire(key(2), true, now + Duration::from_secs(3)), Ok(()));
+        assert_eq!(limits.acquire(key(3), false, now), Ok(()), "an answer to an interaction");
     }
 
     #[test]
     fn fifty_requests_a_second_are_not_exceeded() {
         let (limits, now) = (Limits::default(), Instant::now());
         for channel in 1..=50 {
-            assert_eq!(limits.acquire(key(channel), now), Ok(()));
+            assert_eq!(limits.acquire(key(channel), true, now), Ok(()));
         }
-        assert_eq!(limits.acquire(key(51), now), Err(Duration::from_secs(1)));
-        assert_eq!(limits.acquire(key(51), now + Duration::from_secs(1)), Ok(()));
+        assert_eq!(limits.acquire(key(51), true, now), Err(Duration::from_secs(1)));
+        assert_eq!(limits.acquire(key(51), true, now + Duration::from_secs(1)), Ok(()));
     }
 
     #[test]
@@ -153,16 +164,16 @@ mod tests {
         let (limits, now) = (Limits::default(), Instant::now());
         limits.learn(key(1), &headers("0", "2"), now);
         limits.learn(key(1), &headers("1", "2"), now);
-        assert!(limits.acquire(key(1), now).is_err());
+        assert!(limits.acquire(key(1), true, now).is_err());
     }
 
     #[test]
     fn no_limit_is_believed_for_longer_than_an_hour() {
         let (limits, now) = (Limits::default(), Instant::now());
         limits.learn(key(1), &headers("0", "1e18"), now);
-        assert_eq!(limits.acquire(key(1), now), Err(LIMIT_MAX));
+        assert_eq!(limits.acquire(key(1), true, now), Err(LIMIT_MAX));
         limits.close(key(2), Duration::MAX, false, now);
-        assert_eq!(limits.acquire(key(2), now), Err(LIMIT_MAX));
+        assert_eq!(limits.acquire(key(2), true, now), Err(LIMIT_MAX));
     }
 
     #[test]
@@ -171,6 +182,6 @@ mod tests {
         limits.learn(key(1), &headers("0", "-1"), now);
         limits.learn(key(1), &headers("0", "NaN"), now);
         limits.learn(key(1), &headers("none", "5"), now);
-        assert_eq!(limits.acquire(key(1), now), Ok(()));
+        assert_eq!(limits.acquire(key(1), true, now), Ok(()));
     }
 }

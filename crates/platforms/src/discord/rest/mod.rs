@@ -158,7 +158,7 @@ impl Rest {
     async fn execute(&self, request: Request<'_>) -> Result<Vec<u8>, RestError> {
         let key: Key = (request.route_ref().ratelimiting_bucket(), *request.method_ref());
         let by_bot = is_by_bot(request.route_ref());
-        self.limits.acquire(key, Instant::now()).map_err(|after| RestError::Limited { after })?;
+        self.limits.acquire(key, by_bot, Instant::now()).map_err(|after| RestError::Limited { after })?;
         let request = request
             .build(&self.client, self.token.expose_secret(), Some(&self.api))
             // The error may quote the address; it is not passed on.

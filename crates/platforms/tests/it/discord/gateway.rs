@@ -103,6 +103,20 @@ async fn a_revoked_token_ends_the_run() {
 }
 
 #[tokio::test]
+async fn a_single_refusal_of_the_token_does_not_end_the_run() {
+    let (discord, runtime, running) = start().await;
+    discord.fail_next(Route::Typing, Fault::Status(401));
+    let channel = CHANNEL_NAME.parse().expect("is a channel");
+    let adapter = running.adapter.clone();
+    assert!(cairn_core::ports::Platform::typing(&*adapter, channel).await.is_err());
+    discord.wait_until("the token is asked for", |discord| discord.arrived(Route::Me) == 1).await;
+    discord.say(CHANNEL, "alice", "still there?");
+    runtime.wait_taken(1).await;
+    assert_eq!(running.wait_state(LinkState::Connected).await.reason, None);
+    assert_eq!(discord.identified(), 1);
+}
+
+#[tokio::test]
 async fn a_refusal_of_before_does_not_end_the_next_run() {
     let (discord, runtime, running) = start().await;
     let adapter = running.adapter.clone();
