@@ -28,11 +28,10 @@ impl ChannelRef {
         if guild.is_none() && room.kind != PRIVATE_CHAT {
             return None;
         }
-        // Announcement, public and private threads; forum posts are public threads.
-        match (room.kind, room.parent_id) {
-            (10..=12, Some(parent)) => Some(Self { guild, chat: parent, thread: Some(room.id) }),
-            (10..=12, None) => None,
-            _ => Some(Self { guild, chat: room.id, thread: None }),
+        match (room.is_thread(), room.parent_id) {
+            (true, Some(parent)) => Some(Self { guild, chat: parent, thread: Some(room.id) }),
+            (true, None) => None,
+            (false, _) => Some(Self { guild, chat: room.id, thread: None }),
         }
     }
 
@@ -64,21 +63,24 @@ impl Places {
 
     /// A channel or a thread; what its description leaves open is asked for when a person speaks there.
     pub(super) fn learn(&self, room: &ChannelInfo, guild: Option<GuildId>) {
-        let Some(channel_ref) = ChannelRef::of_room(room, guild) else { return };
+        if let Some(channel_ref) = ChannelRef::of_room(room, guild) {
+            self.insert(room.id, channel_ref);
+        }
+    }
+
+    fn insert(&self, channel: ChannelId, channel_ref: ChannelRef) {
         let mut state = self.0.lock();
         if state.channels.len() >= PLACES_MAX {
             state.channels.clear();
         }
-        state.channels.insert(room.id, channel_ref);
+        state.channels.insert(channel, channel_ref);
     }
 
     /// A private chat, unless it is known as something else.
     pub(super) fn learn_direct(&self, channel: ChannelId) {
         if self.known(channel).is_none() {
-            self.learn(
-                &ChannelInfo { id: channel, kind: PRIVATE_CHAT, guild_id: None, parent_id: None },
-                None,
-            );
+            let private = ChannelRef { guild: None, chat: channel, thread: None };
+            self.insert(channel, private);
         }
     }
 
@@ -95,6 +97,17 @@ impl Places {
 
     pub(super) fn forget(&self, channel: ChannelId) {
         self.0.lock().channels.remove(&channel);
+    }
+
+    /// A server that the bot is no longer in. Returns its channels and threads.
+    pub(super) fn forget_server(&self, server: GuildId) -> Vec<ChannelId> {
+        let is_of = |channel_ref: &mut ChannelRef| channel_ref.guild == Some(server);
+        self.0
+            .lock()
+            .channels
+            .extract_if(|_, channel_ref| is_of(channel_ref))
+            .map(|(channel, _)| channel)
+            .collect()
     }
 
     pub(super) fn is_own_role(&self, role: RoleId) -> bool {

@@ -253,6 +253,28 @@ pub(super) struct Server {
     pub(super) threads: Vec<ChannelInfo>,
     #[serde(default, deserialize_with = "lenient::list")]
     pub(super) roles: Vec<Role>,
+    /// The bot among them.
+    #[serde(default, deserialize_with = "lenient::list")]
+    pub(super) members: Vec<ServerMember>,
+    /// When the bot came.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) joined_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ServerMember {
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) user: Option<User>,
+    #[serde(default, deserialize_with = "lenient::list")]
+    pub(super) roles: Vec<RoleId>,
+}
+
+/// A server that went away: the bot is no longer in it, or it is in trouble.
+#[derive(Debug, Deserialize)]
+pub(super) struct ServerGone {
+    pub(super) id: GuildId,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) unavailable: bool,
 }
 
 /// Threads that the bot has come to see.
@@ -279,6 +301,31 @@ pub(super) struct ChannelInfo {
     /// Of a thread: its channel. Of a channel: its category.
     #[serde(default)]
     pub(super) parent_id: Option<ChannelId>,
+    /// What was said last; it may be deleted since.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) last_message_id: Option<MessageId>,
+    #[serde(default, deserialize_with = "lenient::list")]
+    pub(super) permission_overwrites: Vec<Overwrite>,
+}
+
+impl ChannelInfo {
+    /// Announcement, public and private threads; forum posts are public threads.
+    pub(super) fn is_thread(&self) -> bool {
+        matches!(self.kind, 10..=12)
+    }
+}
+
+/// Rights that a channel gives or takes.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Overwrite {
+    pub(super) id: String,
+    /// 0 of a role, 1 of a member.
+    #[serde(default, rename = "type")]
+    pub(super) kind: u64,
+    #[serde(default)]
+    pub(super) allow: String,
+    #[serde(default)]
+    pub(super) deny: String,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -286,6 +333,8 @@ pub(super) struct Role {
     pub(super) id: RoleId,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) name: String,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) permissions: String,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) tags: Option<RoleTags>,
 }

@@ -71,6 +71,7 @@ pub(super) fn channel(world: &World, channel: &Channel) -> Value {
         let rules = match channel.access {
             // Send Messages is refused to the bot.
             Access::ReadOnly => json!([{"id": BOT_ID.to_string(), "type": 1, "allow": "0", "deny": "2048"}]),
+            Access::Hidden => json!([{"id": BOT_ID.to_string(), "type": 1, "allow": "0", "deny": "1024"}]),
             _ => json!([]),
         };
         json!({"topic": null, "position": 0, "permission_overwrites": rules, "nsfw": false, "last_pin_timestamp": null})
@@ -169,9 +170,10 @@ pub(super) fn without_content(body: &mut Value) {
 /// A server as GUILD_CREATE shows it.
 pub(super) fn guild(world: &World, id: u64, name: &str) -> Value {
     let inside = world.channels.values().filter(|channel| channel.guild == Some(id));
-    let seen = inside.filter(|channel| channel.access != super::world::Access::Hidden);
+    // Bots are told of channels that they may not see, too; of threads only of those that they may.
+    let told = inside.filter(|channel| channel.kind != kind::THREAD || channel.access != Access::Hidden);
     let (threads, channels): (Vec<&Channel>, Vec<&Channel>) =
-        seen.partition(|channel| channel.kind == kind::THREAD);
+        told.partition(|channel| channel.kind == kind::THREAD);
     let show = |list: Vec<&Channel>| list.into_iter().map(|one| channel(world, one)).collect::<Vec<Value>>();
     let everyone = json!({
         "id": id.to_string(), "name": "@everyone", "permissions": "2248473465835073", "position": 0, "color": 0,

@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use serenity::all::{ApplicationId, GatewayIntents, UserId};
+use serenity::all::{ApplicationId, GatewayIntents, GuildId, UserId};
 
 /// What the bot asks to be told: servers with their channels, messages in them, private messages, and the words of
 /// messages, which is a privilege.
@@ -77,6 +77,14 @@ pub(crate) struct Ready {
     pub(crate) resume_gateway_url: String,
     pub(crate) user: Me,
     pub(crate) application: Application,
+    /// The servers that the bot is in; each sends its list of channels next.
+    #[serde(default, deserialize_with = "crate::lenient::list")]
+    pub(crate) guilds: Vec<ReadyServer>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct ReadyServer {
+    pub(crate) id: GuildId,
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -79,8 +79,7 @@ impl InboundHandler {
     /// Messages after an id, oldest first, within the limits of the configuration.
     async fn read_after(&self, channel: ChannelId, after: u64) -> Result<Vec<Message>, RestError> {
         let limits = self.path.chat.get().catch_up;
-        let oldest = self.path.now().checked_sub(limits.max_age).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-        let oldest = id_at(oldest);
+        let oldest = self.oldest();
         let first = self.page(channel, Page::After(after)).await?;
         let whole = first.len() < PAGE;
         let mut read = readable(first);
@@ -136,7 +135,7 @@ impl InboundHandler {
 }
 
 /// The place of this trouble in the status: a message that goes out there does not end it.
-fn history_of(channel: ChannelId) -> String {
+pub(super) fn history_of(channel: ChannelId) -> String {
     format!("history of channel {channel}")
 }
 

@@ -64,7 +64,11 @@ impl InboundHandler {
                 let (message, at) = (RuntimeMessage::new(id.to_string()), self.path.now());
                 self.path.amend(Amendment { channel, message, at, change: Change::Deleted }).await;
             }
-            Item::Backfill { after } => self.backfill(channel, after).await,
+            Item::Backfill { after, if_news } => {
+                if !if_news || self.listing.has_news(channel, self.oldest()).await {
+                    self.backfill(channel, after).await;
+                }
+            }
         }
     }
 

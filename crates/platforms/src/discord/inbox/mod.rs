@@ -3,6 +3,7 @@
 mod backfill;
 mod commands;
 mod interactions;
+mod listing;
 mod messages;
 
 pub(super) use interactions::words_of;
@@ -18,12 +19,16 @@ use serenity::all::{ChannelId, GuildId, MessageId, UserId};
 use tokio::sync::Semaphore;
 use tokio_util::sync::DropGuard;
 
+use self::listing::{Listing, unheard};
 use super::NAME;
 use super::gateway::{Listener, Ready, unreadable};
 use super::outbox::Outbox;
 use super::places::Places;
 use super::rest::Rest;
-use super::wire::{ChannelInfo, Deleted, DeletedMany, Interaction, Message, RoleChange, Server, ThreadList};
+use super::wire::{
+    ChannelInfo, Deleted, DeletedMany, Interaction, Message, RoleChange, Server, ServerGone, ThreadList,
+    id_at,
+};
 use crate::chat_queues::{ChatQueues, Tasks, work_off};
 use crate::inbound::InboundPath;
 use crate::link::Link;
@@ -50,6 +55,8 @@ pub(super) enum Item {
     /// What came after this id is missing: the channel is read from there.
     Backfill {
         after: u64,
+        /// Not where the servers' lists say that nothing was said there lately.
+        if_news: bool,
     },
 }
 
@@ -58,15 +65,18 @@ pub(super) enum Item {
 fn enqueue(queue: &mut VecDeque<Item>, n_waiting: usize, channel: ChannelId, item: Item) {
     let full = queue.len() >= QUEUE_MAX || n_waiting >= ALL_MAX;
     let known = queue.iter_mut().find_map(|item| match item {
-        Item::Backfill { after } => Some(after),
+        Item::Backfill { after, if_news } => Some((after, if_news)),
         _ => None,
     });
     match (item, known) {
-        (Item::Backfill { after }, Some(known)) => *known = after.min(*known),
-        // It is read with the rest.
-        (Item::Message(_), Some(_)) => {}
+        (Item::Backfill { after, if_news }, Some((known, known_if))) => {
+            *known = after.min(*known);
+            *known_if &= if_news;
+        }
+        // It is read with the rest, and is news.
+        (Item::Message(_), Some((_, if_news))) => *if_news = false,
         (Item::Message(message), None) if full => {
-            queue.push_back(Item::Backfill { after: message.id.get() - 1 });
+            queue.push_back(Item::Backfill { after: message.id.get() - 1, if_news: false });
             metrics::counter!("cairn_discord_lane_full_total").increment(1);
             tracing::warn!(
                 platform = NAME,
@@ -96,6 +106,7 @@ pub(super) struct InboundHandler {
     pub(super) me: Mutex<Option<UserId>>,
     /// By channel the id that was taken in last.
     pub(super) taken: Mutex<HashMap<ChannelId, u64>>,
+    pub(super) listing: Listing,
     pub(super) reads: Semaphore,
     pub(super) commands: Arc<Semaphore>,
 }
@@ -111,9 +122,18 @@ impl InboundHandler {
             outbox,
             me: Mutex::new(None),
             taken: Mutex::new(taken),
+            listing: Listing::default(),
             reads: Semaphore::new(READS_MAX),
             commands: Arc::new(Semaphore::new(COMMANDS_MAX)),
         }
+    }
+}
+
+impl InboundHandler {
+    /// The id of what is still taken in after a pause.
+    pub(super) fn oldest(&self) -> u64 {
+        let max_age = self.path.chat.get().catch_up.max_age;
+        id_at(self.path.now().checked_sub(max_age).unwrap_or(jiff::Timestamp::UNIX_EPOCH))
     }
 }
 
@@ -122,6 +142,8 @@ pub(super) struct Inbox {
     inbound: Arc<InboundHandler>,
     chat_queues: Arc<ChatQueues<ChannelId, Item>>,
     tasks: Tasks,
+    /// The newest message taken in anywhere before the session.
+    heard: Option<u64>,
     _stop: DropGuard,
 }
 
@@ -130,7 +152,7 @@ impl Inbox {
     pub(super) fn new(inbound: Arc<InboundHandler>) -> Self {
         inbound.link.set_queue(0);
         let (tasks, stop) = Tasks::new();
-        Self { inbound, chat_queues: Arc::default(), tasks, _stop: stop }
+        Self { inbound, chat_queues: Arc::default(), tasks, heard: None, _stop: stop }
     }
 
     fn push(&self, channel: ChannelId, item: Item) {
@@ -179,7 +201,13 @@ impl Inbox {
         let places = self.inbound.places.clone();
         let Some(me) = *self.inbound.me.lock() else { return };
         match kind {
-            "GUILD_CREATE" => with(kind, data, |server: Server| places.learn_server(&server, me)),
+            "GUILD_CREATE" => {
+                with(kind, data, |server: Server| {
+                    places.learn_server(&server, me);
+                    self.listed(&server, me);
+                });
+            }
+            "GUILD_DELETE" => with(kind, data, |gone: ServerGone| self.server_gone(&gone)),
             "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE" => {
                 with(kind, data, |room: ChannelInfo| places.learn(&room, room.guild_id));
             }
@@ -198,6 +226,60 @@ impl Inbox {
                 with(kind, data, |change: RoleChange| places.learn_role(&change.role, me));
             }
             _ => {}
+        }
+    }
+
+    /// A server has sent its list: what was missed in it is read, in channels, too, where nothing was ever heard.
+    fn listed(&self, server: &Server, me: UserId) {
+        let inbound = &self.inbound;
+        let oldest = inbound.oldest();
+        let (known, unheard) = {
+            let taken = inbound.taken.lock();
+            let rooms = server.channels.iter().chain(&server.threads);
+            let known: Vec<(ChannelId, u64)> = rooms
+                .filter(|room| taken.contains_key(&room.id))
+                .filter_map(|room| Some((room.id, room.last_message_id?.get())))
+                .collect();
+            (known, unheard(server, me, self.heard, oldest, |channel| taken.contains_key(&channel)))
+        };
+        if !unheard.is_empty() {
+            let n_channels = unheard.len();
+            tracing::info!(
+                platform = NAME,
+                server = server.id.get(),
+                n_channels,
+                "reading channels that are new to the bot"
+            );
+        }
+        for (channel, after) in unheard {
+            self.push(channel, Item::Backfill { after, if_news: false });
+        }
+        self.arrived(server.id, known);
+    }
+
+    fn arrived(&self, server: GuildId, known: Vec<(ChannelId, u64)>) {
+        let inbound = &self.inbound;
+        if inbound.listing.arrived(server, known) {
+            let n_quiet = inbound.listing.n_quiet(inbound.oldest());
+            let n_read = inbound.taken.lock().len().saturating_sub(n_quiet);
+            tracing::info!(
+                platform = NAME,
+                n_read,
+                n_quiet,
+                "all servers are listed; channels with nothing new are not read"
+            );
+        }
+    }
+
+    fn server_gone(&self, gone: &ServerGone) {
+        self.arrived(gone.id, Vec::new());
+        if !gone.unavailable {
+            let channels = self.inbound.places.forget_server(gone.id);
+            tracing::info!(platform = NAME, server = gone.id.get(), "the bot is no longer in a server");
+            for channel in channels {
+                self.inbound.link.clear(&messages::sight_of(channel));
+                self.inbound.link.clear(&backfill::history_of(channel));
+            }
         }
     }
 
@@ -224,8 +306,10 @@ impl Listener for Inbox {
         *self.inbound.me.lock() = Some(ready.user.id);
         let known: Vec<(ChannelId, u64)> =
             self.inbound.taken.lock().iter().map(|(channel, last)| (*channel, *last)).collect();
+        self.heard = known.iter().map(|(_, last)| *last).max();
+        self.inbound.listing.begin(ready.guilds.iter().map(|server| server.id).collect());
         for (channel, last) in known {
-            self.push(channel, Item::Backfill { after: backfill::overlap(last) });
+            self.push(channel, Item::Backfill { after: backfill::overlap(last), if_news: true });
         }
         let (inbound, application) = (self.inbound.clone(), ready.application.id);
         self.tasks.spawn(async move { inbound.register_commands(application).await });
@@ -291,7 +375,7 @@ mod tests {
     fn ids(queue: &VecDeque<Item>) -> Vec<(&'static str, u64)> {
         let id = |item: &Item| match item {
             Item::Message(message) => ("message", message.id.get()),
-            Item::Backfill { after } => ("backfill", *after),
+            Item::Backfill { after, .. } => ("backfill", *after),
             other => panic!("only messages are queued: {other:?}"),
         };
         queue.iter().map(id).collect()
@@ -314,10 +398,15 @@ mod tests {
     #[test]
     fn what_was_missed_comes_after_what_waited_and_before_what_is_said_next() {
         let mut queue = VecDeque::from([message(10)]);
-        for item in [Item::Backfill { after: 9 }, message(20), Item::Backfill { after: 8 }] {
+        for item in [
+            Item::Backfill { after: 9, if_news: true },
+            message(20),
+            Item::Backfill { after: 8, if_news: true },
+        ] {
             enqueue(&mut queue, 1, ONE, item);
         }
         assert_eq!(ids(&queue), [("message", 10), ("backfill", 8)], "20 is read with what was missed");
+        assert!(matches!(queue[1], Item::Backfill { if_news: false, .. }), "20 is news, whatever a list says");
         queue.clear();
         enqueue(&mut queue, 0, ONE, message(21));
         assert_eq!(ids(&queue), [("message", 21)]);

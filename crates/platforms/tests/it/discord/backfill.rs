@@ -4,8 +4,8 @@ use cairn_testkit::discord::{Fault, Route};
 use jiff::SignedDuration;
 
 use crate::discord::runtime::{
-    CHANNEL, CHANNEL_NAME, OTHER, OTHER_NAME, Running, Runtime, connected, discord, id, settings, start,
-    words,
+    CHANNEL, CHANNEL_NAME, GUILD, OTHER, OTHER_NAME, Running, Runtime, connected, discord, id, settings,
+    start, words,
 };
 
 #[tokio::test]
@@ -17,7 +17,6 @@ async fn after_a_restart_each_known_channel_is_read_on_and_asks_once() {
         discord.post(CHANNEL, "alice", text).mention_bot().send();
     }
     discord.say(CHANNEL, "bob", "an aside");
-    discord.say(OTHER, "bob", "in a channel that the runtime does not know");
     let _running = connected(&discord, &runtime).await;
     runtime.wait_taken(4).await;
     let live = discord.post(CHANNEL, "alice", "and now?").mention_bot().send();
@@ -29,6 +28,44 @@ async fn after_a_restart_each_known_channel_is_read_on_and_asks_once() {
     }
     assert_eq!(taken[4].message, id(live));
     assert!(taken[4].addressed);
+    discord.assert_clean();
+}
+
+#[tokio::test]
+async fn a_question_in_a_channel_or_thread_that_was_never_heard_in_is_taken_in() {
+    let (discord, runtime) = (discord().await, Runtime::new());
+    discord.post(OTHER, "bob", "long before").aged(std::time::Duration::from_secs(3600)).send();
+    let known = discord.say(CHANNEL, "alice", "known");
+    runtime.has(CHANNEL_NAME, known);
+    discord.thread(CHANNEL, 150);
+    discord.channel(GUILD, 151);
+    discord.hide(151);
+    discord.post(OTHER, "bob", "are you there?").mention_bot().send();
+    discord.post(150, "bob", "and here?").mention_bot().send();
+    discord.post(151, "bob", "and where you see nothing?").mention_bot().send();
+    let running = connected(&discord, &runtime).await;
+    let mut taken: Vec<_> = runtime.wait_taken(2).await.iter().map(words).collect();
+    taken.sort();
+    assert_eq!(taken, ["and here?", "are you there?"]);
+    assert_eq!(discord.arrived(Route::Fetch), 3, "the known one and the two");
+    assert!(running.status().troubles.is_empty(), "{:?}", running.status().troubles);
+    discord.assert_clean();
+}
+
+#[tokio::test]
+async fn channels_that_were_silent_for_longer_than_is_caught_up_are_not_read() {
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let days = |days: u64| std::time::Duration::from_secs(days * 86_400);
+    let old = discord.post(CHANNEL, "alice", "a week ago").aged(days(7)).send();
+    runtime.has(CHANNEL_NAME, old);
+    let other = discord.post(OTHER, "alice", "also a week ago").aged(days(7)).send();
+    runtime.has(OTHER_NAME, other);
+    discord.say(OTHER, "alice", "and now");
+    let _running = connected(&discord, &runtime).await;
+    assert_eq!(words(&runtime.wait_taken(1).await[0]), "and now");
+    discord.say(CHANNEL, "alice", "here, too");
+    assert_eq!(words(&runtime.wait_taken(2).await[1]), "here, too");
+    assert_eq!(discord.arrived(Route::Fetch), 1);
     discord.assert_clean();
 }
 
