@@ -290,6 +290,9 @@ impl ChannelState {
         };
         metrics::counter!("cairn_amendments_total", "change" => change).increment(1);
         self.commit(vec![event]).await?;
+        if self.handle.read(Conversation::is_withdrawn) && self.stop_open_turn().await? {
+            tracing::info!(channel = %self.handle.id, "a turn was stopped: what it was to answer was deleted");
+        }
         // It may be addressed to the bot by now.
         self.go_on().await?;
         Ok(())

@@ -94,6 +94,23 @@ async fn a_deleted_message_is_not_answered_and_a_change_of_nothing_makes_nothing
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_question_deleted_while_the_model_thinks_is_not_answered() {
+    let (world, live) = started().await;
+    let gate = world.model.hold(Kind::Reply);
+    let mut aside = message(&group(), "a", "an aside");
+    aside.addressed = false;
+    let _aside = live.submit(aside).await.unwrap();
+    let [one, two] = [live.say_in_group("b", "a slip").await, live.say_in_group("c", "and more").await];
+    world.model.until(1, Kind::Reply).await;
+    live.runtime.amend(change(&group(), "b", Change::Deleted)).await.unwrap();
+    settle().await;
+    gate.add_permits(10);
+    assert_eq!(failure_code(one).await, "stopped");
+    assert_eq!(reply(two).await, "re: and more", "its turn is the next one");
+    assert_eq!(world.model.requests(Kind::Reply).len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_last_turn_is_taken_back() {
     let (world, live) = started().await;
     live.ask_in_group("a", "keep me").await;

@@ -129,6 +129,12 @@ impl Conversation {
         (!is_deleted).then(|| words(id, message, &entry.parts))
     }
 
+    /// The open turn has nothing to answer any more: every message that it was to answer is deleted.
+    pub fn is_withdrawn(&self) -> bool {
+        let asked = self.open_turn.as_ref().map_or(&[][..], |open| &open.asked);
+        !asked.is_empty() && asked.iter().all(|message| self.words_of(message).is_none())
+    }
+
     fn newest_pending(&self, message: &MessageId) -> Option<&Pending> {
         self.pending.iter().rev().find(|pending| pending.message.is_of(message))
     }

@@ -271,13 +271,13 @@ impl Conversation {
             return Err(format!("turn {} is open", open.id));
         }
         self.fill_gap(record, turn, first_seq)?;
-        let mut reply_to = None;
+        let mut asked = Vec::new();
         for message in messages {
             let position = self.pending.iter().position(|pending| pending.message == *message);
             let entry = match position.and_then(|idx| self.pending.remove(idx)) {
                 Some(pending) => {
                     if pending.addressed {
-                        reply_to = Some(pending.message.clone());
+                        asked.push(pending.message.clone());
                     }
                     pending.to_entry(self.next_seq, turn, self.generation)
                 }
@@ -290,9 +290,10 @@ impl Conversation {
             id: turn.clone(),
             first_seq,
             messages,
-            addressed: reply_to.is_some(),
+            addressed: !asked.is_empty(),
             interruptions: 0,
-            reply_to,
+            reply_to: asked.last().cloned(),
+            asked,
             draft: None,
             notes: Vec::new(),
             approvals: Vec::new(),
@@ -428,6 +429,7 @@ impl Conversation {
             addressed: true,
             interruptions: 0,
             reply_to: messages.last().cloned(),
+            asked: messages.to_vec(),
             draft: None,
             notes: Vec::new(),
             approvals: Vec::new(),

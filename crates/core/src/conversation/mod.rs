@@ -47,6 +47,9 @@ pub struct OpenTurn {
     pub first_seq: Seq,
     pub messages: Vec<MessageId>,
     pub addressed: bool,
+    /// Those of its messages that are to be answered.
+    #[serde(default)]
+    pub asked: Vec<MessageId>,
     /// Unclean stops in a row that found it open.
     pub interruptions: u32,
     /// The newest message of it that is to be answered.

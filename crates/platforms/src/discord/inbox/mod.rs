@@ -406,7 +406,10 @@ mod tests {
             enqueue(&mut queue, 1, ONE, item);
         }
         assert_eq!(ids(&queue), [("message", 10), ("backfill", 8)], "20 is read with what was missed");
-        assert!(matches!(queue[1], Item::Backfill { if_news: false, .. }), "20 is news, whatever a list says");
+        assert!(
+            matches!(queue[1], Item::Backfill { if_news: false, .. }),
+            "20 is news, whatever a list says"
+        );
         queue.clear();
         enqueue(&mut queue, 0, ONE, message(21));
         assert_eq!(ids(&queue), [("message", 21)]);
