@@ -28,6 +28,7 @@ mod supervisor;
 mod tasks;
 mod telemetry;
 mod tools;
+mod traces;
 mod turn;
 mod typing;
 mod worker;

@@ -11,6 +11,7 @@ use cairn_core::ids::{ChannelId, Generation, MessageId, OutboxId, RunId, Seq, Tu
 use cairn_core::message::{Amendment, Author, Entry, Inbound, Provenance, Role};
 use cairn_core::model::Usage;
 use cairn_core::ports::{Admission, OutboxItem, Refusal, StoreError, TurnFailure};
+use cairn_core::trace::CallTrace;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use ractor::{ActorId, ActorRef};
@@ -144,6 +145,7 @@ pub(crate) enum ChannelMsg {
         model: String,
         usage: Usage,
         is_estimate: bool,
+        trace: Option<Box<CallTrace>>,
     },
     /// What the store refused is tried again.
     TryAgain,

@@ -1,18 +1,20 @@
 //! What all actors share: what the runtime was given, its limits, the agents, the handles of the channels awake, and the way
 //! to a channel.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use cairn_core::backoff::Backoff;
 use cairn_core::chain::CoolDowns;
-use cairn_core::ids::{AgentId, ChannelId, LOCAL_PLATFORM};
+use cairn_core::event::{Event, MaintenanceEvent, NewRecord};
+use cairn_core::ids::{AgentId, ChannelId, LOCAL_PLATFORM, TextId};
 use cairn_core::limits::{Limited, Meter, Price, TalkLimits};
 use cairn_core::model::Usage;
 use cairn_core::pairing_store::UsageDay;
 use cairn_core::ports::{ArgumentCheck, Clock, Platform, Store, Toolset};
+use cairn_core::trace::KeptText;
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use ractor::ActorRef;
@@ -33,6 +35,9 @@ const DIGESTS: usize = 2;
 
 /// Events that a slow watcher may lag behind before it misses some.
 const EVENT_QUEUE: usize = 1024;
+
+/// Texts that are remembered to be journalled. There are three for each model of an agent.
+const KEPT_TEXTS: usize = 4096;
 
 /// How often a question to a channel is asked again when its actor failed over it.
 const ASK_ATTEMPTS: u32 = 6;
@@ -169,6 +174,8 @@ pub(crate) struct Shared {
     restarts: AtomicU64,
     /// Uses of channels so far: the order in which they were used.
     uses: AtomicU64,
+    /// Texts that traces name and that are journalled, as far as this runtime knows.
+    kept_texts: Mutex<HashSet<TextId>>,
     router: RwLock<Option<ActorRef<RouterMsg>>>,
     outbox: RwLock<Option<ActorRef<OutboxMsg>>>,
 }
@@ -192,6 +199,7 @@ impl Shared {
             phase: AtomicU8::new(Phase::Starting as u8),
             restarts: AtomicU64::new(0),
             uses: AtomicU64::new(0),
+            kept_texts: Mutex::default(),
             router: RwLock::default(),
             outbox: RwLock::default(),
             deps,
@@ -295,6 +303,51 @@ impl Shared {
         self.meter.lock().admit_spend(self.now())
     }
 
+    /// What a model costs, where it has a price.
+    pub(crate) fn price(&self, model: &str) -> Option<Price> {
+        self.meter.lock().price(model)
+    }
+
+    /// Journals the texts among these that are not in the journal yet: after a start, and after a change of the
+    /// configuration. They belong to no channel.
+    pub(crate) async fn keep_texts(&self, texts: Vec<KeptText>) {
+        let mut new = Vec::new();
+        for text in texts {
+            if self.kept_texts.lock().contains(&text.id) {
+                continue;
+            }
+            match self.deps.store.kept_text(&text.id).await {
+                Ok(None) => new.push(text),
+                Ok(Some(_)) => self.note_kept([text.id]),
+                Err(error) => {
+                    tracing::warn!(%error, "it is not known whether the prompt of a call is journalled")
+                }
+            }
+        }
+        if new.is_empty() {
+            return;
+        }
+        // Noted before: who comes next does not wait, and its own records are behind these.
+        self.note_kept(new.iter().map(|text| text.id.clone()));
+        let ids: Vec<TextId> = new.iter().map(|text| text.id.clone()).collect();
+        let record = |KeptText { id, text }| {
+            let event = Event::Maintenance(MaintenanceEvent::TextKept { id, text: text.to_string() });
+            NewRecord { channel: None, at: self.now(), event }
+        };
+        if let Err(error) = self.deps.store.append(new.into_iter().map(record).collect()).await {
+            tracing::warn!(%error, "the prompt of a call is not journalled; the next call tries again");
+            self.kept_texts.lock().retain(|id| !ids.contains(id));
+        }
+    }
+
+    fn note_kept(&self, ids: impl IntoIterator<Item = TextId>) {
+        let mut kept = self.kept_texts.lock();
+        if kept.len() > KEPT_TEXTS {
+            kept.clear();
+        }
+        kept.extend(ids);
+    }
+
     /// Counts what a model was used for, on behalf of these people, at that time.
     pub(crate) fn count_usage(
         &self,
@@ -304,6 +357,10 @@ impl Shared {
         usage: Usage,
         at: Timestamp,
     ) {
+        // The embedded model takes nothing.
+        if usage == Usage::default() {
+            return;
+        }
         telemetry::usage(model, usage);
         let mut meter = self.meter.lock();
         meter.spent(channel, users, model, usage, at);

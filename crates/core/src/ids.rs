@@ -77,6 +77,10 @@ string_id! {
     MemoryId
 }
 string_id! {
+    /// A text that is kept once, by its hash: see [`crate::trace`].
+    TextId
+}
+string_id! {
     /// A message's id on its platform (or the `id` that a local client gave). Unique within a channel.
     MessageId
 }

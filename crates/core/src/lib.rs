@@ -46,6 +46,7 @@ pub mod tier;
 pub mod tokens;
 pub mod tool;
 pub mod tool_defs;
+pub mod trace;
 pub mod trust;
 pub mod tune;
 pub mod turn;

@@ -187,6 +187,11 @@ impl Meter {
         }
     }
 
+    /// What a model costs, where it has a price.
+    pub fn price(&self, model: &str) -> Option<Price> {
+        self.prices.get(model).copied()
+    }
+
     /// The money that the day has cost so far.
     pub fn spent_today(&self, now: Timestamp) -> f64 {
         if self.day == Some(day_of(now)) { self.spent } else { 0.0 }

@@ -9,6 +9,7 @@ use crate::ids::ChannelId;
 use crate::message::{Entry, Part, ToolCall};
 use crate::summary::Summary;
 use crate::tool_defs::ToolDefs;
+use crate::trace::Sent;
 
 /// A request to a model. Only [`crate::window`] and the compaction prompt make one.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,6 +85,8 @@ pub struct ToolDef {
 /// What a model says, piece by piece. A stream that ends without [`ModelEvent::Done`] is a failure.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelEvent {
+    /// The request is on its way. It comes again when it is sent otherwise, since the server refused it.
+    Sent(Box<Sent>),
     Text(String),
     Reasoning(String),
     ToolCall(ToolCall),

@@ -259,6 +259,10 @@ impl UsageDay {
             | Event::Compaction(CompactionEvent::UsageSpent { model, usage, .. }) => (model, usage),
             _ => return,
         };
+        // A call of the embedded model is no expense.
+        if *usage == Usage::default() {
+            return;
+        }
         let day = day_of(record.at);
         if self.day != Some(day) {
             *self = Self { day: Some(day), models: BTreeMap::new() };

@@ -72,11 +72,15 @@ pub fn spent(record: &Record) -> Vec<(SpendKey, SpendSum)> {
             let people: Vec<&str> = caused_by.iter().map(String::as_str).collect();
             (model, *usage, *is_estimate || disbelieved.is_some(), people, SpendPurpose::Answer)
         }
-        Event::Compaction(CompactionEvent::UsageSpent { model, usage, is_estimate }) => {
+        Event::Compaction(CompactionEvent::UsageSpent { model, usage, is_estimate, .. }) => {
             (model, *usage, *is_estimate, Vec::new(), SpendPurpose::Compaction)
         }
         _ => return Vec::new(),
     };
+    // A call of the embedded model is no expense.
+    if usage == Usage::default() {
+        return Vec::new();
+    }
     let people = if people.is_empty() { vec![""] } else { people };
     let n_people = people.len() as u64;
     let share = |tokens: u64, idx: usize| tokens / n_people + if idx == 0 { tokens % n_people } else { 0 };
@@ -238,13 +242,15 @@ mod tests {
             disbelieved: None,
             is_estimate,
             caused_by: people.iter().map(|&person| person.to_owned()).collect::<BTreeSet<_>>(),
+            trace: None,
         });
         Record { n: 1, at: at(at_text), channel: Some(channel.parse().unwrap()), event }
     }
 
     fn compacted(at_text: &str, channel: &str, usage: Usage) -> Record {
         let model = "small".to_owned();
-        let event = Event::Compaction(CompactionEvent::UsageSpent { model, usage, is_estimate: false });
+        let event =
+            Event::Compaction(CompactionEvent::UsageSpent { model, usage, is_estimate: false, trace: None });
         Record { n: 1, at: at(at_text), channel: Some(channel.parse().unwrap()), event }
     }
 

@@ -1,10 +1,11 @@
 //! What models are told of tools: counted and written once, when a configuration or a server's list is read.
 
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::model::ToolDef;
 use crate::tokens::estimate;
+use crate::trace::KeptText;
 
 /// The tools of an agent, in the order in which its models are told of them. Copies share them.
 #[derive(Debug, Clone, Default)]
@@ -16,12 +17,20 @@ struct Written {
     /// Their parameters as JSON, in the same order.
     parameters: Vec<String>,
     tokens: u64,
+    /// All of it, for traces of calls: made when the first of them asks.
+    kept: OnceLock<KeptText>,
 }
 
 impl ToolDefs {
     /// Tokens of all of them, before correction.
     pub fn tokens(&self) -> u64 {
         self.0.tokens
+    }
+
+    /// The list as JSON, as traces of calls name it.
+    pub fn kept(&self) -> &KeptText {
+        let list = || serde_json::to_string(&self.0.defs).unwrap_or_default();
+        self.0.kept.get_or_init(|| KeptText::of(&list()))
     }
 
     /// Each with its parameters as JSON.
@@ -51,7 +60,7 @@ impl From<Vec<ToolDef>> for ToolDefs {
             u64::from(estimate(&tool.name) + estimate(&tool.description) + estimate(parameters) + 8)
         };
         let tokens = defs.iter().zip(&parameters).map(one).sum();
-        Self(Arc::new(Written { defs, parameters, tokens }))
+        Self(Arc::new(Written { defs, parameters, tokens, kept: OnceLock::new() }))
     }
 }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::BoxStream;
+use futures::channel::mpsc;
+use futures::stream::{BoxStream, PollNext};
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
@@ -11,13 +12,15 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use cairn_core::body::{self, BodyError};
-use cairn_core::model::{ModelError, ModelEvent};
+use cairn_core::ids::TextId;
+use cairn_core::model::{ChatRequest, ModelError, ModelEvent};
 use cairn_core::sse::{self, ServerEvent, SseFault};
+use cairn_core::trace::{Sent, Wire};
 
 use crate::body::Body;
 use crate::failure::{self, ServerRefusal};
 use crate::options::Timeouts;
-use crate::remedy::{REMEDIES, Remedy, apply};
+use crate::remedy::{REMEDIES, Remedy};
 use crate::server::{Server, causes};
 
 /// Largest answer that comes whole; a picture-free answer of 128,000 tokens has about a megabyte.
@@ -75,24 +78,28 @@ impl Bounds {
     }
 }
 
-/// Sends the request, in a body as it is for a server that refuses nothing of it, and yields the answer; nothing after the
-/// first error or after the end. Dropped, it closes the connection.
+/// Sends the request and yields the answer, with how it was sent; nothing after the first error or after the end. Dropped, it
+/// closes the connection.
 pub(crate) fn stream<A: Assemble>(
     server: Arc<Server>,
-    body: Body,
-    max_output_tokens: u64,
+    wire: Wire,
+    request: &ChatRequest,
     assembler: A,
 ) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
+    let (body, max_output_tokens) = (Body::of(&wire, request), request.max_output_tokens);
+    let (tell, told) = mpsc::channel(REMEDIES.len() + 1);
     let opened = async move {
         let bounds = Bounds::new(server.options.timeouts, max_output_tokens);
-        let answer = match open(&server, body).await {
+        let answer = match open(&server, wire, body, tell).await {
             Ok(Opened::Events(events)) => read(events, assembler, bounds).boxed(),
             Ok(Opened::Whole(body)) => stream::iter(read_whole(&body, assembler, bounds)).boxed(),
             Err(error) => stream::iter([Err(error)]).boxed(),
         };
         answer.map_err(move |error| server.without_key(server.with_cause(error)))
     };
-    stream::once(opened).flatten().boxed()
+    let told = told.map(|sent| Ok(ModelEvent::Sent(Box::new(sent))));
+    // How it is sent is told first, and before it is known what becomes of it.
+    stream::select_with_strategy(told, stream::once(opened).flatten(), |_: &mut ()| PollNext::Left).boxed()
 }
 
 enum Opened {
@@ -102,13 +109,23 @@ enum Opened {
 
 /// Opens the answer. What a server refuses and a request can do without is left out, and once that has got an answer, from
 /// then on.
-async fn open(server: &Server, mut body: Body) -> Result<Opened, ModelError> {
+async fn open(
+    server: &Server,
+    mut wire: Wire,
+    mut body: Body,
+    mut tell: mpsc::Sender<Sent>,
+) -> Result<Opened, ModelError> {
     for remedy in REMEDIES.into_iter().filter(|remedy| server.needs(*remedy)) {
-        apply(remedy, &mut body.fields);
+        if body.apply(remedy) {
+            wire.remedies.push(remedy.name().to_owned());
+        }
     }
     let mut tried = Vec::new();
     loop {
-        let refusal = match send(server, &body).await {
+        let text = body.text();
+        // There is room for as often as it can be sent; nobody may want to know.
+        let _ = tell.try_send(Sent { wire: wire.clone(), body: Some(TextId::of(&text)) });
+        let refusal = match send(server, &body, text).await {
             Ok(opened) => {
                 tried.into_iter().for_each(|remedy| server.learn(remedy, "it refused the request otherwise"));
                 return Ok(opened);
@@ -116,7 +133,10 @@ async fn open(server: &Server, mut body: Body) -> Result<Opened, ModelError> {
             Err(refusal) => refusal,
         };
         match refusal.remedy {
-            Some(remedy) if !tried.contains(&remedy) && apply(remedy, &mut body.fields) => tried.push(remedy),
+            Some(remedy) if !tried.contains(&remedy) && body.apply(remedy) => {
+                tried.push(remedy);
+                wire.remedies.push(remedy.name().to_owned());
+            }
             _ => return Err(typed(refusal, &body)),
         }
     }
@@ -141,10 +161,10 @@ fn has_results(body: &Value) -> bool {
     })
 }
 
-async fn send(server: &Server, body: &Body) -> Result<Opened, ServerRefusal> {
+async fn send(server: &Server, body: &Body, text: String) -> Result<Opened, ServerRefusal> {
     let streaming = body.fields["stream"] == true;
     let Timeouts { connect, first, idle } = server.options.timeouts;
-    let response = match tokio::time::timeout(first, server.post(body)?.send()).await {
+    let response = match tokio::time::timeout(first, server.post(text)?.send()).await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) if error.is_timeout() && error.is_connect() => {
             // No request has gone out, so it is no wait for an answer.
@@ -338,7 +358,7 @@ async fn step<A: Assemble>(
 fn within(events: &[ModelEvent], n_bytes: u64, bounds: Bounds) -> Result<u64, ModelError> {
     let said = events.iter().map(|event| match event {
         ModelEvent::Text(text) | ModelEvent::Reasoning(text) => text.len() as u64,
-        ModelEvent::ToolCall(_) | ModelEvent::Usage(_) | ModelEvent::Done { .. } => 0,
+        ModelEvent::Sent(_) | ModelEvent::ToolCall(_) | ModelEvent::Usage(_) | ModelEvent::Done { .. } => 0,
     });
     let n_bytes = n_bytes + said.sum::<u64>();
     if n_bytes <= bounds.bytes() {

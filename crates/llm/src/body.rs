@@ -1,9 +1,23 @@
 //! What is sent to a model's server: the fields of a request, and behind them its tools, whose schemas are not written again
-//! for each.
+//! for each. What was sent once is made again by the same functions.
 
-use cairn_core::model::ToolDef;
+use cairn_core::model::{ChatRequest, ToolDef};
 use cairn_core::tool_defs::ToolDefs;
+use cairn_core::trace::{Wire, WireFormat};
 use serde_json::{Map, Value};
+
+use crate::remedy::{REMEDIES, Remedy, apply};
+use crate::{anthropic, openai};
+
+/// The body of a request as it is, or was, sent.
+pub fn body_of(wire: &Wire, request: &ChatRequest) -> String {
+    let mut body = Body::of(wire, request);
+    for remedy in REMEDIES.into_iter().filter(|remedy| wire.remedies.iter().any(|name| name == remedy.name()))
+    {
+        body.apply(remedy);
+    }
+    body.text()
+}
 
 pub(crate) struct Body {
     /// All but the tools; an object.
@@ -13,6 +27,20 @@ pub(crate) struct Body {
 }
 
 impl Body {
+    /// The body for a server that refuses nothing of it. The embedded model reads the same, in the form that most servers
+    /// get.
+    pub(crate) fn of(wire: &Wire, request: &ChatRequest) -> Self {
+        match wire.format {
+            WireFormat::Openai | WireFormat::Offline => openai::request::body(wire, request),
+            WireFormat::Anthropic => anthropic::request::body(wire, request),
+        }
+    }
+
+    /// Does without something that the server refuses. False: there was nothing of it.
+    pub(crate) fn apply(&mut self, remedy: Remedy) -> bool {
+        apply(remedy, &mut self.fields)
+    }
+
     /// `extra`: further fields. `write`: a tool as the format has it, given its parameters as JSON; none: the request is without tools.
     pub(crate) fn new(
         mut fields: Value,

@@ -22,6 +22,7 @@ mod testing;
 mod window;
 
 pub use anthropic::Anthropic;
+pub use body::body_of;
 pub use offline::{HistorySearch, OFFLINE_ID, Offline};
 pub use openai::OpenAi;
 pub use options::{BadModel, ServerOptions, Timeouts};

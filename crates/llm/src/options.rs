@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cairn_core::trace::{Wire, WireFormat};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
@@ -72,6 +73,23 @@ impl ServerOptions {
             cache_ttl: Duration::from_secs(300),
             extra_body: Map::new(),
             extra_headers: Vec::new(),
+        }
+    }
+}
+
+impl ServerOptions {
+    /// All of a body that does not come from the request.
+    pub(crate) fn wire(&self, format: WireFormat, limit_key: &str) -> Wire {
+        Wire {
+            format,
+            model: self.model.clone(),
+            images: self.images,
+            tools: self.tools,
+            stream: self.stream,
+            limit_key: limit_key.to_owned(),
+            cache_ttl_secs: self.cache_ttl.as_secs(),
+            extra: self.extra_body.clone(),
+            remedies: Vec::new(),
         }
     }
 }

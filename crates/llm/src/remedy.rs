@@ -20,6 +20,18 @@ pub(crate) enum Remedy {
 pub(crate) const REMEDIES: [Remedy; 4] =
     [Remedy::NoStream, Remedy::NoToolChoice, Remedy::ShortIds, Remedy::OneCall];
 
+impl Remedy {
+    /// Its name in the traces of calls.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::NoStream => "no_stream",
+            Self::NoToolChoice => "no_tool_choice",
+            Self::ShortIds => "short_ids",
+            Self::OneCall => "one_call",
+        }
+    }
+}
+
 /// Changes a request so that it does without something. False: there was nothing of it.
 pub(crate) fn apply(remedy: Remedy, body: &mut Value) -> bool {
     let Some(fields) = body.as_object_mut() else { return false };

@@ -16,7 +16,6 @@ use cairn_core::body;
 use cairn_core::model::{ModelError, ModelInfo};
 use cairn_core::ports::Unanswered;
 
-use crate::body::Body;
 use crate::options::{BadModel, ServerOptions};
 use crate::remedy::Remedy;
 
@@ -148,10 +147,10 @@ impl Server {
     ///
     /// # Errors
     /// No connection pool can be made.
-    pub(crate) fn post(&self, body: &Body) -> Result<RequestBuilder, ModelError> {
+    pub(crate) fn post(&self, body: String) -> Result<RequestBuilder, ModelError> {
         let request = self.client()?.post(self.address(self.path)).headers(self.headers.clone());
         let request = request.header(CONTENT_TYPE, "application/json");
-        Ok(request.header(ACCEPT, "text/event-stream, application/json").body(body.text()))
+        Ok(request.header(ACCEPT, "text/event-stream, application/json").body(body))
     }
 
     /// What stands at an address, if it is JSON.

@@ -80,7 +80,7 @@ pub(crate) fn whole(events: Events) -> Result<Whole, ModelError> {
             ModelEvent::Text(text) => whole.text.push_str(&text),
             ModelEvent::Reasoning(text) => whole.reasoning.push_str(&text),
             ModelEvent::ToolCall(call) => whole.calls.push(call),
-            ModelEvent::Usage(_) => {}
+            ModelEvent::Sent(_) | ModelEvent::Usage(_) => {}
             ModelEvent::Done { finish, usage, .. } => whole.done = Some((finish, usage)),
         }
     }

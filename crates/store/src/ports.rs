@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cairn_core::conversation::{Conversation, Outline};
 use cairn_core::event::{NewRecord, Record, RunEnd, TurnEnd};
-use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq};
+use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq, TextId};
 use cairn_core::memory::{Memory, Reach, Scope};
 use cairn_core::message::{Artifact, Entry};
 use cairn_core::pairing_store::{RegistryState, UsageDay};
@@ -135,7 +135,7 @@ impl ports::Store for Store {
         reach: &[Reach],
         question: &str,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>> {
+    ) -> BoxFuture<'_, Result<ports::Recall, StoreError>> {
         let (agent, reach, question) = (agent.clone(), reach.to_vec(), question.to_owned());
         async move {
             self.settle_memories().await;
@@ -145,6 +145,11 @@ impl ports::Store for Store {
             self.look(asked).await
         }
         .boxed()
+    }
+
+    fn kept_text(&self, id: &TextId) -> BoxFuture<'_, Result<Option<String>, StoreError>> {
+        let id = id.clone();
+        self.look(move |_, reads| reads.kept_text(&id)).boxed()
     }
 
     fn deliveries(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use cairn_core::ids::AgentId;
 use cairn_core::memory::{Memory, Reach};
-use cairn_core::ports::{MemoryFilter, StoreError};
+use cairn_core::ports::{MemoryFilter, NEAR_MAX, Recall, StoreError};
 
 use crate::index::{Asked, Changed, Ranked, Ranking};
 use crate::store::Inner;
@@ -25,9 +25,27 @@ pub(crate) fn recall(
     reads: &Reads<'_>,
     agent: &AgentId,
     (reach, question, limit): (&[Reach], &str, usize),
-) -> Result<Vec<Memory>, StoreError> {
+) -> Result<Recall, StoreError> {
     let asked = Asked { agent, reach, text: question, n: limit.saturating_add(SPARE) };
-    best(inner, reads, &asked, FITTING_SHARE, limit, |_| true)
+    let ranked = ranked(inner, reads, &asked)?;
+    let least = ranked.first().map_or(0.0, |(score, _)| score * FITTING_SHARE);
+    let mut recall = Recall::default();
+    for (score, id) in ranked {
+        let takes = score >= least && recall.memories.len() < limit;
+        if !takes && recall.near.len() == NEAR_MAX {
+            break;
+        }
+        let is_within = |memory: &Memory| is_within(&asked, memory);
+        let Some(memory) = memories::get(reads.db, &id)?.filter(is_within) else { continue };
+        let score = (score * 1e3).round() / 1e3;
+        if takes {
+            recall.memories.push(memory);
+            recall.scores.push(score);
+        } else {
+            recall.near.push((id, score));
+        }
+    }
+    Ok(recall)
 }
 
 /// Memories within reach as a person asks for them.
@@ -43,7 +61,7 @@ pub(crate) fn list(
         let all_fit = filter.kind.is_none() && filter.subject.is_none();
         let n = if all_fit { filter.limit.saturating_add(SPARE) } else { usize::MAX };
         let asked = Asked { agent, reach, text: query, n };
-        return best(inner, reads, &asked, 0.0, filter.limit, |memory| filter.fits(memory));
+        return best(inner, reads, &asked, filter.limit, |memory| filter.fits(memory));
     }
     let mut found = within(reads, agent, reach)?;
     found.retain(|memory| filter.fits(memory));
@@ -51,17 +69,30 @@ pub(crate) fn list(
     Ok(found)
 }
 
-/// The best that score at least a share of what the first does, and fit.
+/// The best that fit.
 fn best(
     inner: &Inner,
     reads: &Reads<'_>,
     asked: &Asked<'_>,
-    share: f64,
     limit: usize,
     fits: impl Fn(&Memory) -> bool,
 ) -> Result<Vec<Memory>, StoreError> {
-    let is_within =
-        |memory: &Memory| memory.agent == *asked.agent && asked.reach.iter().any(|reach| reach.holds(memory));
+    let mut found = Vec::new();
+    for (_, id) in ranked(inner, reads, asked)? {
+        if found.len() == limit {
+            break;
+        }
+        found.extend(memories::get(reads.db, &id)?.filter(|memory| is_within(asked, memory) && fits(memory)));
+    }
+    Ok(found)
+}
+
+fn is_within(asked: &Asked<'_>, memory: &Memory) -> bool {
+    memory.agent == *asked.agent && asked.reach.iter().any(|reach| reach.holds(memory))
+}
+
+/// Memories with words of what is asked, best first, by the index or without it.
+fn ranked(inner: &Inner, reads: &Reads<'_>, asked: &Asked<'_>) -> Result<Ranked, StoreError> {
     let of_index = match reads.db.is_in_memory() {
         // It follows the views on disk, which do not answer.
         true => None,
@@ -70,7 +101,7 @@ fn best(
             let (since, ids) = inner.views.changed_memories(asked.agent, asked.reach);
             let mut rows = Vec::with_capacity(ids.len());
             for id in &ids {
-                rows.extend(memories::get(reads.db, id)?.filter(is_within));
+                rows.extend(memories::get(reads.db, id)?.filter(|memory| is_within(asked, memory)));
             }
             let changed = Changed { since, ids: &ids, rows: &rows };
             inner.index.memories(asked, &changed).unwrap_or_else(|error| {
@@ -79,19 +110,10 @@ fn best(
             })
         }
     };
-    let ranked = match of_index {
-        Some(ranked) => ranked,
-        None => by_rows(reads, asked)?,
-    };
-    let least = ranked.first().map_or(0.0, |(score, _)| score * share);
-    let mut found = Vec::new();
-    for (_, id) in ranked.iter().take_while(|(score, _)| *score >= least) {
-        if found.len() == limit {
-            break;
-        }
-        found.extend(memories::get(reads.db, id)?.filter(|memory| is_within(memory) && fits(memory)));
+    match of_index {
+        Some(ranked) => Ok(ranked),
+        None => by_rows(reads, asked),
     }
-    Ok(found)
 }
 
 /// Ranks without an index: each row is read once, and none is kept.

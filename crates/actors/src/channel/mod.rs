@@ -79,7 +79,9 @@ async fn handle(message: ChannelMsg, state: &mut ChannelState) -> Result<(), Act
         }
         ChannelMsg::TurnDone { attempt, ended } => state.turn_done(attempt, *ended).await?,
         ChannelMsg::Yield { attempt } => state.yield_turn(attempt),
-        ChannelMsg::Spent { model, usage, is_estimate } => state.spent(model, usage, is_estimate).await?,
+        ChannelMsg::Spent { model, usage, is_estimate, trace } => {
+            state.spent(model, usage, is_estimate, trace).await?;
+        }
         ChannelMsg::TryAgain => state.try_again().await?,
         ChannelMsg::Propose => state.propose().await?,
         ChannelMsg::FinishRun { run, draft } => state.finish_run(&run, draft).await?,

@@ -10,6 +10,7 @@ use cairn_core::event::{ArtifactEvent, Checkpoint, CompactionEvent, Event, RunOu
 use cairn_core::ids::RunId;
 use cairn_core::model::Usage;
 use cairn_core::notice::{self, Due};
+use cairn_core::trace::CallTrace;
 
 use super::requests::in_time;
 use super::state::{ChannelState, answer};
@@ -123,9 +124,10 @@ impl ChannelState {
         model: String,
         usage: Usage,
         is_estimate: bool,
+        trace: Option<Box<CallTrace>>,
     ) -> Result<(), ChannelFault> {
         self.shared.count_usage(&self.handle.id, &[], &model, usage, self.shared.now());
-        let spent = Event::Compaction(CompactionEvent::UsageSpent { model, usage, is_estimate });
+        let spent = Event::Compaction(CompactionEvent::UsageSpent { model, usage, is_estimate, trace });
         if let Err(error) = answer(self.commit(vec![spent]).await)? {
             tracing::warn!(channel = %self.handle.id, %error, "what a run used is not journalled");
         }

@@ -479,7 +479,7 @@ impl ChannelState {
             let draft = draft_of(open, &drafts);
             let mut events = drafts;
             events.extend(close_calls(&self.shared, conversation, call_result));
-            let took = call.as_ref().and_then(Call::took);
+            let took = call.as_ref().and_then(Call::ended);
             let usage = open.usage + taken(took.as_ref());
             let model = call.as_ref().map(|call| call.model.clone()).or_else(|| open.model.clone());
             let words = call.and_then(|call| call.cut_short(&mark, now));

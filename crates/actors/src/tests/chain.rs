@@ -350,6 +350,7 @@ async fn a_window_that_no_refusal_names_is_learnt_at_the_second_call_and_raised_
         disbelieved: None,
         is_estimate: false,
         caused_by: BTreeSet::new(),
+        trace: None,
     });
     let reported = NewRecord { channel: Some(local()), at: world.conversation().last_at, event };
     world.store.append(vec![reported]).await.unwrap();

@@ -9,13 +9,13 @@ use cairn_core::conversation::Conversation;
 use cairn_core::engine::MakeRoom;
 use cairn_core::event::{Event, TurnEvent};
 use cairn_core::ids::Seq;
-use cairn_core::memory::Memory;
 use cairn_core::message::{Artifact, Entry, Part, Provenance, Role, ToolCall};
 use cairn_core::model::{ChatRequest, Finish, ModelError, ModelEvent, Usage};
 use cairn_core::notice;
 use cairn_core::ports::TurnFailure;
 use cairn_core::prune::{LargeMessage, shorten, too_large};
 use cairn_core::tokens::estimate;
+use cairn_core::trace::FailedTry;
 use cairn_core::trust::memory_provenance;
 use cairn_core::window::{AssembleError, Assembled, Tail};
 use futures::StreamExt as _;
@@ -31,6 +31,7 @@ use crate::handle::ChannelHandle;
 use crate::messages::draft_entry;
 use crate::show::Show;
 use crate::tools::guard::{Content, keep};
+use crate::traces::{Keeper, Making};
 use crate::{failure, telemetry};
 
 /// A call of a model: what it has said and taken so far.
@@ -48,8 +49,14 @@ pub(crate) struct Call {
     usage: Option<Usage>,
     /// The provider has said all.
     is_whole: bool,
-    /// What it took is journalled, or it took nothing.
+    /// What it took is journalled.
     is_settled: bool,
+    /// It takes nothing of anybody's: it is the embedded model's.
+    is_free: bool,
+    /// The server has not worked for it.
+    is_refused: bool,
+    /// What is known of how it was made.
+    made: Making,
     /// Tokens of the request: estimated, and corrected.
     estimated: u64,
     tokens: u64,
@@ -58,10 +65,16 @@ pub(crate) struct Call {
 }
 
 impl Call {
+    /// It says something now.
+    fn said(&mut self) -> &mut Self {
+        self.made.say();
+        self
+    }
+
     /// What it took, for the journal: what the provider reported, else our estimate of the request and of what came. None:
     /// nothing that is not journalled yet.
     pub(crate) fn took(&self) -> Option<Event> {
-        if self.is_settled {
+        if self.is_settled || self.is_refused {
             return None;
         }
         let ours = self.ours();
@@ -73,6 +86,10 @@ impl Call {
             false => usage.output_tokens.max(ours.output_tokens),
         };
         let usage = believed.map_or(ours, |usage| Usage { output_tokens: output_tokens(usage), ..usage });
+        let trace = self.made.trace(usage, self.is_whole);
+        if self.is_free && trace.is_none() {
+            return None;
+        }
         Some(Event::Turn(TurnEvent::UsageReported {
             model: self.model.clone(),
             estimated: self.estimated,
@@ -80,11 +97,32 @@ impl Call {
             disbelieved: self.usage.filter(|_| believed.is_none()),
             is_estimate: self.usage.is_none() || !self.is_whole,
             caused_by: self.caused_by.clone(),
+            trace,
         }))
+    }
+
+    /// The same at the end of its turn: what a server refused is journalled too, as the last that was tried.
+    pub(crate) fn ended(&self) -> Option<Event> {
+        let refused = || {
+            let trace = self.made.trace(Usage::default(), false)?;
+            Some(Event::Turn(TurnEvent::UsageReported {
+                model: self.model.clone(),
+                estimated: self.estimated,
+                usage: Usage::default(),
+                disbelieved: None,
+                is_estimate: true,
+                caused_by: self.caused_by.clone(),
+                trace: Some(trace),
+            }))
+        };
+        if self.is_refused && !self.is_settled { refused() } else { self.took() }
     }
 
     /// Our own estimate of what it took so far.
     fn ours(&self) -> Usage {
+        if self.is_free {
+            return Usage::default();
+        }
         let said = [self.text.as_str(), self.reasoning.as_str()].map(estimate);
         let called = self.tool_calls.iter().map(|call| estimate(&call.arguments.to_string()));
         let output_tokens = said.into_iter().chain(called).map(u64::from).sum();
@@ -92,7 +130,7 @@ impl Call {
     }
 
     /// Nothing came of it: a server that refuses a request has not worked for it.
-    fn is_refused(&self, error: &ModelError) -> bool {
+    fn came_to_nothing(&self, error: &ModelError) -> bool {
         let said = [&self.text, &self.reasoning].iter().any(|words| !words.is_empty());
         let came = said || !self.tool_calls.is_empty() || self.usage.is_some();
         !came && !matches!(error, ModelError::Timeout(_))
@@ -161,34 +199,41 @@ impl Turn {
         let mut tries = Tries::new(&self.args.shared);
         loop {
             self.take_place().await;
-            let assembled = match self.assembled(&tail).await? {
+            let (at_n, assembled) = match self.assembled(&tail).await? {
                 Ok(assembled) => assembled,
                 Err(_) if self.no_room(&mut tries).await? => continue,
                 Err(error) => return Err(failure::no_room(&error)),
             };
             self.tell_cut(&assembled.shortened).await?;
             let tokens = assembled.tokens;
-            self.begin_call(&assembled, &tail.recalled);
+            self.begin_call(&assembled, at_n, &tail);
             let (times, model) = (Arc::clone(&self.args.times), self.settings.model.clone());
             let (handle, show) = (Arc::clone(&self.args.handle), self.args.show.clone());
-            let request = stream(handle, show, Arc::clone(&self.args.call), assembled.request);
+            let keeper = Keeper::of_answers(&self.args.shared, &self.settings);
+            let request = stream(handle, show, Arc::clone(&self.args.call), keeper, assembled.request);
             let work = async move { times.of_model(timed(model, request)).await };
             match self.telling(work).await? {
                 Ok(call) => {
                     self.calm();
                     self.args.shared.models.answered(&self.settings.model);
                     self.place = None;
+                    self.tried.clear();
                     return Ok(call);
                 }
                 Err(error) => {
                     // Who waits for a model that is down takes no place.
                     self.place = None;
                     let took = self.args.call.note(|call| {
-                        call.is_settled |= call.is_refused(&error);
+                        call.is_refused = call.came_to_nothing(&error);
+                        call.made.failure = Some(error.code().to_owned());
                         call.took()
                     });
-                    if let Some(took) = took.flatten() {
-                        self.step(vec![took]).await?;
+                    match took.flatten() {
+                        Some(took) => {
+                            self.tried.clear();
+                            self.step(vec![took]).await?;
+                        }
+                        None => FailedTry::note(&mut self.tried, &self.settings.model, error.code()),
                     }
                     self.overcome(error, tokens, &mut tries).await?;
                 }
@@ -197,17 +242,23 @@ impl Turn {
         }
     }
 
-    fn begin_call(&self, assembled: &Assembled, recalled: &[Memory]) {
+    fn begin_call(&mut self, assembled: &Assembled, at_n: u64, tail: &Tail) {
         let provenance = self.args.handle.read(|conversation| {
             let mut provenance = Provenance::default();
-            recalled.iter().for_each(|memory| provenance.join(&memory_provenance(memory, conversation)));
+            tail.recalled.iter().for_each(|memory| provenance.join(&memory_provenance(memory, conversation)));
             provenance
         });
         self.args.call.begin(Call {
             model: self.settings.model.clone(),
             provenance,
-            // The embedded model takes nothing of anybody's.
-            is_settled: self.settings.model == OFFLINE,
+            is_free: self.settings.model == OFFLINE,
+            made: Making {
+                last_call: tail.last_call,
+                waited: std::mem::take(&mut self.waited),
+                price: self.args.shared.price(&self.settings.model),
+                tried: self.tried.clone(),
+                ..Making::begun(at_n, tail.now)
+            },
             estimated: assembled.estimated_tokens,
             tokens: assembled.tokens,
             answer_max: self.settings.window.output_reserve_tokens,
@@ -238,13 +289,15 @@ impl Turn {
                 () = self.stopping() => {}
             }
             self.budget.resume(deadline, since.elapsed());
+            self.waited += since.elapsed();
         }
         self.place = Some(place);
     }
 
     /// A request that fits. What is due before it comes first: messages that are too large for the window are sent shorter,
     /// results are pruned, and in an emergency the oldest half leaves the window. No reply waits for a compaction.
-    async fn assembled(&self, tail: &Tail) -> Result<Result<Assembled, AssembleError>, TurnFailure> {
+    /// With the record up to which it shows the conversation.
+    async fn assembled(&self, tail: &Tail) -> Result<Result<(u64, Assembled), AssembleError>, TurnFailure> {
         self.shorten_messages().await?;
         let (engine, now) = (&self.args.handle.engine, tail.now);
         let mut conversation = self.args.handle.snapshot();
@@ -252,7 +305,8 @@ impl Turn {
             self.make_room(MakeRoom::Tier).await?;
             conversation = self.args.handle.snapshot();
         }
-        Ok(engine.assemble(&conversation, &self.settings, tail))
+        let assembled = engine.assemble(&conversation, &self.settings, tail);
+        Ok(assembled.map(|assembled| (conversation.last_n, assembled)))
     }
 
     /// Has messages that are too large sent shorter from here on, and the chat told so. It comes before anything leaves the
@@ -339,26 +393,33 @@ async fn stream(
     handle: Arc<ChannelHandle>,
     show: Option<Arc<Show>>,
     under_way: Arc<CallUnderWay>,
+    keeper: Keeper,
     request: ChatRequest,
 ) -> Result<Call, ModelError> {
     let subscribers = &handle.subscribers;
     let mut events = handle.model().stream(request);
     let ended = loop {
         let event = events.next().await;
+        if let Some(Ok(ModelEvent::Sent(sent))) = event {
+            let (frame, body) = keeper.keep(*sent).await;
+            under_way.note(|call| (call.made.frame, call.made.body) = (Some(frame), body));
+            continue;
+        }
         if let (Some(Ok(_)), Some(show)) = (&event, &show) {
             // It may have been put out while no model answered.
             show.typing().go_on();
         }
         match event {
+            Some(Ok(ModelEvent::Sent(_))) => {}
             Some(Ok(ModelEvent::Text(text))) => {
-                under_way.note(|call| call.text.push_str(&text));
+                under_way.note(|call| call.said().text.push_str(&text));
                 subscribers.delta(&text);
             }
             Some(Ok(ModelEvent::Reasoning(text))) => {
-                under_way.note(|call| call.reasoning.push_str(&text));
+                under_way.note(|call| call.said().reasoning.push_str(&text));
             }
             Some(Ok(ModelEvent::ToolCall(tool_call))) => {
-                under_way.note(|call| call.tool_calls.push(tool_call));
+                under_way.note(|call| call.said().tool_calls.push(tool_call));
             }
             Some(Ok(ModelEvent::Usage(usage))) => {
                 under_way.note(|call| call.usage = Some(usage));
@@ -380,6 +441,7 @@ async fn stream(
             None => break Err(ModelError::Protocol("the stream ended before its end".to_owned())),
         }
     };
+    under_way.note(|call| call.made.end());
     if ended.is_err() {
         subscribers.restarted();
     }

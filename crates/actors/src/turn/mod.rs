@@ -13,8 +13,9 @@ use cairn_core::engine::MakeRoom;
 use cairn_core::event::{Event, MemoryEvent, TurnEvent};
 use cairn_core::ids::MemoryId;
 use cairn_core::memory::{Memory, Reach};
-use cairn_core::ports::TurnFailure;
+use cairn_core::ports::{Recall, TurnFailure};
 use cairn_core::tool::bound_calls;
+use cairn_core::trace::FailedTry;
 use cairn_core::window::{Tail, question, tail_tokens};
 use jiff::tz::TimeZone;
 use parking_lot::Mutex;
@@ -62,6 +63,8 @@ pub(crate) async fn run(args: TurnArgs) -> TurnResult {
         budget: Arc::clone(&budget),
         approvals: Mutex::default(),
         place: None,
+        waited: Duration::ZERO,
+        tried: Vec::new(),
         cut: false,
         args,
     };
@@ -90,6 +93,10 @@ struct Turn {
     approvals: Mutex<ApprovalsSoFar>,
     /// Its person's place for the call that is being made.
     place: Option<CallPlace>,
+    /// How long the next call has waited for it.
+    waited: Duration,
+    /// Calls that took nothing since one that did.
+    tried: Vec<FailedTry>,
     /// A request was cut to fit beyond what is journalled.
     cut: bool,
     /// The agent's settings on the model that answers; narrowed when its window turns out to be smaller.
@@ -153,16 +160,18 @@ impl Turn {
             handle.read(|conversation| Reach::of(&handle.id, conversation.direct_with.as_deref(), share));
         let limit = self.settings.recall_limit;
         let recalling = self.args.shared.deps.store.recall(&self.settings.id, &reach, &question, limit);
-        let recalled = match tokio::time::timeout(RECALL_LIMIT, recalling).await {
+        let Recall { memories: recalled, scores, near } = match tokio::time::timeout(RECALL_LIMIT, recalling)
+            .await
+        {
             Ok(Ok(recalled)) => recalled,
             Err(_) => {
                 tracing::warn!(channel = %handle.id, limit = ?RECALL_LIMIT, "no memories were recalled in time");
-                Vec::new()
+                Recall::default()
             }
             Ok(Err(error)) => {
                 // An answer without memories is better than none.
                 tracing::warn!(channel = %handle.id, %error, "no memories were recalled");
-                Vec::new()
+                Recall::default()
             }
         };
         let ids: Vec<MemoryId> = recalled.iter().map(|memory| memory.id.clone()).collect();
@@ -171,7 +180,8 @@ impl Turn {
         }
         let (now, zone) = (self.args.shared.now(), TimeZone::UTC);
         let tail = Tail { now, zone, recalled, last_call: false };
-        self.step(vec![Event::Memory(MemoryEvent::Recalled { ids, tokens: tail_tokens(&tail) })]).await?;
+        let event = MemoryEvent::Recalled { ids, tokens: tail_tokens(&tail), scores, near };
+        self.step(vec![Event::Memory(event)]).await?;
         Ok(tail.recalled)
     }
 

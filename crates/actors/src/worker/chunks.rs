@@ -12,7 +12,7 @@ use cairn_core::compaction::{
 use cairn_core::event::{Checkpoint, RunWork};
 use cairn_core::memory::{DraftMemory, SpokenWords, credit};
 use cairn_core::message::Entry;
-use cairn_core::model::{ChatRequest, ModelError};
+use cairn_core::model::{ChatRequest, ModelError, Purpose};
 use cairn_core::tokens::estimate;
 use tokio::sync::oneshot;
 
@@ -309,7 +309,13 @@ impl Job {
         criteria: Criteria<'_>,
     ) -> Result<(String, Vec<DraftMemory>), Stop> {
         let Criteria { candidate, tools, room, source, most } = criteria;
-        let mut talk = Talk { job: self, candidate, request, room, memories: Vec::new() };
+        let entries = match &request.purpose {
+            Purpose::Summarise { entries, .. } => {
+                entries.first().zip(entries.last()).map(|(a, z)| (a.seq, z.seq))
+            }
+            Purpose::Reply { .. } | Purpose::Merge { .. } => None,
+        };
+        let mut talk = Talk { job: self, candidate, request, room, memories: Vec::new(), entries, round: 0 };
         let mut corrected = is_extractive(candidate);
         let mut listed = Vec::new();
         loop {

@@ -53,6 +53,7 @@ struct Sources {
 }
 
 struct Job {
+    shared: Arc<Shared>,
     handle: Arc<ChannelHandle>,
     run: Run,
     run_budget: Arc<RunBudget>,
@@ -150,6 +151,7 @@ pub(crate) async fn run(
         spent_before: handle.read(|conversation| conversation.spent_within_hour(now)),
         spent: AtomicU64::new(0),
         sizes: handle.read(|conversation| StackSizes::of(&agent, &conversation.correction(&agent.model))),
+        shared: Arc::clone(&shared),
         handle,
         run_budget,
         agent,

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use cairn_core::compaction::{parse_memory, request_tokens};
+use cairn_core::ids::Seq;
 use cairn_core::memory::DraftMemory;
 use cairn_core::message::{Part, ToolCall};
 use cairn_core::model::{ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Usage};
 use cairn_core::tokens::estimate;
+use cairn_core::trace::RunCall;
 use futures::StreamExt as _;
 
 use super::{Job, Stop};
@@ -14,6 +16,7 @@ use crate::agent::ModelCandidate;
 use crate::handle::ChannelHandle;
 use crate::messages::ChannelMsg;
 use crate::telemetry;
+use crate::traces::{Keeper, Making};
 
 /// Most model calls of one talk (`docs/design/compaction.md`).
 const ROUNDS_MAX: u32 = 10;
@@ -34,6 +37,10 @@ pub(super) struct Talk<'a> {
     /// Most tokens of an answer to a request of so many.
     pub(super) room: Option<cairn_core::compaction::RequestRoom>,
     pub(super) memories: Vec<DraftMemory>,
+    /// The entries that it is about; none of a merge.
+    pub(super) entries: Option<(Seq, Seq)>,
+    /// Calls so far.
+    pub(super) round: u32,
 }
 
 impl Talk<'_> {
@@ -77,7 +84,11 @@ impl Talk<'_> {
         }
         let limits = &self.candidate.settings.compaction;
         let limit = Duration::from_secs(limits.call_timeout_secs).min(self.job.run_budget.left());
-        let usage_guard = UsageGuard::new(self.job, self.candidate, tokens, self.request.max_output_tokens);
+        self.round += 1;
+        let mut usage_guard =
+            UsageGuard::new(self.job, self.candidate, tokens, self.request.max_output_tokens);
+        usage_guard.made.work =
+            Some(RunCall { run: self.job.run.id.clone(), round: self.round, entries: self.entries });
         let model = self.candidate.model.info().id.clone();
         match tokio::time::timeout(limit, self.exchange(usage_guard)).await {
             Ok(Ok(said)) => Ok(said),
@@ -92,10 +103,16 @@ impl Talk<'_> {
         mut usage_guard: UsageGuard<'_>,
     ) -> Result<(String, Vec<ToolCall>, Finish), ModelError> {
         let mut events = self.candidate.model.stream(self.request.clone());
+        let keeper = Keeper::of_runs(&self.job.shared, &self.candidate.settings, &self.request.tools);
         let (mut text, mut calls) = (String::new(), Vec::new());
         while let Some(event) = events.next().await {
             match event {
+                Ok(ModelEvent::Sent(sent)) => {
+                    let (frame, body) = keeper.keep(*sent).await;
+                    (usage_guard.made.frame, usage_guard.made.body) = (Some(frame), body);
+                }
                 Err(error) => {
+                    usage_guard.made.failure = Some(error.code().to_owned());
                     if text.is_empty() && calls.is_empty() && !matches!(error, ModelError::Timeout(_)) {
                         usage_guard.nothing();
                     }
@@ -168,13 +185,21 @@ struct UsageGuard<'a> {
     answer_max: u64,
     answer: String,
     is_reported: bool,
+    is_whole: bool,
+    made: Making,
 }
 
 impl<'a> UsageGuard<'a> {
     fn new(job: &'a Job, candidate: &ModelCandidate, tokens: u64, answer_max: u64) -> Self {
         let usage = Usage { input_tokens: tokens, ..Usage::default() };
         let (model, answer, handle) = (candidate.model.info().id.clone(), String::new(), &job.handle);
-        let mut usage_guard = Self { job, handle, model, usage, answer_max, answer, is_reported: false };
+        let made = Making {
+            price: job.shared.price(&model),
+            ..Making::begun(handle.read(|conversation| conversation.last_n), job.shared.now())
+        };
+        let (is_reported, is_whole) = (false, false);
+        let mut usage_guard =
+            Self { job, handle, model, usage, answer_max, answer, is_reported, is_whole, made };
         if super::is_extractive(candidate) {
             usage_guard.nothing();
         }
@@ -182,10 +207,12 @@ impl<'a> UsageGuard<'a> {
     }
 
     fn words(&mut self, words: &str) {
+        self.made.say();
         self.answer.push_str(words);
     }
 
     fn reported(&mut self, usage: Option<Usage>) {
+        self.is_whole = true;
         let Some(reported) = usage else { return };
         if let Some(usage) = telemetry::believed(&self.model, reported, self.ours(), self.answer_max) {
             (self.usage, self.is_reported) = (usage, true);
@@ -204,10 +231,11 @@ impl<'a> UsageGuard<'a> {
 impl Drop for UsageGuard<'_> {
     fn drop(&mut self) {
         let usage = if self.is_reported { self.usage } else { self.ours() };
-        if usage != Usage::default() {
+        let trace = self.made.trace(usage, self.is_whole);
+        if usage != Usage::default() || trace.is_some() {
             self.job.took(usage);
             let (model, is_estimate) = (std::mem::take(&mut self.model), !self.is_reported);
-            self.handle.tell_channel(ChannelMsg::Spent { model, usage, is_estimate });
+            self.handle.tell_channel(ChannelMsg::Spent { model, usage, is_estimate, trace });
         }
     }
 }

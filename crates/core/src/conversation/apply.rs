@@ -61,7 +61,7 @@ impl Conversation {
                 self.fold_approval(event);
                 Ok(())
             }
-            Event::Memory(MemoryEvent::Recalled { ids, tokens }) => {
+            Event::Memory(MemoryEvent::Recalled { ids, tokens, .. }) => {
                 self.recalled.clone_from(ids);
                 self.recalled_tokens = *tokens;
                 Ok(())
@@ -179,7 +179,8 @@ impl Conversation {
                 self.pruned.extend(results.iter().map(|pruned| (pruned.seq, pruned.clone())));
                 self.forget_deleted();
             }
-            CompactionEvent::UsageSpent { usage, .. } => self.spend(record.at, *usage),
+            CompactionEvent::UsageSpent { usage, .. } if usage.tokens() > 0 => self.spend(record.at, *usage),
+            CompactionEvent::UsageSpent { .. } => {}
         }
         Ok(())
     }

@@ -406,7 +406,14 @@ impl Eraser {
                 }
                 *id = self.moved_to(id);
             }
-            MemoryEvent::Recalled { ids, .. } => self.keep_ids(ids),
+            MemoryEvent::Recalled { ids, scores, near, .. } => {
+                let kept: Vec<bool> = ids.iter().map(|id| !self.is_lost(id)).collect();
+                let mut kept = kept.into_iter();
+                scores.retain(|_| kept.next().unwrap_or_default());
+                near.retain(|(id, _)| !self.is_lost(id));
+                near.iter_mut().for_each(|(id, _)| *id = self.moved_to(id));
+                self.keep_ids(ids);
+            }
         }
         true
     }

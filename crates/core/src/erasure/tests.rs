@@ -405,6 +405,7 @@ fn calls_results_and_artifacts_of_their_turns_go_with_their_arguments() {
             disbelieved: None,
             is_estimate: false,
             caused_by: BTreeSet::from([ANNA.to_owned()]),
+            trace: None,
         }),
     );
     let (left, eraser) = book.erase(ANNA);

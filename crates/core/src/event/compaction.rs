@@ -9,6 +9,7 @@ use crate::model::Usage;
 use crate::prune::{PruneCause, PrunedResult};
 use crate::summary::{Marker, Summary};
 use crate::tier::Tier;
+use crate::trace::CallTrace;
 
 /// What makes room in the window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -79,6 +80,9 @@ pub enum CompactionEvent {
         usage: Usage,
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_estimate: bool,
+        /// What the call was made of; none in journals of earlier versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        trace: Option<Box<CallTrace>>,
     },
 }
 

@@ -6,7 +6,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::approval::{Approval, ApprovalOutcome};
-use crate::ids::{ApprovalId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, SummaryId, TurnId};
+use crate::ids::{
+    ApprovalId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, SummaryId, TextId, TurnId,
+};
 use crate::mcp::ServerPin;
 use crate::memory::{MemoryKind, MemorySave};
 use crate::message::{Artifact, Author, Part, Pending};
@@ -185,6 +187,12 @@ pub enum MemoryEvent {
         ids: Vec<MemoryId>,
         /// Their tokens in that window, before correction.
         tokens: u32,
+        /// How well they fit the question, in the same order; empty in journals of earlier versions.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        scores: Vec<f64>,
+        /// The best of those that were left out, with how well they fit.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        near: Vec<(MemoryId, f64)>,
     },
 }
 
@@ -343,6 +351,11 @@ pub enum RegistryEvent {
 pub enum MaintenanceEvent {
     DaemonStarted {
         version: String,
+    },
+    /// A text that traces of calls name by its hash: a prompt, the schemas of tools, parameters. Journalled once.
+    TextKept {
+        id: TextId,
+        text: String,
     },
     /// The daemon stopped cleanly. A start without one before it is an unclean stop.
     DaemonStopped,

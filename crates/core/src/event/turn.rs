@@ -8,6 +8,7 @@ use crate::ids::{Generation, MemoryId, MessageId, Seq, TurnId};
 use crate::message::Entry;
 use crate::model::Usage;
 use crate::tool::ToolUse;
+use crate::trace::CallTrace;
 use crate::window_bounds::WindowBounds;
 
 /// A turn, from the messages that it takes up to its end; the model that answers.
@@ -36,6 +37,9 @@ pub enum TurnEvent {
         /// Whose messages the call was to answer (`PLATFORM/USER`); empty in journals of earlier versions.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         caused_by: BTreeSet<String>,
+        /// What it was made of; none in journals of earlier versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        trace: Option<Box<CallTrace>>,
     },
     /// A call of a tool ended. Its result is an entry of its own.
     ToolUsed(ToolUse),

@@ -211,6 +211,7 @@ fn usage_is_summed_by_model_and_begins_again_at_midnight() {
                 model: model.to_owned(),
                 usage: usage(n),
                 is_estimate: false,
+                trace: None,
             }),
         )
     };
@@ -225,6 +226,7 @@ fn usage_is_summed_by_model_and_begins_again_at_midnight() {
                 disbelieved: None,
                 is_estimate: false,
                 caused_by: BTreeSet::new(),
+                trace: None,
             }),
         )
     };

@@ -17,8 +17,8 @@ pub use adapter::{
 };
 pub use intake::{Admission, Answer, Intake, Progress, Refusal, Reply, TurnFailure};
 pub use store::{
-    ArtifactLines, ChannelRow, DeliveryState, Hit, HitKind, LineRange, MemoryFilter, OutboxCounts,
-    OutboxItem, Query, Seen, Store, StoreError,
+    ArtifactLines, ChannelRow, DeliveryState, Hit, HitKind, LineRange, MemoryFilter, NEAR_MAX, OutboxCounts,
+    OutboxItem, Query, Recall, Seen, Store, StoreError,
 };
 pub use tools::{ArgumentCheck, Tool, Toolset};
 

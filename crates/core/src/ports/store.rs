@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::conversation::Conversation;
 use crate::event::{DeliveryEvent, Event, NewRecord, Receipt, Record};
-use crate::ids::{AgentId, ApprovalId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TurnId};
+use crate::ids::{
+    AgentId, ApprovalId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TextId, TurnId,
+};
 use crate::memory::{Memory, MemoryKind, Reach, Scope};
 use crate::message::{Artifact, Author, Entry};
 use crate::pairing_store::{RegistryState, UsageDay};
@@ -73,14 +75,18 @@ pub trait Store: Send + Sync + 'static {
     /// One memory by its id, whatever its scope: for the operator.
     fn memory(&self, id: &MemoryId) -> BoxFuture<'_, Result<Option<Memory>, StoreError>>;
 
-    /// The few memories that fit the question, for the tail of a window: best first, at most `limit`.
+    /// The few memories that fit the question, for the tail of a window: best first, at most `limit`; and those that almost
+    /// did.
     fn recall(
         &self,
         agent: &AgentId,
         reach: &[Reach],
         question: &str,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>>;
+    ) -> BoxFuture<'_, Result<Recall, StoreError>>;
+
+    /// A text that traces of calls name, once it is journalled: see [`crate::trace`].
+    fn kept_text(&self, id: &TextId) -> BoxFuture<'_, Result<Option<String>, StoreError>>;
 
     /// Deliveries neither confirmed nor dropped, whatever their state, oldest first; drafts excluded.
     fn deliveries(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>>;
@@ -125,6 +131,20 @@ pub trait Store: Send + Sync + 'static {
     /// Removes the words of artifacts that have expired, where there are any left.
     fn remove_expired(&self, channel: &ChannelId) -> BoxFuture<'_, Result<(), StoreError>>;
 }
+
+/// What was found for a question.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Recall {
+    /// Best first.
+    pub memories: Vec<Memory>,
+    /// How well each of them fits.
+    pub scores: Vec<f64>,
+    /// The best of those that were left out: at most [`NEAR_MAX`].
+    pub near: Vec<(MemoryId, f64)>,
+}
+
+/// Most memories that are told of although they were left out.
+pub const NEAR_MAX: usize = 5;
 
 /// Why the store could not do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -105,6 +105,13 @@ impl Stack {
         }
     }
 
+    pub(crate) fn summaries_mut(&mut self) -> impl Iterator<Item = &mut Summary> {
+        self.items.iter_mut().filter_map(|item| match item {
+            StackItem::Summary(summary) => Some(summary),
+            StackItem::Marker(_) => None,
+        })
+    }
+
     fn markers_mut(&mut self) -> impl Iterator<Item = &mut Marker> {
         self.items.iter_mut().filter_map(|item| match item {
             StackItem::Summary(_) => None,

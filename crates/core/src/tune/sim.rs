@@ -192,7 +192,12 @@ impl<'a> Sim<'a> {
         };
         sim.engine.bootstrap(&sim.conversation);
         let tokens = (CLOCK_TOKENS + RECALLED_TOKENS * sim.agent.recall_limit) as u32;
-        sim.journal(Event::Memory(MemoryEvent::Recalled { ids: Vec::new(), tokens }))?;
+        sim.journal(Event::Memory(MemoryEvent::Recalled {
+            ids: Vec::new(),
+            tokens,
+            scores: Vec::new(),
+            near: Vec::new(),
+        }))?;
         Ok(sim)
     }
 
@@ -252,7 +257,12 @@ impl<'a> Sim<'a> {
             self.engine.reset(&self.conversation);
         }
         self.journal(Event::Turn(TurnEvent::SessionStarted { generation: Generation(generation) }))?;
-        self.journal(Event::Memory(MemoryEvent::Recalled { ids: Vec::new(), tokens }))
+        self.journal(Event::Memory(MemoryEvent::Recalled {
+            ids: Vec::new(),
+            tokens,
+            scores: Vec::new(),
+            near: Vec::new(),
+        }))
     }
 
     fn begin(&mut self, turn: &ScriptTurn) -> Result<(), SimError> {
@@ -312,6 +322,7 @@ impl<'a> Sim<'a> {
             disbelieved: None,
             is_estimate: false,
             caused_by: BTreeSet::new(),
+            trace: None,
         }))
     }
 
@@ -470,6 +481,7 @@ impl<'a> Sim<'a> {
             model: self.agent.model.clone(),
             usage,
             is_estimate: false,
+            trace: None,
         }))?;
         let draft =
             SummaryDraft { text: short_text(tokens), made_by: "tune".to_owned(), ..SummaryDraft::default() };

@@ -17,6 +17,7 @@ use cairn_core::prune::{PruneCause, PruneForm, PrunedResult};
 use cairn_core::summary::{DigestLine, Marker, MarkerKind, Summary};
 use cairn_core::tier::Tier;
 use cairn_core::tool::{Effect, ToolOutcome, ToolUse};
+use cairn_core::trace::{CallTrace, FailedTry, RunCall};
 use cairn_core::window_bounds::WindowBounds;
 use jiff::Timestamp;
 
@@ -81,7 +82,12 @@ fn messages() -> Vec<Event> {
         Event::Maintenance(MaintenanceEvent::DaemonStarted { version: "0.1.0".into() }),
         Event::Message(MessageEvent::Accepted(pending)),
         Event::Turn(TurnEvent::Started { turn: "t1".into(), messages: vec!["m1".into()], first_seq: Seq(1) }),
-        Event::Memory(MemoryEvent::Recalled { ids: vec!["m0".into()], tokens: 40 }),
+        Event::Memory(MemoryEvent::Recalled {
+            ids: vec!["m0".into()],
+            tokens: 40,
+            scores: Vec::new(),
+            near: Vec::new(),
+        }),
         Event::Turn(TurnEvent::EntryAdded { entry }),
         Event::Turn(TurnEvent::UsageReported {
             model: "main".into(),
@@ -90,6 +96,7 @@ fn messages() -> Vec<Event> {
             disbelieved: None,
             is_estimate: false,
             caused_by: BTreeSet::from(["telegram/7".into()]),
+            trace: None,
         }),
         end(TurnOutcome::Answered { reply: Seq(2) }),
         end(TurnOutcome::Unanswered),
@@ -287,7 +294,12 @@ fn chats() -> Vec<Event> {
         settled(Receipt::Unknown { part: 1, reason: "cut off".into() }),
         Event::Delivery(DeliveryEvent::Retried { id: id() }),
         Event::Delivery(DeliveryEvent::Dropped { id: id() }),
-        Event::Compaction(CompactionEvent::UsageSpent { model: "small".into(), usage, is_estimate: true }),
+        Event::Compaction(CompactionEvent::UsageSpent {
+            model: "small".into(),
+            usage,
+            is_estimate: true,
+            trace: None,
+        }),
         Event::Registry(RegistryEvent::PairingRequested {
             user: person,
             chat: "7".into(),
@@ -309,6 +321,7 @@ fn chats() -> Vec<Event> {
             disbelieved: Some(Usage { input_tokens: u64::MAX, ..usage }),
             is_estimate: true,
             caused_by: BTreeSet::new(),
+            trace: None,
         }),
     ]
 }
@@ -577,4 +590,64 @@ fn events_of_erasures_keep_their_shape() {
 #[test]
 fn events_of_chats_keep_their_shape() {
     insta::assert_snapshot!(lines(chats().into_iter().chain(bans()).collect()));
+}
+
+#[test]
+fn events_of_traces_keep_their_shape() {
+    let usage = Usage { input_tokens: 100, output_tokens: 7, ..Usage::default() };
+    let short = CallTrace {
+        at_n: 41,
+        asked_at: at(),
+        frame: "f0".into(),
+        body: None,
+        last_call: false,
+        first_ms: None,
+        total_ms: 4_200,
+        waited_ms: 0,
+        cost: None,
+        failure: None,
+        tried: Vec::new(),
+        work: Some(RunCall { run: "r1".into(), round: 1, entries: Some((Seq(1), Seq(8))) }),
+    };
+    let long = CallTrace {
+        body: Some("b0".into()),
+        last_call: true,
+        first_ms: Some(310),
+        waited_ms: 12,
+        cost: Some(0.0012),
+        failure: Some("timeout".into()),
+        tried: vec![FailedTry { model: "other".into(), error: "overloaded".into(), n: 2 }],
+        work: None,
+        ..short.clone()
+    };
+    let events = vec![
+        Event::Maintenance(MaintenanceEvent::TextKept { id: "f0".into(), text: "{}".into() }),
+        Event::Memory(MemoryEvent::Recalled {
+            ids: vec!["m0".into()],
+            tokens: 40,
+            scores: vec![2.5],
+            near: vec![("m1".into(), 0.5)],
+        }),
+        Event::Turn(TurnEvent::UsageReported {
+            model: "main".into(),
+            estimated: 90,
+            usage,
+            disbelieved: None,
+            is_estimate: true,
+            caused_by: BTreeSet::new(),
+            trace: Some(Box::new(long)),
+        }),
+        Event::Compaction(CompactionEvent::UsageSpent {
+            model: "small".into(),
+            usage,
+            is_estimate: false,
+            trace: Some(Box::new(short)),
+        }),
+    ];
+    insta::assert_snapshot!(lines(events), @r#"
+    {"n":1,"at":"2026-02-02T02:40:00Z","channel":"main/local/main","event":{"type":"text_kept","id":"f0","text":"{}"}}
+    {"n":2,"at":"2026-02-02T02:40:00Z","channel":"main/local/main","event":{"type":"memories_recalled","ids":["m0"],"tokens":40,"scores":[2.5],"near":[["m1",0.5]]}}
+    {"n":3,"at":"2026-02-02T02:40:00Z","channel":"main/local/main","event":{"type":"usage_reported","model":"main","estimated":90,"usage":{"input_tokens":100,"output_tokens":7,"cached_tokens":0},"is_estimate":true,"trace":{"at_n":41,"asked_at":1770000000000,"frame":"f0","body":"b0","last_call":true,"first_ms":310,"total_ms":4200,"waited_ms":12,"cost":0.0012,"failure":"timeout","tried":[{"model":"other","error":"overloaded","n":2}]}}}
+    {"n":4,"at":"2026-02-02T02:40:00Z","channel":"main/local/main","event":{"type":"usage_spent","model":"small","usage":{"input_tokens":100,"output_tokens":7,"cached_tokens":0},"trace":{"at_n":41,"asked_at":1770000000000,"frame":"f0","total_ms":4200,"work":{"run":"r1","round":1,"entries":[1,8]}}}}
+    "#);
 }

@@ -4,6 +4,7 @@
 
 mod channels;
 mod daemon;
+mod explain;
 mod figures;
 mod memories;
 pub(crate) mod nothing;
@@ -50,6 +51,9 @@ fn inside(admin: Shared) -> Router {
         .route("/v1/channels/{channel}/search", get(channels::search))
         .route("/v1/channels/{channel}/summaries", get(summaries::list))
         .route("/v1/channels/{channel}/summaries/{id}", get(summaries::show))
+        .route("/v1/channels/{channel}/turns/{turn}/explain", get(explain::explain))
+        .route("/v1/channels/{channel}/turns/{turn}/prompt", get(explain::prompt))
+        .route("/v1/channels/{channel}/turns/{turn}/diff", get(explain::diff))
         .route("/v1/channels/{channel}/artifacts", get(channels::artifacts))
         .route("/v1/channels/{channel}/artifacts/{id}", get(channels::artifact))
         .route("/v1/channels/{channel}/compact", post(channels::compact))

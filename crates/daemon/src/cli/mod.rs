@@ -9,6 +9,7 @@ mod config;
 mod connect;
 mod doctor;
 mod draw;
+mod explain;
 mod failure;
 mod forget_user;
 mod history;
@@ -68,8 +69,8 @@ agent/platform/chat[/thread].
 
 Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 another daemon uses
 the state, 4 no such channel, memory, range, code, person, delivery, artifact,
-server, tool or request, 5 damaged store, 6 a part of the daemon hung: start
-it again (systemd does)."
+server, tool, turn, call or request, 5 damaged store, 6 a part of the daemon
+hung: start it again (systemd does)."
 )]
 struct Cli {
     #[command(flatten)]
@@ -96,6 +97,8 @@ enum Command {
     Context(channel::ContextArgs),
     /// Show the messages of a channel, all sessions
     History(history::HistoryArgs),
+    /// Explain a turn: what was recalled, called and sent, and what each part took
+    Explain(explain::ExplainArgs),
     /// List the summaries of a channel, or show one with what it leaves out
     #[command(subcommand)]
     Summary(summary::SummaryCommand),
@@ -228,6 +231,7 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Channels(args) => Box::pin(channel::channels(global, args)).await,
         Command::Context(args) => Box::pin(channel::context(global, args)).await,
         Command::History(args) => Box::pin(history::history(global, args)).await,
+        Command::Explain(args) => Box::pin(explain::explain(global, args)).await,
         Command::Search(args) => Box::pin(channel::search(global, args)).await,
         Command::Compact(args) => Box::pin(channel::compact(global, args)).await,
         Command::Tune(args) => Box::pin(tune::tune(global, args)).await,

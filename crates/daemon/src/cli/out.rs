@@ -51,6 +51,15 @@ pub(crate) fn raw(bytes: &[u8]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Prints what a model was sent: on a terminal with what is hidden escaped, else as it is, to the last byte.
+pub(crate) fn body(text: &str) -> Result<(), Failure> {
+    if Term::stdout().is_term() {
+        raw(format!("{}\n", painted(text)).as_bytes())
+    } else {
+        raw(text.as_bytes())
+    }
+}
+
 pub(crate) fn note(text: &str) {
     // When stderr is closed there is nobody left to tell.
     let _closed = writeln!(std::io::stderr().lock(), "{}", painted(text));

@@ -1,8 +1,10 @@
 //! The records that `--json` and the admin API show. Their names and shapes are a promise to scripts.
 
 mod context;
+mod explain;
 mod history;
 mod people;
+mod prompts;
 mod status;
 mod summaries;
 #[cfg(test)]
@@ -21,11 +23,17 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use context::{ContextRecord, MarkerRecord, SummaryRecord};
+pub use explain::{
+    CallRecord, Change, Explanation, LineDiff, PromptDiff, PromptRecord, RecalledRecord, RegionDiff,
+    RegionRecord, SaidRecord, StageRecord, StandsRecord, ToolCallRecord,
+};
+pub(crate) use explain::{stands, turn_outcome};
 pub use history::{ArtifactPage, ArtifactRecord, EndRecord, EntryRecord, pending_records};
 pub use people::{
     BanRecord, BanRequest, ErasuresRecord, ForgetRecord, ForgetRequest, PairingRecord, RetainRecord,
     RetainRequest,
 };
+pub(crate) use prompts::{prompt_diff, regions};
 pub use status::{
     AgentStatus, ChainStatus, Identity, OutboxRecord, SpendStatus, StatusRecord, StoreStatus, agent_statuses,
 };

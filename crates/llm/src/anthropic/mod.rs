@@ -1,7 +1,7 @@
 //! Anthropic's messages, as spoken by Anthropic and by servers that offer the same calls.
 
 mod assemble;
-mod request;
+pub(crate) mod request;
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use tokio::sync::OnceCell;
 
 use cairn_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
 use cairn_core::ports::{ChatModel, Unanswered};
+use cairn_core::trace::WireFormat;
 
 use crate::answer;
 use crate::options::{BadModel, ServerOptions};
@@ -82,9 +83,8 @@ impl ChatModel for Anthropic {
     }
 
     fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
-        let body = request::body(&self.server.options, &request);
-        let assembler = assemble::Assembler::default();
-        answer::stream(self.server.clone(), body, request.max_output_tokens, assembler)
+        let wire = self.server.options.wire(WireFormat::Anthropic, "");
+        answer::stream(self.server.clone(), wire, &request, assemble::Assembler::default())
     }
 }
 

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use cairn_core::message::{Part, ToolCall};
 use cairn_core::model::{ChatMessage, ChatRequest, Purpose, ToolDef};
+use cairn_core::trace::Wire;
 
 use crate::body::{Body, quoted};
-use crate::options::ServerOptions;
 use crate::phrases::{self, NO_WORDS};
 
 const PICTURES: &[&str] = &["image/jpeg", "image/png", "image/gif", "image/webp"];
@@ -22,23 +22,23 @@ const PICTURES: &[&str] = &["image/jpeg", "image/png", "image/gif", "image/webp"
 /// How long the server keeps what it has read unless it is asked to keep it for an hour.
 const SHORT_TTL: Duration = Duration::from_secs(300);
 
-pub(super) fn body(options: &ServerOptions, request: &ChatRequest) -> Body {
-    let tools = options.tools && !request.tools.is_empty();
-    let mut talk = Talk { images: options.images, tools, ..Talk::default() };
+pub(crate) fn body(wire: &Wire, request: &ChatRequest) -> Body {
+    let tools = wire.tools && !request.tools.is_empty();
+    let mut talk = Talk { images: wire.images, tools, ..Talk::default() };
     for message in &request.messages {
         talk.take(message);
     }
     let mut system: Vec<Value> = request.system.iter().filter_map(|text| text_block(text)).collect();
     if matches!(request.purpose, Purpose::Reply { .. }) {
-        let mark = cache_mark(options.cache_ttl);
+        let mark = cache_mark(Duration::from_secs(wire.cache_ttl_secs));
         mark_system(&mut system, &mark);
         talk.mark(&mark);
     }
     let mut body = json!({
-        "model": options.model,
+        "model": wire.model,
         "max_tokens": request.max_output_tokens,
         "messages": talk.into_messages(),
-        "stream": options.stream,
+        "stream": wire.stream,
     });
     if !system.is_empty() {
         body["system"] = system.into();
@@ -46,7 +46,7 @@ pub(super) fn body(options: &ServerOptions, request: &ChatRequest) -> Body {
     if tools && request.last_call {
         body["tool_choice"] = json!({"type": "none"});
     }
-    Body::new(body, &options.extra_body, tools.then_some((&request.tools, wire_tool)))
+    Body::new(body, &wire.extra, tools.then_some((&request.tools, wire_tool)))
 }
 
 fn wire_tool(tool: &ToolDef, parameters: &str) -> String {

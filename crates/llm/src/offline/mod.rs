@@ -17,6 +17,9 @@ use futures::{FutureExt, StreamExt, stream};
 use cairn_core::message::ToolCall;
 use cairn_core::model::{ChatRequest, Finish, ModelError, ModelEvent, ModelInfo, Purpose};
 use cairn_core::ports::{ChatModel, Hit, Query, StoreError, Unanswered};
+use cairn_core::trace::{Sent, Wire, WireFormat};
+
+use crate::options::ServerOptions;
 
 /// The id of the embedded model, in the configuration and in records.
 pub const OFFLINE_ID: &str = "offline";
@@ -80,8 +83,16 @@ impl ChatModel for Offline {
                 }
             }
         };
-        stream::once(said).flat_map(|said| stream::iter(events(said))).boxed()
+        let sent = Ok(ModelEvent::Sent(Box::new(Sent { wire: wire(), body: None })));
+        let said = stream::once(said).flat_map(|said| stream::iter(events(said)));
+        stream::iter([sent]).chain(said).boxed()
     }
+}
+
+/// Nothing is sent. What it reads is shown in the form that most servers get.
+fn wire() -> Wire {
+    let options = ServerOptions::new(OFFLINE_ID, "", OFFLINE_ID);
+    options.wire(WireFormat::Offline, "max_tokens")
 }
 
 /// An answer before it is cut into pieces.

@@ -76,6 +76,7 @@ async fn answer_by(search: Arc<FakeSearch>, request: ChatRequest) -> Answer {
                 answer.n_pieces += 1;
             }
             ModelEvent::ToolCall(call) => answer.calls.push(call.clone()),
+            ModelEvent::Sent(sent) => assert_eq!(sent.body, None, "nothing is sent"),
             ModelEvent::Reasoning(_) | ModelEvent::Usage(_) | ModelEvent::Done { .. } => panic!("{event:?}"),
         }
     }

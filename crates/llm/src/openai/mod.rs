@@ -1,7 +1,7 @@
 //! OpenAI's chat completions, as spoken by OpenAI, OpenRouter, Ollama, llama.cpp, vLLM, LM Studio and many others.
 
 mod assemble;
-mod request;
+pub(crate) mod request;
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use tokio::sync::OnceCell;
 
 use cairn_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
 use cairn_core::ports::{ChatModel, Unanswered};
+use cairn_core::trace::WireFormat;
 
 use crate::answer;
 use crate::options::{BadModel, ServerOptions};
@@ -82,9 +83,9 @@ impl ChatModel for OpenAi {
     }
 
     fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
-        let body = request::body(&self.server.options, self.limit_key(), &request);
+        let wire = self.server.options.wire(WireFormat::Openai, self.limit_key());
         let assembler = assemble::Assembler::new(request.messages.len());
-        answer::stream(self.server.clone(), body, request.max_output_tokens, assembler)
+        answer::stream(self.server.clone(), wire, &request, assembler)
     }
 }
 

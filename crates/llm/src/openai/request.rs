@@ -10,17 +10,17 @@ use serde_json::{Value, json};
 
 use cairn_core::message::{Part, ToolCall};
 use cairn_core::model::{ChatMessage, ChatRequest, ToolDef};
+use cairn_core::trace::Wire;
 
 use crate::body::{Body, quoted};
-use crate::options::ServerOptions;
 use crate::phrases::{self, NO_WORDS};
 
 /// What the model says before the pictures of its calls' results, which only a user's message may hold.
 const PICTURES_FOLLOW: &str = "(the pictures of these results follow)";
 
-pub(super) fn body(options: &ServerOptions, limit_key: &str, request: &ChatRequest) -> Body {
-    let tools = options.tools && !request.tools.is_empty();
-    let mut talk = Talk { images: options.images, tools, ..Talk::default() };
+pub(crate) fn body(wire: &Wire, request: &ChatRequest) -> Body {
+    let tools = wire.tools && !request.tools.is_empty();
+    let mut talk = Talk { images: wire.images, tools, ..Talk::default() };
     let blocks: Vec<&str> =
         request.system.iter().map(String::as_str).filter(|block| !block.trim().is_empty()).collect();
     if !blocks.is_empty() {
@@ -31,18 +31,18 @@ pub(super) fn body(options: &ServerOptions, limit_key: &str, request: &ChatReque
     }
     talk.show_pictures();
     let mut body = json!({
-        "model": options.model,
+        "model": wire.model,
         "messages": talk.messages,
-        "stream": options.stream,
+        "stream": wire.stream,
     });
-    body[limit_key] = request.max_output_tokens.into();
-    if options.stream {
+    body[wire.limit_key.as_str()] = request.max_output_tokens.into();
+    if wire.stream {
         body["stream_options"] = json!({"include_usage": true});
     }
     if tools && request.last_call {
         body["tool_choice"] = "none".into();
     }
-    Body::new(body, &options.extra_body, tools.then_some((&request.tools, wire_tool)))
+    Body::new(body, &wire.extra, tools.then_some((&request.tools, wire_tool)))
 }
 
 fn wire_tool(tool: &ToolDef, parameters: &str) -> String {
@@ -243,13 +243,16 @@ fn wire_call(call: &ToolCall) -> Value {
 #[cfg(test)]
 mod tests {
     use cairn_core::tool_defs::ToolDefs;
+    use cairn_core::trace::WireFormat;
     use rstest::rstest;
 
     use super::*;
+    use crate::options::ServerOptions;
     use crate::testing::{assistant, calls, context, image, request, result, user};
 
     fn body(options: &ServerOptions, limit_key: &str, request: &ChatRequest) -> Value {
-        serde_json::from_str(&super::body(options, limit_key, request).text()).unwrap()
+        let wire = options.wire(WireFormat::Openai, limit_key);
+        serde_json::from_str(&super::body(&wire, request).text()).unwrap()
     }
 
     fn options() -> ServerOptions {

@@ -100,7 +100,7 @@ async fn ask(model: &dyn ChatModel, request: ChatRequest) -> Result<Whole, Model
             ModelEvent::Text(text) => whole.text.push_str(&text),
             ModelEvent::Reasoning(text) => whole.reasoning.push_str(&text),
             ModelEvent::ToolCall(call) => whole.calls.push(call),
-            ModelEvent::Usage(_) => {}
+            ModelEvent::Sent(_) | ModelEvent::Usage(_) => {}
             ModelEvent::Done { finish, usage, .. } => {
                 (whole.finish, whole.usage, done) = (finish, usage, true);
             }

@@ -21,6 +21,7 @@ use tantivy::{Index, IndexReader, ReloadPolicy, TantivyError};
 pub(crate) use indexer::{Indexer, Task};
 pub(crate) use memories::{Asked, Changed, Ranked, Ranking};
 use schema::Fields;
+pub(crate) use search::matched;
 
 use crate::disk::Calls;
 use crate::disk::{make_dir, remove_dir};

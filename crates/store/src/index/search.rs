@@ -4,13 +4,14 @@
 use std::collections::{BTreeSet, HashMap};
 
 use cairn_core::event::{CompactionEvent, Event};
+use cairn_core::memory::Memory;
 use cairn_core::ports::{Hit, HitKind, Query, StoreError};
 use cairn_core::retention::EXPIRED_TEXT;
 use tantivy::postings::Postings;
 use tantivy::schema::{IndexRecordOption, Value};
 use tantivy::{DocAddress, DocId, DocSet, Searcher, SegmentReader, TERMINATED, TantivyDocument, Term};
 
-use super::documents::OWN_WEIGHT;
+use super::documents::{OWN_WEIGHT, Topic};
 use super::schema::{AT, Fields, Subject, WEIGHT, entries_of, memories_of, summaries_of, words_of};
 use super::{SearchIndex, index_error, readable};
 use crate::views::archive::Reads;
@@ -80,6 +81,21 @@ pub(super) fn question_words(text: &str) -> BTreeSet<String> {
         words.drain(MAX_WORDS / 2..words.len() - MAX_WORDS / 2);
     }
     words.into_iter().collect()
+}
+
+/// The words of a question that a memory has, as the question has them.
+pub(crate) fn matched(question: &str, memory: &Memory) -> Vec<String> {
+    let topic = Topic::of(memory);
+    let known: BTreeSet<&String> = topic.counted().collect();
+    let asked = question_words(question);
+    let mut found: Vec<String> = Vec::new();
+    for word in question.split(|c: char| !c.is_alphanumeric()) {
+        let has = words_of(word).iter().any(|word| asked.contains(word) && known.contains(word));
+        if has && !found.iter().any(|other| other.to_lowercase() == word.to_lowercase()) {
+            found.push(word.to_owned());
+        }
+    }
+    found
 }
 
 /// The best documents within the places that have any of the words.

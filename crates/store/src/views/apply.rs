@@ -11,7 +11,7 @@ use cairn_core::ports::{OutboxCounts, OutboxItem, StoreError};
 use jiff::Timestamp;
 
 use super::blocks::{BLOCK, first_of_block, unpack};
-use super::codec::{Key, Table, view_error};
+use super::codec::{Key, Table, encode_small, view_error};
 use super::db::Changes;
 use super::rows::{CallRow, ChannelState, MessageRow, Meta, OutboxRow, Place, SeqRow};
 use super::{memories, pairing_store};
@@ -64,6 +64,9 @@ pub(crate) fn apply(
         Event::Maintenance(MaintenanceEvent::LinesQuarantined { .. }) => meta.quarantined = true,
         Event::Maintenance(MaintenanceEvent::WordsExpired { channel, entries, .. }) => {
             expire(changes, channel, entries)?
+        }
+        Event::Maintenance(MaintenanceEvent::TextKept { id, text }) => {
+            changes.put_bytes(Key::text(id), encode_small(text)?);
         }
         _ => {}
     }

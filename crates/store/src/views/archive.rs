@@ -7,7 +7,7 @@ use cairn_core::conversation::Conversation;
 use cairn_core::event::{
     CompactionEvent, Event, MessageEvent, Record, RunEnd, TurnEnd, TurnEvent, TurnOutcome,
 };
-use cairn_core::ids::{ArtifactId, ChannelId, MessageId, Seq, SummaryId, TurnId};
+use cairn_core::ids::{ArtifactId, ChannelId, MessageId, Seq, SummaryId, TextId, TurnId};
 use cairn_core::message::{Artifact, Entry, Pending};
 use cairn_core::model::Usage;
 use cairn_core::ports::{ChannelRow, OutboxItem, Seen, StoreError};
@@ -19,6 +19,7 @@ use super::codec::{Key, Table, decode, decode_small, view_error};
 use super::db::{Db, Row};
 use super::rows::{COMMAND, ChannelState, MessageRow, OutboxRow, Place, SeqRow};
 use crate::journal::reader::Reader;
+use crate::journal::segment::Position;
 
 /// Rows and journal, read together.
 pub(crate) struct Reads<'a> {
@@ -54,6 +55,10 @@ impl Reads<'_> {
         Ok(rows.into_iter().map(|row| row.item).collect())
     }
 
+    pub(crate) fn kept_text(&self, id: &TextId) -> Result<Option<String>, StoreError> {
+        self.db.payload(&Key::text(id).0)?.map(|payload| decode_small(&payload)).transpose()
+    }
+
     /// The record of that number in a channel.
     pub(crate) fn record(&self, channel: &ChannelId, n: u64) -> Result<Option<Record>, StoreError> {
         let block = self.db.range(&Key::event(channel, 0), &Key::event(channel, n)).next_back();
@@ -63,7 +68,7 @@ impl Reads<'_> {
     }
 
     /// Where the records of a channel are, from one number to another.
-    fn places(
+    pub(crate) fn places(
         &self,
         channel: &ChannelId,
         from: u64,
@@ -433,21 +438,55 @@ impl Reads<'_> {
             let position = place?.at;
             let record = self.journal.read(position)?;
             n_read += 1;
-            let Err(error) = conversation.apply(&record) else { continue };
-            if !quarantined {
-                return Err(self.journal.misfit(position, error.to_string()));
-            }
-            // The line that ended a turn or a run may be among those quarantined.
-            match &record.event {
-                Event::Turn(TurnEvent::Started { .. }) => conversation.open_turn = None,
-                Event::Compaction(CompactionEvent::RunStarted { .. }) => conversation.run = None,
-                _ => {}
-            }
-            if let Err(error) = conversation.apply(&record) {
-                tracing::warn!(%channel, n = record.n, %error, "passed over an event that does not fit since journal lines were quarantined");
-            }
+            self.fold(&mut conversation, &record, position, quarantined)?;
         }
         Ok((conversation, n_read))
+    }
+
+    fn fold(
+        &self,
+        conversation: &mut Conversation,
+        record: &Record,
+        position: Position,
+        quarantined: bool,
+    ) -> Result<(), StoreError> {
+        let Err(error) = conversation.apply(record) else { return Ok(()) };
+        if !quarantined {
+            return Err(self.journal.misfit(position, error.to_string()));
+        }
+        // The line that ended a turn or a run may be among those quarantined.
+        match &record.event {
+            Event::Turn(TurnEvent::Started { .. }) => conversation.open_turn = None,
+            Event::Compaction(CompactionEvent::RunStarted { .. }) => conversation.run = None,
+            _ => {}
+        }
+        if let Err(error) = conversation.apply(record) {
+            let (channel, n) = (&conversation.channel, record.n);
+            tracing::warn!(%channel, n, %error, "passed over an event that does not fit since journal lines were quarantined");
+        }
+        Ok(())
+    }
+
+    /// A conversation as it was after each of these records of its channel, which are in order.
+    pub(crate) fn conversations_at(
+        &self,
+        channel: &ChannelId,
+        at: &[u64],
+        quarantined: bool,
+    ) -> Result<Vec<Conversation>, StoreError> {
+        let Some(last) = at.last() else { return Ok(Vec::new()) };
+        let (mut conversation, mut found) =
+            (Conversation::new(channel.clone()), Vec::with_capacity(at.len()));
+        for place in self.places(channel, 1, *last)? {
+            let place = place?;
+            while at.get(found.len()).is_some_and(|n| *n < place.n) {
+                found.push(conversation.clone());
+            }
+            let record = self.journal.read(place.at)?;
+            self.fold(&mut conversation, &record, place.at, quarantined)?;
+        }
+        found.resize(at.len(), conversation);
+        Ok(found)
     }
 }
 

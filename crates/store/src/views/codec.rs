@@ -2,7 +2,9 @@
 
 use std::io::{Read as _, Write as _};
 
-use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, SummaryId};
+use cairn_core::ids::{
+    AgentId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, SummaryId, TextId,
+};
 use cairn_core::memory::Scope;
 use cairn_core::ports::StoreError;
 use cairn_core::spend::{SpendKey, SpendPurpose};
@@ -63,6 +65,8 @@ pub(crate) enum Table {
     Artifact = b'v' as isize,
     /// channel, artifact id → artifact that has expired.
     ExpiredArtifact = b'j' as isize,
+    /// hash → a text that traces of calls name.
+    Text = b'a' as isize,
 }
 
 impl Table {
@@ -204,6 +208,10 @@ impl Key {
     /// All messages of a channel begin with it.
     pub(crate) fn messages(channel: &ChannelId) -> Self {
         Self::new(Table::Message, &[channel.as_str()])
+    }
+
+    pub(crate) fn text(id: &TextId) -> Self {
+        Self::new(Table::Text, &[id.as_str()])
     }
 
     /// A call of a tool, by its record's number.

@@ -140,6 +140,7 @@ async fn an_undone_turn_stays_in_the_history_and_out_of_a_restored_window() {
         model: "small".to_owned(),
         usage: Default::default(),
         is_estimate: false,
+        trace: None,
     })])
     .await;
     check_restored(dir.path(), store, &chat).await.close().await;

@@ -13,6 +13,7 @@ mod journal;
 mod lists;
 mod lost;
 mod memories;
+mod past;
 mod retain;
 mod search;
 mod views;

@@ -31,7 +31,7 @@ async fn recalled(store: &Store, scopes: &[Scope], question: &str) -> Vec<String
 
 async fn within(store: &Store, reach: &[Reach], question: &str) -> Vec<String> {
     let found = store.recall(&AgentId::from("main"), reach, question, 3).await.unwrap();
-    found.into_iter().map(|memory| memory.text).collect()
+    found.memories.into_iter().map(|memory| memory.text).collect()
 }
 
 #[tokio::test]

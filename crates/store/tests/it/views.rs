@@ -65,6 +65,7 @@ async fn append_outside(store: &Store, at_secs: i64) {
             model: "small".to_owned(),
             usage: usage(7),
             is_estimate: false,
+            trace: None,
         }),
     ];
     let record = |event| NewRecord { channel: None, at: at(at_secs), event };
@@ -80,6 +81,7 @@ fn estimated_call() -> Event {
         disbelieved: None,
         is_estimate: true,
         caused_by: BTreeSet::from(["discord/1".to_owned()]),
+        trace: None,
     })
 }
 
@@ -118,7 +120,12 @@ async fn lived_in(dir: &Path) -> String {
             importance: None,
         }),
         Event::Memory(MemoryEvent::Forgotten { id: memories[2].id.clone() }),
-        Event::Memory(MemoryEvent::Recalled { ids: vec![memories[0].id.clone()], tokens: 9 }),
+        Event::Memory(MemoryEvent::Recalled {
+            ids: vec![memories[0].id.clone()],
+            tokens: 9,
+            scores: Vec::new(),
+            near: Vec::new(),
+        }),
         Event::Turn(TurnEvent::SessionStarted { generation: Generation(2) }),
     ])
     .await;
@@ -135,6 +142,7 @@ async fn lived_in(dir: &Path) -> String {
             model: "small".to_owned(),
             usage: usage(30),
             is_estimate: false,
+            trace: None,
         }),
         Event::Registry(RegistryEvent::PairingRequested {
             user: caller,

@@ -68,6 +68,8 @@ pub struct Seen {
     pub body: Value,
     /// Its body as it arrived, where that is another one.
     pub raw: Option<Value>,
+    /// Its body as it arrived, to the last byte.
+    pub sent: Arc<str>,
     /// Its `Authorization` header, or `x-api-key`.
     pub authorization: Option<String>,
     /// Its headers that begin with `x-`, by their names in lower case.

@@ -43,6 +43,8 @@ pub(super) struct Taken {
 pub(super) struct Arrived {
     pub(super) wire: Wire,
     pub(super) body: Value,
+    /// The body as it arrived.
+    pub(super) sent: Arc<str>,
     pub(super) authorization: Option<String>,
     pub(super) headers: BTreeMap<String, String>,
     /// It names the version of its format.
@@ -52,14 +54,14 @@ pub(super) struct Arrived {
 /// Records and checks a request, and chooses its answer.
 pub(super) fn take(shared: &Arc<Shared>, arrived: Arrived) -> Taken {
     let builder = &shared.builder;
-    let Arrived { wire, body, authorization, headers, versioned } = arrived;
+    let Arrived { wire, body, sent, authorization, headers, versioned } = arrived;
     let (body, raw) = match wire {
         Wire::OpenAi => (body, None),
         Wire::Anthropic => (anthropic::canonical(&body), Some(body)),
     };
     let kind = (builder.classify)(&body);
     let (seen, input, refusal) = shared.update(|state| {
-        let seen = Seen { n: state.n_seen(), kind, wire, body, raw, authorization, headers };
+        let seen = Seen { n: state.n_seen(), kind, wire, body, raw, sent, authorization, headers };
         if builder.recorded {
             state.seen.push(seen.clone());
         }

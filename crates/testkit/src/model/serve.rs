@@ -73,6 +73,7 @@ async fn message(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: By
 }
 
 async fn serve(shared: Arc<Shared>, wire: Wire, headers: &HeaderMap, body: &Bytes) -> Response {
+    let sent = String::from_utf8_lossy(body).into();
     let body: Value = match serde_json::from_slice(body) {
         Ok(body) => body,
         Err(error) => {
@@ -92,7 +93,7 @@ async fn serve(shared: Arc<Shared>, wire: Wire, headers: &HeaderMap, body: &Byte
     let versioned = header("anthropic-version").is_some();
     let own = headers.iter().filter(|(name, _)| name.as_str().starts_with("x-"));
     let own = own.filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())));
-    let arrived = Arrived { wire, body, authorization, headers: own.collect(), versioned };
+    let arrived = Arrived { wire, body, sent, authorization, headers: own.collect(), versioned };
     let Taken { seen, flight, input, answer } = take(&shared, arrived);
     let answer = match answer {
         Ok(answer) => {

@@ -8,15 +8,16 @@ use std::time::Duration;
 use cairn_core::artifact;
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{
-    CompactionEvent, Event, MemoryEvent, MessageEvent, NewRecord, Record, TurnEnd, TurnEvent, TurnOutcome,
+    CompactionEvent, Event, MaintenanceEvent, MemoryEvent, MessageEvent, NewRecord, Record, TurnEnd,
+    TurnEvent, TurnOutcome,
 };
-use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq, TurnId};
+use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq, TextId, TurnId};
 use cairn_core::memory::{Memory, MemoryChange, MemorySave, Reach, merge};
 use cairn_core::message::{Artifact, Entry};
 use cairn_core::model::Usage;
 use cairn_core::pairing_store::{RegistryState, UsageDay};
 use cairn_core::ports::{
-    ArtifactLines, ChannelRow, Hit, HitKind, LineRange, MemoryFilter, OutboxItem, Query, Seen, Store,
+    ArtifactLines, ChannelRow, Hit, HitKind, LineRange, MemoryFilter, OutboxItem, Query, Recall, Seen, Store,
     StoreError,
 };
 use futures::future::BoxFuture;
@@ -382,11 +383,24 @@ impl Store for MemStore {
         reach: &[Reach],
         question: &str,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>> {
+    ) -> BoxFuture<'_, Result<Recall, StoreError>> {
         let query = Some(question.to_owned());
         let found =
             Store::memories(self, agent, reach, MemoryFilter { query, limit, ..MemoryFilter::default() });
-        Box::pin(async { self.once_up_to_date(found.await?).await })
+        Box::pin(async {
+            let memories = self.once_up_to_date(found.await?).await?;
+            Ok(Recall { memories, ..Recall::default() })
+        })
+    }
+
+    fn kept_text(&self, id: &TextId) -> BoxFuture<'_, Result<Option<String>, StoreError>> {
+        let text = self.records.borrow().iter().find_map(|record| match &record.event {
+            Event::Maintenance(MaintenanceEvent::TextKept { id: kept, text }) if kept == id => {
+                Some(text.clone())
+            }
+            _ => None,
+        });
+        Box::pin(async { Ok(text) })
     }
 
     fn deliveries(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {

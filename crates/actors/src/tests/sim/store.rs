@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{NewRecord, Record};
-use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq};
+use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq, TextId};
 use cairn_core::memory::{Memory, Reach};
 use cairn_core::message::{Artifact, Entry};
 use cairn_core::pairing_store::{RegistryState, UsageDay};
 use cairn_core::ports::{
-    ArtifactLines, ChannelRow, Hit, LineRange, MemoryFilter, OutboxItem, Query, Seen, Store, StoreError,
+    ArtifactLines, ChannelRow, Hit, LineRange, MemoryFilter, OutboxItem, Query, Recall, Seen, Store,
+    StoreError,
 };
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -205,9 +206,14 @@ impl Store for SimStore {
         reach: &[Reach],
         question: &str,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>> {
+    ) -> BoxFuture<'_, Result<Recall, StoreError>> {
         let (agent, reach, question) = (agent.clone(), reach.to_vec(), question.to_owned());
         Box::pin(self.view("recall", move |kept| at_once(kept.recall(&agent, &reach, &question, limit))))
+    }
+
+    fn kept_text(&self, id: &TextId) -> BoxFuture<'_, Result<Option<String>, StoreError>> {
+        let id = id.clone();
+        Box::pin(self.view("kept text", move |kept| at_once(kept.kept_text(&id))))
     }
 
     fn deliveries(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {

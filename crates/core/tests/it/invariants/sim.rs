@@ -306,6 +306,7 @@ impl Sim {
             disbelieved: None,
             is_estimate: false,
             caused_by: BTreeSet::new(),
+            trace: None,
         }));
     }
 

@@ -49,7 +49,12 @@ fn spend(sim: &mut Sim, tokens: u64) -> Timestamp {
     let usage =
         Usage { input_tokens: tokens - 10, output_tokens: 10, cached_tokens: 0, cache_write_tokens: 0 };
     let model = "offline".to_owned();
-    sim.journal(Event::Compaction(CompactionEvent::UsageSpent { model, usage, is_estimate: false }));
+    sim.journal(Event::Compaction(CompactionEvent::UsageSpent {
+        model,
+        usage,
+        is_estimate: false,
+        trace: None,
+    }));
     sim.now
 }
 

@@ -176,9 +176,12 @@ async fn call(client: &dyn ChatModel, messages: Vec<ChatMessage>) -> Result<(), 
         max_output_tokens: 1,
     };
     let mut answer = client.stream(request);
-    match answer.next().await {
+    let is_told = |event: &Result<ModelEvent, ModelError>| matches!(event, Ok(ModelEvent::Sent(_)));
+    let mut told = answer.by_ref().skip_while(move |event| std::future::ready(is_told(event)));
+    match told.next().await {
         Some(Ok(
-            ModelEvent::Text(_)
+            ModelEvent::Sent(_)
+            | ModelEvent::Text(_)
             | ModelEvent::Reasoning(_)
             | ModelEvent::ToolCall(_)
             | ModelEvent::Usage(_)

@@ -4,7 +4,7 @@ mod engines;
 mod faults;
 mod pruning;
 mod restarts;
-mod rig;
+pub(crate) mod rig;
 mod stages;
 mod summaries;
 mod window;

@@ -14,7 +14,11 @@ use crate::options::ServerOptions;
 use crate::testing::{assistant, calls, context, image, request, result, user};
 
 fn body(options: &ServerOptions, request: &ChatRequest) -> Value {
-    serde_json::from_str(&super::super::request::body(options, request).text()).unwrap()
+    serde_json::from_str(
+        &super::super::request::body(&options.wire(cairn_core::trace::WireFormat::Anthropic, ""), request)
+            .text(),
+    )
+    .unwrap()
 }
 
 fn options() -> ServerOptions {

@@ -1,0 +1,101 @@
+//! Traces of calls of models, as they are made: how each call was sent, how long it took, and what it names.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_core::agent::AgentSettings;
+use cairn_core::ids::TextId;
+use cairn_core::limits::Price;
+use cairn_core::model::Usage;
+use cairn_core::tool_defs::ToolDefs;
+use cairn_core::trace::{CallFrame, CallTrace, FailedTry, RunCall, Sent};
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use crate::shared::Shared;
+
+/// How a call was made, and how it went so far.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Making {
+    pub(crate) at_n: u64,
+    pub(crate) asked_at: Timestamp,
+    pub(crate) last_call: bool,
+    /// How it was sent; none until it is.
+    pub(crate) frame: Option<TextId>,
+    pub(crate) body: Option<TextId>,
+    pub(crate) begun: Option<Instant>,
+    pub(crate) first: Option<Duration>,
+    pub(crate) total: Option<Duration>,
+    pub(crate) waited: Duration,
+    pub(crate) price: Option<Price>,
+    pub(crate) failure: Option<String>,
+    pub(crate) tried: Vec<FailedTry>,
+    pub(crate) work: Option<RunCall>,
+}
+
+impl Making {
+    /// A call begins, over the conversation as it was after that record.
+    pub(crate) fn begun(at_n: u64, asked_at: Timestamp) -> Self {
+        Self { at_n, asked_at, begun: Some(Instant::now()), ..Self::default() }
+    }
+
+    /// Something of its answer came.
+    pub(crate) fn say(&mut self) {
+        if self.first.is_none() {
+            self.first = self.begun.map(|begun| begun.elapsed());
+        }
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.total = self.begun.map(|begun| begun.elapsed());
+    }
+
+    /// Its trace; none where it was never sent.
+    pub(crate) fn trace(&self, usage: Usage, is_whole: bool) -> Option<Box<CallTrace>> {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let total = self.total.or(self.begun.map(|begun| begun.elapsed())).unwrap_or_default();
+        let failure = || self.failure.clone().unwrap_or_else(|| "cut_short".to_owned());
+        Some(Box::new(CallTrace {
+            at_n: self.at_n,
+            asked_at: self.asked_at,
+            frame: self.frame.clone()?,
+            body: self.body.clone(),
+            last_call: self.last_call,
+            first_ms: self.first.map(ms),
+            total_ms: ms(total),
+            waited_ms: ms(self.waited),
+            cost: self.price.map(|price| price.of(usage)),
+            failure: (!is_whole).then(failure),
+            tried: self.tried.clone(),
+            work: self.work.clone(),
+        }))
+    }
+}
+
+/// Keeps what the traces of one request name.
+pub(crate) struct Keeper {
+    shared: Arc<Shared>,
+    settings: Arc<AgentSettings>,
+    prompt: String,
+    tools: ToolDefs,
+}
+
+impl Keeper {
+    pub(crate) fn of_answers(shared: &Arc<Shared>, settings: &Arc<AgentSettings>) -> Self {
+        let (prompt, tools) = (settings.system_prompt.clone(), settings.tools.clone());
+        Self { shared: Arc::clone(shared), settings: Arc::clone(settings), prompt, tools }
+    }
+
+    /// Of a compaction, with the tools that its request has.
+    pub(crate) fn of_runs(shared: &Arc<Shared>, settings: &Arc<AgentSettings>, tools: &ToolDefs) -> Self {
+        let (prompt, tools) = (settings.compactor_prompt.clone(), tools.clone());
+        Self { shared: Arc::clone(shared), settings: Arc::clone(settings), prompt, tools }
+    }
+
+    /// Has the journal keep how a request is sent; returns by what its trace names that, and the hash of its body.
+    pub(crate) async fn keep(&self, sent: Sent) -> (TextId, Option<TextId>) {
+        let (texts, frame) = CallFrame::of(&self.settings, &self.prompt, &self.tools, sent.wire);
+        self.shared.keep_texts(texts).await;
+        (frame, sent.body)
+    }
+}

@@ -1,0 +1,218 @@
+//! A request of the past, made again from what the journal has: the same conversation, the same settings, the same
+//! assembler. What is not there any more is named.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{CallFrame, CallTrace};
+use crate::agent::{AgentSettings, WindowSize, WindowSource};
+use crate::conversation::Conversation;
+use crate::engine;
+use crate::ids::{MemoryId, Seq, SummaryId};
+use crate::memory::Memory;
+use crate::message::{Entry, Part};
+use crate::model::{ChatRequest, ToolDef};
+use crate::retention::{EXPIRED_TEXT, ranges};
+use crate::settings::{
+    CompactionSettings, MemorySettings, PruningSettings, ResultGuardSettings, WindowGuard,
+};
+use crate::summary::{Marker, marker_tokens};
+use crate::tool_defs::ToolDefs;
+use crate::trust::TrustSettings;
+use crate::window::Tail;
+
+/// What a request is made of again.
+pub struct Inputs<'a> {
+    /// The conversation as it was after [`CallTrace::at_n`].
+    pub conversation: Conversation,
+    /// Its entries as they are shown now: without words that have expired since, or were deleted.
+    pub shown: &'a [Arc<Entry>],
+    /// The model, by its id in the configuration.
+    pub model: &'a str,
+    pub trace: &'a CallTrace,
+    pub frame: &'a CallFrame,
+    /// The system prompt, where it is there.
+    pub prompt: Option<&'a str>,
+    /// The tools as a JSON list, where they are there.
+    pub tools: Option<&'a str>,
+    /// The memories that were recalled, as they were then.
+    pub memories: &'a [Memory],
+}
+
+/// A request made again.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rebuilt {
+    pub request: ChatRequest,
+    pub estimated_tokens: u64,
+    /// What stood in it and is not there any more.
+    pub gaps: Vec<Gap>,
+}
+
+/// What cannot be made again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "gap", rename_all = "snake_case")]
+pub enum Gap {
+    /// The call is of an earlier version, which kept no trace.
+    NoTrace,
+    /// A text that the trace names is not in the journal.
+    Text { what: String },
+    /// Words of entries have expired.
+    Expired { entries: Vec<(Seq, Seq)> },
+    /// People deleted messages after the call.
+    Deleted { entries: Vec<(Seq, Seq)> },
+    /// A person was erased, and words of entries with them.
+    Erased { entries: Vec<(Seq, Seq)> },
+    /// The words of a summary have expired.
+    Summary { id: SummaryId },
+    /// Words of what an emergency left out have expired.
+    Marker { from_seq: Seq, to_seq: Seq },
+    /// A memory was forgotten since.
+    Memory { id: MemoryId },
+    /// The journal was changed after the call, by the erasure of a person.
+    Rewritten,
+    /// The body is not the one that was sent, and nothing of the above tells why.
+    Other { made_by: String },
+    /// The request cannot be made at all.
+    Impossible { why: String },
+}
+
+impl std::fmt::Display for Gap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let list = |entries: &[(Seq, Seq)]| -> String {
+            let one = |(from, to): &(Seq, Seq)| match from == to {
+                true => from.to_string(),
+                false => format!("{from}-{to}"),
+            };
+            entries.iter().map(one).collect::<Vec<_>>().join(", ")
+        };
+        match self {
+            Self::NoTrace => f.write_str("the journal has no trace of this call: an earlier version made it"),
+            Self::Text { what } => write!(f, "the {what} of that time is not in the journal"),
+            Self::Expired { entries } => write!(f, "the words of entries {} have expired", list(entries)),
+            Self::Deleted { entries } => write!(f, "entries {} were deleted since", list(entries)),
+            Self::Erased { entries } => {
+                write!(f, "the words of entries {} were erased with their person", list(entries))
+            }
+            Self::Summary { id } => write!(f, "the words of summary {id} have expired"),
+            Self::Marker { from_seq, to_seq } => {
+                write!(f, "the digest of entries {from_seq}-{to_seq} has expired")
+            }
+            Self::Memory { id } => write!(f, "memory {id} was forgotten since"),
+            Self::Rewritten => f.write_str("a person was erased since, and what others said of them"),
+            Self::Other { made_by } => write!(
+                f,
+                "it is made otherwise by this version ({}) than by the one that sent it ({made_by})",
+                env!("CARGO_PKG_VERSION")
+            ),
+            Self::Impossible { why } => f.write_str(why),
+        }
+    }
+}
+
+/// Makes the request again.
+///
+/// # Errors
+/// Nothing can be made of it: the prompt is larger than the window by the measure of today.
+pub fn rebuild(inputs: Inputs<'_>) -> Result<Rebuilt, Gap> {
+    let Inputs { mut conversation, shown, model, trace, frame, prompt, tools, memories } = inputs;
+    let mut gaps = Vec::new();
+    hide(&mut conversation, shown, &mut gaps);
+    let system_prompt = prompt.map(str::to_owned).unwrap_or_else(|| {
+        gaps.push(Gap::Text { what: "system prompt".to_owned() });
+        String::new()
+    });
+    let tools = match (&frame.tools, tools.map(serde_json::from_str::<Vec<ToolDef>>)) {
+        (None, _) => ToolDefs::default(),
+        (Some(_), Some(Ok(tools))) => tools.into(),
+        (Some(_), _) => {
+            gaps.push(Gap::Text { what: "list of tools".to_owned() });
+            ToolDefs::default()
+        }
+    };
+    let mut recalled = Vec::with_capacity(conversation.recalled.len());
+    for id in &conversation.recalled {
+        match memories.iter().find(|memory| memory.id == *id) {
+            Some(memory) => recalled.push(memory.clone()),
+            None => gaps.push(Gap::Memory { id: id.clone() }),
+        }
+    }
+    let zone = jiff::tz::TimeZone::get(&frame.timezone).unwrap_or(jiff::tz::TimeZone::UTC);
+    let tail = Tail { now: trace.asked_at, zone, recalled, last_call: trace.last_call };
+    let settings = settings(&conversation, model, frame, system_prompt, tools);
+    let engine = engine::by_name(&frame.engine)
+        .ok_or_else(|| Gap::Impossible { why: format!("there is no context engine `{}`", frame.engine) })?;
+    let assembled = engine
+        .assemble(&conversation, &settings, &tail)
+        .map_err(|error| Gap::Impossible { why: error.to_string() })?;
+    Ok(Rebuilt { request: assembled.request, estimated_tokens: assembled.estimated_tokens, gaps })
+}
+
+/// The settings as far as a request depends on them.
+fn settings(
+    conversation: &Conversation,
+    model: &str,
+    frame: &CallFrame,
+    system_prompt: String,
+    tools: ToolDefs,
+) -> AgentSettings {
+    AgentSettings {
+        id: conversation.channel.agent(),
+        system_prompt,
+        compactor_prompt: String::new(),
+        window: WindowSize {
+            window_tokens: frame.window_tokens,
+            output_reserve_tokens: frame.reserve_tokens,
+            source: WindowSource::Learnt,
+        },
+        compaction: CompactionSettings::default(),
+        pruning: PruningSettings::default(),
+        result_guard: ResultGuardSettings::default(),
+        window_guard: WindowGuard::default(),
+        engine: frame.engine.clone(),
+        model: model.to_owned(),
+        cache_ttl_secs: frame.wire.cache_ttl_secs,
+        tools,
+        trust: TrustSettings::default(),
+        recall_limit: 0,
+        memory: MemorySettings::default(),
+        max_rounds: 1,
+        timezone: frame.timezone.clone(),
+    }
+}
+
+/// Takes the words out of a conversation of the past that nobody is shown any more, and names those that are gone.
+fn hide(conversation: &mut Conversation, shown: &[Arc<Entry>], gaps: &mut Vec<Gap>) {
+    let shown: HashMap<Seq, &Arc<Entry>> = shown.iter().map(|entry| (entry.seq, entry)).collect();
+    let (mut expired, mut deleted, mut erased) = (Vec::new(), Vec::new(), Vec::new());
+    for entry in &mut conversation.live {
+        let now = shown.get(&entry.seq);
+        if now.is_some_and(|now| now.is_expired()) {
+            expired.push(entry.seq);
+            *entry = Arc::new(entry.expired());
+        } else if now.is_some_and(|now| now.is_deleted()) && !entry.is_deleted() {
+            deleted.push(entry.seq);
+            *entry = Arc::new(entry.deleted());
+        } else if is_erased(entry) {
+            erased.push(entry.seq);
+        }
+    }
+    let is_whole = |seq: &Seq| !expired.contains(seq) && !deleted.contains(seq);
+    conversation.pruned.retain(|seq, _| is_whole(seq));
+    gaps.extend((!expired.is_empty()).then(|| Gap::Expired { entries: ranges(expired) }));
+    gaps.extend((!deleted.is_empty()).then(|| Gap::Deleted { entries: ranges(deleted) }));
+    gaps.extend((!erased.is_empty()).then(|| Gap::Erased { entries: ranges(erased) }));
+    for summary in conversation.stack.summaries_mut().filter(|summary| summary.text.is_empty()) {
+        EXPIRED_TEXT.clone_into(&mut summary.text);
+        gaps.push(Gap::Summary { id: summary.id.clone() });
+    }
+    let markers = conversation.stack.markers();
+    let is_shorter = |marker: &&Marker| marker.digest.is_empty() && marker.tokens > marker_tokens(marker);
+    let gap = |marker: &Marker| Gap::Marker { from_seq: marker.from_seq, to_seq: marker.to_seq };
+    gaps.extend(markers.filter(is_shorter).map(gap));
+}
+
+fn is_erased(entry: &Entry) -> bool {
+    matches!(entry.parts.as_slice(), [Part::Text { text }] if text == crate::erasure::ERASED)
+}

@@ -1,0 +1,249 @@
+//! What the model saw at a past moment: the request of every call, made again from the journal, is the one that the server got,
+//! to the last byte; and where it cannot be, that is said.
+
+use cairn_testkit::home::Home;
+use cairn_testkit::model::{Answer, FakeModel, Kind, Seen};
+use cairn_testkit::rig::{Rig, one_model};
+use serde_json::{Value, json};
+
+use crate::compaction::rig::{LONG, WINDOW, configured, run_ended, talk_until_run};
+use crate::home;
+
+/// The requests for answers that the server got, in order.
+fn replies(model: &FakeModel) -> Vec<Seen> {
+    model.seen().into_iter().filter(|seen| seen.kind == Kind::Reply).collect()
+}
+
+/// Turn and number of every call of a channel, in order.
+async fn calls(rig: &Rig) -> Vec<(String, u64)> {
+    let mut turns = Vec::new();
+    let mut turn = Some("last".to_owned());
+    while let Some(id) = turn {
+        let explained = rig.get(&rig.path_of(&format!("turns/{id}/explain"))).await;
+        let n_calls = explained["calls"].as_array().unwrap().len() as u64;
+        let id = explained["turn"].as_str().unwrap().to_owned();
+        turns.extend((1..=n_calls).rev().map(|call| (id.clone(), call)));
+        turn = explained["before"].as_str().map(str::to_owned);
+    }
+    turns.reverse();
+    turns
+}
+
+async fn prompt(rig: &Rig, turn: &str, call: u64) -> Value {
+    rig.get(&rig.path_of(&format!("turns/{turn}/prompt?call={call}"))).await
+}
+
+/// Every call of the channel is made again as the server got it.
+async fn check_all(rig: &Rig, when: &str) {
+    let (calls, sent) = (calls(rig).await, replies(&rig.model));
+    assert_eq!(calls.len(), sent.len(), "{when}");
+    for ((turn, call), seen) in calls.iter().zip(&sent) {
+        let made = prompt(rig, turn, *call).await;
+        assert_eq!(
+            made["body"].as_str().unwrap(),
+            &*seen.sent,
+            "{when}: {turn}, call {call}: {}",
+            made["why_not"]
+        );
+        assert_eq!((&made["exact"], &made["why_not"]), (&json!(true), &json!([])), "{when}: {turn}");
+    }
+}
+
+/// A talk with memories, tools, a refused field and a compaction.
+async fn talked(provider: &str) -> Rig {
+    let model = FakeModel::builder().window(WINDOW);
+    let rig = configured(provider, model, WINDOW, "max_rounds = 2\n").await;
+    let add = |text: &str| {
+        rig.cairn(&["memory", "add", text, "--kind", "fact", "--scope", "agent"]).ended(0);
+    };
+    add("The parrot of Anna is called Zorblax");
+    add("The ferry to Gdynia leaves at seven");
+    add("Anna called the harbour office about the ferry");
+    rig.say("What is my parrot called?").await;
+    rig.model.push(
+        Kind::Reply,
+        Answer::call("history_search", json!({"query": "parrot"}))
+            .and_call("memory_search", json!({"query": "ferry"})),
+    );
+    rig.model.push(Kind::Reply, Answer::text("At seven."));
+    rig.say("And when does the ferry leave, \"Zorblax\"\u{202e} & <b>?").await;
+    let mut events = talk_until_run(&rig).await;
+    assert_eq!(run_ended(&mut events).await["outcome"], "committed");
+    rig.say(LONG).await;
+    rig
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_request_is_made_again_byte_for_byte_over_compactions_restarts_and_sessions() {
+    for provider in ["openai", "anthropic"] {
+        let mut rig = talked(provider).await;
+        check_all(&rig, provider).await;
+        rig.crash().await;
+        check_all(&rig, "after a restart").await;
+        rig.cairn(&["new", "main"]).ended(0);
+        rig.say("What is my parrot called, again?").await;
+        check_all(&rig, "after a new session").await;
+        // An edited memory is shown as it was.
+        let ids = rig.json(&["memory", "list"]);
+        let id = ids[0]["id"].as_str().unwrap().to_owned();
+        rig.cairn(&["memory", "edit", &id, "The parrot of Anna is called Quux"]).ended(0);
+        check_all(&rig, "after an edit of a memory").await;
+        let before = rig.get(&rig.path_of("turns/last/explain")).await;
+        assert_eq!(before["recalled"][0]["changed"], true, "{before}");
+        assert_eq!(before["recalled"][0]["text"], "The parrot of Anna is called Zorblax");
+
+        let last = replies(&rig.model).pop().unwrap();
+        rig.stop().await;
+        let printed = rig.cairn(&["explain", "main", "--prompt"]).ended(0);
+        assert_eq!((printed.stdout.as_str(), printed.stderr.as_str()), (&*last.sent, ""), "without a daemon");
+        rig.model.assert_clean();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_is_explained_from_its_question_to_its_cost() {
+    let rig = talked("openai").await;
+    let turn = rig.get(&rig.path_of("turns/t2/explain")).await;
+    let told = |list: &str| -> Vec<Value> { turn[list].as_array().unwrap().clone() };
+    assert_eq!(
+        (&turn["outcome"], &turn["before"], &turn["after"]),
+        (&json!("answered"), &json!("t1"), &json!("t3"))
+    );
+    assert_eq!(turn["answer"]["text"], "At seven.");
+    let ferry =
+        told("recalled").into_iter().find(|memory| memory["text"].to_string().contains("Gdynia")).unwrap();
+    assert_eq!(ferry["words"], json!(["ferry", "leave"]), "{ferry}");
+    assert!(ferry["score"].as_f64().unwrap() > 0.0);
+    assert_eq!(told("calls").len(), 2);
+    let call = &turn["calls"][0];
+    assert_eq!((&call["tools"], &call["frame"]["wire"]["format"]), (&json!(2), &json!("openai")), "{call}");
+    assert!(call["trace"]["total_ms"].is_u64() && call["trace"]["first_ms"].is_u64(), "{call}");
+    assert_eq!(turn["calls"][1]["trace"]["last_call"], true, "{turn}");
+    let tools: Vec<_> = told("tools").iter().map(|used| used["tool"].clone()).collect();
+    assert_eq!(tools.len(), 2, "{tools:?}");
+    let times: Vec<String> =
+        told("times").iter().map(|stage| stage["part"].as_str().unwrap().to_owned()).collect();
+    for part in ["waiting", "recall and assembling", "to the first word", "models", "tools", "whole turn"] {
+        assert!(times.iter().any(|time| time == part), "{part} in {times:?}");
+    }
+    assert_eq!(turn["missing"], json!([]));
+
+    let last = rig.get(&rig.path_of("turns/last/explain")).await;
+    assert_eq!(last["stands"][0]["id"], "s1", "{last}");
+    let before = rig.get(&rig.path_of(&format!("turns/{}/explain", last["before"].as_str().unwrap()))).await;
+    let of_run = before["beside"].as_array().unwrap().iter().chain(last["beside"].as_array().unwrap()).next();
+    let work = &of_run.unwrap()["trace"]["work"];
+    assert_eq!((&work["run"], &work["round"]), (&json!("r1"), &json!(1)), "{before}");
+    assert!(last["stands"][0]["line"].as_str().is_some_and(|line| !line.is_empty()), "{last}");
+
+    let shown = rig.cairn(&["explain", "main", "t2"]).ended(0).stdout;
+    for part in [
+        "turn t2 of main/local/main",
+        "Question",
+        "Recalled",
+        "by the words",
+        "Calls of models",
+        "At seven.",
+        "Time",
+    ] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+    assert!(!shown.contains('\u{202e}'), "what is hidden is escaped: {shown}");
+    assert!(shown.lines().all(|line| line.chars().count() <= 100), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_is_found_by_its_time_and_by_a_message_and_differs_from_the_one_before_in_what_is_new() {
+    let rig = talked("openai").await;
+    let body = json!({ "user": "anna", "text": "a marked question", "id": "m-77" });
+    rig.post(&rig.path_of("messages"), &body).await;
+    let by_message = rig.json(&["explain", "main", "--message", "m-77"]);
+    assert_eq!(by_message["question"][0]["text"], "a marked question");
+    let started = by_message["started_at"].as_str().unwrap();
+    assert_eq!(rig.json(&["explain", "main", "--at", started])["turn"], by_message["turn"]);
+    assert_eq!(rig.json(&["explain", "main", "--at", "2100-01-01 00:00"])["turn"], by_message["turn"]);
+    rig.cairn(&["explain", "main", "--at", "2001-01-01 00:00"]).ended(4);
+    rig.cairn(&["explain", "main", "t999"]).ended(4);
+    rig.cairn(&["explain", "main", "--call", "9", "--prompt"]).ended(4);
+
+    let diff = rig.json(&["explain", "main", "--diff"]);
+    assert_eq!((&diff["exact"], &diff["against"][0]), (&json!(true), &by_message["before"]), "{diff}");
+    let regions = diff["regions"].as_array().unwrap();
+    let of = |change: &str| -> Vec<String> {
+        let changed = regions.iter().filter(|region| region["change"] == change);
+        changed.map(|region| region["kind"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(of("added"), ["assistant", "user"], "{regions:?}");
+    assert!(of("same").contains(&"system".to_owned()) && of("removed").is_empty(), "{regions:?}");
+    let shown = rig.cairn(&["explain", "main", "--diff"]).ended(0).stdout;
+    assert!(
+        shown.contains("+ user\n") && shown.contains("a marked question") && shown.contains("as before)"),
+        "{shown}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_gone_is_named_and_no_request_without_it_passes_for_the_one_that_was_sent() {
+    let (home, model) = (home(), FakeModel::start().await);
+    let config = one_model(&model.base_url(), 32_000);
+    let rig = Rig::start(home, model, &config).await;
+    rig.cairn(&[
+        "memory",
+        "add",
+        "The parrot of Anna is called Zorblax",
+        "--kind",
+        "fact",
+        "--scope",
+        "agent",
+    ])
+    .ended(0);
+    rig.say("What is my parrot called?").await;
+    let id = rig.json(&["memory", "list"])[0]["id"].as_str().unwrap().to_owned();
+    rig.cairn(&["memory", "forget", &id]).ended(0);
+    let made = prompt(&rig, "t1", 1).await;
+    assert_eq!(
+        (&made["exact"], &made["gaps"]),
+        (&json!(false), &json!([{ "gap": "memory", "id": id }])),
+        "{made}"
+    );
+    assert!(!made["body"].as_str().unwrap().contains("Zorblax"), "what was forgotten is not shown: {made}");
+    let explained = rig.get(&rig.path_of("turns/t1/explain")).await;
+    assert_eq!(explained["recalled"][0]["text"], Value::Null, "{explained}");
+
+    let say = async |user: &str, text: &str| {
+        let (status, reply) =
+            rig.post(&rig.path_of("messages"), &json!({ "user": user, "text": text })).await;
+        assert_eq!(status, 200, "{reply}");
+    };
+    say("ben", "the quillonite bowl is mine").await;
+    say("anna", "and what else?").await;
+    let whole = prompt(&rig, "t3", 1).await;
+    assert_eq!(whole["exact"], true, "{whole}");
+    rig.cairn(&["forget-user", "local/ben", "--yes"]).ended(0);
+    let made = prompt(&rig, "t3", 1).await;
+    assert_eq!(made["exact"], false, "{made}");
+    assert_eq!(made["gaps"][0]["gap"], "erased", "{made}");
+    assert!(!made.to_string().contains("quillonite"), "{made}");
+    let run = rig.cairn(&["explain", "main", "t3", "--prompt"]).ended(0);
+    assert!(run.stderr.contains("not the exact request") && run.stderr.contains("erased"), "{}", run.stderr);
+}
+
+/// The journal of an earlier version has no traces: what it has is told, and what is missing is said.
+#[test]
+fn a_turn_of_an_earlier_version_is_explained_as_far_as_its_journal_goes() {
+    let home = lived_in();
+    let channel = home.json(&["channels"])[0]["channel"].as_str().unwrap().to_owned();
+    let turn = home.json(&["explain", &channel]);
+    assert!(!turn["question"].as_array().unwrap().is_empty(), "{turn}");
+    let missing = turn["missing"].to_string();
+    assert!(missing.contains("no trace") || turn["calls"] == json!([]), "{turn}");
+    home.cairn(&["explain", &channel]).ended(0);
+}
+
+fn lived_in() -> Home {
+    let home = home();
+    let from = concat!(env!("CARGO_MANIFEST_DIR"), "/../store/tests/fixtures/lived-in/state");
+    let copied = std::process::Command::new("cp").args(["-r", from]).arg(home.state()).status().unwrap();
+    assert!(copied.success());
+    home
+}
