@@ -1,11 +1,12 @@
 //! Commands that people give in chats: their names, their words, and who may use which.
 
-use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
+use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ApprovalId, ChannelId, LOCAL_PLATFORM, MessageId};
 use crate::message::Author;
+use crate::when;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
@@ -97,12 +98,7 @@ impl BanOrder {
 /// # Errors
 /// It is no length of time, or none above zero: the sentence says so.
 pub fn ban_length(text: &str) -> Result<SignedDuration, String> {
-    let relative = SpanRelativeTo::days_are_24_hours();
-    let read = text.parse::<Span>().and_then(|span| span.to_duration(relative));
-    match read {
-        Ok(length) if length.is_positive() => Ok(length),
-        _ => Err(format!("`{text}` is no length of time; write it like 3d, 12h or 30m")),
-    }
+    when::length(text).ok_or_else(|| format!("`{text}` is no length of time; write it like 3d, 12h or 30m"))
 }
 
 /// The argument of a command, as platforms register it.

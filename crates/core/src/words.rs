@@ -90,6 +90,16 @@ pub(crate) fn raw_words(text: &str) -> impl Iterator<Item = &str> {
     RawWords { rest: text }
 }
 
+/// The words of a text as they stand in it, each with where it begins and ends.
+pub fn words_in_place(text: &str) -> impl Iterator<Item = (usize, usize, &str)> {
+    let mut words = RawWords { rest: text };
+    std::iter::from_fn(move || {
+        let word = words.next()?;
+        let end = text.len() - words.rest.len();
+        Some((end - word.len(), end, word))
+    })
+}
+
 struct RawWords<'a> {
     rest: &'a str,
 }
@@ -163,7 +173,7 @@ fn without_contraction(word: &str) -> (&str, bool) {
 mod tests {
     use rstest::rstest;
 
-    use super::{LISTED_MAX, PRONOUNS, STOP_WORDS, content_words, topic_words};
+    use super::{LISTED_MAX, PRONOUNS, STOP_WORDS, content_words, topic_words, words_in_place};
 
     #[test]
     fn stop_words_are_as_their_search_expects() {
@@ -191,6 +201,13 @@ mod tests {
     fn what_is_too_long_for_a_word_is_not_stemmed() {
         let long = format!("{}ing", "ay".repeat(100_000));
         assert_eq!(content_words(&long), [long.as_str()]);
+    }
+
+    #[test]
+    fn words_are_found_in_their_place() {
+        let text = "Ünder Anna's bike: 3.5 – 买milk";
+        let found: Vec<_> = words_in_place(text).map(|(from, to, _)| &text[from..to]).collect();
+        assert_eq!(found, ["Ünder", "Anna's", "bike", "3.5", "买", "milk"]);
     }
 
     #[test]

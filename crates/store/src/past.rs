@@ -90,12 +90,12 @@ fn replayed(inner: &Inner, ids: &[MemoryId], n: u64) -> Result<Vec<Memory>, Stor
     let mut follower = Follower::new(&Layout::of(&inner.options.dir).journal, Checkpoint::default());
     let durable = inner.durable().tail;
     let mut changes = Changes::new(&db);
-    while let Some((record, _)) = follower.next(&durable)? {
+    while let Some((record, position)) = follower.next(&durable)? {
         inner.goes_on()?;
         if record.n > n {
             break;
         }
-        memories::apply(&mut changes, &record)?;
+        memories::apply(&mut changes, &record, position)?;
     }
     changes.write(&mut meta)?;
     let mut found = Vec::with_capacity(ids.len());

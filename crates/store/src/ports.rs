@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use cairn_core::conversation::{Conversation, Outline};
 use cairn_core::event::{NewRecord, Record, RunEnd, TurnEnd};
-use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq, TextId};
+use cairn_core::history::HistoryQuery;
+use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq, TextId, TurnId};
 use cairn_core::memory::{Memory, Reach, Scope};
 use cairn_core::message::{Artifact, Entry};
 use cairn_core::pairing_store::{RegistryState, UsageDay};
@@ -23,11 +24,14 @@ use jiff::civil::Date;
 use tokio::sync::oneshot;
 
 use crate::index::Task;
+use crate::index::search::SearchPlace;
 use crate::recall;
 use crate::store::{Inner, Store};
 use crate::views::archive::Reads;
-use crate::views::codec::{encode, encode_small, view_error};
+use crate::views::codec::{Key, encode, encode_small, view_error};
+use crate::views::history::HistoryPage;
 use crate::views::lists::{ChannelLine, MadeAt, Totals};
+use crate::views::trail::MemoryTrail;
 use crate::views::{Command, memories, pairing_store};
 
 /// Longest that a head waits to be kept: it is only a cache.
@@ -38,6 +42,16 @@ const TAIL_MAX: usize = 128;
 
 /// Longest that a search waits until all that was journalled can be found.
 const SETTLE_LIMIT: Duration = Duration::from_secs(5);
+
+/// What a search found, best first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    pub hits: Vec<Hit>,
+    /// Where it goes on; none at the end.
+    pub next: Option<SearchPlace>,
+    /// Records, durable when this was asked, that are not in the index yet: what they say is not found.
+    pub unindexed: u64,
+}
 
 impl ports::Store for Store {
     fn append(&self, records: Vec<NewRecord>) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
@@ -101,7 +115,7 @@ impl ports::Store for Store {
     }
 
     fn search(&self, query: Query) -> BoxFuture<'_, Result<Vec<Hit>, StoreError>> {
-        async move { self.found(query).await.map(|(hits, _)| hits) }.boxed()
+        async move { self.found(query, None).await.map(|found| found.hits) }.boxed()
     }
 
     fn unindexed(&self) -> u64 {
@@ -266,6 +280,15 @@ impl Store {
         self.look(move |_, reads| memories::count(reads.db, &agent)).await
     }
 
+    /// What became of a memory, and where it was recalled.
+    ///
+    /// # Errors
+    /// A view or the journal failed.
+    pub async fn memory_trail(&self, id: &MemoryId) -> Result<MemoryTrail, StoreError> {
+        let id = id.clone();
+        self.look(move |_, reads| reads.memory_trail(&id)).await
+    }
+
     /// Channels by name: those after one, at most so many. None is restored.
     ///
     /// # Errors
@@ -338,6 +361,28 @@ impl Store {
         self.look(move |_, reads| pairing_store::spent_between(reads.db, from, to)).await
     }
 
+    /// A part of a channel's history.
+    ///
+    /// # Errors
+    /// A view or the journal failed.
+    pub async fn history(&self, channel: &ChannelId, query: HistoryQuery) -> Result<HistoryPage, StoreError> {
+        let channel = channel.clone();
+        self.look(move |_, reads| reads.history(&channel, &query)).await
+    }
+
+    /// The first and the last entry of a turn; the last is open of the newest.
+    ///
+    /// # Errors
+    /// A view failed.
+    pub async fn turn_range(
+        &self,
+        channel: &ChannelId,
+        turn: &TurnId,
+    ) -> Result<Option<(Seq, Seq)>, StoreError> {
+        let (channel, turn) = (channel.clone(), turn.clone());
+        self.look(move |_, reads| reads.turn_range(&channel, &turn)).await
+    }
+
     /// How the turns ended whose last entries are in a range, by these.
     ///
     /// # Errors
@@ -360,20 +405,28 @@ impl Store {
         self.look(move |_, reads| reads.calls(&query)).await
     }
 
-    /// Searches; with the number of records, durable when this was asked, that are not in the index yet: what they say is
-    /// not found.
+    /// Whether anything ever happened in a channel. It is not restored.
+    ///
+    /// # Errors
+    /// A view failed.
+    pub async fn has_channel(&self, channel: &ChannelId) -> Result<bool, StoreError> {
+        let key = Key::channel(channel);
+        self.look(move |_, reads| reads.db.has(&key.0)).await
+    }
+
+    /// Searches from a place in the order on.
     ///
     /// # Errors
     /// The index or what it points at cannot be read.
-    pub async fn found(&self, query: Query) -> Result<(Vec<Hit>, u64), StoreError> {
+    pub async fn found(&self, query: Query, after: Option<SearchPlace>) -> Result<Found, StoreError> {
         let asked = self.inner.durable().tail.n;
         if query.settled {
             // An index that is made again, or fails, or waits for views that do: what there is answers.
             drop(tokio::time::timeout(SETTLE_LIMIT, self.settle_index(asked)).await);
         }
         let lacks = asked.saturating_sub(self.inner.index.reaches());
-        let hits = self.look(move |inner, reads| inner.index.search(&query, reads)).await?;
-        Ok((hits, lacks))
+        let (hits, next) = self.look(move |inner, reads| inner.index.search(&query, after, reads)).await?;
+        Ok(Found { hits, next, unindexed: lacks })
     }
 
     /// Has the index take in what is said up to that record.

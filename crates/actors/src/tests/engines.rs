@@ -42,14 +42,7 @@ async fn the_window_slides_without_any_run_and_every_word_is_found() {
     check_coverage(&conversation);
     assert_eq!(conversation.stack.items().len(), 1);
     assert_eq!(world.store.history(&local()).len(), 120);
-    let query = Query {
-        channel: local(),
-        text: "number 3:".to_owned(),
-        kind: None,
-        scopes: Vec::new(),
-        limit: 10,
-        settled: false,
-    };
+    let query = Query { channel: Some(local()), text: "number 3:".to_owned(), limit: 10, ..Query::default() };
     assert!(!world.store.search(query).await.unwrap().is_empty(), "what has left is not found");
 }
 

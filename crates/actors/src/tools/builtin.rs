@@ -234,12 +234,10 @@ impl Builtin {
 
     async fn history_search(&self, arguments: &Value) -> Result<Output, String> {
         let query = Query {
-            channel: self.handle.id.clone(),
+            channel: Some(self.handle.id.clone()),
             text: text_argument(arguments, "query")?,
-            kind: None,
-            scopes: Vec::new(),
             limit: HITS_MAX,
-            settled: false,
+            ..Query::default()
         };
         let hits = self.shared.deps.store.search(query).await.map_err(|error| error.to_string())?;
         let lines: Vec<String> = hits

@@ -13,7 +13,7 @@ use crate::message::Author;
 
 pub use grounds::SpokenWords;
 pub use identity::{Fingerprint, MemoryChange, merge, mint_id};
-pub use person::{credit, speaker_of, subject_of};
+pub use person::{Trust, credit, speaker_of, subject_of};
 pub use scope::{BadScope, Reach, Scope, Share};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

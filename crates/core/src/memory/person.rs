@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::{DraftMemory, Memory, Scope, SpokenWords, TYPED};
 use crate::ids::LOCAL_PLATFORM;
 use crate::message::{Author, Entry, Role};
@@ -54,6 +56,20 @@ pub fn subject_of(text: &str, speaker: &Author, others: &[Author]) -> Option<Str
     }
 }
 
+/// Whose word a memory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trust {
+    /// An operator typed it.
+    Operator,
+    /// Of the person whom it is about.
+    Own,
+    /// Of somebody else than whom it is about, typed by no operator.
+    Other,
+    /// A model found it in what was said.
+    Found,
+}
+
 impl Memory {
     /// The id of whoever's word it is. Where that was not noted yet, who typed a memory in a chat is its subject.
     pub fn speaker(&self) -> Option<&str> {
@@ -93,6 +109,19 @@ impl Memory {
     pub fn weight(&self) -> f64 {
         let among_others = matches!(self.scope, Scope::Chat { .. }) && self.source.is_of_member();
         if among_others && !self.is_of_speaker() { OF_OTHERS } else { 1.0 }
+    }
+
+    /// Whose word it is.
+    pub fn trust(&self) -> Trust {
+        if self.source.is_typed() && !self.source.is_of_member() && !self.is_typed_by_unknown() {
+            Trust::Operator
+        } else if self.is_of_speaker() {
+            Trust::Own
+        } else if self.source.is_of_member() {
+            Trust::Other
+        } else {
+            Trust::Found
+        }
     }
 
     fn is_typed_by_unknown(&self) -> bool {
@@ -236,6 +265,22 @@ mod tests {
     ) {
         let memory = typed(scope, model, by, subject, "I like tea.");
         assert_eq!((memory.follows(), memory.weight()), (follows, weight));
+    }
+
+    #[rstest]
+    #[case::typed_by_an_operator(TYPED, Some(bob()), Some("telegram/7"), Trust::Operator)]
+    #[case::of_oneself(TYPED_BY_MEMBER, Some(ann()), Some("telegram/7"), Trust::Own)]
+    #[case::of_oneself_found_by_a_model("gpt", Some(ann()), Some("Ann"), Trust::Own)]
+    #[case::before_it_was_noted(TYPED, None, Some("telegram/7"), Trust::Own)]
+    #[case::of_another(TYPED_BY_MEMBER, Some(bob()), Some("telegram/7"), Trust::Other)]
+    #[case::nobodys_word("gpt", None, Some("Ann"), Trust::Found)]
+    fn it_is_told_whose_word_a_memory_is(
+        #[case] model: &str,
+        #[case] by: Option<Author>,
+        #[case] subject: Option<&str>,
+        #[case] trust: Trust,
+    ) {
+        assert_eq!(typed(GROUP, model, by, subject, "I like tea.").trust(), trust);
     }
 
     #[test]

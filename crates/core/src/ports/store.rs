@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::conversation::Conversation;
 use crate::event::{DeliveryEvent, Event, NewRecord, Receipt, Record};
+use crate::history::Said;
 use crate::ids::{
     AgentId, ApprovalId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TextId, TurnId,
 };
@@ -237,17 +238,31 @@ pub struct Hit {
     pub kind: HitKind,
     /// Id of the summary or memory; of an entry, its platform message id or its `seq`.
     pub id: String,
+    /// Where it was said; of a memory, where it was learnt, unless an operator typed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<ChannelId>,
+    /// The turn of an entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<TurnId>,
+    /// None of the words is in its text: it was found by what is said around it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub near: bool,
+    /// The words in its text that were searched for, from byte to byte.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<(usize, usize)>,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Query {
-    /// The channel whose history is searched.
-    pub channel: ChannelId,
+    /// The channel whose history is searched; none: all channels, and all memories whatever their scope.
+    pub channel: Option<ChannelId>,
     /// Words, in any order; all are optional (OR), stop words do not count.
     pub text: String,
     pub kind: Option<HitKind>,
-    /// Memories are found through these scopes alone; empty: no memories.
+    /// Memories of a channel are found through these scopes alone; empty: no memories.
     pub scopes: Vec<Scope>,
+    /// What has no author fits no person; a summary counts by its first entry, a memory by when it was made.
+    pub said: Said,
     pub limit: usize,
     /// Wait a little, until everything journalled so far can be found. The command line asks for it; the model does not.
     pub settled: bool,

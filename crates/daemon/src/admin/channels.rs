@@ -1,6 +1,5 @@
-//! Channels: listed, looked into, searched, and told what to do.
+//! Channels: listed, looked into, and told what to do.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Json;
@@ -11,23 +10,20 @@ use cairn_actors::{AgentRuntime, Compaction, RoomMade};
 use cairn_core::agent::AgentSettings;
 use cairn_core::artifact::{NoArtifact, named, readable};
 use cairn_core::conversation::{Conversation, Outline};
-use cairn_core::ids::{AgentId, ChannelId, Seq};
-use cairn_core::memory::Scope;
-use cairn_core::message::Entry;
-use cairn_core::ports::{HitKind, LineRange, Query, Store as _, StoreError};
+use cairn_core::ids::{AgentId, ChannelId};
+use cairn_core::ports::{LineRange, Store as _, StoreError};
 use cairn_core::tier::Tier;
-use cairn_core::tokens::Correction;
 use cairn_core::window::Frame;
 use cairn_platforms::local::ApiError;
 use cairn_store::ChannelLine;
 use serde::Deserialize;
 
 use super::shared::{
-    Admin, Body, Channel, LIMIT_MAX, Page, Params, Shared, limit, limit_or, no_such_agent, runtime_error,
+    Admin, Body, Channel, LIMIT_MAX, Page, Params, Shared, limit_or, no_such_agent, runtime_error,
 };
 use crate::records::{
-    ArtifactPage, ArtifactRecord, ChannelRecord, CompactRecord, ContextRecord, EndRecord, EntryRecord,
-    GaugeRecord, NewGenerationRecord, RoomRecord, StopRecord, Wakefulness, pending_records,
+    ArtifactPage, ArtifactRecord, ChannelRecord, CompactRecord, ContextRecord, GaugeRecord,
+    NewGenerationRecord, RoomRecord, StopRecord, Wakefulness,
 };
 
 /// Most bytes of one page of an artifact.
@@ -35,9 +31,6 @@ const PAGE_MAX_BYTES: usize = 1024 * 1024;
 
 /// Lines of a page of an artifact unless asked otherwise.
 const PAGE_LINES: u64 = 1_000;
-
-/// Header of a search's answer: how many records of the journal are not in the index yet. Absent: all are.
-pub(crate) const UNINDEXED: &str = "cairn-unindexed";
 
 #[derive(Debug, Deserialize)]
 pub(super) struct ListParams {
@@ -147,100 +140,13 @@ pub(super) async fn context(
 ) -> Result<Json<ContextRecord>, ApiError> {
     let (conversation, settings) = admin.with_settings(&channel).await?;
     let artifacts = admin.store.artifacts(&channel, false).await?;
-    Ok(Json(ContextRecord::of(&conversation, &settings, &artifacts)))
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct HistoryParams {
-    from: Option<u64>,
-    to: Option<u64>,
-    limit: Option<usize>,
-}
-
-/// `GET /v1/channels/{C}/history`: entries of all sessions in order; after the last of them, what is pending.
-pub(super) async fn history(
-    State(admin): State<Shared>,
-    Channel(channel, ()): Channel,
-    Params(query): Params<HistoryParams>,
-) -> Result<Json<Vec<EntryRecord>>, ApiError> {
-    let HistoryParams { from, to, limit: asked } = query;
-    let limit = limit(asked)?;
-    let (conversation, _awake) = admin.conversation(&channel).await?;
-    let next_seq = conversation.next_seq.0;
-    let (from, last) = (from.unwrap_or(1), to.unwrap_or(u64::MAX));
-    if from > last || from > next_seq {
-        let range = match next_seq {
-            1 => "it has no entries yet".to_owned(),
-            next_seq => format!("its entries go from 1 to {}", next_seq - 1),
-        };
-        let upto = to.map_or_else(|| "on".to_owned(), |to| format!("to {to}"));
-        return Err(ApiError::not_found(
-            "no_such_range",
-            format!("no entries from {from} {upto} in {channel}: {range}"),
-            "the next page starts at the last `seq` + 1",
-        ));
-    }
-    let correction = match admin.settings(&conversation).await? {
-        Some(settings) => conversation.correction(&settings.model),
-        None => Correction::default(),
-    };
-    let entries = admin.store.entries(&channel, Seq(from), Seq(last), limit).await?;
-    let seqs = (entries.first().map(|entry| entry.seq), entries.last().map(|entry| entry.seq));
-    let mut ends = match seqs {
-        (Some(first), Some(last)) => admin.store.turn_ends(&channel, first, last).await?,
-        _ => HashMap::new(),
-    };
-    let prices = admin.agent_registry.loaded().config.prices();
-    let record = |entry: &Arc<Entry>| {
-        let end = ends.remove(&entry.seq).map(|end| EndRecord::of(end, &prices));
-        EntryRecord { end, ..EntryRecord::of(entry, &conversation, &correction) }
-    };
-    let mut records: Vec<_> = entries.iter().map(record).collect();
-    if to.is_none() && records.len() < limit {
-        let room = limit - records.len();
-        records.extend(pending_records(&conversation, &correction).into_iter().take(room));
-    }
-    Ok(Json(records))
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct SearchParams {
-    q: Option<String>,
-    limit: Option<usize>,
-    kind: Option<String>,
-}
-
-/// `GET /v1/channels/{C}/search`: best first.
-pub(super) async fn search(
-    State(admin): State<Shared>,
-    Channel(channel, ()): Channel,
-    Params(query): Params<SearchParams>,
-) -> Result<Response, ApiError> {
-    let limit = limit(query.limit)?;
-    let kind = match query.kind.as_deref() {
-        None => None,
-        Some("entry") => Some(HitKind::Entry),
-        Some("summary") => Some(HitKind::Summary),
-        Some("memory") => Some(HitKind::Memory),
-        Some(name) => {
-            return Err(ApiError::malformed(format!(
-                "`{name}` is not a kind of result; the kinds are entry, summary, memory"
-            )));
+    let mut record = ContextRecord::of(&conversation, &settings, &artifacts);
+    for recalled in &mut record.recalled {
+        if let Some(memory) = admin.store.memory(&recalled.id).await? {
+            (recalled.kind, recalled.text) = (Some(memory.kind), Some(memory.text));
         }
-    };
-    let text = query.q.unwrap_or_default();
-    if text.trim().is_empty() {
-        return Err(ApiError::malformed("`q` is empty; give the words to search for"));
     }
-    // An unknown channel is an error, not an empty result.
-    admin.conversation(&channel).await?;
-    let scopes = vec![Scope::Agent, Scope::learnt_in(&channel, None)];
-    let query = Query { channel, text, kind, scopes, limit, settled: true };
-    let (hits, unindexed) = admin.store.found(query).await?;
-    Ok(match unindexed {
-        0 => Json(hits).into_response(),
-        n => ([(UNINDEXED, n.to_string())], Json(hits)).into_response(),
-    })
+    Ok(Json(record))
 }
 
 /// `GET /v1/channels/{C}/artifacts`: all of the channel's, oldest first, expired ones too.

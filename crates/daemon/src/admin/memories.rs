@@ -16,6 +16,7 @@ use serde::Deserialize;
 use super::shared::{
     Admin, Body, LIMIT_MAX, Page, Params, Segment, Shared, limit, no_such_agent, no_such_place,
 };
+use crate::records::MemoryView;
 
 /// Importance of what a person typed, unless they say otherwise.
 const OPERATOR_IMPORTANCE: f64 = 0.8;
@@ -101,12 +102,14 @@ fn place(after: &str) -> Result<MadeAt, ApiError> {
     place.ok_or_else(|| no_such_place(after))
 }
 
-/// `GET /v1/memories/{id}`.
-pub(super) async fn show(
+/// `GET /v1/memories/{id}`: with what became of it, and the turns that it was recalled in.
+pub(crate) async fn show(
     State(admin): State<Shared>,
     Segment(id): Segment,
-) -> Result<Json<Memory>, ApiError> {
-    admin.memory(&id.into()).await.map(Json)
+) -> Result<Json<MemoryView>, ApiError> {
+    let memory = admin.memory(&id.into()).await?;
+    let trail = admin.store.memory_trail(&memory.id).await?;
+    Ok(Json(MemoryView::of(memory, trail)))
 }
 
 /// `POST /v1/memories`: adds one; the same one again counts as one more occurrence.

@@ -6,10 +6,12 @@ mod channels;
 mod daemon;
 mod explain;
 mod figures;
+mod history;
 mod memories;
 pub(crate) mod nothing;
 mod outbox;
 mod pairings;
+mod search;
 mod shared;
 mod spend;
 mod store;
@@ -24,7 +26,7 @@ use axum::http::{Method, StatusCode, Uri};
 use axum::routing::{delete, get, post};
 use cairn_platforms::local::ApiError;
 
-pub(crate) use channels::UNINDEXED;
+pub(crate) use search::UNINDEXED;
 use shared::Shared;
 pub(crate) use shared::{Admin, NEXT, backup_error};
 
@@ -47,8 +49,8 @@ fn inside(admin: Shared) -> Router {
         .route("/metrics", get(figures::metrics))
         .route("/v1/channels", get(channels::list))
         .route("/v1/channels/{channel}/context", get(channels::context))
-        .route("/v1/channels/{channel}/history", get(channels::history))
-        .route("/v1/channels/{channel}/search", get(channels::search))
+        .route("/v1/channels/{channel}/history", get(history::history))
+        .route("/v1/channels/{channel}/search", get(search::in_channel))
         .route("/v1/channels/{channel}/summaries", get(summaries::list))
         .route("/v1/channels/{channel}/summaries/{id}", get(summaries::show))
         .route("/v1/channels/{channel}/turns/{turn}/explain", get(explain::explain))
@@ -60,6 +62,7 @@ fn inside(admin: Shared) -> Router {
         .route("/v1/channels/{channel}/new", post(channels::new))
         .route("/v1/channels/{channel}/stop", post(channels::stop))
         .route("/v1/channels/{channel}/wait", post(channels::wait))
+        .route("/v1/search", get(search::everywhere))
         .route("/v1/memories", get(memories::list).post(memories::add))
         .route("/v1/memories/{id}", get(memories::show).patch(memories::edit).delete(memories::forget))
         .route("/v1/pairings", get(pairings::list))

@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::routing::{any, get};
 use axum::{Json, Router};
 use cairn_core::memory::Memory;
+use cairn_core::ports::Hit;
 use cairn_core::spend::SpendLine;
 use cairn_platforms::local::ApiError;
 
@@ -26,6 +27,7 @@ pub(crate) fn router(loaded: Arc<Loaded>, identity: Identity, tool_registry: Arc
     let agent_registry = AgentRegistry::new(Live::new(loaded), models::search_nowhere(), tool_registry);
     Router::new()
         .route("/v1/channels", get(async || Json(Vec::<ChannelRecord>::new())))
+        .route("/v1/search", get(async || Json(Vec::<Hit>::new())))
         .route("/v1/memories", get(async || Json(Vec::<Memory>::new())))
         .route("/v1/pairings", get(async || Json(Vec::<PairingRecord>::new())))
         .route("/v1/bans", get(async || Json(Vec::<BanRecord>::new())))

@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 
 use cairn_core::memory::MemoryKind;
+use cairn_core::ports::Clock as _;
+use cairn_core::when::When;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
+use crate::clock::SystemClock;
 use crate::wiring::Tools;
 
 /// What every command takes.
@@ -32,6 +35,30 @@ pub(crate) struct ChannelArg {
     /// Channel: a bare local name, or agent/platform/chat[/thread]
     #[arg(value_name = "C")]
     pub(crate) channel: String,
+}
+
+/// Whose words, and from when: what `history` and `search` take.
+#[derive(Debug, Args)]
+pub(crate) struct SaidArgs {
+    /// Only from this time on: 2h or 3d (ago), today, yesterday, 2026-11-20, 2026-11-20T14:30Z
+    #[arg(long, value_name = "TIME", value_parser = when)]
+    pub(crate) since: Option<When>,
+    /// Only up to this time; a day counts to its end
+    #[arg(long, value_name = "TIME", value_parser = when)]
+    pub(crate) until: Option<When>,
+    /// Only what this person said: PLATFORM/USER, or the name that is shown
+    #[arg(long, value_name = "U")]
+    pub(crate) user: Option<String>,
+}
+
+impl SaidArgs {
+    pub(crate) fn params(&self) -> [(&'static str, Option<String>); 3] {
+        [
+            ("since", self.since.map(|when| when.from.to_string())),
+            ("until", self.until.map(|when| when.to.to_string())),
+            ("user", self.user.clone()),
+        ]
+    }
 }
 
 /// A whole number from `low` to `high`. The option must allow negative numbers, or clap takes one for an option.
@@ -65,6 +92,11 @@ pub(crate) fn kind() -> impl TypedValueParser<Value = MemoryKind> {
 /// Text that is not blank.
 pub(crate) fn words(text: &str) -> Result<String, String> {
     if text.trim().is_empty() { Err("it is empty: write something".to_owned()) } else { Ok(text.to_owned()) }
+}
+
+/// What `--since` and `--until` take.
+pub(crate) fn when(text: &str) -> Result<When, String> {
+    When::read(text, SystemClock.now())
 }
 
 /// A person's name.

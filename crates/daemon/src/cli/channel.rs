@@ -1,9 +1,7 @@
-//! Commands about channels: channels, context, search, artifact, compact, new.
+//! Commands about channels: channels, context, artifact, compact, new.
 
 use axum::http::Method;
 use cairn_core::event::{RunOutcome, RunReport};
-use cairn_core::ports::{Hit, HitKind};
-use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
@@ -12,15 +10,13 @@ use super::client::{encode, with_params};
 use super::connect::{Connector, channel_path};
 use super::draw;
 use super::failure::{Failure, exit};
-use super::history::ASSISTANT;
 use super::out::{self, Table};
 use super::pages::{self, PageArgs};
-use crate::admin::UNINDEXED;
 use crate::records::{
     ArtifactPage, ArtifactRecord, ChannelRecord, CompactRecord, ContextRecord, NewGenerationRecord,
     RoomRecord, Wakefulness,
 };
-use crate::text::{columns, counted, cut, day, grouped, minute, one_line, percent, plain};
+use crate::text::{counted, day, grouped, minute, percent, plain};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -87,67 +83,6 @@ pub(crate) async fn context(global: Global, args: ContextArgs) -> Result<(), Fai
     let channel = connector.channel(&args.channel.channel, None)?;
     let record: ContextRecord = connector.get(&channel_path(&channel, "context")).await?;
     out::record(global.json, &record, |record| draw::context(record, out::width()))
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  cairn search main 'harbour crossing'
-  cairn search main Lisbon --kind memory --limit 5 --json
-
-Words may come in any order, and none is required; the best results are first.")]
-pub(crate) struct SearchArgs {
-    #[command(flatten)]
-    channel: ChannelArg,
-    /// Words to search for
-    #[arg(value_name = "QUERY")]
-    query: String,
-    /// Most results, up to 10000
-    #[arg(long, value_name = "N", default_value_t = 100, allow_negative_numbers = true,
-          value_parser = args::limit())]
-    limit: u64,
-    /// Only results of this kind
-    #[arg(long, value_name = "K", value_parser = PossibleValuesParser::new(["entry", "summary", "memory"]))]
-    kind: Option<String>,
-}
-
-pub(crate) async fn search(global: Global, args: SearchArgs) -> Result<(), Failure> {
-    let connector = Connector::load(&global).await?;
-    let channel = connector.channel(&args.channel.channel, None)?;
-    if args.query.trim().is_empty() {
-        return Err(Failure::usage("the query is empty", "give the words to search for"));
-    }
-    let connection = connector.reading().await?;
-    let params = [("q", Some(args.query)), ("limit", Some(args.limit.to_string())), ("kind", args.kind)];
-    let path = with_params(&channel_path(&channel, "search"), &params);
-    let found = connection.client.get_with_header::<Vec<Hit>>(&path, UNINDEXED).await.map_err(Failure::from);
-    let (hits, unindexed) = connection.finish(found).await?;
-    if let Some(n) = unindexed {
-        out::note(&format!(
-            "note: incomplete: the index is being built, and {n} records of the journal are not in it yet"
-        ));
-    }
-    out::record(global.json, &hits, |hits| {
-        if hits.is_empty() {
-            return "nothing found\n".to_owned();
-        }
-        let width = out::width();
-        hits.iter().map(|hit| shown_hit(hit, width)).collect()
-    })
-}
-
-fn shown_hit(hit: &Hit, width: usize) -> String {
-    let what = match hit.kind {
-        HitKind::Entry => {
-            hit.author.as_ref().map_or_else(|| ASSISTANT.to_owned(), |author| one_line(&author.name))
-        }
-        HitKind::Summary => format!("summary {}", hit.id),
-        HitKind::Memory => format!("memory {}", hit.id),
-    };
-    let seq = hit.seq.map_or_else(|| "-".to_owned(), |seq| seq.to_string());
-    let head = format!("{seq:>6}  {:6.2}  {}  {what}: ", hit.score, minute(hit.at));
-    let room = width.saturating_sub(columns(&head)).max(20);
-    format!("{head}{}\n", cut(&one_line(&hit.text), room))
 }
 
 #[derive(Debug, Subcommand)]

@@ -13,7 +13,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixStream;
@@ -64,14 +64,18 @@ impl Client {
         self.call(Method::GET, path, None::<&()>).await
     }
 
-    /// `GET`, with what one of the answer's headers says.
-    pub(crate) async fn get_with_header<T: DeserializeOwned>(
+    /// `GET`, with what some of the answer's headers say.
+    pub(crate) async fn get_with_headers<T: DeserializeOwned, const N: usize>(
         &self,
         path: &str,
-        header: &str,
-    ) -> Result<(T, Option<String>), CallError> {
+        headers: [&str; N],
+    ) -> Result<(T, [Option<String>; N]), CallError> {
         let response = self.send(request(Method::GET, path, None::<&()>, "application/json")?).await?;
-        let said = response.headers().get(header).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let said = headers.map(|header| {
+            let value = response.headers().get(header)?.to_str().ok()?;
+            // As it stands in a URL.
+            Some(percent_decode_str(value).decode_utf8_lossy().into_owned())
+        });
         read(response).await.map(|record| (record, said))
     }
 

@@ -42,6 +42,7 @@ pub(crate) fn context(record: &ContextRecord, width: usize) -> String {
     lines.extend(bar::pruned(record).map(|line| format!("  {line}")));
     lines.push(String::new());
     lines.extend(stack(record));
+    lines.extend(recalled(record));
     lines.extend(run(record));
     lines.extend(outcomes(&record.outcomes));
     lines.extend(figures(record));
@@ -176,6 +177,23 @@ fn marker(item: &MarkerRecord) -> [String; 2] {
         format!("  {}  entries {}-{}  {messages}", style("marker").red(), item.from_seq, item.to_seq),
         format!("    {}", style(first_line(&item.text)).dim()),
     ]
+}
+
+/// The memories of the last question, by their ids.
+fn recalled(record: &ContextRecord) -> Vec<String> {
+    if record.recalled.is_empty() {
+        return Vec::new();
+    }
+    let n = counted(record.recalled.len() as u64, "memory", "memories");
+    let mut lines = vec![format!("{} {n}", style("recalled").bold())];
+    lines.extend(record.recalled.iter().map(|item| {
+        let said = match (&item.kind, &item.text) {
+            (Some(kind), Some(text)) => format!("{}  {}", kind.name(), style(first_line(text)).dim()),
+            _ => style("forgotten since").dim().to_string(),
+        };
+        format!("  {}  {said}", style(item.id.to_string()).yellow())
+    }));
+    lines
 }
 
 fn first_line(text: &str) -> String {

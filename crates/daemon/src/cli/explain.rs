@@ -2,10 +2,8 @@
 
 use cairn_core::model::Usage;
 use cairn_core::spend::money;
+use cairn_core::when::When;
 use clap::Args;
-use jiff::Timestamp;
-use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
 
 use super::args::{self, ChannelArg, Global};
 use super::client::{encode, with_params};
@@ -43,9 +41,9 @@ pub(crate) struct ExplainArgs {
     /// The turn, such as t12 [default: the last]
     #[arg(value_name = "TURN", conflicts_with_all = ["at", "message"])]
     turn: Option<String>,
-    /// The turn that was under way then, or the last one before: as in 2026-11-22T23:14:00Z, or without zone in UTC
-    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "message")]
-    at: Option<Timestamp>,
+    /// The turn that was under way then, or the last one before: as in 2026-11-22T23:14Z, 2h (ago), yesterday
+    #[arg(long, value_name = "TIME", value_parser = args::when, conflicts_with = "message")]
+    at: Option<When>,
     /// The turn of a message, by its id on its platform: a person's, or the bot's answer
     #[arg(long, value_name = "ID")]
     message: Option<String>,
@@ -60,18 +58,12 @@ pub(crate) struct ExplainArgs {
     call: Option<u64>,
 }
 
-fn time(text: &str) -> Result<Timestamp, String> {
-    let civil = || text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
-    let parsed = text.parse::<Timestamp>().ok().or_else(civil);
-    parsed.ok_or_else(|| "write a time as in 2026-11-22T23:14:00Z, or 2026-11-22 23:14".to_owned())
-}
-
 pub(crate) async fn explain(global: Global, args: ExplainArgs) -> Result<(), Failure> {
     let connector = Connector::load(&global).await?;
     let channel = connector.channel(&args.channel.channel, None)?;
     let which = match (&args.turn, args.at, &args.message) {
         (Some(turn), _, _) => turn.trim().to_owned(),
-        (None, Some(at), _) => format!("at:{at}"),
+        (None, Some(at), _) => format!("at:{}", at.to),
         (None, None, Some(message)) => format!("message:{message}"),
         (None, None, None) => "last".to_owned(),
     };

@@ -6,19 +6,21 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use cairn_core::ids::{ChannelId, Seq};
+use cairn_core::ids::{ChannelId, Seq, TurnId};
 use cairn_core::message::Role;
 use cairn_core::spend::money;
 use clap::Args;
+use console::style;
 use serde::{Deserialize, Serialize};
 
-use super::args::{self, ChannelArg, Global};
+use super::args::{self, ChannelArg, Global, SaidArgs};
 use super::client::{Client, with_params};
 use super::connect::{Connector, channel_path};
 use super::failure::Failure;
 use super::out;
-use crate::records::{EndRecord, EntryRecord};
-use crate::text::{counted, day, grouped, minute, one_line, plain};
+use crate::admin::NEXT;
+use crate::records::{EndRecord, EntryRecord, turn_outcome};
+use crate::text::{columns, counted, day, grouped, minute, one_line, plain};
 
 /// Who is named where a message has no author.
 pub(super) const ASSISTANT: &str = "assistant";
@@ -26,13 +28,24 @@ pub(super) const ASSISTANT: &str = "assistant";
 /// Entries that are read at once: the most that the API gives.
 const PAGE: usize = 10_000;
 
+/// Entries that are shown unless asked otherwise.
+const SHOWN: u64 = 100;
+
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  cairn history main                   the first 100 entries
-  cairn history main --from 101        the next page, from the last seq + 1 on
+  cairn history main                   the newest 100 entries, newest last
+  cairn history main --tail 10
+  cairn history main --since yesterday --user ann
+  cairn history main --turn t17        all of one turn
+  cairn history main --from 101        100 entries from a seq on
   cairn history main --limit 10000 --json
-  cairn history main --export ~/main   all: ~/main/dialog/YYYY-MM-DD.jsonl")]
+  cairn history main --export ~/main   all: ~/main/dialog/YYYY-MM-DD.jsonl
+
+The last entry of a turn says in its margin which turn it was, what its calls
+took and cost, and how it ended; `cairn explain C TURN` says more. Times are
+UTC. A time is looked for by halving the history: where messages of earlier
+times were replayed behind later ones, name entries by --from and --to.")]
 pub(crate) struct HistoryArgs {
     #[command(flatten)]
     channel: ChannelArg,
@@ -42,40 +55,94 @@ pub(crate) struct HistoryArgs {
     /// Last entry, by its seq
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = args::number(0, u64::MAX))]
     to: Option<u64>,
-    /// Most entries, up to 10000
-    #[arg(long, value_name = "N", default_value_t = 100, allow_negative_numbers = true,
-          value_parser = args::limit())]
-    limit: u64,
+    /// Most entries, up to 10000: the newest, or with --from, --since or --turn the first [default: 100]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = args::limit())]
+    limit: Option<u64>,
+    /// The newest N of those that fit, up to 10000
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = args::limit(),
+          conflicts_with = "limit")]
+    tail: Option<u64>,
+    #[command(flatten)]
+    said: SaidArgs,
+    /// Only the entries of this turn, such as t17
+    #[arg(long, value_name = "ID")]
+    turn: Option<String>,
     /// Write the whole history into this folder: one file a day (UTC), one JSON entry a line
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["from", "to", "limit"])]
+    #[arg(long, value_name = "DIR",
+          conflicts_with_all = ["from", "to", "limit", "tail", "since", "until", "user", "turn"])]
     export: Option<PathBuf>,
+}
+
+impl HistoryArgs {
+    /// It goes on to newer entries; otherwise it is the newest of all that fit.
+    fn is_forward(&self) -> bool {
+        self.tail.is_none() && (self.from.is_some() || self.said.since.is_some() || self.turn.is_some())
+    }
 }
 
 pub(crate) async fn history(global: Global, args: HistoryArgs) -> Result<(), Failure> {
     let connector = Connector::load(&global).await?;
     let channel = connector.channel(&args.channel.channel, None)?;
+    let connection = connector.reading().await?;
     if let Some(dir) = &args.export {
-        let connection = connector.reading().await?;
         let exported = export(&connection.client, &channel, dir).await;
         return out::record(global.json, &connection.finish(exported).await?, Exported::text);
     }
-    let params = [
-        ("from", args.from.map(|from| from.to_string())),
-        ("to", args.to.map(|to| to.to_string())),
-        ("limit", Some(args.limit.to_string())),
-    ];
-    let path = with_params(&channel_path(&channel, "history"), &params);
-    let records: Vec<EntryRecord> = connector.get(&path).await?;
-    out::record(global.json, &records, |records| records.iter().map(shown_entry).collect())?;
-    let last = records.last().and_then(|record| record.seq);
-    if let (false, true, Some(last)) = (global.json, records.len() as u64 == args.limit, last) {
-        let next = last.next();
-        out::note(&format!("{}; the next page: --from {next}", counted(args.limit, "entry", "entries")));
+    let found = collected(&connection.client, &channel, &args).await;
+    let (records, next) = connection.finish(found).await?;
+    let room = out::room();
+    out::record(global.json, &records, |records| match records.as_slice() {
+        [] => "nothing fits\n".to_owned(),
+        records => records.iter().map(|record| shown_entry(record, room)).collect(),
+    })?;
+    if let (false, Some(next)) = (global.json, next) {
+        let n = counted(records.len() as u64, "entry", "entries");
+        out::note(&match args.is_forward() {
+            true => format!("{n}; the next page: --from {next}"),
+            false => format!("the newest {n}; older ones: --to {next}"),
+        });
     }
     Ok(())
 }
 
-fn shown_entry(record: &EntryRecord) -> String {
+/// As many entries as are asked for, and where it goes on. A page may have less than it is asked for.
+async fn collected(
+    client: &Client,
+    channel: &ChannelId,
+    args: &HistoryArgs,
+) -> Result<(Vec<EntryRecord>, Option<u64>), Failure> {
+    let (is_forward, wanted) = (args.is_forward(), args.tail.or(args.limit).unwrap_or(SHOWN));
+    let (mut from, mut to, mut records) = (args.from, args.to, Vec::new());
+    loop {
+        let left = Some((wanted - records.len() as u64).to_string());
+        let mut params = vec![
+            ("from", from.map(|seq| seq.to_string())),
+            ("to", to.map(|seq| seq.to_string())),
+            (if is_forward { "limit" } else { "tail" }, left),
+            ("turn", args.turn.clone()),
+        ];
+        params.extend(args.said.params());
+        let path = with_params(&channel_path(channel, "history"), &params);
+        let (mut page, [next]) = client.get_with_headers::<Vec<EntryRecord>, 1>(&path, [NEXT]).await?;
+        if is_forward {
+            records.append(&mut page);
+        } else {
+            page.append(&mut records);
+            records = page;
+        }
+        let next = next.and_then(|next| next.parse().ok());
+        if next.is_none() || records.len() as u64 >= wanted {
+            return Ok((records, next));
+        }
+        *(if is_forward { &mut from } else { &mut to }) = next;
+    }
+}
+
+/// Where an entry's words begin.
+const INDENT: &str = "        ";
+
+/// An entry; `room`: the columns of a line, [`usize::MAX`] for a reader that takes any.
+fn shown_entry(record: &EntryRecord, room: usize) -> String {
     let seq = record.seq.map_or_else(|| "-".to_owned(), |seq| seq.to_string());
     let who = match (&record.author, record.role) {
         (Some(author), _) => one_line(&author.name),
@@ -84,24 +151,34 @@ fn shown_entry(record: &EntryRecord) -> String {
     };
     let artifact = record.artifact.as_ref().map_or_else(String::new, |id| format!("  artifact {id}"));
     let shortened = if record.shortened { "  (the model sees head and tail)" } else { "" };
-    let mut block =
-        format!("{seq:>6}  {}  {who}  [{}]{artifact}{shortened}\n", minute(record.at), record.place);
+    let mut head = format!("{seq:>6}  {}  {who}  [{}]{artifact}{shortened}", minute(record.at), record.place);
+    let margin = record.end.as_ref().map(|end| margin(&record.turn, end));
+    let mut below = None;
+    match margin {
+        None => {}
+        Some(margin) if room == usize::MAX => head.push_str(&format!("  {margin}")),
+        Some(margin) if columns(&head) + columns(&margin) + 2 <= room => {
+            head.push_str(&" ".repeat(room - columns(&head) - columns(&margin)));
+            head.push_str(&style(margin).dim().to_string());
+        }
+        Some(margin) => below = Some(style(margin).dim().to_string()),
+    }
     let calls = record.tool_calls.iter().map(|call| format!("calls {} {}", call.name, call.arguments));
-    for line in plain(&record.text()).lines().map(str::to_owned).chain(calls) {
-        block.push_str(&format!("        {line}\n"));
-    }
-    if let Some((end, why)) = record.end.as_ref().and_then(|end| Some((end, end.why()?))) {
-        block.push_str(&format!("        -- {}; {}\n", one_line(&why), cost(end)));
-    }
-    block
+    let mut lines: Vec<String> = plain(&record.text()).lines().map(str::to_owned).chain(calls).collect();
+    let failure = record.end.as_ref().and_then(|end| turn_outcome(Some(&end.outcome)).1);
+    lines.extend(failure.map(|why| format!("-- failed: {}", one_line(&why))));
+    lines.extend(below);
+    let lines = lines.iter().map(|line| format!("{INDENT}{line}\n"));
+    format!("{head}\n{}", lines.collect::<String>())
 }
 
-/// As in `1,234 + 56 tokens of main, 0.0012`.
-fn cost(end: &EndRecord) -> String {
-    let Some(model) = &end.model else { return "no model was called".to_owned() };
+/// As in `t17  1,234 + 56 tokens of main, 0.0012  answered`.
+fn margin(turn: &TurnId, end: &EndRecord) -> String {
+    let (outcome, _) = turn_outcome(Some(&end.outcome));
+    let Some(model) = &end.model else { return format!("{turn}  {outcome}") };
     let (asked, said) = (grouped(end.usage.input_tokens), grouped(end.usage.output_tokens));
     let money = end.cost.map(|cost| format!(", {}", money(cost))).unwrap_or_default();
-    format!("{asked} + {said} tokens of {model}{money}")
+    format!("{turn}  {asked} + {said} tokens of {}{money}  {outcome}", one_line(model))
 }
 
 /// Reads the whole history of a channel, page by page; what is pending comes last.
@@ -297,5 +374,50 @@ impl Days {
             entries: *entries,
         };
         Ok(self.counts.iter().map(file).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_core::model::Usage;
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn entry(outcome: serde_json::Value) -> EntryRecord {
+        let mut end = json!({
+            "model": "fast",
+            "usage": Usage { input_tokens: 1_234, output_tokens: 56, ..Usage::default() },
+            "cost": 0.0012,
+        });
+        end.as_object_mut().unwrap().extend(outcome.as_object().unwrap().clone());
+        serde_json::from_value(json!({
+            "seq": 4, "turn": "t2", "generation": 1, "at": "2026-11-23T07:15:00Z", "role": "assistant",
+            "author": null, "message": null, "parts": [{ "type": "text", "text": "Yes.\nAt noon." }],
+            "tool_calls": [], "tool_call_id": null, "tokens": 9, "place": "live", "end": end,
+        }))
+        .unwrap()
+    }
+
+    const HEAD: &str = "     4  2026-11-23 07:15  assistant  [live]";
+
+    const MARGIN: &str = "t2  1,234 + 56 tokens of fast, 0.0012  answered";
+
+    #[rstest]
+    #[case::piped(usize::MAX, &format!("{HEAD}  {MARGIN}\n        Yes.\n        At noon.\n"))]
+    #[case::wide(100, &format!("{HEAD}          {MARGIN}\n        Yes.\n        At noon.\n"))]
+    #[case::just_wide_enough(92, &format!("{HEAD}  {MARGIN}\n        Yes.\n        At noon.\n"))]
+    #[case::narrow(91, &format!("{HEAD}\n        Yes.\n        At noon.\n        {MARGIN}\n"))]
+    fn a_margin_stands_beside_an_entry_or_below_it(#[case] room: usize, #[case] expected: &str) {
+        assert_eq!(shown_entry(&entry(json!({ "outcome": "answered", "reply": 4 })), room), expected);
+    }
+
+    #[test]
+    fn a_failure_says_why_below_the_words() {
+        let failed = json!({ "outcome": "failed", "code": "model", "message": "no\u{1b}[2J answer" });
+        let shown = shown_entry(&entry(failed), usize::MAX);
+        assert!(shown.lines().next().unwrap().ends_with("  failed"), "{shown}");
+        assert!(shown.ends_with("        -- failed: model: no\\u{1b}[2J answer\n"), "{shown}");
     }
 }

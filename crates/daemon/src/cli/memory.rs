@@ -1,7 +1,7 @@
 //! `cairn memory`: what agents remember.
 
 use axum::http::Method;
-use cairn_core::memory::{Memory, MemoryKind, Scope};
+use cairn_core::memory::{Memory, MemoryKind, Scope, Trust};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
@@ -11,7 +11,8 @@ use super::connect::Connector;
 use super::failure::Failure;
 use super::out::{self, Table};
 use super::pages::{self, PageArgs};
-use crate::text::{counted, minute, one_line, plain};
+use crate::records::{MemoryChanged, MemoryStep, MemoryView, turn_outcome};
+use crate::text::{counted, grouped, minute, one_line, plain};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemoryCommand {
@@ -35,8 +36,14 @@ pub(crate) enum MemoryCommand {
         #[command(flatten)]
         filter: FilterArgs,
     },
-    /// Show a memory with all its fields
-    #[command(after_help = "Example:\n  cairn memory show m0123456789abcdef")]
+    /// Show a memory: its fields, how it became what it is, and the turns that it was recalled in
+    #[command(after_help = "\
+Example:
+  cairn memory show m0123456789abcdef
+
+Its history is read from the journal: an edit keeps the text before it. Of many
+changes the first and the newest 15 are shown, of the turns the newest 32;
+`cairn explain C TURN` explains one of them.")]
     Show {
         /// The memory's id
         #[arg(value_name = "ID")]
@@ -124,8 +131,8 @@ pub(crate) async fn memory(global: Global, command: MemoryCommand) -> Result<(),
             return search(&connector, &global, query, filter).await;
         }
         MemoryCommand::Show { id } => {
-            let memory: Memory = connector.get(&path(&id)).await?;
-            return out::record(global.json, &memory, shown);
+            let view: MemoryView = connector.get(&path(&id)).await?;
+            return out::record(global.json, &view, shown);
         }
         MemoryCommand::Add(args) => {
             let body = json!({
@@ -226,8 +233,9 @@ fn listed(memories: &[Memory], first: bool, width: usize) -> String {
     if first { rows } else { pages::without_heading(rows) }
 }
 
-/// A memory with all its fields.
-fn shown(memory: &Memory) -> String {
+/// A memory with all its fields, and what became of it.
+fn shown(view: &MemoryView) -> String {
+    let memory = &view.memory;
     let mut source = match (&memory.source.channel, memory.source.from_seq, memory.source.to_seq) {
         (Some(channel), Some(from), Some(to)) => format!("{channel}, entries {from} to {to}"),
         (Some(channel), _, _) => channel.to_string(),
@@ -248,6 +256,7 @@ fn shown(memory: &Memory) -> String {
         ("seen", counted(u64::from(memory.sightings), "time", "times")),
         ("source", source),
         ("said by", said_by(memory)),
+        ("trust", trust(view)),
         ("recalled in", recalled_in(memory)),
         ("created", minute(memory.created_at)),
         ("updated", minute(memory.updated_at)),
@@ -255,7 +264,88 @@ fn shown(memory: &Memory) -> String {
         ("uses", memory.uses.to_string()),
     ];
     let rows = rows.map(|(name, value)| format!("  {name:<13}{}\n", one_line(&value)));
-    format!("{}\n{}", plain(&memory.text), rows.concat())
+    format!("{}\n{}{}{}", plain(&memory.text), rows.concat(), history(&view.history), used_in(view))
+}
+
+/// Whose word it is, and what that counts.
+fn trust(view: &MemoryView) -> String {
+    let whose = match view.trust {
+        Trust::Operator => "an operator's word",
+        Trust::Own => "the word of the person it is about",
+        Trust::Other => "the word of somebody else than whom it is about",
+        Trust::Found => "found by a model in what was said",
+    };
+    if view.weight < 1.0 {
+        format!("{whose}; counts {:.1} in a recall", view.weight)
+    } else {
+        whose.to_owned()
+    }
+}
+
+fn history(steps: &[MemoryStep]) -> String {
+    let mut text = String::new();
+    let mut before: Option<&str> = None;
+    for step in steps {
+        if text.is_empty() {
+            text.push_str("history\n");
+        }
+        if step.left_out > 0 {
+            text.push_str(&format!("  … {} more\n", grouped(step.left_out)));
+        }
+        let what = match step.what {
+            MemoryChanged::Made => "made",
+            MemoryChanged::Seen => "seen again",
+            MemoryChanged::Edited => "edited",
+        };
+        let mut parts = vec![minute(step.at), what.to_owned()];
+        parts.extend(step.channel.as_ref().map(|channel| match (step.from_seq, step.to_seq) {
+            (Some(from), Some(to)) if from != to => format!("{channel}, entries {from} to {to}"),
+            (Some(seq), _) => format!("{channel}, entry {seq}"),
+            _ => channel.to_string(),
+        }));
+        parts.extend(
+            step.by.as_ref().map(|by| format!("said by {} ({})", one_line(&by.name), one_line(&by.id))),
+        );
+        parts.extend(step.model.as_ref().map(|model| format!("by {}", one_line(model))));
+        if step.what == MemoryChanged::Edited {
+            parts.extend(step.kind.map(|kind| format!("kind {}", kind.name())));
+            parts.extend(step.importance.map(|importance| format!("importance {importance:.2}")));
+        }
+        text.push_str(&format!("  {}\n", parts.join("  ")));
+        // Only where it says something else than before.
+        if let Some(said) = step.text.as_deref().filter(|said| before != Some(*said)) {
+            text.push_str(&format!("      {}\n", one_line(said)));
+            before = Some(said);
+        }
+    }
+    text
+}
+
+fn used_in(view: &MemoryView) -> String {
+    if view.used_in.is_empty() {
+        return String::new();
+    }
+    let all = u64::from(view.memory.uses);
+    let shown = view.used_in.len() as u64;
+    let of = if all > shown {
+        format!(", the newest; recalled {} in all", counted(all, "time", "times"))
+    } else {
+        String::new()
+    };
+    let mut text = format!("used in {}{of}\n", counted(shown, "turn", "turns"));
+    let mut table = Table::new(&["at", "channel", "turn", "outcome", "model"], &[]);
+    for used in &view.used_in {
+        table.row(vec![
+            minute(used.at),
+            used.channel.to_string(),
+            used.turn.to_string(),
+            turn_outcome(Some(&used.outcome)).0.to_owned(),
+            used.model.as_deref().map_or_else(|| "-".to_owned(), one_line),
+        ]);
+    }
+    // Names are there to be copied, so none is cut.
+    table.render(usize::MAX).lines().for_each(|line| text.push_str(&format!("  {line}\n")));
+    text
 }
 
 /// Whose word it is, and that it is an operator's only where it is.

@@ -26,6 +26,7 @@ mod pair;
 mod reload;
 mod replay;
 mod run;
+mod search;
 mod spend;
 mod status;
 mod store;
@@ -102,8 +103,8 @@ enum Command {
     /// List the summaries of a channel, or show one with what it leaves out
     #[command(subcommand)]
     Summary(summary::SummaryCommand),
-    /// Search a channel's history, summaries and memories
-    Search(channel::SearchArgs),
+    /// Search history, summaries and memories of all channels or of one
+    Search(search::SearchArgs),
     /// Compact a channel now
     Compact(channel::CompactArgs),
     /// Find settings that suit a conversation, by simulating it without any model
@@ -232,7 +233,7 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Context(args) => Box::pin(channel::context(global, args)).await,
         Command::History(args) => Box::pin(history::history(global, args)).await,
         Command::Explain(args) => Box::pin(explain::explain(global, args)).await,
-        Command::Search(args) => Box::pin(channel::search(global, args)).await,
+        Command::Search(args) => Box::pin(search::search(global, args)).await,
         Command::Compact(args) => Box::pin(channel::compact(global, args)).await,
         Command::Tune(args) => Box::pin(tune::tune(global, args)).await,
         Command::New(args) => Box::pin(channel::new(global, args)).await,

@@ -43,7 +43,7 @@ pub(crate) async fn print<T: DeserializeOwned + Serialize>(
         loop {
             let page = [("limit", Some(left.min(PAGE).to_string())), ("after", after.take())];
             let path = with_params(path, &[&params[..], &page].concat());
-            let (records, next) = connection.client.get_with_header::<Vec<T>>(&path, NEXT).await?;
+            let (records, [next]) = connection.client.get_with_headers::<Vec<T>, 1>(&path, [NEXT]).await?;
             if json {
                 print_json(&records, n)?;
             } else {
@@ -51,8 +51,7 @@ pub(crate) async fn print<T: DeserializeOwned + Serialize>(
             }
             n += records.len();
             left = left.saturating_sub(records.len() as u64);
-            after =
-                next.map(|next| percent_encoding::percent_decode_str(&next).decode_utf8_lossy().into_owned());
+            after = next;
             if after.is_none() || left == 0 {
                 break;
             }

@@ -4,7 +4,8 @@ use cairn_core::agent::{AgentSettings, WindowSource};
 use cairn_core::conversation::Conversation;
 use cairn_core::engine;
 use cairn_core::event::{Run, RunReport, Trigger};
-use cairn_core::ids::{AgentId, ChannelId, Generation, RunId, Seq, SummaryId};
+use cairn_core::ids::{AgentId, ChannelId, Generation, MemoryId, RunId, Seq, SummaryId};
+use cairn_core::memory::MemoryKind;
 use cairn_core::message::{Artifact, Role};
 use cairn_core::summary::{Marker, Summary};
 use cairn_core::tier::Tier;
@@ -48,6 +49,9 @@ pub struct ContextRecord {
     pub summaries: Vec<SummaryRecord>,
     /// The markers of the stack, oldest first.
     pub markers: Vec<MarkerRecord>,
+    /// The memories that were recalled for the last question.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recalled: Vec<WindowMemory>,
     pub run: Option<RunRecord>,
     /// The last ends of runs, oldest first.
     pub outcomes: Vec<RunReport>,
@@ -120,6 +124,16 @@ pub struct MarkerRecord {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WindowMemory {
+    pub id: MemoryId,
+    /// What it is now; none where it was forgotten since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<MemoryKind>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
     pub id: RunId,
     pub trigger: Trigger,
@@ -178,6 +192,7 @@ impl ContextRecord {
                 .map(|summary| SummaryRecord::of(summary, &correction))
                 .collect(),
             markers: conversation.stack.markers().map(|marker| MarkerRecord::of(marker, agent)).collect(),
+            recalled: conversation.recalled.iter().cloned().map(WindowMemory::of).collect(),
             run: conversation.run.as_ref().map(RunRecord::of),
             outcomes: conversation.outcomes.iter().cloned().collect(),
             correction: CorrectionRecord {
@@ -244,6 +259,12 @@ impl SummaryRecord {
             identifiers: summary.identifiers.clone(),
             provisional: summary.provisional,
         }
+    }
+}
+
+impl WindowMemory {
+    fn of(id: MemoryId) -> Self {
+        Self { id, kind: None, text: None }
     }
 }
 

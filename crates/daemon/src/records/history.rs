@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cairn_core::artifact::{ReadOn, read_on};
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{TurnEnd, TurnOutcome};
-use cairn_core::ids::{ArtifactId, Generation, MessageId, Seq, TurnId};
+use cairn_core::ids::{ArtifactId, Generation, MemoryId, MessageId, Seq, TurnId};
 use cairn_core::limits::Price;
 use cairn_core::message::{Artifact, Author, Entry, Part, Pending, Role, ToolCall};
 use cairn_core::model::Usage;
@@ -59,6 +59,9 @@ pub struct EndRecord {
     pub usage: Usage,
     /// What that costs at the price of this model, in the currency of the prices; none where it has no price.
     pub cost: Option<f64>,
+    /// The memories that were in its window.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recalled: Vec<MemoryId>,
 }
 
 impl EndRecord {
@@ -69,16 +72,7 @@ impl EndRecord {
             outcome: end.outcome,
             model: end.model,
             usage: end.usage,
-        }
-    }
-
-    /// Why there is no answer, as in `stopped`; none where there is one, or none was due.
-    pub(crate) fn why(&self) -> Option<String> {
-        match &self.outcome {
-            TurnOutcome::Answered { .. } | TurnOutcome::Unanswered => None,
-            TurnOutcome::Stopped => Some("stopped".to_owned()),
-            TurnOutcome::DeadLettered => Some("given up".to_owned()),
-            TurnOutcome::Failed { message, .. } => Some(format!("failed: {message}")),
+            recalled: end.recalled,
         }
     }
 }
@@ -167,7 +161,7 @@ pub fn pending_records(conversation: &Conversation, correction: &Correction) -> 
 }
 
 impl AuthorRecord {
-    fn of(author: &Author) -> Self {
+    pub(super) fn of(author: &Author) -> Self {
         Self { id: author.id.clone(), name: author.name.clone() }
     }
 }

@@ -3,6 +3,7 @@
 mod context;
 mod explain;
 mod history;
+mod memories;
 mod people;
 mod prompts;
 mod status;
@@ -22,13 +23,14 @@ use cairn_store::ChannelLine;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub use context::{ContextRecord, MarkerRecord, SummaryRecord};
+pub use context::{ContextRecord, MarkerRecord, SummaryRecord, WindowMemory};
 pub use explain::{
     CallRecord, Change, Explanation, LineDiff, PromptDiff, PromptRecord, RecalledRecord, RegionDiff,
     RegionRecord, SaidRecord, StageRecord, StandsRecord, ToolCallRecord,
 };
 pub(crate) use explain::{stands, turn_outcome};
 pub use history::{ArtifactPage, ArtifactRecord, EndRecord, EntryRecord, pending_records};
+pub use memories::{MemoryChanged, MemoryStep, MemoryUse, MemoryView};
 pub use people::{
     BanRecord, BanRequest, ErasuresRecord, ForgetRecord, ForgetRequest, PairingRecord, RetainRecord,
     RetainRequest,

@@ -70,12 +70,11 @@ pub(super) async fn reply(request: &ChatRequest, question: &str, search: &Histor
 
 async fn old_words(request: &ChatRequest, question: &str, search: &HistorySearch) -> Vec<Hit> {
     let query = Query {
-        channel: request.channel.clone(),
+        channel: Some(request.channel.clone()),
         text: question.to_owned(),
         kind: Some(cairn_core::ports::HitKind::Entry),
-        scopes: Vec::new(),
         limit: SEARCH_LIMIT,
-        settled: false,
+        ..Query::default()
     };
     match search(query).await {
         Ok(hits) => hits,

@@ -36,6 +36,10 @@ fn hit(author: Option<&str>, text: &str, score: f64) -> Hit {
         text: text.to_owned(),
         kind: HitKind::Entry,
         id: "1".to_owned(),
+        channel: None,
+        turn: None,
+        near: false,
+        marks: Vec::new(),
     }
 }
 

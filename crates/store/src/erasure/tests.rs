@@ -160,7 +160,7 @@ async fn check_erased_of(dir: &Path, n_turns: u64) {
     assert_eq!((entries[0].text().as_str(), entries[2].text().as_str()), ("[erased]", "the ferry leaves"));
     assert_eq!(entries[3].text(), "erased-1's ferry");
     let (text, limit) = ("ferry".to_owned(), 9);
-    let query = Query { channel: group(), text, kind: None, scopes: Vec::new(), limit, settled: true };
+    let query = Query { channel: Some(group()), text, limit, settled: true, ..Query::default() };
     assert!(!store.search(query).await.unwrap().is_empty(), "the index is there again");
     let erasures = store.registry().await.unwrap().erasures;
     assert_eq!(erasures.len(), 1);

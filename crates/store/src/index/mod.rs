@@ -5,7 +5,7 @@ mod indexer;
 mod memories;
 mod recents;
 mod schema;
-mod search;
+pub(crate) mod search;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

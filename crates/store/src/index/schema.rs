@@ -2,6 +2,7 @@
 
 use cairn_core::ids::{AgentId, ChannelId, MemoryId, Seq, SummaryId};
 use cairn_core::memory::{Memory, Reach, Scope};
+use cairn_core::ports::HitKind;
 use cairn_core::words::topic_words;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -71,6 +72,14 @@ impl Subject {
             Self::Entry(channel, seq) => format!("e\0{channel}\0{seq}"),
             Self::Summary(channel, id) => format!("s\0{channel}\0{id}"),
             Self::Memory(id) => format!("m\0{id}"),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> HitKind {
+        match self {
+            Self::Entry(..) => HitKind::Entry,
+            Self::Summary(..) => HitKind::Summary,
+            Self::Memory(_) => HitKind::Memory,
         }
     }
 

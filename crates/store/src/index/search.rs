@@ -1,24 +1,37 @@
 //! Searching: the user's words as optional terms, never as a query language. Scored by BM25 over the places that a search may
-//! see, with statistics of those places alone, so that what is said in other channels changes no order.
+//! see, with statistics of those places alone, so that what is said in other channels changes no order; or over all.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::str::FromStr;
 
 use cairn_core::event::{CompactionEvent, Event};
+use cairn_core::ids::ChannelId;
 use cairn_core::memory::Memory;
 use cairn_core::ports::{Hit, HitKind, Query, StoreError};
 use cairn_core::retention::EXPIRED_TEXT;
+use cairn_core::words::words_in_place;
 use tantivy::postings::Postings;
 use tantivy::schema::{IndexRecordOption, Value};
 use tantivy::{DocAddress, DocId, DocSet, Searcher, SegmentReader, TERMINATED, TantivyDocument, Term};
 
 use super::documents::{OWN_WEIGHT, Topic};
-use super::schema::{AT, Fields, Subject, WEIGHT, entries_of, memories_of, summaries_of, words_of};
+use super::schema::{AT, Fields, Subject, WEIGHT, entries_of, memories_of, seconds, summaries_of, words_of};
 use super::{SearchIndex, index_error, readable};
 use crate::views::archive::Reads;
 use crate::views::memories;
 
 /// Candidates that are weighed again; at least three times as many as are asked for.
 const CANDIDATES: usize = 200;
+
+/// Most documents that are weighed together: those for the largest page.
+const WEIGHED_MAX: usize = 30_000;
+
+/// Most of them that are read for a page. Where few are of the person who is asked for, a page may have less than it could.
+const READ: usize = 10_000;
+
+/// Most words of a text that are marked.
+const MARKS: usize = 100;
 
 /// Most words of a question that are looked for.
 const MAX_WORDS: usize = 256;
@@ -46,32 +59,84 @@ struct Candidate {
 }
 
 impl SearchIndex {
-    /// The best documents for a query, with their texts read from journal and views.
-    pub(crate) fn search(&self, query: &Query, reads: &Reads<'_>) -> Result<Vec<Hit>, StoreError> {
+    /// The best documents for a query, with their texts read from journal and views, from a place in their order on; and the
+    /// place where it goes on.
+    pub(crate) fn search(
+        &self,
+        query: &Query,
+        after: Option<SearchPlace>,
+        reads: &Reads<'_>,
+    ) -> Result<(Vec<Hit>, Option<SearchPlace>), StoreError> {
         let words = question_words(&query.text);
-        let places = places(query);
-        if words.is_empty() || places.is_empty() || query.limit == 0 {
-            return Ok(Vec::new());
+        let places = query.channel.as_ref().map(|channel| places(query, channel));
+        if words.is_empty() || places.as_ref().is_some_and(Vec::is_empty) || query.limit == 0 {
+            return Ok((Vec::new(), None));
         }
         // Without an index nothing is found, and whoever asks is told how much is not in it.
-        let Some((_, reader)) = self.open.read().clone() else { return Ok(Vec::new()) };
+        let Some((_, reader)) = self.open.read().clone() else { return Ok((Vec::new(), None)) };
         let searcher = reader.searcher();
-        let n = CANDIDATES.max(query.limit.saturating_mul(3));
-        let mut candidates = self.calls.within(|| {
-            let named = names(&query.text);
-            candidates(&searcher, &self.fields, (&words, &places), &named, n)
-        })?;
-        weigh_days(&mut candidates);
-        sort(&mut candidates);
-        let mut hits = Vec::new();
-        for candidate in candidates {
-            if hits.len() == query.limit {
-                break;
+        let first = SearchPlace { weighed: CANDIDATES.max(query.limit.saturating_mul(3)), at: 0 };
+        let SearchPlace { weighed, mut at } = after.unwrap_or(first);
+        let named = names(&query.text);
+        let found = self.calls.within(|| found(&searcher, &self.fields, &words, places.as_deref()))?;
+        let (mut hits, mut n_read) = (Vec::new(), 0);
+        // So many at a time are weighed together: where a page ends changes no order.
+        while let Some(rest) = found.get(at - at % weighed..).filter(|rest| !rest.is_empty()) {
+            let end = at - at % weighed + weighed;
+            let these = &rest[..rest.len().min(weighed)];
+            let mut candidates =
+                self.calls.within(|| candidates(&searcher, &self.fields, these, &named, query))?;
+            weigh_days(&mut candidates);
+            sort(&mut candidates);
+            for candidate in candidates.into_iter().skip(at % weighed) {
+                if hits.len() == query.limit || n_read == READ {
+                    return Ok((hits, Some(SearchPlace { weighed, at })));
+                }
+                at += 1;
+                n_read += 1;
+                let hit = hit(reads, candidate)?;
+                let by_whom =
+                    |hit: &Hit| query.said.user.is_none() || query.said.fits(hit.at, hit.author.as_ref());
+                hits.extend(hit.filter(by_whom).map(|hit| marked(hit, &words)));
             }
-            hits.extend(hit(reads, candidate)?);
+            at = end;
         }
-        Ok(hits)
+        Ok((hits, None))
     }
+}
+
+/// A place in the order of what a search finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SearchPlace {
+    /// How many documents are weighed together.
+    weighed: usize,
+    /// How many come before it.
+    at: usize,
+}
+
+impl fmt::Display for SearchPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.weighed, self.at)
+    }
+}
+
+impl FromStr for SearchPlace {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (weighed, at) = text.split_once('.').ok_or(())?;
+        let (weighed, at) = (weighed.parse().map_err(|_| ())?, at.parse().map_err(|_| ())?);
+        if (1..=WEIGHED_MAX).contains(&weighed) { Ok(Self { weighed, at }) } else { Err(()) }
+    }
+}
+
+/// The hit with the words in its text that were searched for.
+fn marked(mut hit: Hit, words: &BTreeSet<String>) -> Hit {
+    let is_wanted = |word: &str| words_of(word).iter().any(|word| words.contains(word));
+    let marks = words_in_place(&hit.text).filter(|(_, _, word)| is_wanted(word));
+    hit.marks = marks.take(MARKS).map(|(from, to, _)| (from, to)).collect();
+    hit.near = hit.marks.is_empty();
+    hit
 }
 
 /// Of a long text the beginning and the end, where its question is: what is between them says less.
@@ -98,23 +163,38 @@ pub(crate) fn matched(question: &str, memory: &Memory) -> Vec<String> {
     found
 }
 
-/// The best documents within the places that have any of the words.
+/// All documents that have any of the words, within the places or wherever they are, best first, with their scores.
+fn found(
+    searcher: &Searcher,
+    fields: &Fields,
+    words: &BTreeSet<String>,
+    places: Option<&[String]>,
+) -> Result<Vec<(DocAddress, f64)>, StoreError> {
+    let scored = match places {
+        Some(places) => score(searcher, fields, words, places),
+        None => score_all(searcher, fields, words),
+    };
+    let mut found = scored.map_err(|error| index_error(&error))?;
+    found.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    Ok(found)
+}
+
+/// What these documents stand for, where that is asked for.
 fn candidates(
     searcher: &Searcher,
     fields: &Fields,
-    (words, places): (&BTreeSet<String>, &[String]),
+    these: &[(DocAddress, f64)],
     named: &BTreeSet<String>,
-    n: usize,
+    query: &Query,
 ) -> Result<Vec<Candidate>, StoreError> {
-    if words.is_empty() || places.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut found = score(searcher, fields, words, places).map_err(|error| index_error(&error))?;
-    found.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    found.truncate(n);
-    let mut candidates = Vec::with_capacity(found.len());
-    for (address, score) in found {
-        candidates.extend(candidate(searcher, fields, score, address, named)?);
+    let mut candidates = Vec::with_capacity(these.len());
+    let when = query.said.since.map_or(0, seconds)..=query.said.until.map_or(u64::MAX, seconds);
+    for (address, score) in these {
+        let candidate = candidate(searcher, fields, *score, *address, named)?;
+        let is_asked_for = |candidate: &Candidate| {
+            when.contains(&candidate.at) && query.kind.is_none_or(|kind| kind == candidate.subject.kind())
+        };
+        candidates.extend(candidate.filter(is_asked_for));
     }
     Ok(candidates)
 }
@@ -145,17 +225,17 @@ fn sort(candidates: &mut [Candidate]) {
     });
 }
 
-fn places(query: &Query) -> Vec<String> {
+fn places(query: &Query, channel: &ChannelId) -> Vec<String> {
     let wants = |kind| query.kind.is_none_or(|only| only == kind);
     let mut places = Vec::new();
     if wants(HitKind::Entry) {
-        places.push(entries_of(&query.channel));
+        places.push(entries_of(channel));
     }
     if wants(HitKind::Summary) {
-        places.push(summaries_of(&query.channel));
+        places.push(summaries_of(channel));
     }
     if wants(HitKind::Memory) {
-        let agent = query.channel.agent();
+        let agent = channel.agent();
         places.extend(query.scopes.iter().map(|scope| memories_of(&agent, scope)));
     }
     places
@@ -207,6 +287,10 @@ fn hit(reads: &Reads<'_>, candidate: Candidate) -> Result<Option<Hit>, StoreErro
                 text: entry.text(),
                 kind: HitKind::Entry,
                 id,
+                channel: Some(channel),
+                turn: Some(entry.turn.clone()),
+                near: false,
+                marks: Vec::new(),
             }))
         }
         Subject::Summary(channel, id) => {
@@ -221,6 +305,10 @@ fn hit(reads: &Reads<'_>, candidate: Candidate) -> Result<Option<Hit>, StoreErro
                 text: summary.text,
                 kind: HitKind::Summary,
                 id: id.to_string(),
+                channel: Some(channel),
+                turn: None,
+                near: false,
+                marks: Vec::new(),
             }))
         }
         Subject::Memory(id) => Ok(memories::get(reads.db, &id)?.map(|memory| Hit {
@@ -231,6 +319,10 @@ fn hit(reads: &Reads<'_>, candidate: Candidate) -> Result<Option<Hit>, StoreErro
             text: memory.text,
             kind: HitKind::Memory,
             id: id.to_string(),
+            channel: memory.source.channel,
+            turn: None,
+            near: false,
+            marks: Vec::new(),
         })),
     }
 }
@@ -279,6 +371,64 @@ fn score(
         scores.extend(found.map(|(sum, (doc, _))| {
             (DocAddress::new(ord as u32, *doc), sum * weights.first(*doc).unwrap_or(1.0))
         }));
+    }
+    Ok(scores)
+}
+
+/// Documents of all channels, and all memories, that have any of the words, with their scores. What is kept of each is kept
+/// of those alone that have one: an index of years may hold any number.
+fn score_all(
+    searcher: &Searcher,
+    fields: &Fields,
+    words: &BTreeSet<String>,
+) -> tantivy::Result<Vec<(DocAddress, f64)>> {
+    let n = searcher.num_docs() as f64;
+    let (mut with, mut tokens, mut n_written) = (vec![0_usize; words.len()], 0, 0_u64);
+    let mut segments: Vec<Vec<HashMap<DocId, f64>>> = Vec::new();
+    for segment in searcher.segment_readers() {
+        n_written += u64::from(segment.max_doc());
+        let mut counts = Vec::with_capacity(words.len());
+        for (word, with) in words.iter().zip(&mut with) {
+            let mut of_word: HashMap<DocId, f64> = HashMap::new();
+            for (field, weight) in [(fields.own, f64::from(OWN_WEIGHT)), (fields.near, 1.0)] {
+                let index = segment.inverted_index(field)?;
+                let term = Term::from_field_text(field, word);
+                let Some(mut postings) = index.read_postings(&term, IndexRecordOption::WithFreqs)? else {
+                    continue;
+                };
+                while postings.doc() != TERMINATED {
+                    if !segment.is_deleted(postings.doc()) {
+                        *of_word.entry(postings.doc()).or_default() +=
+                            weight * f64::from(postings.term_freq());
+                    }
+                    postings.advance();
+                }
+            }
+            *with += of_word.len();
+            counts.push(of_word);
+        }
+        for field in [fields.own, fields.near] {
+            tokens += segment.inverted_index(field)?.total_num_tokens();
+        }
+        segments.push(counts);
+    }
+    let mean = tokens as f64 / n_written.max(1) as f64;
+    let mut scores = Vec::new();
+    for (ord, (segment, counts)) in searcher.segment_readers().iter().zip(segments).enumerate() {
+        let own = segment.get_fieldnorms_reader(fields.own)?;
+        let near = segment.get_fieldnorms_reader(fields.near)?;
+        let mut sums: HashMap<DocId, f64> = HashMap::new();
+        for (of_word, with) in counts.iter().zip(&with) {
+            let rarity = rarity(*with as f64, n);
+            for (doc, count) in of_word {
+                let len = f64::from(own.fieldnorm(*doc) + near.fieldnorm(*doc));
+                *sums.entry(*doc).or_default() += worth(rarity, *count, (len, mean));
+            }
+        }
+        let weights = segment.fast_fields().f64(WEIGHT)?;
+        let weighed =
+            |(doc, sum)| (DocAddress::new(ord as u32, doc), sum * weights.first(doc).unwrap_or(1.0));
+        scores.extend(sums.into_iter().map(weighed));
     }
     Ok(scores)
 }

@@ -14,7 +14,7 @@ use super::blocks::{BLOCK, first_of_block, unpack};
 use super::codec::{Key, Table, encode_small, view_error};
 use super::db::Changes;
 use super::rows::{CallRow, ChannelState, MessageRow, Meta, OutboxRow, Place, SeqRow};
-use super::{memories, pairing_store};
+use super::{memories, pairing_store, trail};
 use crate::journal::open::{Checkpoint, last_n};
 use crate::journal::segment::Position;
 
@@ -58,7 +58,8 @@ pub(crate) fn apply(
         changes.put(Key::channel(channel), &state)?;
         meta.last_at = meta.last_at.max(Some(record.at));
     }
-    memories::apply(changes, record)?;
+    memories::apply(changes, record, position)?;
+    trail::apply(changes, record, position)?;
     pairing_store::apply(changes, record)?;
     match &record.event {
         Event::Maintenance(MaintenanceEvent::LinesQuarantined { .. }) => meta.quarantined = true,

@@ -82,12 +82,12 @@ impl Reads<'_> {
     }
 
     /// How the entries of a channel stand, from one number to another.
-    fn seqs(
+    pub(super) fn seqs(
         &self,
         channel: &ChannelId,
         from: Seq,
         to: Seq,
-    ) -> impl Iterator<Item = Result<SeqRow, StoreError>> {
+    ) -> impl DoubleEndedIterator<Item = Result<SeqRow, StoreError>> {
         let rows = self.db.range(&Key::seq(channel, from), &Key::seq(channel, to)).flat_map(each::<SeqRow>);
         rows.filter(move |row| row.as_ref().map_or(true, |row| (from..=to).contains(&row.seq)))
     }
@@ -320,17 +320,22 @@ impl Reads<'_> {
         let mut entries = Vec::new();
         for row in self.seqs(channel, from, to).take(limit) {
             let row = row?;
-            let (deleted, expired) = (row.deleted && hides, row.expired && hides);
-            let copy = row.copy.clone().filter(|_| hides);
-            let mut entry = self.entry(channel, row)?;
-            entry.artifact = entry.artifact.or(copy);
-            entries.push(Arc::new(match (deleted, expired) {
-                (true, _) => entry.deleted(),
-                (false, true) => entry.expired(),
-                (false, false) => entry,
-            }));
+            let entry = if hides { self.shown(channel, row) } else { self.entry(channel, row) };
+            entries.push(Arc::new(entry?));
         }
         Ok(entries)
+    }
+
+    /// An entry as it is shown: a deleted or expired one without its words.
+    pub(super) fn shown(&self, channel: &ChannelId, row: SeqRow) -> Result<Entry, StoreError> {
+        let (deleted, expired, copy) = (row.deleted, row.expired, row.copy.clone());
+        let mut entry = self.entry(channel, row)?;
+        entry.artifact = entry.artifact.or(copy);
+        Ok(match (deleted, expired) {
+            (true, _) => entry.deleted(),
+            (false, true) => entry.expired(),
+            (false, false) => entry,
+        })
     }
 
     fn entry(&self, channel: &ChannelId, row: SeqRow) -> Result<Entry, StoreError> {

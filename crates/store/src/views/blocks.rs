@@ -179,7 +179,7 @@ impl Packed for MessageRow {
 }
 
 /// Seven bits to a byte, the lowest first; the highest bit says that more follow.
-fn put_number(out: &mut Vec<u8>, mut n: u64) {
+pub(super) fn put_number(out: &mut Vec<u8>, mut n: u64) {
     while n > 0x7f {
         out.push((n & 0x7f) as u8 | 0x80);
         n >>= 7;
@@ -187,7 +187,7 @@ fn put_number(out: &mut Vec<u8>, mut n: u64) {
     out.push(n as u8);
 }
 
-fn take_number(bytes: &mut &[u8]) -> Option<u64> {
+pub(super) fn take_number(bytes: &mut &[u8]) -> Option<u64> {
     let mut n = 0;
     for shift in (0..u64::BITS).step_by(7) {
         let (byte, rest) = bytes.split_first()?;

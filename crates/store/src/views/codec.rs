@@ -59,6 +59,10 @@ pub(crate) enum Table {
     Call = b'l' as isize,
     /// time of creation, memory id → agent, scope and id: the order of lists.
     MemoryOrder = b'd' as isize,
+    /// memory id → a block of the records that made and changed it.
+    Trail = b'T' as isize,
+    /// memory id → a block of the ends of turns that it was recalled in.
+    Use = b'U' as isize,
     /// agent → how many memories it has.
     MemoryCount = b'y' as isize,
     /// channel, artifact id → artifact that has not expired.
@@ -147,6 +151,11 @@ impl Key {
 
     pub(crate) fn tombstone(fingerprint: &str) -> Self {
         Self::new(Table::Tombstone, &[fingerprint])
+    }
+
+    /// What made and changed a memory, or where it was recalled.
+    pub(crate) fn trail(table: Table, id: &MemoryId) -> Self {
+        Self::new(table, &[id.as_str()])
     }
 
     /// All sightings of a memory begin with it.

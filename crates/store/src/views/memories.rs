@@ -8,15 +8,22 @@ use cairn_core::ports::StoreError;
 use super::changed::ChangedMemory;
 use super::codec::{Key, decode, view_error};
 use super::db::{Changes, Db};
-use super::rows::MemoryRow;
+use super::rows::{MemoryRow, Place};
+use super::trail;
+use crate::journal::segment::Position;
 
 /// Applies what a record says of memories.
-pub(crate) fn apply(changes: &mut Changes<'_>, record: &Record) -> Result<(), StoreError> {
+pub(crate) fn apply(
+    changes: &mut Changes<'_>,
+    record: &Record,
+    position: Position,
+) -> Result<(), StoreError> {
+    let place = Place { n: record.n, at: position };
     match &record.event {
-        Event::Memory(MemoryEvent::Saved(memory)) => save(changes, record, memory, 0),
+        Event::Memory(MemoryEvent::Saved(memory)) => save(changes, record, place, (memory, 0)),
         Event::Compaction(CompactionEvent::RunEnded(end)) => {
             for (idx, memory) in end.memories.iter().enumerate() {
-                save(changes, record, memory, idx as u32)?;
+                save(changes, record, place, (memory, idx as u32))?;
             }
             Ok(())
         }
@@ -31,6 +38,7 @@ pub(crate) fn apply(changes: &mut Changes<'_>, record: &Record) -> Result<(), St
                 reword(changes, &mut row)?;
             }
             changes.memories.push(ChangedMemory::of(&row.memory));
+            trail::add(changes, id, place, 0)?;
             changes.put(key, &row)
         }
         Event::Memory(MemoryEvent::Forgotten { id }) => forget(changes, id),
@@ -56,7 +64,12 @@ fn find(changes: &Changes<'_>, id: &MemoryId) -> Result<Option<(Key, MemoryRow)>
     Ok(changes.get(&key)?.map(|row| (key, row)))
 }
 
-fn save(changes: &mut Changes<'_>, record: &Record, save: &MemorySave, idx: u32) -> Result<(), StoreError> {
+fn save(
+    changes: &mut Changes<'_>,
+    record: &Record,
+    place: Place,
+    (save, idx): (&MemorySave, u32),
+) -> Result<(), StoreError> {
     let fingerprint = save.fingerprint().0;
     let id: Option<MemoryId> = changes.get(&Key::fingerprint(&fingerprint))?;
     let existing = match &id {
@@ -84,11 +97,14 @@ fn save(changes: &mut Changes<'_>, record: &Record, save: &MemorySave, idx: u32)
     changes.put(Key::fingerprint(&fingerprint), &memory.id)?;
     changes.put(Key::memory_key(&memory.id), &(&memory.agent, &memory.scope))?;
     if row.made == (record.n, idx) {
+        trail::begin(changes, &memory.id, place, idx);
         changes.put(
             Key::memory_order(memory.created_at, &memory.id),
             &(&memory.agent, &memory.scope, &memory.id),
         )?;
         count_one(changes, &memory.agent, 1)?;
+    } else {
+        trail::add(changes, &memory.id, place, idx)?;
     }
     if let Some(person) = memory.follows() {
         changes.put_bytes(Key::own(&memory.agent, person, &memory.id), Vec::new());
@@ -137,6 +153,7 @@ fn forget(changes: &mut Changes<'_>, id: &MemoryId) -> Result<(), StoreError> {
         changes.remove(Key(sighting));
     }
     changes.remove(Key::memory_key(id));
+    trail::end(changes, id);
     changes.memories.push(ChangedMemory::of(memory));
     changes.remove(Key::memory_order(memory.created_at, id));
     changes.remove(key);

@@ -7,12 +7,14 @@ mod blocks;
 mod changed;
 pub(crate) mod codec;
 pub(crate) mod db;
+pub(crate) mod history;
 pub(crate) mod lists;
 pub(crate) mod memories;
 pub(crate) mod opening;
 pub(crate) mod pairing_store;
 mod rows;
 mod shrink;
+pub(crate) mod trail;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

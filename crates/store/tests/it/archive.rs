@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::common::{Chat, at, channel, chatting, open, texts};
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{DeliveryEvent, Event, MessageEvent, Receipt, TurnEvent, TurnOutcome};
+use cairn_core::history::{HistoryQuery, Said};
 use cairn_core::ids::{ChannelId, Generation, MessageId, Seq, TurnId};
 use cairn_core::message::{Author, Part, Pending};
 use cairn_core::ports::{ChannelRow, DeliveryState, OutboxCounts, Seen, Store as _};
@@ -279,5 +280,47 @@ async fn a_delivery_goes_through_all_its_states_and_the_conversation_owes_those_
         assert_eq!(row.unfinished, !owed.is_empty(), "{told}");
     }
     assert_eq!(store.restore(&chat.state.channel).await.unwrap().unwrap(), chat.state);
+    store.close().await;
+}
+
+/// Questions for parts of a history: of one that has an entry of Ana and its answer in each minute.
+#[tokio::test]
+async fn parts_of_a_history_are_found_from_either_end() {
+    let (_dir, store, mut chat) = chatting();
+    for n in 0..40 {
+        chat.turn(&format!("m{n}"), &format!("message {n}"), "ok").await;
+    }
+    let all = store.entries(&chat.state.channel, Seq(1), Seq(u64::MAX), 1_000).await.unwrap();
+    assert_eq!(all.len(), 80);
+    let ask =
+        |newest, limit, said: Said| HistoryQuery { from: Seq(1), to: Seq(u64::MAX), said, limit, newest };
+    let seqs = async |query: HistoryQuery| -> (Vec<u64>, Option<u64>) {
+        let page = store.history(&chat.state.channel, query).await.unwrap();
+        (page.entries.iter().map(|entry| entry.seq.0).collect(), page.next.map(|seq| seq.0))
+    };
+    assert_eq!(seqs(ask(false, 2, Said::default())).await, (vec![1, 2], Some(3)));
+    assert_eq!(seqs(ask(true, 2, Said::default())).await, (vec![79, 80], Some(78)));
+    assert_eq!(seqs(ask(true, 80, Said::default())).await, ((1..=80).collect(), None));
+    let ana = Said { user: Some("ana".to_owned()), ..Said::default() };
+    assert_eq!(seqs(ask(true, 2, ana.clone())).await, (vec![77, 79], Some(76)));
+    assert_eq!(seqs(ask(false, 2, Said { user: Some("bo".to_owned()), ..ana })).await, (Vec::new(), None));
+    // By every time that an entry has, halving finds what looking at all of them finds.
+    for entry in &all {
+        let (at, before) = (entry.at, all.iter().filter(|other| other.at < entry.at).count() as u64);
+        let upto = all.iter().filter(|other| other.at <= at).count() as u64;
+        let since = Said { since: Some(at), ..Said::default() };
+        assert_eq!(seqs(ask(false, 99, since)).await.0, ((before + 1)..=80).collect::<Vec<_>>());
+        let until = Said { until: Some(at), ..Said::default() };
+        assert_eq!(seqs(ask(false, 99, until)).await.0, (1..=upto).collect::<Vec<_>>());
+    }
+    for n in [0, 17, 39] {
+        let turn = &all[2 * n].turn;
+        let (first, last) = store.turn_range(&chat.state.channel, turn).await.unwrap().unwrap();
+        let found = store.entries(&chat.state.channel, first, last, 9).await.unwrap();
+        assert_eq!(found, all[2 * n..2 * n + 2], "turn {turn}");
+    }
+    assert_eq!(store.turn_range(&chat.state.channel, &TurnId::from("t99")).await.unwrap(), None);
+    assert!(store.has_channel(&chat.state.channel).await.unwrap());
+    assert!(!store.has_channel(&channel("other")).await.unwrap());
     store.close().await;
 }

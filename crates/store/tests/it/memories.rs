@@ -2,13 +2,14 @@
 
 use std::fs;
 
-use crate::common::{at, memory, open, opened, scope};
-use cairn_core::event::{Event, MemoryEvent, NewRecord};
-use cairn_core::ids::AgentId;
-use cairn_core::memory::{Memory, MemorySave, Reach, Scope, Source, TYPED_BY_MEMBER};
+use crate::common::{at, chatting, memory, open, opened, remove_derived, scope};
+use cairn_core::event::{Event, MemoryEvent, NewRecord, TurnEnd, TurnEvent, TurnOutcome};
+use cairn_core::ids::{AgentId, MemoryId};
+use cairn_core::memory::{Memory, MemorySave, Reach, Scope, Source, TYPED_BY_MEMBER, mint_id};
 use cairn_core::message::Author;
+use cairn_core::model::Usage;
 use cairn_core::ports::{MemoryFilter, Query, Store as _};
-use cairn_store::Store;
+use cairn_store::{MemoryTrail, Store};
 
 async fn journal(store: &Store, events: Vec<Event>) {
     let records = events.into_iter().map(|event| NewRecord { channel: None, at: at(5), event }).collect();
@@ -330,12 +331,73 @@ async fn what_the_index_does_not_show_yet_is_ranked_as_if_it_did() {
 /// Waits until the index shows all that was said.
 async fn indexed(store: &Store) {
     let query = Query {
-        channel: "main/local/room".parse().unwrap(),
+        channel: Some("main/local/room".parse().unwrap()),
         text: "tea".to_owned(),
-        kind: None,
         scopes: vec![scope()],
         limit: 1,
         settled: true,
+        ..Query::default()
     };
-    assert_eq!(store.found(query).await.unwrap().1, 0);
+    assert_eq!(store.found(query, None).await.unwrap().unindexed, 0);
+}
+
+/// What is kept of a memory's past: records, by their numbers.
+async fn trail(store: &Store, id: &MemoryId) -> (Vec<(u64, u64)>, Vec<u64>) {
+    let MemoryTrail { steps, uses } = store.memory_trail(id).await.unwrap();
+    let steps = steps.iter().map(|step| (step.record.n, step.left_out)).collect();
+    (steps, uses.iter().map(|record| record.n).collect())
+}
+
+#[tokio::test]
+async fn so_much_of_a_memorys_past_is_kept_and_no_more() {
+    let (dir, store, mut chat) = chatting();
+    let run = vec![memory("Ana has a bike", "s1/0"), memory("Ana likes green tea", "s1/1")];
+    chat.turn("a", "I like green tea", "Noted").await;
+    chat.compact(2, "Tea.", run).await;
+    let save = memory("Ana likes green tea", "t9/0");
+    let id = mint_id(&save.fingerprint());
+    let mut made = trail(&store, &id).await;
+    assert_eq!((made.0.len(), made.1.len()), (1, 0));
+    assert_eq!(store.memory_trail(&id).await.unwrap().steps[0].idx, 1, "the second of its run");
+    let edit = |n: u32| MemoryEvent::Edited {
+        id: id.clone(),
+        text: Some(format!("Ana likes green tea, {n} cups")),
+        kind: None,
+        importance: None,
+    };
+    let mut ns = Vec::new();
+    for n in 0..40 {
+        ns.push(chat.append(vec![Event::Memory(edit(n))]).await[0].n);
+    }
+    ns.push(chat.append(vec![Event::Memory(MemoryEvent::Saved(save))]).await[0].n);
+    let mut ends = Vec::new();
+    for n in 0..40 {
+        let turn = chat.accept(&format!("u{n}"), "ana", "tea?").await;
+        chat.start(&turn, &[&format!("u{n}")]).await;
+        let end = TurnEnd {
+            turn,
+            outcome: TurnOutcome::Unanswered,
+            model: None,
+            usage: Usage::default(),
+            recalled: vec![id.clone(), MemoryId::from("m-forgotten")],
+        };
+        ends.push(chat.append(vec![Event::Turn(TurnEvent::Ended(end))]).await[0].n);
+    }
+    let newest = &ns[ns.len() - 15..];
+    made.0.extend(newest.iter().map(|n| (*n, 0)));
+    made.0[1].1 = 41 - 15;
+    made.1 = ends[8..].to_vec();
+    assert_eq!(trail(&store, &id).await, made, "the first, the newest, and how many are not kept");
+    store.close().await;
+    remove_derived(dir.path());
+    let store = open(dir.path());
+    assert_eq!(trail(&store, &id).await, made, "from the journal alone");
+    let forget = NewRecord {
+        channel: None,
+        at: at(9_999),
+        event: Event::Memory(MemoryEvent::Forgotten { id: id.clone() }),
+    };
+    store.append(vec![forget]).await.unwrap();
+    assert_eq!(trail(&store, &id).await, (Vec::new(), Vec::new()), "it goes with its memory");
+    store.close().await;
 }

@@ -1,12 +1,15 @@
 //! The search index: neighbours, scopes, languages, words that are data.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use crate::common::{Chat, at, channel, chatting, found, memory, open, query};
 use cairn_core::event::{Event, MemoryEvent, NewRecord, TurnEvent};
+use cairn_core::history::Said;
 use cairn_core::ids::Seq;
 use cairn_core::message::{Entry, Part};
 use cairn_core::ports::{Hit, HitKind, Query, Store as _};
+use cairn_store::{Found, SearchPlace};
 
 #[tokio::test]
 async fn entries_summaries_and_memories_are_found_by_kind() {
@@ -25,7 +28,8 @@ async fn entries_summaries_and_memories_are_found_by_kind() {
     assert_eq!((entry.id.as_str(), entry.seq.unwrap().0), ("a", 1));
     let no_scope = store.search(Query { scopes: Vec::new(), ..query("greyhounds") }).await.unwrap();
     assert!(no_scope.iter().all(|hit| hit.kind != HitKind::Memory));
-    let elsewhere = store.search(Query { channel: channel("other"), ..query("greyhounds") }).await.unwrap();
+    let elsewhere =
+        store.search(Query { channel: Some(channel("other")), ..query("greyhounds") }).await.unwrap();
     assert!(elsewhere.iter().all(|hit| hit.kind == HitKind::Memory), "another channel's words stay there");
     store.close().await;
 }
@@ -175,7 +179,7 @@ async fn an_index_that_is_being_made_answers_with_what_it_has_says_what_it_lacks
     fs::remove_dir_all(dir.path().join("index")).unwrap();
 
     let store = open(dir.path());
-    let (_, lacks) = store.found(Query { settled: false, ..query("lighthouse") }).await.unwrap();
+    let lacks = store.found(Query { settled: false, ..query("lighthouse") }, None).await.unwrap().unindexed;
     assert!(lacks > 0 && store.unindexed() > 0, "it has just begun");
     assert!(store.close().await, "its thread has ended");
 
@@ -184,12 +188,70 @@ async fn an_index_that_is_being_made_answers_with_what_it_has_says_what_it_lacks
     let stats = store.stats().await.unwrap();
     assert!(stats.indexed_n < stats.last_n, "the stop did not wait for all of it");
     loop {
-        let (hits, lacks) = store.found(query("tale 19999")).await.unwrap();
+        let Found { hits, unindexed: lacks, .. } = store.found(query("tale 19999"), None).await.unwrap();
         if lacks == 0 {
             assert!(hits[0].text.contains("tale 19999 "), "{hits:?}");
             break;
         }
     }
     assert_eq!(store.unindexed(), 0);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn all_channels_are_searched_and_pages_are_parts_of_one_order() {
+    let (_dir, store, mut chat) = chatting();
+    for n in 0..6 {
+        chat.turn(&format!("m{n}"), &format!("the heron stood still, for the {n}th time"), "indeed").await;
+    }
+    Chat::new(&store, "other").turn("a", "a heron in a hurry", "really?").await;
+    chat.compact(2, "A heron stood still.", vec![memory("Ana counts herons", "s1/0")]).await;
+    let everywhere = Query { channel: None, scopes: Vec::new(), ..query("heron") };
+    let all = store.found(everywhere.clone(), None).await.unwrap();
+    assert_eq!(all.next, None);
+    let kinds = |kind| all.hits.iter().filter(|hit| hit.kind == kind).count();
+    assert_eq!((kinds(HitKind::Summary), kinds(HitKind::Memory)), (1, 1));
+    let channels: BTreeSet<_> = all.hits.iter().filter_map(|hit| hit.channel.clone()).collect();
+    assert_eq!(channels, [channel("main"), channel("other")].into());
+    for hit in &all.hits {
+        let marked: Vec<_> = hit.marks.iter().map(|(from, to)| &hit.text[*from..*to]).collect();
+        assert_eq!(marked.is_empty(), hit.near, "{hit:?}");
+        assert!(marked.iter().all(|word| ["heron", "herons"].contains(word)), "{hit:?}");
+        assert_eq!(hit.near, !hit.text.contains("heron"), "{hit:?}");
+    }
+    for limit in [1, 2, 5] {
+        let (mut paged, mut after) = (Vec::new(), None);
+        loop {
+            let query = Query { limit, ..everywhere.clone() };
+            let page = store.found(query, after).await.unwrap();
+            assert!(page.hits.len() <= limit);
+            paged.extend(page.hits);
+            let Some(next) = page.next else { break };
+            after = Some(next.to_string().parse().unwrap());
+        }
+        assert_eq!(paged, all.hits, "{limit} a page");
+    }
+    // Where few are weighed together, the order is another; none is lost, and none is there twice.
+    let (mut ids, mut after) = (Vec::new(), Some("3.0".parse::<SearchPlace>().unwrap()));
+    while after.is_some() {
+        let page = store.found(Query { limit: 2, ..everywhere.clone() }, after).await.unwrap();
+        ids.extend(page.hits.into_iter().map(|hit| (hit.channel, hit.id)));
+        after = page.next;
+    }
+    let mut expected: Vec<_> = all.hits.iter().map(|hit| (hit.channel.clone(), hit.id.clone())).collect();
+    ids.sort();
+    expected.sort();
+    assert_eq!(ids, expected);
+    let other = Query { channel: Some(channel("other")), ..everywhere.clone() };
+    let hits = store.found(other, None).await.unwrap().hits;
+    assert!(!hits.is_empty() && hits.iter().all(|hit| hit.channel == Some(channel("other"))), "{hits:?}");
+    let said = Said { user: Some("local/ana".to_owned()), ..Said::default() };
+    let hits = store.found(Query { said, ..everywhere.clone() }, None).await.unwrap().hits;
+    assert!(hits.len() == 7 && hits.iter().all(|hit| hit.author.as_ref().unwrap().name == "ana"), "{hits:?}");
+    let said = Said { until: Some(at(-1)), ..Said::default() };
+    assert_eq!(store.found(Query { said, ..everywhere }, None).await.unwrap().hits, []);
+    for text in ["", "7", "0.1", "30001.0", "a.b", "1.-1"] {
+        assert!(text.parse::<SearchPlace>().is_err(), "{text}");
+    }
     store.close().await;
 }

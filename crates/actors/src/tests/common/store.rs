@@ -349,8 +349,13 @@ impl Store for MemStore {
             text: entry.text(),
             kind: HitKind::Entry,
             id: entry.seq.to_string(),
+            channel: query.channel.clone(),
+            turn: Some(entry.turn.clone()),
+            near: false,
+            marks: Vec::new(),
         };
-        let hits = self.history(&query.channel).iter().filter(fits).map(hit).take(query.limit).collect();
+        let Some(channel) = &query.channel else { return Box::pin(async { Ok(Vec::new()) }) };
+        let hits = self.history(channel).iter().filter(fits).map(hit).take(query.limit).collect();
         Box::pin(async { Ok(hits) })
     }
 

@@ -16,7 +16,9 @@ fn a_memory_lives_from_add_to_forget() {
     let edited = home.json(&["memory", "edit", id, "The ferry leaves at one."]);
     assert_eq!(edited["text"], "The ferry leaves at one.");
     let shown = home.json(&["memory", "show", id]);
-    assert_eq!(shown, edited);
+    for (key, value) in edited.as_object().unwrap() {
+        assert_eq!(shown[key], *value, "{key}");
+    }
     for key in [
         "id",
         "agent",

@@ -7,6 +7,7 @@ mod daemon;
 mod docs;
 mod doctor;
 mod export;
+mod history;
 mod http;
 mod init;
 mod install;

@@ -80,7 +80,14 @@ pub(crate) fn copy_dir(from: &Path, to: &Path) {
 /// A search of the chat `main` with its memories, when all is indexed.
 pub(crate) fn query(text: &str) -> Query {
     let scopes = vec![scope()];
-    Query { channel: channel("main"), text: text.to_owned(), kind: None, scopes, limit: 50, settled: true }
+    Query {
+        channel: Some(channel("main")),
+        text: text.to_owned(),
+        scopes,
+        limit: 50,
+        settled: true,
+        ..Query::default()
+    }
 }
 
 pub(crate) async fn found(store: &Store, text: &str) -> Vec<String> {

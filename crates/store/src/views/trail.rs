@@ -1,0 +1,125 @@
+//! What became of a memory, and where it was recalled: places in the journal, so many of each memory and no more. The rows of
+//! a memory do not grow with its age, and what it said before an edit stands in the journal alone.
+
+use cairn_core::event::{Event, Record, TurnEnd, TurnEvent};
+use cairn_core::ids::MemoryId;
+use cairn_core::ports::StoreError;
+
+use super::archive::Reads;
+use super::blocks::{Packed, put_number, take_number};
+use super::codec::{Key, Table};
+use super::db::Changes;
+use super::rows::Place;
+use crate::journal::segment::Position;
+
+/// Most records that are kept of what made and changed a memory: the first, and the newest.
+const STEPS: usize = 16;
+
+/// Most turns that are kept of those that it was recalled in: the newest.
+const USES: usize = 32;
+
+/// A record that made or changed a memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Step {
+    place: Place,
+    /// Which of the memories of a run's end it is.
+    idx: u64,
+    /// How many before it are not kept.
+    left_out: u64,
+}
+
+impl Packed for Step {
+    fn put(&self, before: Option<&Self>, out: &mut Vec<u8>) {
+        self.place.put(before.map(|before| &before.place), out);
+        put_number(out, self.idx);
+        put_number(out, self.left_out);
+    }
+
+    fn take(bytes: &mut &[u8], before: Option<&Self>) -> Option<Self> {
+        let place = Place::take(bytes, before.map(|before| &before.place))?;
+        Some(Self { place, idx: take_number(bytes)?, left_out: take_number(bytes)? })
+    }
+}
+
+/// What became of a memory, from the journal.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MemoryTrail {
+    /// Oldest first: its making, then the newest of what followed.
+    pub steps: Vec<TrailStep>,
+    /// The newest turns that it was recalled in, oldest first: the records of their ends.
+    pub uses: Vec<Record>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrailStep {
+    pub record: Record,
+    /// Which of the memories of a run's end it is.
+    pub idx: usize,
+    /// How many before it are not kept.
+    pub left_out: u64,
+}
+
+/// Notes the turn whose end a record is with the memories that were in its window.
+pub(super) fn apply(
+    changes: &mut Changes<'_>,
+    record: &Record,
+    position: Position,
+) -> Result<(), StoreError> {
+    let Event::Turn(TurnEvent::Ended(TurnEnd { recalled, .. })) = &record.event else { return Ok(()) };
+    for id in recalled {
+        // It may have been forgotten meanwhile.
+        if !changes.has(&Key::memory_key(id))? {
+            continue;
+        }
+        let key = Key::trail(Table::Use, id);
+        let mut uses: Vec<Place> = changes.items(&key)?.unwrap_or_default();
+        uses.push(Place { n: record.n, at: position });
+        let gone = uses.len().saturating_sub(USES);
+        changes.put_items(key, &uses[gone..]);
+    }
+    Ok(())
+}
+
+/// A record made a memory; `idx`: which of the memories of a run's end it is.
+pub(super) fn begin(changes: &mut Changes<'_>, id: &MemoryId, place: Place, idx: u32) {
+    changes.put_items(Key::trail(Table::Trail, id), &[Step { place, idx: u64::from(idx), left_out: 0 }]);
+}
+
+/// A record changed a memory, or found it again.
+pub(super) fn add(
+    changes: &mut Changes<'_>,
+    id: &MemoryId,
+    place: Place,
+    idx: u32,
+) -> Result<(), StoreError> {
+    let key = Key::trail(Table::Trail, id);
+    let mut steps: Vec<Step> = changes.items(&key)?.unwrap_or_default();
+    steps.push(Step { place, idx: u64::from(idx), left_out: 0 });
+    if steps.len() > STEPS {
+        let gone = steps.remove(1);
+        steps[1].left_out += gone.left_out + 1;
+    }
+    changes.put_items(key, &steps);
+    Ok(())
+}
+
+/// A memory was forgotten.
+pub(super) fn end(changes: &mut Changes<'_>, id: &MemoryId) {
+    changes.remove(Key::trail(Table::Trail, id));
+    changes.remove(Key::trail(Table::Use, id));
+}
+
+impl Reads<'_> {
+    pub(crate) fn memory_trail(&self, id: &MemoryId) -> Result<MemoryTrail, StoreError> {
+        let steps: Vec<Step> = self.db.items(&Key::trail(Table::Trail, id))?.unwrap_or_default();
+        let uses: Vec<Place> = self.db.items(&Key::trail(Table::Use, id))?.unwrap_or_default();
+        let step = |step: Step| {
+            let record = self.journal.read(step.place.at)?;
+            Ok(TrailStep { record, idx: step.idx as usize, left_out: step.left_out })
+        };
+        Ok(MemoryTrail {
+            steps: steps.into_iter().map(step).collect::<Result<_, StoreError>>()?,
+            uses: uses.into_iter().map(|place| self.journal.read(place.at)).collect::<Result<_, _>>()?,
+        })
+    }
+}
