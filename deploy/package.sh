@@ -33,7 +33,7 @@ gzip -9n "$parts"/man/*.1
 "$binary" config schema >"$parts/config.schema.json"
 
 # What Debian calls a changelog: the version and where to read on.
-version=$("$binary" --version | sed 's/^cairn //')
+version=$("$binary" -V | sed 's/^cairn //')
 {
     printf 'cairn (%s-1) stable; urgency=medium\n\n' "$version"
     printf '  * See /usr/share/doc/cairn/CHANGELOG.md.\n\n'

@@ -39,7 +39,7 @@ pub(crate) fn client(
     Ok(match model.provider {
         Provider::Openai => Arc::new(OpenAi::new(options(loaded, model))?),
         Provider::Anthropic => Arc::new(Anthropic::new(options(loaded, model))?),
-        Provider::Offline => Arc::new(Offline::new(Arc::clone(search))),
+        Provider::Offline => Arc::new(Offline::new(Arc::clone(search)).speaking_at(model.words_per_second)),
     })
 }
 

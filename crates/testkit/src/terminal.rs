@@ -79,6 +79,11 @@ impl Terminal {
         }
     }
 
+    /// The process of the command.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits for the end of the command: its exit code.
     ///
     /// # Panics

@@ -27,13 +27,7 @@ pub(crate) fn context(record: &ContextRecord, width: usize) -> String {
             ))
             .dim()
         ),
-        format!(
-            "{} of {} usable tokens, {}, tier {}",
-            grouped(used(record)),
-            grouped(record.usable_tokens()),
-            percent(record.usage_ratio),
-            tier_style(record.tier).apply_to(record.tier.name())
-        ),
+        fill(record),
         String::new(),
     ];
     lines.extend(bar(record, width));
@@ -47,6 +41,17 @@ pub(crate) fn context(record: &ContextRecord, width: usize) -> String {
     lines.extend(outcomes(&record.outcomes));
     lines.extend(figures(record));
     lines.iter().map(|line| format!("{}\n", cut(line, width).trim_end())).collect()
+}
+
+/// How full the window is, and which tier that is.
+pub(super) fn fill(record: &ContextRecord) -> String {
+    format!(
+        "{} of {} usable tokens, {}, tier {}",
+        grouped(used(record)),
+        grouped(record.usable_tokens()),
+        percent(record.usage_ratio),
+        tier_style(record.tier).apply_to(record.tier.name())
+    )
 }
 
 fn used(record: &ContextRecord) -> u64 {
@@ -63,7 +68,7 @@ fn tier_style(tier: Tier) -> Style {
 }
 
 /// The bar, and below it the thresholds.
-fn bar(record: &ContextRecord, width: usize) -> Vec<String> {
+pub(super) fn bar(record: &ContextRecord, width: usize) -> Vec<String> {
     let bar = bar::bar(record, width.saturating_sub(4).clamp(20, 100));
     let painted = bar.cells.chunk_by(|a, b| a.region == b.region).map(|run| {
         let signs: String = run.iter().map(|cell| cell.sign).collect();

@@ -7,6 +7,7 @@ mod chat;
 mod client;
 mod config;
 mod connect;
+mod demo;
 mod doctor;
 mod draw;
 mod explain;
@@ -33,6 +34,7 @@ mod store;
 mod summary;
 mod tools;
 mod tune;
+mod version;
 mod watch;
 
 use std::ffi::OsString;
@@ -40,7 +42,7 @@ use std::process::ExitCode;
 
 use cairn_core::ports::StoreError;
 use cairn_store::can_start_threads;
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use args::Global;
 use failure::{Failure, exit};
@@ -57,6 +59,7 @@ use crate::wiring::Tools;
     version,
     after_help = "\
 Examples:
+  cairn demo                   watch what it does, in less than a minute
   cairn init                   answer a few questions for a configuration
   cairn doctor                 check everything, with remedies
   cairn chat                   talk, with the offline model unless configured
@@ -84,6 +87,8 @@ struct Cli {
 enum Command {
     /// Run the daemon in the foreground, logs on stderr
     Run(run::RunArgs),
+    /// Watch three months of a conversation pass through a small window, in less than a minute
+    Demo(demo::DemoArgs),
     /// Talk to an agent; piped input is one message a line, answered in order
     Chat(chat::ChatArgs),
     /// Send the messages of a file, one JSON object a line, and report the outcome
@@ -167,7 +172,10 @@ pub fn main_with(args: impl IntoIterator<Item = OsString>, tools: Tools) -> Exit
         eprintln!("cairn: {}", cairn_tools::mcp::become_server(args));
         return ExitCode::from(exit::FAILED);
     }
-    let mut cli = match Cli::try_parse_from(own_name.into_iter().chain(args)) {
+    // The pages for `man` are the same for all builds of a version.
+    let command = Cli::command().long_version(version::LONG);
+    let matches = command.try_get_matches_from(own_name.into_iter().chain(args));
+    let mut cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
             let code = if error.use_stderr() { exit::USAGE } else { exit::DONE };
@@ -225,6 +233,7 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
     let global = cli.global;
     match cli.command {
         Command::Run(args) => Box::pin(run::run(global, args)).await,
+        Command::Demo(args) => Box::pin(demo::demo(global, args)).await,
         Command::Chat(args) => Box::pin(chat::chat(global, args)).await,
         Command::Replay(args) => Box::pin(replay::replay(global, args)).await,
         Command::Status(args) => Box::pin(status::status(global, args)).await,

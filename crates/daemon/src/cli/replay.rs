@@ -336,7 +336,8 @@ fn outcomes(gauge: &GaugeRecord) -> BTreeMap<RunId, RunOutcome> {
     gauge.outcomes.iter().map(|end| (end.run.clone(), end.outcome)).collect()
 }
 
-async fn n_memories(client: &Client, channel: &ChannelId) -> Result<u64, Failure> {
+/// How many memories were learnt in a channel.
+pub(super) async fn n_memories(client: &Client, channel: &ChannelId) -> Result<u64, Failure> {
     let scope = Scope::learnt_in(channel, None);
     let params = [
         ("agent", Some(channel.agent().to_string())),

@@ -13,6 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind};
 use super::args::Global;
 use super::connect::{Connector, listen};
 use super::failure::{Failure, exit};
+use super::version;
 use crate::config::{Live, LogFormat, socket_to_bind};
 use crate::meters::{self, Meters, MetricsListener};
 use crate::restart_handle::RestartHandle;
@@ -219,6 +220,7 @@ async fn once(
         socket = %daemon.socket().display(),
         state = %state.path.display(),
         version = env!("CARGO_PKG_VERSION"),
+        commit = version::COMMIT,
         "ready"
     );
     systemd::tell(&[NotifyState::Ready]);

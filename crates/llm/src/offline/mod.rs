@@ -1,6 +1,7 @@
 //! The embedded model: no network, no key, no weights. It answers by quoting, summarises by extraction, and says so.
 //! The same request gets the same answer.
 
+mod facts;
 mod memories;
 mod quote;
 mod reply;
@@ -9,6 +10,7 @@ mod summarise;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -33,6 +35,8 @@ pub type HistorySearch = Arc<dyn Fn(Query) -> BoxFuture<'static, Result<Vec<Hit>
 pub struct Offline {
     info: ModelInfo,
     search: HistorySearch,
+    /// Time for each word; zero: none passes.
+    per_word: Duration,
 }
 
 impl fmt::Debug for Offline {
@@ -51,7 +55,14 @@ impl Offline {
             images: false,
             tools: true,
         };
-        Self { info, search }
+        Self { info, search, per_word: Duration::ZERO }
+    }
+
+    /// The same at the pace of somebody who speaks; 0: everything at once.
+    #[must_use]
+    pub fn speaking_at(self, words_per_second: u32) -> Self {
+        let per_word = Duration::from_secs(1).checked_div(words_per_second).unwrap_or_default();
+        Self { per_word, ..self }
     }
 }
 
@@ -84,8 +95,9 @@ impl ChatModel for Offline {
             }
         };
         let sent = Ok(ModelEvent::Sent(Box::new(Sent { wire: wire(), body: None })));
-        let said = stream::once(said).flat_map(|said| stream::iter(events(said)));
-        stream::iter([sent]).chain(said).boxed()
+        let per_word = self.per_word;
+        let spoken = stream::once(said).flat_map(|said| stream::iter(events(said)));
+        stream::iter([sent]).chain(spoken.then(move |event| spoken_after(per_word, event))).boxed()
     }
 }
 
@@ -101,6 +113,20 @@ struct Answer {
     text: String,
     calls: Vec<ToolCall>,
     quotes: bool,
+}
+
+/// The event, once its words have been said.
+async fn spoken_after(
+    per_word: Duration,
+    event: Result<ModelEvent, ModelError>,
+) -> Result<ModelEvent, ModelError> {
+    if let Ok(ModelEvent::Text(piece)) = &event
+        && !per_word.is_zero()
+    {
+        let n_words = u32::try_from(piece.split_whitespace().count()).unwrap_or(u32::MAX);
+        tokio::time::sleep(per_word.saturating_mul(n_words)).await;
+    }
+    event
 }
 
 fn events(said: Result<Answer, ModelError>) -> Vec<Result<ModelEvent, ModelError>> {

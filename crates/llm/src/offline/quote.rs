@@ -6,8 +6,10 @@ use cairn_core::message::text_of;
 use cairn_core::model::ChatMessage;
 use cairn_core::ports::{Hit, HitKind};
 use cairn_core::sentences::sentences;
-use cairn_core::window::{escape_name, short_date};
+use cairn_core::window::{escape_name, short_time};
 use cairn_core::words::topic_words;
+
+use super::facts::Asked;
 
 const MAX_QUOTES: usize = 3;
 
@@ -24,11 +26,30 @@ const QUESTION_WORTH: f64 = 0.5;
 pub(super) struct Candidate {
     /// Who said it; `None` for a memory.
     pub(super) author: Option<String>,
-    pub(super) date: Option<String>,
+    /// When: a day, and where it is known the minute. Later times sort behind earlier ones.
+    at: Option<String>,
     pub(super) text: String,
     /// What the search or the recall thinks of it, 0 to 1.
     rank: f64,
 }
+
+impl Candidate {
+    /// Whose words they are; of a memory, who it says said it.
+    pub(super) fn speaker(&self) -> Option<&str> {
+        self.author.as_deref().or_else(|| Some(self.text.split_once(SAID)?.0))
+    }
+
+    /// The words alone.
+    fn words(&self) -> &str {
+        match self.author {
+            Some(_) => &self.text,
+            None => self.text.rsplit(SAID).next().unwrap_or_default().trim_matches('"'),
+        }
+    }
+}
+
+/// What stands in a memory between who said it and what was said.
+const SAID: &str = " said: ";
 
 /// What people said in the window, the newest last. The header before each message names its author and time.
 pub(super) fn from_window(messages: &[ChatMessage]) -> Vec<Candidate> {
@@ -37,13 +58,11 @@ pub(super) fn from_window(messages: &[ChatMessage]) -> Vec<Candidate> {
         ChatMessage::Assistant { .. } | ChatMessage::Tool { .. } | ChatMessage::Context { .. } => None,
     };
     let candidate = |text: String| {
-        let (author, date, text) = match header(&text) {
-            Some((author, time, words)) => {
-                (author, time.split(' ').next().map(str::to_owned), words.to_owned())
-            }
+        let (author, at, text) = match header(&text) {
+            Some((author, time, words)) => (author, Some(time.to_owned()), words.to_owned()),
             None => ("somebody".to_owned(), None, text),
         };
-        Candidate { author: Some(author), date, text, rank: 0.0 }
+        Candidate { author: Some(author), at, text, rank: 0.0 }
     };
     messages.iter().filter_map(said).map(candidate).collect()
 }
@@ -61,7 +80,7 @@ pub(super) fn from_hits(hits: Vec<Hit>) -> Vec<Candidate> {
     let quotable = |hit: Hit| {
         let author = escape_name(&hit.author.filter(|_| hit.kind == HitKind::Entry)?.name);
         let rank = (hit.score / best).clamp(0.0, 1.0);
-        Some(Candidate { author: Some(author), date: Some(short_date(hit.at)), text: hit.text, rank })
+        Some(Candidate { author: Some(author), at: Some(short_time(hit.at)), text: hit.text, rank })
     };
     hits.into_iter().filter_map(quotable).collect()
 }
@@ -74,24 +93,54 @@ pub(super) fn from_context(messages: &[ChatMessage]) -> Vec<Candidate> {
     });
     let memory = |line: &str| {
         let (_, words) = line.strip_prefix("- ")?.split_once(": ")?;
-        let (words, date) = match words.strip_suffix(']').and_then(|rest| rest.rsplit_once(" [")) {
-            Some((words, date)) => (words, Some(date.to_owned())),
+        let (words, at) = match words.strip_suffix(']').and_then(|rest| rest.rsplit_once(" [")) {
+            Some((words, day)) => (words, Some(day.to_owned())),
             None => (words, None),
         };
         let words = words.rsplit_once(" (about ").map_or(words, |(words, _)| words);
-        Some(Candidate { author: None, date, text: words.to_owned(), rank: 0.5 })
+        Some(Candidate { author: None, at, text: words.to_owned(), rank: 0.5 })
     };
     lines.filter_map(memory).collect()
 }
 
 /// The few candidates that answer best, best first. Empty when none shares a word that matters with the question.
-pub(super) fn best(question: &str, candidates: Vec<Candidate>) -> Vec<Candidate> {
+pub(super) fn best(question: &str, fact: Option<&Asked>, candidates: Vec<Candidate>) -> Vec<Candidate> {
     let asked: HashSet<String> = topic_words(question).into_iter().collect();
-    let candidates = distinct(question, candidates);
     if asked.is_empty() {
         return Vec::new();
     }
-    let words: Vec<HashSet<String>> = candidates.iter().map(words_of).collect();
+    let mut candidates = distinct(question, candidates);
+    let mut words: Vec<HashSet<String>> = Vec::new();
+    if let Some(fact) = fact {
+        keep_what_holds(fact, &mut candidates);
+    }
+    for candidate in &mut candidates {
+        let mut said = words_of(candidate);
+        if let Some(fact) = fact.filter(|fact| fact.is_told(candidate)) {
+            // It answers the question, whatever words it does so in.
+            candidate.rank = 1.0;
+            said.extend(fact.words.iter().cloned());
+        }
+        words.push(said);
+    }
+    let chosen = newest_first(scored(&asked, &candidates, &words), &candidates);
+    chosen.into_iter().take(MAX_QUOTES).map(|idx| shortened(&candidates[idx], &asked)).collect()
+}
+
+/// Takes out what somebody told of a fact before they told it anew.
+fn keep_what_holds(fact: &Asked, candidates: &mut Vec<Candidate>) {
+    let mut newest: HashMap<Option<String>, Option<String>> = HashMap::new();
+    let speaker = |candidate: &Candidate| candidate.speaker().map(str::to_owned);
+    for candidate in candidates.iter().filter(|candidate| fact.is_told(candidate)) {
+        let at = newest.entry(speaker(candidate)).or_default();
+        *at = candidate.at.clone().max(at.take());
+    }
+    let holds = |candidate: &Candidate| newest.get(&speaker(candidate)).is_none_or(|at| *at == candidate.at);
+    candidates.retain(|candidate| !fact.is_told(candidate) || holds(candidate));
+}
+
+/// The candidates that answer well enough, best first.
+fn scored(asked: &HashSet<String>, candidates: &[Candidate], words: &[HashSet<String>]) -> Vec<usize> {
     let mut n_with: HashMap<&str, usize> = HashMap::new();
     for word in words.iter().flatten().filter(|word| asked.contains(*word)) {
         *n_with.entry(word).or_default() += 1;
@@ -100,7 +149,7 @@ pub(super) fn best(question: &str, candidates: Vec<Candidate>) -> Vec<Candidate>
     let whole: f64 = asked.iter().map(|word| rarity(word)).sum();
     let mut scored: Vec<(f64, usize)> = candidates
         .iter()
-        .zip(&words)
+        .zip(words)
         .enumerate()
         .map(|(idx, (candidate, words))| {
             let shared: f64 = asked.intersection(words).map(|word| rarity(word)).sum();
@@ -113,23 +162,72 @@ pub(super) fn best(question: &str, candidates: Vec<Candidate>) -> Vec<Candidate>
     // Of two that are as good, the newer.
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
     let bar = scored.first().map_or(0.0, |(score, _)| score * NEAR_BEST);
-    let chosen = scored.into_iter().take_while(|(score, _)| *score >= bar).take(MAX_QUOTES);
-    chosen.map(|(_, idx)| shortened(&candidates[idx], &asked)).collect()
+    scored.into_iter().take_while(|(score, _)| *score >= bar).map(|(_, idx)| idx).collect()
 }
 
-/// Each text once (the search's view of it wins, since it knows the date), without the question itself.
+/// Puts what was said later before what it contradicts.
+fn newest_first(mut chosen: Vec<usize>, candidates: &[Candidate]) -> Vec<usize> {
+    for place in 1..chosen.len() {
+        let later = &candidates[chosen[place]];
+        let is_contradicted = |earlier: &usize| {
+            let earlier = &candidates[*earlier];
+            earlier.at < later.at && contradict(earlier.words(), later.words())
+        };
+        if let Some(before) = chosen[..place].iter().position(is_contradicted) {
+            chosen[before..=place].rotate_right(1);
+        }
+    }
+    chosen
+}
+
+/// Both say the same of something, but for a number or a name: "it comes on 15 April", "it comes on 22 April".
+fn contradict(one: &str, other: &str) -> bool {
+    let (values, others) = (values(one), values(other));
+    let rest = |text: &str| -> HashSet<String> {
+        topic_words(text)
+            .into_iter()
+            .filter(|word| !values.contains(word) && !others.contains(word))
+            .collect()
+    };
+    let (one, other) = (rest(one), rest(other));
+    values != others
+        && !(values.is_empty() || others.is_empty() || one.is_empty() || other.is_empty())
+        && (one.is_subset(&other) || other.is_subset(&one))
+}
+
+/// Numbers and names, as [`topic_words`] has them.
+fn values(text: &str) -> HashSet<String> {
+    let is_value =
+        |word: &str| word.starts_with(char::is_uppercase) || word.bytes().any(|byte| byte.is_ascii_digit());
+    // What begins a sentence is written large, whatever it is.
+    let words = sentences(text).flat_map(|sentence| sentence.split_whitespace().skip(1));
+    words.filter(|word| is_value(word)).flat_map(topic_words).collect()
+}
+
+/// Each text once, with the best that search or recall thinks of it, without the question itself. A memory of words that are
+/// there themselves adds nothing but that.
 fn distinct(question: &str, candidates: Vec<Candidate>) -> Vec<Candidate> {
     let asked = plain(question);
     let mut places: HashMap<String, usize> = HashMap::new();
     let mut kept: Vec<Candidate> = Vec::new();
-    for candidate in candidates {
-        let text = plain(&candidate.text);
+    let (memories, said): (Vec<_>, Vec<_>) =
+        candidates.into_iter().partition(|candidate| candidate.author.is_none());
+    for candidate in said.into_iter().chain(memories) {
+        let text = plain(candidate.words());
         if text.is_empty() || asked.contains(&text) {
             continue;
         }
-        match places.get(&text) {
-            Some(&idx) if kept[idx].rank < candidate.rank => kept[idx] = candidate,
-            Some(_) => {}
+        let is_memory = candidate.author.is_none();
+        let is_of = |said: &Candidate| is_memory && plain(&said.text).contains(&text);
+        match places.get(&text).copied().or_else(|| kept.iter().position(is_of)) {
+            Some(idx) => {
+                let rank = kept[idx].rank.max(candidate.rank);
+                // Words without a time have nobody who is known to have said them.
+                if kept[idx].at.is_none() {
+                    kept[idx] = candidate;
+                }
+                kept[idx].rank = rank;
+            }
             None => {
                 places.insert(text, kept.len());
                 kept.push(candidate);
@@ -173,8 +271,8 @@ fn shortened(candidate: &Candidate, asked: &HashSet<String>) -> Candidate {
 pub(super) fn shown(candidate: &Candidate) -> String {
     let words = candidate.text.trim().replace('\n', "\n> ");
     let who = candidate.author.as_deref().unwrap_or("from memory");
-    match &candidate.date {
-        Some(date) => format!("> {words}\n({who}, {date})"),
+    match candidate.at.as_deref().and_then(|at| at.split(' ').next()) {
+        Some(day) => format!("> {words}\n({who}, {day})"),
         None => format!("> {words}\n({who})"),
     }
 }

@@ -14,14 +14,11 @@ use cairn_core::ports::{Hit, Query};
 use cairn_core::tokens::estimate;
 
 use super::HistorySearch;
-use super::summarise::{results_of_saves, save_calls};
-use super::{Answer, memories, quote, speech};
+use super::summarise::{can_save, results_of_saves, save_calls};
+use super::{Answer, facts, memories, quote, speech};
 
 /// How many results of the search are looked at.
 const SEARCH_LIMIT: usize = 12;
-
-/// Most memories that an acknowledgement names.
-const MAX_NAMED: usize = 2;
 
 /// What somebody asked to be remembered is worth more than what was found by rule.
 const ASKED_IMPORTANCE: f64 = 0.8;
@@ -30,6 +27,9 @@ const NO_MODEL: &str = "No language model is configured, so I can only quote.";
 
 /// The same for who has just read it.
 const NO_MODEL_AGAIN: &str = "(Offline: I can only quote.)";
+
+/// How something is saved at once.
+const HINT: &str = " Begin with “remember that”, and I save it as a memory.";
 
 /// Says that no model answers: in full unless that is in sight already.
 fn notice(request: &ChatRequest) -> &'static str {
@@ -55,11 +55,14 @@ pub(super) async fn reply(request: &ChatRequest, question: &str, search: &Histor
     if !speech::is_question(question) {
         return acknowledgement(request, question);
     }
-    let hits = old_words(request, question, search).await;
+    let fact = facts::Asked::of(question, asker(request).as_deref());
+    let query = fact.as_ref().map_or_else(|| question.to_owned(), |fact| fact.query(question));
+    let hits = old_words(request, query, search).await;
     let mut candidates = quote::from_window(&request.messages);
     candidates.extend(quote::from_hits(hits));
     candidates.extend(quote::from_context(&request.messages));
-    let quotes: Vec<String> = quote::best(question, candidates).iter().map(quote::shown).collect();
+    let quotes: Vec<String> =
+        quote::best(question, fact.as_ref(), candidates).iter().map(quote::shown).collect();
     if quotes.is_empty() {
         let text = format!("{notice} I found nothing that fits your question in what was said here.");
         return Answer { text, ..Answer::default() };
@@ -68,10 +71,10 @@ pub(super) async fn reply(request: &ChatRequest, question: &str, search: &Histor
     fit(format!("{notice} {lead}"), quotes, request.max_output_tokens)
 }
 
-async fn old_words(request: &ChatRequest, question: &str, search: &HistorySearch) -> Vec<Hit> {
+async fn old_words(request: &ChatRequest, text: String, search: &HistorySearch) -> Vec<Hit> {
     let query = Query {
         channel: Some(request.channel.clone()),
-        text: question.to_owned(),
+        text,
         kind: Some(cairn_core::ports::HitKind::Entry),
         limit: SEARCH_LIMIT,
         ..Query::default()
@@ -99,18 +102,23 @@ fn wanted(request: &ChatRequest, question: &str, words: &str) -> DraftMemory {
     DraftMemory { kind: MemoryKind::Fact, text, subject: author, importance: ASKED_IMPORTANCE, by: None }
 }
 
-/// The question as an entry, for the rules: by the author and at the time of the newest message.
-fn spoken(request: &ChatRequest, question: &str) -> Arc<Entry> {
+/// What the newest message of a person begins with: who wrote it and when.
+fn newest_header(request: &ChatRequest) -> Option<(String, String)> {
     let newest = request.messages.iter().rev().find_map(|message| match message {
         ChatMessage::User { parts } => Some(cairn_core::message::text_of(parts)),
         ChatMessage::Assistant { .. } | ChatMessage::Tool { .. } | ChatMessage::Context { .. } => None,
     });
-    let newest = newest.unwrap_or_default();
-    let (name, time) = match quote::header(&newest) {
-        Some((name, time, _)) => (Some(name), time),
-        None => (None, ""),
-    };
-    let at = DateTime::strptime("%Y-%m-%d %H:%M", time).ok();
+    quote::header(&newest?).map(|(name, time, _)| (name, time.to_owned()))
+}
+
+fn asker(request: &ChatRequest) -> Option<String> {
+    newest_header(request).map(|(name, _)| name)
+}
+
+/// The question as an entry, for the rules: by the author and at the time of the newest message.
+fn spoken(request: &ChatRequest, question: &str) -> Arc<Entry> {
+    let (name, time) = newest_header(request).unzip();
+    let at = DateTime::strptime("%Y-%m-%d %H:%M", time.unwrap_or_default()).ok();
     let at =
         at.and_then(|at| at.to_zoned(TimeZone::UTC).ok()).map_or(Timestamp::UNIX_EPOCH, |at| at.timestamp());
     let turn = TurnId::new("t1");
@@ -121,21 +129,12 @@ fn spoken(request: &ChatRequest, question: &str) -> Arc<Entry> {
     })
 }
 
+/// It says that something is remembered only where that was saved: what was not asked for is saved with a summary.
 fn acknowledgement(request: &ChatRequest, question: &str) -> Answer {
     let notice = notice(request);
-    let found = memories::find(&[spoken(request, question)]);
-    let named: Vec<String> =
-        found.iter().take(MAX_NAMED).map(|memory| format!("“{}”", memory.text)).collect();
-    if named.is_empty() {
-        return Answer { text: format!("Noted. {notice}"), ..Answer::default() };
-    }
-    let mut said = fit(
-        format!("Noted. I would remember {}. {notice}", named.join(" and ")),
-        Vec::new(),
-        request.max_output_tokens,
-    );
-    said.quotes = true;
-    said
+    let worth_it = !memories::find(&[spoken(request, question)]).is_empty();
+    let hint = if worth_it && can_save(request) { HINT } else { "" };
+    Answer { text: format!("Noted. {notice}{hint}"), ..Answer::default() }
 }
 
 fn confirmation(saves: &[(&ToolCall, &str)]) -> String {

@@ -74,6 +74,20 @@ const REMEMBER: &[&str] = &[
     "make a note that ",
 ];
 
+/// The same at the start of a message, where what follows is no question and nobody's tale.
+const REMEMBER_FIRST: &[&str] = &[
+    "remember ",
+    "please remember ",
+    "don't forget ",
+    "please don't forget ",
+    "do not forget ",
+    "keep in mind ",
+];
+
+/// Words behind those with which nothing is stated.
+const NO_THING: &[&str] =
+    &["how", "when", "what", "why", "who", "where", "me", "you", "the time", "it", "this"];
+
 /// Whether an answer is expected rather than an acknowledgement.
 pub(super) fn is_question(text: &str) -> bool {
     let text = text.trim();
@@ -97,10 +111,23 @@ pub(super) fn is_greeting(text: &str) -> bool {
 pub(super) fn to_remember(text: &str) -> Option<String> {
     let text = text.trim().replace('’', "'");
     let lower = text.to_ascii_lowercase();
-    let rest = REMEMBER.iter().find_map(|words| {
-        let at = lower.find(words)?;
-        // "Please", a name, "could you": what goes before is short, or the words are part of a tale.
-        (lower[..at].split_whitespace().count() <= 3).then(|| text[at + words.len()..].trim())
-    })?;
+    let inside = || {
+        REMEMBER.iter().find_map(|words| {
+            let at = lower.find(words)?;
+            // "Please", a name, "could you": what goes before is short, or the words are part of a tale.
+            let before: Vec<&str> = lower[..at].split_whitespace().collect();
+            let is_tale = before.len() > 3 || before.iter().any(|word| ["i", "we", "they"].contains(word));
+            (!is_tale).then_some(at + words.len())
+        })
+    };
+    let first = || {
+        let words = REMEMBER_FIRST.iter().find(|words| lower.starts_with(**words))?;
+        let thing = &lower[words.len()..];
+        let is_none = |word: &&str| {
+            thing.strip_prefix(*word).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+        };
+        (!NO_THING.iter().any(is_none)).then_some(words.len())
+    };
+    let rest = text[inside().or_else(first)?..].trim();
     (!rest.is_empty() && !rest.ends_with('?')).then(|| rest.to_owned())
 }

@@ -107,9 +107,14 @@ pub(super) fn results_of_saves(messages: &[ChatMessage]) -> Option<Vec<(&ToolCal
     None
 }
 
+/// Whether memories can be saved at all.
+pub(super) fn can_save(request: &ChatRequest) -> bool {
+    request.tools.iter().any(|tool| tool.name == SAVE)
+}
+
 /// Calls that save memories; none when the tool is not offered.
 pub(super) fn save_calls(request: &ChatRequest, memories: Vec<DraftMemory>) -> Vec<ToolCall> {
-    if !request.tools.iter().any(|tool| tool.name == SAVE) {
+    if !can_save(request) {
         return Vec::new();
     }
     let n_messages = request.messages.len();

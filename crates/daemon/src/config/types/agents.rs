@@ -237,6 +237,9 @@ pub struct ModelConfig {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(example = json!({ "X-Gateway-Token": "GATEWAY_TOKEN" }))]
     pub extra_headers_from_env: BTreeMap<String, String>,
+    /// How quickly the embedded model speaks, with provider = "offline" alone; 0: it says everything at once.
+    #[schemars(range(max = 1_000))]
+    pub words_per_second: u32,
 }
 
 impl Default for ModelConfig {
@@ -266,6 +269,7 @@ impl Default for ModelConfig {
             extra_body: Map::new(),
             extra_headers: BTreeMap::new(),
             extra_headers_from_env: BTreeMap::new(),
+            words_per_second: 0,
         }
     }
 }

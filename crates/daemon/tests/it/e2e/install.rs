@@ -51,6 +51,48 @@ fn completions_and_pages_are_what_their_readers_take() {
     assert_eq!(schema["properties"]["models"]["items"]["required"][0], "id");
 }
 
+#[path = "../../../build/commit.rs"]
+mod commit;
+
+#[test]
+fn a_build_names_the_commit_of_its_own_source_and_of_no_other() {
+    let home = home();
+    let (source, unpacked) = (home.path("source"), home.path("source/unpacked"));
+    std::fs::create_dir_all(&unpacked).unwrap();
+    let git = |args: &[&str]| {
+        let names = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"];
+        Command::new("git").arg("-C").arg(&source).args(names).args(args).output().unwrap()
+    };
+    assert_eq!((commit::of(&source), commit::files(&source)), (None, Vec::new()), "there is no history");
+    git(&["init", "-q"]);
+    git(&["commit", "-q", "--allow-empty", "-m", "one"]);
+    let first = commit::of(&source).unwrap();
+    assert!(first.len() == 12 && first.bytes().all(|byte| byte.is_ascii_hexdigit()), "{first}");
+    let watched = || -> Vec<_> {
+        commit::files(&source).iter().map(|file| std::fs::read_to_string(file).unwrap()).collect()
+    };
+    let before = watched();
+    git(&["commit", "-q", "--allow-empty", "-m", "two"]);
+    assert_ne!(watched(), before, "the next build sees it");
+    assert_ne!(commit::of(&source).unwrap(), first);
+    assert_eq!(commit::of(&unpacked), None, "the history is another's");
+}
+
+#[test]
+fn the_version_names_the_build_and_the_pages_for_man_do_not() {
+    let home = home();
+    let version = format!("cairn {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(home.cairn(&["-V"]).ended(0).stdout, version);
+    let long = home.cairn(&["--version"]).ended(0).stdout;
+    assert!(long.starts_with(&version), "{long}");
+    for words in
+        ["\ncommit:   ", "\nbuild:    ", "-linux-", "discord, telegram, local", "openai, anthropic, offline"]
+    {
+        assert!(long.contains(words), "`{words}` in {long}");
+    }
+    assert!(!home.cairn(&["man"]).ended(0).stdout.contains("commit:"));
+}
+
 struct Install {
     home: Home,
     root: PathBuf,
@@ -160,10 +202,135 @@ fn the_script_refuses_what_it_cannot_do() {
 
 #[test]
 fn every_script_of_the_package_parses() {
-    for name in ["install.sh", "package.sh", "debian/postinst", "debian/prerm", "debian/postrm"] {
+    for name in [
+        "install.sh",
+        "package.sh",
+        "static.sh",
+        "image.sh",
+        "debian/postinst",
+        "debian/prerm",
+        "debian/postrm",
+    ] {
         let parsed = Command::new("sh").arg("-n").arg(deploy(name)).output().unwrap();
         assert!(parsed.status.success(), "{name}: {}", String::from_utf8_lossy(&parsed.stderr));
         let mode = std::fs::metadata(deploy(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o111, 0o111, "{name} cannot be run");
+    }
+}
+
+/// Makes an image of a program, as it is made of binaries.
+fn image(home: &Home, name: &str, program: &str) -> Output {
+    let binary = home.file("static", program);
+    let mut command = Command::new("sh");
+    command
+        .arg(deploy("image.sh"))
+        .arg("--output")
+        .arg(home.path(name))
+        .env("SOURCE_DATE_EPOCH", "1700000000");
+    for arch in ["amd64", "arm64"] {
+        command.arg(format!("{arch}={}", binary.display()));
+    }
+    command.output().unwrap()
+}
+
+fn unpack(archive: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    let done = Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(to).status().unwrap();
+    assert!(done.success(), "{}", archive.display());
+}
+
+#[test]
+fn an_image_is_made_without_a_daemon_and_runs_without_rights() {
+    let home = home();
+    let done = image(&home, "one.tar", "#!/bin/true\n");
+    assert!(done.status.success(), "{done:?}");
+    image(&home, "two.tar", "#!/bin/true\n");
+    assert_eq!(std::fs::read(home.path("one.tar")).unwrap(), std::fs::read(home.path("two.tar")).unwrap());
+    let layout = home.path("layout");
+    unpack(&home.path("one.tar"), &layout);
+    let blobs = layout.join("blobs/sha256");
+    for blob in std::fs::read_dir(&blobs).unwrap() {
+        let sum = Command::new("sha256sum").arg(blob.as_ref().unwrap().path()).output().unwrap().stdout;
+        assert!(String::from_utf8(sum).unwrap().starts_with(blob.unwrap().file_name().to_str().unwrap()));
+    }
+    let read = |file: PathBuf| -> serde_json::Value {
+        serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
+    };
+    let blob = |of: &serde_json::Value| {
+        let file = blobs.join(of["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap());
+        assert_eq!(std::fs::metadata(&file).unwrap().len(), of["size"].as_u64().unwrap());
+        file
+    };
+    let index = read(blob(&read(layout.join("index.json"))["manifests"][0]));
+    let images = index["manifests"].as_array().unwrap();
+    assert_eq!(images.len(), 2);
+    for (of, arch) in images.iter().zip(["amd64", "arm64"]) {
+        let manifest = read(blob(of));
+        let config = read(blob(&manifest["config"]));
+        assert_eq!((&config["architecture"], &of["platform"]["architecture"]), (&arch.into(), &arch.into()));
+        let settings = &config["config"];
+        assert_eq!(settings["User"], "10001:10001");
+        assert!(settings["Volumes"]["/var/lib/cairn"].is_object(), "{settings}");
+        assert_eq!(settings["Healthcheck"]["Test"], serde_json::json!(["CMD", "cairn", "status"]));
+        let layer = blob(&manifest["layers"][0]);
+        let list = Command::new("tar").args(["--numeric-owner", "-tvzf"]).arg(layer).output().unwrap();
+        let list = String::from_utf8(list.stdout).unwrap();
+        let has =
+            |mode: &str, end: &str| list.lines().any(|line| line.starts_with(mode) && line.ends_with(end));
+        assert!(
+            has("-rwxr-xr-x 0/0", " usr/bin/cairn") && has("drwx------ 10001/10001", " var/lib/cairn/"),
+            "{list}"
+        );
+        assert!(has("-rw-r--r-- 0/0", " usr/share/cairn/prompts/en/agent.md.j2"), "{list}");
+    }
+    // Where it is installed, what reads images reads this one.
+    let archive = format!("oci-archive:{}", home.path("one.tar").display());
+    if let Ok(read) = Command::new("skopeo").args(["inspect", "--config", &archive]).output() {
+        assert!(read.status.success(), "{read:?}");
+    }
+    let dynamic = image(&home, "three.tar", "\u{7f}ELF /lib64/ld-linux-x86-64.so.2");
+    let said = String::from_utf8_lossy(&dynamic.stderr);
+    assert!(!dynamic.status.success() && said.contains("is not static"), "{said}");
+}
+
+#[test]
+fn the_build_of_static_binaries_says_what_it_lacks() {
+    let run = |target: &str, path: &str| {
+        let output = Command::new("/bin/sh").arg(deploy("static.sh")).arg(target).env("PATH", path).output();
+        let output = output.unwrap();
+        assert!(!output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let home = home();
+    for tool in ["dirname", "sed"] {
+        let file = home.file(tool, format!("#!/bin/sh\nexec /usr/bin/{tool} \"$@\"\n"));
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let path = home.path("").display().to_string();
+    let said = run("x86_64-unknown-linux-musl", &path);
+    assert!(said.contains("cargo install cargo-zigbuild"), "{said}");
+    for tool in ["cargo-zigbuild", "zig"] {
+        let file = home.file(tool, "#!/bin/sh\nexit 1\n");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let said = run("x86_64-unknown-linux-gnu", &path);
+    assert!(said.contains("no target of musl"), "{said}");
+    home.file("rustc", "#!/bin/sh\necho /nonexistent\n");
+    std::fs::set_permissions(home.path("rustc"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let said = run("aarch64-unknown-linux-musl", &path);
+    assert!(said.contains("rustup target add aarch64-unknown-linux-musl"), "{said}");
+}
+
+#[test]
+fn the_file_for_compose_has_what_a_service_needs() {
+    let text = std::fs::read_to_string(deploy("compose.yaml")).unwrap();
+    for words in [
+        "test: [CMD, cairn, status]",
+        "state:/var/lib/cairn",
+        "read_only: true",
+        "cap_drop: [ALL]",
+        "deploy/Containerfile",
+    ] {
+        assert!(text.contains(words), "{words}");
     }
 }

@@ -4,6 +4,7 @@ mod chain;
 mod chat;
 mod codes;
 mod daemon;
+mod demo;
 mod docs;
 mod doctor;
 mod export;

@@ -1,0 +1,29 @@
+//! `cairn --version`: from which commit it was built, for which system, and what is built in.
+
+/// The commit, or `not recorded`.
+pub(super) const COMMIT: &str = env!("CAIRN_COMMIT");
+
+/// What stands behind the program's name.
+pub(super) const LONG: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    "\ncommit:   ",
+    env!("CAIRN_COMMIT"),
+    "\nbuild:    ",
+    env!("CAIRN_TARGET"),
+    ", ",
+    env!("CAIRN_PROFILE"),
+    "\nnetworks: discord, telegram, local\nmodels:   openai, anthropic, offline\ntools:    mcp, fetch",
+);
+
+#[cfg(test)]
+mod tests {
+    use super::LONG;
+    use crate::config::NetworkKind;
+
+    #[test]
+    fn every_network_is_named() {
+        for kind in NetworkKind::ALL {
+            assert!(LONG.contains(kind.name()), "{LONG}");
+        }
+    }
+}
