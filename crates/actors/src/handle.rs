@@ -206,6 +206,11 @@ impl ChannelHandle {
         self.bytes.store(self.read(awake::bytes), Ordering::Relaxed);
     }
 
+    /// It takes so many more, until it is weighed again.
+    pub(crate) fn add_bytes(&self, more: u64) {
+        self.bytes.fetch_add(more, Ordering::Relaxed);
+    }
+
     /// It is used; `order`: higher than that of all that were used before.
     pub(crate) fn note_used(&self, order: u64) {
         self.used.store(order, Ordering::Relaxed);

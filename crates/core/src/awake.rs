@@ -2,7 +2,7 @@
 //! take no more than they may.
 
 use crate::conversation::Conversation;
-use crate::message::{Entry, Part};
+use crate::message::{Entry, Part, Pending};
 
 /// What a channel takes without a word: its actors, queues and timers.
 const CHANNEL_BYTES: u64 = 16 * 1024;
@@ -51,9 +51,14 @@ pub fn to_sleep<T>(mut awake: Vec<Awake<T>>, most: u64) -> Vec<T> {
 /// About how many bytes of memory a channel takes that is awake with this conversation.
 pub fn bytes(conversation: &Conversation) -> u64 {
     let live = conversation.live.iter().map(|entry| entry_bytes(entry));
-    let pending = conversation.pending.iter().map(|pending| ENTRY_BYTES + parts_bytes(&pending.parts));
+    let pending = conversation.pending.iter().map(pending_bytes);
     let stack = conversation.stack.summaries().map(|summary| ENTRY_BYTES + summary.text.len() as u64);
     CHANNEL_BYTES + live.chain(pending).chain(stack).sum::<u64>()
+}
+
+/// The same of a message that waits for a turn.
+pub fn pending_bytes(pending: &Pending) -> u64 {
+    ENTRY_BYTES + parts_bytes(&pending.parts)
 }
 
 fn entry_bytes(entry: &Entry) -> u64 {

@@ -200,6 +200,14 @@ pub fn can_start_threads(n: usize) -> io::Result<()> {
 /// How nice threads are that work over the whole state, and those that they start.
 const NICE: i32 = 15;
 
+/// Makes this thread, and those that it starts, that nice at least. There is no way back.
+pub(crate) fn give_way(nice: i32) {
+    if rustix::process::getpriority_process(None).is_ok_and(|is| is < nice) {
+        // Where it may not be, it is as important as all others.
+        let _nice = rustix::process::setpriority_process(None, nice);
+    }
+}
+
 /// Threads for work over the whole state, which takes long: they are few, are not those that serve messages, and give way to
 /// them.
 #[derive(Debug)]
@@ -228,8 +236,7 @@ impl Background {
         let (tell, done) = tokio::sync::oneshot::channel();
         let work = move || {
             let _thread = thread;
-            // Of this thread alone. Where it may not be, it is as important as all others.
-            let _nice = rustix::process::setpriority_process(None, NICE);
+            give_way(NICE);
             // Nobody waits any more: no error.
             drop(tell.send(work()));
         };
@@ -293,6 +300,17 @@ impl Drop for UnderWay<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_gives_way_and_takes_nothing_back() {
+        let nice = || rustix::process::getpriority_process(None).unwrap();
+        let threads = std::thread::spawn(move || {
+            give_way(18);
+            give_way(17);
+            (nice(), std::thread::spawn(nice).join().unwrap())
+        });
+        assert_eq!(threads.join().unwrap(), (18, 18));
+    }
 
     #[test]
     fn a_call_is_known_until_it_returns_or_panics() {

@@ -129,13 +129,7 @@ impl ports::Store for Store {
         filter: MemoryFilter,
     ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>> {
         let (agent, reach) = (agent.clone(), reach.to_vec());
-        async move {
-            if filter.query.is_some() {
-                self.settle_memories().await;
-            }
-            self.look(move |inner, reads| recall::list(inner, reads, &agent, &reach, &filter)).await
-        }
-        .boxed()
+        self.look(move |inner, reads| recall::list(inner, reads, &agent, &reach, &filter)).boxed()
     }
 
     fn memory(&self, id: &MemoryId) -> BoxFuture<'_, Result<Option<Memory>, StoreError>> {
@@ -151,14 +145,10 @@ impl ports::Store for Store {
         limit: usize,
     ) -> BoxFuture<'_, Result<ports::Recall, StoreError>> {
         let (agent, reach, question) = (agent.clone(), reach.to_vec(), question.to_owned());
-        async move {
-            self.settle_memories().await;
-            let asked = move |inner: &Inner, reads: &Reads<'_>| {
-                recall::recall(inner, reads, &agent, (&reach, &question, limit))
-            };
-            self.look(asked).await
-        }
-        .boxed()
+        let asked = move |inner: &Inner, reads: &Reads<'_>| {
+            recall::recall(inner, reads, &agent, (&reach, &question, limit))
+        };
+        self.look(asked).boxed()
     }
 
     fn kept_text(&self, id: &TextId) -> BoxFuture<'_, Result<Option<String>, StoreError>> {

@@ -51,9 +51,6 @@ const READERS: usize = 4;
 /// Work over the whole state at once.
 const BACKGROUND: usize = 2;
 
-/// Longest that a question waits until the index has what changed in memories before this start. The rows answer then.
-const MEMORY_LIMIT: Duration = Duration::from_millis(250);
-
 /// How often who waits looks whether sled is stuck.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
@@ -285,17 +282,6 @@ impl Store {
     /// The views cannot be written at present, or the store is closed.
     pub async fn settle(&self) -> Result<(), StoreError> {
         self.settle_to(self.inner.durable().tail.n).await
-    }
-
-    /// Waits a little, until the index has what changed in memories before anybody noted which of them.
-    pub(crate) async fn settle_memories(&self) {
-        let settled = async {
-            self.settle().await?;
-            let upto = self.inner.views.changes_known_from();
-            if self.inner.index.reaches() < upto { self.settle_index(upto).await } else { Ok(()) }
-        };
-        // One that fails, is stuck, or is being made again: the rows answer, and what is wrong with it is told where it is met.
-        drop(tokio::time::timeout(MEMORY_LIMIT, settled).await);
     }
 
     async fn settle_to(&self, target: u64) -> Result<(), StoreError> {

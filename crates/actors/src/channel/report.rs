@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cairn_core::awake;
 use cairn_core::event::{
     ApprovalEvent, CompactionEvent, DeliveryEvent, Event, MemoryEvent, MessageEvent, Record, Run, RunEnd,
     TurnEnd, TurnEvent, TurnOutcome,
@@ -28,6 +29,7 @@ impl ChannelState {
     /// Tells of records that were just folded in.
     pub(super) fn report(&mut self, records: &[Record]) {
         self.hand_over(records);
+        self.weigh_overheard(records);
         let moves = |event: &Event| {
             !matches!(event, Event::Message(MessageEvent::Accepted(_)))
                 && OutboxItem::named_by(event).is_none()
@@ -68,6 +70,19 @@ impl ChannelState {
         }
         if records.iter().any(ends_a_run) || self.handle.since_snapshot() > SNAPSHOT_EVERY {
             self.keep_snapshot();
+        }
+    }
+
+    /// What people say to each other ends no turn after which the channel would be weighed.
+    fn weigh_overheard(&self, records: &[Record]) {
+        let overheard = records.iter().filter_map(|record| match &record.event {
+            Event::Message(MessageEvent::Accepted(pending)) if !pending.addressed => Some(pending),
+            _ => None,
+        });
+        let bytes: u64 = overheard.map(awake::pending_bytes).sum();
+        if bytes > 0 {
+            self.handle.add_bytes(bytes);
+            self.shared.tell_router(RouterMsg::Weighed);
         }
     }
 

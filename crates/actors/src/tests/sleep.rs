@@ -2,6 +2,7 @@
 
 use cairn_core::event::{Event, MaintenanceEvent, NewRecord};
 use cairn_core::ids::ChannelId;
+use cairn_core::message::Part;
 use cairn_core::ports::Store as _;
 
 use super::common::model::{Kind, words};
@@ -134,6 +135,24 @@ async fn channels_used_least_recently_sleep_once_those_awake_take_too_much_memor
     ask_in(&live, &channel(0), "b", "what is my cat called?").await;
     assert!(words(world.model.requests(Kind::Reply).last().unwrap()).contains("Momo"));
     assert!(live.runtime.awake().contains(&channel(0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pictures_that_people_show_each_other_count_at_once() {
+    let mut world = World::new();
+    world.limits.awake_bytes = 80_000;
+    let live = world.start().await;
+    for n in 0..8 {
+        let group: ChannelId = format!("main/net/g{n}").parse().unwrap();
+        let mut shown = message(&group, "a", "look");
+        shown.addressed = false;
+        let data = "A".repeat(20_000);
+        shown.parts.push(Part::Image { name: None, media_type: "image/png".to_owned(), data });
+        drop(live.submit(shown).await.unwrap());
+        tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+        let awake = live.runtime.awake();
+        assert!(awake.len() <= 2 && awake.contains(&group), "{n}: {awake:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

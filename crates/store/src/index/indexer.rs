@@ -1,7 +1,7 @@
 //! The one thread that writes the index, behind the views.
 
 use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -20,6 +20,7 @@ use super::documents::{self, Recent, Write};
 use super::recents::Recents;
 use super::schema::Subject;
 use super::{FORMAT, Payload, SearchIndex, index_error, index_failure, readable};
+use crate::disk::give_way;
 use crate::journal::Durable;
 use crate::journal::open::Checkpoint;
 use crate::journal::reader::{Follower, Reader};
@@ -29,6 +30,15 @@ use crate::views::{Views, memories};
 /// A commit comes at the latest so long after the first document that it holds, or after so many.
 const COMMIT_EVERY: Duration = Duration::from_secs(2);
 const COMMIT_DOCS: usize = 2000;
+
+/// An index that lacks more records than that is brought up on a thread that gives way to turns, memories first.
+const FAR_BEHIND: u64 = 10_000;
+
+/// How nice that thread is, and those that tantivy starts from it: a commit must come to an end while the machine is busy.
+const NICE: i32 = 10;
+
+/// Memories whose rows are read together.
+const MEMORIES_AT_ONCE: usize = 200;
 
 /// At the end merges get no longer.
 const MERGE_LIMIT: Duration = Duration::from_millis(250);
@@ -151,6 +161,12 @@ impl Indexer {
             // Nothing can be read from views that are being mended; they wake this thread when they are.
             let mended = self.views.applied().borrow().error.is_none();
             if mended {
+                self.know_changes()?;
+            }
+            if mended && self.writer.is_none() && self.lacks() > FAR_BEHIND {
+                self.make_up()?;
+            }
+            if mended {
                 self.catch_up()?;
             }
             let due = self.first_uncommitted.is_some_and(|first| first.elapsed() >= COMMIT_EVERY);
@@ -197,6 +213,72 @@ impl Indexer {
         Ok(())
     }
 
+    /// Records that the views show and the index does not.
+    fn lacks(&self) -> u64 {
+        self.views.applied().borrow().n.saturating_sub(self.follower.checkpoint().n)
+    }
+
+    /// Has recall know which memories changed in what the index lacks: these are read from their rows, all others are found.
+    fn know_changes(&self) -> Result<(), StoreError> {
+        let (from, upto) = (self.committed, self.views.changes_known_from());
+        if self.index.has_memories_to() >= upto || upto.saturating_sub(from.n) > FAR_BEHIND {
+            return Ok(());
+        }
+        let db = self.views.db()?;
+        let (mut follower, tail) = (Follower::new(&self.index.journal, from), self.durable.borrow().tail);
+        let mut changed = Vec::new();
+        while follower.checkpoint().n < upto {
+            let Some((record, _)) = follower.next(&tail)? else { return Ok(()) };
+            changed.extend(memories::changed_by(&db, &record)?.into_iter().map(|of| (record.n, of)));
+        }
+        self.views.know_changed_memories(from.n, changed, upto);
+        Ok(())
+    }
+
+    /// Brings an index up that lacks much, on a thread that gives way: turns go on beside it. So do tantivy's threads from
+    /// then on, which are as nice as the one that its writer is made by.
+    fn make_up(&mut self) -> Result<(), StoreError> {
+        std::thread::scope(|scope| {
+            let work = || {
+                give_way(NICE);
+                if self.index.has_memories_to() < self.views.changes_known_from() {
+                    self.take_memories()?;
+                }
+                self.catch_up()
+            };
+            let thread = std::thread::Builder::new().name("index remake".to_owned());
+            let spawned =
+                thread.spawn_scoped(scope, work).map_err(|error| index_failure(error.to_string()))?;
+            spawned.join().unwrap_or_else(|panic| resume_unwind(panic))
+        })
+    }
+
+    /// Takes in all memories as the views show them: recall need not wait for the history before them. What changed since is
+    /// met again in the journal.
+    fn take_memories(&mut self) -> Result<(), StoreError> {
+        let applied = self.views.applied().borrow().n;
+        let mut after = None;
+        loop {
+            self.index.goes_on()?;
+            let db = self.views.db()?;
+            let page = memories::page(&db, after.as_ref(), MEMORIES_AT_ONCE)?;
+            drop(db);
+            for (_, memory) in &page {
+                self.write(documents::of_memory(&self.index.fields, memory))?;
+            }
+            match page.into_iter().last() {
+                Some((key, _)) => after = Some(key),
+                None => break,
+            }
+        }
+        if self.first_uncommitted.is_some() {
+            self.commit_here()?;
+        }
+        self.index.has_memories_to.fetch_max(applied, Ordering::AcqRel);
+        self.views.forget_changed_memories(applied);
+        Ok(())
+    }
+
     fn catch_up(&mut self) -> Result<(), StoreError> {
         let applied = self.views.applied().borrow().n;
         let tail = self.durable.borrow().tail;
@@ -217,6 +299,7 @@ impl Indexer {
         let all = self.first_uncommitted.is_none();
         let n = if all { self.follower.checkpoint().n } else { self.committed.n };
         self.index.reaches.fetch_max(n, Ordering::AcqRel);
+        self.index.has_memories_to.fetch_max(n, Ordering::AcqRel);
         self.views.forget_changed_memories(self.index.reaches());
     }
 
@@ -385,6 +468,11 @@ impl Indexer {
             return Ok(());
         }
         self.write_rest()?;
+        self.commit_here()
+    }
+
+    fn commit_here(&mut self) -> Result<(), StoreError> {
+        let at = self.follower.checkpoint();
         let position = at.position;
         let payload =
             Payload { format: FORMAT, n: at.n, at: (position.segment, position.offset, position.len) };
@@ -402,5 +490,92 @@ impl Indexer {
         self.uncommitted = 0;
         self.first_uncommitted = None;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_core::event::NewRecord;
+    use cairn_core::memory::{MemoryKind, Reach, Scope, Source};
+    use cairn_core::ports::Store as _;
+    use jiff::Timestamp;
+
+    use super::super::{Asked, Changed};
+    use super::*;
+    use crate::{Store, StoreOptions};
+
+    const QUESTION: &str = "Where is the key?";
+
+    /// A store with some records, the last of them a memory, of which an index in another folder has nothing.
+    async fn begun(n_others: u64) -> (tempfile::TempDir, Store, Arc<SearchIndex>) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(StoreOptions::new(dir.path())).unwrap();
+        let record = |event| NewRecord { channel: None, at: Timestamp::UNIX_EPOCH, event };
+        let started = || Event::Maintenance(MaintenanceEvent::DaemonStarted { version: String::new() });
+        let mut records: Vec<NewRecord> = (0..n_others).map(|_| record(started())).collect();
+        let source = Source {
+            channel: None,
+            from_seq: None,
+            to_seq: None,
+            summary: None,
+            model: String::new(),
+            by: None,
+        };
+        records.push(record(Event::Memory(MemoryEvent::Saved(MemorySave {
+            agent: "main".into(),
+            scope: Scope::Agent,
+            kind: MemoryKind::Fact,
+            text: "The key is under the pot".to_owned(),
+            subject: None,
+            importance: 0.5,
+            source,
+            sighting: String::new(),
+            explicit: false,
+        }))));
+        store.append(records).await.unwrap();
+        // The index of its own has all: nothing is known to have changed since.
+        store.settle_index(store.inner.durable().tail.n).await.unwrap();
+        let (other, journal) = (dir.path().join("other"), dir.path().join("journal"));
+        let (index, at) = SearchIndex::open(&other, &journal, 15_000_000, 0);
+        assert_eq!(at, Some(Checkpoint::default()));
+        (dir, store, Arc::new(index))
+    }
+
+    fn indexer(store: &Store, index: &Arc<SearchIndex>, durable: watch::Receiver<Durable>) -> Indexer {
+        let (views, journal) = (Arc::clone(&store.inner.views), Arc::clone(&store.inner.journal));
+        Indexer::new(Arc::clone(index), Some(Checkpoint::default()), views, journal, durable)
+    }
+
+    #[tokio::test]
+    async fn an_index_that_is_made_again_has_the_memories_before_the_history() {
+        let (_dir, store, index) = begun(FAR_BEHIND).await;
+        // Nothing of the journal is there for it yet.
+        let (_durable, nothing) = watch::channel(Durable::default());
+        let mut indexer = indexer(&store, &index, nothing);
+        indexer.step(false).unwrap();
+        let last = store.inner.durable().tail.n;
+        assert_eq!((index.reaches(), index.has_memories_to()), (0, last));
+        let asked = Asked { agent: &"main".into(), reach: &[Reach::All], text: QUESTION, n: 5 };
+        let changed = Changed { since: last, ids: &[], rows: &[] };
+        assert_eq!(index.memories(&asked, &changed).unwrap().unwrap().len(), 1);
+        drop(indexer);
+        store.close().await;
+    }
+
+    #[tokio::test]
+    async fn what_an_index_lacks_a_little_of_is_known_before_it_is_taken_in() {
+        let (_dir, store, index) = begun(3).await;
+        let agent = "main".into();
+        let changed = || store.inner.views.changed_memories(&agent, &[Reach::All]);
+        let last = store.inner.durable().tail.n;
+        assert_eq!(changed(), (last, Vec::new()), "what changed before is in the index, it is thought");
+        indexer(&store, &index, store.inner.appender.durable()).know_changes().unwrap();
+        let (since, ids) = changed();
+        assert_eq!((since, ids.len()), (0, 1));
+        let asked = Asked { agent: &agent, reach: &[Reach::All], text: QUESTION, n: 5 };
+        let rows = [store.memory(&ids[0]).await.unwrap().unwrap()];
+        let changed = Changed { since, ids: &ids, rows: &rows };
+        assert_eq!(index.memories(&asked, &changed).unwrap().unwrap().len(), 1);
+        store.close().await;
     }
 }

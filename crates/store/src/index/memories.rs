@@ -49,7 +49,7 @@ impl SearchIndex {
     ) -> Result<Option<Ranked>, StoreError> {
         let Some((_, reader)) = self.open.read().clone() else { return Ok(None) };
         // Looked at behind the reader: an index that is made again in between reaches nothing yet.
-        if self.reaches() < changed.since || self.calls.longest() >= PATIENCE {
+        if self.has_memories_to() < changed.since || self.calls.longest() >= PATIENCE {
             return Ok(None);
         }
         let rank = || {

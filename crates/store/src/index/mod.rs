@@ -74,6 +74,8 @@ pub(crate) struct SearchIndex {
     open: RwLock<Option<Opened>>,
     /// The last record whose words can be found.
     reaches: AtomicU64,
+    /// The same of memories: they come first when much is lacking.
+    has_memories_to: AtomicU64,
     /// One of its files is known to be damaged: the indexer makes it again.
     doubt: AtomicBool,
     /// When the indexer is to end, at the latest.
@@ -99,6 +101,7 @@ impl SearchIndex {
             fields,
             open: RwLock::default(),
             reaches: AtomicU64::new(0),
+            has_memories_to: AtomicU64::new(0),
             doubt: AtomicBool::new(false),
             ends_at: RwLock::default(),
             calls: Calls::default(),
@@ -113,6 +116,11 @@ impl SearchIndex {
     /// The last record whose words can be found.
     pub(crate) fn reaches(&self) -> u64 {
         self.reaches.load(Ordering::Acquire)
+    }
+
+    /// The last record up to which it shows how memories changed.
+    pub(crate) fn has_memories_to(&self) -> u64 {
+        self.has_memories_to.load(Ordering::Acquire)
     }
 
     /// Has the indexer leave what it is at after a moment: the next start goes on from the last commit.
@@ -159,9 +167,13 @@ impl SearchIndex {
 
     fn show(&self, opened: Opened, n: u64) {
         // Whoever still has what was open before, and sees that it reaches nothing, asks elsewhere.
-        self.reaches.store(0, Ordering::Release);
+        for reach in [&self.reaches, &self.has_memories_to] {
+            reach.store(0, Ordering::Release);
+        }
         *self.open.write() = Some(opened);
-        self.reaches.store(n, Ordering::Release);
+        for reach in [&self.reaches, &self.has_memories_to] {
+            reach.store(n, Ordering::Release);
+        }
     }
 
     /// The files of the index that is open.

@@ -13,24 +13,19 @@ use jiff::Timestamp;
 use super::blocks::{BLOCK, first_of_block, unpack};
 use super::codec::{Key, Table, encode_small, view_error};
 use super::db::Changes;
-use super::rows::{CallRow, ChannelState, MessageRow, Meta, OutboxRow, Place, SeqRow};
+use super::rows::{CallRow, ChannelState, DAY, MessageRow, Meta, OutboxRow, Place, SeqRow};
 use super::{memories, pairing_store, trail};
 use crate::journal::open::{Checkpoint, last_n};
 use crate::journal::segment::Position;
 
-/// Seconds; message ids that are older are forgotten (`docs/design/storage.md`).
+/// Seconds of a channel's own time; message ids that are older are forgotten (`docs/design/storage.md`).
 const MESSAGE_AGE: i64 = 30 * DAY;
 
-const DAY: i64 = 24 * 60 * 60;
-
-/// How often a channel's message ids are looked at for those that are too old.
-const FORGOTTEN_EVERY: i64 = DAY;
-
-/// Most message ids remembered per channel (`docs/design/storage.md`).
+/// Most message ids remembered per channel, about (`docs/design/storage.md`).
 const MESSAGES_KEPT: u64 = 100_000;
 
-/// They are looked at, too, whenever there are so many more.
-const MESSAGES_FORGOTTEN: u64 = 10_000;
+/// Message ids that are looked at whenever one comes, one after the other, and from the start again.
+const LOOKED_AT: usize = 8;
 
 /// Applies a record; one that is applied already changes nothing.
 pub(crate) fn apply(
@@ -46,7 +41,7 @@ pub(crate) fn apply(
         let mut state: ChannelState =
             changes.get(&Key::channel(channel))?.unwrap_or_else(|| ChannelState::new(record.at));
         let was_due = state.is_due();
-        state.last_at = record.at;
+        state.go_on_to(record.at);
         state.last_n = record.n;
         add_place(changes, &mut state, channel, Place { n: record.n, at: position })?;
         in_channel(changes, &mut state, channel, record)?;
@@ -236,7 +231,8 @@ fn accept(
     if !pending.message.is_correction() {
         state.last_message = Some(pending.message.clone());
     }
-    remember(changes, state, channel, &pending.message, MessageRow::of(record))
+    let row = MessageRow::of(record, state.now());
+    remember(changes, state, channel, &pending.message, row)
 }
 
 /// A command, or what a limit refused, is seen and done with at once: delivered again, it is passed over.
@@ -251,7 +247,8 @@ fn see_only(
     if changes.has(&Key::message(channel, message))? {
         return Ok(());
     }
-    remember(changes, state, channel, message, MessageRow { end: Some(record.n), ..MessageRow::of(record) })
+    let row = MessageRow { end: Some(record.n), ..MessageRow::of(record, state.now()) };
+    remember(changes, state, channel, message, row)
 }
 
 /// Writes how a message id stands since the record that brought it, and forgets old ones.
@@ -264,9 +261,8 @@ fn remember(
 ) -> Result<(), StoreError> {
     let key = Key::message(channel, message);
     state.messages += u64::from(!changes.has(&key)?);
-    let now = row.second;
     changes.put_items(key, &[row]);
-    forget_old_messages(changes, state, channel, now)
+    forget_old_messages(changes, state, channel)
 }
 
 /// Adds a record's place to the last block of its channel; a full one is followed by another.
@@ -321,37 +317,29 @@ fn put_seq(changes: &mut Changes<'_>, channel: &ChannelId, row: SeqRow) -> Resul
     Ok(())
 }
 
-/// Forgets message ids that are too old or too many. Those without an answer yet stay. All of the channel are looked at, so
-/// this is done no more often than it is due.
+/// Forgets message ids that are too old, of the next few. Those without an answer yet stay.
 fn forget_old_messages(
     changes: &mut Changes<'_>,
     state: &mut ChannelState,
     channel: &ChannelId,
-    now: i64,
 ) -> Result<(), StoreError> {
-    let due = *state.forgets_at.get_or_insert(now + MESSAGE_AGE);
-    let are_many = state.messages > MESSAGES_KEPT && state.messages.is_multiple_of(MESSAGES_FORGOTTEN);
-    if now <= due && !are_many {
-        return Ok(());
+    let all = Key::messages(channel);
+    let after = state.looked_at.take().map_or_else(|| all.clone(), |id| Key::message(channel, &id));
+    // Where there are too many, they are too old sooner: as if they had come at an even pace.
+    let oldest = MESSAGE_AGE * MESSAGES_KEPT.cast_signed() / state.messages.max(MESSAGES_KEPT).cast_signed();
+    let next = changes.first_after(&all, &after, LOOKED_AT)?;
+    if let Some((key, _)) = next.get(LOOKED_AT - 1) {
+        let id = key[all.0.len()..].strip_suffix(&[0]).and_then(|id| std::str::from_utf8(id).ok());
+        state.looked_at = id.map(MessageId::from);
     }
-    let mut ended = Vec::new();
-    for (key, payload) in changes.first(&Key::messages(channel), usize::MAX)? {
+    for (key, payload) in next {
         let rows: Vec<MessageRow> = unpack(&payload)?;
-        ended.extend(
-            rows.iter().filter(|row| row.end.is_some()).map(|row| (row.n, row.second, Key(key.clone()))),
-        );
-    }
-    ended.sort_unstable();
-    let mut oldest = now;
-    for (_, second, key) in ended {
-        if now.saturating_sub(second) > MESSAGE_AGE || state.messages > MESSAGES_KEPT {
-            changes.remove(key);
+        let is_old = |row: &MessageRow| row.end.is_some() && state.now() - row.second > oldest;
+        if rows.iter().all(is_old) {
+            changes.remove(Key(key));
             state.messages -= 1;
-        } else {
-            oldest = oldest.min(second);
         }
     }
-    state.forgets_at = Some((oldest + MESSAGE_AGE).max(now + FORGOTTEN_EVERY));
     Ok(())
 }
 

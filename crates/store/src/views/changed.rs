@@ -12,24 +12,30 @@ const KEPT: usize = 10_000;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ChangedMemory {
     pub(crate) id: MemoryId,
-    agent: AgentId,
-    scope: Scope,
+    /// `None`: it is gone, and nobody knows any more.
+    place: Option<(AgentId, Scope)>,
 }
 
 impl ChangedMemory {
     pub(crate) fn of(memory: &Memory) -> Self {
-        Self { id: memory.id.clone(), agent: memory.agent.clone(), scope: memory.scope.clone() }
+        Self { id: memory.id.clone(), place: Some((memory.agent.clone(), memory.scope.clone())) }
+    }
+
+    /// One that may be gone.
+    pub(crate) fn known(id: MemoryId, memory: Option<&Memory>) -> Self {
+        memory.map_or(Self { id, place: None }, Self::of)
     }
 
     /// Whether it may be within reach, be it that it was.
     fn may_be_within(&self, agent: &AgentId, reach: &[Reach]) -> bool {
+        let Some((of, within)) = &self.place else { return true };
         let may = |reach: &Reach| match reach {
-            Reach::Scope(scope) => *scope == self.scope,
+            Reach::Scope(scope) => scope == within,
             // Whose word it is may have become known since.
-            Reach::Own(_) => matches!(self.scope, Scope::Chat { .. }),
+            Reach::Own(_) => matches!(within, Scope::Chat { .. }),
             Reach::All => true,
         };
-        self.agent == *agent && reach.iter().any(may)
+        of == agent && reach.iter().any(may)
     }
 }
 
@@ -60,6 +66,18 @@ impl ChangedMemories {
         }
     }
 
+    /// Takes in what changed behind that record, up to the one from which on it was known; unless that is another by now.
+    pub(crate) fn know(&mut self, from: u64, changed: Vec<(u64, ChangedMemory)>, upto: u64) {
+        if self.known_from != upto || from >= upto {
+            return;
+        }
+        self.known_from = from;
+        for changed in changed.into_iter().rev() {
+            self.changed.push_front(changed);
+        }
+        self.note(0, Vec::new());
+    }
+
     /// The index shows what changed up to that record.
     pub(crate) fn forget(&mut self, upto: u64) {
         self.known_from = self.known_from.max(upto);
@@ -82,7 +100,7 @@ mod tests {
     use super::*;
 
     fn changed(scope: &str, id: &str) -> ChangedMemory {
-        ChangedMemory { id: id.into(), agent: "main".into(), scope: scope.parse().unwrap() }
+        ChangedMemory { id: id.into(), place: Some(("main".into(), scope.parse().unwrap())) }
     }
 
     fn ids(memories: &ChangedMemories, reach: &[Reach]) -> Vec<String> {
@@ -106,6 +124,21 @@ mod tests {
         assert_eq!(memories.known_from(), 7);
         memories.forget(9);
         assert!(ids(&memories, &[Reach::All, chat]).is_empty());
+    }
+
+    #[test]
+    fn what_changed_before_is_taken_in_once_and_what_is_gone_may_have_been_anywhere() {
+        let mut memories = ChangedMemories::from(5);
+        memories.note(6, vec![changed("agent", "c")]);
+        let before =
+            || vec![(3, changed("chat:telegram/1", "a")), (4, ChangedMemory::known("b".into(), None))];
+        memories.know(2, before(), 4);
+        assert_eq!((memories.known_from(), ids(&memories, &[Reach::All])), (5, vec!["c".to_owned()]));
+        memories.know(2, before(), 5);
+        assert_eq!((memories.known_from(), ids(&memories, &[Reach::All]).len()), (2, 3));
+        assert_eq!(ids(&memories, &[Reach::Scope("user:telegram/7".parse().unwrap())]), ["b"]);
+        memories.forget(3);
+        assert_eq!(ids(&memories, &[Reach::All]), ["b", "c"]);
     }
 
     #[test]

@@ -652,8 +652,18 @@ impl<'a> Changes<'a> {
 
     /// The first rows whose key begins so, in order, as changed.
     pub(crate) fn first(&self, prefix: &Key, limit: usize) -> Result<Vec<Row>, StoreError> {
+        self.first_after(prefix, prefix, limit)
+    }
+
+    /// The same behind a key, which may be what they begin with.
+    pub(crate) fn first_after(
+        &self,
+        prefix: &Key,
+        after: &Key,
+        limit: usize,
+    ) -> Result<Vec<Row>, StoreError> {
         let mut found = Vec::new();
-        for item in self.db.scan(prefix) {
+        for item in self.db.scan_after(prefix, Some(after.clone())) {
             let (key, payload) = item?;
             if !self.changes.contains_key(&key) {
                 found.push((key, payload));
@@ -662,8 +672,9 @@ impl<'a> Changes<'a> {
                 }
             }
         }
+        let behind = (Bound::Excluded(after.0.clone()), Bound::Unbounded);
         let changed =
-            self.changes.range(prefix.0.clone()..).take_while(|(key, _)| key.starts_with(&prefix.0));
+            self.changes.range::<Vec<u8>, _>(behind).take_while(|(key, _)| key.starts_with(&prefix.0));
         found.extend(changed.filter_map(|(key, payload)| Some((key.clone(), payload.clone()?))));
         found.sort();
         found.truncate(limit);

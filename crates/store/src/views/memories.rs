@@ -6,7 +6,7 @@ use cairn_core::memory::{Fingerprint, Memory, MemoryChange, MemorySave, Reach, S
 use cairn_core::ports::StoreError;
 
 use super::changed::ChangedMemory;
-use super::codec::{Key, decode, view_error};
+use super::codec::{Key, Table, decode, view_error};
 use super::db::{Changes, Db};
 use super::rows::{MemoryRow, Place};
 use super::trail;
@@ -206,6 +206,22 @@ pub(crate) fn each_within(
     Ok(())
 }
 
+/// Memories of all agents, with the keys of their places in the order of their making: those after one, at most so many.
+pub(crate) fn page(db: &Db, after: Option<&Key>, limit: usize) -> Result<Vec<(Key, Memory)>, StoreError> {
+    let mut found = Vec::new();
+    for item in db.scan_after(&Key::table(Table::MemoryOrder), after.cloned()) {
+        if found.len() == limit {
+            break;
+        }
+        let (key, place) = item?;
+        let (agent, scope, id): (AgentId, Scope, MemoryId) = decode(&place)?;
+        // It went away since its place was read.
+        let row: Option<MemoryRow> = db.get(&Key::memory(&agent, &scope, &id))?;
+        found.extend(row.map(|row| (Key(key), row.memory)));
+    }
+    Ok(found)
+}
+
 pub(crate) fn count(db: &Db, agent: &AgentId) -> Result<u64, StoreError> {
     Ok(db.get(&Key::memory_count(agent))?.unwrap_or_default())
 }
@@ -217,6 +233,26 @@ pub(crate) fn get(db: &Db, id: &MemoryId) -> Result<Option<Memory>, StoreError> 
 fn row_of(db: &Db, id: &MemoryId) -> Result<Option<MemoryRow>, StoreError> {
     let Some((agent, scope)) = db.get::<(AgentId, Scope)>(&Key::memory_key(id))? else { return Ok(None) };
     db.get(&Key::memory(&agent, &scope, id))
+}
+
+/// The memories that a record changes, as the rows know them by now.
+pub(crate) fn changed_by(db: &Db, record: &Record) -> Result<Vec<ChangedMemory>, StoreError> {
+    let saves = match &record.event {
+        Event::Memory(MemoryEvent::Saved(save)) => std::slice::from_ref(save),
+        Event::Compaction(CompactionEvent::RunEnded(end)) => &end.memories,
+        Event::Memory(MemoryEvent::Edited { id, .. } | MemoryEvent::Forgotten { id }) => {
+            return Ok(vec![ChangedMemory::known(id.clone(), get(db, id)?.as_ref())]);
+        }
+        _ => &[],
+    };
+    let mut changed = Vec::new();
+    for save in saves {
+        // Without an id it is gone, or never was: the record that took it away follows.
+        if let Some(id) = by_text(db, save)? {
+            changed.push(ChangedMemory::known(id.clone(), get(db, &id)?.as_ref()));
+        }
+    }
+    Ok(changed)
 }
 
 /// The id of the memory that has, or first had, that fingerprint.

@@ -30,7 +30,8 @@ use tokio::sync::watch;
 #[cfg(test)]
 pub(crate) use applier::STILL_READ;
 pub(crate) use applier::{Applier, Command, JournalRows};
-use changed::{ChangedMemories, ChangedMemory};
+use changed::ChangedMemories;
+pub(crate) use changed::ChangedMemory;
 use codec::view_error;
 use db::Db;
 pub(crate) use rows::Meta;
@@ -175,6 +176,11 @@ impl Views {
     /// The record from which on changes of memories are known.
     pub(crate) fn changes_known_from(&self) -> u64 {
         self.changed.lock().known_from()
+    }
+
+    /// These changed behind that record, up to the one from which on changes were known when they were looked for.
+    pub(crate) fn know_changed_memories(&self, from: u64, changed: Vec<(u64, ChangedMemory)>, upto: u64) {
+        self.changed.lock().know(from, changed, upto);
     }
 
     /// The same, with the memories that changed since and may be within reach.

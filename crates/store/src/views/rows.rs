@@ -19,6 +19,9 @@ pub(crate) const FORMAT: u32 = 7;
 /// Stands in the place of a turn's id for what has none: a command, or a message that a limit refused.
 pub(crate) const COMMAND: &str = "command";
 
+/// In seconds.
+pub(crate) const DAY: i64 = 24 * 60 * 60;
+
 /// How far the journal is applied, with the number of rows of each table: written with every batch.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Meta {
@@ -119,7 +122,7 @@ impl SeqRow {
 pub(crate) struct MessageRow {
     /// The record that brought it; of a command, the one that took it.
     pub(crate) n: u64,
-    /// When that was; seconds since 1970.
+    /// When that was by the channel's own time ([`ChannelState::clock`]).
     pub(crate) second: i64,
     /// The record of its last edit before a turn took it up.
     pub(crate) edited: Option<u64>,
@@ -132,8 +135,7 @@ pub(crate) struct MessageRow {
 
 impl MessageRow {
     /// A message or command that this record has brought.
-    pub(crate) fn of(record: &Record) -> Self {
-        let second = record.at.as_second();
+    pub(crate) fn of(record: &Record, second: i64) -> Self {
         Self { n: record.n, second, edited: None, deleted: false, seq: None, end: None }
     }
 }
@@ -152,9 +154,13 @@ pub(crate) struct ChannelState {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) awaited: bool,
     pub(crate) messages: u64,
-    /// When message ids are looked at next for those to be forgotten; seconds since 1970.
+    /// The channel's own time, which ids of messages grow old by: seconds since 1970 that stand still while the machine's
+    /// clock goes back, and take no step longer than a day.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) forgets_at: Option<i64>,
+    pub(crate) clock: Option<i64>,
+    /// The message id that was looked at last for being too old.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) looked_at: Option<MessageId>,
     /// The first record of the last block of places; 0: there is none yet.
     #[serde(default)]
     pub(crate) places: u64,
@@ -185,7 +191,8 @@ impl ChannelState {
             pending: 0,
             awaited: false,
             messages: 0,
-            forgets_at: None,
+            clock: None,
+            looked_at: None,
             places: 0,
             open: None,
             run: false,
@@ -194,6 +201,18 @@ impl ChannelState {
             owes_run: false,
             last_message: None,
         }
+    }
+
+    /// The time of a record of it has come.
+    pub(crate) fn go_on_to(&mut self, at: Timestamp) {
+        let passed = at.as_second() - self.last_at.as_second();
+        self.clock = Some(self.now() + passed.clamp(0, DAY));
+        self.last_at = at;
+    }
+
+    /// By its own time.
+    pub(crate) fn now(&self) -> i64 {
+        self.clock.unwrap_or(self.last_at.as_second())
     }
 
     /// Whether the channel is woken at a start. What people said to each other waits until somebody talks to the bot.

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crate::common::{Chat, at, channel, chatting, open, texts};
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{DeliveryEvent, Event, MessageEvent, Receipt, TurnEvent, TurnOutcome};
+use cairn_core::event::{DeliveryEvent, Event, MessageEvent, Receipt, TurnEnd, TurnEvent, TurnOutcome};
 use cairn_core::history::{HistoryQuery, Said};
 use cairn_core::ids::{ChannelId, Generation, MessageId, Seq, TurnId};
 use cairn_core::message::{Author, Part, Pending};
+use cairn_core::model::Usage;
 use cairn_core::ports::{ChannelRow, DeliveryState, OutboxCounts, Seen, Store as _};
 use cairn_store::Store;
 
@@ -160,12 +161,81 @@ async fn message_ids_are_forgotten_after_thirty_days_but_not_before_they_are_ans
     let (_dir, store, mut chat) = chatting();
     chat.turn("answered", "hello", "hi").await;
     chat.accept("waiting", "ana", "and?").await;
-    chat.secs += 31 * 86_400;
-    chat.accept("late", "ana", "still there?").await;
     let main = channel("main");
-    assert_eq!(store.seen(&main, &"answered".into()).await.unwrap(), Seen::New);
+    for (days, is_known) in [(29, true), (6, false)] {
+        for _ in 0..days {
+            chat.secs += 86_400;
+            chat.accept(&format!("late-{}", chat.secs), "ana", "still there?").await;
+        }
+        let seen = store.seen(&main, &"answered".into()).await.unwrap();
+        assert_eq!(matches!(seen, Seen::Ended { .. }), is_known, "{seen:?}");
+    }
     assert!(matches!(store.seen(&main, &"waiting".into()).await.unwrap(), Seen::Open { .. }));
     assert_eq!(store.restore(&main).await.unwrap().unwrap(), chat.state, "the words stay");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_turn_that_is_opened_again_has_no_end_until_it_ends_again() {
+    let (_dir, store, mut chat) = chatting();
+    let main = channel("main");
+    let turn = chat.accept("m", "ana", "and?").await;
+    chat.start(&turn, &["m"]).await;
+    let failed = TurnOutcome::Failed { code: "transport".to_owned(), message: "down".to_owned() };
+    let end = |outcome| {
+        let (model, usage, recalled) = (None, Usage::default(), Vec::new());
+        Event::Turn(TurnEvent::Ended(TurnEnd { turn: turn.clone(), outcome, model, usage, recalled }))
+    };
+    chat.append(vec![end(failed.clone())]).await;
+    let ends = async || {
+        let ends = store.turn_ends(&main, Seq(1), Seq(9)).await.unwrap();
+        ends.into_iter().map(|(seq, end)| (seq.0, end.outcome)).collect::<Vec<_>>()
+    };
+    assert_eq!(ends().await, [(1, failed)]);
+    let again = Event::Turn(TurnEvent::Reopened { turn: turn.clone(), messages: vec!["m".into()] });
+    chat.append(vec![again]).await;
+    assert_eq!(ends().await, []);
+    assert!(matches!(store.seen(&main, &"m".into()).await.unwrap(), Seen::Open { .. }));
+    let entry = chat.reply(&turn, "so");
+    let answered = TurnOutcome::Answered { reply: entry.seq };
+    chat.append(vec![Event::Turn(TurnEvent::EntryAdded { entry }), end(answered.clone())]).await;
+    assert_eq!(ends().await, [(2, answered)]);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_has_no_message_taken_in_twice() {
+    let (_dir, store, mut chat) = chatting();
+    let main = channel("main");
+    for (n, jump) in [366, -366, -31, 31].into_iter().enumerate() {
+        let id = format!("message-{n}");
+        chat.turn(&id, "hello", "hi").await;
+        chat.secs += jump * 86_400;
+        chat.turn(&format!("later-{n}"), "and now?", "the same").await;
+        assert!(
+            matches!(store.seen(&main, &id.as_str().into()).await.unwrap(), Seen::Ended { .. }),
+            "{jump}"
+        );
+    }
+    store.close().await;
+}
+
+#[tokio::test]
+async fn of_many_message_ids_all_that_are_too_old_are_forgotten_a_few_at_a_time() {
+    let (_dir, store, mut chat) = chatting();
+    let main = channel("main");
+    for n in 0..40 {
+        chat.append(vec![command(&format!("old-{n}"))]).await;
+    }
+    for n in 0..40 {
+        chat.secs += 86_400;
+        chat.append(vec![command(&format!("new-{n}"))]).await;
+    }
+    for n in 0..40 {
+        assert_eq!(store.seen(&main, &format!("old-{n}").as_str().into()).await.unwrap(), Seen::New, "{n}");
+    }
+    let newest = store.seen(&main, &"new-39".into()).await.unwrap();
+    assert!(matches!(newest, Seen::Ended { .. }), "{newest:?}");
     store.close().await;
 }
 
@@ -193,8 +263,10 @@ async fn a_command_and_what_was_refused_are_seen_and_ended_and_make_their_channe
     let rows = store.channels().await.unwrap();
     assert_eq!((rows.len(), rows[0].unfinished), (1, false));
     assert_eq!(store.restore(&main).await.unwrap().unwrap(), chat.state);
-    chat.secs += 31 * 86_400;
-    chat.accept("78", "ana", "much later").await;
+    for day in 0..40 {
+        chat.secs += 86_400;
+        chat.append(vec![command(&format!("78-{day}"))]).await;
+    }
     assert_eq!(store.seen(&main, &"77".into()).await.unwrap(), Seen::New);
     store.close().await;
 }

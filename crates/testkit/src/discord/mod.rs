@@ -217,7 +217,8 @@ impl FakeDiscord {
     /// Waits until a condition on this server holds; it is looked at with everything that happens.
     pub async fn wait_until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
         let more = || {
-            let (arrived, violations) = (self.shared.state.lock().arrived.clone(), self.violations());
+            let arrived = self.shared.state.lock().arrived.clone();
+            let violations = self.violations();
             format!("requests: {arrived:?}; violations: {violations:?}")
         };
         self.shared.state.wait(what, || condition(self).then_some(()), more).await;

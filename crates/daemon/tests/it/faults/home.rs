@@ -42,9 +42,16 @@ async fn make() -> PathBuf {
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     assert!(daemon.stop().await.unwrap().success());
     split_journal(&home);
-    let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join("lived-in");
-    if made.exists() {
-        std::fs::remove_dir_all(&made).unwrap();
+    // Of this process: another run of the same program makes its own, and takes away those of runs that have ended.
+    let all = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let made = all.join(format!("lived-in-{}", std::process::id()));
+    for old in std::fs::read_dir(all).unwrap().map(|entry| entry.unwrap().path()) {
+        let name = old.file_name().unwrap().to_string_lossy();
+        let maker = name.strip_prefix("lived-in-");
+        if old == made || maker.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            // Two may take it away at once.
+            drop(std::fs::remove_dir_all(&old));
+        }
     }
     copy(&home.state(), &made);
     made

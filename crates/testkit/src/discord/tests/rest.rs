@@ -27,6 +27,13 @@ async fn a_wrong_token_gets_discords_401() {
     discord.assert_clean();
 }
 
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "waited 60s without success for 1 messages in 101; requests: {}; violations: []")]
+async fn a_wait_for_what_never_comes_fails_and_says_what_came() {
+    let (discord, _rest) = scene().await;
+    discord.wait_sent(101, 1).await;
+}
+
 #[tokio::test]
 async fn messages_over_the_limits_are_refused_and_recorded() {
     let (discord, rest) = scene().await;
