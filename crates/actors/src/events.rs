@@ -6,11 +6,13 @@ use cairn_core::ids::{ApprovalId, ChannelId, MessageId, RunId, TurnId};
 use cairn_core::model::Usage;
 use cairn_core::tier::Tier;
 use cairn_core::tool::ToolOutcome;
+use jiff::Timestamp;
 use serde::Serialize;
 
 /// Something happened in a channel. Told after it is durable; a watcher that is too slow misses some.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RuntimeEvent {
+    pub at: Timestamp,
     pub channel: ChannelId,
     #[serde(flatten)]
     pub kind: RuntimeEventKind,

@@ -357,8 +357,11 @@ pub(crate) enum RouterMsg {
 pub(crate) enum OutboxMsg {
     /// A channel failed, and may have told nothing of what it journalled: look in the store for what is its.
     Look(ChannelId),
-    /// What the store says is pending, oldest first.
-    Found(Vec<OutboxItem>),
+    /// What the store says is pending, oldest first; of one channel or of all.
+    Found {
+        of: Option<ChannelId>,
+        items: Vec<OutboxItem>,
+    },
     Deliver(Box<PendingDelivery>),
     /// The first delivery of a channel is over, or cannot go on now.
     Over {

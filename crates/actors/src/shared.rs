@@ -375,7 +375,7 @@ impl Shared {
 
     /// Tells watchers. That nobody watches is fine.
     pub(crate) fn notify(&self, channel: &ChannelId, kind: RuntimeEventKind) {
-        let _ = self.events.send(RuntimeEvent { channel: channel.clone(), kind });
+        let _ = self.events.send(RuntimeEvent { at: self.now(), channel: channel.clone(), kind });
     }
 
     pub(crate) fn set_router(&self, router: Option<ActorRef<RouterMsg>>) {

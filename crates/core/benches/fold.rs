@@ -94,6 +94,7 @@ fn swap_in_a_summary_of_half(bencher: Bencher<'_, '_>) {
         tell: false,
         failure: None,
         replaces: None,
+        spent: Default::default(),
     };
     apply(&mut base, Event::Compaction(CompactionEvent::RunStarted { run }));
     let summary = Summary {
@@ -123,6 +124,8 @@ fn swap_in_a_summary_of_half(bencher: Bencher<'_, '_>) {
         first_kept_seq: None,
         duration_ms: 0,
         owes_run: false,
+        attempts: 0,
+        spent: Default::default(),
     };
     bench(bencher, &base, Event::Compaction(CompactionEvent::RunEnded(end)));
 }

@@ -144,6 +144,8 @@ mod tests {
             first_kept_seq: None,
             duration_ms: 5,
             owes_run: false,
+            attempts: 0,
+            spent: Default::default(),
         }
     }
 

@@ -88,6 +88,9 @@ pub enum ToolOutcome {
 }
 
 impl ToolOutcome {
+    pub const ALL: [Self; 7] =
+        [Self::Done, Self::Failed, Self::Refused, Self::Denied, Self::Expired, Self::TimedOut, Self::Stopped];
+
     /// Its name in records, metrics and logs.
     pub fn name(self) -> &'static str {
         match self {

@@ -115,6 +115,13 @@ pub(crate) fn percent(ratio: f64) -> String {
     format!("{:.1} %", ratio * 100.0)
 }
 
+/// A size, as in `1.5 MiB`.
+pub(crate) fn bytes(n: u64) -> String {
+    let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB")];
+    let (unit, name) = units.into_iter().find(|(unit, _)| n >= *unit).unwrap_or((1 << 10, "KiB"));
+    format!("{:.1} {name}", n as f64 / unit as f64)
+}
+
 /// `1 entry`, `2 entries`.
 pub(crate) fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(n), if n == 1 { one } else { many })

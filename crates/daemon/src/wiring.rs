@@ -24,6 +24,7 @@ use crate::clock::SystemClock;
 use crate::config::{Config, Environment, Live, Loaded, StateDir};
 use crate::models;
 use crate::networks::{self, BadNetwork, Networks};
+use crate::page::Access;
 use crate::pairing_store::DaemonPairings;
 use crate::records::Identity;
 use crate::reload::{ReloadDeps, Reloader, SetLevel};
@@ -167,6 +168,7 @@ impl Daemon {
             runtime: Some(runtime.clone()),
             adapters: Arc::clone(&adapters),
             reloader: reloader.clone(),
+            page: control.and_then(|_| Access::of(&loaded.config.admin, Arc::clone(&clock))),
             identity: identity(&loaded, state, Some(socket.clone())),
             ..reading_admin(&store, &loaded, state, &agents, pairing_store, &clock)
         };
@@ -376,6 +378,7 @@ fn reading_admin(
         pairing_store,
         adapters: Arc::new([]),
         reloader: None,
+        page: None,
         identity: identity(loaded, state, None),
         clock: Arc::clone(clock),
         max_text_bytes: loaded.config.limits.max_message_bytes,

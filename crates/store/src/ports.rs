@@ -11,6 +11,7 @@ use cairn_core::history::HistoryQuery;
 use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq, TextId, TurnId};
 use cairn_core::memory::{Memory, Reach, Scope};
 use cairn_core::message::{Artifact, Entry};
+use cairn_core::model::Usage;
 use cairn_core::pairing_store::{RegistryState, UsageDay};
 use cairn_core::ports::{
     self, ArtifactLines, ChannelRow, Hit, LineRange, MemoryFilter, OutboxItem, Query, Seen, StoreError,
@@ -297,6 +298,27 @@ impl Store {
     /// A view failed.
     pub async fn summaries(&self, channel: ChannelId) -> Result<Vec<(Timestamp, RunEnd)>, StoreError> {
         self.look(move |_, reads| reads.summaries(&channel)).await
+    }
+
+    /// The entries of a channel whose words have expired, as ranges in their order.
+    ///
+    /// # Errors
+    /// A view failed.
+    pub async fn expired_ranges(&self, channel: ChannelId) -> Result<Vec<(Seq, Seq)>, StoreError> {
+        self.look(move |_, reads| reads.expired_ranges(&channel)).await
+    }
+
+    /// What the newest calls of a model in a channel took, each with its time, oldest first, at most `limit`: those that
+    /// were to answer.
+    ///
+    /// # Errors
+    /// A view or the journal failed.
+    pub async fn call_usages(
+        &self,
+        channel: ChannelId,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, Usage)>, StoreError> {
+        self.look(move |_, reads| reads.call_usages(&channel, limit)).await
     }
 
     /// Deliveries neither confirmed nor dropped, oldest first, with their places in that order: those after one, at most so

@@ -37,6 +37,8 @@ pub(crate) struct OutboxState {
     queues: BTreeMap<ChannelId, ChatQueue>,
     /// What was pending at the start is known.
     found: bool,
+    /// Channels of which it is looked what is pending, once for each look: nothing of them overtakes what is found.
+    looked_for: Vec<ChannelId>,
     draining: Vec<oneshot::Sender<()>>,
     token: CancellationToken,
     /// Deliveries under way end with the outbox that started them; the next one finds them in the store.
@@ -57,6 +59,7 @@ impl Actor for Outbox {
         Ok(OutboxState {
             queues: BTreeMap::new(),
             found: false,
+            looked_for: Vec::new(),
             draining: Vec::new(),
             _cancel: token.clone().drop_guard(),
             token,
@@ -80,8 +83,11 @@ impl Actor for Outbox {
         state: &mut OutboxState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            OutboxMsg::Look(channel) => state.look(myself, Some(channel)),
-            OutboxMsg::Found(items) => state.take_found(&myself, items),
+            OutboxMsg::Look(channel) => {
+                state.looked_for.push(channel.clone());
+                state.look(myself, Some(channel));
+            }
+            OutboxMsg::Found { of, items } => state.take_found(&myself, of.as_ref(), items),
             OutboxMsg::Deliver(pending) => state.take(&myself, *pending),
             OutboxMsg::Over { channel, id, parked } => state.over(&myself, &channel, &id, parked),
             OutboxMsg::Forget { channel, id } => state.forget(&myself, &channel, &id),
@@ -113,7 +119,7 @@ async fn find_pending(shared: Arc<Shared>, outbox: ActorRef<OutboxMsg>, of: Opti
     let is_wanted = |item: &OutboxItem| of.as_ref().is_none_or(|channel| item.channel == *channel);
     items.retain(|item| item.state == DeliveryState::Owed && is_wanted(item));
     // An outbox that is gone finds it again when it is back.
-    let _ = outbox.send_message(OutboxMsg::Found(items));
+    let _ = outbox.send_message(OutboxMsg::Found { of, items });
 }
 
 impl OutboxState {
@@ -123,8 +129,14 @@ impl OutboxState {
     }
 
     /// What the store has comes first, in its order; what was told meanwhile may be among it. What is under way goes on.
-    fn take_found(&mut self, myself: &ActorRef<OutboxMsg>, items: Vec<OutboxItem>) {
-        self.found = true;
+    fn take_found(&mut self, myself: &ActorRef<OutboxMsg>, of: Option<&ChannelId>, items: Vec<OutboxItem>) {
+        match of {
+            Some(of) => {
+                let known = self.looked_for.iter().position(|channel| channel == of);
+                known.map(|idx| self.looked_for.remove(idx));
+            }
+            None => self.found = true,
+        }
         let mut told: BTreeMap<ChannelId, VecDeque<PendingDelivery>> = BTreeMap::new();
         for (channel, queue) in &mut self.queues {
             told.insert(channel.clone(), std::mem::take(&mut queue.waiting));
@@ -166,7 +178,8 @@ impl OutboxState {
 
     fn deliver_next(&mut self, myself: &ActorRef<OutboxMsg>, channel: &ChannelId) {
         let Some(queue) = self.queues.get_mut(channel) else { return };
-        if !self.found || queue.parked || queue.running.is_some() {
+        let is_known = self.found && !self.looked_for.contains(channel);
+        if !is_known || queue.parked || queue.running.is_some() {
             return;
         }
         let Some(pending) = queue.waiting.pop_front() else {

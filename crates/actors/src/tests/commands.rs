@@ -4,6 +4,7 @@ use crate::{RuntimeError, RuntimeEvent, RuntimeEventKind};
 use cairn_core::event::RunOutcome;
 use cairn_core::ids::Generation;
 use cairn_core::model::ModelError;
+use jiff::Timestamp;
 
 use super::common::model::{Kind, Plan, words};
 use super::common::*;
@@ -188,7 +189,8 @@ async fn watchers_are_told_of_turns_tiers_and_runs() {
     }
     assert_eq!(names, ["turn_started", "turn_ended", "tier", "run_started", "run_ended"]);
     let kind = RuntimeEventKind::Emergency { messages: 3, tokens_before: 9, tokens_after: 5 };
-    let json = serde_json::to_value(RuntimeEvent { channel: local(), kind }).unwrap();
+    let json =
+        serde_json::to_value(RuntimeEvent { at: Timestamp::UNIX_EPOCH, channel: local(), kind }).unwrap();
     assert_eq!(json["event"], "emergency");
     assert_eq!(json["channel"], "main/local/main");
 }

@@ -112,6 +112,11 @@ async fn a_bad_attempt_changes_nothing_and_the_next_succeeds() {
         let end = &ends(&world)[0];
         assert_eq!(end.outcome, RunOutcome::Committed, "{what}");
         assert_eq!(end.summary.as_ref().unwrap().made_by, "fake", "{what}");
+        assert_eq!(end.attempts, 2, "{what}");
+        assert!(end.spent.get("fake").is_some_and(|usage| usage.input_tokens > 0), "{what}: {:?}", end.spent);
+        let told = world.conversation().outcomes.back().unwrap().clone();
+        assert_eq!((told.attempts, &told.spent), (2, &end.spent), "{what}");
+        assert!(told.ended_at.is_some(), "{what}");
         check_coverage(&world.conversation());
     }
 }
@@ -165,6 +170,7 @@ async fn over_two_short_turns() -> World {
         tell: false,
         failure: None,
         replaces: None,
+        spent: Default::default(),
     };
     let begun = NewRecord {
         channel: Some(local()),

@@ -401,7 +401,7 @@ async fn stream(
     let ended = loop {
         let event = events.next().await;
         if let Some(Ok(ModelEvent::Sent(sent))) = event {
-            let (frame, body) = keeper.keep(*sent).await;
+            let (frame, body) = Box::pin(keeper.keep(*sent)).await;
             under_way.note(|call| (call.made.frame, call.made.body) = (Some(frame), body));
             continue;
         }

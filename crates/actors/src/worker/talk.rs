@@ -108,7 +108,7 @@ impl Talk<'_> {
         while let Some(event) = events.next().await {
             match event {
                 Ok(ModelEvent::Sent(sent)) => {
-                    let (frame, body) = keeper.keep(*sent).await;
+                    let (frame, body) = Box::pin(keeper.keep(*sent)).await;
                     (usage_guard.made.frame, usage_guard.made.body) = (Some(frame), body);
                 }
                 Err(error) => {

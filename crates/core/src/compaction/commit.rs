@@ -2,6 +2,7 @@
 //! its share.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,6 +65,7 @@ pub(super) fn new_run(
         tell: false,
         failure: None,
         replaces: None,
+        spent: BTreeMap::new(),
     }
 }
 
@@ -388,6 +390,8 @@ fn ended(run: &Run, outcome: RunOutcome, reason: Option<String>, now: Timestamp)
         first_kept_seq: None,
         duration_ms: now.duration_since(run.started_at).max(SignedDuration::ZERO).as_millis() as u64,
         owes_run: false,
+        attempts: run.attempt,
+        spent: run.spent.clone(),
     }
 }
 

@@ -179,7 +179,12 @@ impl Conversation {
                 self.pruned.extend(results.iter().map(|pruned| (pruned.seq, pruned.clone())));
                 self.forget_deleted();
             }
-            CompactionEvent::UsageSpent { usage, .. } if usage.tokens() > 0 => self.spend(record.at, *usage),
+            CompactionEvent::UsageSpent { model, usage, .. } if usage.tokens() > 0 => {
+                self.spend(record.at, *usage);
+                if let Some(run) = &mut self.run {
+                    *run.spent.entry(model.clone()).or_default() += *usage;
+                }
+            }
             CompactionEvent::UsageSpent { .. } => {}
         }
         Ok(())
@@ -532,7 +537,8 @@ impl Conversation {
             let merge = matches!(run.work, RunWork::Merge { .. });
             SummarySize { tokens: summary.tokens, source_tokens, merge }
         });
-        self.outcomes.push_back(RunReport { summary_size, ..end.to_outcome() });
+        let ended_at = Some(record.at);
+        self.outcomes.push_back(RunReport { summary_size, ended_at, ..end.to_outcome() });
         Ok(())
     }
 

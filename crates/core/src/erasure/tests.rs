@@ -122,6 +122,7 @@ impl Book {
             tell: false,
             failure: None,
             replaces: None,
+            spent: Default::default(),
         };
         self.add(Some(channel), Event::Compaction(CompactionEvent::RunStarted { run: run.clone() }));
         let summary = Summary {
@@ -151,6 +152,8 @@ impl Book {
             first_kept_seq: None,
             duration_ms: 0,
             owes_run: false,
+            attempts: 0,
+            spent: Default::default(),
         };
         self.add(Some(channel), Event::Compaction(CompactionEvent::RunEnded(end)));
     }

@@ -1,5 +1,7 @@
 //! Compaction runs as the journal knows them: what starts one, what it works on, how it ends.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -166,6 +168,9 @@ pub struct Run {
     /// The summary that it makes again from its entries, as a person wants it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<SummaryId>,
+    /// What its calls of models took so far, by model. Of the fold alone: no record of its start has it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub spent: BTreeMap<String, Usage>,
 }
 
 impl Run {
@@ -219,6 +224,12 @@ pub struct RunEnd {
     /// After it a range still waits for a model: see [`crate::conversation::Conversation::owes_run`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub owes_run: bool,
+    /// How many attempts it took; 0 in journals of earlier versions.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub attempts: u32,
+    /// What its calls of models took, by model; empty in journals of earlier versions.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub spent: BTreeMap<String, Usage>,
 }
 
 /// The end of a run as `cairn context` lists it: without the texts. The shape is the contract's.
@@ -239,6 +250,20 @@ pub struct RunReport {
     pub memories: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary_size: Option<SummarySize>,
+    /// When it ended; none of one that ended under an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    /// How many attempts it took.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub attempts: u32,
+    /// What its calls of models took, by model.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub spent: BTreeMap<String, Usage>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 /// Size of a committed summary, and of what it stands for.
@@ -265,6 +290,9 @@ impl RunEnd {
             duration_ms: self.duration_ms,
             memories: self.memories.len() as u64,
             summary_size: None,
+            ended_at: None,
+            attempts: self.attempts,
+            spent: self.spent.clone(),
         }
     }
 }

@@ -2,8 +2,10 @@
 
 mod grounds;
 mod identity;
+mod origin;
 mod person;
 mod scope;
+mod unite;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -13,8 +15,10 @@ use crate::message::Author;
 
 pub use grounds::SpokenWords;
 pub use identity::{Fingerprint, MemoryChange, merge, mint_id};
+pub use origin::{LikelySource, likely_sources};
 pub use person::{Trust, credit, speaker_of, subject_of};
 pub use scope::{BadScope, Reach, Scope, Share};
+pub use unite::{NotUnited, unite};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -101,6 +101,9 @@ impl std::fmt::Display for Gap {
             }
             Self::Memory { id } => write!(f, "memory {id} was forgotten since"),
             Self::Rewritten => f.write_str("a person was erased since, and what others said of them"),
+            Self::Other { made_by } if made_by == env!("CARGO_PKG_VERSION") => {
+                f.write_str("its bytes are not those that were sent, and nothing tells why; please report it")
+            }
             Self::Other { made_by } => write!(
                 f,
                 "it is made otherwise by this version ({}) than by the one that sent it ({made_by})",

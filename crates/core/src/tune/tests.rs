@@ -111,6 +111,9 @@ fn ended(ms: u64, size: Option<(u32, u64, bool)>, outcome: RunOutcome) -> event:
         duration_ms: ms,
         memories: 0,
         summary_size,
+        ended_at: None,
+        attempts: 0,
+        spent: Default::default(),
     }
 }
 

@@ -8,7 +8,7 @@ use cairn_core::event::{
     MaintenanceEvent, MemoryEvent, MessageEvent, Receipt, Record, RegistryEvent, Removal, Run, RunEnd,
     RunOutcome, RunRequest, RunWork, Trigger, TurnEnd, TurnEvent, TurnOutcome,
 };
-use cairn_core::ids::{Generation, Seq};
+use cairn_core::ids::{Generation, MemoryId, Seq};
 use cairn_core::mcp::{ServerPin, ServerSource, ToolPin};
 use cairn_core::memory::{DraftMemory, MemoryKind, MemorySave, Scope, Source, TYPED_BY_MEMBER};
 use cairn_core::message::{Artifact, Author, Entry, Part, Pending, Provenance, Role, ToolCall};
@@ -42,6 +42,15 @@ fn hello(author: Author, direct: bool) -> Pending {
 
 fn settled(receipt: Receipt) -> Event {
     Event::Delivery(DeliveryEvent::Settled { id: "o1".into(), receipt })
+}
+
+fn recalled(scores: Vec<f64>, near: Vec<(MemoryId, f64)>) -> Event {
+    Event::Memory(MemoryEvent::Recalled { ids: vec!["m0".into()], tokens: 40, scores, near })
+}
+
+fn spent(usage: Usage, is_estimate: bool, trace: Option<CallTrace>) -> Event {
+    let (model, trace) = ("small".into(), trace.map(Box::new));
+    Event::Compaction(CompactionEvent::UsageSpent { model, usage, is_estimate, trace })
 }
 
 fn messages() -> Vec<Event> {
@@ -82,12 +91,7 @@ fn messages() -> Vec<Event> {
         Event::Maintenance(MaintenanceEvent::DaemonStarted { version: "0.1.0".into() }),
         Event::Message(MessageEvent::Accepted(pending)),
         Event::Turn(TurnEvent::Started { turn: "t1".into(), messages: vec!["m1".into()], first_seq: Seq(1) }),
-        Event::Memory(MemoryEvent::Recalled {
-            ids: vec!["m0".into()],
-            tokens: 40,
-            scores: Vec::new(),
-            near: Vec::new(),
-        }),
+        recalled(Vec::new(), Vec::new()),
         Event::Turn(TurnEvent::EntryAdded { entry }),
         Event::Turn(TurnEvent::UsageReported {
             model: "main".into(),
@@ -160,6 +164,7 @@ fn run(work: RunWork, trigger: Trigger) -> Event {
             tell: false,
             failure: None,
             replaces: None,
+            spent: Default::default(),
         },
     })
 }
@@ -192,6 +197,8 @@ fn compaction() -> Vec<Event> {
         first_kept_seq: Some(Seq(5)),
         duration_ms: 900,
         owes_run: false,
+        attempts: 0,
+        spent: Default::default(),
     };
     let marker =
         |kind, digest| Marker { kind, from_seq: Seq(1), to_seq: Seq(4), messages: 4, digest, tokens: 30 };
@@ -294,12 +301,7 @@ fn chats() -> Vec<Event> {
         settled(Receipt::Unknown { part: 1, reason: "cut off".into() }),
         Event::Delivery(DeliveryEvent::Retried { id: id() }),
         Event::Delivery(DeliveryEvent::Dropped { id: id() }),
-        Event::Compaction(CompactionEvent::UsageSpent {
-            model: "small".into(),
-            usage,
-            is_estimate: true,
-            trace: None,
-        }),
+        spent(usage, true, None),
         Event::Registry(RegistryEvent::PairingRequested {
             user: person,
             chat: "7".into(),
@@ -622,12 +624,7 @@ fn events_of_traces_keep_their_shape() {
     };
     let events = vec![
         Event::Maintenance(MaintenanceEvent::TextKept { id: "f0".into(), text: "{}".into() }),
-        Event::Memory(MemoryEvent::Recalled {
-            ids: vec!["m0".into()],
-            tokens: 40,
-            scores: vec![2.5],
-            near: vec![("m1".into(), 0.5)],
-        }),
+        recalled(vec![2.5], vec![("m1".into(), 0.5)]),
         Event::Turn(TurnEvent::UsageReported {
             model: "main".into(),
             estimated: 90,
@@ -637,12 +634,7 @@ fn events_of_traces_keep_their_shape() {
             caused_by: BTreeSet::new(),
             trace: Some(Box::new(long)),
         }),
-        Event::Compaction(CompactionEvent::UsageSpent {
-            model: "small".into(),
-            usage,
-            is_estimate: false,
-            trace: Some(Box::new(short)),
-        }),
+        spent(usage, false, Some(short)),
     ];
     insta::assert_snapshot!(lines(events), @r#"
     {"n":1,"at":"2026-02-02T02:40:00Z","channel":"main/local/main","event":{"type":"text_kept","id":"f0","text":"{}"}}

@@ -33,13 +33,13 @@ const PAGE_MAX_BYTES: usize = 1024 * 1024;
 const PAGE_LINES: u64 = 1_000;
 
 #[derive(Debug, Deserialize)]
-pub(super) struct ListParams {
-    limit: Option<usize>,
-    after: Option<String>,
+pub(crate) struct ListParams {
+    pub(crate) limit: Option<usize>,
+    pub(crate) after: Option<String>,
 }
 
 /// `GET /v1/channels`: by name, from an index. What a channel has in memory that is awake is shown; no other is woken.
-pub(super) async fn list(
+pub(crate) async fn list(
     State(admin): State<Shared>,
     Params(query): Params<ListParams>,
 ) -> Result<Page<ChannelRecord>, ApiError> {
@@ -134,7 +134,7 @@ impl<'a> List<'a> {
 }
 
 /// `GET /v1/channels/{C}/context`.
-pub(super) async fn context(
+pub(crate) async fn context(
     State(admin): State<Shared>,
     Channel(channel, ()): Channel,
 ) -> Result<Json<ContextRecord>, ApiError> {

@@ -51,7 +51,7 @@ pub(super) async fn health(State(admin): State<Shared>) -> Response {
 }
 
 /// `GET /v1/status`.
-pub(super) async fn status(State(admin): State<Shared>) -> Result<Json<StatusRecord>, ApiError> {
+pub(crate) async fn status(State(admin): State<Shared>) -> Result<Json<StatusRecord>, ApiError> {
     let stats = admin.store.stats().await?;
     let identity = &admin.identity;
     let up = admin.clock.now().duration_since(identity.started_at);
@@ -121,7 +121,7 @@ pub(super) async fn events(State(admin): State<Shared>) -> Result<Response, ApiE
 }
 
 /// `POST /v1/reload`: reads the configuration again. 422 when it cannot be used: nothing has changed then.
-pub(super) async fn reload(State(admin): State<Shared>) -> Result<Json<Reloaded>, ApiError> {
+pub(crate) async fn reload(State(admin): State<Shared>) -> Result<Json<Reloaded>, ApiError> {
     let reloader = admin.reloader.as_ref().ok_or_else(|| {
         no_daemon(
             "there is nothing to reload: this daemon runs inside a command",

@@ -12,7 +12,8 @@ use cairn_core::message::{Entry, Role};
 use cairn_core::model::Usage;
 use cairn_core::ports::Store as _;
 use cairn_core::trace::{
-    CallFrame, Gap, Inputs, Rebuilt, Story, StoryCall, TurnRecords, WhichTurn, WireFormat, rebuild, story,
+    CallFrame, CallTrace, Gap, Inputs, Rebuilt, Story, StoryCall, TurnRecords, WhichTurn, WireFormat,
+    rebuild, story,
 };
 use cairn_platforms::local::ApiError;
 use cairn_store::matched_words;
@@ -20,7 +21,7 @@ use serde::Deserialize;
 
 use super::shared::{Admin, Channel, Params, Shared};
 use crate::records::{
-    CallRecord, Explanation, PromptDiff, PromptRecord, RecalledRecord, SaidRecord, StageRecord,
+    CallRecord, Explanation, PromptDiff, PromptRecord, RecalledRecord, RegionRecord, SaidRecord, StageRecord,
     ToolCallRecord, prompt_diff, regions, stands, turn_outcome,
 };
 
@@ -34,12 +35,12 @@ struct Past {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct CallParams {
-    call: Option<usize>,
+pub(crate) struct CallParams {
+    pub(crate) call: Option<usize>,
 }
 
 /// `GET /v1/channels/{C}/turns/{T}/explain`. The turn is an id, `last`, `at:TIME` or `message:ID`.
-pub(super) async fn explain(
+pub(crate) async fn explain(
     State(admin): State<Shared>,
     Channel(channel, which): Channel<String>,
 ) -> Result<Json<Explanation>, ApiError> {
@@ -48,7 +49,7 @@ pub(super) async fn explain(
 }
 
 /// `GET /v1/channels/{C}/turns/{T}/prompt`: the request of a call; of the last one unless `call` says which.
-pub(super) async fn prompt(
+pub(crate) async fn prompt(
     State(admin): State<Shared>,
     Channel(channel, which): Channel<String>,
     Params(CallParams { call }): Params<CallParams>,
@@ -61,7 +62,7 @@ pub(super) async fn prompt(
 
 /// `GET /v1/channels/{C}/turns/{T}/diff`: a request beside the one before it; the first of the turn unless `call` says
 /// which.
-pub(super) async fn diff(
+pub(crate) async fn diff(
     State(admin): State<Shared>,
     Channel(channel, which): Channel<String>,
     Params(CallParams { call }): Params<CallParams>,
@@ -346,58 +347,89 @@ async fn one_prompt(
     let Some(frame) = frame(admin, &trace.frame).await? else {
         return Ok(without(Gap::Text { what: "parameters".to_owned() }));
     };
-    let live = conversation.live.front().zip(conversation.live.back());
-    let shown = match live.map(|(from, to)| (from.seq, to.seq)) {
-        Some((from, to)) => admin.store.entries(channel, from, to, usize::MAX).await?,
-        None => Vec::new(),
-    };
-    let prompt = admin.store.kept_text(&frame.prompt).await?;
-    let tools = match &frame.tools {
-        Some(tools) => admin.store.kept_text(tools).await?,
-        None => None,
-    };
-    let memories = match &story.recalled {
-        Some(told) => admin.store.memories_at(conversation.recalled.clone(), told.n, told.at).await?,
-        None => Vec::new(),
-    };
-    let (trace, model) = (trace.clone(), call.model.clone());
+    let unsent = unsent(&frame);
+    let version = frame.version.clone();
+    let material = Material::read(admin, channel, story, frame, conversation).await?;
+    let (for_making, model) = (trace.clone(), call.model.clone());
     // It may be much text, and other calls are answered by this thread.
-    let made = tokio::task::spawn_blocking(move || {
-        let stack = conversation.stack.clone();
-        let inputs = Inputs {
-            conversation,
-            shown: &shown,
-            model: &model,
-            trace: &trace,
-            frame: &frame,
-            prompt: prompt.as_deref(),
-            tools: tools.as_deref(),
-            memories: &memories,
-        };
-        rebuild(inputs).map(|Rebuilt { request, gaps, .. }| {
-            let body = cairn_llm::body_of(&frame.wire, &request);
-            let regions = regions(&request, &body, &stack);
-            let is_same = trace.body.as_ref() == Some(&TextId::of(&body));
-            (body, regions, gaps, is_same, trace.body.is_some(), frame)
-        })
-    });
-    let (body, regions, mut gaps, exact, was_sent, frame) =
-        match made.await.map_err(|error| ApiError::internal(&error))? {
-            Ok(made) => made,
-            Err(gap) => return Ok(without(gap)),
-        };
+    let made = tokio::task::spawn_blocking(move || material.make(&model, &for_making));
+    let Made { body, regions, mut gaps } = match made.await.map_err(|error| ApiError::internal(&error))? {
+        Ok(made) => made,
+        Err(gap) => return Ok(without(gap)),
+    };
+    let exact = trace.body == Some(TextId::of(&body));
     let mut why_not: Vec<String> = Vec::new();
-    if !was_sent {
-        why_not.push(unsent(&frame).to_owned());
+    if trace.body.is_none() {
+        why_not.push(unsent.to_owned());
     } else if !exact && gaps.is_empty() {
         let erasures = admin.store.registry().await?.erasures;
         let is_erased = erasures.iter().any(|erasure| erasure.at >= call.at);
-        gaps.push(if is_erased { Gap::Rewritten } else { Gap::Other { made_by: frame.version } });
+        gaps.push(if is_erased { Gap::Rewritten } else { Gap::Other { made_by: version } });
     }
     if !exact {
         why_not.extend(gaps.iter().map(ToString::to_string));
     }
     Ok(PromptRecord { exact, why_not, gaps, body, regions, ..empty })
+}
+
+/// What a request is made of again.
+struct Material {
+    conversation: Conversation,
+    shown: Vec<Arc<Entry>>,
+    frame: CallFrame,
+    prompt: Option<String>,
+    tools: Option<String>,
+    memories: Vec<Memory>,
+}
+
+struct Made {
+    body: String,
+    regions: Vec<RegionRecord>,
+    gaps: Vec<Gap>,
+}
+
+impl Material {
+    async fn read(
+        admin: &Admin,
+        channel: &ChannelId,
+        story: &Story,
+        frame: CallFrame,
+        conversation: Conversation,
+    ) -> Result<Self, ApiError> {
+        let store = &admin.store;
+        let shown = match conversation.live.front().zip(conversation.live.back()) {
+            Some((from, to)) => store.entries(channel, from.seq, to.seq, usize::MAX).await?,
+            None => Vec::new(),
+        };
+        let prompt = store.kept_text(&frame.prompt).await?;
+        let tools = match &frame.tools {
+            Some(tools) => store.kept_text(tools).await?,
+            None => None,
+        };
+        let memories = match &story.recalled {
+            Some(told) => store.memories_at(conversation.recalled.clone(), told.n, told.at).await?,
+            None => Vec::new(),
+        };
+        Ok(Self { conversation, shown, frame, prompt, tools, memories })
+    }
+
+    fn make(self, model: &str, trace: &CallTrace) -> Result<Made, Gap> {
+        let Self { conversation, shown, frame, prompt, tools, memories } = self;
+        let stack = conversation.stack.clone();
+        let Rebuilt { request, gaps, .. } = rebuild(Inputs {
+            conversation,
+            shown: &shown,
+            model,
+            trace,
+            frame: &frame,
+            prompt: prompt.as_deref(),
+            tools: tools.as_deref(),
+            memories: &memories,
+        })?;
+        let body = cairn_llm::body_of(&frame.wire, &request);
+        let regions = regions(&request, &body, &stack);
+        Ok(Made { body, regions, gaps })
+    }
 }
 
 fn unsent(frame: &CallFrame) -> &'static str {

@@ -22,14 +22,14 @@ use crate::records::MemoryView;
 const OPERATOR_IMPORTANCE: f64 = 0.8;
 
 #[derive(Debug, Deserialize)]
-pub(super) struct ListParams {
-    agent: Option<String>,
-    scope: Option<String>,
-    kind: Option<String>,
-    subject: Option<String>,
-    q: Option<String>,
-    limit: Option<usize>,
-    after: Option<String>,
+pub(crate) struct ListParams {
+    pub(crate) agent: Option<String>,
+    pub(crate) scope: Option<String>,
+    pub(crate) kind: Option<String>,
+    pub(crate) subject: Option<String>,
+    pub(crate) q: Option<String>,
+    pub(crate) limit: Option<usize>,
+    pub(crate) after: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -45,14 +45,14 @@ pub(super) struct AddBody {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct EditBody {
-    text: Option<String>,
-    kind: Option<String>,
-    importance: Option<f64>,
+pub(crate) struct EditBody {
+    pub(crate) text: Option<String>,
+    pub(crate) kind: Option<String>,
+    pub(crate) importance: Option<f64>,
 }
 
 /// `GET /v1/memories`: oldest first, with `q` best first.
-pub(super) async fn list(
+pub(crate) async fn list(
     State(admin): State<Shared>,
     Params(asked): Params<ListParams>,
 ) -> Result<Page<Memory>, ApiError> {
@@ -154,7 +154,7 @@ pub(super) async fn add(
 }
 
 /// `PATCH /v1/memories/{id}`.
-pub(super) async fn edit(
+pub(crate) async fn edit(
     State(admin): State<Shared>,
     Segment(id): Segment,
     Body(EditBody { text, kind, importance }): Body<EditBody>,
@@ -172,7 +172,7 @@ pub(super) async fn edit(
 }
 
 /// `DELETE /v1/memories/{id}`: forgets it and answers with what it was. It does not come back by itself.
-pub(super) async fn forget(
+pub(crate) async fn forget(
     State(admin): State<Shared>,
     Segment(id): Segment,
 ) -> Result<Json<Memory>, ApiError> {
@@ -181,8 +181,21 @@ pub(super) async fn forget(
     Ok(Json(memory))
 }
 
+/// Makes one of several, under the text that is given.
+pub(crate) async fn unite(
+    admin: &Admin,
+    kept: &Memory,
+    others: &[Memory],
+    text: String,
+) -> Result<(), ApiError> {
+    let text = admin.checked_text(text)?;
+    let events = cairn_core::memory::unite(kept, others, &text)
+        .map_err(|error| ApiError::malformed(error.to_string()))?;
+    admin.journal_all(events.into_iter().map(Event::Memory).collect()).await
+}
+
 impl Admin {
-    async fn memory(&self, id: &MemoryId) -> Result<Memory, ApiError> {
+    pub(crate) async fn memory(&self, id: &MemoryId) -> Result<Memory, ApiError> {
         let found = self.store.memory(id).await?;
         found.ok_or_else(|| {
             ApiError::not_found(

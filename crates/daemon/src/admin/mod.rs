@@ -2,21 +2,22 @@
 //!
 //! It serves a running daemon, and, without a runtime, a command that has opened the store to read from it.
 
-mod channels;
-mod daemon;
-mod explain;
+pub(crate) mod channels;
+pub(crate) mod daemon;
+pub(crate) mod explain;
 mod figures;
-mod history;
-mod memories;
+pub(crate) mod history;
+pub(crate) mod memories;
 pub(crate) mod nothing;
-mod outbox;
+pub(crate) mod outbox;
+mod page;
 mod pairings;
 mod search;
 mod shared;
 mod spend;
 mod store;
-mod summaries;
-mod tools;
+pub(crate) mod summaries;
+pub(crate) mod tools;
 mod watch;
 
 use std::sync::Arc;
@@ -27,21 +28,24 @@ use axum::routing::{delete, get, post};
 use cairn_platforms::local::ApiError;
 
 pub(crate) use search::UNINDEXED;
-use shared::Shared;
-pub(crate) use shared::{Admin, NEXT, backup_error};
+pub(crate) use shared::{Admin, Body, Channel, NEXT, Page, Params, Segment, Shared, backup_error};
 
 pub(crate) fn router(admin: Admin) -> Router {
     routers(admin).0
 }
 
-/// The same, and the routes of the admin address: metrics and health, and nothing else.
+/// The same, and the routes of the admin address: metrics and health, the page where it is on, and nothing else.
 pub(crate) fn routers(admin: Admin) -> (Router, Router) {
     let admin = Arc::new(admin);
     let at_address = Router::new()
         .route("/metrics", get(figures::metrics))
         .route("/v1/health", get(daemon::health))
         .with_state(Arc::clone(&admin));
-    (inside(admin), with_fallbacks(at_address))
+    let at_address = match &admin.page {
+        Some(access) => crate::page::router(Arc::clone(&admin), access, at_address),
+        None => with_fallbacks(at_address),
+    };
+    (inside(admin), at_address)
 }
 
 fn inside(admin: Shared) -> Router {
@@ -91,6 +95,7 @@ fn inside(admin: Shared) -> Router {
         .route("/v1/store/retain", post(store::retain))
         .route("/v1/events", get(daemon::events))
         .route("/v1/reload", post(daemon::reload))
+        .route("/v1/page/links", post(page::link))
         .with_state(admin)
 }
 

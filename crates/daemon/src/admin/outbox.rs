@@ -17,13 +17,13 @@ use crate::records::OutboxRecord;
 const WORDS_SHOWN: usize = 200;
 
 #[derive(Debug, Deserialize)]
-pub(super) struct ListParams {
-    limit: Option<usize>,
-    after: Option<String>,
+pub(crate) struct ListParams {
+    pub(crate) limit: Option<usize>,
+    pub(crate) after: Option<String>,
 }
 
 /// `GET /v1/outbox`: oldest first.
-pub(super) async fn list(
+pub(crate) async fn list(
     State(admin): State<Shared>,
     Params(query): Params<ListParams>,
 ) -> Result<Page<OutboxRecord>, ApiError> {
@@ -39,7 +39,7 @@ pub(super) async fn list(
 }
 
 /// `POST /v1/outbox/{id}/retry`: sends it again, from its first part that did not arrive.
-pub(super) async fn retry(
+pub(crate) async fn retry(
     State(admin): State<Shared>,
     Segment(id): Segment,
 ) -> Result<Json<OutboxRecord>, ApiError> {
@@ -53,7 +53,7 @@ pub(super) async fn retry(
 }
 
 /// `DELETE /v1/outbox/{id}`: gives it up, and answers with what it was.
-pub(super) async fn drop(
+pub(crate) async fn drop(
     State(admin): State<Shared>,
     Segment(id): Segment,
 ) -> Result<Json<OutboxRecord>, ApiError> {

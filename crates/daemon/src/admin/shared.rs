@@ -20,6 +20,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::agent_registry::AgentRegistry;
+use crate::page::Access;
 use crate::pairing_store::DaemonPairings;
 use crate::records::Identity;
 use crate::reload::Reloader;
@@ -43,21 +44,23 @@ pub(crate) struct Admin {
     /// Reads the configuration again; none where a restart is as easy: without a daemon, or inside a command.
     pub(crate) reloader: Option<Arc<Reloader>>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Who may see the page; none where it is off.
+    pub(crate) page: Option<Arc<Access>>,
     pub(crate) identity: Identity,
     /// Longest text of a memory, in bytes.
     pub(crate) max_text_bytes: usize,
 }
 
-pub(super) type Shared = Arc<Admin>;
+pub(crate) type Shared = Arc<Admin>;
 
 impl Admin {
     /// The channel of a name from outside.
-    pub(super) fn resolve(&self, name: &str) -> Result<ChannelId, ApiError> {
+    pub(crate) fn resolve(&self, name: &str) -> Result<ChannelId, ApiError> {
         Ok(ChannelId::resolve(name, self.agent_registry.default_agent())?)
     }
 
     /// A conversation, and whether its channel is awake.
-    pub(super) async fn conversation(
+    pub(crate) async fn conversation(
         &self,
         channel: &ChannelId,
     ) -> Result<(Arc<Conversation>, bool), ApiError> {
@@ -69,7 +72,7 @@ impl Admin {
     }
 
     /// A conversation with the settings that hold in it: those of its agent on the model that answers there.
-    pub(super) async fn with_settings(
+    pub(crate) async fn with_settings(
         &self,
         channel: &ChannelId,
     ) -> Result<(Arc<Conversation>, Arc<AgentSettings>), ApiError> {
@@ -79,7 +82,7 @@ impl Admin {
     }
 
     /// The settings that hold in a conversation, if its agent is configured.
-    pub(super) async fn settings(
+    pub(crate) async fn settings(
         &self,
         conversation: &Conversation,
     ) -> Result<Option<Arc<AgentSettings>>, ApiError> {
@@ -96,7 +99,7 @@ impl Admin {
     }
 
     /// The runtime, which a call that changes something needs: a store that was opened to read is left as it is.
-    pub(super) fn runtime(&self) -> Result<&Runtime, ApiError> {
+    pub(crate) fn runtime(&self) -> Result<&Runtime, ApiError> {
         self.runtime.as_ref().ok_or_else(|| {
             ApiError::new(
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -109,15 +112,22 @@ impl Admin {
 
     /// Journals a change of the memories and waits until the views show it.
     pub(super) async fn journal(&self, event: Event) -> Result<(), ApiError> {
+        self.journal_all(vec![event]).await
+    }
+
+    /// The same with several, in one.
+    pub(super) async fn journal_all(&self, events: Vec<Event>) -> Result<(), ApiError> {
         self.runtime()?;
-        self.store.append(vec![NewRecord { channel: None, at: self.clock.now(), event }]).await?;
+        let at = self.clock.now();
+        let records = events.into_iter().map(|event| NewRecord { channel: None, at, event });
+        self.store.append(records.collect()).await?;
         self.store.settle().await?;
         Ok(())
     }
 }
 
 /// A segment of the path.
-pub(super) struct Segment(pub(super) String);
+pub(crate) struct Segment(pub(crate) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Segment {
     type Rejection = ApiError;
@@ -129,7 +139,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
 }
 
 /// The channel that the path names, and the segment behind it where there is one.
-pub(super) struct Channel<T = ()>(pub(super) ChannelId, pub(super) T);
+pub(crate) struct Channel<T = ()>(pub(crate) ChannelId, pub(crate) T);
 
 impl FromRequestParts<Shared> for Channel {
     type Rejection = ApiError;
@@ -154,10 +164,10 @@ impl FromRequestParts<Shared> for Channel<String> {
 pub(crate) const NEXT: &str = "cairn-next";
 
 /// A page of a list.
-pub(super) struct Page<T> {
-    pub(super) items: Vec<T>,
+pub(crate) struct Page<T> {
+    pub(crate) items: Vec<T>,
     /// What the next one comes after; none at the end.
-    pub(super) next: Option<String>,
+    pub(crate) next: Option<String>,
 }
 
 impl<T> Page<T> {
@@ -178,7 +188,7 @@ impl<T: Serialize> IntoResponse for Page<T> {
 }
 
 /// The query's parameters.
-pub(super) struct Params<T>(pub(super) T);
+pub(crate) struct Params<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     type Rejection = ApiError;
@@ -190,7 +200,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
 }
 
 /// A JSON body; an empty one counts as `{}`.
-pub(super) struct Body<T>(pub(super) T);
+pub(crate) struct Body<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = ApiError;

@@ -17,7 +17,7 @@ use crate::records::{LeftOutRecord, SummaryLine, SummaryState, SummaryView, summ
 const PAGE: usize = 500;
 
 /// `GET /v1/channels/{C}/summaries`: all of the channel's, of all sessions, in the order in which they were made.
-pub(super) async fn list(
+pub(crate) async fn list(
     State(admin): State<Shared>,
     Channel(channel, ()): Channel,
 ) -> Result<Json<Vec<SummaryLine>>, ApiError> {
@@ -27,7 +27,7 @@ pub(super) async fn list(
 }
 
 /// `GET /v1/channels/{C}/summaries/{id}`.
-pub(super) async fn show(
+pub(crate) async fn show(
     State(admin): State<Shared>,
     Channel(channel, id): Channel<String>,
 ) -> Result<Json<SummaryView>, ApiError> {

@@ -48,17 +48,17 @@ pub(super) fn tool_records(agent_registry: &AgentRegistry, agent: Option<&str>) 
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct LogParams {
-    channel: Option<String>,
-    tool: Option<String>,
-    outcome: Option<ToolOutcome>,
-    before: Option<u64>,
-    after: Option<u64>,
-    limit: Option<usize>,
+pub(crate) struct LogParams {
+    pub(crate) channel: Option<String>,
+    pub(crate) tool: Option<String>,
+    pub(crate) outcome: Option<ToolOutcome>,
+    pub(crate) before: Option<u64>,
+    pub(crate) after: Option<u64>,
+    pub(crate) limit: Option<usize>,
 }
 
 /// `GET /v1/tools/log`: the newest calls that fit, or with `after` the oldest after that record; oldest first.
-pub(super) async fn log(
+pub(crate) async fn log(
     State(admin): State<Shared>,
     Params(query): Params<LogParams>,
 ) -> Result<Page<ToolUseRecord>, ApiError> {
@@ -78,7 +78,7 @@ pub(super) async fn log(
 }
 
 /// `GET /v1/approvals`.
-pub(super) async fn approvals(State(admin): State<Shared>) -> Json<Vec<ApprovalRecord>> {
+pub(crate) async fn approvals(State(admin): State<Shared>) -> Json<Vec<ApprovalRecord>> {
     let open = admin.runtime.as_ref().map(cairn_actors::Runtime::approvals).unwrap_or_default();
     let record = |(channel, approval)| ApprovalRecord { channel, outcome: None, approval };
     Json(open.into_iter().map(record).collect())
@@ -86,12 +86,12 @@ pub(super) async fn approvals(State(admin): State<Shared>) -> Json<Vec<ApprovalR
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Answer {
-    approve: bool,
+pub(crate) struct Answer {
+    pub(crate) approve: bool,
 }
 
 /// `POST /v1/approvals/{id}`: everyone who reaches the socket may answer.
-pub(super) async fn answer(
+pub(crate) async fn answer(
     State(admin): State<Shared>,
     Segment(id): Segment,
     Body(Answer { approve }): Body<Answer>,

@@ -40,8 +40,14 @@ the config file:
   #:schema ./config.schema.json")]
     Schema,
     /// Show the effective configuration with all defaults, without secrets
-    #[command(after_help = "Examples:\n  cairn config show\n  cairn config show --json")]
-    Show,
+    #[command(
+        after_help = "Examples:\n  cairn config show\n  cairn config show --sources\n  cairn config show --json"
+    )]
+    Show {
+        /// Say of each key where its value comes from: a line of the file, [defaults], or the built-in default
+        #[arg(long)]
+        sources: bool,
+    },
 }
 
 pub(crate) async fn config(global: Global, command: ConfigCommand) -> Result<(), Failure> {
@@ -51,9 +57,14 @@ pub(crate) async fn config(global: Global, command: ConfigCommand) -> Result<(),
             check(&global, load(&file)?).await
         }
         ConfigCommand::Schema => out::json(&crate::config::schema()),
-        ConfigCommand::Show => {
+        ConfigCommand::Show { sources } => {
             let loaded = load(&global.config)?;
-            if global.json { out::json(&loaded.to_json()) } else { out::raw(loaded.show().as_bytes()) }
+            match (global.json, sources) {
+                (true, false) => out::json(&loaded.to_json()),
+                (true, true) => out::json(&loaded.sources_to_json()),
+                (false, false) => out::raw(loaded.show().as_bytes()),
+                (false, true) => out::raw(loaded.show_sources().as_bytes()),
+            }
         }
     }
 }

@@ -41,9 +41,9 @@ pub(crate) enum MemoryCommand {
 Example:
   cairn memory show m0123456789abcdef
 
-Its history is read from the journal: an edit keeps the text before it. Of many
-changes the first and the newest 15 are shown, of the turns the newest 32;
-`cairn explain C TURN` explains one of them.")]
+Its history is read from the journal: an edit keeps the text before it. Of
+many changes the first and the newest 15 are shown, of the turns the newest
+32; `cairn explain C TURN` explains one of them.")]
     Show {
         /// The memory's id
         #[arg(value_name = "ID")]

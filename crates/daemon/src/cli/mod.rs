@@ -34,6 +34,7 @@ mod store;
 mod summary;
 mod tools;
 mod tune;
+mod ui;
 mod version;
 mod watch;
 
@@ -95,6 +96,8 @@ enum Command {
     Replay(replay::ReplayArgs),
     /// Show the state of the daemon
     Status(status::StatusArgs),
+    /// Print a link to the daemon's page, which logs one browser in
+    Ui(ui::UiArgs),
     /// Show what calls of models took and cost: by day, agent, channel, person, purpose or model
     Spend(spend::SpendArgs),
     /// List the channels
@@ -237,6 +240,7 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Chat(args) => Box::pin(chat::chat(global, args)).await,
         Command::Replay(args) => Box::pin(replay::replay(global, args)).await,
         Command::Status(args) => Box::pin(status::status(global, args)).await,
+        Command::Ui(args) => Box::pin(ui::ui(global, args)).await,
         Command::Spend(args) => Box::pin(spend::spend(global, args)).await,
         Command::Channels(args) => Box::pin(channel::channels(global, args)).await,
         Command::Context(args) => Box::pin(channel::context(global, args)).await,

@@ -225,8 +225,8 @@ async fn once(
     );
     systemd::tell(&[NotifyState::Ready]);
     let service = Service::start(&daemon, &control.restart_handle);
-    let hosts = live.now().config.admin.hosts.clone();
-    let metrics = MetricsListener::start(meters, listener, hosts, daemon.admin_routes());
+    let admin = &live.now().config.admin;
+    let metrics = MetricsListener::start(meters, listener, admin, daemon.admin_routes());
     let end = loop {
         tokio::select! {
             signal = signals.next() => match signal {

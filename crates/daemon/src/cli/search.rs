@@ -25,8 +25,8 @@ Examples:
   cairn search Lisbon --user ann --since 3d
 
 Words may come in any order, and none is required; the best results are first.
-A line with * has some of the words itself. One with ~ has none: it was found by
-what is said right before or after it, such as the answer to a question."
+A line with * has some of the words itself. One with ~ has none: it was found
+by what is said around it, such as the answer to a question."
 )]
 pub(crate) struct SearchArgs {
     /// Channel: a bare local name, or agent/platform/chat[/thread] [default: all channels]

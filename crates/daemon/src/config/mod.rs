@@ -9,6 +9,7 @@ mod error;
 mod given;
 mod live;
 mod lookup;
+mod origins;
 mod prompts;
 mod schema;
 mod secrets;
@@ -35,6 +36,8 @@ pub use lookup::{
     SOCKET_PATH_MAX, StateDir, StateOrigin, check_socket, config_file, socket_to_bind, sockets_to_try,
     state_dir,
 };
+use origins::Origins;
+pub(crate) use origins::{KeyInForce, Origin};
 use schema::Findings;
 pub(crate) use schema::range_trouble;
 pub use schema::schema;
@@ -55,6 +58,7 @@ pub struct Loaded {
     pub file: Option<PathBuf>,
     /// What works but is probably not meant: one sentence each, saying what to do.
     pub warnings: Vec<String>,
+    origins: Origins,
     keys: BTreeMap<String, SecretString>,
     /// Secret headers of models.
     headers: BTreeMap<String, BTreeMap<String, SecretString>>,
@@ -259,7 +263,8 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
         |server: &McpConfig| (server.id.clone(), secrets::read_mcp_secrets(server, env, &mut warnings));
     let mcp = config.mcp.iter().map(secrets).collect();
     let warnings = warnings.iter().map(|warning| secrets::without_secrets(warning)).collect();
-    Ok((Loaded { config, file: None, warnings, keys, headers, tokens, mcp }, problems))
+    let origins = Origins::of(&source);
+    Ok((Loaded { config, file: None, warnings, origins, keys, headers, tokens, mcp }, problems))
 }
 
 /// The keys of a file, with what agents leave out laid under them, and the numbers that are out of their ranges.

@@ -67,6 +67,15 @@ impl<'t> Source<'t> {
         self.file.parent().unwrap_or(Path::new("."))
     }
 
+    pub(super) fn root(&self) -> &DeValue<'t> {
+        self.root.get_ref()
+    }
+
+    /// The line on which a span of bytes begins, from 1.
+    pub(super) fn line_of(&self, span: &Range<usize>) -> usize {
+        self.text[..span.start].matches('\n').count() + 1
+    }
+
     /// The place of a span of bytes.
     fn place(&self, span: Range<usize>) -> FilePosition {
         place(&self.file, self.text, span)

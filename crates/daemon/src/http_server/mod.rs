@@ -18,7 +18,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-pub(crate) use hosts::only_at;
+pub(crate) use hosts::{Names, only_at};
 
 /// Before a task that failed restarts.
 const PAUSE: Duration = Duration::from_secs(1);

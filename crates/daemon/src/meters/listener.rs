@@ -1,4 +1,4 @@
-//! The admin address: metrics over TCP.
+//! The admin address: metrics and the page over TCP.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,7 +9,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{Meters, UPKEEP_EVERY};
-use crate::http_server::{self, Bounds};
+use crate::config::AdminConfig;
+use crate::http_server::{self, Bounds, Names};
+use crate::page;
 
 /// Enough for one or two Prometheus servers, a probe, and a person who looks. An answer takes milliseconds; a store that hangs
 /// delays it for seconds. Prometheus gives up after ten, so slow clients must not delay it that long.
@@ -20,6 +22,9 @@ const BOUNDS: Bounds = Bounds {
     head: Duration::from_secs(5),
     whole: Some(Duration::from_secs(30)),
 };
+
+/// Longest for an answer where the page is on: what happens is shown as it happens, and a browser asks again after that.
+const PAGE_WHOLE: Duration = Duration::from_secs(600);
 
 /// How long answers under way may take when the daemon stops.
 const GRACE: Duration = Duration::from_millis(500);
@@ -39,18 +44,20 @@ pub struct MetricsListener {
 }
 
 impl MetricsListener {
-    /// Maintains the metrics, and serves `router` at `listener`, if there is one, to who asks for one of `hosts`.
+    /// Maintains the metrics, and serves `router` at `listener`, if there is one, to who asks for one of its names.
     pub fn start(
         meters: &'static Meters,
         listener: Option<TcpListener>,
-        hosts: Vec<String>,
+        admin: &AdminConfig,
         router: Router,
     ) -> Self {
         let stop = CancellationToken::new();
         let mut tasks = vec![("metrics", tokio::spawn(keep(meters, stop.clone())))];
         if let Some(listener) = listener {
-            let router = http_server::only_at(hosts, router);
-            let served = http_server::serve(listener, router, BOUNDS, stop.clone());
+            let only = admin.address().filter(|_| admin.page).map(|address| page::names(admin, address));
+            let router = http_server::only_at(Names { hosts: admin.hosts.clone(), only }, router);
+            let bounds = if admin.page { Bounds { whole: Some(PAGE_WHOLE), ..BOUNDS } } else { BOUNDS };
+            let served = http_server::serve(listener, router, bounds, stop.clone());
             tasks.push(("admin address", tokio::spawn(served)));
         }
         Self { stop, tasks }

@@ -75,6 +75,16 @@ impl EndRecord {
             recalled: end.recalled,
         }
     }
+
+    /// Why there is no answer, as in `stopped`; none where there is one, or none was due.
+    pub(crate) fn why(&self) -> Option<String> {
+        match &self.outcome {
+            TurnOutcome::Answered { .. } | TurnOutcome::Unanswered => None,
+            TurnOutcome::Stopped => Some("stopped".to_owned()),
+            TurnOutcome::DeadLettered => Some("given up".to_owned()),
+            TurnOutcome::Failed { message, .. } => Some(format!("failed: {message}")),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,7 @@
 //! The records that `--json` and the admin API show. Their names and shapes are a promise to scripts.
 
 mod context;
+mod coverage;
 mod explain;
 mod history;
 mod memories;
@@ -24,6 +25,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use context::{ContextRecord, MarkerRecord, SummaryRecord, WindowMemory};
+pub(crate) use coverage::{Stretch, coverage};
 pub use explain::{
     CallRecord, Change, Explanation, LineDiff, PromptDiff, PromptRecord, RecalledRecord, RegionDiff,
     RegionRecord, SaidRecord, StageRecord, StandsRecord, ToolCallRecord,

@@ -84,6 +84,7 @@ fn conversation() -> Conversation {
         tell: false,
         failure: None,
         replaces: None,
+        spent: Default::default(),
     });
     conversation.outcomes.push_back(RunReport {
         run: "r1".into(),
@@ -97,6 +98,9 @@ fn conversation() -> Conversation {
         duration_ms: 12,
         memories: 0,
         summary_size: None,
+        ended_at: None,
+        attempts: 0,
+        spent: Default::default(),
     });
     conversation
         .corrections
@@ -157,4 +161,47 @@ fn history_with_what_is_pending() {
 #[test]
 fn gauge() {
     insta::assert_json_snapshot!(GaugeRecord::of(&conversation(), &agent()));
+}
+
+#[test]
+fn coverage_has_every_entry_once_in_its_place() {
+    let summary = |id: &str, from: u64, to: u64| {
+        json!({ "id": id, "level": 0, "from_seq": from, "to_seq": to, "from_at": at(1), "to_at": at(2), "messages": 1,
+                "tokens": 9, "made_by": "fake", "text": "tea" })
+    };
+    let marker =
+        json!({ "kind": "truncated", "from_seq": 8, "to_seq": 9, "messages": 2, "digest": [], "tokens": 3 });
+    let mut conversation = conversation();
+    conversation.first_seq = Seq(3);
+    conversation.stack =
+        serde_json::from_value(json!([summary("s1", 3, 5), summary("s2", 6, 7), marker])).unwrap();
+    conversation.live = (10..=20).map(|seq| Arc::new(entry(seq, Role::User, vec![]))).collect();
+    conversation.next_seq = Seq(21);
+    conversation.run.as_mut().unwrap().to_seq = Seq(14);
+    conversation
+        .undone
+        .push(serde_json::from_value(json!({ "turn": "t9", "from_seq": 17, "to_seq": 18 })).unwrap());
+    let stretches = coverage(&conversation);
+    let told: Vec<_> = stretches
+        .iter()
+        .map(|stretch| (stretch.from_seq.0, stretch.to_seq.0, stretch.place.to_string()))
+        .collect();
+    let expected = [
+        (1, 2, "archived"),
+        (3, 5, "summary:s1"),
+        (6, 7, "summary:s2"),
+        (8, 9, "marker"),
+        (10, 14, "sealed"),
+        (15, 16, "live"),
+        (17, 18, "archived"),
+        (19, 20, "live"),
+    ];
+    assert_eq!(told, expected.map(|(from, to, place)| (from, to, place.to_owned())));
+    for seq in 1..21 {
+        let in_it = |stretch: &&Stretch| stretch.from_seq <= Seq(seq) && Seq(seq) <= stretch.to_seq;
+        let places: Vec<_> = stretches.iter().filter(in_it).map(|stretch| stretch.place.clone()).collect();
+        assert_eq!(places, [conversation.place(Seq(seq)).unwrap()], "entry {seq}");
+    }
+    let none = Conversation::new("main/local/ops".parse::<ChannelId>().unwrap());
+    assert_eq!(coverage(&none), []);
 }

@@ -3,12 +3,14 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod artifacts;
+mod browser;
 mod chats;
 mod compaction;
 mod discord;
 mod e2e;
 mod faults;
 mod forget;
+mod page;
 mod service;
 mod sight;
 mod soak;

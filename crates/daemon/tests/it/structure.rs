@@ -274,7 +274,8 @@ fn what_is_published_speaks_of_the_project_alone() {
         texts.extend(files(&root.join(dir), ""));
     }
     for path in texts {
-        let text = std::fs::read_to_string(&path).unwrap();
+        // A picture is read like a text: it names no place either.
+        let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
         for place in ["/work/", "/home/", "/root/", "/Users/", "/tmp/"] {
             assert!(!text.contains(place), "{} names {place}, a place of one machine", path.display());
         }

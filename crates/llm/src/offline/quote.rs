@@ -129,14 +129,24 @@ pub(super) fn best(question: &str, fact: Option<&Asked>, candidates: Vec<Candida
 
 /// Takes out what somebody told of a fact before they told it anew.
 fn keep_what_holds(fact: &Asked, candidates: &mut Vec<Candidate>) {
-    let mut newest: HashMap<Option<String>, Option<String>> = HashMap::new();
-    let speaker = |candidate: &Candidate| candidate.speaker().map(str::to_owned);
-    for candidate in candidates.iter().filter(|candidate| fact.is_told(candidate)) {
-        let at = newest.entry(speaker(candidate)).or_default();
-        *at = candidate.at.clone().max(at.take());
+    let mut newest: HashMap<Option<String>, usize> = HashMap::new();
+    let mut former = HashSet::new();
+    for (idx, candidate) in candidates.iter().enumerate().filter(|(_, candidate)| fact.is_told(candidate)) {
+        let holds = newest.entry(candidate.speaker().map(str::to_owned)).or_insert(idx);
+        let (earlier, later) = in_time(candidates, *holds, idx);
+        if earlier != later {
+            former.insert(earlier);
+        }
+        *holds = later;
     }
-    let holds = |candidate: &Candidate| newest.get(&speaker(candidate)).is_none_or(|at| *at == candidate.at);
-    candidates.retain(|candidate| !fact.is_told(candidate) || holds(candidate));
+    let mut idx = 0..;
+    candidates.retain(|_| idx.next().is_none_or(|idx| !former.contains(&idx)));
+}
+
+/// The earlier of two, and the later. What was said within a minute stands in its order in the window.
+fn in_time(candidates: &[Candidate], one: usize, other: usize) -> (usize, usize) {
+    let key = |idx: usize| (&candidates[idx].at, idx);
+    if key(one) <= key(other) { (one, other) } else { (other, one) }
 }
 
 /// The candidates that answer well enough, best first.
@@ -168,10 +178,10 @@ fn scored(asked: &HashSet<String>, candidates: &[Candidate], words: &[HashSet<St
 /// Puts what was said later before what it contradicts.
 fn newest_first(mut chosen: Vec<usize>, candidates: &[Candidate]) -> Vec<usize> {
     for place in 1..chosen.len() {
-        let later = &candidates[chosen[place]];
+        let later = chosen[place];
         let is_contradicted = |earlier: &usize| {
-            let earlier = &candidates[*earlier];
-            earlier.at < later.at && contradict(earlier.words(), later.words())
+            in_time(candidates, *earlier, later).1 == later
+                && contradict(candidates[*earlier].words(), candidates[later].words())
         };
         if let Some(before) = chosen[..place].iter().position(is_contradicted) {
             chosen[before..=place].rotate_right(1);

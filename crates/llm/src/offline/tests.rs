@@ -226,6 +226,10 @@ async fn of_what_is_true_once_at_a_time_the_last_word_holds(
         assert!(!text.contains(former), "{text}");
     }
     assert!(!text.contains("Lisbon") && !text.contains("brigade"), "{text}");
+    // Within a minute, too.
+    let line = |said: &&str| user(&format!("[Ana | 2026-04-01 10:00] {said}"));
+    let text = answer(asked(question, said.iter().map(line).collect())).await.text;
+    assert_eq!(answered(&text).first(), Some(&holds), "{text}");
 }
 
 #[tokio::test]

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use cairn_core::ids::TextId;
 use cairn_core::model::ToolDef;
-use cairn_llm::OpenAi;
+use cairn_core::trace::Sent;
+use cairn_llm::{Anthropic, OpenAi, body_of};
 use cairn_testkit::model::{Answer, FakeModel, Kind};
 use secrecy::SecretString;
 use serde_json::json;
@@ -65,6 +67,7 @@ async fn a_dropped_stream_hangs_up() {
     let server = Arc::new(FakeModel::start().await);
     server.push(Kind::Reply, Answer::text("one two three four five six seven eight nine").hanging());
     let mut events = model(&server.base_url(), true).stream(request("x"));
+    assert!(matches!(events.next().await, Some(Ok(ModelEvent::Sent(_)))));
     assert!(matches!(events.next().await, Some(Ok(ModelEvent::Text(_)))));
     drop(events);
     server.wait_until("the hang-up", |server| server.tally(Kind::Reply).abandoned == 1).await;
@@ -82,4 +85,35 @@ async fn the_window_is_asked_for_once() {
     assert_eq!(model.discover_window().await, Ok(None), "it lists none");
     drop(silent);
     assert_eq!(model.discover_window().await, Ok(None), "which is an answer, too");
+}
+
+/// A request is told as it is sent, each time, and the same body is made of that again.
+#[tokio::test]
+async fn what_is_told_of_a_request_is_what_the_server_got() {
+    for anthropic in [false, true] {
+        let server = FakeModel::builder().streaming(Streaming::Refused).start().await;
+        let options = ServerOptions::new("m", server.base_url(), "fake");
+        let model: Box<dyn ChatModel> = match anthropic {
+            true => Box::new(Anthropic::new(options).unwrap()),
+            false => Box::new(OpenAi::new(options).unwrap()),
+        };
+        let asked = request("x");
+        let told: Vec<Sent> = model
+            .stream(asked.clone())
+            .filter_map(|event| {
+                let sent = match event.unwrap() {
+                    ModelEvent::Sent(sent) => Some(*sent),
+                    _ => None,
+                };
+                std::future::ready(sent)
+            })
+            .collect()
+            .await;
+        let remedies: Vec<Vec<String>> = told.iter().map(|sent| sent.wire.remedies.clone()).collect();
+        assert_eq!(remedies, [vec![], vec!["no_stream".to_owned()]]);
+        for (sent, seen) in told.iter().zip(server.seen()) {
+            assert_eq!(body_of(&sent.wire, &asked), *seen.sent);
+            assert_eq!(sent.body, Some(TextId::of(&seen.sent)));
+        }
+    }
 }

@@ -21,6 +21,9 @@ use super::rows::{COMMAND, ChannelState, MessageRow, OutboxRow, Place, SeqRow};
 use crate::journal::reader::Reader;
 use crate::journal::segment::Position;
 
+/// Records that are looked at for each call that is asked for: a turn without tools has six or seven for its one.
+const RECORDS_A_CALL: usize = 16;
+
 /// Rows and journal, read together.
 pub(crate) struct Reads<'a> {
     pub(crate) db: &'a Db,
@@ -303,6 +306,40 @@ impl Reads<'_> {
     /// Whether the words of an entry are known to have expired.
     pub(crate) fn is_expired(&self, channel: &ChannelId, seq: Seq) -> Result<bool, StoreError> {
         Ok(self.seqs(channel, seq, seq).next().transpose()?.is_some_and(|row| row.expired))
+    }
+
+    /// The entries whose words have expired, as ranges in their order.
+    pub(crate) fn expired_ranges(&self, channel: &ChannelId) -> Result<Vec<(Seq, Seq)>, StoreError> {
+        let mut ranges: Vec<(Seq, Seq)> = Vec::new();
+        for row in self.seqs(channel, Seq(1), Seq(u64::MAX)) {
+            let row = row?;
+            match ranges.last_mut() {
+                _ if !row.expired => {}
+                Some((_, to)) if to.next() == row.seq => *to = row.seq,
+                _ => ranges.push((row.seq, row.seq)),
+            }
+        }
+        Ok(ranges)
+    }
+
+    /// What the newest calls of a channel's turns took, oldest first: at most so many, of the newest records.
+    pub(crate) fn call_usages(
+        &self,
+        channel: &ChannelId,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, Usage)>, StoreError> {
+        let mut usages = Vec::new();
+        for place in self.places(channel, 0, u64::MAX)?.rev().take(limit * RECORDS_A_CALL) {
+            let record = self.journal.read(place?.at)?;
+            if let Event::Turn(TurnEvent::UsageReported { usage, .. }) = record.event {
+                usages.push((record.at, usage));
+                if usages.len() == limit {
+                    break;
+                }
+            }
+        }
+        usages.reverse();
+        Ok(usages)
     }
 
     /// Entries of a range; `hides`: as they are shown, deleted and expired ones without their words.

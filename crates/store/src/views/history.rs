@@ -30,6 +30,9 @@ impl Reads<'_> {
         query: &HistoryQuery,
     ) -> Result<HistoryPage, StoreError> {
         let mut page = HistoryPage::default();
+        if query.from > query.to {
+            return Ok(page);
+        }
         let Some(last) = self.seqs(channel, query.from, query.to).next_back().transpose()? else {
             return Ok(page);
         };

@@ -355,7 +355,6 @@ async fn a_delivery_goes_through_all_its_states_and_the_conversation_owes_those_
     store.close().await;
 }
 
-/// Questions for parts of a history: of one that has an entry of Ana and its answer in each minute.
 #[tokio::test]
 async fn parts_of_a_history_are_found_from_either_end() {
     let (_dir, store, mut chat) = chatting();
@@ -373,6 +372,8 @@ async fn parts_of_a_history_are_found_from_either_end() {
     assert_eq!(seqs(ask(false, 2, Said::default())).await, (vec![1, 2], Some(3)));
     assert_eq!(seqs(ask(true, 2, Said::default())).await, (vec![79, 80], Some(78)));
     assert_eq!(seqs(ask(true, 80, Said::default())).await, ((1..=80).collect(), None));
+    let nothing = HistoryQuery { from: Seq(70), to: Seq(3), ..ask(true, 9, Said::default()) };
+    assert_eq!(seqs(nothing).await, (Vec::new(), None), "the turn that is asked for is elsewhere");
     let ana = Said { user: Some("ana".to_owned()), ..Said::default() };
     assert_eq!(seqs(ask(true, 2, ana.clone())).await, (vec![77, 79], Some(76)));
     assert_eq!(seqs(ask(false, 2, Said { user: Some("bo".to_owned()), ..ana })).await, (Vec::new(), None));

@@ -61,15 +61,16 @@ async fn append_outside(store: &Store, at_secs: i64) {
         }),
         Event::Registry(RegistryEvent::PairingApproved { user: "telegram/5".to_owned() }),
         Event::Registry(RegistryEvent::ChatMigrated { platform: "telegram".to_owned(), from, to }),
-        Event::Compaction(CompactionEvent::UsageSpent {
-            model: "small".to_owned(),
-            usage: usage(7),
-            is_estimate: false,
-            trace: None,
-        }),
+        spent(7),
     ];
     let record = |event| NewRecord { channel: None, at: at(at_secs), event };
     store.append(events.into_iter().map(record).collect()).await.unwrap();
+}
+
+/// A call of a model for a run.
+fn spent(tokens: u64) -> Event {
+    let (model, usage) = ("small".to_owned(), usage(tokens));
+    Event::Compaction(CompactionEvent::UsageSpent { model, usage, is_estimate: false, trace: None })
 }
 
 /// A call of a model for a person.
@@ -138,12 +139,7 @@ async fn lived_in(dir: &Path) -> String {
         }),
         Event::Message(MessageEvent::Refused { message: "refused".into() }),
         estimated_call(),
-        Event::Compaction(CompactionEvent::UsageSpent {
-            model: "small".to_owned(),
-            usage: usage(30),
-            is_estimate: false,
-            trace: None,
-        }),
+        spent(30),
         Event::Registry(RegistryEvent::PairingRequested {
             user: caller,
             chat: "7".to_owned(),

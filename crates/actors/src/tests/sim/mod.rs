@@ -38,7 +38,7 @@ use tools::SimTool;
 const SYSTEM_PROMPT: &str = "You are a helpful friend.";
 
 /// Schedules that the gate runs.
-const SCHEDULES: u64 = 3_000;
+const SCHEDULES: u64 = 10_000;
 
 /// After so many schedules a line says so.
 const PROGRESS: u64 = 1_000;

@@ -12,7 +12,7 @@ use super::{Examination, problem_of};
 use crate::cli::owner;
 use crate::clock::SystemClock;
 use crate::config::{Loaded, NetworkKind, Problem, sockets_to_try};
-use crate::text::{counted, grouped, minute};
+use crate::text::{bytes, counted, grouped, minute};
 
 /// Free space below which the daemon soon accepts no more messages, and below which it is time to free some.
 const FREE_MIN: u64 = 100 << 20;
@@ -173,12 +173,6 @@ fn room(free: u64, total: u64, files: (u64, u64), at: &Path) -> Finding {
         return Finding::warning("disk", found, remedy);
     }
     Finding::ok("disk", found)
-}
-
-fn bytes(n: u64) -> String {
-    let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB")];
-    let (unit, name) = units.into_iter().find(|(unit, _)| n >= *unit).unwrap_or((1 << 10, "KiB"));
-    format!("{:.1} {name}", n as f64 / unit as f64)
 }
 
 /// The clock, compared with what is known of the time.

@@ -1,6 +1,5 @@
 //! `cairn tune`: simulates a conversation with candidate settings, without any model.
 
-mod candidate;
 mod report;
 mod source;
 #[cfg(test)]
@@ -8,18 +7,17 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-use cairn_core::agent::{AgentSettings, WindowSize};
-use cairn_core::tune::{self, Billing, ConversationSizes, Runs, TuneCandidate, TuneOutcome};
+use cairn_core::tune::{self, Runs};
 use clap::{Args, ValueEnum};
 
 use super::args::Global;
 use super::connect::{Connector, no_such_agent};
 use super::failure::Failure;
 use super::out;
-use crate::config::{AgentConfig, Config, Provider};
+use crate::config::Provider;
 use crate::text::counted;
+use crate::what_if::{self, Source, candidate};
 use report::TuneRecord;
-use source::Source;
 
 /// Fewest turns that say anything.
 const TURNS_MIN: usize = 2;
@@ -96,17 +94,24 @@ pub(crate) async fn tune(global: Global, args: TuneArgs) -> Result<(), Failure> 
             "settings differ only once a conversation outgrows the window; try a longer one",
         ));
     }
-    let (current, billing, prices) = current(config, agent, &source, &args);
+    let format = args.prices.map(|prices| match prices {
+        Prices::Anthropic => Provider::Anthropic,
+        Prices::Openai => Provider::Openai,
+    });
+    let (current, billing, prices) = what_if::current(config, agent, &source, format);
     let runs = Runs::of(&source.runs, &current);
-    let resize = |tokens: u64| resize(config, &current, tokens);
+    let resize = |tokens: u64| what_if::resize(config, &current, tokens);
     let mut candidates = tune::presets(&current, resize);
     for text in &args.candidates {
-        candidates.push(candidate::parse(text, &current, resize)?);
+        let parsed = candidate::parse(text, &current, resize);
+        candidates
+            .push(parsed.map_err(|bad| Failure::usage(format!("--candidate {}", bad.message), bad.hint))?);
     }
     let (script, agent) = (source.script, agent.id.to_string());
     // A simulation of a long conversation takes its time, and may not hold up the runtime's threads.
     let simulated = tokio::task::spawn_blocking(move || {
-        let rows = simulate(&script, candidates, &billing, &runs)?;
+        let rows = what_if::simulate(&script, candidates, &billing, &runs)
+            .map_err(|bad| Failure::failed(bad.message, bad.hint))?;
         Ok(TuneRecord::new(args.source, agent, prices, runs, script.tokens(), &rows))
     });
     let record = simulated.await.unwrap_or_else(|error| {
@@ -133,72 +138,4 @@ fn file_of(source: &str) -> Result<Option<PathBuf>, Failure> {
         ));
     }
     Ok(None)
-}
-
-/// The settings in force on the model that answers, with its cache rules and prices, and what these are called.
-fn current(
-    config: &Config,
-    agent: &AgentConfig,
-    source: &Source,
-    args: &TuneArgs,
-) -> (AgentSettings, Billing, String) {
-    let model = source.model.as_deref().filter(|model| config.model(model).is_some());
-    let model = model.unwrap_or(agent.model());
-    let mut current = config.settings(agent, model, None, cairn_actors::builtin_tools());
-    if let Some(window) = source.window {
-        current.window = window;
-    }
-    let (billing, prices) = billing(config, model, args.prices);
-    current.cache_ttl_secs = billing.ttl_secs;
-    (current, billing, prices)
-}
-
-fn simulate(
-    script: &ConversationSizes,
-    candidates: Vec<TuneCandidate>,
-    billing: &Billing,
-    runs: &Runs,
-) -> Result<Vec<(TuneCandidate, TuneOutcome)>, Failure> {
-    let simulate = |candidate: TuneCandidate| match tune::simulate(script, &candidate.settings, billing, runs)
-    {
-        Ok(outcome) => Ok((candidate, outcome)),
-        Err(error) => {
-            let message = format!("candidate `{}`: {error}", candidate.name);
-            Err(Failure::failed(message, "raise context_window"))
-        }
-    };
-    candidates.into_iter().map(simulate).collect()
-}
-
-/// The window of an agent that sets that size: never above the model's own, with room beside the answer.
-fn resize(config: &Config, current: &AgentSettings, tokens: u64) -> Option<WindowSize> {
-    let model = config.model(&current.model);
-    let most = model.and_then(|model| model.max_output_tokens);
-    let own = model.and_then(|model| model.context_window);
-    let size = WindowSize::resolve(Some(tokens), own, None, config.default_window(), most);
-    let fits = size.output_reserve_tokens * 2 <= size.window_tokens;
-    (fits && (own.is_some() || tokens <= current.window.window_tokens)).then_some(size)
-}
-
-/// Cache rules and prices, and what they are called.
-fn billing(config: &Config, model: &str, named: Option<Prices>) -> (Billing, String) {
-    let found = config.model(model);
-    let provider = found.map_or(Provider::Offline, |model| model.provider);
-    let (format, name) = match (named, provider) {
-        (Some(Prices::Anthropic), _) | (None, Provider::Anthropic) => (Billing::anthropic(), "anthropic"),
-        (Some(Prices::Openai), _) | (None, Provider::Openai | Provider::Offline) => {
-            (Billing::openai(), "openai")
-        }
-    };
-    let Some(found) = found.filter(|_| named.is_none() && provider != Provider::Offline) else {
-        return (format, format!("list prices of {name}"));
-    };
-    let price = found.price();
-    let billing = Billing { ttl_secs: found.cache_ttl_secs, ..format.priced(&price) };
-    let own = if price.input > 0.0 {
-        format!("prices of model {model}, {name}'s cache")
-    } else {
-        format!("list prices of {name}")
-    };
-    (billing, own)
 }

@@ -6,9 +6,9 @@ use std::path::Path;
 use cairn_core::tune::{Choice, Runs, TuneCandidate, TuneOutcome, choose};
 use serde::Serialize;
 
-use super::candidate::{WINDOW, keys};
 use crate::cli::out::Table;
 use crate::text::{counted, grouped, percent};
+use crate::what_if::candidate::{keys, toml};
 
 /// Widest table: it fits a terminal of 80 columns.
 const WIDTH: usize = 80;
@@ -70,25 +70,6 @@ impl CandidateRecord {
             retention: outcome.retention,
         }
     }
-}
-
-/// The TOML that turns the current settings into a candidate's; empty when nothing differs.
-pub(super) fn toml(current: &TuneCandidate, candidate: &TuneCandidate) -> String {
-    let (now, then) = (keys(&current.settings.compaction), keys(&candidate.settings.compaction));
-    let changes: Vec<_> = then.into_iter().filter(|(key, value)| now.get(key) != Some(value)).collect();
-    let (window, then) = (current.settings.window.window_tokens, candidate.settings.window.window_tokens);
-    let mut text = String::new();
-    if window != then {
-        text.push_str(&format!("{WINDOW} = {then}\n"));
-    }
-    if !changes.is_empty() {
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        text.push_str("[agents.compaction]\n");
-        changes.iter().for_each(|(key, value)| text.push_str(&format!("{key} = {value}\n")));
-    }
-    text
 }
 
 impl TuneRecord {

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use cairn_core::agent::WindowSize;
-use cairn_core::event::RunReport;
-use cairn_core::ids::{AgentId, ChannelId, Generation, Seq, TurnId};
+use cairn_core::ids::{ChannelId, Generation, Seq};
 use cairn_core::message::{Author, Entry, Part, Role};
 use cairn_core::tune::{ConversationSizes, ScriptTurn, TuneStep};
 use cairn_core::window::entry_tokens;
@@ -19,17 +18,7 @@ use crate::cli::failure::{Failure, exit};
 use crate::cli::history::Pages;
 use crate::cli::jsonl;
 use crate::records::ContextRecord;
-
-pub(super) struct Source {
-    pub(super) script: ConversationSizes,
-    pub(super) agent: AgentId,
-    /// The model that answers there.
-    pub(super) model: Option<String>,
-    /// The window in force there.
-    pub(super) window: Option<WindowSize>,
-    /// How the last runs there ended.
-    pub(super) runs: Vec<RunReport>,
-}
+use crate::what_if::{ChannelScript, Source, add_step};
 
 /// The script of a channel's history, with what is known of its agent.
 pub(super) async fn of_channel(
@@ -55,34 +44,12 @@ async fn read_channel(
     channel: &ChannelId,
 ) -> Result<(ContextRecord, ConversationSizes), Failure> {
     let context = client.get(&channel_path(channel, "context")).await?;
-    let mut turns: Vec<(TurnId, ScriptTurn)> = Vec::new();
+    let mut script = ChannelScript::default();
     let mut pages = Pages::of(client, channel);
     while let Some(page) = pages.next().await? {
-        for entry in page.into_iter().filter(|entry| entry.seq.is_some()) {
-            if turns.last().is_none_or(|(id, _)| *id != entry.turn) {
-                let turn = ScriptTurn { at: entry.at, generation: entry.generation.0, steps: Vec::new() };
-                turns.push((entry.turn, turn));
-            }
-            let Some((_, turn)) = turns.last_mut() else { continue };
-            let tokens = u32::try_from(entry.tokens).unwrap_or(u32::MAX);
-            add(&mut turn.steps, entry.role, tokens, !entry.tool_calls.is_empty());
-        }
+        page.iter().for_each(|entry| script.add(entry));
     }
-    Ok((context, ConversationSizes::new(turns.into_iter().map(|(_, turn)| turn).collect())))
-}
-
-/// Adds an entry to the steps of its turn.
-fn add(steps: &mut Vec<TuneStep>, role: Role, tokens: u32, calls_tools: bool) {
-    match role {
-        Role::User => steps.push(TuneStep::Message { tokens }),
-        Role::Assistant if calls_tools => steps.push(TuneStep::Call { tokens, results: Vec::new() }),
-        Role::Assistant => steps.push(TuneStep::Answer { tokens }),
-        Role::Tool => {
-            if let Some(TuneStep::Call { results, .. }) = steps.last_mut() {
-                results.push(tokens);
-            }
-        }
-    }
+    Ok((context, script.finish()))
 }
 
 /// The name may have been meant as a file.
@@ -206,7 +173,7 @@ fn file_script(lines: &[Weighed], answer_tokens: u32, gap: SignedDuration) -> Co
             answered = false;
         }
         let Some(turn) = turns.last_mut() else { continue };
-        add(&mut turn.steps, line.role, line.tokens, line.calls);
+        add_step(&mut turn.steps, line.role, line.tokens, line.calls);
         if !has_answers && line.role == Role::User {
             turn.steps.push(TuneStep::Answer { tokens: answer_tokens });
         }

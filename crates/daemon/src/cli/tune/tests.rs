@@ -1,11 +1,12 @@
 //! The table and the lines to paste.
 
-use cairn_core::agent::WindowSize;
-use cairn_core::tune::{Billing, ScriptTurn, TuneStep, presets, simulate};
+use cairn_core::agent::{AgentSettings, WindowSize};
+use cairn_core::tune::{
+    Billing, ConversationSizes, ScriptTurn, TuneCandidate, TuneOutcome, TuneStep, presets, simulate,
+};
 
 use super::*;
-use crate::cli::failure::exit;
-use crate::config::FixedEnvironment;
+use crate::config::{Config, FixedEnvironment};
 
 fn current() -> AgentSettings {
     let loaded = Config::load(None, &FixedEnvironment::new("/")).unwrap();
@@ -55,8 +56,8 @@ fn keys_of_a_candidate_are_read_and_checked() {
     ];
     for (text, expected) in wrong {
         match candidate::parse(text, &current, resize) {
-            Err(Failure::Said { code: exit::USAGE, message, hint }) => {
-                assert!(message.contains(expected) && !hint.is_empty(), "{text}: {message}");
+            Err(bad) => {
+                assert!(bad.message.contains(expected) && !bad.hint.is_empty(), "{text}: {bad:?}");
             }
             other => panic!("{text}: {other:?}"),
         }
@@ -71,7 +72,7 @@ fn the_table_fits_eighty_columns_and_the_toml_is_a_config() {
     assert!(drawn.lines().all(|line| crate::text::columns(line) <= 80), "{drawn}");
     let current = &rows[0].0;
     for (candidate, _) in &rows {
-        let text = format!("[[agents]]\nid = \"main\"\n{}", report::toml(current, candidate));
+        let text = format!("[[agents]]\nid = \"main\"\n{}", candidate::toml(current, candidate));
         let table: toml::Table = text.parse().unwrap();
         let agent = &table["agents"][0];
         let window = agent.get("context_window").and_then(toml::Value::as_integer);
@@ -80,5 +81,5 @@ fn the_table_fits_eighty_columns_and_the_toml_is_a_config() {
         let keys = agent.get("compaction").and_then(toml::Value::as_table).map_or(0, toml::Table::len);
         assert_eq!(keys == 0, candidate.settings.compaction == current.settings.compaction, "{text}");
     }
-    assert_eq!(report::toml(current, current), "", "nothing differs from what is");
+    assert_eq!(candidate::toml(current, current), "", "nothing differs from what is");
 }

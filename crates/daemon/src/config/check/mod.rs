@@ -12,6 +12,7 @@ use super::schema::nearest;
 use super::secrets::{is_variable, looks_secret};
 use super::source::{Seg, Source};
 use super::types::{AdminConfig, Limits, Log};
+use super::url;
 
 pub(super) use agents::{check_agents, check_prices};
 pub(super) use models::{check_models, trimmed, url_trouble};
@@ -179,6 +180,16 @@ pub(super) fn check_admin(check: &mut Check<'_, '_>, admin: &AdminConfig) {
             "write it without scheme and port, such as \"bot.example.net\"",
         );
     }
+    if let Some(origin) = &admin.proxy
+        && !is_origin(origin)
+    {
+        let message = format!("`proxy` = \"{}\" is not the address of a site with TLS", url::shown(origin));
+        check.wrong(
+            &key_path!["admin", "proxy"],
+            message,
+            "write it as browsers show it, without a path: \"https://cairn.example.net\"",
+        );
+    }
     let Some(listen) = &admin.listen else { return };
     match admin.address() {
         None => check.wrong(
@@ -186,12 +197,30 @@ pub(super) fn check_admin(check: &mut Check<'_, '_>, admin: &AdminConfig) {
             format!("`listen` = \"{listen}\" is not an address with a port"),
             "write numbers, such as \"127.0.0.1:9464\" or \"[::1]:9464\"",
         ),
+        Some(address) if admin.page && address.port() == 0 => check.wrong(
+            &key_path!["admin", "listen"],
+            "the page needs a port that stays".to_owned(),
+            "write one, such as \"127.0.0.1:9464\"",
+        ),
+        Some(address) if admin.page && admin.proxy.is_none() && !address.ip().is_loopback() => check.wrong(
+            &key_path!["admin", "listen"],
+            format!("`listen` = \"{listen}\" would show the page to other machines without TLS"),
+            "listen at \"127.0.0.1:9464\" and reach it through `ssh -L 9464:127.0.0.1:9464 HOST`, or serve it by a reverse \
+             proxy with TLS and name that in `proxy`",
+        ),
         Some(address) if !address.ip().is_loopback() => check.warn(format!(
             "[admin]: `listen` = \"{listen}\" can be reached from other machines, without a password: let a firewall \
              see to it that only your Prometheus does"
         )),
         Some(_) => {}
     }
+}
+
+/// `https://HOST` or `https://HOST:PORT`, in lower case, as browsers send it.
+fn is_origin(origin: &str) -> bool {
+    let host = origin.strip_prefix("https://").unwrap_or_default();
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.:[]".contains(c);
+    !host.is_empty() && host.chars().all(fits) && !host.ends_with(":443")
 }
 
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];

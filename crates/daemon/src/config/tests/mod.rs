@@ -4,6 +4,7 @@ mod errors;
 mod log;
 mod lookup;
 mod networks;
+mod origins;
 mod prompts;
 mod reference;
 mod resolve;

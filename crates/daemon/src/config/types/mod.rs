@@ -17,7 +17,7 @@ mod network;
 mod tools;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use cairn_core::agent::{AgentSettings, WindowSize};
 use cairn_core::command::CommandPermissions;
@@ -72,7 +72,7 @@ pub struct Config {
     pub limits: Limits,
     /// The log
     pub log: Log,
-    /// Figures for Prometheus
+    /// Figures for Prometheus, and a page for browsers
     pub admin: AdminConfig,
     /// The state folder's files
     pub store: Store,
@@ -115,26 +115,40 @@ impl Default for Log {
     }
 }
 
+/// Where the page is unless configured.
+const PAGE_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9464);
+
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct AdminConfig {
-    /// An address and a port, in numbers, at which GET /metrics and GET /v1/health are served over TCP, and nothing else;
-    /// there is no password. 64 connections are served at once, further ones wait; each is for one request, and is closed
-    /// when that is not there within 5 seconds, or its answer not read within 30. Not set: both are on the socket alone.
-    /// `deploy/` has alert rules and a dashboard.
+    /// An address and a port, in numbers, at which GET /metrics and GET /v1/health are served over TCP; there is no
+    /// password for these two. 64 connections are served at once, further ones wait; each is for one request, and is closed
+    /// when that is not there within 5 seconds, or its answer not read within 30 (with `page` within 10 minutes). Not set:
+    /// both are on the socket alone, and a page is at 127.0.0.1:9464. `deploy/` has alert rules and a dashboard.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"127.0.0.1:9464")]
     pub listen: Option<String>,
     /// Names under which `listen` may be asked, beside its addresses and names without a dot: a page in a browser must not
-    /// reach it under a name of its own. Other names are refused with 421.
+    /// reach it under a name of its own. Other names are refused with 421. With `page` only these are left beside the
+    /// address itself, localhost with its port, and the host of `proxy`.
     #[schemars(example = ["bot.example.net"])]
     pub hosts: Vec<String>,
+    /// A page for browsers at `listen`, for whoever has a link that `cairn ui` prints.
+    pub page: bool,
+    /// Where a reverse proxy of yours, with TLS, serves the page. Only with it may `listen` of a page be other than this
+    /// machine's loopback address; let a firewall see to it that the proxy alone reaches it then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"https://cairn.example.net")]
+    pub proxy: Option<String>,
 }
 
 impl AdminConfig {
     /// Where to listen, if anywhere.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.listen.as_ref()?.trim().parse().ok()
+        match &self.listen {
+            Some(listen) => listen.trim().parse().ok(),
+            None => self.page.then_some(PAGE_ADDRESS),
+        }
     }
 }
 

@@ -43,6 +43,22 @@ fn a_bad_line_is_told_and_the_next_ones_are_answered() {
 }
 
 #[test]
+fn the_last_word_holds_and_what_is_said_to_be_saved_is() {
+    let home = home();
+    let talk = "I live in Hamburg.\nThe cat has moved in, too.\nI have just moved to Berlin.\nWhere do I live?\n\
+                Remember my locker is number 81.\n";
+    let run = home.cairn_with(&["chat", "--user", "ann"], talk.as_bytes()).ended(0);
+    assert!(
+        run.stdout.contains("> I have just moved to Berlin.") && !run.stdout.contains("> I live in"),
+        "{run:?}"
+    );
+    assert!(run.stdout.contains("Saved: I will remember “ann said: Remember my locker"), "{run:?}");
+    assert_eq!(run.stdout.matches("remember “").count(), 1, "{run:?}");
+    let memories = home.json(&["memory", "list"]);
+    assert!(memories.as_array().unwrap().len() == 1 && memories.to_string().contains("81"), "{memories}");
+}
+
+#[test]
 fn nothing_to_say_is_no_error() {
     let home = home();
     let run = home.cairn_with(&["chat"], b"").ended(0);

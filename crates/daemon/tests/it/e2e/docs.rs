@@ -13,7 +13,7 @@ use cairn_testkit::telegram::FakeTelegram;
 use crate::home;
 
 /// Programs beside `cairn` that the pages call. Scripts of this repository have tests of their own or are the gate itself.
-const OTHERS: [&str; 13] = [
+const OTHERS: [&str; 14] = [
     ".ci/run",
     "apt",
     "cargo build",
@@ -26,6 +26,7 @@ const OTHERS: [&str; 13] = [
     "journalctl",
     "jq",
     "podman load",
+    "ssh",
     "systemctl",
 ];
 
@@ -337,7 +338,9 @@ fn follow(home: &Home, words: &[String], elsewhere: &str, input: &[u8]) -> Run {
 async fn the_quick_starts_of_the_readme_do_what_they_say() {
     let readme = page("README.md");
     let commands: Vec<_> = readme.blocks("sh").iter().map(Block::commands).collect();
-    let [first, models, looks] = commands.as_slice() else { panic!("{} blocks of commands", commands.len()) };
+    let [first, models, looks, explains] = commands.as_slice() else {
+        panic!("{} blocks of commands", commands.len())
+    };
 
     let offline = home();
     let run = follow(&offline, &first[1], "", b"");
@@ -353,6 +356,10 @@ async fn the_quick_starts_of_the_readme_do_what_they_say() {
     }
     for words in looks {
         follow(&home, words, "", b"");
+    }
+    for words in explains {
+        let run = follow(&home, words, "", b"");
+        assert!(run.stdout.contains("Where is the shed?") && !run.stderr.contains("not exact"), "{run:?}");
     }
 
     let (discord, telegram) = (FakeDiscord::start().await, FakeTelegram::start().await);

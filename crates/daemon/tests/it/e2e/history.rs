@@ -57,7 +57,8 @@ fn a_history_shows_its_newest_part_unless_asked_otherwise() {
     assert!(run.stderr.contains("older ones: --to 78"), "{run:?}");
     let run = home.cairn(&["history", "main", "--from", "5", "--limit", "2"]).ended(0);
     assert!(run.stderr.contains("the next page: --from 7"), "{run:?}");
-    home.cairn(&["history", "main", "--since", "soon"]).told(2, &["`soon` is no time", "yesterday"]);
+    let run = home.cairn(&["history", "main", "--since", "soon"]).ended(2);
+    assert!(run.stderr.contains("`soon` is no time") && run.stderr.contains("yesterday"), "{run:?}");
     home.cairn(&["history", "main", "--tail", "1", "--limit", "1"]).ended(2);
 }
 

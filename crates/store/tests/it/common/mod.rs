@@ -231,6 +231,7 @@ impl Chat {
             tell: false,
             failure: None,
             replaces: None,
+            spent: Default::default(),
         };
         self.append(vec![Event::Compaction(CompactionEvent::RunStarted { run: run.clone() })]).await;
         let summary = Summary {
@@ -260,6 +261,8 @@ impl Chat {
             first_kept_seq: None,
             duration_ms: 12,
             owes_run: false,
+            attempts: 0,
+            spent: Default::default(),
         };
         self.append(vec![Event::Compaction(CompactionEvent::RunEnded(end))]).await;
     }

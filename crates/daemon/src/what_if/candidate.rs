@@ -1,26 +1,26 @@
-//! `--candidate`: keys of `[agents.compaction]` and the window that replace the settings in force.
+//! A candidate as it is typed: keys of `[agents.compaction]` and the window that replace the settings in force.
 
 use cairn_core::agent::{AgentSettings, WindowSize};
 use cairn_core::settings::CompactionSettings;
 use cairn_core::tune::TuneCandidate;
 
-use crate::cli::failure::Failure;
+use super::NotSimulated;
 use crate::config::range_trouble;
 
 /// Keys that have no value by default, so that the settings do not list them.
 const OPTIONAL: [&str; 3] = ["model", "target_tokens", "instructions"];
 
 /// The key that stands beside the table.
-pub(super) const WINDOW: &str = "context_window";
+pub(crate) const WINDOW: &str = "context_window";
 
 /// Reads `KEY=VALUE,…`.
-pub(super) fn parse(
+pub(crate) fn parse(
     text: &str,
     current: &AgentSettings,
     resize: impl Fn(u64) -> Option<WindowSize>,
-) -> Result<TuneCandidate, Failure> {
+) -> Result<TuneCandidate, NotSimulated> {
     let wrong =
-        |message: String, hint: String| Failure::usage(format!("--candidate `{text}`: {message}"), hint);
+        |message: String, hint: String| NotSimulated { message: format!("`{text}`: {message}"), hint };
     let example =
         || "write KEY=VALUE, several with commas between: background_threshold=0.7,fan_out=8".to_owned();
     let mut settings = current.clone();
@@ -73,8 +73,27 @@ fn value_of(text: &str) -> toml::Value {
     parsed.and_then(|mut table| table.remove("value")).unwrap_or_else(|| toml::Value::String(text.to_owned()))
 }
 
-pub(super) fn keys(settings: &CompactionSettings) -> toml::Table {
+pub(crate) fn keys(settings: &CompactionSettings) -> toml::Table {
     toml::Table::try_from(settings).unwrap_or_default()
+}
+
+/// The TOML that turns the current settings into a candidate's; empty when nothing differs.
+pub(crate) fn toml(current: &TuneCandidate, candidate: &TuneCandidate) -> String {
+    let (now, then) = (keys(&current.settings.compaction), keys(&candidate.settings.compaction));
+    let changes: Vec<_> = then.into_iter().filter(|(key, value)| now.get(key) != Some(value)).collect();
+    let (window, then) = (current.settings.window.window_tokens, candidate.settings.window.window_tokens);
+    let mut text = String::new();
+    if window != then {
+        text.push_str(&format!("{WINDOW} = {then}\n"));
+    }
+    if !changes.is_empty() {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str("[agents.compaction]\n");
+        changes.iter().for_each(|(key, value)| text.push_str(&format!("{key} = {value}\n")));
+    }
+    text
 }
 
 fn first_line(text: &str) -> String {

@@ -1,0 +1,62 @@
+//! All channels, a page at a time.
+
+use axum::extract::{Query, State};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::guard::Visitor;
+use super::layout::{Frame, PageError, Section, channel_link, command, encoded, layout, table, text, time};
+use crate::admin::channels::{ListParams, list};
+use crate::admin::{Page, Params, Shared};
+use crate::records::ChannelRecord;
+use crate::text::{grouped, percent};
+
+/// Channels on a page.
+const LINES: usize = 100;
+
+#[derive(Deserialize)]
+pub(super) struct Asked {
+    after: Option<String>,
+}
+
+/// `GET /channels`.
+pub(super) async fn view(
+    State(admin): State<Shared>,
+    visitor: Visitor,
+    Query(asked): Query<Asked>,
+) -> Result<Markup, PageError> {
+    let params = ListParams { limit: Some(LINES), after: asked.after.filter(|after| !after.is_empty()) };
+    let begins = params.after.is_none();
+    let Page { items, next } = list(State(admin), Params(params)).await?;
+    let rows: Vec<_> = items.iter().map(row).collect();
+    let body = html! {
+        @if rows.is_empty() { p { "There are no channels" @if !begins { " after this" } ". A channel begins with its first message." } }
+        @else { (table("Channels by name", &COLUMNS, &rows)) }
+        nav.pages aria-label="Pages" {
+            @if !begins { a href="/channels" { "First page" } }
+            @if let Some(next) = &next { a rel="next" href={ "/channels?after=" (encoded(next)) } { "Next page" } }
+        }
+    };
+    let command = command(&["channels"]);
+    Ok(layout(&Frame { title: "Channels", section: Section::Channels, visitor, command }, &body))
+}
+
+const COLUMNS: [(&str, &str); 6] = [
+    ("channel", ""),
+    ("window", "number"),
+    ("tier", ""),
+    ("entries", "number"),
+    ("summaries", "number wide"),
+    ("last", "wide"),
+];
+
+fn row(record: &ChannelRecord) -> Vec<Markup> {
+    vec![
+        channel_link(&record.channel),
+        text(percent(record.usage_ratio)),
+        html! { span class={ "tier " (record.tier.name()) } { (record.tier.name()) } },
+        text(grouped(record.entries)),
+        text(grouped(record.summaries)),
+        time(record.last_at),
+    ]
+}

@@ -1,0 +1,84 @@
+//! The outbox: what no chat network has confirmed, sent again or given up here.
+
+use axum::extract::{Query, State};
+use axum::response::Response;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::guard::Visitor;
+use super::layout::{
+    Frame, PageError, Section, channel_link, command, encoded, layout, path, said, text, time,
+};
+use super::parts::seen_again;
+use crate::admin::outbox::{self, ListParams};
+use crate::admin::{Page, Params, Segment, Shared};
+use crate::records::OutboxRecord;
+use crate::text::counted;
+
+/// Deliveries on a page.
+const LINES: usize = 100;
+
+const HERE: &str = "/outbox";
+
+#[derive(Deserialize)]
+pub(super) struct Asked {
+    after: Option<String>,
+}
+
+/// `GET /outbox`.
+pub(super) async fn view(
+    State(admin): State<Shared>,
+    visitor: Visitor,
+    Query(asked): Query<Asked>,
+) -> Result<Markup, PageError> {
+    let params = ListParams { limit: Some(LINES), after: asked.after.filter(|after| !after.is_empty()) };
+    let begins = params.after.is_none();
+    let Page { items, next } = outbox::list(State(admin), Params(params)).await?;
+    let body = html! {
+        p.note {
+            "Owed: it is sent by itself. Dead: the network refuses it. Unknown: the connection broke after it was sent, so that \
+             sending it again might show it twice; look into the chat first."
+        }
+        @if items.is_empty() { p { "Nothing" @if !begins { " further" } " is in the outbox: all that was said has arrived." } }
+        @for item in &items { (delivery(item, visitor)) }
+        nav.pages aria-label="Pages" {
+            @if !begins { a href=(HERE) { "First page" } }
+            @if let Some(next) = &next { a rel="next" href={ (HERE) "?after=" (encoded(next)) } { "Next page" } }
+        }
+    };
+    let command = command(&["outbox", "list"]);
+    Ok(layout(&Frame { title: "Outbox", section: Section::Outbox, visitor, command }, &body))
+}
+
+fn delivery(item: &OutboxRecord, visitor: Visitor) -> Markup {
+    let id = item.id.to_string();
+    let act = |what: &str| path(&["outbox", &id, what]);
+    html! {
+        article.item aria-label={ "Delivery " (text(&id)) } {
+            h2 { span class={ "state " (item.state) } { (text(&item.state)) } " to " (channel_link(&item.channel)) }
+            p.note {
+                code { (text(&id)) } " · " (time(item.at)) " · " (counted(item.parts_sent, "part", "parts")) " arrived"
+            }
+            @if let Some(reason) = &item.reason { p.trouble { (text(reason)) } }
+            (said(&item.text))
+            @if visitor.may_operate() {
+                div.actions {
+                    form method="post" action=(act("retry")) { button { "Send again" } }
+                    form method="post" action=(act("drop")) { button.grave { "Give up" } }
+                }
+            }
+        }
+    }
+}
+
+/// `POST /outbox/{id}/retry`.
+pub(super) async fn retry(admin: State<Shared>, id: Segment) -> Result<Response, PageError> {
+    let _owed = outbox::retry(admin, id).await?;
+    Ok(seen_again(HERE))
+}
+
+/// `POST /outbox/{id}/drop`.
+pub(super) async fn drop(admin: State<Shared>, id: Segment) -> Result<Response, PageError> {
+    let _dropped = outbox::drop(admin, id).await?;
+    Ok(seen_again(HERE))
+}

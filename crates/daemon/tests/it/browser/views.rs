@@ -1,0 +1,84 @@
+//! Every view, in each size and theme, and without scripts.
+
+use serde_json::Value;
+
+use super::chromium::{Browser, Theme};
+use super::scene::{self, CHANNEL, ENTRIES, Scene};
+use super::{encoded, of_channel, visitor};
+
+/// Widths of a desk and of a phone.
+const WIDTHS: [u32; 2] = [1_280, 390];
+
+/// Opens a view, and looks for what no view may have: a word of complaint, scrolling sideways, a barrier.
+async fn check(browser: &Browser, scene: &Scene, view: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for theme in [Theme::Light, Theme::Dark] {
+        for width in WIDTHS {
+            browser.look(width, 900, theme).await;
+            browser.open(&scene.at(view)).await;
+            let at = format!("{view} at {width} px, {}", theme.name());
+            let over = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
+            if browser.eval(over).await != 0 {
+                found.push(format!("{at}: it is wider than the window"));
+            }
+            found.extend(browser.barriers().await.iter().map(|barrier| format!("{at}: {barrier}")));
+            browser.keep_picture(view, width, theme).await;
+            found.extend(browser.complaints().await.iter().map(|complaint| format!("{at}: {complaint}")));
+        }
+    }
+    found
+}
+
+/// The views of a scene with the long conversation, each with words that it shows.
+async fn views(scene: &Scene) -> Vec<(String, &'static str)> {
+    let id = |list: &Value, idx: usize| list[idx]["id"].as_str().unwrap().to_owned();
+    let memories = scene.rig.get("/v1/memories").await;
+    let [memory, other] = [0, 1].map(|idx| id(&memories, idx));
+    let summaries = scene.rig.get(&scene::path("summaries")).await;
+    let merged = summaries.as_array().unwrap().iter().position(|line| line["level"] == 1).unwrap();
+    let history = scene.rig.get(&scene::path("history?from=4500&limit=1")).await;
+    let turn = history[0]["turn"].as_str().unwrap();
+    let tried = format!("/config/try?channel={}&background_threshold=0.7&fan_out=8", encoded(CHANNEL));
+    let views = [
+        ("/".to_owned(), "All is well."),
+        ("/channels".to_owned(), CHANNEL),
+        (of_channel(""), "What stands for every entry"),
+        (of_channel("/runs"), "threshold"),
+        (of_channel(&format!("/summaries/{}", id(&summaries, 0))), "SRV-"),
+        (of_channel(&format!("/summaries/{}", id(&summaries, merged))), "What it was merged of"),
+        (of_channel(&format!("/turns/{turn}")), "Memories that it was given"),
+        (of_channel(&format!("/turns/{turn}/prompt")), "SRV-"),
+        (of_channel(&format!("/turns/{turn}/diff")), CHANNEL),
+        ("/memories".to_owned(), "carpenter by trade"),
+        ("/memories?q=frame&kind=decision".to_owned(), "opened from inside"),
+        (format!("/memories/{memory}"), "Where it comes from"),
+        (format!("/memories/chosen?id={memory}&id={other}"), "Make one of them"),
+        ("/tools".to_owned(), "history_search"),
+        ("/outbox".to_owned(), "Nothing is in the outbox"),
+        ("/config".to_owned(), "agents.main.models"),
+        ("/config/try".to_owned(), "No model is called"),
+        (tried, "background_threshold = 0.7"),
+        ("/events".to_owned(), "turn ended"),
+    ];
+    views.into()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_view_of_a_long_conversation_is_sound_at_each_size_in_light_and_dark_and_without_scripts() {
+    let scene = Scene::start(scene::model()).await;
+    let Some(browser) = visitor(&scene).await else { return };
+    scene.talk(ENTRIES).await;
+    let views = views(&scene).await;
+    let mut found = Vec::new();
+    for (view, _) in &views {
+        found.extend(check(&browser, &scene, view).await);
+    }
+    assert_eq!(found, [] as [String; 0]);
+    browser.set_scripts(false).await;
+    for (view, words) in &views {
+        browser.open(&scene.at(view)).await;
+        let shown = browser.eval("document.body.textContent").await;
+        assert!(shown.as_str().unwrap().contains(words), "{view} without scripts: {words:?} in {shown}");
+    }
+    browser.quit().await;
+}

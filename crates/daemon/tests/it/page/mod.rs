@@ -1,0 +1,5 @@
+//! The page as browsers meet it, by requests that are written out.
+
+mod access;
+mod rig;
+mod views;

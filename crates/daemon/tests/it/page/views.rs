@@ -1,0 +1,211 @@
+//! The views over a real conversation: what they show, and that text of others is text.
+
+use std::collections::BTreeSet;
+
+use cairn_testkit::model::{Answer, FakeModel, Kind};
+use cairn_testkit::rig::one_model;
+use serde_json::{Value, json};
+
+use super::rig::Site;
+
+/// Markup of others, which no view may repeat as markup.
+const EVIL: &str = "<img src=canary><script src=canary></script>\"'&amp;</pre>";
+
+/// A daemon with its page, and a model of that window.
+async fn site(window: u64) -> (Site, FakeModel) {
+    let model = FakeModel::start().await;
+    let site = Site::start(&format!("\n{}", one_model(&model.base_url(), window))).await;
+    (site, model)
+}
+
+/// Somebody says something in the channel `main`.
+async fn say(site: &Site, user: &str, text: &str) -> Value {
+    let body = json!({ "user": user, "text": text });
+    let (status, answer) =
+        site.daemon.client().ask("POST", "/v1/channels/main/messages", &body).await.unwrap();
+    assert_eq!(status, 200, "{answer}");
+    answer
+}
+
+async fn compact(site: &Site) {
+    let body = json!({ "wait": true });
+    let (status, answer) =
+        site.daemon.client().ask("POST", "/v1/channels/main/compact", &body).await.unwrap();
+    assert!(status == 200 && answer["outcome"] == "committed", "{answer}");
+}
+
+/// What follows each time behind that beginning, up to the quote.
+fn links<'b>(body: &'b str, begins: &str) -> Vec<&'b str> {
+    body.match_indices(begins).filter_map(|(at, _)| body[at + begins.len()..].split('"').next()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn text_of_people_models_memories_and_tools_is_text_in_every_view() {
+    let (site, model) = site(16_000).await;
+    let memory =
+        json!({ "text": format!("the gate {EVIL}"), "kind": "fact", "scope": "agent", "subject": EVIL });
+    let (status, answer) = site.daemon.client().ask("POST", "/v1/memories", &memory).await.unwrap();
+    assert_eq!(status, 200, "{answer}");
+    model.push(Kind::Reply, Answer::call("history_search", json!({ "query": EVIL })));
+    model.push(Kind::Reply, Answer::text(format!("the answer {EVIL}")));
+    say(&site, EVIL, &format!("what of the gate? {EVIL}")).await;
+    for n in 0..6 {
+        say(&site, EVIL, &format!("{n} {EVIL} {}", "and so on ".repeat(60))).await;
+    }
+    compact(&site).await;
+    say(&site, EVIL, &format!("the gate {EVIL}")).await;
+
+    let cookie = site.login(&[]).await;
+    let list = site.view("/channels", &cookie).await.is(200).body;
+    let channel = format!("/channels/{}", links(&list, "href=\"/channels/")[0]);
+    let shown = site.view(&channel, &cookie).await.is(200).body;
+    let mut paths: BTreeSet<String> = ["/", "/channels", &channel].map(str::to_owned).into();
+    for below in ["turns", "summaries"] {
+        let found = links(&shown, &format!("href=\"{channel}/{below}/"));
+        assert!(!found.is_empty(), "{below}: {shown}");
+        paths.extend(found.iter().map(|id| format!("{channel}/{below}/{id}")));
+    }
+    let turns: Vec<String> = paths.iter().filter(|path| path.contains("/turns/")).cloned().collect();
+    assert!(turns.len() >= 8, "{turns:?}");
+    for turn in turns {
+        paths.extend(["prompt", "diff"].map(|view| format!("{turn}/{view}")));
+    }
+    let mut escaped = 0;
+    for path in &paths {
+        let body = site.view(path, &cookie).await.is(200).body;
+        assert!(!body.contains("<img src=canary") && !body.contains("<script src=canary"), "{path}: {body}");
+        escaped += usize::from(body.contains("&lt;img src=canary&gt;"));
+    }
+    assert!(escaped + 2 >= paths.len() - 1, "all but lists show it: {escaped} of {}", paths.len());
+    let raw = site.view(&format!("{channel}/turns/last/body"), &cookie).await.is(200);
+    assert_eq!(raw.header("content-type"), Some("text/plain; charset=utf-8"), "a body is no page");
+    assert!(site.daemon.stop().await.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_channel_shows_its_window_what_stands_for_every_entry_and_its_calls() {
+    let (site, model) = site(16_000).await;
+    let cookie = site.login(&[]).await;
+    for n in 0..8 {
+        say(&site, "anna", &format!("{n} the invoice INV-{n}00 {}", "and so on ".repeat(60))).await;
+    }
+    compact(&site).await;
+    say(&site, "anna", "and now?").await;
+    let shown = site.view("/channels/main", &cookie).await.is(200).body;
+    let context = site.home.json(&["context", "main"]);
+    for (name, key) in [("b", "background"), ("a", "aggressive"), ("e", "emergency")] {
+        let ratio = context["thresholds"][key].as_f64().unwrap();
+        assert!(shown.contains(&format!("<b>{name}</b> {key} from {:.1} %", ratio * 100.0)), "{shown}");
+    }
+    assert_eq!(shown.matches("class=\"tick\"").count(), 3, "{shown}");
+    let summary = context["summaries"][0].clone();
+    let (id, to) = (summary["id"].as_str().unwrap(), summary["to_seq"].as_u64().unwrap());
+    assert!(shown.contains(&format!("summary {id}, level 0: entries 1 to {to}")), "{shown}");
+    assert!(shown.contains(&format!("live: entries {} to 18", to + 1)), "{shown}");
+    // The chart has a point for each call, and a line for the compaction between them.
+    let points: Value =
+        serde_json::from_str(&links(&shown, "data-points=\"")[0].replace("&quot;", "\"")).unwrap();
+    assert_eq!(points["tokens"].as_array().unwrap().len(), model.tally(Kind::Reply).arrived, "{points}");
+    assert_eq!(points["runs"].as_array().unwrap().len(), 1);
+    assert!(shown.contains("<polyline class=\"tokens\"") && shown.contains("<line class=\"run\""), "{shown}");
+    assert!(shown.contains("cairn context main/local/main"), "{shown}");
+    // What a script asks for again and again is the live part, and nothing that was drawn once.
+    let headers = [("cookie", cookie.as_str()), ("hx-request", "true"), ("hx-target", "now")];
+    let live = site.ask("GET /channels/main", &headers, "").await.is(200).body;
+    assert!(live.starts_with("<div id=\"now\"") && live.contains("<svg class=\"ribbon\""), "{live}");
+    assert!(!live.contains("data-points") && !live.contains("<html"), "{live}");
+    assert!(site.daemon.stop().await.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_turns_show_each_once() {
+    let (site, _model) = site(64_000).await;
+    let cookie = site.login(&["--read-only"]).await;
+    for n in 0..130 {
+        say(&site, "anna", &format!("question {n}")).await;
+    }
+    let (mut path, mut seen, mut pages) = ("/channels/main".to_owned(), Vec::new(), 0);
+    loop {
+        let shown = site.view(&path, &cookie).await.is(200).body;
+        let turns = links(&shown, "href=\"/channels/main%2Flocal%2Fmain/turns/");
+        seen.extend(turns.iter().map(|turn| (*turn).to_owned()));
+        pages += 1;
+        let older = links(&shown, "rel=\"next\" href=\"");
+        let Some(next) = older.first() else { break };
+        path = next.split('#').next().unwrap().to_owned();
+    }
+    let once: BTreeSet<&String> = seen.iter().collect();
+    assert_eq!((seen.len(), once.len()), (130, 130), "on {pages} pages");
+    assert!(pages > 2);
+    assert!(site.daemon.stop().await.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_summary_marks_in_its_source_what_it_leaves_out() {
+    let (site, _model) = site(16_000).await;
+    let cookie = site.login(&[]).await;
+    for n in 0..8 {
+        let so_on = "and so on ".repeat(60);
+        say(&site, "anna", &format!("{n}: see /srv/plans/plan-{n}.txt {so_on}")).await;
+    }
+    compact(&site).await;
+    let summaries = site.home.json(&["summary", "list", "main"]);
+    let id = summaries[0]["id"].as_str().unwrap();
+    let view = site.home.json(&["summary", "show", "main", id]);
+    let left_out = view["left_out"].as_array().unwrap();
+    assert!(!left_out.is_empty(), "{view}");
+    let shown = site.view(&format!("/channels/main/summaries/{id}"), &cookie).await.is(200).body;
+    for one in left_out {
+        let text = one["text"].as_str().unwrap();
+        assert!(shown.contains(&format!("<mark>{text}</mark>")), "{text}: {shown}");
+    }
+    assert!(shown.contains(&format!("cairn summary show main/local/main {id}")), "{shown}");
+    assert!(site.daemon.stop().await.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_shows_the_request_as_it_was_sent_and_what_differs() {
+    let (site, model) = site(32_000).await;
+    let cookie = site.login(&[]).await;
+    model.push(Kind::Reply, Answer::text("At plot seven."));
+    say(&site, "anna", "where is the shed?").await;
+    let asked = say(&site, "bo", "and the harbour?").await;
+    let turn = asked["turn"].as_str().unwrap();
+    let path = format!("/channels/main/turns/{turn}");
+    let shown = site.view(&path, &cookie).await.is(200).body;
+    for part in [
+        "and the harbour?",
+        "bo (local/bo)",
+        "Calls of models",
+        &format!("cairn explain main/local/main {turn}"),
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let body: Value =
+        serde_json::from_str(&site.view(&format!("{path}/body"), &cookie).await.is(200).body).unwrap();
+    assert_eq!(&body, model.requests_of(Kind::Reply).last().unwrap());
+    let prompt = site.view(&format!("{path}/prompt"), &cookie).await.is(200).body;
+    assert!(prompt.contains("byte for byte") && prompt.contains("where is the shed?"), "{prompt}");
+    let diff = site.view(&format!("{path}/diff"), &cookie).await.is(200).body;
+    assert!(diff.contains("<ins>+ ") && diff.contains("and the harbour?"), "{diff}");
+    assert!(!diff.contains("where is the shed?"), "what is the same is not shown: {diff}");
+    assert!(site.daemon.stop().await.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_there_is_told_as_a_page() {
+    let (site, _model) = site(32_000).await;
+    let cookie = site.login(&[]).await;
+    say(&site, "anna", "hello").await;
+    for (path, words) in [
+        ("/channels/nowhere", "no channel main/local/nowhere"),
+        ("/channels/main/turns/t99", "no turn `t99`"),
+        ("/channels/main/summaries/s99", "there is no summary s99"),
+        ("/channels/a%2Fb", "`a/b`"),
+    ] {
+        let answer = site.view(path, &cookie).await;
+        assert!(answer.status == 404 || answer.status == 400, "{answer:?}");
+        assert!(answer.body.contains(words) && answer.body.contains("<!DOCTYPE html>"), "{answer:?}");
+    }
+    assert!(site.daemon.stop().await.unwrap().success());
+}
