@@ -27,9 +27,6 @@ for target; do
 done
 
 # The same source makes the same bytes: no path of this machine, no time but that of the commit.
-if [ -z "${CAIRN_COMMIT:-}" ] && commit=$(git rev-parse --short=12 HEAD 2>/dev/null); then
-    export CAIRN_COMMIT="$commit"
-fi
 export RUSTFLAGS="${RUSTFLAGS:-} --remap-path-prefix=$PWD=. --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"
 
 out=target/static

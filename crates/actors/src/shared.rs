@@ -327,16 +327,18 @@ impl Shared {
         if new.is_empty() {
             return;
         }
-        // Noted before: who comes next does not wait, and its own records are behind these.
-        self.note_kept(new.iter().map(|text| text.id.clone()));
         let ids: Vec<TextId> = new.iter().map(|text| text.id.clone()).collect();
         let record = |KeptText { id, text }| {
             let event = Event::Maintenance(MaintenanceEvent::TextKept { id, text: text.to_string() });
             NewRecord { channel: None, at: self.now(), event }
         };
-        if let Err(error) = self.deps.store.append(new.into_iter().map(record).collect()).await {
-            tracing::warn!(%error, "the prompt of a call is not journalled; the next call tries again");
-            self.kept_texts.lock().retain(|id| !ids.contains(id));
+        // Noted only when it is there: a call that ends meanwhile takes this future with it. Two calls beside each other may
+        // both write a text, which does no harm.
+        match self.deps.store.append(new.into_iter().map(record).collect()).await {
+            Ok(_) => self.note_kept(ids),
+            Err(error) => {
+                tracing::warn!(%error, "the prompt of a call is not journalled; the next call tries again");
+            }
         }
     }
 
@@ -374,8 +376,8 @@ impl Shared {
     }
 
     /// Tells watchers. That nobody watches is fine.
-    pub(crate) fn notify(&self, channel: &ChannelId, kind: RuntimeEventKind) {
-        let _ = self.events.send(RuntimeEvent { at: self.now(), channel: channel.clone(), kind });
+    pub(crate) fn notify(&self, at: Timestamp, channel: &ChannelId, kind: RuntimeEventKind) {
+        let _ = self.events.send(RuntimeEvent { at, channel: channel.clone(), kind });
     }
 
     pub(crate) fn set_router(&self, router: Option<ActorRef<RouterMsg>>) {

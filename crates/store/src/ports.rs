@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cairn_core::conversation::{Conversation, Outline};
 use cairn_core::event::{NewRecord, Record, RunEnd, TurnEnd};
-use cairn_core::history::HistoryQuery;
+use cairn_core::history::{HistoryQuery, Said};
 use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq, TextId, TurnId};
 use cairn_core::memory::{Memory, Reach, Scope};
 use cairn_core::message::{Artifact, Entry};
@@ -305,7 +305,7 @@ impl Store {
     /// # Errors
     /// A view failed.
     pub async fn expired_ranges(&self, channel: ChannelId) -> Result<Vec<(Seq, Seq)>, StoreError> {
-        self.look(move |_, reads| reads.expired_ranges(&channel)).await
+        self.read("reading what has expired", move |_, reads| reads.expired_ranges(&channel)).await
     }
 
     /// What the newest calls of a model in a channel took, each with its time, oldest first, at most `limit`: those that
@@ -379,7 +379,11 @@ impl Store {
     /// A view or the journal failed.
     pub async fn history(&self, channel: &ChannelId, query: HistoryQuery) -> Result<HistoryPage, StoreError> {
         let channel = channel.clone();
-        self.look(move |_, reads| reads.history(&channel, &query)).await
+        if query.said == Said::default() {
+            return self.look(move |_, reads| reads.history(&channel, &query)).await;
+        }
+        // Few of many entries may fit: that takes long.
+        self.read("reading a history", move |_, reads| reads.history(&channel, &query)).await
     }
 
     /// The first and the last entry of a turn; the last is open of the newest.
@@ -437,7 +441,10 @@ impl Store {
             drop(tokio::time::timeout(SETTLE_LIMIT, self.settle_index(asked)).await);
         }
         let lacks = asked.saturating_sub(self.inner.index.reaches());
-        let (hits, next) = self.look(move |inner, reads| inner.index.search(&query, after, reads)).await?;
+        let is_wide = query.channel.is_none() || query.said != Said::default();
+        let search = move |inner: &Inner, reads: &Reads<'_>| inner.index.search(&query, after, reads);
+        let (hits, next) =
+            if is_wide { self.read("a search", search).await? } else { self.look(search).await? };
         Ok(Found { hits, next, unindexed: lacks })
     }
 

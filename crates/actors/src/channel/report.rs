@@ -30,6 +30,7 @@ impl ChannelState {
     pub(super) fn report(&mut self, records: &[Record]) {
         self.hand_over(records);
         self.weigh_overheard(records);
+        self.reported_at = records.last().map_or(self.reported_at, |record| record.at);
         let moves = |event: &Event| {
             !matches!(event, Event::Message(MessageEvent::Accepted(_)))
                 && OutboxItem::named_by(event).is_none()
@@ -153,7 +154,7 @@ impl ChannelState {
     }
 
     fn notify(&self, kind: RuntimeEventKind) {
-        self.shared.notify(&self.handle.id, kind);
+        self.shared.notify(self.reported_at, &self.handle.id, kind);
     }
 
     fn report_taken_up(&self, turn: &TurnId, messages: &[MessageId]) {

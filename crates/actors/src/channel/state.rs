@@ -11,6 +11,7 @@ use cairn_core::ids::{MessageId, RunId, TurnId};
 use cairn_core::ports::{Refusal, StoreError, TurnFailure};
 use cairn_core::thrashing::ThrashingWatch;
 use cairn_core::tier::Tier;
+use jiff::Timestamp;
 use ractor::ActorRef;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -121,6 +122,8 @@ pub(crate) struct ChannelState {
     pub(super) drained: Vec<Reply<()>>,
     /// Runs that began by themselves and that people in the chat have asked for since.
     pub(super) told_of: BTreeSet<RunId>,
+    /// When what is reported now was journalled.
+    pub(super) reported_at: Timestamp,
     /// What it sends itself later; they end with it.
     timers: JoinSet<()>,
 }
@@ -185,6 +188,7 @@ impl ChannelState {
             draining: false,
             drained: Vec::new(),
             told_of: BTreeSet::new(),
+            reported_at: Timestamp::UNIX_EPOCH,
             timers: JoinSet::new(),
         }
     }

@@ -99,6 +99,10 @@ impl ChannelState {
                 self.give_up_turn(interruptions).await?;
             }
         }
+        // Its end was still to come when what it was to answer had been deleted.
+        if self.handle.read(Conversation::is_withdrawn) {
+            answer(self.stop_open_turn().await)??;
+        }
         self.go_on().await?;
         self.expire().await?;
         self.handle.tell_compactor(CompactorMsg::Look);

@@ -1,7 +1,7 @@
 //! What people change after they said it: edits, deletions, `/undo`; commands taken once; limits.
 
 use cairn_core::command::Command;
-use cairn_core::event::{Event, MessageEvent};
+use cairn_core::event::{Event, MessageEvent, NewRecord};
 use cairn_core::ids::{ChannelId, MessageId};
 use cairn_core::limits::TalkLimits;
 use cairn_core::message::{Amendment, Author, Change, Part};
@@ -108,6 +108,23 @@ async fn a_question_deleted_while_the_model_thinks_is_not_answered() {
     assert_eq!(failure_code(one).await, "stopped");
     assert_eq!(reply(two).await, "re: and more", "its turn is the next one");
     assert_eq!(world.model.requests(Kind::Reply).len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_whose_question_was_deleted_right_before_a_crash_is_not_taken_up() {
+    let (world, live) = started().await;
+    let _gate = world.model.hold(Kind::Reply);
+    let _asked = live.say_in_group("b", "a slip").await;
+    world.model.until(1, Kind::Reply).await;
+    let world = world.killed();
+    let turn = world.store.conversation(&group()).unwrap().open_turn.unwrap();
+    let deleted = MessageEvent::Deleted { message: MessageId::from("b"), seqs: vec![turn.first_seq] };
+    let at = Timestamp::from_second(1_767_225_700).unwrap();
+    world.store.push(vec![NewRecord { channel: Some(group()), at, event: Event::Message(deleted) }]);
+    let _live = world.start().await;
+    world.store.until(1, is_turn_ended).await;
+    assert!(world.store.conversation(&group()).unwrap().open_turn.is_none());
+    assert!(world.net.words(&group()).is_empty(), "nothing is sent");
 }
 
 #[tokio::test(start_paused = true)]

@@ -230,7 +230,7 @@ impl Turn {
             show.typing().go_on();
         }
         let started = RuntimeEventKind::ToolStarted { call: call.id.clone(), tool: call.name.clone() };
-        self.args.shared.notify(&self.args.handle.id, started);
+        self.args.shared.notify(self.args.shared.now(), &self.args.handle.id, started);
     }
 
     /// Whose messages the turn approvals.

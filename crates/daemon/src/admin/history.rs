@@ -54,19 +54,17 @@ pub(crate) async fn history(
             None => return Err(no_such_turn(turn, &channel)),
         },
     };
-    let n_pending = pending.len().min(query.limit);
+    // Pages end between entries: what waits stands whole on the last one. The queue of a channel bounds it.
+    let n_pending = pending.len();
     // The newest are those that wait, and what is before them.
-    let of_entries = if query.newest { query.limit - n_pending } else { query.limit };
+    let of_entries = if query.newest { query.limit.saturating_sub(n_pending) } else { query.limit };
     let most = query.limit;
     let newest = query.newest;
     let page = admin.store.history(&channel, HistoryQuery { limit: of_entries, ..query }).await?;
     let HistoryPage { entries, mut next } = page;
     let mut items = admin.entry_records(&channel, &entries, &conversation, &correction).await?;
-    if newest {
-        items.extend(pending.into_iter().rev().take(n_pending).rev());
-    } else if next.is_none() && items.len() < most {
-        let room = most - items.len();
-        items.extend(pending.into_iter().take(room));
+    if newest || (next.is_none() && items.len() < most) {
+        items.extend(pending);
     } else if next.is_none() && n_pending > 0 {
         next = Some(conversation.next_seq);
     }

@@ -171,6 +171,10 @@ impl Access {
             || origin.strip_prefix("http://").is_some_and(|named| named.eq_ignore_ascii_case(host))
     }
 
+    pub(super) fn has_proxy(&self) -> bool {
+        self.proxy.is_some()
+    }
+
     pub(super) fn is_proxied(&self, origin: &str) -> bool {
         self.proxy.as_deref() == Some(origin)
     }

@@ -15,8 +15,8 @@ use serde::Deserialize;
 use super::config::try_path;
 use super::guard::Visitor;
 use super::layout::{
-    Frame, PageError, Section, channel_path, command, encoded, facts, is_poll, layout, live, path, table,
-    text, time,
+    Frame, PageError, Section, channel_path, command, encoded, facts, is_poll, layout, live_every, path,
+    table, text, time,
 };
 use super::runs::runs_path;
 use super::turn::turn_path;
@@ -27,6 +27,9 @@ use crate::text::{counted, grouped, one_line, percent};
 
 /// Entries whose turns are shown at a time.
 const ENTRIES: u64 = 100;
+
+/// Seconds after which a channel that sleeps is looked at again.
+const ASLEEP_SECS: u32 = 60;
 
 /// Characters of a question in a list.
 const EXCERPT: usize = 140;
@@ -54,7 +57,7 @@ pub(super) async fn view(
     Query(asked): Query<Asked>,
 ) -> Result<Markup, PageError> {
     let channel = admin.resolve(&name)?;
-    let (conversation, _awake) = admin.conversation(&channel).await?;
+    let (conversation, awake) = admin.conversation(&channel).await?;
     let made = summaries::list(State(Arc::clone(&admin)), Channel(channel.clone(), ())).await?.0;
     let expired = admin.store.expired_ranges(channel.clone()).await?;
     let window = match channels::context(State(Arc::clone(&admin)), Channel(channel.clone(), ())).await {
@@ -72,7 +75,8 @@ pub(super) async fn view(
             (ribbon::drawn(&conversation, &made, &expired))
         }
     };
-    let now = live("now", &now);
+    // What sleeps is restored for each look, and changes when it wakes.
+    let now = live_every(if awake { 5 } else { ASLEEP_SECS }, "now", &now);
     if is_poll(&headers, "now") {
         return Ok(now);
     }

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use axum::extract::{Query, State};
+use axum::http::StatusCode;
 use axum::response::Response;
 use cairn_core::agent::AgentSettings;
 use cairn_core::ids::ChannelId;
 use cairn_core::ids::Seq;
 use cairn_core::ports::Store as _;
 use cairn_core::tune::{Runs, TuneCandidate, TuneOutcome};
+use cairn_platforms::local::ApiError;
 use maud::{Markup, html};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::guard::Visitor;
 use super::layout::{Frame, PageError, Section, command, encoded, facts, layout, table, text};
@@ -128,6 +131,20 @@ const MOVED: [(&str, &str, &str); 6] = [
     (candidate::WINDOW, "Window, in tokens", "1"),
 ];
 
+/// A trial reads a whole conversation and computes for seconds: one at a time.
+static TRIALS: Semaphore = Semaphore::const_new(1);
+
+fn one_trial() -> Result<SemaphorePermit<'static>, ApiError> {
+    TRIALS.try_acquire().map_err(|_busy| {
+        ApiError::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "busy",
+            "another trial is under way",
+            "wait some seconds, then load the page again",
+        )
+    })
+}
+
 /// `GET /config/try`.
 pub(super) async fn attempt(
     State(admin): State<Shared>,
@@ -151,7 +168,10 @@ pub(super) async fn attempt(
         Some(channel) => {
             let name = channel.to_string();
             title = format!("Try other thresholds on {name}");
-            let known = Known::of(&admin, channel).await?;
+            let known = {
+                let _permit = one_trial()?;
+                Known::of(&admin, channel).await?
+            };
             let wanted = known.differing(&field);
             let line = match wanted.as_str() {
                 "" => command(&["tune", &name]),
@@ -271,8 +291,13 @@ impl Known {
             })?);
         }
         let script = self.source.script;
-        let simulated =
-            tokio::task::spawn_blocking(move || what_if::simulate(&script, candidates, &billing, &runs));
+        // A browser that goes away ends no trial: the permit goes with it.
+        let permit = one_trial()
+            .map_err(|busy| NotSimulated { message: busy.detail.message, hint: busy.detail.hint })?;
+        let simulated = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            what_if::simulate(&script, candidates, &billing, &runs)
+        });
         let rows = simulated.await.map_err(|error| NotSimulated {
             message: format!("the simulation panicked: {error}"),
             hint: "please report it".to_owned(),

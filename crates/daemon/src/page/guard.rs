@@ -2,6 +2,7 @@
 //! told about the answer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::header::{
@@ -32,6 +33,9 @@ const HEADERS: [(HeaderName, &str); 6] = [
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
+
+/// Longest for a change, its form included. Only what is read may take as long as a connection.
+const CHANGE_LIMIT: Duration = Duration::from_secs(30);
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -64,10 +68,41 @@ pub(super) async fn headers(request: Request, next: Next) -> Response {
     response
 }
 
+/// Refuses figures that are asked for through the proxy: they need no login, and are for this machine's network alone.
+pub(super) async fn figures(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let forwarded = ["x-forwarded-for", "forwarded"].into_iter().any(|name| headers.contains_key(name));
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    if access.is_proxied(&format!("https://{}", host.to_ascii_lowercase()))
+        || (access.has_proxy() && forwarded)
+    {
+        return PageError::from(ApiError::new(
+            StatusCode::FORBIDDEN,
+            "figures_by_proxy",
+            "metrics and health are not served through the proxy",
+            "ask the address of `listen` itself, from this machine or its network",
+        ))
+        .into_response();
+    }
+    next.run(request).await
+}
+
 /// Refuses a change that another page than ours has sent, and one without a word of where it comes from.
 pub(super) async fn changes(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
-    if is_reading(request.method()) || is_ours(&access, request.headers()) {
+    if is_reading(request.method()) {
         return next.run(request).await;
+    }
+    if is_ours(&access, request.headers()) {
+        return match tokio::time::timeout(CHANGE_LIMIT, next.run(request)).await {
+            Ok(response) => response,
+            Err(_elapsed) => PageError::from(ApiError::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "too_slow",
+                "the change did not come in time",
+                "look whether it was made, then try again",
+            ))
+            .into_response(),
+        };
     }
     tracing::warn!("the page was sent a change from elsewhere; it was refused");
     PageError::from(ApiError::new(
@@ -103,7 +138,8 @@ pub(super) async fn visitors(
     next: Next,
 ) -> Response {
     let Some(scope) = token(&access, request.headers()).and_then(|token| access.scope(token)) else {
-        return login::asked(request.uri());
+        // A change leads nowhere that could be looked at.
+        return login::asked(Some(request.uri()).filter(|_| is_reading(request.method())));
     };
     let leaves = request.uri().path() == login::LOGOUT;
     if scope == Scope::Read && !is_reading(request.method()) && !leaves {

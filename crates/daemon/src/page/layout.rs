@@ -144,6 +144,16 @@ pub(super) async fn no_such_view() -> PageError {
     ))
 }
 
+/// A path that is only read, or only changed.
+pub(super) async fn not_so() -> PageError {
+    PageError(ApiError::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        "this address takes no such request",
+        "go back and load the page again",
+    ))
+}
+
 /// A command line that can be pasted into a shell.
 pub(super) fn command(args: &[&str]) -> String {
     let plain = |arg: &str| {
@@ -224,8 +234,13 @@ pub(super) fn is_poll(headers: &HeaderMap, id: &str) -> bool {
 /// A part that is loaded again every few seconds where scripts run; it must hold nothing that is typed into. `id` is unique
 /// on the view.
 pub(super) fn live(id: &str, part: &Markup) -> Markup {
+    live_every(5, id, part)
+}
+
+/// The same, every so many seconds.
+pub(super) fn live_every(secs: u32, id: &str, part: &Markup) -> Markup {
     let itself = format!("#{id}");
     html! {
-        div id=(id) hx-get="" hx-trigger="every 5s" hx-select=(itself) hx-target=(itself) hx-swap="outerHTML" { (part) }
+        div id=(id) hx-get="" hx-trigger={ "every " (secs) "s" } hx-select=(itself) hx-target=(itself) hx-swap="outerHTML" { (part) }
     }
 }

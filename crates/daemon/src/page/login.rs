@@ -28,8 +28,8 @@ pub(super) async fn form() -> Markup {
 }
 
 /// The same for a view that somebody wants who is not logged in.
-pub(super) fn asked(wanted: &Uri) -> Response {
-    let wanted = wanted.path_and_query().map_or(HOME, |path| path.as_str());
+pub(super) fn asked(wanted: Option<&Uri>) -> Response {
+    let wanted = wanted.and_then(Uri::path_and_query).map_or(HOME, |path| path.as_str());
     (StatusCode::UNAUTHORIZED, asking(wanted, None)).into_response()
 }
 

@@ -2,12 +2,14 @@
 
 use axum::Form;
 use axum::extract::{Query, State};
+use axum::http::StatusCode;
 use axum::response::Response;
 use cairn_core::ids::MemoryId;
 use cairn_core::memory::{LikelySource, Memory, MemoryKind, likely_sources};
 use cairn_core::message::Role;
 use cairn_core::ports::Store as _;
 use cairn_platforms::local::ApiError;
+use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -275,6 +277,7 @@ fn changes(memory: &Memory) -> Markup {
                     input #importance name="importance" type="number" min="0" max="1" step="any" required
                         value=(memory.importance);
                 }
+                input type="hidden" name="shown" value=(memory.updated_at.to_string());
                 p { button { "Save" } }
             }
             form method="get" action="/memories/chosen" {
@@ -290,15 +293,26 @@ pub(super) struct Edit {
     text: String,
     kind: String,
     importance: f64,
+    /// When what the form shows was changed last.
+    shown: Timestamp,
 }
 
 /// `POST /memories/{id}`.
 pub(super) async fn edit(
     admin: State<Shared>,
     Segment(id): Segment,
-    Form(Edit { text, kind, importance }): Form<Edit>,
+    Form(Edit { text, kind, importance, shown }): Form<Edit>,
 ) -> Result<Response, PageError> {
     let before = admin.memory(&id.as_str().into()).await?;
+    if before.updated_at != shown {
+        return Err(ApiError::new(
+            StatusCode::CONFLICT,
+            "changed_meanwhile",
+            "the memory was changed since you loaded it",
+            "go back, load it again, and make your change there",
+        )
+        .into());
+    }
     // Browsers send line breaks of their own.
     let text = text.replace("\r\n", "\n");
     let body = EditBody {

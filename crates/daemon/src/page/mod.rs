@@ -58,8 +58,9 @@ pub(crate) fn router(admin: Shared, access: &Arc<Access>, figures: Router) -> Ro
         .merge(inside)
         .route_layer(from_fn_with_state(Arc::clone(access), guard::visitors))
         .merge(outside)
-        .merge(figures)
+        .merge(figures.layer(from_fn_with_state(Arc::clone(access), guard::figures)))
         .fallback(layout::no_such_view)
+        .method_not_allowed_fallback(layout::not_so)
         .layer(from_fn_with_state(Arc::clone(access), guard::changes))
         .layer(from_fn(guard::headers))
 }

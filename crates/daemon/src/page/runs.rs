@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{Run, RunEnd, RunOutcome, Trigger};
@@ -20,7 +20,7 @@ use super::layout::{
     text, time,
 };
 use super::parts::summary_link;
-use crate::admin::{Channel, Shared};
+use crate::admin::Shared;
 use crate::text::{counted, grouped, percent};
 
 /// Runs that are listed.
@@ -48,8 +48,9 @@ pub(super) async fn view(
     State(admin): State<Shared>,
     visitor: Visitor,
     headers: HeaderMap,
-    Channel(channel, ()): Channel,
+    Path(name): Path<String>,
 ) -> Result<Markup, PageError> {
+    let channel = admin.resolve(&name)?;
     let (conversation, _awake) = admin.conversation(&channel).await?;
     let committed = admin.store.summaries(channel.clone()).await?;
     let prices = admin.agent_registry.loaded().config.prices();

@@ -162,8 +162,8 @@ fn approvals(waiting: &[ApprovalRecord], visitor: Visitor) -> Markup {
                 (json(&approval.arguments))
                 @if visitor.may_operate() {
                     form.actions method="post" action=(path(&["approvals", approval.id.as_str()])) {
-                        button name="approve" value="yes" { "Approve" }
-                        button.grave name="approve" value="no" { "Deny" }
+                        button id={ "yes-" (text(&approval.id)) } name="approve" value="yes" { "Approve" }
+                        button.grave id={ "no-" (text(&approval.id)) } name="approve" value="no" { "Deny" }
                     }
                 }
             }

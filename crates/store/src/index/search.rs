@@ -79,7 +79,7 @@ impl SearchIndex {
         let SearchPlace { weighed, mut at } = after.unwrap_or(first);
         let named = names(&query.text);
         let found = self.calls.within(|| found(&searcher, &self.fields, &words, places.as_deref()))?;
-        let (mut hits, mut n_read) = (Vec::new(), 0);
+        let (mut hits, mut n_read, mut n_weighed) = (Vec::new(), 0, 0);
         // So many at a time are weighed together: where a page ends changes no order.
         while let Some(rest) = found.get(at - at % weighed..).filter(|rest| !rest.is_empty()) {
             let end = at - at % weighed + weighed;
@@ -100,6 +100,10 @@ impl SearchIndex {
                 hits.extend(hit.filter(by_whom).map(|hit| marked(hit, &words)));
             }
             at = end;
+            n_weighed += these.len();
+            if n_weighed >= READ {
+                return Ok((hits, Some(SearchPlace { weighed, at })));
+            }
         }
         Ok((hits, None))
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cairn_core::event::{Event, TurnEvent};
 use cairn_core::history::HistoryQuery;
 use cairn_core::ids::{ChannelId, Seq, TurnId};
 use cairn_core::message::Entry;
@@ -9,7 +10,6 @@ use cairn_core::ports::StoreError;
 use jiff::Timestamp;
 
 use super::archive::Reads;
-use super::codec::view_error;
 
 /// Entries that are looked at for one page: of a person who says little, most of a history may have to be.
 const LOOKED_AT: usize = 10_000;
@@ -23,7 +23,7 @@ pub struct HistoryPage {
 }
 
 impl Reads<'_> {
-    /// Entries that fit. Times are looked for by halving, since entries stand in the order of their times.
+    /// Entries that fit.
     pub(crate) fn history(
         &self,
         channel: &ChannelId,
@@ -36,12 +36,9 @@ impl Reads<'_> {
         let Some(last) = self.seqs(channel, query.from, query.to).next_back().transpose()? else {
             return Ok(page);
         };
-        let (mut from, mut to) = (query.from.max(Seq(1)), last.seq);
+        let (mut from, to) = (query.from.max(Seq(1)), last.seq);
         if let Some(since) = query.said.since {
-            from = self.first_that(channel, (from, to), |at| at >= since)?;
-        }
-        if let Some(until) = query.said.until {
-            to = Seq(self.first_that(channel, (from, to), |at| at > until)?.0.saturating_sub(1));
+            from = from.max(self.first_since(channel, since)?);
         }
         if from > to {
             return Ok(page);
@@ -85,24 +82,28 @@ impl Reads<'_> {
         Ok(first.map(|first| (first, last)))
     }
 
-    /// The first entry of a range whose time is such, where those of all that follow are; the one behind the range when none is.
-    fn first_that(
-        &self,
-        channel: &ChannelId,
-        (from, to): (Seq, Seq),
-        is_such: impl Fn(Timestamp) -> bool,
-    ) -> Result<Seq, StoreError> {
-        let (mut low, mut high) = (from.0, to.0.saturating_add(1));
+    /// The first entry that came into the history since then. What came before was said before; what came since may have been
+    /// said before, too: a message that waited, or was read after a pause, keeps its time. Records stand in the order of their
+    /// times, so that they can be looked for by halving.
+    fn first_since(&self, channel: &ChannelId, since: Timestamp) -> Result<Seq, StoreError> {
+        let Some(last) = self.places(channel, 1, u64::MAX)?.next_back().transpose()? else {
+            return Ok(Seq(u64::MAX));
+        };
+        let (mut low, mut high) = (1, last.n + 1);
         while low < high {
             let middle = low + (high - low) / 2;
-            let row = self.seqs(channel, Seq(middle), Seq(middle)).next().transpose()?;
-            let row = row.ok_or_else(|| view_error(format!("the row of entry {middle} is missing")))?;
-            if is_such(self.shown(channel, row)?.at) {
-                high = middle;
-            } else {
-                low = middle + 1;
+            match self.places(channel, middle, u64::MAX)?.next().transpose()? {
+                Some(place) if self.journal.read(place.at)?.at < since => low = place.n + 1,
+                _ => high = middle,
             }
         }
-        Ok(Seq(low))
+        for place in self.places(channel, low, u64::MAX)? {
+            match self.journal.read(place?.at)?.event {
+                Event::Turn(TurnEvent::Started { first_seq, .. }) => return Ok(first_seq),
+                Event::Turn(TurnEvent::EntryAdded { entry }) => return Ok(entry.seq),
+                _ => {}
+            }
+        }
+        Ok(Seq(u64::MAX))
     }
 }

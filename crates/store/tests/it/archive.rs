@@ -359,10 +359,24 @@ async fn a_delivery_goes_through_all_its_states_and_the_conversation_owes_those_
 async fn parts_of_a_history_are_found_from_either_end() {
     let (_dir, store, mut chat) = chatting();
     for n in 0..40 {
-        chat.turn(&format!("m{n}"), &format!("message {n}"), "ok").await;
+        if n % 4 != 3 {
+            chat.turn(&format!("m{n}"), &format!("message {n}"), "ok").await;
+            continue;
+        }
+        // It was said long before it came in: read after a pause, or kept waiting by a slow turn.
+        let mut late = chat.pending(&format!("m{n}"), "ana", &format!("message {n}"));
+        late.at = late.at.checked_sub(jiff::SignedDuration::from_mins(10)).unwrap();
+        let turn = late.turn.clone();
+        chat.append(vec![Event::Message(MessageEvent::Accepted(late))]).await;
+        chat.start(&turn, &[&format!("m{n}")]).await;
+        let reply = chat.reply(&turn, "ok");
+        let seq = reply.seq;
+        chat.append(vec![Event::Turn(TurnEvent::EntryAdded { entry: reply })]).await;
+        chat.append(vec![Chat::end(&turn, seq)]).await;
     }
     let all = store.entries(&chat.state.channel, Seq(1), Seq(u64::MAX), 1_000).await.unwrap();
     assert_eq!(all.len(), 80);
+    assert!(all.windows(2).any(|pair| pair[1].at < pair[0].at), "times that go back");
     let ask =
         |newest, limit, said: Said| HistoryQuery { from: Seq(1), to: Seq(u64::MAX), said, limit, newest };
     let seqs = async |query: HistoryQuery| -> (Vec<u64>, Option<u64>) {
@@ -379,12 +393,15 @@ async fn parts_of_a_history_are_found_from_either_end() {
     assert_eq!(seqs(ask(false, 2, Said { user: Some("bo".to_owned()), ..ana })).await, (Vec::new(), None));
     // By every time that an entry has, halving finds what looking at all of them finds.
     for entry in &all {
-        let (at, before) = (entry.at, all.iter().filter(|other| other.at < entry.at).count() as u64);
-        let upto = all.iter().filter(|other| other.at <= at).count() as u64;
-        let since = Said { since: Some(at), ..Said::default() };
-        assert_eq!(seqs(ask(false, 99, since)).await.0, ((before + 1)..=80).collect::<Vec<_>>());
-        let until = Said { until: Some(at), ..Said::default() };
-        assert_eq!(seqs(ask(false, 99, until)).await.0, (1..=upto).collect::<Vec<_>>());
+        let fit = |said: &Said| -> Vec<u64> {
+            let fit = all.iter().filter(|other| said.fits(other.at, other.author.as_ref()));
+            fit.map(|entry| entry.seq.0).collect()
+        };
+        let since = Said { since: Some(entry.at), ..Said::default() };
+        let until = Said { until: Some(entry.at), ..Said::default() };
+        for said in [since, until] {
+            assert_eq!(seqs(ask(false, 99, said.clone())).await.0, fit(&said));
+        }
     }
     for n in [0, 17, 39] {
         let turn = &all[2 * n].turn;

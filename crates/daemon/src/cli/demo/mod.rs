@@ -88,9 +88,10 @@ pub(crate) async fn demo(global: Global, args: DemoArgs) -> Result<(), Failure> 
             "leave out --json, --config and --state",
         ));
     }
-    let mut ends = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(listen);
-    let [interrupt, terminate, hangup] = &mut ends;
-    let (Ok(interrupt), Ok(terminate), Ok(hangup)) = (interrupt, terminate, hangup) else {
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()];
+    let mut ends = kinds.map(listen);
+    let [interrupt, terminate, hangup, quit] = &mut ends;
+    let (Ok(interrupt), Ok(terminate), Ok(hangup), Ok(quit)) = (interrupt, terminate, hangup, quit) else {
         return Err(Failure::failed("cannot listen for signals", ""));
     };
     let model = |(id, pace): (&str, u32)| {
@@ -105,12 +106,14 @@ pub(crate) async fn demo(global: Global, args: DemoArgs) -> Result<(), Failure> 
         _ = interrupt.recv() => Err(stopped()),
         _ = terminate.recv() => Err(stopped()),
         _ = hangup.recv() => Err(stopped()),
+        _ = quit.recv() => Err(stopped()),
     };
     let keep = args.keep && shown.is_ok();
     let (config, state, home) = (show.home.config(), show.home.state(), show.home.path().to_owned());
     let closed = show.home.close(keep).await;
-    shown?;
+    // What is left behind is told before what ended the demo.
     closed?;
+    shown?;
     let took = began.elapsed().as_secs_f64();
     let kept = if keep {
         let look = format!("--config {} --state {}", config.display(), state.display());

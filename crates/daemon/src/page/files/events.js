@@ -22,8 +22,8 @@ const show = (lines) => {
 const stream = new EventSource(list.dataset.stream);
 stream.addEventListener("open", () => {
   // What came in between is on the page only when it is loaded again.
-  if (broken) location.reload();
-  state.textContent = "Live.";
+  if (broken && !paused) location.reload();
+  state.textContent = paused ? "Paused; load the page again for what came in between." : "Live.";
 });
 stream.addEventListener("error", () => {
   broken = true;

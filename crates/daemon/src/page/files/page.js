@@ -3,7 +3,8 @@
 
 const login = document.getElementById("login");
 const enter = () => {
-  if (!login || location.hash.length < 2) return;
+  // Other fragments are places in a view.
+  if (!login || !/^#[0-9a-f]{32}$/.test(location.hash)) return;
   document.getElementById("code").value = location.hash.slice(1);
   history.replaceState(null, "", location.pathname);
   login.submit();

@@ -58,7 +58,30 @@ async fn a_browser_that_looks_only_changes_nothing() {
     assert!(refused.body.contains("may read only"), "{}", refused.body);
     let operator = site.login(&[]).await;
     assert!(!site.view("/", &operator).await.is(200).body.contains("Looks only"));
-    site.post("/channels", &operator, "").await.is(405);
+    let wrong = site.post("/channels", &operator, "").await.is(405);
+    assert!(wrong.body.contains("takes no such request"), "{}", wrong.body);
+    // All that changes something; a login comes before, and is no visitor's.
+    for path in [
+        "/memories/forget",
+        "/memories/unite",
+        "/memories/m1",
+        "/approvals/a1",
+        "/outbox/o1/retry",
+        "/outbox/o1/drop",
+        "/config/reload",
+    ] {
+        assert!(site.post(path, &reader, "id=m1").await.is(403).body.contains("may read only"), "{path}");
+        let asked = site.post(path, "", "id=m1").await.is(401);
+        assert!(
+            asked.body.contains("name=\"next\" value=\"/\""),
+            "{path} can only be changed: {}",
+            asked.body
+        );
+        let foreign = [("cookie", operator.as_str()), ("origin", "http://evil.example")];
+        site.ask(&format!("POST {path}"), &foreign, "id=m1").await.is(403);
+        let known = site.post(path, &operator, "id=m1").await.status;
+        assert!(![401, 403, 405].contains(&known), "{path}: {known}");
+    }
     site.post("/logout", &reader, "").await.is(303);
     assert!(site.daemon.stop().await.unwrap().success());
 }
@@ -183,6 +206,13 @@ async fn a_proxy_is_known_by_its_origin_and_gets_a_secure_cookie() {
     ask("https://cairn.example.net:8443").await.is(403);
     let entered = ask("https://cairn.example.net").await.is(303);
     assert!(entered.header("set-cookie").unwrap().contains("; Secure"));
+    for path in ["/metrics", "/v1/health"] {
+        let line = format!("GET {path}");
+        let refused = site.ask_as("cairn.example.net", &line, &[], "").await.is(403);
+        assert!(refused.body.contains("not served through the proxy"), "{}", refused.body);
+        site.ask(&line, &[("x-forwarded-for", "203.0.113.7")], "").await.is(403);
+        site.ask(&line, &[], "").await.is(200);
+    }
     assert!(site.daemon.stop().await.unwrap().success());
 }
 

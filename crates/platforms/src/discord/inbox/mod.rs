@@ -277,6 +277,7 @@ impl Inbox {
             let channels = self.inbound.places.forget_server(gone.id);
             tracing::info!(platform = NAME, server = gone.id.get(), "the bot is no longer in a server");
             for channel in channels {
+                self.inbound.taken.lock().remove(&channel);
                 self.inbound.link.clear(&messages::sight_of(channel));
                 self.inbound.link.clear(&backfill::history_of(channel));
             }
