@@ -305,7 +305,7 @@ fn summaries_section(channel: &ChannelId, made: &[SummaryLine]) -> Markup {
     let columns = [
         ("summary", ""),
         ("level", "number"),
-        ("entries", ""),
+        ("entries", "number"),
         ("made", "wide"),
         ("by", "wide"),
         ("tokens", "number wide"),

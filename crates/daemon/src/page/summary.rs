@@ -109,7 +109,7 @@ fn sources(shown: &SummaryView) -> Markup {
     };
     let rows: Vec<_> = shown.sources.iter().map(row).collect();
     let columns =
-        [("summary", ""), ("level", "number"), ("entries", ""), ("by", "wide"), ("tokens", "number")];
+        [("summary", ""), ("level", "number"), ("entries", "number"), ("by", "wide"), ("tokens", "number")];
     html! { section aria-labelledby="sources" { h2 #sources { "Merged of" } (table("What it was merged of", &columns, &rows)) } }
 }
 

@@ -66,7 +66,6 @@ fn legend(record: &ContextRecord, usable: f64) -> Markup {
     }
     html! {
         (table("Parts of the window", &[("part", ""), ("tokens", "number"), ("share", "number"), ("items", "number")], &rows))
-        @if record.pruned.results > 0 { p.note { (counted(record.pruned.results, "result", "results")) " of tools shortened" } }
     }
 }
 
