@@ -1,7 +1,7 @@
 //! `cairn memory`: what agents remember.
 
 use axum::http::Method;
-use cairn_core::memory::{Memory, MemoryKind, Scope, Trust};
+use cairn_core::memory::{Memory, MemoryKind, Scope};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
@@ -256,7 +256,7 @@ fn shown(view: &MemoryView) -> String {
         ("seen", counted(u64::from(memory.sightings), "time", "times")),
         ("source", source),
         ("said by", said_by(memory)),
-        ("trust", trust(view)),
+        ("trust", view.whose()),
         ("recalled in", recalled_in(memory)),
         ("created", minute(memory.created_at)),
         ("updated", minute(memory.updated_at)),
@@ -265,21 +265,6 @@ fn shown(view: &MemoryView) -> String {
     ];
     let rows = rows.map(|(name, value)| format!("  {name:<13}{}\n", one_line(&value)));
     format!("{}\n{}{}{}", plain(&memory.text), rows.concat(), history(&view.history), used_in(view))
-}
-
-/// Whose word it is, and what that counts.
-fn trust(view: &MemoryView) -> String {
-    let whose = match view.trust {
-        Trust::Operator => "an operator's word",
-        Trust::Own => "the word of the person it is about",
-        Trust::Other => "the word of somebody else than whom it is about",
-        Trust::Found => "found by a model in what was said",
-    };
-    if view.weight < 1.0 {
-        format!("{whose}; counts {:.1} in a recall", view.weight)
-    } else {
-        whose.to_owned()
-    }
 }
 
 fn history(steps: &[MemoryStep]) -> String {
@@ -292,12 +277,7 @@ fn history(steps: &[MemoryStep]) -> String {
         if step.left_out > 0 {
             text.push_str(&format!("  … {} more\n", grouped(step.left_out)));
         }
-        let what = match step.what {
-            MemoryChanged::Made => "made",
-            MemoryChanged::Seen => "seen again",
-            MemoryChanged::Edited => "edited",
-        };
-        let mut parts = vec![minute(step.at), what.to_owned()];
+        let mut parts = vec![minute(step.at), step.what.name().to_owned()];
         parts.extend(step.channel.as_ref().map(|channel| match (step.from_seq, step.to_seq) {
             (Some(from), Some(to)) if from != to => format!("{channel}, entries {from} to {to}"),
             (Some(seq), _) => format!("{channel}, entry {seq}"),

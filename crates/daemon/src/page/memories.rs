@@ -4,7 +4,7 @@ use axum::Form;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use cairn_core::ids::MemoryId;
+use cairn_core::ids::{ChannelId, MemoryId};
 use cairn_core::memory::{LikelySource, Memory, MemoryKind, likely_sources};
 use cairn_core::message::Role;
 use cairn_core::ports::Store as _;
@@ -20,6 +20,7 @@ use super::layout::{
 use super::parts::{seen_again, summary_link, turn_link, turns_path};
 use crate::admin::memories::{self, EditBody, ListParams};
 use crate::admin::{Admin, Body, Page, Params, Segment, Shared};
+use crate::records::{MemoryStep, MemoryUse, MemoryView, turn_outcome};
 use crate::text::{counted, cut, grouped, one_line};
 
 /// Memories on a page.
@@ -187,8 +188,9 @@ pub(super) async fn one(
     visitor: Visitor,
     Segment(id): Segment,
 ) -> Result<Markup, PageError> {
-    let memory = admin.memory(&id.into()).await?;
-    let sources = sources(&admin, &memory).await?;
+    let view = memories::show(State(Shared::clone(&admin)), Segment(id)).await?.0;
+    let memory = &view.memory;
+    let sources = sources(&admin, memory).await?;
     let never = || text("never");
     let body = html! {
         (said(&memory.text))
@@ -197,14 +199,17 @@ pub(super) async fn one(
             ("about", text(memory.subject.as_deref().unwrap_or("-"))),
             ("seen by", text(format!("agent {}, {}", memory.agent, memory.scope))),
             ("importance", text(format!("{:.2}", memory.importance))),
+            ("trust", text(view.whose())),
             ("found in", text(counted(memory.sightings.into(), "place", "places"))),
             ("made", time(memory.created_at)),
             ("changed", time(memory.updated_at)),
             ("used", text(counted(memory.uses.into(), "time", "times"))),
             ("last used", memory.recalled_at.map_or_else(never, time)),
         ]))
-        (provenance(&memory, &sources))
-        @if visitor.may_operate() { (changes(&memory)) }
+        (provenance(memory, &sources))
+        (became(&view.history))
+        (uses(&view))
+        @if visitor.may_operate() { (changes(memory)) }
     };
     let command = command(&["memory", "show", memory.id.as_str()]);
     let title = format!("Memory {}", memory.id);
@@ -251,6 +256,53 @@ fn provenance(memory: &Memory, sources: &[LikelySource]) -> Markup {
                     }
                 }
             }
+        }
+    }
+}
+
+/// How it became what it is: each text that it had.
+fn became(steps: &[MemoryStep]) -> Markup {
+    let row = |step: &MemoryStep| {
+        let place = |channel: &ChannelId| match step.to_seq.or(step.from_seq) {
+            Some(seq) => html! { a href=(turns_path(channel, seq)) { (text(channel)) ", entry " (seq) } },
+            None => channel_link(channel),
+        };
+        vec![
+            time(step.at),
+            text(step.what.name()),
+            step.channel.as_ref().map_or_else(|| text("-"), place),
+            text(step.by.as_ref().map_or_else(|| "-".to_owned(), |by| one_line(&by.name))),
+            text(step.text.as_deref().map_or_else(|| "as before".to_owned(), one_line)),
+        ]
+    };
+    let columns = [("when", ""), ("what", ""), ("where", "wide"), ("by", "wide"), ("it said", "")];
+    let left_out: u64 = steps.iter().map(|step| step.left_out).sum();
+    html! {
+        section aria-labelledby="became" {
+            h2 #became { "How it became so" }
+            (table("What became of the memory, oldest first", &columns, &steps.iter().map(row).collect::<Vec<_>>()))
+            @if left_out > 0 { p.note { (counted(left_out, "step", "steps")) " in between are not listed." } }
+        }
+    }
+}
+
+/// The turns that had it in their window.
+fn uses(view: &MemoryView) -> Markup {
+    let row = |used: &MemoryUse| {
+        let (outcome, why) = turn_outcome(Some(&used.outcome));
+        let why = why.map(|why| format!(": {}", one_line(&why))).unwrap_or_default();
+        vec![
+            html! { (channel_link(&used.channel)) ", " (turn_link(&used.channel, &used.turn)) },
+            time(used.at),
+            text(format!("{outcome}{why}")),
+        ]
+    };
+    let rows: Vec<_> = view.used_in.iter().rev().map(row).collect();
+    html! {
+        section aria-labelledby="uses" {
+            h2 #uses { "Turns that had it" }
+            @if rows.is_empty() { p { "None yet." } }
+            @else { (table("Turns that had the memory, newest first", &[("turn", ""), ("ended", ""), ("outcome", "")], &rows)) }
         }
     }
 }

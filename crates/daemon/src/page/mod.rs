@@ -56,11 +56,11 @@ pub(crate) fn router(admin: Shared, access: &Arc<Access>, figures: Router) -> Ro
         .route("/files/{name}", get(files::file));
     views
         .merge(inside)
+        .method_not_allowed_fallback(layout::not_so)
         .route_layer(from_fn_with_state(Arc::clone(access), guard::visitors))
         .merge(outside)
         .merge(figures.layer(from_fn_with_state(Arc::clone(access), guard::figures)))
         .fallback(layout::no_such_view)
-        .method_not_allowed_fallback(layout::not_so)
         .layer(from_fn_with_state(Arc::clone(access), guard::changes))
         .layer(from_fn(guard::headers))
 }

@@ -200,8 +200,13 @@ fn stands(told: &Explanation) -> Markup {
         ]
     };
     let rows: Vec<_> = told.stands.iter().map(row).collect();
-    let columns =
-        [("summary", ""), ("level", "number wide"), ("entries", "number"), ("tokens", "number wide"), ("says", "")];
+    let columns = [
+        ("summary", ""),
+        ("level", "number wide"),
+        ("entries", "number"),
+        ("tokens", "number wide"),
+        ("says", ""),
+    ];
     html! {
         section aria-labelledby="stands" {
             h2 #stands { "What stood for the older part" }

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::layout::{table, text};
 use crate::bar::{REGIONS, amounts, pruned};
 use crate::records::ContextRecord;
-use crate::text::{counted, grouped, percent};
+use crate::text::{grouped, percent};
 
 pub(super) fn drawn(record: &ContextRecord) -> Markup {
     let usable = record.usable_tokens() as f64;

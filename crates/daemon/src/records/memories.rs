@@ -100,6 +100,33 @@ impl MemoryView {
     }
 }
 
+impl MemoryView {
+    /// Whose word it is, and what that counts.
+    pub(crate) fn whose(&self) -> String {
+        let whose = match self.trust {
+            Trust::Operator => "an operator's word",
+            Trust::Own => "the word of the person it is about",
+            Trust::Other => "the word of somebody else than whom it is about",
+            Trust::Found => "found by a model in what was said",
+        };
+        if self.weight < 1.0 {
+            format!("{whose}; counts {:.1} in a recall", self.weight)
+        } else {
+            whose.to_owned()
+        }
+    }
+}
+
+impl MemoryChanged {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Made => "made",
+            Self::Seen => "seen again",
+            Self::Edited => "edited",
+        }
+    }
+}
+
 impl MemoryStep {
     /// None where the record says nothing of the memory, as one whose line was lost.
     fn of(is_first: bool, TrailStep { record, idx, left_out }: TrailStep) -> Option<Self> {

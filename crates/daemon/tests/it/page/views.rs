@@ -193,6 +193,31 @@ async fn a_turn_shows_the_request_as_it_was_sent_and_what_differs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_memory_shows_what_became_of_it_the_turns_that_had_it_and_no_edit_over_a_newer_one() {
+    let (site, _model) = site(16_000).await;
+    let memory = json!({ "text": "The gate code is 4711.", "kind": "fact", "scope": "agent" });
+    let (status, saved) = site.daemon.client().ask("POST", "/v1/memories", &memory).await.unwrap();
+    assert_eq!(status, 200, "{saved}");
+    say(&site, "anna", "what is the gate code?").await;
+    let cookie = site.login(&[]).await;
+    let path = format!("/memories/{}", saved["id"].as_str().unwrap());
+    let before = site.view(&path, &cookie).await.is(200).body;
+    assert!(before.contains("an operator&#39;s word") || before.contains("an operator's word"), "{before}");
+    assert!(before.contains("href=\"/channels/main%2Flocal%2Fmain/turns/t1\""), "{before}");
+    let shown = links(&before, "name=\"shown\" value=\"")[0].replace(':', "%3A");
+    let edit = |text: &str| format!("text={text}&kind=fact&importance=0.8&shown={shown}");
+    site.post(&path, &cookie, &edit("It+is+4712.")).await.is(303);
+    let refused = site.post(&path, &cookie, &edit("It+is+4713.")).await.is(409);
+    assert!(refused.body.contains("changed since you loaded it"), "{}", refused.body);
+    let after = site.view(&path, &cookie).await.is(200).body;
+    for text in ["The gate code is 4711.", "It is 4712.", "edited"] {
+        assert!(after.contains(text), "{text}: {after}");
+    }
+    assert!(!after.contains("4713"), "{after}");
+    assert!(site.daemon.stop().await.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_there_is_told_as_a_page() {
     let (site, _model) = site(32_000).await;
     let cookie = site.login(&[]).await;
