@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Path, Query, State};
 use cairn_core::ids::Seq;
 use cairn_core::message::Role;
+use cairn_platforms::local::ApiError;
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -50,20 +51,26 @@ pub(super) async fn view(
         ..Default::default()
     };
     let entries = history::history(State(admin), Channel(channel.clone(), ()), Params(params)).await?.items;
-    let body = html! {
-        (about(&shown))
-        (sources(&shown))
-        (left_out(&shown))
-        div.beside {
-            section aria-labelledby="summary" { h2 #summary { "What the model sees" } (said(&shown.text)) (identifiers(&shown)) }
-            section aria-labelledby="source" {
-                h2 #source { "What was said" }
-                p.note { mark { "Marked" } " is what the summary does not say exactly." }
-                @for entry in &entries { (entry_said(entry, &shown.left_out)) }
-                (pages(&shown, from, to))
+    // Thousands of words are looked for in each text: that keeps no thread from others' answers.
+    let (shown, body) = tokio::task::spawn_blocking(move || {
+        let body = html! {
+            (about(&shown))
+            (sources(&shown))
+            (left_out(&shown))
+            div.beside {
+                section aria-labelledby="summary" { h2 #summary { "What the model sees" } (said(&shown.text)) (identifiers(&shown)) }
+                section aria-labelledby="source" {
+                    h2 #source { "What was said" }
+                    p.note { mark { "Marked" } " is what the summary does not say exactly." }
+                    @for entry in &entries { (entry_said(entry, &shown.left_out)) }
+                    (pages(&shown, from, to))
+                }
             }
-        }
-    };
+        };
+        (shown, body)
+    })
+    .await
+    .map_err(|error| ApiError::internal(&error))?;
     let id = shown.line.id.as_str();
     let title = format!("Summary {id}");
     let command = command(&["summary", "show", &channel.to_string(), id]);
