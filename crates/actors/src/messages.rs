@@ -355,7 +355,8 @@ pub(crate) enum RouterMsg {
 }
 
 pub(crate) enum OutboxMsg {
-    /// A channel failed, and may have told nothing of what it journalled: look in the store for what is its.
+    /// Look in the store for what is a channel's: it failed, and may have told nothing of what it journalled, or a delivery is to
+    /// be tried again.
     Look(ChannelId),
     /// What the store says is pending, oldest first; of one channel or of all.
     Found {

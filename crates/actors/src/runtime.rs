@@ -27,7 +27,7 @@ use crate::approvals::{ApprovalAnswer, ApprovalDecision, ApprovalError, Approval
 use crate::events::RuntimeEvent;
 use crate::failure::{RuntimeError, refusal};
 use crate::handle::ChannelHandle;
-use crate::messages::{ChannelMsg, Compaction, Create, OutboxMsg, PendingDelivery, Request};
+use crate::messages::{ChannelMsg, Compaction, Create, OutboxMsg, Request};
 use crate::shared::{Phase, RuntimeDeps, RuntimeLimits, Shared};
 use crate::supervisor::{Liveness, Supervisor, SupervisorMsg};
 
@@ -194,14 +194,9 @@ impl Runtime {
         {
             return Ok(());
         }
-        // As the journal has it now, and sends it from there.
-        let item = self.delivery(id).await?;
         tracing::info!(channel = %item.channel, delivery = %id, "a delivery is tried again by command");
-        self.shared.tell_outbox(OutboxMsg::Deliver(Box::new(PendingDelivery {
-            item,
-            reply: None,
-            typing: None,
-        })));
+        // As the journal has it now. Where that cannot be read yet, the outbox goes on looking.
+        self.shared.tell_outbox(OutboxMsg::Look(item.channel));
         Ok(())
     }
 
