@@ -44,8 +44,8 @@ Examples:
 
 The last entry of a turn says in its margin which turn it was, what its calls
 took and cost, and how it ended; `cairn explain C TURN` says more. Times are
-UTC. A time is looked for by halving the history: where messages of earlier
-times were replayed behind later ones, name entries by --from and --to.")]
+UTC. They are the times at which something was said, also where it
+came in later.")]
 pub(crate) struct HistoryArgs {
     #[command(flatten)]
     channel: ChannelArg,

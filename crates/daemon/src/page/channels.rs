@@ -2,10 +2,10 @@
 
 use axum::extract::{Query, State};
 use maud::{Markup, html};
-use serde::Deserialize;
 
 use super::guard::Visitor;
-use super::layout::{Frame, PageError, Section, channel_link, command, encoded, layout, table, text, time};
+use super::layout::{Frame, PageError, Section, channel_link, command, layout, table, text, time};
+use super::parts::{After, pages};
 use crate::admin::channels::{ListParams, list};
 use crate::admin::{Page, Params, Shared};
 use crate::records::ChannelRecord;
@@ -14,16 +14,11 @@ use crate::text::{grouped, percent};
 /// Channels on a page.
 const LINES: usize = 100;
 
-#[derive(Deserialize)]
-pub(super) struct Asked {
-    after: Option<String>,
-}
-
 /// `GET /channels`.
 pub(super) async fn view(
     State(admin): State<Shared>,
     visitor: Visitor,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<After>,
 ) -> Result<Markup, PageError> {
     let params = ListParams { limit: Some(LINES), after: asked.after.filter(|after| !after.is_empty()) };
     let begins = params.after.is_none();
@@ -32,10 +27,7 @@ pub(super) async fn view(
     let body = html! {
         @if rows.is_empty() { p { "There are no channels" @if !begins { " after this" } ". A channel begins with its first message." } }
         @else { (table("Channels by name", &COLUMNS, &rows)) }
-        nav.pages aria-label="Pages" {
-            @if !begins { a href="/channels" { "First page" } }
-            @if let Some(next) = &next { a rel="next" href={ "/channels?after=" (encoded(next)) } { "Next page" } }
-        }
+        (pages("/channels", begins, next.as_deref()))
     };
     let command = command(&["channels"]);
     Ok(layout(&Frame { title: "Channels", section: Section::Channels, visitor, command }, &body))

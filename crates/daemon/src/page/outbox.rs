@@ -3,13 +3,10 @@
 use axum::extract::{Query, State};
 use axum::response::Response;
 use maud::{Markup, html};
-use serde::Deserialize;
 
 use super::guard::Visitor;
-use super::layout::{
-    Frame, PageError, Section, channel_link, command, encoded, layout, path, said, text, time,
-};
-use super::parts::seen_again;
+use super::layout::{Frame, PageError, Section, channel_link, command, layout, path, said, text, time};
+use super::parts::{After, pages, seen_again};
 use crate::admin::outbox::{self, ListParams};
 use crate::admin::{Page, Params, Segment, Shared};
 use crate::records::OutboxRecord;
@@ -20,16 +17,11 @@ const LINES: usize = 100;
 
 const HERE: &str = "/outbox";
 
-#[derive(Deserialize)]
-pub(super) struct Asked {
-    after: Option<String>,
-}
-
 /// `GET /outbox`.
 pub(super) async fn view(
     State(admin): State<Shared>,
     visitor: Visitor,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<After>,
 ) -> Result<Markup, PageError> {
     let params = ListParams { limit: Some(LINES), after: asked.after.filter(|after| !after.is_empty()) };
     let begins = params.after.is_none();
@@ -41,10 +33,7 @@ pub(super) async fn view(
         }
         @if items.is_empty() { p { "Nothing" @if !begins { " further" } " is in the outbox: all that was said has arrived." } }
         @for item in &items { (delivery(item, visitor)) }
-        nav.pages aria-label="Pages" {
-            @if !begins { a href=(HERE) { "First page" } }
-            @if let Some(next) = &next { a rel="next" href={ (HERE) "?after=" (encoded(next)) } { "Next page" } }
-        }
+        (pages(HERE, begins, next.as_deref()))
     };
     let command = command(&["outbox", "list"]);
     Ok(layout(&Frame { title: "Outbox", section: Section::Outbox, visitor, command }, &body))

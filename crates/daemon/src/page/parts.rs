@@ -5,16 +5,33 @@ use axum::http::header::LOCATION;
 use axum::response::{IntoResponse as _, Response};
 use cairn_core::ids::{ChannelId, Seq, SummaryId, TurnId};
 use maud::{Markup, html};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::channel::summary_path;
-use super::layout::{channel_path, text};
+use super::layout::{channel_path, encoded, text};
 use super::turn::turn_path;
 use crate::text::plain;
 
 /// Leads back to a view after a change, so that loading it again does not repeat the change.
 pub(super) fn seen_again(view: &str) -> Response {
     (StatusCode::SEE_OTHER, [(LOCATION, view.to_owned())]).into_response()
+}
+
+/// Where a page of a list begins.
+#[derive(Deserialize)]
+pub(super) struct After {
+    pub(super) after: Option<String>,
+}
+
+/// The links between the pages of a list.
+pub(super) fn pages(here: &str, begins: bool, next: Option<&str>) -> Markup {
+    html! {
+        nav.pages aria-label="Pages" {
+            @if !begins { a href=(here) { "First page" } }
+            @if let Some(next) = next { a rel="next" href={ (here) "?after=" (encoded(next)) } { "Next page" } }
+        }
+    }
 }
 
 pub(super) fn turn_link(channel: &ChannelId, turn: &TurnId) -> Markup {
