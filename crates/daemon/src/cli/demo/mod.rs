@@ -204,6 +204,9 @@ impl Show {
             }
             self.look(Some(took)).await?;
         }
+        // What is told of the runs is told of all of them, however fast the machine is.
+        self.settled().await?;
+        self.look(None).await?;
         self.show_window().await?;
         let told = self.runs.told(messages.len(), slowest);
         self.stage.say(&format!("\n{told}"))

@@ -40,9 +40,12 @@ fn it_fills_a_window_answers_with_its_source_and_survives_a_kill() {
     assert_eq!(run.stderr, "");
     assert!(!said.contains('\u{1b}'), "colours in a pipe: {said}");
     assert!(said.lines().all(|line| line.chars().count() <= 100), "{said}");
+    let place = |words: &str| said.find(words).unwrap_or_else(|| panic!("`{words}` in {said}"));
+    // A run ends when it does: before or after the end of the month that it began in.
+    let run = [place("January 2026"), place("r1 ends after"), place("85 messages, 85 answers, ")];
+    assert!(run.is_sorted(), "{run:?} in {said}");
     let places: Vec<_> = [
         "January 2026",
-        "r1 ends after",
         "of 4,500 usable tokens",
         "March 2026",
         "85 messages, 85 answers, ",
@@ -57,7 +60,7 @@ fn it_fills_a_window_answers_with_its_source_and_survives_a_kill() {
         "Its folder is removed",
         "cairn chat ",
     ]
-    .map(|words| said.find(words).unwrap_or_else(|| panic!("`{words}` in {said}")))
+    .map(place)
     .into();
     assert!(places.is_sorted(), "{places:?} in {said}");
     let pids = pids(said);
