@@ -52,7 +52,8 @@ pub enum Purpose {
     },
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
 pub enum ChatMessage {
     User {
         /// Text (already carrying the author's escaped name), images, files.
@@ -61,12 +62,14 @@ pub enum ChatMessage {
     Assistant {
         /// Its words; may be empty when it only calls tools.
         text: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall>,
     },
     Tool {
         call_id: String,
         text: String,
         /// Pictures of it, for models that take pictures; the text names them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         images: Vec<Part>,
     },
     /// Volatile context at the tail (recalled memories, the clock), marked as data in its own text. Wire formats put it

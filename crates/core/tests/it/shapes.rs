@@ -12,7 +12,7 @@ use cairn_core::ids::{Generation, MemoryId, Seq};
 use cairn_core::mcp::{ServerPin, ServerSource, ToolPin};
 use cairn_core::memory::{DraftMemory, MemoryKind, MemorySave, Scope, Source, TYPED_BY_MEMBER};
 use cairn_core::message::{Artifact, Author, Entry, Part, Pending, Provenance, Role, ToolCall};
-use cairn_core::model::Usage;
+use cairn_core::model::{ChatMessage, Usage};
 use cairn_core::prune::{PruneCause, PruneForm, PrunedResult};
 use cairn_core::summary::{DigestLine, Marker, MarkerKind, Summary};
 use cairn_core::tier::Tier;
@@ -609,7 +609,25 @@ fn events_of_traces_keep_their_shape() {
         cost: None,
         failure: None,
         tried: Vec::new(),
-        work: Some(RunCall { run: "r1".into(), round: 1, entries: Some((Seq(1), Seq(8))) }),
+        work: Some(RunCall {
+            run: "r1".into(),
+            round: 2,
+            entries: Some((Seq(1), Seq(8))),
+            target_tokens: 600,
+            masked: true,
+            added: vec![
+                ChatMessage::Assistant {
+                    text: String::new(),
+                    tool_calls: vec![ToolCall {
+                        id: "c1".into(),
+                        name: "memory_save".into(),
+                        arguments: json!({}),
+                    }],
+                },
+                ChatMessage::Tool { call_id: "c1".into(), text: "saved".into(), images: Vec::new() },
+                ChatMessage::User { parts: vec![Part::text("again")] },
+            ],
+        }),
     };
     let long = CallTrace {
         body: Some("b0".into()),

@@ -5,6 +5,7 @@
 pub(crate) mod channels;
 pub(crate) mod daemon;
 pub(crate) mod explain;
+pub(crate) mod explain_run;
 mod figures;
 pub(crate) mod history;
 pub(crate) mod memories;
@@ -60,6 +61,8 @@ fn inside(admin: Shared) -> Router {
         .route("/v1/channels/{channel}/turns/{turn}/explain", get(explain::explain))
         .route("/v1/channels/{channel}/turns/{turn}/prompt", get(explain::prompt))
         .route("/v1/channels/{channel}/turns/{turn}/diff", get(explain::diff))
+        .route("/v1/channels/{channel}/runs/{run}/explain", get(explain_run::explain))
+        .route("/v1/channels/{channel}/runs/{run}/prompt", get(explain_run::prompt))
         .route("/v1/channels/{channel}/artifacts", get(channels::artifacts))
         .route("/v1/channels/{channel}/artifacts/{id}", get(channels::artifact))
         .route("/v1/channels/{channel}/compact", post(channels::compact))

@@ -20,6 +20,7 @@ mod overview;
 mod parts;
 mod prompt;
 mod ribbon;
+mod run;
 mod runs;
 mod summary;
 mod tools;
@@ -69,6 +70,9 @@ pub(crate) fn router(admin: Shared, access: &Arc<Access>, figures: Router) -> Ro
 fn registers(admin: &Shared) -> Router<Shared> {
     Router::new()
         .route("/channels/{channel}/runs", get(runs::view))
+        .route("/channels/{channel}/runs/{run}", get(run::view))
+        .route("/channels/{channel}/runs/{run}/prompt", get(prompt::of_run))
+        .route("/channels/{channel}/runs/{run}/body", get(prompt::body_of_run))
         .route("/memories", get(memories::view))
         .route("/memories/chosen", get(memories::chosen))
         .route("/memories/forget", post(memories::forget))
