@@ -216,6 +216,9 @@ pub enum ModelError {
     Timeout(Duration),
     #[error("cannot reach the model's server: {0}")]
     Transport(String),
+    /// The request was on its way, or read: the server may have worked for it.
+    #[error("the connection to the model's server broke before an answer was there: {0}")]
+    Broken(String),
     /// The answer took all the tokens that it was allowed before its first word.
     #[error(
         "the answer used up max_output_tokens ({0} tokens) before its first word: the model spent them on thinking"
@@ -241,10 +244,15 @@ impl ModelError {
             Self::Auth(_) => "auth",
             Self::BadRequest(_) => "bad_request",
             Self::Timeout(_) => "timeout",
-            Self::Transport(_) => "transport",
+            Self::Transport(_) | Self::Broken(_) => "transport",
             Self::CutOff(_) => "cut_off",
             Self::Protocol(_) => "protocol",
         }
+    }
+
+    /// Whether a server may have worked for a request that ended so, and want to be paid, though nothing of an answer came.
+    pub fn may_have_cost(&self) -> bool {
+        matches!(self, Self::Timeout(_) | Self::Broken(_))
     }
 
     /// What went wrong in our own words, without those of the server, which may repeat the request: for logs.
@@ -269,7 +277,7 @@ impl ModelError {
             }
             Self::BadRequest(_) => "the model's server refused the request".to_owned(),
             // Told by us, from the connection alone.
-            Self::Timeout(_) | Self::Transport(_) | Self::CutOff(_) | Self::Protocol(_) => {
+            Self::Timeout(_) | Self::Transport(_) | Self::Broken(_) | Self::CutOff(_) | Self::Protocol(_) => {
                 return self.to_string();
             }
         };
@@ -283,7 +291,9 @@ impl ModelError {
             | Self::RateLimited { message, .. }
             | Self::Overloaded { message, .. } => message,
             Self::NoTools(message) | Self::Auth(message) | Self::BadRequest(message) => message,
-            Self::Timeout(_) | Self::Transport(_) | Self::CutOff(_) | Self::Protocol(_) => return None,
+            Self::Timeout(_) | Self::Transport(_) | Self::Broken(_) | Self::CutOff(_) | Self::Protocol(_) => {
+                return None;
+            }
         };
         words.strip_prefix("HTTP ")?.get(..3)?.parse().ok()
     }
@@ -296,6 +306,7 @@ impl ModelError {
                 | Self::Overloaded { .. }
                 | Self::Timeout(_)
                 | Self::Transport(_)
+                | Self::Broken(_)
                 | Self::Protocol(_)
         )
     }
@@ -310,6 +321,7 @@ impl ModelError {
             | Self::BadRequest(_)
             | Self::Timeout(_)
             | Self::Transport(_)
+            | Self::Broken(_)
             | Self::CutOff(_)
             | Self::Protocol(_) => None,
         }

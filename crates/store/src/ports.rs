@@ -8,7 +8,7 @@ use std::time::Duration;
 use cairn_core::conversation::{Conversation, Outline};
 use cairn_core::event::{NewRecord, Record, RunEnd, TurnEnd};
 use cairn_core::history::{HistoryQuery, Said};
-use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq, TextId, TurnId};
+use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TextId, TurnId};
 use cairn_core::memory::{Memory, Reach, Scope};
 use cairn_core::message::{Artifact, Entry};
 use cairn_core::model::Usage;
@@ -319,6 +319,15 @@ impl Store {
         limit: usize,
     ) -> Result<Vec<(Timestamp, Usage)>, StoreError> {
         self.look(move |_, reads| reads.call_usages(&channel, limit)).await
+    }
+
+    /// The delivery of that id, if it is neither settled nor dropped.
+    ///
+    /// # Errors
+    /// A view failed.
+    pub async fn delivery(&self, id: &OutboxId) -> Result<Option<OutboxItem>, StoreError> {
+        let id = id.clone();
+        self.look(move |_, reads| reads.delivery(&id)).await
     }
 
     /// Deliveries neither confirmed nor dropped, oldest first, with their places in that order: those after one, at most so

@@ -115,7 +115,7 @@ impl Talk<'_> {
                 }
                 Err(error) => {
                     usage_guard.made.failure = Some(error.code().to_owned());
-                    if text.is_empty() && calls.is_empty() && !matches!(error, ModelError::Timeout(_)) {
+                    if text.is_empty() && calls.is_empty() && !error.may_have_cost() {
                         usage_guard.nothing();
                     }
                     return Err(error);

@@ -45,9 +45,9 @@ pub(crate) async fn retry(
 ) -> Result<Json<OutboxRecord>, ApiError> {
     let id = OutboxId::from(id);
     let before = item(&admin, &id).await?;
-    admin.runtime()?.retry_delivery(&id).await.map_err(runtime_error)?;
+    admin.runtime()?.retry_delivery(&before.channel, &id).await.map_err(runtime_error)?;
     // It may have been sent since.
-    let now = items(&admin).await?.into_iter().find(|item| item.id == id);
+    let now = admin.store.delivery(&id).await?;
     let item = now.unwrap_or(OutboxItem { state: DeliveryState::Owed, ..before });
     Ok(Json(record(&admin, item).await?))
 }
@@ -59,20 +59,12 @@ pub(crate) async fn drop(
 ) -> Result<Json<OutboxRecord>, ApiError> {
     let id = OutboxId::from(id);
     let item = item(&admin, &id).await?;
-    admin.runtime()?.drop_delivery(&id).await.map_err(runtime_error)?;
+    admin.runtime()?.drop_delivery(&item.channel, &id).await.map_err(runtime_error)?;
     Ok(Json(record(&admin, item).await?))
 }
 
 async fn item(admin: &Admin, id: &OutboxId) -> Result<OutboxItem, ApiError> {
-    let found = items(admin).await?.into_iter().find(|item| item.id == *id);
-    found.ok_or_else(|| no_such_delivery(id))
-}
-
-async fn items(admin: &Admin) -> Result<Vec<OutboxItem>, ApiError> {
-    match &admin.runtime {
-        Some(runtime) => runtime.deliveries().await.map_err(runtime_error),
-        None => Ok(admin.store.deliveries().await?),
-    }
+    admin.store.delivery(id).await?.ok_or_else(|| no_such_delivery(id))
 }
 
 async fn record(admin: &Admin, item: OutboxItem) -> Result<OutboxRecord, ApiError> {
