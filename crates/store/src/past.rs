@@ -61,8 +61,8 @@ impl Store {
         self.read("reading a run", read).await
     }
 
-    /// A conversation as it was after each of these records of its channel, which are in order. All of the channel up to
-    /// there is read.
+    /// A conversation as it was after each of these records of its channel, which are in order. The channel is read up to
+    /// there: from its kept head on, where that is older, else from its first record.
     ///
     /// # Errors
     /// A view or the journal failed.

@@ -29,7 +29,9 @@ use axum::routing::{delete, get, post};
 use cairn_platforms::local::ApiError;
 
 pub(crate) use search::UNINDEXED;
-pub(crate) use shared::{Admin, Body, Channel, NEXT, Page, Params, Segment, Shared, backup_error};
+pub(crate) use shared::{
+    Admin, Body, Channel, ListParams, NEXT, Page, Params, Segment, Shared, backup_error,
+};
 
 pub(crate) fn router(admin: Admin) -> Router {
     routers(admin).0
@@ -72,6 +74,7 @@ fn inside(admin: Shared) -> Router {
         .route("/v1/search", get(search::everywhere))
         .route("/v1/memories", get(memories::list).post(memories::add))
         .route("/v1/memories/{id}", get(memories::show).patch(memories::edit).delete(memories::forget))
+        .route("/v1/memories/{id}/unite", post(memories::unite))
         .route("/v1/pairings", get(pairings::list))
         .route("/v1/pairings/{code}/approve", post(pairings::approve))
         .route("/v1/pairings/{user}", delete(pairings::revoke))

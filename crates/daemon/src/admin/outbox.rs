@@ -6,21 +6,15 @@ use cairn_core::ids::OutboxId;
 use cairn_core::ports::{DeliveryState, OutboxItem, Store as _, StoreError};
 use cairn_platforms::local::ApiError;
 use cairn_store::Store;
-use serde::Deserialize;
 
 use super::shared::{
-    Admin, LIMIT_MAX, Page, Params, Segment, Shared, limit_or, no_such_delivery, no_such_place, runtime_error,
+    Admin, LIMIT_MAX, ListParams, Page, Params, Segment, Shared, limit_or, no_such_delivery, no_such_place,
+    runtime_error,
 };
 use crate::records::OutboxRecord;
 
 /// Characters of a delivery's words that are shown.
 const WORDS_SHOWN: usize = 200;
-
-#[derive(Debug, Deserialize)]
-pub(crate) struct ListParams {
-    pub(crate) limit: Option<usize>,
-    pub(crate) after: Option<String>,
-}
 
 /// `GET /v1/outbox`: oldest first.
 pub(crate) async fn list(

@@ -63,7 +63,11 @@ pub(crate) fn router(admin: Shared, access: &Arc<Access>, figures: Router) -> Ro
         .merge(figures.layer(from_fn_with_state(Arc::clone(access), guard::figures)))
         .fallback(layout::no_such_view)
         .layer(from_fn_with_state(Arc::clone(access), guard::changes))
-        .layer(from_fn(guard::headers))
+}
+
+/// What browsers are told with every answer of the page's address, refusals of its names included.
+pub(crate) fn with_headers(router: Router) -> Router {
+    router.layer(from_fn(guard::headers))
 }
 
 /// The views beside those of channels, and what is changed in them.

@@ -576,3 +576,35 @@ impl Visible {
         Ok(counts)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_batch_after_batch_is_what_a_whole_sort_gives() {
+        // Many have the same score: then the place in the index decides.
+        let all: Vec<Scored> =
+            (0..1_000).map(|n| (DocAddress::new(n % 3, n * 7 % 1_000), f64::from(n * 31 % 17))).collect();
+        let mut sorted = all.clone();
+        sorted.sort_by(best_first);
+        for most in [1, 7, 100, 5_000] {
+            let (mut found, mut after): (Vec<Scored>, _) = (Vec::new(), None);
+            loop {
+                let mut best = Best { most, after, held: Vec::new() };
+                for one in &all {
+                    best.take(*one);
+                    assert!(best.held.len() < most * 2);
+                }
+                let batch = best.sorted();
+                after = batch.last().copied();
+                let is_last = batch.len() < most;
+                found.extend(batch);
+                if is_last {
+                    break;
+                }
+            }
+            assert_eq!(found, sorted, "{most} at a time");
+        }
+    }
+}

@@ -516,10 +516,16 @@ impl Reads<'_> {
         at: &[u64],
         quarantined: bool,
     ) -> Result<Vec<Conversation>, StoreError> {
-        let Some(last) = at.last() else { return Ok(Vec::new()) };
-        let (mut conversation, mut found) =
-            (Conversation::new(channel.clone()), Vec::with_capacity(at.len()));
-        for place in self.places(channel, 1, *last)? {
+        let (Some(first), Some(last)) = (at.first(), at.last()) else { return Ok(Vec::new()) };
+        let head = self.head(channel).unwrap_or_else(|error| {
+            tracing::warn!(%channel, %error, "the kept head is of no use; reading on from the first event");
+            None
+        });
+        // There is one alone, mostly of a while ago: it serves for what was said since.
+        let head = head.filter(|head| head.last_n <= *first);
+        let mut conversation = head.unwrap_or_else(|| Conversation::new(channel.clone()));
+        let mut found = Vec::with_capacity(at.len());
+        for place in self.places(channel, conversation.last_n + 1, *last)? {
             let place = place?;
             while at.get(found.len()).is_some_and(|n| *n < place.n) {
                 found.push(conversation.clone());
