@@ -248,7 +248,7 @@ fn entries_of_run(
     if is_archived {
         let is_since = |entry: &&Arc<Entry>| entry.is_deleted() && !conversation.deleted.contains(&entry.seq);
         let since = ranges(entries.iter().filter(is_since).map(|entry| entry.seq));
-        gaps.extend((!since.is_empty()).then(|| Gap::Deleted { entries: since }));
+        gaps.extend((!since.is_empty()).then_some(Gap::Deleted { entries: since }));
     }
     hide_entries(entries.iter_mut(), shown, gaps);
     entries

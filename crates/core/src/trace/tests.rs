@@ -1,6 +1,6 @@
 //! A turn folded from its records, and its request made again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -8,14 +8,19 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
+use crate::compaction::Brief;
 use crate::conversation::Conversation;
 use crate::engine::{ContextEngine as _, Standard};
-use crate::event::{Event, MemoryEvent, MessageEvent, Record, TurnEnd, TurnEvent, TurnOutcome};
+use crate::event::{
+    Checkpoint, CompactionEvent, Event, MemoryEvent, MessageEvent, Record, Run, RunWork, Trigger, TurnEnd,
+    TurnEvent, TurnOutcome,
+};
 use crate::ids::{ChannelId, Generation, TurnId};
 use crate::memory::Memory;
 use crate::message::{Entry, Part, Pending, Provenance, Role, pending_tokens};
-use crate::model::{ChatRequest, ToolDef, Usage};
+use crate::model::{ChatMessage, ChatRequest, ToolDef, Usage};
 use crate::testing::{agent, author, memory};
+use crate::tier::Tier;
 use crate::tool::{Effect, ToolOutcome, ToolUse};
 use crate::window::Tail;
 
@@ -349,14 +354,8 @@ fn a_time_that_is_none_is_refused() {
     assert!("at:yesterday".parse::<WhichTurn>().is_err());
 }
 
-#[test]
-fn a_request_of_a_long_run_is_made_again_from_the_chunks_before_it_and_names_what_has_expired() {
-    use crate::compaction::Brief;
-    use crate::event::{Checkpoint, CompactionEvent, Run, RunWork, Trigger};
-    use crate::model::ChatMessage;
-    use crate::tier::Tier;
-
-    let mut book = Book::default();
+/// A run over six of eight turns, the first two of them summarised already.
+fn long_run(book: &mut Book) -> (Run, Checkpoint) {
     for n in 0..8 {
         let turn = format!("t{n}");
         book.ask(n * 10, &turn, &format!("question {n} about a kayak"));
@@ -380,7 +379,7 @@ fn a_request_of_a_long_run_is_made_again_from_the_chunks_before_it_and_names_wha
         tell: false,
         failure: None,
         replaces: None,
-        spent: std::collections::BTreeMap::new(),
+        spent: BTreeMap::new(),
     };
     book.add(100, Event::Compaction(CompactionEvent::RunStarted { run: run.clone() }));
     let checkpoint = Checkpoint {
@@ -393,7 +392,13 @@ fn a_request_of_a_long_run_is_made_again_from_the_chunks_before_it_and_names_wha
     };
     let done = CompactionEvent::RunCheckpointed { run: run.id.clone(), checkpoint: checkpoint.clone() };
     book.add(101, Event::Compaction(done));
+    (run, checkpoint)
+}
 
+#[test]
+fn a_request_of_a_long_run_is_made_again_from_the_chunks_before_it_and_names_what_has_expired() {
+    let mut book = Book::default();
+    let (run, checkpoint) = long_run(&mut book);
     // As a worker asks for the rest.
     let (conversation, mut reader) = (book.folded(), settings());
     reader.compactor_prompt = "Summarise.".to_owned();
