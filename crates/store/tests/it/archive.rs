@@ -304,13 +304,13 @@ async fn a_delivery_goes_through_all_its_states_and_the_conversation_owes_those_
             draft,
         }
     };
-    let id = || "o1".into();
+    let id = || "main/local/main:2".into();
     let unknown = Receipt::Unknown { part: 1, reason: "the connection broke".to_owned() };
     let dead = Receipt::Dead { reason: "the chat is gone".to_owned() };
     let owed = |sent, attempted| Some((sent, attempted, DeliveryState::Owed));
     let steps = [
         (intent("d1", true), None),
-        (intent("o1", false), owed(0, false)),
+        (intent("main/local/main:2", false), owed(0, false)),
         (DeliveryEvent::Attempted { id: id(), part: 0 }, owed(0, true)),
         (DeliveryEvent::PutOff { id: id(), part: 0, reason: "slow".to_owned() }, owed(0, false)),
         (DeliveryEvent::Attempted { id: id(), part: 0 }, owed(0, true)),
@@ -328,7 +328,7 @@ async fn a_delivery_goes_through_all_its_states_and_the_conversation_owes_those_
         ),
         (DeliveryEvent::Dropped { id: id() }, None),
         (DeliveryEvent::Retried { id: id() }, None),
-        (intent("o1", false), owed(0, false)),
+        (intent("main/local/main:2", false), owed(0, false)),
         (DeliveryEvent::Settled { id: id(), receipt: Receipt::Delivered { messages: Vec::new() } }, None),
         (DeliveryEvent::Retried { id: id() }, None),
     ];
