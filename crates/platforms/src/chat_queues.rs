@@ -8,6 +8,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::Instrument as _;
 
 struct State<K, T> {
     chats: HashMap<K, VecDeque<T>>,
@@ -104,7 +105,8 @@ impl Tasks {
 
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let token = self.0.clone();
-        tokio::spawn(async move { token.run_until_cancelled(guarded(work)).await });
+        // The lines of a bot's tasks in the log tell whose they are, as its own do.
+        tokio::spawn(async move { token.run_until_cancelled(guarded(work)).await }.in_current_span());
     }
 }
 

@@ -187,12 +187,21 @@ impl InboundPath {
         Self { platform, chat, ports, pairing_store, waits: Mutex::default() }
     }
 
+    pub(crate) fn platform(&self) -> &'static str {
+        self.platform
+    }
+
     pub(crate) fn now(&self) -> Timestamp {
         self.pairing_store.clock().now()
     }
 
+    /// A person as the runtime knows them, by their id on the network.
+    pub(crate) fn person(&self, id: impl std::fmt::Display) -> String {
+        format!("{}/{id}", self.platform)
+    }
+
     fn author(&self, sender: &Sender) -> Author {
-        Author { id: format!("{}/{}", self.platform, sender.id), name: sender.name.clone() }
+        Author { id: self.person(&sender.id), name: sender.name.clone() }
     }
 
     /// What the access rules say. `calls_me`: the bot is mentioned, replied to, or given a command.

@@ -66,6 +66,11 @@ impl Link {
         metrics::gauge!("cairn_platform_connected", "platform" => self.platform).set(connected);
     }
 
+    /// The platform's name in channel ids.
+    pub fn platform(&self) -> &'static str {
+        self.platform
+    }
+
     pub fn set_name(&self, name: impl Into<String>) {
         self.state.lock().status.name = Some(name.into());
     }

@@ -45,7 +45,7 @@ use crate::settings::{ChatSettings, LiveChat};
 pub use self::checkup::checkup;
 pub use self::gateway::BadAddress;
 
-/// The platform's name in channel ids.
+/// The network's name: that of its only bot in channel ids, and of all of its bots in the log.
 const NAME: &str = "discord";
 
 /// Discord shows typing for ten seconds.
@@ -66,6 +66,8 @@ pub const DISCORD_API: &str = "https://discord.com";
 /// The adapter's settings. Plain data; `Discord::new` checks it.
 #[derive(Clone)]
 pub struct DiscordSettings {
+    /// The bot's platform in channel ids.
+    pub platform: &'static str,
     /// The bot's token, with or without `Bot ` before it.
     pub token: SecretString,
     /// Where the API is: scheme and host, with a port where need be, without `/api/v10`. With another one than
@@ -80,7 +82,7 @@ pub struct DiscordSettings {
 
 impl DiscordSettings {
     pub fn new(token: SecretString, chat: ChatSettings) -> Self {
-        Self { token, api_url: DISCORD_API.to_owned(), gateway_url: None, chat }
+        Self { platform: NAME, token, api_url: DISCORD_API.to_owned(), gateway_url: None, chat }
     }
 }
 
@@ -123,7 +125,7 @@ impl Discord {
         let addresses = Addresses::new(&settings.api_url, settings.gateway_url.as_deref())?;
         let token = bare_token(&settings.token).ok_or(BadSettings::Token)?;
         let rest = bot_rest(&token, &addresses)?;
-        let (rest, link) = (Arc::new(rest), Arc::new(Link::new(NAME, pairing_store.clock())));
+        let (rest, link) = (Arc::new(rest), Arc::new(Link::new(settings.platform, pairing_store.clock())));
         let chat = LiveChat::new(settings.chat);
         let files = Files::new(addresses.api(), addresses.own())
             .map_err(|error| BadSettings::Client(error.to_string()))?;
@@ -150,7 +152,7 @@ impl Discord {
             }
         };
         let mut taken = HashMap::new();
-        for row in rows.iter().filter(|row| row.channel.platform() == NAME) {
+        for row in rows.iter().filter(|row| row.channel.platform() == self.name()) {
             let channel = number(row.channel.thread().unwrap_or_else(|| row.channel.chat()));
             let last = row.last_message.as_ref().and_then(|message| number(message.as_str()));
             if let (Some(channel), Some(last)) = (channel, last) {
@@ -215,7 +217,7 @@ fn bare_token(token: &SecretString) -> Option<SecretString> {
 
 impl Platform for Discord {
     fn name(&self) -> &'static str {
-        NAME
+        self.parts.link.platform()
     }
 
     fn traits(&self) -> PlatformTraits {

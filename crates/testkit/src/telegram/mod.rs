@@ -23,6 +23,7 @@
 mod buttons;
 mod entities;
 mod fault;
+mod hook;
 mod markdown;
 mod methods;
 mod people;
@@ -207,7 +208,12 @@ impl FakeTelegram {
 
     fn run(&self, listener: TcpListener) {
         let shared = self.shared.clone();
-        let server = tokio::spawn(async move { match serve::serve(listener, shared).await {} });
+        let server = tokio::spawn(async move {
+            tokio::select! {
+                never = serve::serve(listener, shared.clone()) => match never {},
+                never = hook::deliver(shared) => match never {},
+            }
+        });
         *self.server.lock() = Some(server);
     }
 

@@ -188,7 +188,7 @@ impl InboundHandler {
         if let Some(answered) =
             message.referenced_message.as_ref().filter(|answered| Some(answered.author.id) != me)
         {
-            provenance.join(&Provenance::of_person(&format!("{NAME}/{}", answered.author.id)));
+            provenance.join(&Provenance::of_person(&self.path.person(answered.author.id)));
         }
         if !message.message_snapshots.is_empty() {
             provenance.join(&Provenance::of_strangers());

@@ -115,7 +115,7 @@ impl InboundHandler {
     pub(super) fn new(parts: super::Parts, ports: AdapterPorts, taken: HashMap<ChannelId, u64>) -> Self {
         let super::Parts { chat, pairing_store, rest, link, places, outbox } = parts;
         Self {
-            path: InboundPath::new(NAME, chat, ports, pairing_store),
+            path: InboundPath::new(link.platform(), chat, ports, pairing_store),
             rest,
             link,
             places,
