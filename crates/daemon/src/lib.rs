@@ -25,5 +25,6 @@ pub mod systemd;
 pub mod telemetry;
 mod text;
 pub mod tool_registry;
+mod webhooks;
 mod what_if;
 pub mod wiring;

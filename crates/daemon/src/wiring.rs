@@ -32,6 +32,7 @@ use crate::restart_handle::RestartHandle;
 use crate::retention_job::daily;
 use crate::socket::{self, Socket, SocketError, SocketMode};
 use crate::tool_registry::{BadTools, ToolRegistry};
+use crate::webhooks::{self, NoWebhook};
 
 /// How long answers on the socket may take to be read to their end when the daemon stops.
 const SOCKET_GRACE: Duration = Duration::from_millis(500);
@@ -53,6 +54,8 @@ pub enum StartError {
     Runtime(RuntimeError),
     #[error(transparent)]
     Socket(#[from] SocketError),
+    #[error(transparent)]
+    Webhook(#[from] NoWebhook),
 }
 
 impl From<RuntimeError> for StartError {
@@ -102,6 +105,7 @@ pub struct Daemon {
     admin_routes: Router,
     socket: Socket,
     adapters: Adapters,
+    webhooks: Vec<Background>,
     reloader: Option<Arc<Reloader>>,
     live: Live,
     /// Retention, the check of what a start leaves unread, and the windows that servers list late.
@@ -147,10 +151,11 @@ impl Daemon {
         for warning in agents.tools().unmatched(&loaded.config) {
             tracing::warn!("{warning}");
         }
-        let Networks { adapters, chats } = match control {
+        let Networks { adapters, chats, webhooks } = match control {
             Some(_) => networks::adapters(&loaded, &(Arc::clone(&pairing_store) as Arc<dyn PairingStore>))?,
             None => Networks::default(),
         };
+        let webhooks = webhooks::bind(webhooks).await?;
         let adapters: Arc<[Arc<dyn Adapter>]> = adapters.into();
         let runtime = runtime(&store, &loaded, &agents, &clock, &adapters).await?;
         let reloader = control.map(|control| {
@@ -177,6 +182,7 @@ impl Daemon {
         match socket::serve(socket, mode, router.clone()).await {
             Ok(socket) => {
                 let adapters = Adapters::start(adapters, &ports);
+                let webhooks = webhooks.into_iter().map(webhooks::serve).collect();
                 let background = [
                     Background::start(keep_checked(store.clone(), Arc::clone(&clock))),
                     Background::start(daily(store.clone(), live.clone(), clock)),
@@ -190,6 +196,7 @@ impl Daemon {
                     admin_routes,
                     socket,
                     adapters,
+                    webhooks,
                     reloader,
                     live: live.clone(),
                     background,
@@ -240,7 +247,7 @@ impl Daemon {
         self.adapters.stop().await;
         // Backups and retention passes end early: nothing of theirs comes after the stop.
         self.store.end_maintenance();
-        for task in self.background {
+        for task in self.webhooks.into_iter().chain(self.background) {
             task.stop().await;
         }
         self.runtime.shutdown(grace).await;

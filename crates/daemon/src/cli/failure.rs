@@ -159,6 +159,9 @@ impl From<StartError> for Failure {
             StartError::Network(_) => {
                 Self::usage(message, "correct [discord] or [telegram] in the config file")
             }
+            StartError::Webhook(_) => {
+                Self::failed(message, "set `webhook_listen` to a free port at an address of this machine")
+            }
             StartError::Tool(_) => Self::usage(message, ""),
             StartError::Socket(_) | StartError::Runtime(_) => {
                 Self::failed(message, "remove what is in the way, or give another --state")

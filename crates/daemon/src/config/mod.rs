@@ -22,9 +22,9 @@ mod url;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 
-use check::{Check, key_path};
+use check::Check;
 pub use env::{Environment, FixedEnvironment, ProcessEnvironment};
 pub use error::{ConfigError, FilePosition, Problem};
 pub(crate) use given::{
@@ -43,9 +43,9 @@ pub(crate) use schema::range_trouble;
 pub use schema::schema;
 pub use secrets::McpSecrets;
 pub(crate) use secrets::is_secret;
-use source::Source;
+use source::{Seg, Source};
 pub use types::{
-    AdminConfig, AgentConfig, Config, FetchConfig, Limits, Log, LogFormat, McpConfig, ModelConfig, Network,
+    AdminConfig, AgentConfig, Bot, Bots, Config, FetchConfig, Limits, Log, LogFormat, McpConfig, ModelConfig, Network,
     NetworkKind, OFFLINE, PlaceKeys, PlatformId, Provider, Store,
 };
 
@@ -62,7 +62,8 @@ pub struct Loaded {
     keys: BTreeMap<String, SecretString>,
     /// Secret headers of models.
     headers: BTreeMap<String, BTreeMap<String, SecretString>>,
-    tokens: BTreeMap<NetworkKind, Result<SecretString, Problem>>,
+    /// By platform.
+    tokens: BTreeMap<String, Result<SecretString, Problem>>,
     mcp: BTreeMap<String, McpSecrets>,
 }
 
@@ -80,8 +81,13 @@ impl Loaded {
     }
 
     /// The token of a bot, where its network is used and the token could be read.
-    pub fn token(&self, kind: NetworkKind) -> Option<&SecretString> {
-        self.tokens.get(&kind)?.as_ref().ok()
+    pub fn token(&self, platform: &str) -> Option<&SecretString> {
+        self.tokens.get(platform)?.as_ref().ok()
+    }
+
+    /// Why the token of a bot could not be read.
+    pub(crate) fn token_problem(&self, platform: &str) -> Option<&Problem> {
+        self.tokens.get(platform)?.as_ref().err()
     }
 
     /// The secrets of a tool server, as far as they could be read.
@@ -224,11 +230,12 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
     check.problems = out_of_range;
     config.models = check::check_models(&mut check, config.models, env);
     check::check_agents(&mut check, &mut config);
-    for (kind, network) in
+    for (kind, bots) in
         [(NetworkKind::Discord, &mut config.discord), (NetworkKind::Telegram, &mut config.telegram)]
     {
-        *network = check::check_network(&mut check, kind, network.take(), &config.agents, env);
+        *bots = check::check_bots(&mut check, kind, std::mem::take(bots), &config.agents, env);
     }
+    check::check_webhooks(&mut check, &config.telegram);
     config.mcp = check::check_servers(&mut check, config.mcp, env);
     check::check_fetch(&mut check, &config.fetch);
     check::check_tools(&mut check, &config);
@@ -248,17 +255,7 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
         }
         headers.insert(model.id.clone(), secrets::read_headers(model, env, &mut warnings));
     }
-    let mut tokens = BTreeMap::new();
-    for kind in NetworkKind::ALL {
-        let token = config.network(kind).and_then(|network| read_token(&source, kind, network, env));
-        if let Some(token) = token {
-            let token = token.map(|(token, warning)| {
-                warnings.extend(warning.map(|text| format!("[{}]: {text}", kind.name())));
-                token
-            });
-            tokens.insert(kind, token);
-        }
-    }
+    let tokens = read_tokens(&source, &config, env, &mut warnings);
     let secrets =
         |server: &McpConfig| (server.id.clone(), secrets::read_mcp_secrets(server, env, &mut warnings));
     let mcp = config.mcp.iter().map(secrets).collect();
@@ -320,13 +317,44 @@ fn laid_over(mut base: toml::Table, own: toml::Table) -> toml::Table {
     base
 }
 
-/// Reads the token of a bot that is used.
+/// Reads the tokens of the bots that are used.
+fn read_tokens(
+    source: &Source<'_>,
+    config: &Config,
+    env: &dyn Environment,
+    warnings: &mut Vec<String>,
+) -> BTreeMap<String, Result<SecretString, Problem>> {
+    let mut tokens = BTreeMap::<String, Result<SecretString, Problem>>::new();
+    for kind in NetworkKind::ALL {
+        for (idx, bot) in config.bots().filter(|bot| bot.kind == kind).enumerate() {
+            let at = check::bot_path(source, kind, idx);
+            let Some(token) = read_token(source, &at, bot, env) else { continue };
+            let token = token.and_then(|(token, warning)| {
+                let is_same = |known: &Result<SecretString, _>| {
+                    known.as_ref().is_ok_and(|known| known.expose_secret() == token.expose_secret())
+                };
+                if let Some((other, _)) = tokens.iter().find(|(_, known)| is_same(known)) {
+                    return Err(Problem::new(format!("{} has the token of the bot `{other}`", bot.table()))
+                        .at(source.key_place(&at))
+                        .hint("each bot has a token of its own: make one more on the network's page for bots"));
+                }
+                warnings.extend(warning.map(|text| format!("{}: {text}", bot.table())));
+                Ok(token)
+            });
+            tokens.insert(bot.platform(), token);
+        }
+    }
+    tokens
+}
+
+/// Reads the token of a bot that is used. `at`: its table.
 fn read_token(
     source: &Source<'_>,
-    kind: NetworkKind,
-    network: &Network,
+    at: &[Seg],
+    bot: Bot<'_>,
     env: &dyn Environment,
 ) -> Option<Result<(SecretString, Option<String>), Problem>> {
+    let network = bot.network;
     if !network.enabled {
         return None;
     }
@@ -339,8 +367,8 @@ fn read_token(
         is_word: true,
     };
     Some(named.read(env)?.map_err(|why| {
-        Problem::new(format!("`{key}` of [{}]: {why}", kind.name()))
-            .at(source.value_place(&key_path![kind.name(), key]))
+        Problem::new(format!("`{key}` of {}: {why}", bot.table()))
+            .at(source.value_place(&check::below(at, key)))
             .hint("the network's own page for bots shows the token; `enabled = false` leaves the bot out")
     }))
 }

@@ -32,8 +32,8 @@ use serde::{Deserialize, Serialize};
 pub(super) use agents::{ANTHROPIC_URL, OPENAI_URL, WINDOW, WINDOW_MAX, WINDOW_MIN};
 pub use agents::{AgentConfig, ModelConfig, OFFLINE, Provider};
 pub use limits::Limits;
-pub(super) use network::is_id;
-pub use network::{Network, NetworkKind, PlaceKeys, PlatformId};
+pub(super) use network::{is_id, is_name};
+pub use network::{Bot, Bots, Network, NetworkKind, PlaceKeys, PlatformId};
 pub use tools::{FetchConfig, McpConfig};
 
 /// The whole configuration. The first paragraph of a table's doc is its headline in the reference.
@@ -59,13 +59,13 @@ pub struct Config {
     pub mcp: Vec<McpConfig>,
     pub fetch: FetchConfig,
     /// Discord: the bot there. Without this table Discord is not used
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub discord: Option<Network>,
+    #[serde(skip_serializing_if = "is_empty")]
+    pub discord: Bots,
     /// Telegram: the bot there. Without this table Telegram is not used
     ///
     /// All keys mean what they mean in [discord]. The token is the one that @BotFather gives. Ids of groups are negative.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub telegram: Option<Network>,
+    #[serde(skip_serializing_if = "is_empty")]
+    pub telegram: Bots,
     /// Commands that people give in chats
     pub commands: CommandPermissions,
     /// Bounds of what is taken in and of how long things take
@@ -80,6 +80,10 @@ pub struct Config {
     ///
     /// `cairn store retain --dry-run` says what it would come to. Artifacts have `artifact_days` and `artifact_mib`, above.
     pub retention: RetentionSettings,
+}
+
+fn is_empty(bots: &Bots) -> bool {
+    bots.is_empty()
 }
 
 /// How log lines are written.
@@ -185,11 +189,19 @@ impl Config {
         self.agents.iter().find(|agent| agent.id.as_str() == id)
     }
 
-    pub fn network(&self, kind: NetworkKind) -> Option<&Network> {
-        match kind {
-            NetworkKind::Discord => self.discord.as_ref(),
-            NetworkKind::Telegram => self.telegram.as_ref(),
-        }
+    /// The bots of all chat networks.
+    pub fn bots(&self) -> impl Iterator<Item = Bot<'_>> {
+        NetworkKind::ALL.into_iter().flat_map(|kind| {
+            let bots = match kind {
+                NetworkKind::Discord => &self.discord,
+                NetworkKind::Telegram => &self.telegram,
+            };
+            bots.iter().map(move |network| Bot { kind, network })
+        })
+    }
+
+    pub fn bot(&self, platform: &str) -> Option<Bot<'_>> {
+        self.bots().find(|bot| bot.platform() == platform)
     }
 
     pub fn model(&self, id: &str) -> Option<&ModelConfig> {
