@@ -47,7 +47,8 @@ impl Adapters {
             .map(|adapter| {
                 let work = supervise(Arc::clone(adapter), ports.clone(), stop.clone());
                 // Lines of the log name the network by themselves; which of its bots is told by the span.
-                let named = NetworkKind::of_platform(adapter.name()).is_some_and(|kind| kind.name() != adapter.name());
+                let named = NetworkKind::of_platform(adapter.name())
+                    .is_some_and(|kind| kind.name() != adapter.name());
                 let span = match named {
                     true => tracing::error_span!("bot", adapter = adapter.name()),
                     false => Span::none(),

@@ -35,8 +35,7 @@ pub(crate) async fn bind(
 ) -> Result<Vec<(TcpListener, Router)>, NoWebhook> {
     let mut bound = Vec::with_capacity(webhooks.len());
     for (address, router) in webhooks {
-        let listener =
-            TcpListener::bind(address).await.map_err(|error| NoWebhook { address, error })?;
+        let listener = TcpListener::bind(address).await.map_err(|error| NoWebhook { address, error })?;
         bound.push((listener, router));
     }
     Ok(bound)

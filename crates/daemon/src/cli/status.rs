@@ -93,7 +93,7 @@ fn platform_lines(status: &PlatformStatus) -> Vec<String> {
     head.extend(status.latency_ms.map(|ms| format!("{ms} ms")));
     let moment = |at: Option<jiff::Timestamp>| at.map_or_else(|| "never".to_owned(), minute);
     let mut lines = vec![
-        format!("{:<10}{}", status.platform, head.join(", ")),
+        format!("{:<9} {}", status.platform, head.join(", ")),
         format!(
             "          last in {}, last out {}, {} waiting",
             moment(status.last_inbound),

@@ -45,8 +45,8 @@ pub use secrets::McpSecrets;
 pub(crate) use secrets::is_secret;
 use source::{Seg, Source};
 pub use types::{
-    AdminConfig, AgentConfig, Bot, Bots, Config, FetchConfig, Limits, Log, LogFormat, McpConfig, ModelConfig, Network,
-    NetworkKind, OFFLINE, PlaceKeys, PlatformId, Provider, Store,
+    AdminConfig, AgentConfig, Bot, Bots, Config, FetchConfig, Limits, Log, LogFormat, McpConfig, ModelConfig,
+    Network, NetworkKind, OFFLINE, PlaceKeys, PlatformId, Provider, Store,
 };
 
 /// A configuration with what belongs to it and is no part of it.
@@ -336,7 +336,9 @@ fn read_tokens(
                 if let Some((other, _)) = tokens.iter().find(|(_, known)| is_same(known)) {
                     return Err(Problem::new(format!("{} has the token of the bot `{other}`", bot.table()))
                         .at(source.key_place(&at))
-                        .hint("each bot has a token of its own: make one more on the network's page for bots"));
+                        .hint(
+                            "each bot has a token of its own: make one more on the network's page for bots",
+                        ));
                 }
                 warnings.extend(warning.map(|text| format!("{}: {text}", bot.table())));
                 Ok(token)

@@ -66,7 +66,8 @@ fn keys_of(loaded: &Loaded) -> BTreeMap<String, Value> {
                 (None, table) => spread(&name, table, &mut out),
                 // Bots go by their platforms.
                 (Some(kind), Value::Array(bots)) => {
-                    bots.into_iter().for_each(|bot| spread(&kind.platform(bot["name"].as_str()), bot, &mut out));
+                    bots.into_iter()
+                        .for_each(|bot| spread(&kind.platform(bot["name"].as_str()), bot, &mut out));
                 }
                 (Some(kind), bot) => spread(&kind.platform(bot["name"].as_str()), bot, &mut out),
             }

@@ -89,7 +89,12 @@ fn differing(from: &str, to: &str) -> (Vec<String>, Vec<String>) {
     "",
     "telegram-b telegram-b.token"
 )]
-#[case::webhook("users = [12]", "users = [12]\nwebhook_url = \"https://a.example\"", "", "telegram.webhook_url")]
+#[case::webhook(
+    "users = [12]",
+    "users = [12]\nwebhook_url = \"https://a.example\"",
+    "",
+    "telegram.webhook_url"
+)]
 #[case::level("[telegram]", "[log]\nlevel = \"debug\"\n\n[telegram]", "log.level", "")]
 #[case::format("[telegram]", "[log]\nformat = \"json\"\n\n[telegram]", "", "log.format")]
 #[case::queue(

@@ -89,7 +89,7 @@ fn unusable(error: &RestError) -> Checked {
         }
         RestError::Limited { .. } => Checked::doubtful(error.to_string(), "wait a little, then ask again"),
         RestError::Unreachable(_) | RestError::Unknown(_) | RestError::Refused { .. } => {
-            Checked::bad(error.to_string(), "is the network up, and `api_url` of [discord] right?")
+            Checked::bad(error.to_string(), "is the network up, and `api_url` right?")
         }
     }
 }
@@ -146,14 +146,14 @@ impl BotRights {
 
     async fn channel(&self, id: &str) -> Checked {
         let Some(channel_id) = id.parse().ok().filter(|id| *id != 0) else {
-            return Checked::bad(format!("{id} is no channel's id"), "correct `chats` of [discord]");
+            return Checked::bad(format!("{id} is no channel's id"), "correct `chats`");
         };
         let channel = match self.rest.channel(ChannelId::new(channel_id)).await {
             Ok(channel) => channel,
             Err(error) => {
                 return Checked::bad(
                     format!("the channel {id}: {error}"),
-                    "mend that in Discord, or correct `chats` of [discord]",
+                    "mend that in Discord, or correct `chats`",
                 );
             }
         };

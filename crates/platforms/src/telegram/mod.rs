@@ -33,12 +33,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use cairn_core::ids::{ChannelId, MessageId};
 use cairn_core::ports::{
     Adapter, AdapterFailure, AdapterPorts, LinkState, PairingStore, Platform, PlatformStatus, PlatformTraits,
     SendError, SendPart,
 };
-use axum::Router;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use parking_lot::Mutex;

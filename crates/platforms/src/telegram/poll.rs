@@ -6,10 +6,10 @@ use std::time::Duration;
 use cairn_core::command::COMMANDS;
 use cairn_core::ports::{AdapterFailure, AdapterPorts, LinkState};
 use jiff::Timestamp;
-use serde_json::Value;
 use serde::Serialize;
-use teloxide::requests::Payload;
+use serde_json::Value;
 use teloxide::payloads::{GetMe, GetMyCommands, GetUpdates, SetMyCommands};
+use teloxide::requests::Payload;
 use teloxide::types::{AllowedUpdate, BotCommand};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
@@ -53,7 +53,8 @@ pub(super) async fn run(telegram: Arc<Telegram>, ports: AdapterPorts) -> Adapter
         return failure;
     }
     let started = telegram.now();
-    let path = InboundPath::new(telegram.platform(), telegram.chat.clone(), ports, telegram.pairing_store.clone());
+    let path =
+        InboundPath::new(telegram.platform(), telegram.chat.clone(), ports, telegram.pairing_store.clone());
     let (tasks, _stop) = Tasks::new();
     let handler = InboundHandler {
         telegram: telegram.clone(),
@@ -320,8 +321,11 @@ impl Poller<'_> {
         ];
         for (from, to) in moves.into_iter().flatten() {
             tracing::info!(from, to, "a telegram chat has another id now; its conversation goes on");
-            let noted =
-                self.telegram.pairing_store.migrate(self.telegram.platform().to_owned(), from.to_string(), to.to_string());
+            let noted = self.telegram.pairing_store.migrate(
+                self.telegram.platform().to_owned(),
+                from.to_string(),
+                to.to_string(),
+            );
             if let Err(error) = noted.await {
                 tracing::error!(from, to, %error, "that a chat moved could not be kept; it is tried again");
                 tokio::time::sleep(LONGEST_WAIT).await;

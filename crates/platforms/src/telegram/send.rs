@@ -14,9 +14,9 @@ use teloxide::types::{
 };
 use tokio::time::Instant;
 
+use super::Telegram;
 use super::api::CallError;
 use super::pace::Write;
-use super::Telegram;
 use crate::markup::telegram::{self as rendering, Rendered};
 
 /// How long Telegram may take to answer.
@@ -188,7 +188,8 @@ impl Telegram {
     /// A chat became a supergroup: its conversations go on there.
     async fn moved(&self, from: i64, to: i64) -> Result<(), SendError> {
         tracing::info!(from, to, "a telegram chat has another id now; its conversation goes on");
-        let noted = self.pairing_store.migrate(self.platform().to_owned(), from.to_string(), to.to_string()).await;
+        let noted =
+            self.pairing_store.migrate(self.platform().to_owned(), from.to_string(), to.to_string()).await;
         noted.map_err(|error| SendError::Later { after: None, reason: error.to_string() })
     }
 

@@ -190,7 +190,8 @@ impl Standing {
 /// seconds, at `now`.
 pub(super) fn trouble(info: &Value, now: i64, within: u64) -> Option<&str> {
     let waits = info["pending_update_count"].as_u64().is_some_and(|n| n > 0);
-    let is_late = info["last_error_date"].as_i64().is_some_and(|at| now.saturating_sub(at) <= within.cast_signed());
+    let is_late =
+        info["last_error_date"].as_i64().is_some_and(|at| now.saturating_sub(at) <= within.cast_signed());
     (waits && is_late).then(|| info["last_error_message"].as_str().unwrap_or("no reason given"))
 }
 
@@ -380,7 +381,10 @@ mod tests {
     #[case::long_ago(json!({ "pending_update_count": 2, "last_error_date": 800, "last_error_message": "no" }), None)]
     #[case::over(json!({ "pending_update_count": 0, "last_error_date": 900, "last_error_message": "no" }), None)]
     #[case::never(json!({ "pending_update_count": 2 }), None)]
-    fn only_an_error_of_late_is_a_trouble_while_updates_wait(#[case] info: Value, #[case] said: Option<&str>) {
+    fn only_an_error_of_late_is_a_trouble_while_updates_wait(
+        #[case] info: Value,
+        #[case] said: Option<&str>,
+    ) {
         assert_eq!(trouble(&info, 1_000, 120), said);
     }
 }

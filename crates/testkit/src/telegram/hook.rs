@@ -87,7 +87,8 @@ pub(super) fn set(ctx: &mut Ctx<'_>, params: &Params) -> Result<Value, Refusal> 
     if let Some(Value::Array(kinds)) = params.json("allowed_updates") {
         ctx.state.allowed = Some(kinds.iter().filter_map(|kind| Some(kind.as_str()?.to_owned())).collect());
     }
-    let max_connections = params.integer("max_connections").map_or(40, |n| n.clamp(1, 100)).unsigned_abs() as usize;
+    let max_connections =
+        params.integer("max_connections").map_or(40, |n| n.clamp(1, 100)).unsigned_abs() as usize;
     ctx.state.webhook = Some(Hook { url: text, secret, max_connections, error: None });
     Ok(true.into())
 }

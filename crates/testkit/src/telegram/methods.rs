@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::hook;
 use super::buttons::{answer_callback_query, edit_message_reply_markup};
+use super::hook;
 use super::rules::{Rule, Violation};
 use super::send::{edit_message_text, known, send_chat_action, send_message};
 use super::wire::{Params, Refusal};

@@ -137,6 +137,12 @@ impl Builder {
         self
     }
 
+    /// Another bot than the usual one: its token, `ID:SECRET`, and its name behind `@`.
+    pub fn bot(mut self, token: &str, username: &str) -> Self {
+        (self.token, self.username) = (token.to_owned(), username.to_owned());
+        self
+    }
+
     /// Listens at this address instead of a free loopback port.
     pub fn address(mut self, address: SocketAddr) -> Self {
         self.address = address;

@@ -176,7 +176,8 @@ fn check_webhook(check: &mut Check<'_, '_>, table: &[Seg], network: &Network) {
     let example = "such as webhook_url = \"https://bot.example.net/telegram\"";
     // A server of one's own may send anywhere.
     let is_own = network.api_url.is_some();
-    let trouble = url::trouble(webhook, &["https://"]).or_else(|| webhook_trouble(webhook, is_own).map(str::to_owned));
+    let trouble =
+        url::trouble(webhook, &["https://"]).or_else(|| webhook_trouble(webhook, is_own).map(str::to_owned));
     if let Some(trouble) = trouble {
         let message = format!("`webhook_url` = \"{}\" {trouble}", url::shown(webhook));
         check.wrong(&below(table, "webhook_url"), message, example);

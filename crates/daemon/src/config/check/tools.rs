@@ -165,7 +165,8 @@ fn check_trust(check: &mut Check<'_, '_>, at: &[Seg], agent: &AgentConfig, serve
     for (key, people) in [("trusted", &trust.trusted), ("approvers", &trust.approvers)] {
         for person in people {
             let is_person = person.split_once('/').is_some_and(|(platform, user)| {
-                (platform == LOCAL_PLATFORM || NetworkKind::of_platform(platform).is_some()) && !user.is_empty()
+                (platform == LOCAL_PLATFORM || NetworkKind::of_platform(platform).is_some())
+                    && !user.is_empty()
             });
             if !is_person {
                 let message = format!("agent `{id}`: `{key}` has \"{person}\", which names nobody");

@@ -215,16 +215,36 @@ fn a_platform_tells_its_network(#[case] platform: &str, #[case] network: Option<
 }
 
 #[rstest]
-#[case::no_name("[[discord]]\ntoken_env = \"A\"\n[[discord]]\ntoken_env = \"B\"\n", ":3:", "numbers 1 and 2 of [[discord]] have no `name`")]
+#[case::no_name(
+    "[[discord]]\ntoken_env = \"A\"\n[[discord]]\ntoken_env = \"B\"\n",
+    ":3:",
+    "numbers 1 and 2 of [[discord]] have no `name`"
+)]
 #[case::same(
     "[[telegram]]\nname = \"a\"\ntoken_env = \"A\"\n[[telegram]]\nname = \"a\"\ntoken_env = \"B\"\n",
     ":5:",
     "two bots of [[telegram]] have the name `a`"
 )]
-#[case::bad_name("[discord]\nname = \"My Bot\"\ntoken_env = \"A\"\n", ":2:", "`name` = \"My Bot\" is no name of a bot")]
-#[case::its_own_line("[[discord]]\ntoken_env = \"A\"\n[[discord]]\nname = \"b\"\ntoken_env = \"B\"\nusers = [\"@x\"]\n", ":6:", "no id on discord")]
-#[case::no_token("[[discord]]\ntoken_env = \"A\"\n[[discord]]\nname = \"b\"\n", ":3:", "[discord] `b` has neither")]
-#[case::unknown("[[discord]]\ntoken_env = \"A\"\nwebhook_url = \"https://a.example\"\n", ":3:", "only Telegram has it")]
+#[case::bad_name(
+    "[discord]\nname = \"My Bot\"\ntoken_env = \"A\"\n",
+    ":2:",
+    "`name` = \"My Bot\" is no name of a bot"
+)]
+#[case::its_own_line(
+    "[[discord]]\ntoken_env = \"A\"\n[[discord]]\nname = \"b\"\ntoken_env = \"B\"\nusers = [\"@x\"]\n",
+    ":6:",
+    "no id on discord"
+)]
+#[case::no_token(
+    "[[discord]]\ntoken_env = \"A\"\n[[discord]]\nname = \"b\"\n",
+    ":3:",
+    "[discord] `b` has neither"
+)]
+#[case::unknown(
+    "[[discord]]\ntoken_env = \"A\"\nwebhook_url = \"https://a.example\"\n",
+    ":3:",
+    "only Telegram has it"
+)]
 #[case::operator("[commands]\noperators = [\"discord-b/@x\"]\n", ":2:", "names nobody")]
 fn a_mistake_among_several_bots_is_named_with_its_place(
     #[case] text: &str,
@@ -255,8 +275,14 @@ fn one_token_serves_one_bot() {
 #[case::private("webhook_url = \"https://192.168.0.7/x\"", "no address that Telegram can reach")]
 #[case::path("webhook_url = \"https://bot.example.org/{x}\"", "in its path")]
 #[case::alone("webhook_listen = \"127.0.0.1:9465\"", "`webhook_url` is not")]
-#[case::listen("webhook_url = \"https://bot.example.org\"\nwebhook_listen = \"localhost:1\"", "not an address with a port")]
-#[case::no_port("webhook_url = \"https://bot.example.org\"\nwebhook_listen = \"127.0.0.1:0\"", "not an address with a port")]
+#[case::listen(
+    "webhook_url = \"https://bot.example.org\"\nwebhook_listen = \"localhost:1\"",
+    "not an address with a port"
+)]
+#[case::no_port(
+    "webhook_url = \"https://bot.example.org\"\nwebhook_listen = \"127.0.0.1:0\"",
+    "not an address with a port"
+)]
 fn a_webhook_that_telegram_could_not_reach_is_refused(#[case] lines: &str, #[case] said: &str) {
     let message = error(&network("telegram", lines));
     assert!(message.contains(said), "{message}");
@@ -266,15 +292,20 @@ fn a_webhook_that_telegram_could_not_reach_is_refused(#[case] lines: &str, #[cas
 fn webhooks_are_served_at_paths_of_their_own() {
     let bots = |second: &str| {
         let bot = |name: &str, url: &str| {
-            format!("[[telegram]]\nname = \"{name}\"\ntoken_env = \"{name}\"\nwebhook_url = \"{url}\"\n").replace("token_env = \"", "token_env = \"T")
+            format!("[[telegram]]\nname = \"{name}\"\ntoken_env = \"{name}\"\nwebhook_url = \"{url}\"\n")
+                .replace("token_env = \"", "token_env = \"T")
         };
         bot("a", "https://bot.example.org/a") + &bot("b", second)
     };
     let loaded = fine(&bots("https://bot.example.org:8443/b"));
-    let addresses: BTreeSet<_> = loaded.config.bots().filter_map(|bot| bot.network.webhook_address()).collect();
+    let addresses: BTreeSet<_> =
+        loaded.config.bots().filter_map(|bot| bot.network.webhook_address()).collect();
     assert_eq!(addresses.into_iter().collect::<Vec<_>>(), ["127.0.0.1:9465".parse().unwrap()]);
     let message = error(&bots("https://other.example.org/a"));
     assert!(message.contains("two bots have their webhook at 127.0.0.1:9465/a"), "{message}");
-    let loaded = fine(&network("telegram", "webhook_url = \"https://bot.example.org\"\nwebhook_listen = \"0.0.0.0:80\""));
+    let loaded = fine(&network(
+        "telegram",
+        "webhook_url = \"https://bot.example.org\"\nwebhook_listen = \"0.0.0.0:80\"",
+    ));
     assert!(loaded.warnings.iter().any(|one| one.contains("without TLS")), "{:?}", loaded.warnings);
 }

@@ -32,8 +32,8 @@ use serde::{Deserialize, Serialize};
 pub(super) use agents::{ANTHROPIC_URL, OPENAI_URL, WINDOW, WINDOW_MAX, WINDOW_MIN};
 pub use agents::{AgentConfig, ModelConfig, OFFLINE, Provider};
 pub use limits::Limits;
-pub(super) use network::{is_id, is_name};
 pub use network::{Bot, Bots, Network, NetworkKind, PlaceKeys, PlatformId};
+pub(super) use network::{is_id, is_name};
 pub use tools::{FetchConfig, McpConfig};
 
 /// The whole configuration. The first paragraph of a table's doc is its headline in the reference.

@@ -76,7 +76,10 @@ async fn updates_come_by_the_webhook_and_nothing_is_asked_for() {
     assert_eq!(set["max_connections"], 100);
     assert_eq!(set["allowed_updates"], rig.fake.calls("getUpdates")[0].params["allowed_updates"]);
     let secret = rig.fake.webhook_secret().unwrap();
-    assert!(secret.len() == 64 && !rig.fake.token().contains(&secret), "made of the token, and not the token");
+    assert!(
+        secret.len() == 64 && !rig.fake.token().contains(&secret),
+        "made of the token, and not the token"
+    );
     assert_eq!(rig.telegram.status().state, LinkState::Connected);
     rig.fake.assert_clean();
 }
@@ -139,7 +142,10 @@ async fn while_the_bot_does_not_run_telegram_is_to_repeat_what_it_sends() {
     let running = rig.running.take().unwrap();
     running.abort();
     assert!(running.await.unwrap_err().is_cancelled());
-    assert_eq!(post(address, Some(&secret), update(1, 7, 1, "early").to_string()).await, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(
+        post(address, Some(&secret), update(1, 7, 1, "early").to_string()).await,
+        StatusCode::SERVICE_UNAVAILABLE
+    );
     let before = rig.fake.deliveries();
     rig.fake.say(ann.id, &ann, Say::text("are you there?"));
     rig.fake.wait_until("a refusal", |fake| fake.deliveries() > before).await;
@@ -159,7 +165,10 @@ async fn what_was_missed_is_polled_before_the_webhook_is_set() {
     listen(&rig).await;
     rig.run();
     let taken = rig.runtime.wait_taken(130).await;
-    assert_eq!(taken.iter().map(text).collect::<Vec<_>>(), (0..130).map(|n| n.to_string()).collect::<Vec<_>>());
+    assert_eq!(
+        taken.iter().map(text).collect::<Vec<_>>(),
+        (0..130).map(|n| n.to_string()).collect::<Vec<_>>()
+    );
     let asks = taken.iter().filter(|inbound| inbound.addressed).count();
     assert!(asks <= 3, "each batch is one turn, as when it is polled: {asks} of 130 ask");
     rig.fake.wait_until("a webhook", |fake| fake.webhook().is_some()).await;
