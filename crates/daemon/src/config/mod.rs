@@ -239,7 +239,7 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
     config.mcp = check::check_servers(&mut check, config.mcp, env);
     check::check_fetch(&mut check, &config.fetch);
     check::check_tools(&mut check, &config);
-    check::check_operators(&mut check, &config.commands);
+    check::check_operators(&mut check, &config);
     check::check_limits(&mut check, &config.limits);
     if config.limits.spend_per_day > 0.0 {
         check::check_prices(&mut check, &config.agents, &config.models);
@@ -333,7 +333,9 @@ fn read_tokens(
                 let is_same = |known: &Result<SecretString, _>| {
                     known.as_ref().is_ok_and(|known| known.expose_secret() == token.expose_secret())
                 };
-                if let Some((other, _)) = tokens.iter().find(|(_, known)| is_same(known)) {
+                let of_network = |platform: &str| NetworkKind::of_platform(platform) == Some(kind);
+                let same = tokens.iter().find(|(platform, known)| of_network(platform) && is_same(known));
+                if let Some((other, _)) = same {
                     return Err(Problem::new(format!("{} has the token of the bot `{other}`", bot.table()))
                         .at(source.key_place(&at))
                         .hint(

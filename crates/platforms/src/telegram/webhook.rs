@@ -119,9 +119,12 @@ impl Webhook {
         Ok(Some(Self { url, secret, inlet: Mutex::default() }))
     }
 
-    /// Whether this is what `getWebhookInfo` tells of.
+    /// Whether this is what `getWebhookInfo` tells of, however it writes it.
     pub(super) fn is_that_of(&self, info: &Value) -> bool {
-        info["url"].as_str() == Some(self.url.as_str())
+        let place =
+            |url: &Url| (url.host_str().map(str::to_owned), url.path().to_owned(), url.query() == Some(MARK));
+        let told = info["url"].as_str().and_then(|url| Url::parse(url).ok());
+        told.is_some_and(|told| place(&told) == place(&self.url))
     }
 
     fn is_from_telegram(&self, headers: &HeaderMap) -> bool {

@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 
 use cairn_core::access::DirectPolicy;
-use cairn_core::command::CommandPermissions;
 
 use super::{Check, below, key_path, known_names};
 use crate::config::env::Environment;
@@ -11,7 +10,7 @@ use crate::config::given::is_person;
 use crate::config::secrets::{key_file, looks_secret};
 use crate::config::source::{Seg, Source};
 use crate::config::types::{
-    AgentConfig, Bot, Bots, Network, NetworkKind, PlaceKeys, PlatformId, is_id, is_name,
+    AgentConfig, Bot, Bots, Config, Network, NetworkKind, PlaceKeys, PlatformId, is_id, is_name,
 };
 use crate::config::url;
 
@@ -321,15 +320,25 @@ fn warn_if_deaf(check: &mut Check<'_, '_>, table: &str, network: &Network) {
     }
 }
 
-/// Checks the names of the operators: `PLATFORM/USER`.
-pub(in crate::config) fn check_operators(check: &mut Check<'_, '_>, commands: &CommandPermissions) {
-    for (idx, operator) in commands.operators.iter().enumerate() {
+/// Checks the names of the operators: `PLATFORM/USER`. Warns of people on lists who are of a bot that there is not.
+pub(in crate::config) fn check_operators(check: &mut Check<'_, '_>, config: &Config) {
+    let operators = &config.commands.operators;
+    for (idx, operator) in operators.iter().enumerate() {
         if !is_person(operator) {
             check.wrong(
                 &key_path!["commands", "operators", idx],
                 format!("\"{operator}\" names nobody"),
                 "write PLATFORM/USER with the person's id there, such as \"telegram/123456789\"",
             );
+        }
+    }
+    let on_lists =
+        config.agents.iter().flat_map(|agent| agent.trust.trusted.iter().chain(&agent.trust.approvers));
+    for person in operators.iter().chain(on_lists) {
+        let platform = person.split('/').next().unwrap_or_default();
+        let is_named = NetworkKind::of_platform(platform).is_some_and(|kind| kind.name() != platform);
+        if is_named && config.bot(platform).is_none() {
+            check.warn(format!("\"{person}\" names nobody: there is no bot `{platform}`; correct its name"));
         }
     }
 }

@@ -203,6 +203,19 @@ fn each_bot_is_a_platform_of_its_own() {
     assert!(loaded.config.bot("telegram").is_none());
 }
 
+#[test]
+fn people_of_a_bot_that_there_is_not_are_a_warning() {
+    let lists = |bot: &str| {
+        format!("{BOTS}[commands]\noperators = [\"{bot}/5\"]\n[defaults.trust]\napprovers = [\"{bot}/6\"]\n")
+    };
+    assert!(fine(&lists("discord-work")).warnings.is_empty());
+    let warnings = fine(&lists("discord-wrok")).warnings;
+    assert!(
+        warnings.iter().all(|one| one.contains("no bot `discord-wrok`")) && warnings.len() == 2,
+        "{warnings:?}"
+    );
+}
+
 #[rstest]
 #[case::first("discord", Some(NetworkKind::Discord))]
 #[case::named("telegram-club_2", Some(NetworkKind::Telegram))]
