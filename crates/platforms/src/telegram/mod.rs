@@ -81,6 +81,8 @@ pub struct TelegramSettings {
     pub chat: ChatSettings,
     /// How long the server holds a poll open while there is nothing new.
     pub poll_timeout: Duration,
+    /// How often it is asked how the webhook is.
+    pub look_every: Duration,
 }
 
 impl TelegramSettings {
@@ -92,6 +94,7 @@ impl TelegramSettings {
             webhook_url: None,
             chat,
             poll_timeout: Duration::from_secs(50),
+            look_every: Duration::from_secs(60),
         }
     }
 }

@@ -48,8 +48,8 @@ const DONE_WITHIN: Duration = Duration::from_secs(15);
 /// After so many seconds Telegram is to repeat what was not taken in; left to itself it waits ever longer.
 const REPEAT_AFTER_SECS: u16 = 3;
 
-/// How often it is asked whether the webhook stands, and what was in its way.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// An error that is older than this says nothing of how the webhook is now.
+const FRESH_SECS: u64 = 120;
 
 /// The query of the address as it is told to Telegram: by it a webhook that cairn set is known from one of another service.
 const MARK: &str = "cairn";
@@ -65,6 +65,7 @@ pub(super) struct Webhook {
     /// Its address as Telegram knows it.
     url: Url,
     secret: String,
+    look_every: Duration,
     /// Where updates go while the bot runs.
     inlet: Mutex<Option<mpsc::Sender<Delivery>>>,
 }
@@ -116,7 +117,7 @@ impl Webhook {
         hash.update("cairn: the secret of a webhook\n");
         hash.update(settings.token.expose_secret());
         let secret = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Some(Self { url, secret, inlet: Mutex::default() }))
+        Ok(Some(Self { url, secret, look_every: settings.look_every, inlet: Mutex::default() }))
     }
 
     /// Whether this is what `getWebhookInfo` tells of, however it writes it.
@@ -262,7 +263,7 @@ async fn watch(telegram: &Telegram, webhook: &Webhook) -> AdapterFailure {
     let mut troubles = Troubles::default();
     let mut was_well = true;
     loop {
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(webhook.look_every).await;
         let asked = Instant::now();
         let info = match ask(telegram, &GetWebhookInfo::new(), &mut troubles).await {
             Ok(info) => info,
@@ -276,8 +277,7 @@ async fn watch(telegram: &Telegram, webhook: &Webhook) -> AdapterFailure {
                 lasting: true,
             };
         }
-        let within = 2 * LOOK_EVERY.as_secs();
-        match trouble(&info, telegram.now().as_second(), within) {
+        match trouble(&info, telegram.now().as_second(), FRESH_SECS) {
             None => {
                 was_well = true;
                 telegram.link.set(LinkState::Connected, None);
@@ -363,8 +363,10 @@ impl Poller<'_> {
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Body;
     use rstest::rstest;
     use serde_json::json;
+    use tower::ServiceExt as _;
 
     use super::*;
 
@@ -389,5 +391,22 @@ mod tests {
         #[case] said: Option<&str>,
     ) {
         assert_eq!(trouble(&info, 1_000, 120), said);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_update_that_is_not_durable_in_time_is_to_be_repeated_soon() {
+        let (inlet, mut deliveries) = mpsc::channel(1);
+        let webhook = Arc::new(Webhook {
+            url: Url::parse("https://bot.example.org/hook?cairn").unwrap(),
+            secret: "quokka".to_owned(),
+            look_every: Duration::from_secs(60),
+            inlet: Mutex::new(Some(inlet)),
+        });
+        let request = Request::post("/hook").header(SECRET_HEADER, "quokka").body(Body::from("{}")).unwrap();
+        let began = Instant::now();
+        let answer = router(&webhook).oneshot(request).await.unwrap();
+        assert_eq!((answer.status(), began.elapsed()), (StatusCode::SERVICE_UNAVAILABLE, DONE_WITHIN));
+        assert_eq!(answer.headers()[RETRY_AFTER], "3");
+        assert!(deliveries.recv().await.unwrap().taken.is_closed(), "nobody waits for it any more");
     }
 }

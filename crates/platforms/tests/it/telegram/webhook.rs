@@ -202,25 +202,25 @@ async fn an_address_that_telegram_refuses_ends_the_run_with_its_reason() {
     assert!(failure.hint.contains("webhook_url"), "{failure}");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_webhook_that_telegram_cannot_reach_or_that_is_gone_shows() {
-    let mut rig = Rig::set_up(FakeTelegram::start().await, open_to(&[]), by_webhook);
+    let mut rig = Rig::set_up(FakeTelegram::start().await, open_to(&[]), |settings| {
+        by_webhook(settings);
+        settings.look_every = Duration::from_millis(20);
+    });
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     rig.fake.lead(HOST, gone);
     rig.run();
     rig.fake.wait_until("a webhook", |fake| fake.webhook().is_some()).await;
+    assert_eq!(rig.telegram.status().state, LinkState::Connected);
     let ann = rig.fake.person("Ann");
     rig.fake.say(ann.id, &ann, "hello?");
-    let shown = async {
-        while rig.telegram.status().state != LinkState::Reconnecting {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(600), shown).await.expect("the state shows it");
+    // It is looked at with every delivery that fails.
+    let shown = |_: &FakeTelegram| rig.telegram.status().state == LinkState::Reconnecting;
+    rig.fake.wait_until("the state to show it", shown).await;
     let reason = rig.telegram.status().reason.unwrap();
     assert!(reason.contains("Connection refused"), "{reason}");
     rig.fake.set_webhook();
-    let running = rig.running.take().unwrap();
-    let failure = tokio::time::timeout(Duration::from_secs(600), running).await.expect("it ends").unwrap();
+    let failure = rig.failure().await;
     assert!(failure.lasting && failure.reason.contains("not the one that cairn has set"), "{failure}");
 }
