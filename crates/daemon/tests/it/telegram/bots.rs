@@ -135,6 +135,12 @@ async fn each_bot_hears_and_answers_its_own_people() {
     let log = club.home.log();
     let tells = |line: &&str| line.contains("connected to telegram") && line.contains("telegram-club");
     assert_eq!(log.lines().filter(tells).count(), 1, "the log tells which bot: {log}");
+    let (_, metrics) = daemon.client().raw("GET", "/metrics", "text/plain", Vec::new()).await.unwrap();
+    let metrics = String::from_utf8(metrics.to_vec()).unwrap();
+    for platform in ["telegram", "telegram-club", "discord", "discord-work"] {
+        let connected = format!("cairn_platform_connected{{platform=\"{platform}\"}} 1");
+        assert!(metrics.contains(&connected), "{connected} is not in {metrics}");
+    }
     let status = club.home.cairn(&["status"]).ended(0).stdout;
     assert!(status.contains("\ntelegram-club connected, as @other_test_bot"), "{status}");
     assert!(daemon.stop().await.unwrap().success());
