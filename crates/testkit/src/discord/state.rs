@@ -44,6 +44,9 @@ pub(super) struct State {
     /// The gateway that is named instead of the own one.
     pub(super) foreign_gateway: Option<String>,
     pub(super) identify_budget: u64,
+    /// How many shards are recommended, and how many there must be.
+    pub(super) shards: u32,
+    pub(super) shards_min: u32,
     /// Events whose delivery the test holds back.
     pub(super) held: Vec<Event>,
 }
@@ -65,6 +68,8 @@ impl State {
             unreachable: false,
             foreign_gateway: None,
             identify_budget: 1_000,
+            shards: builder.shards,
+            shards_min: 1,
             held: Vec::new(),
         }
     }

@@ -1,10 +1,11 @@
 //! What goes wrong: on the way, at the gateway, with the bot's rights.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::gateway::session::{End, intent};
+use super::gateway::session::{Connection, End, Session, intent};
 use super::world::{Access, kind};
 use super::{FakeDiscord, Fault, Route, shapes};
 
@@ -75,6 +76,28 @@ impl FakeDiscord {
         self.shared.update(|state| state.identify_budget = left);
     }
 
+    /// From now on so many shards are recommended, and fewer are not taken. Their connections are closed with 4011.
+    pub fn require_shards(&self, shards: u32) {
+        self.shared.update(|state| (state.shards, state.shards_min) = (shards, shards));
+        self.close(4011);
+    }
+
+    /// Cuts the connection of a shard without a word. Its session can be resumed.
+    pub fn disconnect_shard(&self, id: u64) {
+        self.shared.update(|state| {
+            let gateway = &mut state.gateway;
+            let is_it = |one: &Connection, sessions: &BTreeMap<String, Session>| {
+                one.session
+                    .as_ref()
+                    .and_then(|session| sessions.get(session))
+                    .is_some_and(|session| session.shard.id == id)
+            };
+            for connection in gateway.connections.values_mut().filter(|one| is_it(one, &gateway.sessions)) {
+                connection.end = Some(End::Drop);
+            }
+        });
+    }
+
     /// Cuts the gateway's connections without a word. The sessions can be resumed.
     pub fn disconnect(&self) {
         self.end(End::Drop);
@@ -143,8 +166,19 @@ impl FakeDiscord {
         !self.shared.state.lock().gateway.live().is_empty()
     }
 
+    /// Shards that listen.
+    pub fn n_ready(&self) -> usize {
+        self.shared.state.lock().gateway.live().len()
+    }
+
     pub fn identified(&self) -> usize {
         self.shared.state.lock().gateway.identified.len()
+    }
+
+    /// The shards that identified, in their order: their numbers, how many there were to be, and when.
+    pub fn identified_shards(&self) -> Vec<(u64, u64, Instant)> {
+        let identified = &self.shared.state.lock().gateway.identified;
+        identified.iter().map(|(shard, at)| (shard.id, shard.of, *at)).collect()
     }
 
     pub fn resumed(&self) -> usize {
