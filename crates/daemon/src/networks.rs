@@ -1,6 +1,7 @@
 //! From the configuration to the adapters of the chat networks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,11 +43,15 @@ pub fn tell(chats: &Chats, config: &Config) {
     }
 }
 
-/// The adapters of all networks that are used. None of them is connected yet.
+/// The adapters of all networks that are used. None of them is connected yet. What they keep for the next start is in `state`.
 ///
 /// # Errors
 /// Settings that no adapter can be made from.
-pub fn adapters(loaded: &Loaded, pairing_store: &Arc<dyn PairingStore>) -> Result<Networks, BadNetwork> {
+pub fn adapters(
+    loaded: &Loaded,
+    pairing_store: &Arc<dyn PairingStore>,
+    state: &Path,
+) -> Result<Networks, BadNetwork> {
     let mut out = Networks::default();
     for kind in NetworkKind::ALL {
         let network = loaded.config.network(kind).filter(|network| network.enabled);
@@ -55,7 +60,9 @@ pub fn adapters(loaded: &Loaded, pairing_store: &Arc<dyn PairingStore>) -> Resul
         let (token, pairing_store) = (token.clone(), Arc::clone(pairing_store));
         let (adapter, chat): (Arc<dyn Adapter>, LiveChat) = match kind {
             NetworkKind::Discord => {
-                let discord = Discord::new(discord_settings(&loaded.config, network, token), pairing_store)?;
+                let settings = discord_settings(&loaded.config, network, token);
+                let sessions = Some(state.join(format!("{}-sessions.json", kind.name())));
+                let discord = Discord::new(DiscordSettings { sessions, ..settings }, pairing_store)?;
                 let chat = discord.chat();
                 (Arc::new(discord), chat)
             }
@@ -81,7 +88,7 @@ fn agents_that_see(config: &Config) -> BTreeSet<AgentId> {
 fn discord_settings(config: &Config, network: &Network, token: SecretString) -> DiscordSettings {
     let settings = DiscordSettings::new(token, chat(network, config));
     let api_url = network.api_url.clone().unwrap_or_else(|| settings.api_url.clone());
-    DiscordSettings { api_url, gateway_url: network.gateway_url.clone(), ..settings }
+    DiscordSettings { api_url, gateway_url: network.gateway_url.clone(), shards: network.shards, ..settings }
 }
 
 fn telegram_settings(config: &Config, network: &Network, token: SecretString) -> TelegramSettings {

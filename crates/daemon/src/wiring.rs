@@ -148,7 +148,10 @@ impl Daemon {
             tracing::warn!("{warning}");
         }
         let Networks { adapters, chats } = match control {
-            Some(_) => networks::adapters(&loaded, &(Arc::clone(&pairing_store) as Arc<dyn PairingStore>))?,
+            Some(_) => {
+                let pairing_store = Arc::clone(&pairing_store) as Arc<dyn PairingStore>;
+                networks::adapters(&loaded, &pairing_store, &state.path)?
+            }
             None => Networks::default(),
         };
         let adapters: Arc<[Arc<dyn Adapter>]> = adapters.into();

@@ -68,6 +68,11 @@ impl<K: Copy + Eq + Hash, T> ChatQueues<K, T> {
         }
     }
 
+    /// Nothing waits, and nothing is being worked off.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.0.lock().chats.is_empty()
+    }
+
     pub(crate) fn n_waiting(&self) -> usize {
         self.0.lock().n_waiting
     }

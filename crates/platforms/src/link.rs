@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::ports::{AdapterFailure, Clock, LinkState, PlatformStatus};
+use cairn_core::ports::{AdapterFailure, Clock, LinkState, PlatformStatus, Shards};
 use parking_lot::Mutex;
 
 /// Most chats with a trouble of their own; past it the one that has been there longest is dropped from the list.
@@ -37,6 +37,7 @@ impl Link {
             last_outbound: None,
             latency_ms: None,
             queue: 0,
+            shards: None,
             troubles: Vec::new(),
         };
         Self { platform, clock, state: Mutex::new(State { status, troubles: VecDeque::new() }) }
@@ -45,6 +46,11 @@ impl Link {
     /// The connection is in another state. What is wrong with it is forgotten once it is connected, and replaced by
     /// a newer failure.
     pub fn set(&self, state: LinkState, failure: Option<&AdapterFailure>) {
+        self.set_sharded(state, failure, None);
+    }
+
+    /// The same of a platform with several connections.
+    pub fn set_sharded(&self, state: LinkState, failure: Option<&AdapterFailure>, shards: Option<Shards>) {
         let status = &mut self.state.lock().status;
         match state {
             LinkState::Connected => {
@@ -64,6 +70,14 @@ impl Link {
         status.state = state;
         let connected = if state == LinkState::Connected { 1.0 } else { 0.0 };
         metrics::gauge!("cairn_platform_connected", "platform" => self.platform).set(connected);
+        let n_down = shards.as_ref().map_or(1.0 - connected, |shards| shards.down.len() as f64);
+        metrics::gauge!("cairn_platform_shards_down", "platform" => self.platform).set(n_down);
+        status.shards = shards;
+    }
+
+    /// The platform's name in channel ids.
+    pub fn platform(&self) -> &'static str {
+        self.platform
     }
 
     pub fn set_name(&self, name: impl Into<String>) {

@@ -84,6 +84,32 @@ pub enum LinkState {
     Stopped,
 }
 
+/// The connections among which a platform divides what it tells a bot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shards {
+    pub total: u32,
+    /// Those that are not connected.
+    pub down: Vec<u32>,
+}
+
+impl Shards {
+    /// How many are connected, and which are not.
+    pub fn described(&self) -> String {
+        const SHOWN: usize = 8;
+        let up = self.total.saturating_sub(self.down.len().try_into().unwrap_or(u32::MAX));
+        let mut text = format!("{up} of {} shards", self.total);
+        let down: Vec<String> = self.down.iter().take(SHOWN).map(u32::to_string).collect();
+        if !down.is_empty() {
+            text += &format!(", not {}", down.join(" "));
+        }
+        let more = self.down.len().saturating_sub(SHOWN);
+        if more > 0 {
+            text += &format!(" and {more} more");
+        }
+        text
+    }
+}
+
 /// A platform in `cairn status`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlatformStatus {
@@ -101,6 +127,9 @@ pub struct PlatformStatus {
     pub latency_ms: Option<u64>,
     /// Events that wait to be taken in.
     pub queue: u64,
+    /// None where there is one connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shards: Option<Shards>,
     /// Chats in which something does not work, and what.
     pub troubles: Vec<String>,
 }

@@ -13,7 +13,7 @@ mod tools;
 
 pub use adapter::{
     Adapter, AdapterFailure, AdapterPorts, ChatCommands, LinkState, PairingStore, Platform, PlatformStatus,
-    PlatformTraits, SendError, SendPart,
+    PlatformTraits, SendError, SendPart, Shards,
 };
 pub use intake::{Admission, Answer, Intake, Progress, Refusal, Reply, TurnFailure};
 pub use store::{

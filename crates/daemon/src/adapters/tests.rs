@@ -75,6 +75,7 @@ impl Platform for Scripted {
             last_outbound: None,
             latency_ms: None,
             queue: 0,
+            shards: None,
             troubles: Vec::new(),
         }
     }

@@ -1,6 +1,6 @@
 //! `cairn status`: the daemon, its agents, its outbox and its chat networks.
 
-use cairn_core::ports::{OutboxCounts, PlatformStatus};
+use cairn_core::ports::{OutboxCounts, PlatformStatus, Shards};
 use clap::Args;
 
 use super::args::Global;
@@ -88,6 +88,7 @@ const TROUBLES_SHOWN: usize = 5;
 /// A platform in a few lines: its state, then what is wrong and what to do.
 fn platform_lines(status: &PlatformStatus) -> Vec<String> {
     let mut head = vec![link_name(status.state).to_owned()];
+    head.extend(status.shards.as_ref().map(Shards::described));
     head.extend(status.name.as_deref().map(|name| format!("as {}", one_line(name))));
     head.extend(status.connected_since.map(|at| format!("since {}", minute(at))));
     head.extend(status.latency_ms.map(|ms| format!("{ms} ms")));
@@ -129,6 +130,15 @@ mod tests {
     }
 
     #[test]
+    fn the_shards_that_are_not_up_are_named() {
+        let shards = |total, down: &[u32]| Shards { total, down: down.to_vec() }.described();
+        assert_eq!(shards(4, &[]), "4 of 4 shards");
+        assert_eq!(shards(4, &[2]), "3 of 4 shards, not 2");
+        let most: Vec<u32> = (6..16).collect();
+        assert_eq!(shards(16, &most), "6 of 16 shards, not 6 7 8 9 10 11 12 13 and 2 more");
+    }
+
+    #[test]
     fn a_failed_platform_says_why_and_what_to_do() {
         let status = PlatformStatus {
             platform: "telegram".to_owned(),
@@ -141,6 +151,7 @@ mod tests {
             last_outbound: None,
             latency_ms: None,
             queue: 0,
+            shards: None,
             troubles: vec!["chat -5: may not write".to_owned()],
         };
         let text = platform_lines(&status).join("\n");

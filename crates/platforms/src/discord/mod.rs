@@ -18,6 +18,7 @@ mod wire;
 mod words;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serenity::all::ChannelId;
 
 use self::files::Files;
-use self::gateway::{Addresses, Gateway, bad_token};
+use self::gateway::{Addresses, Gateway, Sessions, bad_token};
 use self::inbox::{InboundHandler, Inbox};
 use self::outbox::{Outbox, number};
 use self::places::Places;
@@ -74,13 +75,17 @@ pub struct DiscordSettings {
     /// Where the gateway is (`wss://…`); none: where the API says. With it, or another `api_url`, a gateway address
     /// of another host is refused.
     pub gateway_url: Option<String>,
+    /// The number of shards; none: as many as Discord recommends.
+    pub shards: Option<u32>,
+    /// Where sessions are kept from a stop to the next start; none: they are not.
+    pub sessions: Option<PathBuf>,
     /// Whom it hears, what it takes in, how it shows answers.
     pub chat: ChatSettings,
 }
 
 impl DiscordSettings {
     pub fn new(token: SecretString, chat: ChatSettings) -> Self {
-        Self { token, api_url: DISCORD_API.to_owned(), gateway_url: None, chat }
+        Self { token, api_url: DISCORD_API.to_owned(), gateway_url: None, shards: None, sessions: None, chat }
     }
 }
 
@@ -112,6 +117,8 @@ pub struct Discord {
     parts: Parts,
     addresses: Addresses,
     token: SecretString,
+    shards: Option<u32>,
+    sessions: Arc<Sessions>,
 }
 
 impl Discord {
@@ -129,7 +136,8 @@ impl Discord {
             .map_err(|error| BadSettings::Client(error.to_string()))?;
         let outbox = Arc::new(Outbox::new(rest.clone(), link.clone(), files));
         let parts = Parts { chat, pairing_store, rest, link, places: Arc::new(Places::default()), outbox };
-        Ok(Self { parts, addresses, token })
+        let sessions = Arc::new(Sessions::new(settings.sessions, &token, &addresses));
+        Ok(Self { parts, addresses, token, shards: settings.shards, sessions })
     }
 
     /// What it is told by the configuration, to be set again while it runs.
@@ -180,15 +188,18 @@ impl Discord {
         self.parts.link.set(LinkState::Connecting, None);
         self.parts.rest.forget_rejection();
         let taken = self.taken(&ports).await;
-        let mut inbox = Inbox::new(Arc::new(InboundHandler::new(self.parts.clone(), ports, taken)));
+        self.sessions.take_up(&self.parts.places, self.parts.pairing_store.clock().now());
+        let inbox = Inbox::new(Arc::new(InboundHandler::new(self.parts.clone(), ports, taken)));
         let gateway = Gateway {
             rest: self.parts.rest.clone(),
             link: self.parts.link.clone(),
+            sessions: self.sessions.clone(),
             addresses: self.addresses.clone(),
             bot_token: self.token.clone(),
+            shards: self.shards,
         };
         let failure = tokio::select! {
-            failure = gateway.run(&mut inbox) => failure,
+            failure = gateway.run(inbox) => failure,
             failure = self.token_is_bad() => failure,
         };
         self.parts.link.set(LinkState::Failed, Some(&failure));
@@ -263,6 +274,9 @@ impl Adapter for Discord {
 
     fn set_state(&self, state: LinkState, failure: Option<&AdapterFailure>) {
         self.parts.link.set(state, failure);
+        if state == LinkState::Stopped {
+            self.sessions.keep(&self.parts.places, self.parts.pairing_store.clock().now());
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use serenity::all::{ChannelId, GuildId, RoleId, UserId};
 
 use super::rest::{Rest, RestError};
@@ -11,7 +12,7 @@ use super::wire::{ChannelInfo, PRIVATE_CHAT, Role, Server};
 /// Most places that are remembered; past it all are forgotten, and asked for again.
 const PLACES_MAX: usize = 200_000;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ChannelRef {
     /// The server; none in private.
     pub(super) guild: Option<GuildId>,
@@ -40,17 +41,28 @@ impl ChannelRef {
     }
 }
 
-#[derive(Default)]
-struct State {
+/// What is known of places.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Known {
     channels: HashMap<ChannelId, ChannelRef>,
     role_names: HashMap<RoleId, String>,
     own_roles: HashSet<RoleId>,
 }
 
 #[derive(Default)]
-pub(super) struct Places(Mutex<State>);
+pub(super) struct Places(Mutex<Known>);
 
 impl Places {
+    /// All of it, for another run.
+    pub(super) fn known_now(&self) -> Known {
+        self.0.lock().clone()
+    }
+
+    /// What another run knew.
+    pub(super) fn restore(&self, known: Known) {
+        *self.0.lock() = known;
+    }
+
     /// A server with all that is in it.
     pub(super) fn learn_server(&self, server: &Server, me: UserId) {
         for room in server.channels.iter().chain(&server.threads) {
@@ -116,6 +128,11 @@ impl Places {
 
     pub(super) fn role_name(&self, role: RoleId) -> Option<String> {
         self.0.lock().role_names.get(&role).cloned()
+    }
+
+    /// The server of a channel where that is known; no server is a private chat.
+    pub(super) fn server_of(&self, channel: ChannelId) -> Option<Option<GuildId>> {
+        self.known(channel).map(|channel_ref| channel_ref.guild)
     }
 
     fn known(&self, channel: ChannelId) -> Option<ChannelRef> {

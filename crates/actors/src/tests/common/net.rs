@@ -239,6 +239,7 @@ impl Platform for FakeNet {
             last_outbound: None,
             latency_ms: None,
             queue: 0,
+            shards: None,
             troubles: Vec::new(),
         }
     }

@@ -111,6 +111,7 @@ impl Platform for SimNet {
             last_outbound: None,
             latency_ms: None,
             queue: 0,
+            shards: None,
             troubles: Vec::new(),
         }
     }

@@ -66,6 +66,8 @@ fn ids_are_numbers_or_texts_and_come_out_the_same() {
 #[case::servers("telegram", "servers = [1]", "4:", "unknown key `servers` in [telegram]")]
 #[case::server("telegram", "[[telegram.places]]\nserver = 1\nchat = 2", "5:", "unknown key `server`")]
 #[case::gateway("telegram", "gateway_url = \"ws://x\"", "4:", "unknown key `gateway_url`")]
+#[case::shards("telegram", "shards = 2", "4:", "only Discord has it")]
+#[case::no_shards("discord", "shards = 0", "4:", "`shards` = 0 is out of range")]
 #[case::policy("discord", "direct = \"pair\"", "4:", "pairing")]
 #[case::other_host(
     "discord",

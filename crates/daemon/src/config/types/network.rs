@@ -52,6 +52,11 @@ pub struct Network {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"wss://discord.com", extend("x-discord" = true, "x-alternative" = true))]
     pub gateway_url: Option<String>,
+    /// Connections among which Discord divides the servers of the bot. Not set: as many as it recommends. One serves up to
+    /// 2,500 servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 16_384), example = 4, extend("x-discord" = true))]
+    pub shards: Option<u32>,
     /// The agent that talks there. Not set: the first of [[agents]].
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"main")]
@@ -104,6 +109,7 @@ impl Default for Network {
             token_file: None,
             api_url: None,
             gateway_url: None,
+            shards: None,
             agent: None,
             direct: DirectPolicy::default(),
             users: Vec::new(),

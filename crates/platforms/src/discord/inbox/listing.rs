@@ -3,15 +3,21 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serenity::all::{ChannelId, GuildId, UserId};
-use tokio::sync::watch;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::backfill::overlap;
+use crate::discord::gateway::Shard;
 use crate::discord::wire::{ChannelInfo, Overwrite, Server, id_at};
 
-/// Longest that a channel waits for its server's list; then it is read. A server in trouble sends none, and none has private
+/// Longest that a channel waits for the next list, in which it may be; then it is read. A server in trouble sends none, and none has private
 /// chats, so that what is said there waits as long.
 const LIST_LIMIT: Duration = Duration::from_secs(5);
+
+/// The same while shards have had no session yet. One may begin every five seconds, and needs some more to be there.
+const SHARD_LIMIT: Duration = Duration::from_secs(15);
 
 /// Rights of a bot in a channel, as Discord numbers them.
 const ADMINISTRATOR: u64 = 1 << 3;
@@ -21,48 +27,163 @@ const READ_HISTORY: u64 = 1 << 16;
 /// A list of threads, and no chat itself.
 const NO_CHAT: [u64; 3] = [4, 15, 16];
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Listed {
-    /// By known channel the message that was said last.
-    last: HashMap<ChannelId, u64>,
+    /// By known channel its server and the message that was said last.
+    last: HashMap<ChannelId, (Option<GuildId>, u64)>,
     /// Servers that have not sent their list.
     awaited: HashSet<GuildId>,
+    /// Shards that have had no session yet.
+    to_come: HashSet<u32>,
+    n_shards: u32,
+    /// A session has begun since the number of shards is this one.
+    has_begun: bool,
+    /// When a session began last, or a list came.
+    stirred: Instant,
+    /// Channels that wait for their list. Each is told of its own, so that a list of many costs no more than it lists.
+    waiting: HashMap<ChannelId, oneshot::Sender<()>>,
 }
 
-/// The lists of one session.
-#[derive(Debug, Default)]
-pub(in crate::discord) struct Listing(watch::Sender<Listed>);
+/// The lists of the sessions of all shards.
+#[derive(Debug)]
+pub(in crate::discord) struct Listing(Mutex<Listed>);
+
+/// Which session of the shards has begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sessions {
+    /// The first one of all.
+    First,
+    /// The first one of its shard.
+    OfShard,
+    /// A further one of its shard.
+    Again,
+}
+
+impl Default for Listing {
+    fn default() -> Self {
+        let (last, awaited, to_come) = (HashMap::new(), HashSet::new(), HashSet::new());
+        let (stirred, waiting) = (Instant::now(), HashMap::new());
+        Self(Mutex::new(Listed { last, awaited, to_come, n_shards: 0, has_begun: false, stirred, waiting }))
+    }
+}
+
+impl Listed {
+    fn is_complete(&self) -> bool {
+        self.to_come.is_empty() && self.awaited.is_empty()
+    }
+
+    /// Until when a channel waits that no list has named. While shards are still to come, the next may bring it.
+    fn patience(&self) -> Instant {
+        self.stirred + if self.to_come.is_empty() { LIST_LIMIT } else { SHARD_LIMIT }
+    }
+
+    /// There are so many shards. Where there were others, nothing of theirs holds.
+    fn divide(&mut self, n_shards: u32) {
+        if self.n_shards != n_shards {
+            (self.n_shards, self.has_begun) = (n_shards, false);
+            self.to_come = (0..n_shards).collect();
+            self.last.clear();
+            self.awaited.clear();
+        }
+    }
+
+    /// When all lists are there, whoever still waits is in none.
+    fn release(&mut self) {
+        if self.is_complete() {
+            self.waiting.clear();
+        }
+    }
+
+    fn tell(&mut self, channel: ChannelId) {
+        if let Some(waiting) = self.waiting.remove(&channel) {
+            // It may have stopped waiting.
+            let _ = waiting.send(());
+        }
+    }
+}
 
 impl Listing {
-    /// A session has begun, with these servers.
-    pub(super) fn begin(&self, servers: HashSet<GuildId>) {
-        self.0.send_replace(Listed { last: HashMap::new(), awaited: servers });
+    /// A session of an earlier run goes on: no list comes.
+    pub(super) fn resumes(&self, shard: Shard) {
+        let listed = &mut *self.0.lock();
+        listed.divide(shard.of);
+        listed.to_come.remove(&shard.id);
+        listed.release();
+    }
+
+    /// A session of a shard has begun, with these servers.
+    pub(super) fn begin(&self, shard: Shard, servers: impl IntoIterator<Item = GuildId>) -> Sessions {
+        let listed = &mut *self.0.lock();
+        listed.divide(shard.of);
+        let is_first = !std::mem::replace(&mut listed.has_begun, true);
+        let is_new = listed.to_come.remove(&shard.id);
+        listed.last.retain(|_, (server, _)| !shard.hears(*server));
+        listed.awaited.retain(|server| !shard.hears(Some(*server)));
+        listed.awaited.extend(servers);
+        listed.stirred = Instant::now();
+        listed.release();
+        match (is_first, is_new) {
+            (true, _) => Sessions::First,
+            (false, true) => Sessions::OfShard,
+            (false, false) => Sessions::Again,
+        }
+    }
+
+    /// The shard that hears a server.
+    pub(super) fn shard_of(&self, server: GuildId) -> u32 {
+        let of = self.0.lock().n_shards;
+        (0..of).find(|id| Shard { id: *id, of }.hears(Some(server))).unwrap_or(0)
     }
 
     /// A server has sent its list, or that it has none. True: it was the last one awaited.
     pub(super) fn arrived(&self, server: GuildId, last: impl IntoIterator<Item = (ChannelId, u64)>) -> bool {
-        let mut is_last = false;
-        self.0.send_modify(|listed| {
-            listed.last.extend(last);
-            is_last = listed.awaited.remove(&server) && listed.awaited.is_empty();
-        });
-        is_last
+        let listed = &mut *self.0.lock();
+        listed.stirred = Instant::now();
+        for (channel, id) in last {
+            listed.last.insert(channel, (Some(server), id));
+            listed.tell(channel);
+        }
+        let was_awaited = listed.awaited.remove(&server);
+        listed.release();
+        was_awaited && listed.is_complete()
+    }
+
+    /// Something was said in a channel just now: it need not wait for a list.
+    pub(super) fn said(&self, channel: ChannelId, server: Option<GuildId>, id: u64) {
+        let listed = &mut *self.0.lock();
+        if listed.waiting.contains_key(&channel) {
+            listed.last.insert(channel, (server, id));
+            listed.tell(channel);
+        }
     }
 
     /// How many known channels have had nothing since.
     pub(super) fn n_quiet(&self, since: u64) -> usize {
-        self.0.borrow().last.values().filter(|last| **last < since).count()
+        self.0.lock().last.values().filter(|(_, last)| *last < since).count()
     }
 
     /// Whether something may have been said in a known channel since; waits for its server's list. Of private chats, and of
     /// threads that are archived, no list tells.
     pub(super) async fn has_news(&self, channel: ChannelId, since: u64) -> bool {
-        let mut lists = self.0.subscribe();
-        let is_clear = |listed: &Listed| listed.last.contains_key(&channel) || listed.awaited.is_empty();
-        match tokio::time::timeout(LIST_LIMIT, lists.wait_for(is_clear)).await {
-            Ok(Ok(listed)) => listed.last.get(&channel).is_none_or(|last| *last >= since),
-            Ok(Err(_)) | Err(_) => true,
+        let mut told = {
+            let listed = &mut *self.0.lock();
+            // Dropped, it tells as well.
+            let (tell, told) = oneshot::channel();
+            if !listed.last.contains_key(&channel) && !listed.is_complete() {
+                listed.waiting.insert(channel, tell);
+            }
+            told
+        };
+        loop {
+            let until = self.0.lock().patience();
+            let in_time = tokio::time::timeout_at(until, &mut told).await.is_ok();
+            if in_time || self.0.lock().patience() <= until {
+                break;
+            }
         }
+        let listed = &mut *self.0.lock();
+        listed.waiting.remove(&channel);
+        listed.last.get(&channel).is_none_or(|(_, last)| *last >= since)
     }
 }
 
@@ -211,7 +332,7 @@ mod tests {
     async fn a_known_channel_waits_for_its_servers_list_and_not_for_ever() {
         let (listing, quiet, busy, private) =
             (Listing::default(), ChannelId::new(1), ChannelId::new(2), ChannelId::new(3));
-        listing.begin(HashSet::from([GuildId::new(1), GuildId::new(2)]));
+        listing.begin(Shard { id: 0, of: 1 }, [GuildId::new(1), GuildId::new(2)]);
         assert!(!listing.arrived(GuildId::new(1), [(quiet, 10), (busy, 30)]));
         assert!(!listing.has_news(quiet, 20).await);
         assert!(listing.has_news(busy, 20).await);
@@ -222,5 +343,30 @@ mod tests {
         assert!(listing.arrived(GuildId::new(2), []));
         assert!(listing.has_news(private, 20).await);
         assert_eq!(before.elapsed(), LIST_LIMIT, "all lists are there");
+    }
+    #[tokio::test(start_paused = true)]
+    async fn a_channel_waits_for_shards_that_are_to_come_and_not_for_one_that_stays_away() {
+        let (listing, began) = (Listing::default(), tokio::time::Instant::now());
+        let server = |shard: u64| GuildId::new(shard << 22 | 1);
+        let begin = |id| listing.begin(Shard { id, of: 4 }, [server(u64::from(id))]);
+        assert_eq!(begin(0), Sessions::First);
+        assert!(!listing.arrived(server(0), []));
+        let (quiet, private, none) = (ChannelId::new(1), ChannelId::new(2), ChannelId::new(3));
+        let wait = async |channel| (listing.has_news(channel, 20).await, began.elapsed().as_secs());
+        let lists = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            listing.said(private, None, 30);
+            tokio::time::sleep(Duration::from_secs(9)).await;
+            assert_eq!(begin(1), Sessions::OfShard);
+            assert!(!listing.arrived(server(1), [(quiet, 10)]));
+        };
+        let (quiet, private, none, ()) = futures::join!(wait(quiet), wait(private), wait(none), lists);
+        assert_eq!((quiet, private), ((false, 10), (true, 1)), "told at once");
+        assert_eq!(none, (true, 10 + SHARD_LIMIT.as_secs()));
+        assert_eq!((begin(2), begin(1), begin(3)), (Sessions::OfShard, Sessions::Again, Sessions::OfShard));
+        assert_eq!(listing.n_quiet(20), 0, "a list of before says nothing");
+        assert!(!listing.arrived(server(1), []) && !listing.arrived(server(2), []));
+        assert!(listing.arrived(server(3), []), "the last one");
+        assert_eq!(listing.shard_of(server(3)), 3);
     }
 }

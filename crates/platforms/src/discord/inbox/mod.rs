@@ -19,9 +19,9 @@ use serenity::all::{ChannelId, GuildId, MessageId, UserId};
 use tokio::sync::Semaphore;
 use tokio_util::sync::DropGuard;
 
-use self::listing::{Listing, unheard};
+use self::listing::{Listing, Sessions, unheard};
 use super::NAME;
-use super::gateway::{Listener, Ready, unreadable};
+use super::gateway::{Bot, Listener, Ready, Shard, unreadable};
 use super::outbox::Outbox;
 use super::places::Places;
 use super::rest::Rest;
@@ -142,8 +142,8 @@ pub(super) struct Inbox {
     inbound: Arc<InboundHandler>,
     chat_queues: Arc<ChatQueues<ChannelId, Item>>,
     tasks: Tasks,
-    /// The newest message taken in anywhere before the session.
-    heard: Option<u64>,
+    /// By shard the newest message that was taken in before its session.
+    heard: HashMap<u32, u64>,
     _stop: DropGuard,
 }
 
@@ -152,7 +152,7 @@ impl Inbox {
     pub(super) fn new(inbound: Arc<InboundHandler>) -> Self {
         inbound.link.set_queue(0);
         let (tasks, stop) = Tasks::new();
-        Self { inbound, chat_queues: Arc::default(), tasks, heard: None, _stop: stop }
+        Self { inbound, chat_queues: Arc::default(), tasks, heard: HashMap::new(), _stop: stop }
     }
 
     fn push(&self, channel: ChannelId, item: Item) {
@@ -188,6 +188,7 @@ impl Inbox {
             self.inbound.places.learn_direct(message.channel_id);
         }
         self.inbound.link.inbound();
+        self.inbound.listing.said(message.channel_id, message.guild_id, message.id.get());
         let (channel, message) = (message.channel_id, Box::new(message));
         self.push(channel, if edited { Item::Edited(message) } else { Item::Message(message) });
     }
@@ -240,7 +241,9 @@ impl Inbox {
                 .filter(|room| taken.contains_key(&room.id))
                 .filter_map(|room| Some((room.id, room.last_message_id?.get())))
                 .collect();
-            (known, unheard(server, me, self.heard, oldest, |channel| taken.contains_key(&channel)))
+            let shard = inbound.listing.shard_of(server.id);
+            let heard = self.heard.get(&shard).copied();
+            (known, unheard(server, me, heard, oldest, |channel| taken.contains_key(&channel)))
         };
         if !unheard.is_empty() {
             let n_channels = unheard.len();
@@ -284,6 +287,16 @@ impl Inbox {
         }
     }
 
+    /// Who the bot is. Its commands are those of this version: the first shard registers them.
+    fn known_as(&self, shard: Shard, bot: &Bot) {
+        self.inbound.link.set_name(bot.user.username.clone());
+        *self.inbound.me.lock() = Some(bot.user.id);
+        if shard.id == 0 {
+            let (inbound, application) = (self.inbound.clone(), bot.application.id);
+            self.tasks.spawn(async move { inbound.register_commands(application).await });
+        }
+    }
+
     fn called(&mut self, interaction: Interaction) {
         self.inbound.link.inbound();
         let Ok(permit) = self.inbound.commands.clone().try_acquire_owned() else {
@@ -302,18 +315,40 @@ impl Inbox {
 }
 
 impl Listener for Inbox {
-    fn ready(&mut self, ready: &Ready) {
-        self.inbound.link.set_name(ready.user.username.clone());
-        *self.inbound.me.lock() = Some(ready.user.id);
+    fn ready(&mut self, shard: Shard, ready: &Ready) {
+        self.known_as(shard, &Bot { user: ready.user.clone(), application: ready.application.clone() });
+        let sessions = self.inbound.listing.begin(shard, ready.guilds.iter().map(|server| server.id));
         let known: Vec<(ChannelId, u64)> =
             self.inbound.taken.lock().iter().map(|(channel, last)| (*channel, *last)).collect();
-        self.heard = known.iter().map(|(_, last)| *last).max();
-        self.inbound.listing.begin(ready.guilds.iter().map(|server| server.id).collect());
-        for (channel, last) in known {
+        if sessions == Sessions::First {
+            // What the other shards take in from now on says nothing of what this one missed.
+            let newest = known.iter().map(|(_, last)| *last).max();
+            self.heard =
+                newest.into_iter().flat_map(|newest| (0..shard.of).map(move |id| (id, newest))).collect();
+        }
+        let places = &self.inbound.places;
+        let of_shard = known.into_iter().filter(|(channel, _)| match places.server_of(*channel) {
+            Some(server) => shard.hears(server),
+            // The first session stands for all shards, so that nothing is read as often as there are shards.
+            None => sessions != Sessions::OfShard,
+        });
+        let of_shard: Vec<(ChannelId, u64)> = of_shard.collect();
+        if sessions == Sessions::Again {
+            let newest = of_shard.iter().map(|(_, last)| *last).max();
+            self.heard.extend(newest.map(|newest| (shard.id, newest)));
+        }
+        for (channel, last) in of_shard {
             self.push(channel, Item::Backfill { after: backfill::overlap(last), if_news: true });
         }
-        let (inbound, application) = (self.inbound.clone(), ready.application.id);
-        self.tasks.spawn(async move { inbound.register_commands(application).await });
+    }
+
+    fn resumes(&mut self, shard: Shard, bot: &Bot) {
+        self.inbound.listing.resumes(shard);
+        self.known_as(shard, bot);
+    }
+
+    fn is_idle(&self) -> bool {
+        self.chat_queues.is_idle() && self.inbound.commands.available_permits() == COMMANDS_MAX
     }
 
     fn heard(&mut self, kind: &str, data: Value) {
