@@ -230,10 +230,10 @@ impl<L: Listener> Connection<'_, L> {
                 self.of.gateway.sessions.began(self.of.shard, &session, bot);
                 *self.session = Some(session);
                 self.up(course, "connected to discord");
-                self.of.listener.lock().ready(self.of.shard, &ready);
+                self.of.listener.ready(self.of.shard, &ready);
             }
             "RESUMED" => self.up(course, "the session with discord goes on"),
-            kind => self.of.listener.lock().heard(kind, data),
+            kind => self.of.listener.heard(kind, data),
         }
         Ok(())
     }
@@ -241,7 +241,7 @@ impl<L: Listener> Connection<'_, L> {
     /// Notes how far another run may begin, where nothing waits that came before.
     fn settle(&self) {
         if let Some(session) = &*self.session
-            && self.of.listener.lock().is_idle()
+            && self.of.listener.is_idle()
         {
             self.of.gateway.sessions.settled(self.of.shard, session.seq);
         }
@@ -306,9 +306,9 @@ mod tests {
     struct Nobody;
 
     impl Listener for Nobody {
-        fn ready(&mut self, _: Shard, _: &Ready) {}
-        fn resumes(&mut self, _: Shard, _: &Bot) {}
-        fn heard(&mut self, _: &str, _: Value) {}
+        fn ready(&self, _: Shard, _: &Ready) {}
+        fn resumes(&self, _: Shard, _: &Bot) {}
+        fn heard(&self, _: &str, _: Value) {}
         fn is_idle(&self) -> bool {
             true
         }
@@ -349,7 +349,7 @@ mod tests {
                 gateway: Arc::new(gateway),
                 starts: Arc::new(Starts::new(allowance, shards)),
                 board: Arc::new(Board::new(link.clone(), shards)),
-                listener: Arc::new(Mutex::new(Nobody)),
+                listener: Arc::new(Nobody),
                 place: Mutex::new(None),
             };
             let turn = of.starts.turn(shard, of.starts.queue(shard)).await;

@@ -69,13 +69,14 @@ impl Shard {
     }
 }
 
-pub(super) trait Listener: Send + 'static {
+/// Hears all shards, beside each other.
+pub(super) trait Listener: Send + Sync + 'static {
     /// A new session of a shard: what was said before it is not told.
-    fn ready(&mut self, shard: Shard, ready: &Ready);
+    fn ready(&self, shard: Shard, ready: &Ready);
     /// A session of an earlier run goes on: what was said meanwhile is told, and no list of servers.
-    fn resumes(&mut self, shard: Shard, bot: &Bot);
+    fn resumes(&self, shard: Shard, bot: &Bot);
     /// Something happened; what happens in a server is told in Discord's order.
-    fn heard(&mut self, kind: &str, data: Value);
+    fn heard(&self, kind: &str, data: Value);
     /// All that was heard is with the runtime.
     fn is_idle(&self) -> bool;
 }
@@ -105,7 +106,7 @@ impl Gateway {
 
     /// Connects with all shards, and stays connected, until it cannot go on by itself.
     pub(super) async fn run<L: Listener>(self, listener: L) -> AdapterFailure {
-        let (gateway, listener) = (Arc::new(self), Arc::new(Mutex::new(listener)));
+        let (gateway, listener) = (Arc::new(self), Arc::new(listener));
         let mut refused = BTreeSet::new();
         loop {
             let allowance = match gateway.first_answer().await {
@@ -140,7 +141,7 @@ impl Gateway {
         self: Arc<Self>,
         n_shards: u32,
         allowance: Allowance,
-        listener: &Arc<Mutex<L>>,
+        listener: &Arc<L>,
     ) -> Stopped {
         tracing::info!(
             platform = "discord",

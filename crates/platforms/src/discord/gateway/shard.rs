@@ -53,7 +53,7 @@ pub(super) struct ShardRun<L> {
     pub(super) gateway: Arc<Gateway>,
     pub(super) starts: Arc<Starts>,
     pub(super) board: Arc<Board>,
-    pub(super) listener: Arc<Mutex<L>>,
+    pub(super) listener: Arc<L>,
     /// Its place for the first session. Shards begin in the order of their numbers, whichever task runs first.
     pub(super) place: Mutex<Option<Place>>,
 }
@@ -99,7 +99,7 @@ impl<L: Listener> ShardRun<L> {
     pub(super) async fn run(self) -> Stopped {
         let mut course = Course::new();
         if let Some((session, bot)) = self.gateway.sessions.of(self.shard, &self.gateway.addresses) {
-            self.listener.lock().resumes(self.shard, &bot);
+            self.listener.resumes(self.shard, &bot);
             course.session = Some(session);
             *self.place.lock() = None;
         }

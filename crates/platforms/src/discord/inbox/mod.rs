@@ -143,7 +143,7 @@ pub(super) struct Inbox {
     chat_queues: Arc<ChatQueues<ChannelId, Item>>,
     tasks: Tasks,
     /// By shard the newest message that was taken in before its session.
-    heard: HashMap<u32, u64>,
+    heard: Mutex<HashMap<u32, u64>>,
     _stop: DropGuard,
 }
 
@@ -152,7 +152,7 @@ impl Inbox {
     pub(super) fn new(inbound: Arc<InboundHandler>) -> Self {
         inbound.link.set_queue(0);
         let (tasks, stop) = Tasks::new();
-        Self { inbound, chat_queues: Arc::default(), tasks, heard: HashMap::new(), _stop: stop }
+        Self { inbound, chat_queues: Arc::default(), tasks, heard: Mutex::default(), _stop: stop }
     }
 
     fn push(&self, channel: ChannelId, item: Item) {
@@ -172,7 +172,7 @@ impl Inbox {
         }
     }
 
-    fn message(&mut self, message: Message, edited: bool) {
+    fn message(&self, message: Message, edited: bool) {
         let me = *self.inbound.me.lock();
         if Some(message.author.id) == me {
             self.inbound.outbox.said_last(message.channel_id, message.id.get());
@@ -198,7 +198,7 @@ impl Inbox {
         self.push(channel, Item::Deleted { id, guild });
     }
 
-    fn learn_places(&mut self, kind: &str, data: Value) {
+    fn learn_places(&self, kind: &str, data: Value) {
         let places = self.inbound.places.clone();
         let Some(me) = *self.inbound.me.lock() else { return };
         match kind {
@@ -242,7 +242,7 @@ impl Inbox {
                 .filter_map(|room| Some((room.id, room.last_message_id?.get())))
                 .collect();
             let shard = inbound.listing.shard_of(server.id);
-            let heard = self.heard.get(&shard).copied();
+            let heard = self.heard.lock().get(&shard).copied();
             (known, unheard(server, me, heard, oldest, |channel| taken.contains_key(&channel)))
         };
         if !unheard.is_empty() {
@@ -297,7 +297,7 @@ impl Inbox {
         }
     }
 
-    fn called(&mut self, interaction: Interaction) {
+    fn called(&self, interaction: Interaction) {
         self.inbound.link.inbound();
         let Ok(permit) = self.inbound.commands.clone().try_acquire_owned() else {
             tracing::warn!(
@@ -315,7 +315,7 @@ impl Inbox {
 }
 
 impl Listener for Inbox {
-    fn ready(&mut self, shard: Shard, ready: &Ready) {
+    fn ready(&self, shard: Shard, ready: &Ready) {
         self.known_as(shard, &Bot { user: ready.user.clone(), application: ready.application.clone() });
         let sessions = self.inbound.listing.begin(shard, ready.guilds.iter().map(|server| server.id));
         let known: Vec<(ChannelId, u64)> =
@@ -323,7 +323,7 @@ impl Listener for Inbox {
         if sessions == Sessions::First {
             // What the other shards take in from now on says nothing of what this one missed.
             let newest = known.iter().map(|(_, last)| *last).max();
-            self.heard =
+            *self.heard.lock() =
                 newest.into_iter().flat_map(|newest| (0..shard.of).map(move |id| (id, newest))).collect();
         }
         let places = &self.inbound.places;
@@ -335,14 +335,14 @@ impl Listener for Inbox {
         let of_shard: Vec<(ChannelId, u64)> = of_shard.collect();
         if sessions == Sessions::Again {
             let newest = of_shard.iter().map(|(_, last)| *last).max();
-            self.heard.extend(newest.map(|newest| (shard.id, newest)));
+            self.heard.lock().extend(newest.map(|newest| (shard.id, newest)));
         }
         for (channel, last) in of_shard {
             self.push(channel, Item::Backfill { after: backfill::overlap(last), if_news: true });
         }
     }
 
-    fn resumes(&mut self, shard: Shard, bot: &Bot) {
+    fn resumes(&self, shard: Shard, bot: &Bot) {
         self.inbound.listing.resumes(shard);
         self.known_as(shard, bot);
     }
@@ -351,7 +351,7 @@ impl Listener for Inbox {
         self.chat_queues.is_idle() && self.inbound.commands.available_permits() == COMMANDS_MAX
     }
 
-    fn heard(&mut self, kind: &str, data: Value) {
+    fn heard(&self, kind: &str, data: Value) {
         match kind {
             "MESSAGE_CREATE" => with(kind, data, |message: Message| self.message(message, false)),
             "MESSAGE_UPDATE" => {
