@@ -76,6 +76,8 @@ impl Platform for Scripted {
             latency_ms: None,
             queue: 0,
             troubles: Vec::new(),
+            caught_up: None,
+            invalid_requests: None,
         }
     }
 }

@@ -240,6 +240,8 @@ impl Platform for FakeNet {
             latency_ms: None,
             queue: 0,
             troubles: Vec::new(),
+            caught_up: None,
+            invalid_requests: None,
         }
     }
 }

@@ -112,6 +112,8 @@ impl Platform for SimNet {
             latency_ms: None,
             queue: 0,
             troubles: Vec::new(),
+            caught_up: None,
+            invalid_requests: None,
         }
     }
 }

@@ -47,7 +47,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// A connection that was up for so long makes the next pause short.
 const STEADY: Duration = Duration::from_secs(30);
 
-/// Failed connections after which a session is given up, and the address asked for again.
+/// After so many failed connections a session is resumed where the API says: the address that it was given may be gone.
 const RESUMES_MAX: u32 = 3;
 
 /// After Discord said that too much was sent.
@@ -87,7 +87,7 @@ impl Gateway {
         let mut n_failed = 0u32;
         loop {
             let resuming = session.is_some();
-            let ended = self.once(&mut session, &mut began, listener).await;
+            let ended = self.once(&mut session, &mut began, n_failed, listener).await;
             n_failed = if ended.up_for.is_some() { 0 } else { n_failed + 1 };
             let least = match ended.next {
                 Next::Fail(failure) => return failure,
@@ -96,7 +96,8 @@ impl Gateway {
                 Next::Fresh if resuming => Duration::from_secs(1) + part_of(Duration::from_secs(4)),
                 Next::Fresh | Next::Resume => Duration::ZERO,
             };
-            if ended.next == Next::Fresh || n_failed >= RESUMES_MAX {
+            // Only Discord ends a session: through an outage it is kept, for what it has missed comes with it.
+            if ended.next == Next::Fresh {
                 session = None;
             }
             if ended.up_for.is_some_and(|time| time >= STEADY) {
@@ -128,10 +129,12 @@ impl Gateway {
         &self,
         session: &mut Option<Session>,
         began: &mut Option<Instant>,
+        n_failed: u32,
         listener: &mut L,
     ) -> Ended {
         let address = match session {
-            Some(session) => session.address.clone(),
+            Some(session) if n_failed < RESUMES_MAX => session.address.clone(),
+            Some(session) => self.named().await.unwrap_or_else(|_| session.address.clone()),
             None => {
                 if let Some(at) = *began {
                     tokio::time::sleep_until(at + IDENTIFY_EVERY).await;
@@ -149,6 +152,12 @@ impl Gateway {
             Ok(socket) => Connection { socket, gateway: self, session, listener }.run().await,
             Err(reason) => Ended::new(Next::Resume, reason),
         }
+    }
+
+    /// Where the API says that the gateway is; it is not asked whether a session may begin.
+    async fn named(&self) -> Result<Url, RestError> {
+        let said = self.rest.gateway().await?.url;
+        self.addresses.gateway(&said).map_err(|failure| RestError::Unknown(failure.reason))
     }
 
     /// Asks the API where the gateway is and whether a session may begin; this also tells whether the token is good.
