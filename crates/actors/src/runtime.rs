@@ -491,8 +491,27 @@ impl Intake for Runtime {
         })
     }
 
-    fn channels(&self) -> BoxFuture<'_, Result<Vec<ChannelRow>, StoreError>> {
-        self.shared.deps.store.channels()
+    fn channel(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Option<ChannelRow>, StoreError>> {
+        self.shared.deps.store.channel(channel)
+    }
+
+    fn private_chats(&self, platform: &str) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>> {
+        self.shared.deps.store.private_chats(platform)
+    }
+
+    fn standing_messages(
+        &self,
+        channel: &ChannelId,
+        since: Timestamp,
+    ) -> BoxFuture<'_, Result<Vec<MessageId>, StoreError>> {
+        let channel = channel.clone();
+        Box::pin(async move {
+            if let Some(handle) = self.shared.handle(&channel) {
+                return Ok(handle.read(|conversation| conversation.standing_messages(since)));
+            }
+            let at_rest = self.shared.deps.store.restore(&channel).await?;
+            Ok(at_rest.map(|conversation| conversation.standing_messages(since)).unwrap_or_default())
+        })
     }
 
     fn has_seen(&self, channel: &ChannelId, message: &MessageId) -> BoxFuture<'_, Result<bool, StoreError>> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::ids::AgentId;
-use cairn_core::ports::{Adapter, PairingStore};
+use cairn_core::ports::{Adapter, PairingStore, StoreError};
 use cairn_platforms::discord::{self, Discord, DiscordSettings};
 use cairn_platforms::settings::{CatchUp, ChatSettings, LiveChat};
 use cairn_platforms::telegram::{self, Telegram, TelegramSettings};
@@ -14,6 +14,7 @@ use jiff::SignedDuration;
 use secrecy::SecretString;
 
 use crate::config::{Config, Loaded, Network, NetworkKind};
+use crate::pairing_store::DaemonPairings;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BadNetwork {
@@ -41,6 +42,24 @@ pub fn tell(chats: &Chats, config: &Config) {
             live.set(chat(network, config));
         }
     }
+}
+
+/// Journals who is heard where from here on, for the networks that read again what was said before.
+///
+/// # Errors
+/// The journal cannot be written.
+pub async fn note_access(
+    chats: &Chats,
+    config: &Config,
+    pairings: &DaemonPairings,
+) -> Result<(), StoreError> {
+    if let Some(network) =
+        config.network(NetworkKind::Discord).filter(|_| chats.contains_key(&NetworkKind::Discord))
+    {
+        let access = network.policy(&config.default_agent());
+        pairings.set_access(NetworkKind::Discord.name(), &access).await?;
+    }
+    Ok(())
 }
 
 /// The adapters of all networks that are used. None of them is connected yet. What they keep for the next start is in `state`.
@@ -88,7 +107,8 @@ fn agents_that_see(config: &Config) -> BTreeSet<AgentId> {
 fn discord_settings(config: &Config, network: &Network, token: SecretString) -> DiscordSettings {
     let settings = DiscordSettings::new(token, chat(network, config));
     let api_url = network.api_url.clone().unwrap_or_else(|| settings.api_url.clone());
-    DiscordSettings { api_url, gateway_url: network.gateway_url.clone(), shards: network.shards, ..settings }
+    let (gateway_url, cdn_url) = (network.gateway_url.clone(), network.cdn_url.clone());
+    DiscordSettings { api_url, gateway_url, cdn_url, shards: network.shards, ..settings }
 }
 
 fn telegram_settings(config: &Config, network: &Network, token: SecretString) -> TelegramSettings {

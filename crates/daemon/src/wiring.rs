@@ -156,12 +156,14 @@ impl Daemon {
         };
         let adapters: Arc<[Arc<dyn Adapter>]> = adapters.into();
         let runtime = runtime(&store, &loaded, &agents, &clock, &adapters).await?;
+        networks::note_access(&chats, &loaded.config, &pairing_store).await?;
         let reloader = control.map(|control| {
             Arc::new(Reloader::new(ReloadDeps {
                 live: live.clone(),
                 agent_registry: Arc::clone(&agents),
                 runtime: runtime.clone(),
                 chats,
+                pairings: Arc::clone(&pairing_store),
                 flag: control.flag.clone(),
                 env: Arc::clone(&control.env),
                 set_level: Arc::clone(&control.set_level),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::ports::{AdapterFailure, Clock, LinkState, PlatformStatus, Shards};
+use cairn_core::ports::{AdapterFailure, CaughtUp, Clock, LinkState, PlatformStatus, Shards};
 use parking_lot::Mutex;
 
 /// Most chats with a trouble of their own; past it the one that has been there longest is dropped from the list.
@@ -39,6 +39,8 @@ impl Link {
             queue: 0,
             shards: None,
             troubles: Vec::new(),
+            caught_up: None,
+            invalid_requests: None,
         };
         Self { platform, clock, state: Mutex::new(State { status, troubles: VecDeque::new() }) }
     }
@@ -104,6 +106,11 @@ impl Link {
     pub fn set_queue(&self, waiting: u64) {
         self.state.lock().status.queue = waiting;
         metrics::gauge!("cairn_platform_queue", "platform" => self.platform).set(waiting as f64);
+    }
+
+    /// What was missed has been read, as far as it could be.
+    pub fn caught_up(&self, done: CaughtUp) {
+        self.state.lock().status.caught_up = Some(done);
     }
 
     /// Something does not work in one chat. True when that is news.

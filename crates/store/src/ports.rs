@@ -63,6 +63,16 @@ impl ports::Store for Store {
         self.look(|_, reads| reads.channels()).boxed()
     }
 
+    fn channel(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Option<ChannelRow>, StoreError>> {
+        let channel = channel.clone();
+        self.look(move |_, reads| reads.channel(&channel)).boxed()
+    }
+
+    fn private_chats(&self, platform: &str) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>> {
+        let platform = platform.to_owned();
+        self.look(move |_, reads| reads.private_chats(&platform)).boxed()
+    }
+
     fn unfinished(&self) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>> {
         self.look(|_, reads| reads.unfinished()).boxed()
     }

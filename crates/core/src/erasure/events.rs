@@ -75,6 +75,7 @@ impl Eraser {
                 self.mask.person(by);
                 self.mention(|mask| mask.option(reason));
             }
+            RegistryEvent::AccessSet { platform, access } => self.mask.access(platform, access),
             RegistryEvent::ChatMigrated { platform, from, to } => {
                 self.mask.chat(platform, from);
                 self.mask.chat(platform, to);

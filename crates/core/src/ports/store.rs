@@ -26,6 +26,12 @@ pub trait Store: Send + Sync + 'static {
     /// All channels ever seen, by name.
     fn channels(&self) -> BoxFuture<'_, Result<Vec<ChannelRow>, StoreError>>;
 
+    /// The line of one channel; `None`: it was never seen.
+    fn channel(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Option<ChannelRow>, StoreError>>;
+
+    /// The channels of a platform that are a person's private chat with the bot.
+    fn private_chats(&self, platform: &str) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>>;
+
     /// The channels with something unfinished, by name: a pending message that is meant for the bot, an open turn, a run or a
     /// delivery owed. They are woken at a start.
     fn unfinished(&self) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>>;

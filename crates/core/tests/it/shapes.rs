@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use cairn_core::access::{AccessPolicy, DirectPolicy, Respond};
 use cairn_core::approval::{Approval, ApprovalOutcome};
 use cairn_core::event::{
     ApprovalEvent, ArtifactEvent, Checkpoint, CompactionEvent, DeliveryEvent, ErasureFigures, Event,
@@ -343,6 +344,20 @@ fn bans() -> Vec<Event> {
             by: "telegram/8".into(),
         }),
         Event::Registry(RegistryEvent::BanLifted { user: "telegram/7".into() }),
+        Event::Registry(RegistryEvent::AccessSet {
+            platform: "discord".into(),
+            access: AccessPolicy {
+                agent: "main".into(),
+                direct: DirectPolicy::Pairing,
+                users: BTreeSet::new(),
+                servers: BTreeSet::from(["100".to_owned()]),
+                chats: BTreeSet::new(),
+                members: BTreeSet::from(["7".to_owned()]),
+                respond: Respond::Mention,
+                bots: false,
+                places: Vec::new(),
+            },
+        }),
     ]
 }
 

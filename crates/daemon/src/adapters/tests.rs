@@ -77,6 +77,8 @@ impl Platform for Scripted {
             queue: 0,
             shards: None,
             troubles: Vec::new(),
+            caught_up: None,
+            invalid_requests: None,
         }
     }
 }

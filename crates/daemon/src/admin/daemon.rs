@@ -133,6 +133,10 @@ pub(crate) async fn reload(State(admin): State<Shared>) -> Result<Json<Reloaded>
             ReloadError::Config(_) | ReloadError::Model(_) | ReloadError::Level(_) => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "nothing was changed; correct the file and reload again")
             }
+            ReloadError::Store(_) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "nothing was changed; `cairn status` says what ails the journal, then reload again",
+            ),
             ReloadError::Stopping => {
                 (StatusCode::SERVICE_UNAVAILABLE, "the next start reads the file anyway")
             }

@@ -1,6 +1,6 @@
 //! `cairn status`: the daemon, its agents, its outbox and its chat networks.
 
-use cairn_core::ports::{OutboxCounts, PlatformStatus, Shards};
+use cairn_core::ports::{CaughtUp, OutboxCounts, PlatformStatus, Shards};
 use clap::Args;
 
 use super::args::Global;
@@ -102,6 +102,13 @@ fn platform_lines(status: &PlatformStatus) -> Vec<String> {
             counted(status.queue, "event", "events")
         ),
     ];
+    lines.extend(status.caught_up.as_ref().map(caught_up_line));
+    let refused = status.invalid_requests.filter(|n| *n > 0);
+    lines.extend(
+        refused.map(|n| {
+            format!("          {} of the last ten minutes refused", counted(n, "request", "requests"))
+        }),
+    );
     lines.extend(status.reason.iter().map(|reason| format!("          ! {}", one_line(reason))));
     lines.extend(status.hint.iter().map(|hint| format!("          > {}", one_line(hint))));
     let troubles = status.troubles.iter().take(TROUBLES_SHOWN);
@@ -111,6 +118,20 @@ fn platform_lines(status: &PlatformStatus) -> Vec<String> {
         lines.push(format!("          and {more} more; --json shows all"));
     }
     lines
+}
+
+/// What was done about what was said while the bot was away.
+fn caught_up_line(done: &CaughtUp) -> String {
+    let messages = counted(done.messages, "message", "messages");
+    let mut line = format!("          caught up {}: {messages}", minute(done.at));
+    if done.deleted > 0 {
+        line.push_str(&format!(", {} deleted", grouped(done.deleted)));
+    }
+    line.push_str(&format!("; {} read, {} quiet", counted(done.read, "chat", "chats"), grouped(done.quiet)));
+    if done.unread > 0 {
+        line.push_str(&format!(", {} unreadable", grouped(done.unread)));
+    }
+    line
 }
 
 #[cfg(test)]
@@ -140,6 +161,7 @@ mod tests {
 
     #[test]
     fn a_failed_platform_says_why_and_what_to_do() {
+        let at = "2026-11-23T08:00:00Z".parse().unwrap();
         let status = PlatformStatus {
             platform: "telegram".to_owned(),
             state: LinkState::Failed,
@@ -153,12 +175,15 @@ mod tests {
             queue: 0,
             shards: None,
             troubles: vec!["chat -5: may not write".to_owned()],
+            caught_up: Some(CaughtUp { at, read: 3, quiet: 1200, unread: 1, messages: 12, deleted: 2 }),
+            invalid_requests: Some(40),
         };
         let text = platform_lines(&status).join("\n");
         assert_eq!(
             text,
             "telegram  failed, as harbour_bot\n          last in never, last out never, 0 events waiting\n          \
-             ! 401: the token is wrong\n          > copy it again from @BotFather\n          ! chat -5: may not write"
+             caught up 2026-11-23 08:00: 12 messages, 2 deleted; 3 chats read, 1,200 quiet, 1 unreadable\n          \
+             40 requests of the last ten minutes refused\n          ! 401: the token is wrong\n          > copy it again from @BotFather\n          ! chat -5: may not write"
         );
     }
 }

@@ -59,6 +59,8 @@ pub(super) const METRICS: &[(Kind, &str, &str)] = &[
     (Counter, "cairn_discord_passed_over_total", "Events of Discord that were skipped"),
     (Counter, "cairn_discord_reconnects_total", "Connections to Discord's gateway that were made again"),
     (Gauge, "cairn_discord_sessions_left", "Sessions that the bot may still begin at Discord today"),
+    (Counter, "cairn_discord_refused_total", "Requests to Discord that count against the bot: 401, 403, or 429 for a limit of its own"),
+    (Counter, "cairn_discord_unanswerable_total", "Messages that ask the bot where it may not write: they are kept and not answered"),
     (Counter, "cairn_discord_unreadable_total", "Events of Discord that could not be read"),
     (Gauge, "cairn_disk_free_bytes", "Bytes that are free for the daemon where the state folder is"),
     (Gauge, "cairn_disk_size_bytes", "Bytes of the file system where the state folder is"),

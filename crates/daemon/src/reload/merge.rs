@@ -46,6 +46,7 @@ fn network(old: Option<Network>, new: Option<Network>) -> Option<Network> {
         token_file: old.token_file,
         api_url: old.api_url,
         gateway_url: old.gateway_url,
+        cdn_url: old.cdn_url,
         shards: old.shards,
         ..new
     })

@@ -56,7 +56,10 @@ pub fn frame(text: &str) -> Result<Option<Heard>, &'static str> {
             let list: ThreadList = read(data)?;
             list.threads.iter().for_each(|room| places.learn(room, Some(list.guild_id)));
         }
-        "GUILD_ROLE_CREATE" | "GUILD_ROLE_UPDATE" => places.learn_role(&read::<RoleChange>(data)?.role, ME),
+        "GUILD_ROLE_CREATE" | "GUILD_ROLE_UPDATE" => {
+            let change = read::<RoleChange>(data)?;
+            places.learn_role(change.guild_id, &change.role, ME);
+        }
         "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE" => {
             let room: ChannelInfo = read(data)?;
             places.learn(&room, None);

@@ -231,6 +231,12 @@ fn accept(
     if !pending.message.is_correction() {
         state.last_message = Some(pending.message.clone());
     }
+    if pending.direct && channel.platform() != LOCAL_PLATFORM {
+        let key = Key::private(channel);
+        if !changes.has(&key)? {
+            changes.put_bytes(key, Vec::new());
+        }
+    }
     let row = MessageRow::of(record, state.now());
     remember(changes, state, channel, &pending.message, row)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{Chat, at, channel, chatting, open, texts};
+use crate::common::{Chat, at, channel, chatting, open, remove_derived, texts};
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{DeliveryEvent, Event, MessageEvent, Receipt, TurnEnd, TurnEvent, TurnOutcome};
 use cairn_core::history::{HistoryQuery, Said};
@@ -122,6 +122,33 @@ async fn a_channel_is_unfinished_as_long_as_its_conversation_is() {
     assert_eq!(steps[3].1[0].last_at, at(chat.secs));
     assert!(store.deliveries().await.unwrap().is_empty());
     store.close().await;
+}
+
+#[tokio::test]
+async fn private_chats_of_a_platform_are_listed_and_one_channel_is_looked_up() {
+    let (dir, store, _) = chatting();
+    for (name, direct) in [("main/discord/5", true), ("main/discord/6", false), ("main/discord2/7", true)] {
+        let id: ChannelId = name.parse().unwrap();
+        let mut chat = Chat { store: store.clone(), state: Conversation::new(id), secs: 0 };
+        for message in ["a", "b"] {
+            let pending = Pending { direct, ..chat.pending(message, "ana", "hello") };
+            chat.append(vec![Event::Message(MessageEvent::Accepted(pending))]).await;
+        }
+    }
+    store.close().await;
+    for rebuilt in [false, true] {
+        if rebuilt {
+            remove_derived(dir.path());
+        }
+        let store = open(dir.path());
+        store.settle().await.unwrap();
+        let private: Vec<ChannelId> = store.private_chats("discord").await.unwrap();
+        assert_eq!(private, ["main/discord/5".parse().unwrap()], "rebuilt: {rebuilt}");
+        let row = store.channel(&private[0]).await.unwrap().unwrap();
+        assert_eq!((row.channel, row.last_message), (private[0].clone(), Some("b".into())));
+        assert_eq!(store.channel(&"main/discord/8".parse().unwrap()).await.unwrap(), None);
+        store.close().await;
+    }
 }
 
 #[tokio::test]

@@ -53,6 +53,11 @@ impl FakeDiscord {
         }
     }
 
+    /// Connections that were made while it could not be reached.
+    pub fn turned_away(&self) -> usize {
+        self.shared.state.lock().turned_away
+    }
+
     /// Takes the token back, or gives it again. Connected sessions are closed with 4004.
     pub fn set_revoked(&self, revoked: bool) {
         self.shared.update(|state| state.revoked = revoked);
@@ -199,6 +204,11 @@ impl FakeDiscord {
         self.access(channel, Access::ReadOnly);
     }
 
+    /// The bot may write in a channel, and not read what was said before: Discord tells it that there is nothing.
+    pub fn hide_history(&self, channel: u64) {
+        self.access(channel, Access::NoHistory);
+    }
+
     pub fn hide(&self, channel: u64) {
         self.access(channel, Access::Hidden);
     }
@@ -214,7 +224,32 @@ impl FakeDiscord {
     }
 
     fn access(&self, channel: u64, access: Access) {
-        self.shared.update(|state| state.world.channel(channel).access = access);
+        self.shared.update(|state| {
+            let place = state.world.channel(channel);
+            place.access = access;
+            let place = place.clone();
+            if place.guild.is_some() && place.kind != kind::THREAD {
+                let data = shapes::channel(&state.world, &place);
+                state.dispatch("CHANNEL_UPDATE", intent::GUILDS, data);
+            }
+        });
+    }
+
+    /// A moderator locks a thread: nobody writes there without the right to manage threads.
+    pub fn lock(&self, thread: u64) {
+        self.shared.update(|state| {
+            let place = state.world.channel(thread);
+            place.access = Access::ReadOnly;
+            let place = place.clone();
+            let data = shapes::channel(&state.world, &place);
+            state.dispatch("THREAD_UPDATE", intent::GUILDS, data);
+        });
+    }
+
+    /// From now on a reply to a message that is gone is refused, whatever the request says: not every server heeds
+    /// `fail_if_not_exists`.
+    pub fn refuse_stray_replies(&self) {
+        self.shared.update(|state| state.strict_replies = true);
     }
 
     /// A channel or thread is deleted.

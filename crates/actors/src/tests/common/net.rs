@@ -241,6 +241,8 @@ impl Platform for FakeNet {
             queue: 0,
             shards: None,
             troubles: Vec::new(),
+            caught_up: None,
+            invalid_requests: None,
         }
     }
 }

@@ -113,6 +113,8 @@ impl Platform for SimNet {
             queue: 0,
             shards: None,
             troubles: Vec::new(),
+            caught_up: None,
+            invalid_requests: None,
         }
     }
 }

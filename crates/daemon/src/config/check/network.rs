@@ -82,6 +82,16 @@ fn check_urls(check: &mut Check<'_, '_>, kind: NetworkKind, network: &mut Networ
             check.wrong(&at, format!("`api_url` = \"{}\" {trouble}", url::shown(url)), example);
         }
     }
+    if let Some(cdn) = &network.cdn_url
+        && let Some(trouble) = url::trouble(cdn, &["http://", "https://"])
+    {
+        let message = format!("`cdn_url` = \"{}\" {trouble}", url::shown(cdn));
+        check.wrong(
+            &key_path![kind.name(), "cdn_url"],
+            message,
+            "such as cdn_url = \"http://127.0.0.1:8083\"",
+        );
+    }
     let at = key_path![kind.name(), "gateway_url"];
     let Some(gateway) = &network.gateway_url else { return };
     if let Some(trouble) = url::trouble(gateway, &["ws://", "wss://"]) {

@@ -76,6 +76,8 @@ fn ids_are_numbers_or_texts_and_come_out_the_same() {
     "both must be on the same host"
 )]
 #[case::gateway_alone("discord", "gateway_url = \"wss://b.example\"", "4:", "`api_url` is not")]
+#[case::files("discord", "cdn_url = \"cdn.example\"", "4:", "must begin with http:// or https://")]
+#[case::files_of("telegram", "cdn_url = \"https://x\"", "4:", "unknown key `cdn_url`")]
 #[case::scheme("discord", "api_url = \"a.example\"", "4:", "must begin with http:// or https://")]
 #[case::path("discord", "api_url = \"https://a.example/api/v10\"", "4:", "must end before /api")]
 #[case::account("telegram", "api_url = \"http://me:secret@a\"", "4:", "has an account in it")]

@@ -52,6 +52,10 @@ pub struct Network {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"wss://discord.com", extend("x-discord" = true, "x-alternative" = true))]
     pub gateway_url: Option<String>,
+    /// Where files that people attach come from, and nowhere else. Not set: Discord's own hosts, and that of api_url.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"https://cdn.discordapp.com", extend("x-discord" = true))]
+    pub cdn_url: Option<String>,
     /// Connections among which Discord divides the servers of the bot. Not set: as many as it recommends. One serves up to
     /// 2,500 servers.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,6 +113,7 @@ impl Default for Network {
             token_file: None,
             api_url: None,
             gateway_url: None,
+            cdn_url: None,
             shards: None,
             agent: None,
             direct: DirectPolicy::default(),

@@ -327,7 +327,7 @@ mod tests {
             let api = reqwest::Url::parse("http://127.0.0.1").unwrap();
             let (token, shard) = (SecretString::from("token"), Shard { id: 0, of: 1 });
             let link = Arc::new(Link::new("discord", Arc::new(TestClock::default())));
-            let addresses = Addresses::new(api.as_str(), None).unwrap();
+            let addresses = Addresses::new(api.as_str(), None, None).unwrap();
             let gateway = Gateway {
                 rest: Arc::new(Rest::new(token.clone(), &api, true).unwrap()),
                 link: link.clone(),

@@ -177,7 +177,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
     fn addresses() -> Addresses {
-        Addresses::new(DISCORD_API, None).expect("is sound")
+        Addresses::new(DISCORD_API, None, None).expect("is sound")
     }
 
     fn sessions(path: &Path, token: &str) -> Sessions {

@@ -23,7 +23,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// A connection that was up for so long makes the next pause short.
 const STEADY: Duration = Duration::from_secs(30);
 
-/// Failed connections after which a session is given up, and the address asked for again.
+/// After so many failed connections the address is asked for again: the one that was given may be gone.
 const RESUMES_MAX: u32 = 3;
 
 /// After Discord said that too much was sent.
@@ -84,7 +84,8 @@ impl Course {
             Next::Fresh if self.session.is_some() => Duration::from_secs(1) + part_of(Duration::from_secs(4)),
             Next::Fresh | Next::Resume => Duration::ZERO,
         };
-        if ended.next == Next::Fresh || self.n_failed >= RESUMES_MAX {
+        // Only Discord ends a session: through an outage it is kept, for what it has missed comes with it.
+        if ended.next == Next::Fresh {
             self.session = None;
         }
         if ended.up_for.is_some_and(|time| time >= STEADY) {
@@ -104,7 +105,7 @@ impl<L: Listener> ShardRun<L> {
             *self.place.lock() = None;
         }
         loop {
-            let once = AssertUnwindSafe(self.once(&mut course.session)).catch_unwind();
+            let once = AssertUnwindSafe(self.once(&mut course.session, course.n_failed)).catch_unwind();
             let ended = once.await.unwrap_or_else(|_panic| Ended::new(Next::Fresh, PANICKED));
             match course.after(&ended) {
                 Ok(pause) => {
@@ -135,9 +136,13 @@ impl<L: Listener> ShardRun<L> {
     }
 
     /// One connection, with what must be known before it.
-    async fn once(&self, session: &mut Option<Session>) -> Ended {
+    async fn once(&self, session: &mut Option<Session>, n_failed: u32) -> Ended {
         let (turn, address) = match session {
-            Some(session) => (None, session.address.clone()),
+            Some(session) if n_failed < RESUMES_MAX => (None, session.address.clone()),
+            Some(session) => match self.gateway.ask().await {
+                Ok(allowance) => (None, allowance.address),
+                Err(_) => (None, session.address.clone()),
+            },
             None => match self.may_begin().await {
                 Ok((turn, address)) => (Some(turn), address),
                 Err(ended) => return ended,
@@ -201,7 +206,7 @@ mod tests {
         assert!(course.after(&ended(Next::Slowly, None)).expect("goes on") >= SLOW_PAUSE);
         assert!(course.session.is_some());
         course.after(&ended(Next::Resume, None)).expect("goes on");
-        assert!(course.session.is_none(), "given up after three connections that came to nothing");
+        assert!(course.session.is_some(), "through an outage, too");
         let mut course = with_session();
         assert!(course.after(&ended(Next::Fresh, Some(1))).expect("goes on") >= Duration::from_secs(1));
         assert!(course.session.is_none());

@@ -165,6 +165,24 @@ async fn an_api_that_cannot_be_reached_is_said_so_and_reached_again() {
 }
 
 #[tokio::test]
+async fn a_session_survives_an_outage_and_what_was_missed_comes_with_it() {
+    let (discord, runtime, running) = start().await;
+    discord.say(CHANNEL, "alice", "before");
+    runtime.wait_taken(1).await;
+    discord.set_unreachable(true);
+    discord.say(CHANNEL, "alice", "meanwhile");
+    // The fourth try asks the API first, which cannot be reached either.
+    discord.wait_until("four tries in vain", |discord| discord.turned_away() >= 4).await;
+    running.wait_state(LinkState::Reconnecting).await;
+    discord.set_unreachable(false);
+    let taken = runtime.wait_taken(2).await;
+    assert_eq!(taken.iter().map(words).collect::<Vec<_>>(), ["before", "meanwhile"]);
+    assert_eq!((discord.identified(), discord.resumed()), (1, 1));
+    running.wait_state(LinkState::Connected).await;
+    discord.assert_clean();
+}
+
+#[tokio::test]
 async fn without_budget_no_session_is_begun() {
     let (discord, runtime) = (discord().await, Runtime::new());
     discord.set_identify_budget(0);
