@@ -218,4 +218,20 @@ mod tests {
         ups.looked(Looked::Unreadable);
         assert_eq!(ups.done(now), Some(CaughtUp { unread: 1, ..done }), "of the session as a whole");
     }
+    #[test]
+    fn the_first_sessions_of_all_shards_are_one_catching_up_and_a_further_one_begins_anew() {
+        let (ups, now) = (CatchUps::default(), Timestamp::UNIX_EPOCH);
+        let server = |shard: u32| GuildId::new(u64::from(shard) << 22 | 1);
+        let begin = |id| ups.begin(Shard { id, of: 2 }, [server(id)]);
+        begin(0);
+        begin(1);
+        ups.listed(server(0), 3);
+        ups.give_up_lists(Shard { id: 0, of: 2 });
+        assert_eq!(ups.done(now), None, "the list of the other shard is awaited");
+        ups.listed(server(1), 4);
+        assert_eq!(ups.done(now).map(|done| done.quiet), Some(7));
+        begin(1);
+        ups.listed(server(1), 5);
+        assert_eq!(ups.done(now).map(|done| done.quiet), Some(5));
+    }
 }

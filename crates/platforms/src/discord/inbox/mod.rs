@@ -365,7 +365,8 @@ impl Listener for Inbox {
             }
         }
         let places = &self.inbound.places;
-        let is_its = |channel: &ChannelId| places.server_of(*channel).is_none_or(|server| shard.hears(server));
+        let is_its =
+            |channel: &ChannelId| places.server_of(*channel).is_none_or(|server| shard.hears(server));
         let unread: Vec<(ChannelId, u64)> =
             self.inbound.unread.lock().extract_if(|channel, _| is_its(channel)).collect();
         for (channel, from) in unread {
