@@ -220,7 +220,7 @@ pub struct ChannelRow {
     pub last_at: Timestamp,
     /// It has pending messages, an open turn or a run: it must be woken at start.
     pub unfinished: bool,
-    /// The message or command that was taken in last; what a platform may have more of comes after it.
+    /// The message that was taken in or refused last; what a platform may have more of comes after it.
     pub last_message: Option<MessageId>,
 }
 

@@ -380,7 +380,7 @@ fn unknown_key(path: &[Seg], value: &toml::Value) -> (String, String) {
             )
         }
         ("id", "defaults") => "`id` belongs in [[agents]]".to_owned(),
-        ("gateway_url" | "servers" | "shards", "telegram") | ("server", "telegram.places") => {
+        ("cdn_url" | "gateway_url" | "servers" | "shards", "telegram") | ("server", "telegram.places") => {
             "only Discord has it; chats and groups are named by `chats` and `chat`".to_owned()
         }
         _ => {

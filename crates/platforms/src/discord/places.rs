@@ -278,6 +278,36 @@ mod tests {
     }
 
     #[test]
+    fn what_the_bot_may_do_follows_its_roles_the_channels_rules_and_the_state_of_a_thread() {
+        let (places, me, now) = (Places::default(), UserId::new(99), Timestamp::UNIX_EPOCH);
+        let all = (VIEW | SEND | SEND_IN_THREADS | HISTORY).to_string();
+        let server: Server = serde_json::from_value(json!({
+            "id": "1", "channels": [{"id": "20", "type": 0}],
+            "threads": [{"id": "30", "type": 11, "parent_id": "20", "thread_metadata": {"locked": true}}],
+            "roles": [{"id": "1", "permissions": "0"}, {"id": "5", "permissions": all}],
+            "members": [{"user": {"id": "99"}, "roles": ["5"]}],
+        }))
+        .expect("is a server");
+        places.learn_server(&server, me);
+        let may = |channel| places.may_send(ChannelId::new(channel), me, now);
+        assert_eq!((may(20), may(30), may(40)), (Some(true), Some(false), None), "30 is locked, 40 unknown");
+        places.learn(&room(json!({"id": "30", "type": 11, "parent_id": "20"})), Some(GuildId::new(1)));
+        assert_eq!(may(30), Some(true));
+        let rules = json!([{"id": "99", "type": 1, "allow": "0", "deny": SEND_IN_THREADS.to_string()}]);
+        places.learn(&room(json!({"id": "20", "permission_overwrites": rules})), Some(GuildId::new(1)));
+        assert_eq!((may(20), may(30)), (Some(true), Some(false)), "a thread has the rules of its channel");
+        let change =
+            json!({"guild_id": "1", "user": {"id": "99", "username": "cairn"}, "roles": [], "nick": null});
+        places.learn_member(&serde_json::from_value(change).expect("is a change"), me);
+        assert_eq!((may(20), may(30)), (Some(false), Some(false)), "it has lost its role");
+        assert_eq!(places.may_read(ChannelId::new(20), me, now), Some(false));
+        assert!(places.set_gone(ChannelId::new(20)) && !places.set_gone(ChannelId::new(20)));
+        assert_eq!((may(20), places.is_gone(ChannelId::new(20))), (None, true));
+        places.learn(&room(json!({"id": "20"})), Some(GuildId::new(1)));
+        assert!(!places.is_gone(ChannelId::new(20)), "Discord tells of it again");
+    }
+
+    #[test]
     fn the_bots_own_role_is_known_by_its_tag() {
         let places = Places::default();
         let server: Server = serde_json::from_value(json!({

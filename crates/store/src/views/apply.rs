@@ -121,7 +121,10 @@ fn apply_message(
             edit(changes, channel, record, message)
         }
         MessageEvent::Deleted { message, seqs } => delete(changes, channel, message, seqs),
-        MessageEvent::CommandTaken { message, .. } | MessageEvent::Refused { message } => {
+        // A command may pass messages that wait: it does not tell how far a channel is taken in.
+        MessageEvent::CommandTaken { message, .. } => see_only(changes, state, channel, record, message),
+        MessageEvent::Refused { message } => {
+            state.last_message = Some(message.clone());
             see_only(changes, state, channel, record, message)
         }
     }
@@ -249,7 +252,6 @@ fn see_only(
     record: &Record,
     message: &MessageId,
 ) -> Result<(), StoreError> {
-    state.last_message = Some(message.clone());
     if changes.has(&Key::message(channel, message))? {
         return Ok(());
     }

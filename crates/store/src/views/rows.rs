@@ -175,7 +175,7 @@ pub(crate) struct ChannelState {
     /// A range waits for a model to summarise it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) owes_run: bool,
-    /// The message or command that was taken in last.
+    /// The message that was taken in or refused last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) last_message: Option<MessageId>,
 }

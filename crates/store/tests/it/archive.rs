@@ -299,7 +299,7 @@ async fn a_command_and_what_was_refused_are_seen_and_ended_and_make_their_channe
 }
 
 #[tokio::test]
-async fn a_channel_knows_the_message_or_command_that_was_taken_in_last() {
+async fn a_channel_knows_the_message_that_was_taken_in_last_whatever_command_passed_it() {
     let (_dir, store, mut chat) = chatting();
     chat.append(vec![Event::Turn(TurnEvent::SessionStarted { generation: Generation(2) })]).await;
     let mut last = vec![store.channels().await.unwrap()[0].last_message.clone()];
@@ -310,7 +310,10 @@ async fn a_channel_knows_the_message_or_command_that_was_taken_in_last() {
     let edit = MessageId::from("10").correction(at(chat.secs));
     chat.accept(edit.as_str(), "ana", "(edited) hullo").await;
     last.push(store.channels().await.unwrap()[0].last_message.clone());
-    assert_eq!(last, [None, Some("10".into()), Some("11".into()), Some("11".into())]);
+    chat.append(vec![Event::Message(MessageEvent::Refused { message: "12".into() })]).await;
+    last.push(store.channels().await.unwrap()[0].last_message.clone());
+    let ten = Some(MessageId::from("10"));
+    assert_eq!(last, [None, ten.clone(), ten.clone(), ten, Some("12".into())]);
     store.close().await;
 }
 

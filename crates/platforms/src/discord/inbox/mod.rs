@@ -191,13 +191,12 @@ impl Inbox {
     }
 
     fn push(&self, channel: ChannelId, item: Item) {
-        let mut is_to_be_read = false;
         let is_new = self.chat_queues.change(channel, |queue, n_waiting| {
-            is_to_be_read = enqueue(queue, n_waiting, channel, item);
+            // While the queue is held: its worker may look at once.
+            if enqueue(queue, n_waiting, channel, item) {
+                self.inbound.catch_ups.opened();
+            }
         });
-        if is_to_be_read {
-            self.inbound.catch_ups.opened();
-        }
         self.inbound.link.set_queue(self.chat_queues.n_waiting() as u64);
         if is_new {
             let (inbound, chat_queues) = (self.inbound.clone(), self.chat_queues.clone());

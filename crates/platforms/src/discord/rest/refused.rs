@@ -114,6 +114,5 @@ mod tests {
         let now = Instant::now();
         let mut all = refused(STOP_AT, now);
         assert_eq!(all.wait(key(2), now), Some(WINDOW + STEP));
-        assert!(STOP_AT < 10_000);
     }
 }
