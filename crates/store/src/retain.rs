@@ -118,7 +118,7 @@ impl Store {
     /// # Errors
     /// It cannot be read or written; it stays as it was.
     pub async fn compress_segment(&self, first: u64, dry_run: bool) -> Result<Shrunk, StoreError> {
-        let (lease, inner) = (self.lease().await?, self.inner.clone());
+        let (lease, inner) = (self.free_lease().await?, self.inner.clone());
         self.inner
             .background
             .run(RETENTION, move || {
@@ -164,7 +164,7 @@ impl Store {
         if first >= needs.before {
             return Ok(done);
         }
-        let lease = self.lease().await?;
+        let lease = self.free_lease().await?;
         let needed = needs.clone();
         let (walk, taken) =
             self.read(RETENTION, move |inner, reads| walk(inner, reads, first, &needed.channels)).await?;
@@ -204,7 +204,7 @@ impl Store {
     }
 
     /// The lease, unless an erasure was asked for, which writes all segments again itself.
-    async fn lease(&self) -> Result<OwnedMutexGuard<()>, StoreError> {
+    async fn free_lease(&self) -> Result<OwnedMutexGuard<()>, StoreError> {
         let lease = self.maintenance().await?;
         if self.inner.erasing.load(Ordering::Acquire) { Err(StoreError::Closed) } else { Ok(lease) }
     }

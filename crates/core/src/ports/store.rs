@@ -181,6 +181,18 @@ pub enum StoreError {
         /// The newest format that this program knows.
         known: u32,
     },
+    /// The database that holds the journal is gone, or does not do what it is asked.
+    #[error("the database: {message}")]
+    Database { message: String },
+    /// Another node leads by the same database.
+    #[error("the node {node} ({address}) leads; this one follows until that one stops")]
+    Led { node: String, address: String },
+    /// This node led, and another may lead now: nothing more is written.
+    #[error("this node does not lead any more; nothing acknowledged is lost, start it again to follow")]
+    Fenced,
+    /// The journal is not where it was looked for; the message says where it is, and what to do.
+    #[error("{message}")]
+    Elsewhere { message: String },
     #[error("the store is closed")]
     Closed,
     /// Whoever watched the work had it stopped.

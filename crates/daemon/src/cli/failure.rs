@@ -117,6 +117,16 @@ impl Failure {
             StoreError::Newer { .. } => {
                 (exit::FAILED, "use that version of cairn or a later one, or restore a backup from before it")
             }
+            StoreError::Database { .. } => {
+                (exit::FAILED, "check that the database runs, and [store] url in the configuration")
+            }
+            StoreError::Led { .. } => {
+                (exit::IN_USE, "ask that node, or stop it: a node that follows takes over then")
+            }
+            StoreError::Fenced => (exit::FAILED, "start it again; it follows whoever leads now"),
+            StoreError::Elsewhere { .. } => {
+                (exit::FAILED, "check [store] url in the configuration, or name another folder with --state")
+            }
             StoreError::Closed | StoreError::Stopped => (exit::FAILED, "try again"),
         };
         Self::new(code, error.to_string(), hint)
