@@ -127,7 +127,10 @@ pub(crate) fn of_model(model: &str, error: &ModelError) -> TurnFailure {
         ModelError::Auth(_) => "set api_key_env or api_key_file of this model",
         ModelError::BadRequest(_) => "check model name and base_url in the configuration",
         ModelError::RateLimited { .. } => "wait a little, or use a model with a higher limit",
-        ModelError::Overloaded { .. } | ModelError::Timeout(_) | ModelError::Transport(_) => {
+        ModelError::Overloaded { .. }
+        | ModelError::Timeout(_)
+        | ModelError::Transport(_)
+        | ModelError::Broken(_) => {
             "check that the model's server runs and can be reached, then send the message again"
         }
         ModelError::NoTools(_) => "set tools = false for this model",

@@ -185,18 +185,14 @@ impl Runtime {
     ///
     /// # Errors
     /// There is no such delivery, the store failed, or the daemon stops.
-    pub async fn retry_delivery(&self, id: &OutboxId) -> Result<(), RuntimeError> {
-        let item = self.delivery(id).await?;
-        if !self
-            .shared
-            .ask(&item.channel, Create::No, |reply| Request::RetryDelivery { id: id.clone(), reply })
-            .await??
-        {
+    pub async fn retry_delivery(&self, channel: &ChannelId, id: &OutboxId) -> Result<(), RuntimeError> {
+        let question = |reply| Request::RetryDelivery { id: id.clone(), reply };
+        if !self.shared.ask(channel, Create::No, question).await?? {
             return Ok(());
         }
-        tracing::info!(channel = %item.channel, delivery = %id, "a delivery is tried again by command");
+        tracing::info!(%channel, delivery = %id, "a delivery is tried again by command");
         // As the journal has it now. Where that cannot be read yet, the outbox goes on looking.
-        self.shared.tell_outbox(OutboxMsg::Look(item.channel));
+        self.shared.tell_outbox(OutboxMsg::Look(channel.clone()));
         Ok(())
     }
 
@@ -204,23 +200,15 @@ impl Runtime {
     ///
     /// # Errors
     /// As for [`Runtime::retry_delivery`].
-    pub async fn drop_delivery(&self, id: &OutboxId) -> Result<(), RuntimeError> {
-        let item = self.delivery(id).await?;
-        let channel = item.channel;
-        self.shared
-            .ask(&channel, Create::No, |reply| Request::DropDelivery { id: id.clone(), reply })
-            .await??;
+    pub async fn drop_delivery(&self, channel: &ChannelId, id: &OutboxId) -> Result<(), RuntimeError> {
+        let question = |reply| Request::DropDelivery { id: id.clone(), reply };
+        self.shared.ask(channel, Create::No, question).await??;
         tracing::info!(%channel, delivery = %id, "a delivery was dropped by command");
         let platform = channel.platform().to_owned();
         metrics::counter!("cairn_deliveries_total", "platform" => platform, "outcome" => "dropped")
             .increment(1);
-        self.shared.tell_outbox(OutboxMsg::Forget { channel, id: id.clone() });
+        self.shared.tell_outbox(OutboxMsg::Forget { channel: channel.clone(), id: id.clone() });
         Ok(())
-    }
-
-    async fn delivery(&self, id: &OutboxId) -> Result<OutboxItem, RuntimeError> {
-        let found = self.deliveries().await?.into_iter().find(|item| item.id == *id);
-        found.ok_or_else(|| RuntimeError::NoSuchDelivery(id.clone()))
     }
 
     /// The money that the day has cost so far, in the currency of the prices.
@@ -491,8 +479,27 @@ impl Intake for Runtime {
         })
     }
 
-    fn channels(&self) -> BoxFuture<'_, Result<Vec<ChannelRow>, StoreError>> {
-        self.shared.deps.store.channels()
+    fn channel(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Option<ChannelRow>, StoreError>> {
+        self.shared.deps.store.channel(channel)
+    }
+
+    fn private_chats(&self, platform: &str) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>> {
+        self.shared.deps.store.private_chats(platform)
+    }
+
+    fn standing_messages(
+        &self,
+        channel: &ChannelId,
+        since: Timestamp,
+    ) -> BoxFuture<'_, Result<Vec<MessageId>, StoreError>> {
+        let channel = channel.clone();
+        Box::pin(async move {
+            if let Some(handle) = self.shared.handle(&channel) {
+                return Ok(handle.read(|conversation| conversation.standing_messages(since)));
+            }
+            let at_rest = self.shared.deps.store.restore(&channel).await?;
+            Ok(at_rest.map(|conversation| conversation.standing_messages(since)).unwrap_or_default())
+        })
     }
 
     fn has_seen(&self, channel: &ChannelId, message: &MessageId) -> BoxFuture<'_, Result<bool, StoreError>> {

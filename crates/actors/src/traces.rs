@@ -8,7 +8,7 @@ use cairn_core::ids::TextId;
 use cairn_core::limits::Price;
 use cairn_core::model::Usage;
 use cairn_core::tool_defs::ToolDefs;
-use cairn_core::trace::{CallFrame, CallTrace, FailedTry, RunCall, Sent};
+use cairn_core::trace::{CUT_SHORT, CallFrame, CallTrace, FailedTry, RunCall, Sent};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -54,7 +54,7 @@ impl Making {
     pub(crate) fn trace(&self, usage: Usage, is_whole: bool) -> Option<Box<CallTrace>> {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let total = self.total.or(self.begun.map(|begun| begun.elapsed())).unwrap_or_default();
-        let failure = || self.failure.clone().unwrap_or_else(|| "cut_short".to_owned());
+        let failure = || self.failure.clone().unwrap_or_else(|| CUT_SHORT.to_owned());
         Some(Box::new(CallTrace {
             at_n: self.at_n,
             asked_at: self.asked_at,
@@ -77,24 +77,28 @@ pub(crate) struct Keeper {
     shared: Arc<Shared>,
     settings: Arc<AgentSettings>,
     prompt: String,
+    instructions: Option<String>,
     tools: ToolDefs,
 }
 
 impl Keeper {
     pub(crate) fn of_answers(shared: &Arc<Shared>, settings: &Arc<AgentSettings>) -> Self {
         let (prompt, tools) = (settings.system_prompt.clone(), settings.tools.clone());
-        Self { shared: Arc::clone(shared), settings: Arc::clone(settings), prompt, tools }
+        Self { shared: Arc::clone(shared), settings: Arc::clone(settings), prompt, instructions: None, tools }
     }
 
     /// Of a compaction, with the tools that its request has.
     pub(crate) fn of_runs(shared: &Arc<Shared>, settings: &Arc<AgentSettings>, tools: &ToolDefs) -> Self {
         let (prompt, tools) = (settings.compactor_prompt.clone(), tools.clone());
-        Self { shared: Arc::clone(shared), settings: Arc::clone(settings), prompt, tools }
+        let instructions = settings.compaction.instructions.clone();
+        Self { shared: Arc::clone(shared), settings: Arc::clone(settings), prompt, instructions, tools }
     }
 
     /// Has the journal keep how a request is sent; returns by what its trace names that, and the hash of its body.
     pub(crate) async fn keep(&self, sent: Sent) -> (TextId, Option<TextId>) {
-        let (texts, frame) = CallFrame::of(&self.settings, &self.prompt, &self.tools, sent.wire);
+        let instructions = self.instructions.as_deref();
+        let (texts, frame) =
+            CallFrame::of(&self.settings, &self.prompt, instructions, &self.tools, sent.wire);
         self.shared.keep_texts(texts).await;
         (frame, sent.body)
     }

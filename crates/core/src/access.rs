@@ -54,23 +54,28 @@ pub struct PlaceRule {
     pub members: Option<BTreeSet<String>>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessPolicy {
     /// The agent that talks where no place says otherwise.
     pub agent: AgentId,
     pub direct: DirectPolicy,
     /// People who may write privately; ids.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub users: BTreeSet<String>,
     /// Servers that are served, with all their channels; ids.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub servers: BTreeSet<String>,
     /// Chats (channels) that are served, with their threads; ids. On platforms with servers also threads by themselves.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub chats: BTreeSet<String>,
     /// Who alone is heard in groups; empty: everybody there.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub members: BTreeSet<String>,
     pub respond: Respond,
     pub bots: bool,
     /// Places with rules of their own; a place that is named is served. Each key is taken from the most specific rule
     /// that has it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<PlaceRule>,
 }
 

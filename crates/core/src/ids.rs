@@ -97,6 +97,13 @@ string_id! {
     OutboxId
 }
 
+impl OutboxId {
+    /// The channels that it may be of: it begins with the name of its own, which may have a colon itself.
+    pub fn channels(&self) -> impl Iterator<Item = ChannelId> {
+        self.0.match_indices(':').filter_map(|(at, _)| self.0[..at].parse().ok())
+    }
+}
+
 /// Stands between the id of a message and the time of its edit in the id of a correction.
 const CORRECTION: &str = "#e";
 

@@ -52,7 +52,8 @@ pub enum Purpose {
     },
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
 pub enum ChatMessage {
     User {
         /// Text (already carrying the author's escaped name), images, files.
@@ -61,12 +62,14 @@ pub enum ChatMessage {
     Assistant {
         /// Its words; may be empty when it only calls tools.
         text: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall>,
     },
     Tool {
         call_id: String,
         text: String,
         /// Pictures of it, for models that take pictures; the text names them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         images: Vec<Part>,
     },
     /// Volatile context at the tail (recalled memories, the clock), marked as data in its own text. Wire formats put it
@@ -213,6 +216,9 @@ pub enum ModelError {
     Timeout(Duration),
     #[error("cannot reach the model's server: {0}")]
     Transport(String),
+    /// The request was on its way, or read: the server may have worked for it.
+    #[error("the connection to the model's server broke before an answer was there: {0}")]
+    Broken(String),
     /// The answer took all the tokens that it was allowed before its first word.
     #[error(
         "the answer used up max_output_tokens ({0} tokens) before its first word: the model spent them on thinking"
@@ -238,10 +244,15 @@ impl ModelError {
             Self::Auth(_) => "auth",
             Self::BadRequest(_) => "bad_request",
             Self::Timeout(_) => "timeout",
-            Self::Transport(_) => "transport",
+            Self::Transport(_) | Self::Broken(_) => "transport",
             Self::CutOff(_) => "cut_off",
             Self::Protocol(_) => "protocol",
         }
+    }
+
+    /// Whether a server may have worked for a request that ended so, and want to be paid, though nothing of an answer came.
+    pub fn may_have_cost(&self) -> bool {
+        matches!(self, Self::Timeout(_) | Self::Broken(_))
     }
 
     /// What went wrong in our own words, without those of the server, which may repeat the request: for logs.
@@ -266,7 +277,7 @@ impl ModelError {
             }
             Self::BadRequest(_) => "the model's server refused the request".to_owned(),
             // Told by us, from the connection alone.
-            Self::Timeout(_) | Self::Transport(_) | Self::CutOff(_) | Self::Protocol(_) => {
+            Self::Timeout(_) | Self::Transport(_) | Self::Broken(_) | Self::CutOff(_) | Self::Protocol(_) => {
                 return self.to_string();
             }
         };
@@ -280,7 +291,9 @@ impl ModelError {
             | Self::RateLimited { message, .. }
             | Self::Overloaded { message, .. } => message,
             Self::NoTools(message) | Self::Auth(message) | Self::BadRequest(message) => message,
-            Self::Timeout(_) | Self::Transport(_) | Self::CutOff(_) | Self::Protocol(_) => return None,
+            Self::Timeout(_) | Self::Transport(_) | Self::Broken(_) | Self::CutOff(_) | Self::Protocol(_) => {
+                return None;
+            }
         };
         words.strip_prefix("HTTP ")?.get(..3)?.parse().ok()
     }
@@ -293,6 +306,7 @@ impl ModelError {
                 | Self::Overloaded { .. }
                 | Self::Timeout(_)
                 | Self::Transport(_)
+                | Self::Broken(_)
                 | Self::Protocol(_)
         )
     }
@@ -307,6 +321,7 @@ impl ModelError {
             | Self::BadRequest(_)
             | Self::Timeout(_)
             | Self::Transport(_)
+            | Self::Broken(_)
             | Self::CutOff(_)
             | Self::Protocol(_) => None,
         }

@@ -8,6 +8,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::access::AccessPolicy;
 use crate::event::{
     CompactionEvent, ErasureFigures, Event, MaintenanceEvent, Record, RegistryEvent, TurnEvent,
 };
@@ -20,6 +21,12 @@ pub const CODE_AGE: SignedDuration = SignedDuration::from_hours(24);
 
 /// A stranger who asks again is told the code again after so long.
 pub const TELL_AGAIN: SignedDuration = SignedDuration::from_mins(10);
+
+/// So many rules of a platform that held one after the other are remembered.
+const ACCESS_KEPT: usize = 8;
+
+/// A ban that is over is remembered for so long: what was said while it held is not taken in later.
+const BAN_KEPT: SignedDuration = SignedDuration::from_hours(31 * 24);
 
 /// Most strangers who wait at once; one more has to wait until a code is void, so that strangers cannot fill the
 /// journal.
@@ -38,6 +45,13 @@ pub struct Pairing {
     /// An operator revoked the approval, or refused the request: they are told nothing more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Timestamp>,
+}
+
+/// The rules of a platform, and since when they hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccessSince {
+    pub since: Timestamp,
+    pub access: AccessPolicy,
 }
 
 /// A person who is heard nowhere.
@@ -77,6 +91,9 @@ pub struct RegistryState {
     /// By person (`PLATFORM/USER`).
     #[serde(default)]
     pub bans: BTreeMap<String, Ban>,
+    /// By platform the rules that held one after the other, the newest last.
+    #[serde(default)]
+    pub access: BTreeMap<String, Vec<AccessSince>>,
     /// Chats that moved: by `PLATFORM/NEW`, the id before.
     pub moved: BTreeMap<String, String>,
     /// Tool servers that operators approved.
@@ -132,11 +149,22 @@ impl RegistryState {
                 }
             }
             Event::Registry(RegistryEvent::BanSet { user, reason, until, by }) => {
-                self.bans.retain(|_, ban| ban.holds(record.at));
+                let is_past = |until: Timestamp| record.at.duration_since(until) > BAN_KEPT;
+                self.bans.retain(|_, ban| !ban.until.is_some_and(is_past));
                 let (reason, since, until, by) = (reason.clone(), record.at, *until, by.clone());
                 self.bans.insert(user.clone(), Ban { reason, since, until, by });
             }
-            Event::Registry(RegistryEvent::BanLifted { user }) => drop(self.bans.remove(user)),
+            Event::Registry(RegistryEvent::BanLifted { user }) => {
+                if let Some(ban) = self.bans.get_mut(user).filter(|ban| ban.holds(record.at)) {
+                    ban.until = Some(record.at);
+                }
+            }
+            Event::Registry(RegistryEvent::AccessSet { platform, access }) => {
+                let known = self.access.entry(platform.clone()).or_default();
+                known.push(AccessSince { since: record.at, access: access.clone() });
+                let too_many = known.len().saturating_sub(ACCESS_KEPT);
+                known.drain(..too_many);
+            }
             Event::Registry(RegistryEvent::ChatMigrated { platform, from, to }) => {
                 self.migrate(platform, from, to)
             }
@@ -176,6 +204,25 @@ impl RegistryState {
             Some(pairing) if !pairing.is_void(now) => PairingStatus::Waiting,
             _ => PairingStatus::Stranger,
         }
+    }
+
+    /// How a person stood when they said something that is read only now: who was let in since, or whose ban was lifted
+    /// since, stands as before.
+    pub fn standing_at(&self, user: &str, at: Timestamp, now: Timestamp) -> PairingStatus {
+        if self.bans.get(user).is_some_and(|ban| ban.since <= at && ban.holds(at)) {
+            return PairingStatus::Banned;
+        }
+        let approved_at = self.pairings.get(user).and_then(|pairing| pairing.approved_at);
+        match (self.standing(user, now), approved_at) {
+            (PairingStatus::Paired, Some(since)) if since > at => PairingStatus::Waiting,
+            (standing, _) => standing,
+        }
+    }
+
+    /// The rules of a platform that held at a time, as far back as they are remembered.
+    pub fn access_at(&self, platform: &str, at: Timestamp) -> Option<&AccessPolicy> {
+        let known = self.access.get(platform)?;
+        known.iter().rev().find(|known| known.since <= at).map(|known| &known.access)
     }
 
     /// Whether a stranger who writes now is to be told a code: not if they were told of late, not if too many wait.

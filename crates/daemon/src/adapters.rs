@@ -10,6 +10,9 @@ use futures::FutureExt;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, Span};
+
+use crate::config::NetworkKind;
 
 /// Pause after a first failure; it doubles with each further one.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
@@ -43,7 +46,14 @@ impl Adapters {
             .iter()
             .map(|adapter| {
                 let work = supervise(Arc::clone(adapter), ports.clone(), stop.clone());
-                (adapter.name(), tokio::spawn(work))
+                // Lines of the log name the network by themselves; which of its bots is told by the span.
+                let named = NetworkKind::of_platform(adapter.name())
+                    .is_some_and(|kind| kind.name() != adapter.name());
+                let span = match named {
+                    true => tracing::error_span!("bot", adapter = adapter.name()),
+                    false => Span::none(),
+                };
+                (adapter.name(), tokio::spawn(work.instrument(span)))
             })
             .collect();
         Self { adapters, stop, supervisors }

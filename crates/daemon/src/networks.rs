@@ -1,18 +1,23 @@
 //! From the configuration to the adapters of the chat networks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use cairn_core::ids::AgentId;
-use cairn_core::ports::{Adapter, PairingStore};
+use cairn_core::ports::{Adapter, PairingStore, StoreError};
 use cairn_platforms::discord::{self, Discord, DiscordSettings};
 use cairn_platforms::settings::{CatchUp, ChatSettings, LiveChat};
 use cairn_platforms::telegram::{self, Telegram, TelegramSettings};
 use jiff::SignedDuration;
+use parking_lot::Mutex;
 use secrecy::SecretString;
 
-use crate::config::{Config, Loaded, Network, NetworkKind};
+use crate::config::{Bot, Config, Loaded, Network, NetworkKind};
+use crate::pairing_store::DaemonPairings;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BadNetwork {
@@ -28,46 +33,89 @@ pub struct Networks {
     pub adapters: Vec<Arc<dyn Adapter>>,
     /// Whom they hear, what they take in, how they show answers.
     pub chats: Chats,
+    /// What is served for Telegram to send updates to, by address.
+    pub webhooks: BTreeMap<SocketAddr, Router>,
 }
 
-/// Per network what its adapter is told by the configuration.
-pub type Chats = BTreeMap<NetworkKind, LiveChat>;
+/// By platform what its adapter is told by the configuration.
+pub type Chats = BTreeMap<&'static str, LiveChat>;
 
 /// Tells the adapters that run what the configuration says now.
 pub fn tell(chats: &Chats, config: &Config) {
-    for (kind, live) in chats {
-        if let Some(network) = config.network(*kind) {
-            live.set(chat(network, config));
+    for (platform, live) in chats {
+        if let Some(bot) = config.bot(platform) {
+            live.set(chat(bot.network, config));
         }
     }
 }
 
-/// The adapters of all networks that are used. None of them is connected yet.
+/// Journals who is heard where from here on, for the networks that read again what was said before.
+///
+/// # Errors
+/// The journal cannot be written.
+pub async fn note_access(
+    chats: &Chats,
+    config: &Config,
+    pairings: &DaemonPairings,
+) -> Result<(), StoreError> {
+    for platform in chats.keys() {
+        if let Some(bot) = config.bot(platform).filter(|bot| bot.kind == NetworkKind::Discord) {
+            pairings.set_access(platform, &bot.network.policy(&config.default_agent())).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A platform's name for the rest of the process: labels of metrics and every message that comes in hold it. There are no
+/// more than the configuration has ever had bots.
+fn kept(platform: String) -> &'static str {
+    static KEPT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut kept = KEPT.lock();
+    if let Some(known) = kept.get(platform.as_str()) {
+        return known;
+    }
+    let platform: &'static str = platform.leak();
+    kept.insert(platform);
+    platform
+}
+
+/// The adapters of all bots that are used. None of them is connected yet. What they keep for the next start is in `state`.
 ///
 /// # Errors
 /// Settings that no adapter can be made from.
-pub fn adapters(loaded: &Loaded, pairing_store: &Arc<dyn PairingStore>) -> Result<Networks, BadNetwork> {
+pub fn adapters(
+    loaded: &Loaded,
+    pairing_store: &Arc<dyn PairingStore>,
+    state: &Path,
+) -> Result<Networks, BadNetwork> {
     let mut out = Networks::default();
-    for kind in NetworkKind::ALL {
-        let network = loaded.config.network(kind).filter(|network| network.enabled);
+    for bot in loaded.config.bots().filter(|bot| bot.network.enabled) {
+        let platform = kept(bot.platform());
         // A token that cannot be read has stopped `cairn run` before (`Loaded::check_tokens`).
-        let (Some(network), Some(token)) = (network, loaded.token(kind)) else { continue };
-        let (token, pairing_store) = (token.clone(), Arc::clone(pairing_store));
-        let (adapter, chat): (Arc<dyn Adapter>, LiveChat) = match kind {
+        let Some(token) = loaded.token(platform).cloned() else { continue };
+        let pairing_store = Arc::clone(pairing_store);
+        let (adapter, chat): (Arc<dyn Adapter>, LiveChat) = match bot.kind {
             NetworkKind::Discord => {
-                let discord = Discord::new(discord_settings(&loaded.config, network, token), pairing_store)?;
+                let settings = discord_settings(&loaded.config, bot.network, token);
+                let sessions = Some(state.join(format!("{platform}-sessions.json")));
+                let discord =
+                    Discord::new(DiscordSettings { platform, sessions, ..settings }, pairing_store)?;
                 let chat = discord.chat();
                 (Arc::new(discord), chat)
             }
             NetworkKind::Telegram => {
-                let telegram =
-                    Telegram::new(telegram_settings(&loaded.config, network, token), pairing_store)?;
+                let settings = telegram_settings(&loaded.config, bot.network, token);
+                let telegram = Telegram::new(TelegramSettings { platform, ..settings }, pairing_store)?;
+                if let (Some(address), Some(router)) = (bot.network.webhook_address(), telegram.webhook()) {
+                    let others = out.webhooks.remove(&address).unwrap_or_default();
+                    out.webhooks.insert(address, others.merge(router));
+                }
                 let chat = telegram.chat();
                 (Arc::new(telegram), chat)
             }
         };
         out.adapters.push(adapter);
-        out.chats.insert(kind, chat);
+        out.chats.insert(platform, chat);
     }
     Ok(out)
 }
@@ -81,28 +129,28 @@ fn agents_that_see(config: &Config) -> BTreeSet<AgentId> {
 fn discord_settings(config: &Config, network: &Network, token: SecretString) -> DiscordSettings {
     let settings = DiscordSettings::new(token, chat(network, config));
     let api_url = network.api_url.clone().unwrap_or_else(|| settings.api_url.clone());
-    DiscordSettings { api_url, gateway_url: network.gateway_url.clone(), ..settings }
+    let (gateway_url, cdn_url) = (network.gateway_url.clone(), network.cdn_url.clone());
+    DiscordSettings { api_url, gateway_url, cdn_url, shards: network.shards, ..settings }
 }
 
 fn telegram_settings(config: &Config, network: &Network, token: SecretString) -> TelegramSettings {
     let settings = TelegramSettings::new(token, chat(network, config));
     let api_url = network.api_url.clone().unwrap_or_else(|| settings.api_url.clone());
-    TelegramSettings { api_url, ..settings }
+    TelegramSettings { api_url, webhook_url: network.webhook_url.clone(), ..settings }
 }
 
-/// Checks the bot of a network, without connecting it.
+/// Checks a bot, without connecting it.
 ///
 /// # Errors
 /// Settings that no adapter can be made from.
 pub async fn checkup(
     config: &Config,
-    kind: NetworkKind,
-    network: &Network,
+    bot: Bot<'_>,
     token: SecretString,
 ) -> Result<Vec<cairn_platforms::checkup::Checked>, BadNetwork> {
-    Ok(match kind {
-        NetworkKind::Discord => discord::checkup(&discord_settings(config, network, token)).await?,
-        NetworkKind::Telegram => telegram::checkup(&telegram_settings(config, network, token)).await?,
+    Ok(match bot.kind {
+        NetworkKind::Discord => discord::checkup(&discord_settings(config, bot.network, token)).await?,
+        NetworkKind::Telegram => telegram::checkup(&telegram_settings(config, bot.network, token)).await?,
     })
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use cairn_core::access::AccessPolicy;
 use cairn_core::event::{Event, NewRecord, RegistryEvent};
 use cairn_core::mcp::ServerPin;
 use cairn_core::mcp::pins::Pins;
@@ -11,7 +12,7 @@ use cairn_core::message::Author;
 use cairn_core::pairing_store::{Ban, Pairing, PairingStatus, RegistryState};
 use cairn_core::ports::{Clock, PairingStore, Store, StoreError};
 use futures::future::BoxFuture;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use parking_lot::{Mutex, RwLock};
 
 /// What codes are made of: 32 signs that cannot be mistaken for each other.
@@ -148,6 +149,23 @@ impl DaemonPairings {
         self.append(Event::Registry(RegistryEvent::ServerRevoked { server: server.to_owned() })).await
     }
 
+    /// These rules hold on a platform from here on; journalled when they are other ones than before.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub async fn set_access(&self, platform: &str, access: &AccessPolicy) -> Result<(), StoreError> {
+        let is_known = {
+            let state = self.state.read();
+            let last = state.access.get(platform).and_then(|known| known.last());
+            last.is_some_and(|last| last.access == *access)
+        };
+        if is_known {
+            return Ok(());
+        }
+        let (platform, access) = (platform.to_owned(), access.clone());
+        self.append(Event::Registry(RegistryEvent::AccessSet { platform, access })).await
+    }
+
     async fn append(&self, event: Event) -> Result<(), StoreError> {
         let record = NewRecord { channel: None, at: self.clock.now(), event };
         let records = self.store.append(vec![record]).await?;
@@ -176,6 +194,28 @@ impl DaemonPairings {
 impl PairingStore for DaemonPairings {
     fn standing(&self, user: &str) -> PairingStatus {
         self.state.read().standing(user, self.clock.now())
+    }
+
+    fn standing_at(&self, user: &str, at: Timestamp) -> PairingStatus {
+        self.state.read().standing_at(user, at, self.clock.now())
+    }
+
+    fn access_at(&self, platform: &str, at: Timestamp) -> Option<AccessPolicy> {
+        self.state.read().access_at(platform, at).cloned()
+    }
+
+    fn access_since(&self, platform: &str) -> Option<Timestamp> {
+        self.state.read().access.get(platform)?.first().map(|known| known.since)
+    }
+
+    fn paired_chats(&self, platform: &str) -> Vec<String> {
+        let state = self.state.read();
+        let of_platform = |user: &str| user.strip_prefix(platform).is_some_and(|rest| rest.starts_with('/'));
+        let paired = state
+            .pairings
+            .iter()
+            .filter(|(user, pairing)| of_platform(user) && pairing.approved_at.is_some());
+        paired.map(|(_, pairing)| pairing.chat.clone()).collect()
     }
 
     fn request_pairing(

@@ -20,6 +20,9 @@ const PATIENCE_EVERY: Duration = Duration::from_secs(5);
 
 const PATIENCE_USEC: u32 = 30_000_000;
 
+/// Asks for more time to start or to stop.
+pub(crate) const MORE_TIME: NotifyState<'static> = NotifyState::ExtendTimeoutUsec(PATIENCE_USEC);
+
 /// The watchdog is fed so many times within its limit.
 const BEATS: u32 = 3;
 
@@ -73,7 +76,7 @@ pub async fn with_time<T>(what: &str, work: impl Future<Output = T>) -> T {
         ticks.tick().await;
         loop {
             ticks.tick().await;
-            tell(&[NotifyState::ExtendTimeoutUsec(PATIENCE_USEC), NotifyState::Status(what)]);
+            tell(&[MORE_TIME, NotifyState::Status(what)]);
         }
     };
     tokio::select! {

@@ -12,8 +12,9 @@ use cairn_core::ports::{
 };
 use cairn_llm::BadModel;
 use cairn_platforms::local::{self, LocalApi, Mint};
-use cairn_store::{Store, StoreOptions, keep_checked};
+use cairn_store::{DatabaseOptions, Store, StoreOptions, keep_checked};
 use cairn_tools::schema::Schemas;
+use secrecy::ExposeSecret as _;
 
 use crate::adapters::Adapters;
 use crate::admin::{self, Admin};
@@ -21,9 +22,10 @@ use crate::agent_registry::{AgentRegistry, watch_windows};
 use crate::background::Background;
 use crate::chat_commands::{Runner, RunnerDeps};
 use crate::clock::SystemClock;
-use crate::config::{Config, Environment, Live, Loaded, StateDir};
+use crate::config::{ConfigError, Environment, Live, Loaded, StateDir};
 use crate::models;
 use crate::networks::{self, BadNetwork, Networks};
+use crate::node::Fenced;
 use crate::page::Access;
 use crate::pairing_store::DaemonPairings;
 use crate::records::Identity;
@@ -32,12 +34,16 @@ use crate::restart_handle::RestartHandle;
 use crate::retention_job::daily;
 use crate::socket::{self, Socket, SocketError, SocketMode};
 use crate::tool_registry::{BadTools, ToolRegistry};
+use crate::webhooks::{self, NoWebhook};
 
 /// How long answers on the socket may take to be read to their end when the daemon stops.
-const SOCKET_GRACE: Duration = Duration::from_millis(500);
+pub(crate) const SOCKET_GRACE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    /// The password of the database cannot be read.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A model of the configuration cannot be used.
@@ -53,6 +59,8 @@ pub enum StartError {
     Runtime(RuntimeError),
     #[error(transparent)]
     Socket(#[from] SocketError),
+    #[error(transparent)]
+    Webhook(#[from] NoWebhook),
 }
 
 impl From<RuntimeError> for StartError {
@@ -102,6 +110,7 @@ pub struct Daemon {
     admin_routes: Router,
     socket: Socket,
     adapters: Adapters,
+    webhooks: Vec<Background>,
     reloader: Option<Arc<Reloader>>,
     live: Live,
     /// Retention, the check of what a start leaves unread, and the windows that servers list late.
@@ -121,7 +130,22 @@ impl Daemon {
         tools: &Tools,
         control: Option<&Control>,
     ) -> Result<Self, StartError> {
-        let store = open(&live.now().config, state).await?;
+        let store = open(&live.now(), state).await?;
+        Self::start_with(store, live, state, socket, tools, control).await
+    }
+
+    /// The same on a store that is open already. It is closed again where that fails.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_with(
+        store: Store,
+        live: &Live,
+        state: &StateDir,
+        socket: (PathBuf, SocketMode),
+        tools: &Tools,
+        control: Option<&Control>,
+    ) -> Result<Self, StartError> {
         match Self::start_on(store.clone(), live, state, socket, tools, control).await {
             Ok(daemon) => Ok(daemon),
             Err(error) => {
@@ -147,18 +171,20 @@ impl Daemon {
         for warning in agents.tools().unmatched(&loaded.config) {
             tracing::warn!("{warning}");
         }
-        let Networks { adapters, chats } = match control {
-            Some(_) => networks::adapters(&loaded, &(Arc::clone(&pairing_store) as Arc<dyn PairingStore>))?,
-            None => Networks::default(),
-        };
+        let pairing_port = Arc::clone(&pairing_store) as Arc<dyn PairingStore>;
+        let networks = control.map(|_| networks::adapters(&loaded, &pairing_port, &state.path));
+        let Networks { adapters, chats, webhooks } = networks.transpose()?.unwrap_or_default();
+        let webhooks = webhooks::bind(webhooks).await?;
         let adapters: Arc<[Arc<dyn Adapter>]> = adapters.into();
         let runtime = runtime(&store, &loaded, &agents, &clock, &adapters).await?;
+        networks::note_access(&chats, &loaded.config, &pairing_store).await?;
         let reloader = control.map(|control| {
             Arc::new(Reloader::new(ReloadDeps {
                 live: live.clone(),
                 agent_registry: Arc::clone(&agents),
                 runtime: runtime.clone(),
                 chats,
+                pairings: Arc::clone(&pairing_store),
                 flag: control.flag.clone(),
                 env: Arc::clone(&control.env),
                 set_level: Arc::clone(&control.set_level),
@@ -177,6 +203,7 @@ impl Daemon {
         match socket::serve(socket, mode, router.clone()).await {
             Ok(socket) => {
                 let adapters = Adapters::start(adapters, &ports);
+                let webhooks = webhooks.into_iter().map(webhooks::serve).collect();
                 let background = [
                     Background::start(keep_checked(store.clone(), Arc::clone(&clock))),
                     Background::start(daily(store.clone(), live.clone(), clock)),
@@ -190,6 +217,7 @@ impl Daemon {
                     admin_routes,
                     socket,
                     adapters,
+                    webhooks,
                     reloader,
                     live: live.clone(),
                     background,
@@ -240,7 +268,7 @@ impl Daemon {
         self.adapters.stop().await;
         // Backups and retention passes end early: nothing of theirs comes after the stop.
         self.store.end_maintenance();
-        for task in self.background {
+        for task in self.webhooks.into_iter().chain(self.background) {
             task.stop().await;
         }
         self.runtime.shutdown(grace).await;
@@ -294,7 +322,7 @@ impl Reader {
     /// # Errors
     /// It is in use, damaged or unreadable.
     pub async fn open(loaded: &Arc<Loaded>, state: &StateDir, tools: &Tools) -> Result<Self, StartError> {
-        let store = open(&loaded.config, state).await?;
+        let store = open(loaded, state).await?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let pairing_store = Arc::new(pairing_store(&store, &clock).await?);
         let live = Live::new(Arc::clone(loaded));
@@ -342,7 +370,8 @@ pub(crate) async fn runtime(
     clock: &Arc<dyn Clock>,
     adapters: &[Arc<dyn Adapter>],
 ) -> Result<Runtime, StartError> {
-    let platforms = adapters.iter().map(|adapter| Arc::clone(adapter) as Arc<dyn Platform>).collect();
+    let fenced = |adapter: &Arc<dyn Adapter>| Fenced::of(Arc::clone(adapter) as Arc<dyn Platform>, store);
+    let platforms = adapters.iter().map(fenced).collect();
     let limits = &loaded.config.limits;
     let runtime = Runtime::start(RuntimeDeps {
         store: Arc::new(store.clone()),
@@ -385,7 +414,7 @@ fn reading_admin(
     }
 }
 
-fn identity(loaded: &Loaded, state: &StateDir, socket: Option<PathBuf>) -> Identity {
+pub(crate) fn identity(loaded: &Loaded, state: &StateDir, socket: Option<PathBuf>) -> Identity {
     Identity {
         state_dir: state.path.clone(),
         config_file: loaded.file.clone(),
@@ -408,22 +437,37 @@ pub fn nothing(loaded: &Arc<Loaded>, state: &StateDir, tools: &Tools) -> Result<
     )))
 }
 
-pub fn store_options(config: &Config, state: &StateDir) -> StoreOptions {
-    StoreOptions {
-        segment_bytes: config.store.segment_mib << 20,
-        sled_cache_bytes: config.store.cache_mib << 20,
+/// # Errors
+/// The password of the database is named and cannot be read.
+pub fn store_options(loaded: &Loaded, state: &StateDir) -> Result<StoreOptions, ConfigError> {
+    let store = &loaded.config.store;
+    let database = loaded.database()?.map(|database| DatabaseOptions {
+        url: database.url.expose_secret().into(),
+        address: format!("{}:{}", database.host, state.path.display()),
+        node: database.node,
+    });
+    Ok(StoreOptions {
+        segment_bytes: store.segment_mib << 20,
+        sled_cache_bytes: store.cache_mib << 20,
+        database,
         ..StoreOptions::new(&state.path)
-    }
+    })
 }
 
 /// Opens the store of a state.
 ///
 /// # Errors
 /// See [`Store::open`].
-pub(crate) async fn open(config: &Config, state: &StateDir) -> Result<Store, StoreError> {
-    let options = store_options(config, state);
-    let opened = tokio::task::spawn_blocking(move || Store::open(options)).await;
-    opened.unwrap_or_else(|error| {
+pub(crate) async fn open(loaded: &Loaded, state: &StateDir) -> Result<Store, StartError> {
+    let options = store_options(loaded, state)?;
+    Ok(blocking(move || Store::open(options)).await?)
+}
+
+/// Opens something on a thread of its own.
+pub(crate) async fn blocking<T: Send + 'static>(
+    open: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    tokio::task::spawn_blocking(open).await.unwrap_or_else(|error| {
         Err(StoreError::View { view: "store", message: format!("opening it failed: {error}") })
     })
 }

@@ -170,7 +170,11 @@ async fn send(server: &Server, body: &Body, text: String) -> Result<Opened, Serv
             // No request has gone out, so it is no wait for an answer.
             return Err(ModelError::Transport(format!("no connection within {connect:?}")).into());
         }
-        Ok(Err(error)) => return Err(ModelError::Transport(causes(&error)).into()),
+        // Beyond that it is not known how much of the request has arrived: it may have been read, and be paid for.
+        Ok(Err(error)) if error.is_connect() || error.is_builder() => {
+            return Err(ModelError::Transport(causes(&error)).into());
+        }
+        Ok(Err(error)) => return Err(ModelError::Broken(causes(&error)).into()),
         Err(_) => return Err(ModelError::Timeout(first).into()),
     };
     let status = response.status();
@@ -243,7 +247,7 @@ fn chunks(response: Response) -> BoxStream<'static, Result<Vec<u8>, ModelError>>
     chunks
         .map(|chunk| match chunk {
             Ok(chunk) => Ok(chunk.to_vec()),
-            Err(error) => Err(ModelError::Transport(causes(&error))),
+            Err(error) => Err(ModelError::Broken(causes(&error))),
         })
         .boxed()
 }

@@ -317,6 +317,7 @@ fn without_key(error: ModelError, key: &SecretString) -> ModelError {
         ModelError::BadRequest(text) => ModelError::BadRequest(clean(text)),
         error @ (ModelError::Timeout(_) | ModelError::CutOff(_)) => error,
         ModelError::Transport(text) => ModelError::Transport(clean(text)),
+        ModelError::Broken(text) => ModelError::Broken(clean(text)),
         ModelError::Protocol(text) => ModelError::Protocol(clean(text)),
     }
 }

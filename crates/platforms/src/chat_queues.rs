@@ -8,6 +8,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::Instrument as _;
 
 struct State<K, T> {
     chats: HashMap<K, VecDeque<T>>,
@@ -68,6 +69,11 @@ impl<K: Copy + Eq + Hash, T> ChatQueues<K, T> {
         }
     }
 
+    /// Nothing waits, and nothing is being worked off.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.0.lock().chats.is_empty()
+    }
+
     pub(crate) fn n_waiting(&self) -> usize {
         self.0.lock().n_waiting
     }
@@ -104,7 +110,8 @@ impl Tasks {
 
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let token = self.0.clone();
-        tokio::spawn(async move { token.run_until_cancelled(guarded(work)).await });
+        // The lines of a bot's tasks in the log tell whose they are, as its own do.
+        tokio::spawn(async move { token.run_until_cancelled(guarded(work)).await }.in_current_span());
     }
 }
 

@@ -187,31 +187,28 @@ impl InboundPath {
         Self { platform, chat, ports, pairing_store, waits: Mutex::default() }
     }
 
+    pub(crate) fn platform(&self) -> &'static str {
+        self.platform
+    }
+
     pub(crate) fn now(&self) -> Timestamp {
         self.pairing_store.clock().now()
     }
 
+    /// A person as the runtime knows them, by their id on the network.
+    pub(crate) fn person(&self, id: impl std::fmt::Display) -> String {
+        format!("{}/{id}", self.platform)
+    }
+
     fn author(&self, sender: &Sender) -> Author {
-        Author { id: format!("{}/{}", self.platform, sender.id), name: sender.name.clone() }
+        Author { id: self.person(&sender.id), name: sender.name.clone() }
     }
 
     /// What the access rules say. `calls_me`: the bot is mentioned, replied to, or given a command.
     pub(crate) fn judge(&self, sender: &Sender, calls_me: bool, at: &ChatAddress) -> Access {
         let author = self.author(sender);
         let standing = self.pairing_store.standing(&author.id);
-        let settings = self.chat.get();
-        let judge = |chat: &str| {
-            let Sender { id, bot, myself, .. } = sender;
-            let (bot, myself, place) = (*bot, *myself, at.place(chat));
-            settings.access.judge(&AccessRequest { user: id, standing, myself, bot, calls_me, place })
-        };
-        // A chat that moved is known by both its ids.
-        let home = self.pairing_store.home_of(self.platform, &at.chat);
-        let verdict = match judge(&at.chat) {
-            AccessVerdict::Ignore(_) if home != at.chat => judge(&home),
-            verdict => verdict,
-        };
-        match verdict {
+        match self.verdict(&self.chat.get().access, standing, sender, calls_me, at) {
             AccessVerdict::Serve { agent, addressed } => match self.channel(&agent, at) {
                 Some(channel) => {
                     Access::Admitted(Admitted { channel, agent, author, addressed, direct: at.direct })
@@ -220,6 +217,48 @@ impl InboundPath {
             },
             AccessVerdict::Pair => Access::Stranger,
             AccessVerdict::Ignore(why) => Access::Ignored(why),
+        }
+    }
+
+    /// The same of a message that is read only now: whoever was not let in when they said it is not heard later.
+    pub(crate) fn judge_missed(
+        &self,
+        sender: &Sender,
+        calls_me: bool,
+        at: &ChatAddress,
+        said: Timestamp,
+    ) -> Access {
+        let now = self.judge(sender, calls_me, at);
+        if !matches!(now, Access::Admitted(_)) {
+            return now;
+        }
+        let standing = self.pairing_store.standing_at(&self.author(sender).id, said);
+        let then = self.pairing_store.access_at(self.platform, said);
+        let rules = then.unwrap_or_else(|| self.chat.get().access.clone());
+        match self.verdict(&rules, standing, sender, calls_me, at) {
+            AccessVerdict::Serve { .. } => now,
+            AccessVerdict::Pair | AccessVerdict::Ignore(_) => Access::Ignored("not let in when it was said"),
+        }
+    }
+
+    fn verdict(
+        &self,
+        rules: &AccessPolicy,
+        standing: PairingStatus,
+        sender: &Sender,
+        calls_me: bool,
+        at: &ChatAddress,
+    ) -> AccessVerdict {
+        let judge = |chat: &str| {
+            let Sender { id, bot, myself, .. } = sender;
+            let (bot, myself, place) = (*bot, *myself, at.place(chat));
+            rules.judge(&AccessRequest { user: id, standing, myself, bot, calls_me, place })
+        };
+        // A chat that moved is known by both its ids.
+        let home = self.pairing_store.home_of(self.platform, &at.chat);
+        match judge(&at.chat) {
+            AccessVerdict::Ignore(_) if home != at.chat => judge(&home),
+            verdict => verdict,
         }
     }
 
@@ -256,7 +295,16 @@ impl InboundPath {
 
     /// The channel that a chat belongs to, by whomever a message is.
     pub(crate) fn channel_of(&self, at: &ChatAddress) -> Option<ChannelId> {
-        let access = &self.chat.get().access;
+        self.channel_under(&self.for_everybody(), at)
+    }
+
+    /// The rules without the people in them, for [`Self::channel_under`].
+    pub(crate) fn for_everybody(&self) -> AccessPolicy {
+        for_everybody(&self.chat.get().access)
+    }
+
+    /// The channel that a chat belongs to under these rules, which are without people.
+    pub(crate) fn channel_under(&self, access: &AccessPolicy, at: &ChatAddress) -> Option<ChannelId> {
         let approach = AccessRequest {
             user: "",
             standing: PairingStatus::Paired,
@@ -265,7 +313,7 @@ impl InboundPath {
             calls_me: true,
             place: at.place(&at.chat),
         };
-        match for_everybody(access).judge(&approach) {
+        match access.judge(&approach) {
             AccessVerdict::Serve { agent, .. } => self.channel(&agent, at),
             // Someone on a list wrote there privately.
             AccessVerdict::Pair | AccessVerdict::Ignore(_) if at.direct => self.channel(&access.agent, at),

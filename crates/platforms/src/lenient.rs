@@ -22,3 +22,9 @@ where
     let Value::Array(items) = Value::deserialize(deserializer)? else { return Ok(Vec::new()) };
     Ok(items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect())
 }
+
+/// A number that is written as its digits in quotes, or plainly; 0 where it is neither.
+pub(crate) fn digits<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    Ok(value.as_u64().or_else(|| value.as_str()?.parse().ok()).unwrap_or_default())
+}

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::ports::{AdapterFailure, Clock, LinkState, PlatformStatus};
+use cairn_core::ports::{AdapterFailure, CaughtUp, Clock, LinkState, PlatformStatus, Shards};
 use parking_lot::Mutex;
 
 /// Most chats with a trouble of their own; past it the one that has been there longest is dropped from the list.
@@ -37,7 +37,10 @@ impl Link {
             last_outbound: None,
             latency_ms: None,
             queue: 0,
+            shards: None,
             troubles: Vec::new(),
+            caught_up: None,
+            invalid_requests: None,
         };
         Self { platform, clock, state: Mutex::new(State { status, troubles: VecDeque::new() }) }
     }
@@ -45,6 +48,11 @@ impl Link {
     /// The connection is in another state. What is wrong with it is forgotten once it is connected, and replaced by
     /// a newer failure.
     pub fn set(&self, state: LinkState, failure: Option<&AdapterFailure>) {
+        self.set_sharded(state, failure, None);
+    }
+
+    /// The same of a platform with several connections.
+    pub fn set_sharded(&self, state: LinkState, failure: Option<&AdapterFailure>, shards: Option<Shards>) {
         let status = &mut self.state.lock().status;
         match state {
             LinkState::Connected => {
@@ -64,6 +72,14 @@ impl Link {
         status.state = state;
         let connected = if state == LinkState::Connected { 1.0 } else { 0.0 };
         metrics::gauge!("cairn_platform_connected", "platform" => self.platform).set(connected);
+        let n_down = shards.as_ref().map_or(1.0 - connected, |shards| shards.down.len() as f64);
+        metrics::gauge!("cairn_platform_shards_down", "platform" => self.platform).set(n_down);
+        status.shards = shards;
+    }
+
+    /// The platform's name in channel ids.
+    pub fn platform(&self) -> &'static str {
+        self.platform
     }
 
     pub fn set_name(&self, name: impl Into<String>) {
@@ -90,6 +106,11 @@ impl Link {
     pub fn set_queue(&self, waiting: u64) {
         self.state.lock().status.queue = waiting;
         metrics::gauge!("cairn_platform_queue", "platform" => self.platform).set(waiting as f64);
+    }
+
+    /// What was missed has been read, as far as it could be.
+    pub fn caught_up(&self, done: CaughtUp) {
+        self.state.lock().status.caught_up = Some(done);
     }
 
     /// Something does not work in one chat. True when that is news.

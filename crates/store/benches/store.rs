@@ -1,4 +1,4 @@
-//! Appending with its sync, and restoring a channel of 2,000 entries.
+//! Appending with its sync, in a folder and in a database, and restoring a channel of 2,000 entries.
 
 #![expect(clippy::unwrap_used, reason = "a failure here is the test's failure")]
 
@@ -9,7 +9,8 @@ use cairn_core::event::{Event, NewRecord, TurnEvent};
 use cairn_core::ids::{ChannelId, Generation, Seq, TurnId};
 use cairn_core::message::{Entry, Part, Role};
 use cairn_core::ports::Store as _;
-use cairn_store::{Store, StoreOptions};
+use cairn_store::{DatabaseOptions, Store, StoreOptions};
+use cairn_testkit::postgres::Postgres;
 use divan::{Bencher, black_box};
 use jiff::Timestamp;
 
@@ -91,6 +92,43 @@ fn append_64_at_once(bencher: Bencher) {
             .collect();
         bench.runtime.block_on(futures::future::join_all(appends))
     });
+}
+
+/// Appends of one record that each of the tasks makes, one after another.
+const IN_A_ROW: u64 = 50;
+
+/// So many tasks append beside each other. Says how many appends a commit took with it.
+fn append_beside(bencher: Bencher, bench: &Bench, tasks: u64) {
+    let (mut appends, before) = (0, bench.runtime.block_on(bench.store.stats()).unwrap().syncs);
+    bencher.counter(tasks * IN_A_ROW).bench_local(|| {
+        appends += tasks * IN_A_ROW;
+        let task = async |task: u64| {
+            for n in 0..IN_A_ROW {
+                bench.store.append(vec![record(appends + task * IN_A_ROW + n)]).await.unwrap();
+            }
+        };
+        bench.runtime.block_on(futures::future::join_all((0..tasks).map(task)))
+    });
+    let commits = bench.runtime.block_on(bench.store.stats()).unwrap().syncs - before;
+    eprintln!("{tasks} tasks: {:.1} appends in a commit", appends as f64 / commits as f64);
+}
+
+#[divan::bench(args = [1, 32], sample_count = 20, sample_size = 1)]
+fn append_to_a_folder(bencher: Bencher, tasks: u64) {
+    append_beside(bencher, &open(), tasks);
+}
+
+/// Over loopback, with every commit synced. Nothing is measured where no server is installed.
+#[divan::bench(args = [1, 32], sample_count = 20, sample_size = 1)]
+fn append_to_a_database(bencher: Bencher, tasks: u64) {
+    let Some(server) = Postgres::start(true) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (url, node, address) = (server.database().into(), "a".to_owned(), "a.example:80".to_owned());
+    let database = Some(DatabaseOptions { url, node, address });
+    let store = Store::open(StoreOptions { database, ..StoreOptions::new(dir.path()) }).unwrap();
+    let bench = Bench { runtime: tokio::runtime::Runtime::new().unwrap(), store, _dir: dir };
+    append_beside(bencher, &bench, tasks);
+    bench.runtime.block_on(bench.store.clone().close());
 }
 
 fn with_2000_entries() -> (Bench, Conversation) {

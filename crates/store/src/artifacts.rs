@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use percent_encoding::percent_encode_byte;
 use sha2::{Digest as _, Sha256};
 
+use crate::database::Database;
 use crate::disk::{blocking, io_error, make_dir, put_by, remove_file, sync_dir};
 
 /// What fails when reading or writing one panics.
@@ -26,11 +27,13 @@ const CHUNK: usize = 64 * 1024;
 const NAME_MAX: usize = 200;
 
 /// The artifacts of a state folder.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Artifacts {
     dir: Arc<Path>,
     /// Files that go once a backup has been made; none: none is being made.
     held: Arc<Mutex<Option<Vec<PathBuf>>>>,
+    /// Where files are fetched from that this node lacks.
+    database: Option<Arc<Database>>,
 }
 
 /// Holds the files of artifacts where they are until it is dropped.
@@ -50,8 +53,21 @@ impl Drop for RemovalHold {
 }
 
 impl Artifacts {
-    pub(crate) fn of(state: &Path) -> Self {
-        Self { dir: state.join("artifacts").into(), held: Arc::default() }
+    pub(crate) fn of(state: &Path, database: Option<Arc<Database>>) -> Self {
+        Self { dir: state.join("artifacts").into(), held: Arc::default(), database }
+    }
+
+    /// Fetches the file of an artifact where only the database has it. Blocks.
+    ///
+    /// # Errors
+    /// The database does not answer, or the file cannot be written.
+    pub(crate) fn fetch(&self, channel: &ChannelId, id: &ArtifactId) -> Result<(), StoreError> {
+        let file = self.file(channel, id);
+        let Some(database) = self.database.as_ref().filter(|_| !file.exists()) else { return Ok(()) };
+        match database.artifact(channel, id)? {
+            Some(bytes) => put(&self.folder(channel), &file, &bytes),
+            None => Ok(()),
+        }
     }
 
     /// Files that are removed from here on stay until what is returned is dropped. One at a time.
@@ -74,7 +90,8 @@ impl Artifacts {
             return None;
         }
         let file = self.file(channel, &artifact.id);
-        let (what, is_lost) = match look(&file, artifact) {
+        let looked = self.fetch(channel, &artifact.id).map_err(io::Error::other);
+        let (what, is_lost) = match looked.and_then(|()| look(&file, artifact)) {
             Ok(None) => return None,
             Ok(Some(what)) => (what, true),
             // Nobody can tell what is in it.
@@ -122,10 +139,14 @@ impl Artifacts {
         range: LineRange,
     ) -> BoxFuture<'_, Result<Option<ArtifactLines>, StoreError>> {
         let (file, sha256) = (self.file(channel, &artifact.id), artifact.sha256.clone());
-        Box::pin(blocking(WORK, move || match File::open(&file) {
-            Ok(open) => lines_of(open, sha256.as_deref(), range).map_err(io_error("read", &file)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(io_error("open", &file)(error)),
+        let (artifacts, channel, id) = (self.clone(), channel.clone(), artifact.id.clone());
+        Box::pin(blocking(WORK, move || {
+            artifacts.fetch(&channel, &id)?;
+            match File::open(&file) {
+                Ok(open) => lines_of(open, sha256.as_deref(), range).map_err(io_error("read", &file)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(io_error("open", &file)(error)),
+            }
         }))
     }
 

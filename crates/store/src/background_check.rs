@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use cairn_core::ports::{Clock, StoreError};
 use jiff::{SignedDuration, Timestamp};
 
+use crate::database::copy;
 use crate::disk::Layout;
 use crate::index::Task;
 use crate::journal::mark::Mark;
@@ -104,6 +105,10 @@ impl Store {
             let (next, problems) = self.step(move |_| place.read_on(&dir, &end)).await?;
             at = next;
             problems.into_iter().for_each(|problem| found.tell(problem.to_string()));
+        }
+        if found.n > 0 && self.inner.database.is_some() {
+            self.step(|inner| copy::doubt(&inner.options.dir)).await?;
+            found.tell("the journal here is a copy: the next start of this node makes it anew".to_owned());
         }
         Ok(())
     }

@@ -6,6 +6,7 @@
 mod artifacts;
 mod background_check;
 mod backup;
+mod database;
 mod disk;
 mod erasure;
 mod format;
@@ -28,6 +29,9 @@ mod views;
 pub use background_check::keep_checked;
 pub use backup::restore::{is_begun, restore_dir};
 pub use backup::{BackupError, BackupReport, RestoreReport};
+pub use database::{
+    DatabaseOptions, LeaseState, Moved, Node, NodeRow, Standby, StandbyStatus, move_from, move_to,
+};
 pub use disk::can_start_threads;
 pub use erasure::erase_dir;
 pub use index::search::SearchPlace;

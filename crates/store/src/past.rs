@@ -1,11 +1,11 @@
 //! What was: the records of a turn, a conversation and memories as they were after a record.
 
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{DeliveryEvent, Event, MessageEvent, Receipt, Record, TurnEvent};
-use cairn_core::ids::{ChannelId, MemoryId, MessageId, OutboxId, TurnId};
+use cairn_core::event::{CompactionEvent, DeliveryEvent, Event, MessageEvent, Receipt, Record, TurnEvent};
+use cairn_core::ids::{ChannelId, MemoryId, MessageId, OutboxId, RunId, TurnId};
 use cairn_core::memory::Memory;
 use cairn_core::ports::StoreError;
-use cairn_core::trace::{TurnRecords, WhichTurn};
+use cairn_core::trace::{TurnRecords, WhichTurn, is_of_run};
 use jiff::Timestamp;
 
 use crate::disk::Layout;
@@ -35,8 +35,34 @@ impl Store {
         self.read("reading a turn", move |_, reads| turn_records(reads, &channel, which)).await
     }
 
-    /// A conversation as it was after each of these records of its channel, which are in order. All of the channel up to
-    /// there is read.
+    /// The records that tell of a compaction run, in order; none: the channel has no such run.
+    ///
+    /// # Errors
+    /// A view or the journal failed.
+    pub async fn run_records(&self, channel: &ChannelId, run: RunId) -> Result<Vec<Record>, StoreError> {
+        let channel = channel.clone();
+        let read = move |inner: &Inner, reads: &Reads<'_>| {
+            let mut found = Vec::new();
+            for place in reads.places(&channel, 1, u64::MAX)?.rev() {
+                inner.goes_on()?;
+                let record = reads.journal.read(place?.at)?;
+                if !is_of_run(&record.event, &run) {
+                    continue;
+                }
+                let is_start = matches!(record.event, Event::Compaction(CompactionEvent::RunStarted { .. }));
+                found.push(record);
+                if is_start {
+                    break;
+                }
+            }
+            found.reverse();
+            Ok(found)
+        };
+        self.read("reading a run", read).await
+    }
+
+    /// A conversation as it was after each of these records of its channel, which are in order. The channel is read up to
+    /// there: from its kept head on, where that is older, else from its first record.
     ///
     /// # Errors
     /// A view or the journal failed.

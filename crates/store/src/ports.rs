@@ -8,7 +8,7 @@ use std::time::Duration;
 use cairn_core::conversation::{Conversation, Outline};
 use cairn_core::event::{NewRecord, Record, RunEnd, TurnEnd};
 use cairn_core::history::{HistoryQuery, Said};
-use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq, TextId, TurnId};
+use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TextId, TurnId};
 use cairn_core::memory::{Memory, Reach, Scope};
 use cairn_core::message::{Artifact, Entry};
 use cairn_core::model::Usage;
@@ -61,6 +61,16 @@ impl ports::Store for Store {
 
     fn channels(&self) -> BoxFuture<'_, Result<Vec<ChannelRow>, StoreError>> {
         self.look(|_, reads| reads.channels()).boxed()
+    }
+
+    fn channel(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Option<ChannelRow>, StoreError>> {
+        let channel = channel.clone();
+        self.look(move |_, reads| reads.channel(&channel)).boxed()
+    }
+
+    fn private_chats(&self, platform: &str) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>> {
+        let platform = platform.to_owned();
+        self.look(move |_, reads| reads.private_chats(&platform)).boxed()
     }
 
     fn unfinished(&self) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>> {
@@ -175,7 +185,14 @@ impl ports::Store for Store {
         id: &ArtifactId,
         text: Arc<str>,
     ) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.inner.artifacts.put(channel, id, text)
+        let (channel, id) = (channel.clone(), id.clone());
+        async move {
+            if let Some((database, lease)) = self.inner.leading() {
+                database.put_artifact(lease, (&channel, &id), &text).await?;
+            }
+            self.inner.artifacts.put(&channel, &id, text).await
+        }
+        .boxed()
     }
 
     fn artifact_lines(
@@ -209,12 +226,20 @@ impl ports::Store for Store {
         let channel = channel.clone();
         async move {
             let artifacts = &self.inner.artifacts;
-            let there = artifacts.ids(&channel).await?;
+            let mut there = artifacts.ids(&channel).await?;
+            if let Some((database, _)) = self.inner.leading() {
+                there.extend(database.artifact_ids(&channel).await?);
+                there.sort_unstable();
+                there.dedup();
+            }
             if there.is_empty() {
                 return Ok(());
             }
             let of = channel.clone();
             let expired = self.look(move |_, reads| reads.expired(&of, there.clone())).await?;
+            if let Some((database, lease)) = self.inner.leading().filter(|_| !expired.is_empty()) {
+                database.remove_artifacts(lease, &channel, &expired).await?;
+            }
             for id in expired {
                 artifacts.remove(&channel, &id).await?;
             }
@@ -319,6 +344,15 @@ impl Store {
         limit: usize,
     ) -> Result<Vec<(Timestamp, Usage)>, StoreError> {
         self.look(move |_, reads| reads.call_usages(&channel, limit)).await
+    }
+
+    /// The delivery of that id, if it is neither settled nor dropped.
+    ///
+    /// # Errors
+    /// A view failed.
+    pub async fn delivery(&self, id: &OutboxId) -> Result<Option<OutboxItem>, StoreError> {
+        let id = id.clone();
+        self.look(move |_, reads| reads.delivery(&id)).await
     }
 
     /// Deliveries neither confirmed nor dropped, oldest first, with their places in that order: those after one, at most so

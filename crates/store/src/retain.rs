@@ -118,7 +118,7 @@ impl Store {
     /// # Errors
     /// It cannot be read or written; it stays as it was.
     pub async fn compress_segment(&self, first: u64, dry_run: bool) -> Result<Shrunk, StoreError> {
-        let (lease, inner) = (self.lease().await?, self.inner.clone());
+        let (lease, inner) = (self.free_lease().await?, self.inner.clone());
         self.inner
             .background
             .run(RETENTION, move || {
@@ -160,11 +160,16 @@ impl Store {
         at: Timestamp,
         dry_run: bool,
     ) -> Result<Expired, StoreError> {
+        if self.inner.database.is_some() {
+            let message = "words of a journal in a database do not expire; leave out `journal_days` and `journal_mib` of \
+                           [retention]";
+            return Err(StoreError::Elsewhere { message: message.to_owned() });
+        }
         let mut done = Expired::default();
         if first >= needs.before {
             return Ok(done);
         }
-        let lease = self.lease().await?;
+        let lease = self.free_lease().await?;
         let needed = needs.clone();
         let (walk, taken) =
             self.read(RETENTION, move |inner, reads| walk(inner, reads, first, &needed.channels)).await?;
@@ -204,7 +209,7 @@ impl Store {
     }
 
     /// The lease, unless an erasure was asked for, which writes all segments again itself.
-    async fn lease(&self) -> Result<OwnedMutexGuard<()>, StoreError> {
+    async fn free_lease(&self) -> Result<OwnedMutexGuard<()>, StoreError> {
         let lease = self.maintenance().await?;
         if self.inner.erasing.load(Ordering::Acquire) { Err(StoreError::Closed) } else { Ok(lease) }
     }

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -15,13 +15,16 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::artifacts::Artifacts;
+use crate::database::{
+    Database, DatabaseOptions, Lease, LeaseState, NodeRow, Sequencer, Standby, copy, follow,
+};
 use crate::disk::{Background, Disk, Layout, RealDisk, folder_bytes, has_room, io_error, make_dir};
 use crate::erasure::{self, Order};
 use crate::format;
 use crate::index::{self, Indexer, SearchIndex, Task};
 use crate::journal::open::{Shown, Start, Tail};
 use crate::journal::reader::Reader;
-use crate::journal::{Appender, Durable, open, segment};
+use crate::journal::{Appender, Durable, Writer, open, segment};
 use crate::lock::StateLock;
 use crate::progress::Progress;
 use crate::views::archive::Reads;
@@ -82,6 +85,8 @@ pub struct StoreOptions {
     pub checked_at_start_bytes: u64,
     /// Who watches what takes long while it is opened, or checked and changed without being open.
     pub progress: Progress,
+    /// The database that holds the journal; then the state folder has a copy. None: the journal is in the state folder.
+    pub database: Option<DatabaseOptions>,
 }
 
 impl StoreOptions {
@@ -94,6 +99,7 @@ impl StoreOptions {
             index_heap_bytes: 15_000_000,
             checked_at_start_bytes: 4 << 20,
             progress: Progress::default(),
+            database: None,
         }
     }
 }
@@ -127,7 +133,11 @@ pub(crate) struct Inner {
     /// The store is about to be closed: work over whole segments breaks off.
     closing: AtomicBool,
     pub(crate) artifacts: Artifacts,
-    stopped_cleanly: bool,
+    stopped_cleanly: AtomicBool,
+    /// The database of whose journal this is a copy.
+    pub(crate) database: Option<Arc<Database>>,
+    /// Since this node leads.
+    lease: OnceLock<Arc<Lease>>,
     /// What the last check in the background found wrong with the journal, for people.
     pub(crate) damage: Mutex<Vec<String>>,
     /// Segments of whose words nothing is left to be taken out.
@@ -168,6 +178,15 @@ pub fn check_free(dir: &std::path::Path) -> Result<(), StoreError> {
     if dir.join("lock").exists() { StateLock::take_any(dir).map(drop) } else { Ok(()) }
 }
 
+/// Makes a state folder ready to be opened, and takes its lock. Every thread that writes holds it, too: it is free when the last
+/// of them has ended, however they end.
+pub(crate) fn lock(dir: &std::path::Path) -> Result<Arc<StateLock>, StoreError> {
+    make_dir(dir)?;
+    let lock = Arc::new(StateLock::take(dir)?);
+    format::prepare(dir)?;
+    Ok(lock)
+}
+
 /// Opens the views, and the journal from where they end.
 fn open_views_and_journal(
     options: &StoreOptions,
@@ -186,19 +205,41 @@ fn open_views_and_journal(
 }
 
 impl Store {
-    /// Opens the store, and brings the views up to the journal. Blocks; call it outside of async code.
+    /// Opens the store, and brings the views up to the journal. With a database this node leads at once. Blocks; call it
+    /// outside of async code.
     ///
     /// # Errors
-    /// [`StoreError::InUse`], [`StoreError::Damaged`] with file and line, or [`StoreError::Io`].
+    /// [`StoreError::InUse`], [`StoreError::Damaged`] with file and line, or [`StoreError::Io`]; with a database
+    /// [`StoreError::Led`] and [`StoreError::Database`], too.
     pub fn open(options: StoreOptions) -> Result<Self, StoreError> {
+        if options.database.is_some() {
+            return follow::open_leading(options);
+        }
         Self::open_on(options, Arc::new(RealDisk))
     }
 
+    /// Follows the node that leads, until this one does. Blocks for the first connection; what is copied then is told by
+    /// [`Standby::status`].
+    ///
+    /// # Errors
+    /// The database or the state folder cannot be used.
+    pub fn stand_by(options: StoreOptions) -> Result<Standby, StoreError> {
+        Standby::begin(options)
+    }
+
     pub(crate) fn open_on(options: StoreOptions, disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
-        make_dir(&options.dir)?;
-        // Every thread that writes holds the lock, too: it is free when the last of them has ended, however they end.
-        let lock = Arc::new(StateLock::take(&options.dir)?);
-        format::prepare(&options.dir)?;
+        let lock = lock(&options.dir)?;
+        copy::refuse(&options.dir)?;
+        Self::open_locked(options, disk, lock, None)
+    }
+
+    /// `database`: of whose journal the folder has a copy, which was brought up to it.
+    pub(crate) fn open_locked(
+        options: StoreOptions,
+        disk: Arc<dyn Disk>,
+        lock: Arc<StateLock>,
+        database: Option<Arc<Database>>,
+    ) -> Result<Self, StoreError> {
         let layout = Layout::of(&options.dir);
         make_dir(&layout.journal)?;
         erasure::resume_or_wait(&options.dir, &options.progress)?;
@@ -211,8 +252,9 @@ impl Store {
             let _ = &held;
             let _ = wake.try_send(Command::Wake);
         });
-        let (appender, writer) =
-            Appender::start(&layout.journal, disk, options.segment_bytes, tail, on_durable)?;
+        let is_only_one = database.is_none();
+        let writer = Writer::new(&layout.journal, disk, options.segment_bytes, tail, is_only_one, on_durable);
+        let (appender, writer) = Appender::start(writer)?;
         let (tasks, to_index) = sync_channel(COMMANDS);
         let wake = tasks.clone();
         let (progress, shown_views) = (options.progress.clone(), views.clone());
@@ -250,7 +292,7 @@ impl Store {
             room_tried: Mutex::default(),
             aside: Arc::default(),
             is_aside: AtomicBool::new(false),
-            artifacts: Artifacts::of(&options.dir),
+            artifacts: Artifacts::of(&options.dir, database.clone()),
             options,
             appender,
             views,
@@ -261,7 +303,9 @@ impl Store {
             erasing: AtomicBool::new(false),
             erasure: Order::default(),
             closing: AtomicBool::new(false),
-            stopped_cleanly,
+            stopped_cleanly: AtomicBool::new(stopped_cleanly),
+            database,
+            lease: OnceLock::new(),
             damage: Mutex::default(),
             spent: Mutex::default(),
             threads: Mutex::new(vec![writer, applier]),
@@ -273,7 +317,41 @@ impl Store {
 
     /// Whether the daemon before this one stopped by itself, or there was none.
     pub fn stopped_cleanly(&self) -> bool {
-        self.inner.stopped_cleanly
+        self.inner.stopped_cleanly.load(Ordering::Acquire)
+    }
+
+    /// Whether this node leads, by a lease; `None`: the journal is in the state folder alone.
+    pub fn lease(&self) -> Option<tokio::sync::watch::Receiver<LeaseState>> {
+        self.inner.lease.get().map(|lease| lease.state())
+    }
+
+    /// The nodes that lead or follow by the same database, or did; none without one.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub async fn nodes(&self) -> Result<Vec<NodeRow>, StoreError> {
+        match &self.inner.database {
+            Some(database) => database.nodes().await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Appends go by way of the database from here on: everything that it has is copied.
+    pub(crate) async fn begin_to_lead(
+        &self,
+        database: Arc<Database>,
+        lease: Arc<Lease>,
+    ) -> Result<(), StoreError> {
+        self.inner.appender.lead(Sequencer::new(database, lease.clone())).await?;
+        lease.tells(self.inner.appender.durable());
+        self.inner.lease.get_or_init(|| lease);
+        // Views that do not answer are no reason not to lead.
+        if self.settle().await.is_ok()
+            && let Ok(Some(meta)) = self.inner.views.db().and_then(|db| db.meta())
+        {
+            self.inner.stopped_cleanly.store(meta.stopped.unwrap_or(true), Ordering::Release);
+        }
+        Ok(())
     }
 
     /// Waits until the views show all that is durable now.
@@ -308,6 +386,9 @@ impl Store {
     pub async fn close(self) -> bool {
         self.end_maintenance();
         self.inner.appender.close().await;
+        if let (Some(lease), Some(database)) = (self.inner.lease.get(), &self.inner.database) {
+            lease.leave(database).await;
+        }
         if let Err(error) =
             tokio::time::timeout(SETTLE_PATIENCE, self.settle()).await.unwrap_or_else(|_| Err(no_answer()))
         {
@@ -626,6 +707,11 @@ impl Inner {
     }
 
     /// Whether what is asked is read from the journal.
+    /// The database whose journal this node writes, and by which lease; `None`: the journal is in the state folder.
+    pub(crate) fn leading(&self) -> Option<(&Arc<Database>, &Lease)> {
+        Some((self.database.as_ref()?, &**self.lease.get()?))
+    }
+
     pub(crate) fn is_aside(&self) -> bool {
         self.is_aside.load(Ordering::Acquire)
     }

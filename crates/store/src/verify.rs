@@ -316,6 +316,10 @@ impl Verified {
 /// # Errors
 /// [`StoreError::InUse`], or something cannot be read or written at all.
 pub async fn verify_dir(options: StoreOptions, quarantine: bool) -> Result<VerifyReport, StoreError> {
+    if quarantine && options.database.is_some() {
+        let message = "nothing of a copy is set aside: one that is damaged is made anew from the database when the node starts";
+        return Err(StoreError::Elsewhere { message: message.to_owned() });
+    }
     let progress = options.progress.clone();
     let (report, opened) = blocking(CHECKING, move || verify_blocking(options, quarantine)).await?;
     let Some((store, known)) = opened else { return Ok(report) };

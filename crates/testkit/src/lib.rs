@@ -8,6 +8,7 @@ pub mod gate;
 pub mod home;
 pub mod mcp;
 pub mod model;
+pub mod postgres;
 pub mod random;
 pub mod rig;
 pub mod runtime;

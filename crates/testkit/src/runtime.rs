@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt::Display;
 use std::sync::Arc;
 
+use cairn_core::access::AccessPolicy;
 use cairn_core::command::{Command, CommandAnswer, CommandCall, Settled};
 use cairn_core::ids::{ApprovalId, ChannelId, MessageId, TurnId};
 use cairn_core::message::{Amendment, Author, Inbound, text_of};
@@ -63,6 +64,12 @@ pub struct State {
     pub full: bool,
     pub moved: BTreeMap<String, String>,
     pub rows: Vec<ChannelRow>,
+    /// Those of the channels that are a person's private chat.
+    pub privates: BTreeSet<ChannelId>,
+    /// The rules that held one after the other, the newest last.
+    pub access: Vec<(Timestamp, AccessPolicy)>,
+    /// When people were let in, by `PLATFORM/USER`; who is not among them has been for ever.
+    pub let_in: BTreeMap<String, Timestamp>,
     /// Messages that were taken in, before a restart too.
     pub seen: BTreeSet<(ChannelId, MessageId)>,
     /// The time of the runtime; none: that on the wall, with which the fake networks stamp.
@@ -121,6 +128,22 @@ impl Runtime {
     /// Lets somebody in, `PLATFORM/USER`.
     pub fn pair(&self, user: &str) {
         self.state.update(|state| state.standing.insert(user.to_owned(), PairingStatus::Paired));
+    }
+
+    /// These rules held for so long, in seconds, until those that were told before or now.
+    pub fn ruled(&self, secs_ago: i64, access: AccessPolicy) {
+        let since = wall_time() - jiff::SignedDuration::from_secs(secs_ago);
+        self.state.update(|state| {
+            state.access.push((since, access));
+            state.access.sort_by_key(|(since, _)| *since);
+        });
+    }
+
+    /// This message was the last that was taken in of a person's private chat.
+    pub fn has_private(&self, channel: &str, last: impl Display) {
+        self.has(channel, last);
+        let channel = channel.parse().unwrap_or_else(|error| panic!("{channel}: {error}"));
+        self.state.update(|state| state.privates.insert(channel));
     }
 
     /// This message was the last that was taken in of a channel.
@@ -214,8 +237,28 @@ impl Intake for Runtime {
         ready(Ok(self.state.update(|state| state.claimed.insert(message)))).boxed()
     }
 
-    fn channels(&self) -> BoxFuture<'_, Result<Vec<ChannelRow>, StoreError>> {
-        ready(Ok(self.state.lock().rows.clone())).boxed()
+    fn channel(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Option<ChannelRow>, StoreError>> {
+        let row = self.state.lock().row(channel);
+        ready(Ok(row)).boxed()
+    }
+
+    fn private_chats(&self, _: &str) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>> {
+        let state = self.state.lock();
+        let mut all: Vec<ChannelId> = state.privates.iter().cloned().collect();
+        all.extend(
+            state.taken.iter().filter(|inbound| inbound.direct).map(|inbound| inbound.channel.clone()),
+        );
+        ready(Ok(all)).boxed()
+    }
+
+    fn standing_messages(
+        &self,
+        channel: &ChannelId,
+        _: Timestamp,
+    ) -> BoxFuture<'_, Result<Vec<MessageId>, StoreError>> {
+        let state = self.state.lock();
+        let of_channel = state.seen.iter().filter(|(known, _)| known == channel);
+        ready(Ok(of_channel.map(|(_, message)| message.clone()).collect())).boxed()
     }
 
     fn has_seen(&self, channel: &ChannelId, message: &MessageId) -> BoxFuture<'_, Result<bool, StoreError>> {
@@ -228,6 +271,18 @@ fn answer(words: &str, private: bool, settled: Option<Settled>) -> CommandAnswer
 }
 
 impl State {
+    /// What was taken in last of a channel, before a restart too.
+    fn row(&self, channel: &ChannelId) -> Option<ChannelRow> {
+        let taken = self.taken.iter().rev().find(|inbound| inbound.channel == *channel);
+        let row = |inbound: &Inbound| ChannelRow {
+            channel: channel.clone(),
+            last_at: inbound.at,
+            unfinished: false,
+            last_message: Some(inbound.message.clone()),
+        };
+        taken.map(row).or_else(|| self.rows.iter().rev().find(|row| row.channel == *channel).cloned())
+    }
+
     /// What the desk says to a command; none: it was run before.
     fn answer_to(&mut self, call: CommandCall) -> Option<CommandAnswer> {
         if !self.ran.insert((call.channel.clone(), call.message.clone())) {
@@ -271,6 +326,27 @@ impl PairingStore for Runtime {
         let waits =
             || state.asked.iter().any(|(known, _)| known.id == user).then_some(PairingStatus::Waiting);
         state.standing.get(user).copied().or_else(waits).unwrap_or(PairingStatus::Stranger)
+    }
+
+    fn standing_at(&self, user: &str, at: Timestamp) -> PairingStatus {
+        let is_later = self.state.lock().let_in.get(user).is_some_and(|since| *since > at);
+        if is_later { PairingStatus::Waiting } else { self.standing(user) }
+    }
+
+    fn access_at(&self, _: &str, at: Timestamp) -> Option<AccessPolicy> {
+        let state = self.state.lock();
+        state.access.iter().rev().find(|(since, _)| *since <= at).map(|(_, access)| access.clone())
+    }
+
+    fn access_since(&self, _: &str) -> Option<Timestamp> {
+        self.state.lock().access.first().map(|(since, _)| *since)
+    }
+
+    fn paired_chats(&self, _: &str) -> Vec<String> {
+        let state = self.state.lock();
+        let is_paired = |user: &str| state.standing.get(user) == Some(&PairingStatus::Paired);
+        let paired = state.asked.iter().filter(|(who, _)| is_paired(&who.id));
+        paired.map(|(_, chat)| chat.clone()).collect()
     }
 
     fn request_pairing(

@@ -93,6 +93,19 @@ async fn a_stream_that_breaks_is_counted_once_and_a_refusal_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_may_have_been_read_is_counted_by_our_estimate_and_one_that_was_not_sent_is_free() {
+    let (world, live) = started().await;
+    world.model.plan(Kind::Reply, Plan::Broken("", ModelError::Transport("refused".to_owned())));
+    world.model.plan(Kind::Reply, Plan::Broken("", ModelError::Broken("closed".to_owned())));
+    assert_eq!(live.ask("a", "tell me").await, "re: tell me");
+    let took = took(&world);
+    assert_eq!(took.len(), 2, "the broken one and the answer: {took:?}");
+    let (usage, is_estimate) = took[0];
+    assert!(is_estimate && usage.input_tokens > 10 && usage.output_tokens == 0, "{usage:?}");
+    assert_eq!(turn_ends(&world)[0].usage, usage + took[1].0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_message_that_comes_again_is_answered_without_what_was_said_before() {
     let (world, live) = started().await;
     world.model.plan(Kind::Reply, Plan::Broken("half of it", bad()));

@@ -137,15 +137,15 @@ async fn a_dead_delivery_can_be_retried_and_dropped() {
     live.ask_in_group("b", "again").await;
     world.store.until(2, is_settled).await;
     let ids: Vec<_> = live.runtime.deliveries().await.unwrap().into_iter().map(|item| item.id).collect();
-    live.runtime.retry_delivery(&ids[0]).await.unwrap();
+    live.runtime.retry_delivery(&group(), &ids[0]).await.unwrap();
     world.store.until(3, is_settled).await;
     assert_eq!(world.net.words(&group()), ["re: hello"]);
-    live.runtime.drop_delivery(&ids[1]).await.unwrap();
+    live.runtime.drop_delivery(&group(), &ids[1]).await.unwrap();
     assert!(live.runtime.deliveries().await.unwrap().is_empty());
     for id in &ids {
         let missing = RuntimeError::NoSuchDelivery(id.clone());
-        assert_eq!(live.runtime.retry_delivery(id).await, Err(missing.clone()));
-        assert_eq!(live.runtime.drop_delivery(id).await, Err(missing));
+        assert_eq!(live.runtime.retry_delivery(&group(), id).await, Err(missing.clone()));
+        assert_eq!(live.runtime.drop_delivery(&group(), id).await, Err(missing));
     }
 }
 

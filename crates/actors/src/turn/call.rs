@@ -129,11 +129,11 @@ impl Call {
         Usage { input_tokens: self.tokens, output_tokens, ..Usage::default() }
     }
 
-    /// Nothing came of it: a server that refuses a request has not worked for it.
+    /// Nothing came of it: a server that refuses a request, or was never reached, has not worked for it.
     fn came_to_nothing(&self, error: &ModelError) -> bool {
         let said = [&self.text, &self.reasoning].iter().any(|words| !words.is_empty());
         let came = said || !self.tool_calls.is_empty() || self.usage.is_some();
-        !came && !matches!(error, ModelError::Timeout(_))
+        !came && !error.may_have_cost()
     }
 
     /// Its words as an entry, where it was cut short after some: `mark` says so behind them. Calls of tools that it was

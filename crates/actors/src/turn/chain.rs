@@ -125,7 +125,7 @@ impl OutageWait {
             ModelError::RateLimited { retry_after, .. } => {
                 self.is_chat || retry_after.is_none_or(|asked| asked <= self.asked_max)
             }
-            ModelError::Overloaded { .. } | ModelError::Timeout(_) | ModelError::Transport(_) => true,
+            ModelError::Overloaded { .. } | ModelError::Timeout(_) | ModelError::Transport(_) | ModelError::Broken(_) => true,
         }
     }
 

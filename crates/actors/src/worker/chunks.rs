@@ -3,26 +3,24 @@
 use std::sync::Arc;
 
 use cairn_core::agent::AgentSettings;
-use cairn_core::compaction::sections::{MergePlan, added_to, carried_on, join, plan_merge};
+use cairn_core::compaction::sections::{added_to, carried_on, join};
 use cairn_core::compaction::{
-    Beside, Brief, Rejection, RequestRoom, SummaryDraft, SummarySource, check, earlier_summary,
-    earlier_within, entry_tokens, fit_identifiers, identifiers_beside, masked, mend, next_chunk,
-    request_tokens, review, split_memories, summary_tokens, text_limit, with_left_out,
+    Beside, Brief, Rejection, RequestRoom, SummaryDraft, SummarySource, check, earlier_summary, entry_tokens,
+    fit_identifiers, identifiers_beside, masked, mend, request_tokens, review, split_memories,
+    summary_tokens, text_limit, with_left_out,
 };
+use cairn_core::conversation::Conversation;
 use cairn_core::event::{Checkpoint, RunWork};
 use cairn_core::memory::{DraftMemory, SpokenWords, credit};
 use cairn_core::message::Entry;
 use cairn_core::model::{ChatRequest, ModelError, Purpose};
-use cairn_core::tokens::estimate;
+use cairn_core::trace::RunCall;
 use tokio::sync::oneshot;
 
 use super::talk::Talk;
 use super::{Job, Stop, is_extractive};
 use crate::agent::ModelCandidate;
 use crate::messages::ChannelMsg;
-
-/// Least room for a transcript, in tokens, with which a model can make a summary.
-const ROOM_MIN: u64 = 64;
 
 /// How often a model's window is taken to be smaller than it was thought, within one attempt.
 const OVERFLOWS_MAX: u32 = 3;
@@ -33,7 +31,13 @@ const OVERFLOW_SHARE: f64 = 0.75;
 /// What a summary has to fulfil, beside the text itself.
 struct Criteria<'a> {
     candidate: &'a ModelCandidate,
+    /// The agent on that model, in the window that it is taken to have now.
+    reader: Arc<AgentSettings>,
     tools: bool,
+    /// The request shows the conversation as it was after that record.
+    at_n: u64,
+    /// Tokens that the summary is asked to keep within.
+    target: u64,
     room: Option<RequestRoom>,
     source: SummarySource,
     /// Tokens that the summary may take in the window.
@@ -52,7 +56,7 @@ impl Job {
 
     async fn chunks(&self, candidate: &ModelCandidate) -> Result<SummaryDraft, Stop> {
         let entries = &self.sources.entries;
-        let mut reader = AgentSettings::clone(&candidate.settings);
+        let mut reader = Arc::clone(&candidate.settings);
         let earlier = self.handle.read(|conversation| earlier_summary(conversation, &self.run));
         let earlier = earlier.filter(|_| !is_extractive(candidate));
         let source = SummarySource::of_entries(entries, self.instructions(&reader).chain(earlier.as_deref()));
@@ -90,8 +94,9 @@ impl Job {
                     }
                     let window = reader.window.window_tokens;
                     let smaller = (window as f64 * OVERFLOW_SHARE) as u64;
-                    reader.window =
+                    let narrowed =
                         reader.window.narrowed(limit.filter(|limit| *limit < window).unwrap_or(smaller));
+                    Arc::make_mut(&mut reader).window = narrowed;
                 }
                 Err(stop) => return Err(stop),
             }
@@ -102,64 +107,40 @@ impl Job {
     fn step<'a>(
         &self,
         candidate: &'a ModelCandidate,
-        reader: &AgentSettings,
+        reader: &Arc<AgentSettings>,
         rest: &[Arc<Entry>],
         tools: bool,
         shown: &Shown<'_>,
     ) -> Result<Step<'a>, Stop> {
         let extracts = is_extractive(candidate);
-        let brief = self.brief(reader, tools);
-        let mut beside = Beside { so_far: shown.done.map(|done| done.text.as_str()), earlier: None };
-        let (mut room, mut script) = self.read(&brief, &beside, rest, extracts)?;
-        let mut n = if extracts { rest.len() } else { next_chunk(rest, script.sizes(), &room) };
-        // What goes in one request goes in one with the earlier summary, too.
-        let taken: u64 = script.sizes().iter().sum();
-        let spare = if n == rest.len() { room.whole().saturating_sub(taken) } else { u64::MAX };
-        let earlier = shown.earlier.filter(|_| shown.done.is_none());
-        let earlier = earlier.and_then(|text| earlier_within(text, reader, spare));
-        if let Some(earlier) = earlier.as_deref() {
-            beside.earlier = Some(earlier);
-            (room, script) = self.read(&brief, &beside, rest, extracts)?;
-            n = next_chunk(rest, script.sizes(), &room);
-        }
+        let (brief, at_n) = self.brief(reader, tools);
+        let so_far = shown.done.map(|done| done.text.as_str());
+        let Some(chunk) = brief.chunk(rest, so_far, shown.earlier, extracts) else {
+            let reason = format!(
+                "{}: its window of {} tokens leaves no room for a transcript beside the prompt and the answer",
+                reader.model, reader.window.window_tokens
+            );
+            return Err(Stop::Model { error: Some(ModelError::BadRequest(reason.clone())), reason });
+        };
+        let (n, room) = (chunk.n, (!extracts).then_some(chunk.room));
         let covered = &self.sources.entries[..n + self.sources.entries.len() - rest.len()];
         let most = self.most_tokens(covered);
         let target = text_limit(&self.agent, self.sizes.summary(entry_tokens(covered).min(most)));
-        let request = brief.summarise(rest[..n].into(), &script, &beside, target);
+        let request = brief.summarise(rest[..n].into(), &chunk.script, &chunk.beside(), target);
         let source = shown.source.clone().plain(extracts).capped(target);
-        let left_out = if extracts { Vec::new() } else { script.left_out(rest, n) };
-        let criteria = Criteria { candidate, tools, room: (!extracts).then_some(room), source, most };
+        let left_out = if extracts { Vec::new() } else { chunk.script.left_out(rest, n) };
+        let reader = Arc::clone(reader);
+        let criteria = Criteria { candidate, reader, tools, at_n, target, room, source, most };
         Ok(Step { n, request, criteria, left_out })
     }
 
-    fn read(
-        &self,
-        brief: &Brief<'_>,
-        beside: &Beside<'_>,
-        rest: &[Arc<Entry>],
-        extracts: bool,
-    ) -> Result<(RequestRoom, cairn_core::compaction::Transcript), Stop> {
-        let room = brief.room(beside);
-        if room.whole() < ROOM_MIN && !extracts {
-            let reason = format!(
-                "{}: its window of {} tokens leaves no room for a transcript beside the prompt and the answer",
-                brief.reader.model, brief.reader.window.window_tokens
-            );
-            return Err(Stop::Model { error: Some(ModelError::BadRequest(reason.clone())), reason });
-        }
-        Ok((room, brief.script(rest, &room)))
-    }
-
-    fn brief<'a>(&'a self, reader: &'a AgentSettings, tools: bool) -> Brief<'a> {
-        let correction = self.handle.read(|conversation| conversation.correction(&reader.model).ratio);
-        Brief {
-            channel: &self.handle.id,
-            run: &self.run,
-            reader,
-            tools,
-            correction,
-            mask: self.mask.as_ref(),
-        }
+    /// What the requests share, and the record as of which they show the conversation.
+    fn brief<'a>(&'a self, reader: &'a AgentSettings, tools: bool) -> (Brief<'a>, u64) {
+        let now =
+            |conversation: &Conversation| (conversation.correction(&reader.model).ratio, conversation.last_n);
+        let (correction, at_n) = self.handle.read(now);
+        let mask = self.mask.as_ref();
+        (Brief { channel: &self.handle.id, run: &self.run, reader, tools, correction, mask }, at_n)
     }
 
     /// What its author is shown beside the source.
@@ -260,18 +241,16 @@ impl Job {
         let sources = &self.sources.summaries;
         let (reader, source_tokens) = (&candidate.settings, summary_tokens(sources));
         let target = text_limit(&self.agent, self.sizes.merge(source_tokens));
-        let MergePlan { copied, asked } = plan_merge(sources, target);
+        let (brief, at_n) = self.brief(reader, false);
+        let (request, copied, left) = brief.merging(sources, target);
         let draft = |text: String, made_by: String| {
             let identifiers = identifiers_beside(&self.agent, &self.sizes, &[], sources, &text);
             masked(SummaryDraft { text, made_by, identifiers, ..SummaryDraft::default() }, self.mask.as_ref())
         };
-        if asked.is_empty() {
+        let Some(request) = request else {
             let made_by = sources.last().map_or_else(String::new, |source| source.made_by.clone());
             return Ok(draft(copied.render(), made_by));
-        }
-        let brief = self.brief(reader, false);
-        let left = target.saturating_sub(u64::from(estimate(&copied.render()))).max(1);
-        let request = brief.merge(asked.into(), left);
+        };
         let extracts = is_extractive(candidate);
         let room = brief.room(&Beside::default());
         let text_tokens = request_tokens(&ChatRequest { system: Vec::new(), ..request.clone() });
@@ -284,7 +263,10 @@ impl Job {
         }
         let criteria = Criteria {
             candidate,
+            reader: Arc::clone(reader),
             tools: true,
+            at_n,
+            target,
             room: (!extracts).then_some(room),
             source: SummarySource::of_summaries(sources, self.instructions(reader))
                 .plain(extracts)
@@ -308,14 +290,22 @@ impl Job {
         request: ChatRequest,
         criteria: Criteria<'_>,
     ) -> Result<(String, Vec<DraftMemory>), Stop> {
-        let Criteria { candidate, tools, room, source, most } = criteria;
+        let Criteria { candidate, reader, tools, at_n, target, room, source, most } = criteria;
         let entries = match &request.purpose {
             Purpose::Summarise { entries, .. } => {
                 entries.first().zip(entries.last()).map(|(a, z)| (a.seq, z.seq))
             }
             Purpose::Reply { .. } | Purpose::Merge { .. } => None,
         };
-        let mut talk = Talk { job: self, candidate, request, room, memories: Vec::new(), entries, round: 0 };
+        let work = RunCall {
+            run: self.run.id.clone(),
+            round: 0,
+            entries,
+            target_tokens: target,
+            masked: self.mask.is_some(),
+            added: Vec::new(),
+        };
+        let mut talk = Talk { job: self, candidate, reader, request, room, memories: Vec::new(), at_n, work };
         let mut corrected = is_extractive(candidate);
         let mut listed = Vec::new();
         loop {

@@ -1,9 +1,10 @@
 //! The talk with one model about one request of a run.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::compaction::{parse_memory, request_tokens};
-use cairn_core::ids::Seq;
+use cairn_core::agent::AgentSettings;
+use cairn_core::compaction::{Brief, RequestRoom, parse_memory, request_tokens};
 use cairn_core::memory::DraftMemory;
 use cairn_core::message::{Part, ToolCall};
 use cairn_core::model::{ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Usage};
@@ -33,14 +34,16 @@ pub(super) struct Written {
 pub(super) struct Talk<'a> {
     pub(super) job: &'a Job,
     pub(super) candidate: &'a ModelCandidate,
+    /// The agent on that model, in the window that it is taken to have.
+    pub(super) reader: Arc<AgentSettings>,
     pub(super) request: ChatRequest,
     /// Most tokens of an answer to a request of so many.
-    pub(super) room: Option<cairn_core::compaction::RequestRoom>,
+    pub(super) room: Option<RequestRoom>,
     pub(super) memories: Vec<DraftMemory>,
-    /// The entries that it is about; none of a merge.
-    pub(super) entries: Option<(Seq, Seq)>,
-    /// Calls so far.
-    pub(super) round: u32,
+    /// The request shows the conversation as it was after that record.
+    pub(super) at_n: u64,
+    /// Of the last call so far; what was added to the request since.
+    pub(super) work: RunCall,
 }
 
 impl Talk<'_> {
@@ -60,13 +63,13 @@ impl Talk<'_> {
                 return Ok(Written { text: longest, cut_off: false });
             }
             let results: Vec<_> = calls.iter().map(|call| (call.id.clone(), self.answer(call))).collect();
-            self.request.messages.push(ChatMessage::Assistant { text, tool_calls: calls });
+            self.add(ChatMessage::Assistant { text, tool_calls: calls });
             let results = results.into_iter().map(|(call_id, text)| ChatMessage::Tool {
                 call_id,
                 text,
                 images: Vec::new(),
             });
-            self.request.messages.extend(results);
+            results.for_each(|result| self.add(result));
         }
         match longest.trim().is_empty() {
             true => Err(Stop::model(format!("no summary within {ROUNDS_MAX} calls of the model"))),
@@ -79,16 +82,15 @@ impl Talk<'_> {
         self.job.may_call(self.candidate)?;
         let tokens = request_tokens(&self.request);
         if let Some(room) = &self.room {
-            let most = self.candidate.settings.window.output_reserve_tokens;
-            self.request.max_output_tokens = most.min(room.answer(tokens)).max(1);
+            self.request.max_output_tokens = Brief::answer_limit(&self.reader, room, &self.request);
         }
         let limits = &self.candidate.settings.compaction;
         let limit = Duration::from_secs(limits.call_timeout_secs).min(self.job.run_budget.left());
-        self.round += 1;
+        self.work.round += 1;
         let mut usage_guard =
-            UsageGuard::new(self.job, self.candidate, tokens, self.request.max_output_tokens);
-        usage_guard.made.work =
-            Some(RunCall { run: self.job.run.id.clone(), round: self.round, entries: self.entries });
+            UsageGuard::new(self.job, self.candidate, self.at_n, tokens, self.request.max_output_tokens);
+        usage_guard.made.work = Some(self.work.clone());
+        self.work.added.clear();
         let model = self.candidate.model.info().id.clone();
         match tokio::time::timeout(limit, self.exchange(usage_guard)).await {
             Ok(Ok(said)) => Ok(said),
@@ -103,7 +105,7 @@ impl Talk<'_> {
         mut usage_guard: UsageGuard<'_>,
     ) -> Result<(String, Vec<ToolCall>, Finish), ModelError> {
         let mut events = self.candidate.model.stream(self.request.clone());
-        let keeper = Keeper::of_runs(&self.job.shared, &self.candidate.settings, &self.request.tools);
+        let keeper = Keeper::of_runs(&self.job.shared, &self.reader, &self.request.tools);
         let (mut text, mut calls) = (String::new(), Vec::new());
         while let Some(event) = events.next().await {
             match event {
@@ -113,7 +115,7 @@ impl Talk<'_> {
                 }
                 Err(error) => {
                     usage_guard.made.failure = Some(error.code().to_owned());
-                    if text.is_empty() && calls.is_empty() && !matches!(error, ModelError::Timeout(_)) {
+                    if text.is_empty() && calls.is_empty() && !error.may_have_cost() {
                         usage_guard.nothing();
                     }
                     return Err(error);
@@ -152,6 +154,11 @@ impl Talk<'_> {
         }
     }
 
+    fn add(&mut self, message: ChatMessage) {
+        self.work.added.push(message.clone());
+        self.request.messages.push(message);
+    }
+
     pub(super) fn keep(&mut self, memory: DraftMemory) {
         if !self.memories.contains(&memory) {
             self.memories.push(memory);
@@ -163,13 +170,13 @@ impl Talk<'_> {
         if !text.trim().is_empty() {
             // Its beginning is enough to see what is meant; all of it may not fit.
             let (text, tool_calls) = (text.chars().take(CORRECTED_CHARS).collect(), Vec::new());
-            self.request.messages.push(ChatMessage::Assistant { text, tool_calls });
+            self.add(ChatMessage::Assistant { text, tool_calls });
         }
         let ask = format!(
             "That cannot be used: {faults}. Answer with the summary alone: complete, under the headings that were asked \
              for, with nothing that its source does not have, much shorter than its source."
         );
-        self.request.messages.push(ChatMessage::User { parts: vec![Part::text(ask)] });
+        self.add(ChatMessage::User { parts: vec![Part::text(ask)] });
     }
 }
 
@@ -190,13 +197,10 @@ struct UsageGuard<'a> {
 }
 
 impl<'a> UsageGuard<'a> {
-    fn new(job: &'a Job, candidate: &ModelCandidate, tokens: u64, answer_max: u64) -> Self {
+    fn new(job: &'a Job, candidate: &ModelCandidate, at_n: u64, tokens: u64, answer_max: u64) -> Self {
         let usage = Usage { input_tokens: tokens, ..Usage::default() };
         let (model, answer, handle) = (candidate.model.info().id.clone(), String::new(), &job.handle);
-        let made = Making {
-            price: job.shared.price(&model),
-            ..Making::begun(handle.read(|conversation| conversation.last_n), job.shared.now())
-        };
+        let made = Making { price: job.shared.price(&model), ..Making::begun(at_n, job.shared.now()) };
         let (is_reported, is_whole) = (false, false);
         let mut usage_guard =
             Self { job, handle, model, usage, answer_max, answer, is_reported, is_whole, made };

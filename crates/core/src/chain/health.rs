@@ -44,6 +44,7 @@ impl CoolDowns {
             ModelError::Overloaded { .. }
             | ModelError::Timeout(_)
             | ModelError::Transport(_)
+            | ModelError::Broken(_)
             | ModelError::Protocol(_) => grown(self.failing),
             ModelError::Auth(_) => self.auth,
             ModelError::ContextOverflow { .. }

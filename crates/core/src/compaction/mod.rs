@@ -35,7 +35,7 @@ pub(crate) use plan::{closed_turns, compactable, compactable_by_number, compacta
 pub use review::{LeftOut, SummaryFault, SummarySource, left_out, mend, review};
 pub use save::{memory_save_tool, parse_memory, split_memories};
 pub use stages::{RequestRoom, next_chunk};
-pub use transcript::{Beside, Brief, Transcript, earlier_summary, earlier_within, request_tokens};
+pub use transcript::{Beside, Brief, Chunk, Transcript, earlier_summary, earlier_within, request_tokens};
 
 /// What an attempt of a run has made.
 #[derive(Debug, Clone, Default, PartialEq)]

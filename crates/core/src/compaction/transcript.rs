@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use super::identifiers::Mask;
 use super::save::{LIST_PROMPT, memory_save_tool};
-use super::stages::RequestRoom;
+use super::sections::{MergePlan, Sections, plan_merge};
+use super::stages::{RequestRoom, next_chunk};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
 use crate::event::Run;
@@ -38,6 +39,9 @@ const BESIDE_TOKENS: u64 = 40;
 /// Tokens of the frame of a request beside its texts, roughly.
 const FRAME_TOKENS: u64 = 120;
 
+/// Least room for a transcript, in tokens, with which a model can make a summary.
+const ROOM_MIN: u64 = 64;
+
 /// What all requests of a run share, on one model.
 #[derive(Debug, Clone, Copy)]
 pub struct Brief<'a> {
@@ -58,6 +62,22 @@ pub struct Beside<'a> {
     pub so_far: Option<&'a str>,
     /// The newest earlier summary of the stack, to be understood and not repeated.
     pub earlier: Option<&'a str>,
+}
+
+/// What the next request over entries takes of them, and what it has beside them.
+pub struct Chunk<'a> {
+    /// How many of the entries.
+    pub n: usize,
+    pub room: RequestRoom,
+    pub script: Transcript,
+    so_far: Option<&'a str>,
+    earlier: Option<String>,
+}
+
+impl Chunk<'_> {
+    pub fn beside(&self) -> Beside<'_> {
+        Beside { so_far: self.so_far, earlier: self.earlier.as_deref() }
+    }
 }
 
 /// A transcript: a line for each entry.
@@ -133,6 +153,47 @@ impl Brief<'_> {
             script.lines.push(text);
         }
         script
+    }
+
+    /// The chunk that the next request takes of these entries. `earlier`: the earlier summary, for the first chunk of a
+    /// run. `extracts`: for the embedded model, which has no window. `None`: beside prompt and answer there is no room.
+    pub fn chunk<'a>(
+        &self,
+        rest: &[Arc<Entry>],
+        so_far: Option<&'a str>,
+        earlier: Option<&str>,
+        extracts: bool,
+    ) -> Option<Chunk<'a>> {
+        let read = |beside: &Beside<'_>| {
+            let room = self.room(beside);
+            (room.whole() >= ROOM_MIN || extracts).then(|| (room, self.script(rest, &room)))
+        };
+        let (mut room, mut script) = read(&Beside { so_far, earlier: None })?;
+        let mut n = if extracts { rest.len() } else { next_chunk(rest, script.sizes(), &room) };
+        // What goes in one request goes in one with the earlier summary, too.
+        let taken: u64 = script.sizes().iter().sum();
+        let spare = if n == rest.len() { room.whole().saturating_sub(taken) } else { u64::MAX };
+        let earlier = earlier.filter(|_| so_far.is_none() && !extracts);
+        let earlier = earlier.and_then(|text| earlier_within(text, self.reader, spare));
+        if earlier.is_some() {
+            (room, script) = read(&Beside { so_far, earlier: earlier.as_deref() })?;
+            n = next_chunk(rest, script.sizes(), &room);
+        }
+        Some(Chunk { n, room, script, so_far, earlier })
+    }
+
+    /// The request for a merge into so many tokens, with what is copied beside it and the tokens that are left for the
+    /// merged text; no request where all can be copied.
+    pub fn merging(&self, sources: &[Summary], target_tokens: u64) -> (Option<ChatRequest>, Sections, u64) {
+        let MergePlan { copied, asked } = plan_merge(sources, target_tokens);
+        let left = target_tokens.saturating_sub(u64::from(estimate(&copied.render()))).max(1);
+        let request = (!asked.is_empty()).then(|| self.merge(asked.into(), left));
+        (request, copied, left)
+    }
+
+    /// Most tokens of the answer to a request, within the room that it was made for.
+    pub fn answer_limit(reader: &AgentSettings, room: &RequestRoom, request: &ChatRequest) -> u64 {
+        reader.window.output_reserve_tokens.min(room.answer(request_tokens(request))).max(1)
     }
 
     /// The request for a summary of the first `n` entries of the script, which are these. What is too large for the

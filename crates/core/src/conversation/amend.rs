@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use super::Conversation;
 use crate::event::{Event, MessageEvent, Run};
 use crate::ids::{MessageId, Seq};
@@ -133,6 +135,17 @@ impl Conversation {
     pub fn is_withdrawn(&self) -> bool {
         let asked = self.open_turn.as_ref().map_or(&[][..], |open| &open.asked);
         !asked.is_empty() && asked.iter().all(|message| self.words_of(message).is_none())
+    }
+
+    /// The messages of people since a time that wait or are in the window, without corrections and deleted ones.
+    pub fn standing_messages(&self, since: Timestamp) -> Vec<MessageId> {
+        let waiting = self.pending.iter().filter(|pending| !pending.is_deleted() && pending.at >= since);
+        let stands = |entry: &&Arc<Entry>| {
+            entry.at >= since && !entry.is_deleted() && !self.deleted.contains(&entry.seq)
+        };
+        let said = self.live.iter().filter(stands).filter_map(|entry| entry.message.as_ref());
+        let all = waiting.map(|pending| &pending.message).chain(said);
+        all.filter(|message| !message.is_correction()).cloned().collect()
     }
 
     fn newest_pending(&self, message: &MessageId) -> Option<&Pending> {

@@ -179,9 +179,11 @@ impl Conversation {
                 self.pruned.extend(results.iter().map(|pruned| (pruned.seq, pruned.clone())));
                 self.forget_deleted();
             }
-            CompactionEvent::UsageSpent { model, usage, .. } if usage.tokens() > 0 => {
+            CompactionEvent::UsageSpent { model, usage, trace, .. } if usage.tokens() > 0 => {
                 self.spend(record.at, *usage);
-                if let Some(run) = &mut self.run {
+                // A call of a run that was cancelled may be told while the next one is under way.
+                let of = trace.as_ref().and_then(|trace| trace.work.as_ref()).map(|work| &work.run);
+                if let Some(run) = self.run.as_mut().filter(|run| of.is_none_or(|of| *of == run.id)) {
                     *run.spent.entry(model.clone()).or_default() += *usage;
                 }
             }

@@ -59,13 +59,24 @@ pub fn gist(entries: &[Arc<Entry>], budget_tokens: u32) -> Option<DigestLine> {
     };
     let newest = entries.iter().rev().find(is_said)?;
     let text = newest.text().split_whitespace().collect::<Vec<_>>().join(" ");
-    let share = f64::from(budget_tokens.max(GIST_MIN)) / f64::from(estimate(&text).max(1));
-    let cut = cut_middle(&text, share).split_whitespace().collect::<Vec<_>>().join(" ");
-    Some(DigestLine { seq: newest.seq, text: format!("{}: {cut}", speaker(newest)) })
+    let budget = budget_tokens.max(GIST_MIN);
+    let mut share = f64::from(budget) / f64::from(estimate(&text).max(1));
+    loop {
+        let cut = cut_middle(&text, share).split_whitespace().collect::<Vec<_>>().join(" ");
+        let line = format!("{}: {cut}", speaker(newest));
+        // The name and the note in the middle take some, too. A name that is longer than that is no reason for no word.
+        if estimate(&line) <= budget || share * (text.len() as f64) < GIST_LEAST_BYTES {
+            return Some(DigestLine { seq: newest.seq, text: line });
+        }
+        share = share.min(1.0) * 0.85;
+    }
 }
 
 /// Fewest tokens of a gist.
 const GIST_MIN: u32 = 16;
+
+/// Fewest bytes of the message that a gist has.
+const GIST_LEAST_BYTES: f64 = 16.0;
 
 /// Merges texts of summaries without a model: extracts from their lines up to `budget_tokens`, in their order.
 pub fn digest_texts(texts: &[&str], budget_tokens: u32) -> String {

@@ -153,6 +153,8 @@ fn where_no_line_fits_the_newest_words_of_a_person_are_left() {
     // Who deletes that message takes the line along.
     assert_eq!(seq.0, 2);
     assert!(gist.starts_with("Ben: a solo trip") && gist.contains("[...truncated...]"), "{gist}");
-    assert!(estimate(&gist) < 60, "{gist}");
+    assert!(estimate(&gist) <= 24, "{gist}");
+    let short = super::gist(&[said(1, "Anna", "hello there, Ben")], 24).unwrap().text;
+    assert_eq!(short, "Anna: hello there, Ben");
     assert_eq!(super::gist(&[said(1, "Anna", "...")], 24), None);
 }

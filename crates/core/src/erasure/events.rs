@@ -13,7 +13,9 @@ use crate::event::{
 use crate::ids::{ChannelId, MemoryId, Seq};
 use crate::memory::{DraftMemory, MemorySave, Scope, mint_id};
 use crate::message::{Artifact, Entry, Part, Pending, Role, entry_tokens, fingerprint, pending_tokens};
+use crate::model::ChatMessage;
 use crate::summary::{Marker, marker_tokens, summary_tokens};
+use crate::trace::RunCall;
 
 fn erased_parts() -> Vec<Part> {
     vec![Part::text(ERASED)]
@@ -75,6 +77,7 @@ impl Eraser {
                 self.mask.person(by);
                 self.mention(|mask| mask.option(reason));
             }
+            RegistryEvent::AccessSet { platform, access } => self.mask.access(platform, access),
             RegistryEvent::ChatMigrated { platform, from, to } => {
                 self.mask.chat(platform, from);
                 self.mask.chat(platform, to);
@@ -321,9 +324,31 @@ impl Eraser {
                     pruned.whole_bytes = ERASED.len() as u64;
                 }
             }
-            CompactionEvent::UsageSpent { .. } => {}
+            CompactionEvent::UsageSpent { trace, .. } => {
+                if let Some(work) = trace.as_mut().and_then(|trace| trace.work.as_mut()) {
+                    self.talk(state, work);
+                }
+            }
         }
         true
+    }
+
+    /// What the model of a run said before it was asked again: gone where it read their words, or a merge of what others
+    /// made of them.
+    fn talk(&mut self, state: &ChannelErasure, work: &mut RunCall) {
+        if work.entries.is_none_or(|(from, to)| state.is_touched(from, to)) {
+            work.added.clear();
+        }
+        for message in &mut work.added {
+            self.mention(|mask| match message {
+                ChatMessage::User { parts } => mask.parts(parts),
+                ChatMessage::Assistant { text, tool_calls } => {
+                    let calls = tool_calls.iter_mut();
+                    calls.fold(mask.text(text), |changed, call| changed | mask.value(&mut call.arguments))
+                }
+                ChatMessage::Tool { text, .. } | ChatMessage::Context { text } => mask.text(text),
+            });
+        }
     }
 
     /// In a channel where they gave instructions, nobody knows whose these were: they go.

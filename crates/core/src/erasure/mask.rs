@@ -6,6 +6,7 @@ use std::ops::Range;
 use serde_json::Value;
 
 use super::ERASED;
+use crate::access::AccessPolicy;
 use crate::ids::{ChannelId, MessageId, OutboxId};
 use crate::memory::{Scope, Source};
 use crate::message::{Author, Part, Provenance};
@@ -287,6 +288,20 @@ impl Mask {
     pub(super) fn chat(&self, platform: &str, chat: &mut String) {
         if platform == self.platform() && chat == self.bare() {
             self.alias().clone_into(chat);
+        }
+    }
+
+    /// The rules of a platform. A list that names the person alone names the pseudonym then: an empty one may say that everybody
+    /// is heard.
+    pub(super) fn access(&self, platform: &str, access: &mut AccessPolicy) {
+        if platform != self.platform() {
+            return;
+        }
+        let members = access.places.iter_mut().filter_map(|place| place.members.as_mut());
+        for people in [&mut access.users, &mut access.members].into_iter().chain(members) {
+            if people.remove(self.bare()) {
+                people.insert(self.alias().to_owned());
+            }
         }
     }
 

@@ -5,6 +5,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
+use crate::access::AccessPolicy;
 use crate::approval::{Approval, ApprovalOutcome};
 use crate::ids::{
     ApprovalId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, SummaryId, TextId, TurnId,
@@ -89,7 +90,9 @@ impl Event {
             "memory" | "memories" => MemoryEvent::deserialize(fields).map(Self::Memory),
             "outbox" => DeliveryEvent::deserialize(fields).map(Self::Delivery),
             "approval" => ApprovalEvent::deserialize(fields).map(Self::Approval),
-            "pairing" | "ban" | "chat" | "server" => RegistryEvent::deserialize(fields).map(Self::Registry),
+            "access" | "ban" | "chat" | "pairing" | "server" => {
+                RegistryEvent::deserialize(fields).map(Self::Registry)
+            }
             _ => MaintenanceEvent::deserialize(fields).map(Self::Maintenance),
         }
     }
@@ -334,6 +337,9 @@ pub enum RegistryEvent {
         /// `PLATFORM/USER`.
         user: String,
     },
+    /// Who is heard where on a platform from here on, as the configuration says. Journalled when it is another than before:
+    /// what was said under other rules is judged by those when it is read again.
+    AccessSet { platform: String, access: AccessPolicy },
     /// A platform gave a chat another id: its conversations go on under the old one.
     ChatMigrated { platform: String, from: String, to: String },
     /// An operator approved a tool server as it was shown to them.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use rstest::rstest;
 
 use super::*;
+use crate::access::{DirectPolicy, Respond};
 
 /// A moment, in minutes after the first of January 2026.
 fn at(minutes: i64) -> Timestamp {
@@ -83,6 +84,53 @@ fn a_ban_holds_until_its_end_or_until_it_is_lifted() {
     assert_eq!(state.standing("telegram/ben", at(900 * DAY)), PairingStatus::Banned);
     state.apply(&record(1, Event::Registry(RegistryEvent::BanLifted { user: "telegram/ben".to_owned() })));
     assert_eq!(state.standing("telegram/ben", at(2)), PairingStatus::Stranger);
+}
+
+#[test]
+fn what_was_said_before_counts_as_its_author_stood_then() {
+    let ban = Event::Registry(RegistryEvent::BanSet {
+        user: "telegram/cid".to_owned(),
+        reason: None,
+        until: None,
+        by: "local/operator".to_owned(),
+    });
+    let lifted = Event::Registry(RegistryEvent::BanLifted { user: "telegram/cid".to_owned() });
+    let state =
+        folded(&[asked(0, "ana", "KIWI-42"), approved(60, "ana"), record(100, ban), record(200, lifted)]);
+    let then = |user: &str, secs| state.standing_at(&format!("telegram/{user}"), at(secs), at(1000));
+    assert_eq!(then("ana", 59), PairingStatus::Waiting);
+    assert_eq!(then("ana", 60), PairingStatus::Paired);
+    assert_eq!(then("cid", 99), PairingStatus::Stranger);
+    assert_eq!(then("cid", 150), PairingStatus::Banned, "though the ban is lifted by now");
+    assert_eq!(then("cid", 200), PairingStatus::Stranger);
+}
+
+#[test]
+fn the_rules_of_a_platform_are_known_for_as_long_as_they_held() {
+    let rules = |bots| AccessPolicy {
+        agent: "main".into(),
+        direct: DirectPolicy::Off,
+        users: BTreeSet::new(),
+        servers: BTreeSet::new(),
+        chats: BTreeSet::new(),
+        members: BTreeSet::new(),
+        respond: Respond::All,
+        bots,
+        places: Vec::new(),
+    };
+    let set = |secs, access: &AccessPolicy| {
+        let (platform, access) = ("discord".to_owned(), access.clone());
+        record(secs, Event::Registry(RegistryEvent::AccessSet { platform, access }))
+    };
+    let mut state = folded(&[set(10, &rules(false)), set(20, &rules(true))]);
+    assert_eq!(state.access_at("discord", at(9)), None);
+    assert_eq!(state.access_at("discord", at(19)), Some(&rules(false)));
+    assert_eq!(state.access_at("discord", at(20)), Some(&rules(true)));
+    assert_eq!(state.access_at("telegram", at(20)), None);
+    for n in 0..100 {
+        state.apply(&set(30 + n, &rules(n % 2 == 0)));
+    }
+    assert_eq!(state.access["discord"].len(), ACCESS_KEPT, "they are bounded");
 }
 
 #[rstest]

@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{Clock, Intake, StoreError};
+use crate::access::AccessPolicy;
 use crate::command::{CommandAnswer, CommandCall};
 use crate::ids::{ApprovalId, ChannelId, MessageId, OutboxId};
 use crate::message::Author;
@@ -84,6 +85,32 @@ pub enum LinkState {
     Stopped,
 }
 
+/// The connections among which a platform divides what it tells a bot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shards {
+    pub total: u32,
+    /// Those that are not connected.
+    pub down: Vec<u32>,
+}
+
+impl Shards {
+    /// How many are connected, and which are not.
+    pub fn described(&self) -> String {
+        const SHOWN: usize = 8;
+        let up = self.total.saturating_sub(self.down.len().try_into().unwrap_or(u32::MAX));
+        let mut text = format!("{up} of {} shards", self.total);
+        let down: Vec<String> = self.down.iter().take(SHOWN).map(u32::to_string).collect();
+        if !down.is_empty() {
+            text += &format!(", not {}", down.join(" "));
+        }
+        let more = self.down.len().saturating_sub(SHOWN);
+        if more > 0 {
+            text += &format!(" and {more} more");
+        }
+        text
+    }
+}
+
 /// A platform in `cairn status`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlatformStatus {
@@ -101,8 +128,33 @@ pub struct PlatformStatus {
     pub latency_ms: Option<u64>,
     /// Events that wait to be taken in.
     pub queue: u64,
+    /// None where there is one connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shards: Option<Shards>,
     /// Chats in which something does not work, and what.
     pub troubles: Vec<String>,
+    /// The last time that it read what was missed, where the platform has that read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caught_up: Option<CaughtUp>,
+    /// Requests of the last ten minutes that count against the bot, where the platform counts them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invalid_requests: Option<u64>,
+}
+
+/// What was done about what was said while the bot was away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CaughtUp {
+    pub at: Timestamp,
+    /// Chats that were read.
+    pub read: u64,
+    /// Chats in which nothing new was said: they were not read.
+    pub quiet: u64,
+    /// Chats that could not be read.
+    pub unread: u64,
+    /// Messages that were taken in.
+    pub messages: u64,
+    /// Messages taken in before that were deleted meanwhile.
+    pub deleted: u64,
 }
 
 /// A chat network, for what leaves.
@@ -169,6 +221,19 @@ pub trait Adapter: Platform {
 pub trait PairingStore: Send + Sync + 'static {
     /// How a person stands; `user` is `PLATFORM/USER`.
     fn standing(&self, user: &str) -> PairingStatus;
+
+    /// How a person stood when they said something that is read only now: who was let in since, or whose ban was lifted
+    /// since, stands as before.
+    fn standing_at(&self, user: &str, at: Timestamp) -> PairingStatus;
+
+    /// The rules of a platform that held at a time, as far back as they are known.
+    fn access_at(&self, platform: &str, at: Timestamp) -> Option<AccessPolicy>;
+
+    /// Since when the rules of a platform are known.
+    fn access_since(&self, platform: &str) -> Option<Timestamp>;
+
+    /// The private chats of people whom operators let in on a platform.
+    fn paired_chats(&self, platform: &str) -> Vec<String>;
 
     /// A stranger asks to be let in. The code to tell them; `None` when they have been told of late.
     fn request_pairing(

@@ -2,6 +2,7 @@
 
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{ChannelRow, StoreError};
@@ -123,8 +124,19 @@ pub trait Intake: Send + Sync + 'static {
         caller: Author,
     ) -> BoxFuture<'_, Result<bool, Refusal>>;
 
-    /// All channels ever seen, with what was taken in last: what a platform has after that was missed.
-    fn channels(&self) -> BoxFuture<'_, Result<Vec<ChannelRow>, StoreError>>;
+    /// What was taken in last of a channel: what a platform has after that was missed. None: it was never seen.
+    fn channel(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Option<ChannelRow>, StoreError>>;
+
+    /// The private chats of a platform in which anything was ever said to the bot.
+    fn private_chats(&self, platform: &str) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>>;
+
+    /// The messages of people since a time that wait or are in the window, without deleted ones: what of them the platform
+    /// does not have any more was deleted.
+    fn standing_messages(
+        &self,
+        channel: &ChannelId,
+        since: Timestamp,
+    ) -> BoxFuture<'_, Result<Vec<MessageId>, StoreError>>;
 
     /// Whether a message was taken in before, as far back as ids are remembered.
     fn has_seen(&self, channel: &ChannelId, message: &MessageId) -> BoxFuture<'_, Result<bool, StoreError>>;

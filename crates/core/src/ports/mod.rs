@@ -12,8 +12,8 @@ mod store;
 mod tools;
 
 pub use adapter::{
-    Adapter, AdapterFailure, AdapterPorts, ChatCommands, LinkState, PairingStore, Platform, PlatformStatus,
-    PlatformTraits, SendError, SendPart,
+    Adapter, AdapterFailure, AdapterPorts, CaughtUp, ChatCommands, LinkState, PairingStore, Platform,
+    PlatformStatus, PlatformTraits, SendError, SendPart, Shards,
 };
 pub use intake::{Admission, Answer, Intake, Progress, Refusal, Reply, TurnFailure};
 pub use store::{

@@ -26,6 +26,12 @@ pub trait Store: Send + Sync + 'static {
     /// All channels ever seen, by name.
     fn channels(&self) -> BoxFuture<'_, Result<Vec<ChannelRow>, StoreError>>;
 
+    /// The line of one channel; `None`: it was never seen.
+    fn channel(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Option<ChannelRow>, StoreError>>;
+
+    /// The channels of a platform that are a person's private chat with the bot.
+    fn private_chats(&self, platform: &str) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>>;
+
     /// The channels with something unfinished, by name: a pending message that is meant for the bot, an open turn, a run or a
     /// delivery owed. They are woken at a start.
     fn unfinished(&self) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>>;
@@ -181,6 +187,18 @@ pub enum StoreError {
         /// The newest format that this program knows.
         known: u32,
     },
+    /// The database that holds the journal is gone, or does not do what it is asked.
+    #[error("the database: {message}")]
+    Database { message: String },
+    /// Another node leads by the same database.
+    #[error("the node {node} ({address}) leads; this one follows until that one stops")]
+    Led { node: String, address: String },
+    /// This node led, and another may lead now: nothing more is written.
+    #[error("this node does not lead any more; nothing acknowledged is lost, start it again to follow")]
+    Fenced,
+    /// The journal is not where it was looked for; the message says where it is, and what to do.
+    #[error("{message}")]
+    Elsewhere { message: String },
     #[error("the store is closed")]
     Closed,
     /// Whoever watched the work had it stopped.
@@ -214,7 +232,7 @@ pub struct ChannelRow {
     pub last_at: Timestamp,
     /// It has pending messages, an open turn or a run: it must be woken at start.
     pub unfinished: bool,
-    /// The message or command that was taken in last; what a platform may have more of comes after it.
+    /// The message that was taken in or refused last; what a platform may have more of comes after it.
     pub last_message: Option<MessageId>,
 }
 

@@ -171,10 +171,13 @@ fn take_out(event: &mut Event) -> bool {
             CompactionEvent::EmergencyApplied { marker, .. }
             | CompactionEvent::WindowSlid { marker, .. }
             | CompactionEvent::StackRetired { marker } => !std::mem::take(&mut marker.digest).is_empty(),
+            CompactionEvent::UsageSpent { trace, .. } => {
+                let work = trace.as_mut().and_then(|trace| trace.work.as_mut());
+                work.is_some_and(|work| !std::mem::take(&mut work.added).is_empty())
+            }
             CompactionEvent::RunEnded(_)
             | CompactionEvent::RunAttemptFailed { .. }
-            | CompactionEvent::ResultsPruned { .. }
-            | CompactionEvent::UsageSpent { .. } => false,
+            | CompactionEvent::ResultsPruned { .. } => false,
         },
         Event::Delivery(DeliveryEvent::Intended { note: Some(note), .. }) => !std::mem::take(note).is_empty(),
         Event::Message(_)

@@ -2,8 +2,9 @@
 //!
 //! A trace names what the journal has already: the conversation as it was after a record, the memories that were recalled.
 //! What it has not yet (prompt, schemas of tools, parameters) is journalled once, by its hash, and named by that. No words
-//! of people are in a trace: an erasure has nothing to take out of it.
+//! of people are in a trace, but for what a compaction's model said before it was asked again ([`RunCall::added`]).
 
+mod of_run;
 mod rebuild;
 mod story;
 #[cfg(test)]
@@ -19,12 +20,16 @@ use sha2::{Digest as _, Sha256};
 
 use crate::agent::AgentSettings;
 use crate::ids::{RunId, Seq, TextId};
-use crate::model::is_zero;
+use crate::model::{ChatMessage, is_zero};
 use crate::tool_defs::ToolDefs;
 
+pub use of_run::{RunStory, is_of_run, run_story};
 pub use rebuild::{Gap, Inputs, Rebuilt, rebuild};
 pub use story::{Stage, Story, StoryCall, Told, story};
 pub use which::{TurnRecords, WhichTurn};
+
+/// What a trace says of a call that was stopped, or that nobody waited for any more.
+pub const CUT_SHORT: &str = "cut_short";
 
 /// Hex digits of a hash that go into an id.
 const ID_DIGITS: usize = 32;
@@ -65,7 +70,7 @@ pub struct CallTrace {
     /// At the prices of that time; none: the model had none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
-    /// Why it has no whole answer: `stopped`, or the code of an error. None: it has.
+    /// Why it has no whole answer: the code of an error, or [`CUT_SHORT`]. None: it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// Calls before it that took nothing, since a server refused them or did not answer.
@@ -96,7 +101,7 @@ impl FailedTry {
 }
 
 /// The place of a call in its run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunCall {
     pub run: RunId,
     /// The call within the talk over one chunk, from 1: further ones answer the model's calls of tools, or correct it.
@@ -104,6 +109,16 @@ pub struct RunCall {
     /// The entries that it reads; none of a merge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entries: Option<(Seq, Seq)>,
+    /// Tokens that the summary was to keep within; 0 in journals of earlier versions.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub target_tokens: u64,
+    /// Placeholders stood in the place of identifiers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub masked: bool,
+    /// What the talk went on with since its call before: the model's words, and what it was answered. These words expire
+    /// and are erased like others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub added: Vec<ChatMessage>,
 }
 
 /// What many calls have in common: by hash what is long, and all parameters of a request.
@@ -113,6 +128,9 @@ pub struct CallFrame {
     pub version: String,
     /// The system prompt.
     pub prompt: TextId,
+    /// Of a compaction: what the operator wants summaries to attend to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<TextId>,
     /// The tools, as a JSON list; none: there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<TextId>,
@@ -191,14 +209,17 @@ impl CallFrame {
     pub fn of(
         settings: &AgentSettings,
         prompt: &str,
+        instructions: Option<&str>,
         tools: &ToolDefs,
         wire: Wire,
     ) -> (Vec<KeptText>, TextId) {
         let prompt = KeptText::of(prompt);
+        let instructions = instructions.map(KeptText::of);
         let tools = (!tools.is_empty()).then(|| tools.kept().clone());
         let frame = Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             prompt: prompt.id.clone(),
+            instructions: instructions.as_ref().map(|instructions| instructions.id.clone()),
             tools: tools.as_ref().map(|tools| tools.id.clone()),
             engine: settings.engine.clone(),
             timezone: settings.timezone.clone(),
@@ -208,6 +229,6 @@ impl CallFrame {
         };
         let frame = KeptText::of(&serde_json::to_string(&frame).unwrap_or_default());
         let id = frame.id.clone();
-        (std::iter::once(prompt).chain(tools).chain([frame]).collect(), id)
+        (std::iter::once(prompt).chain(instructions).chain(tools).chain([frame]).collect(), id)
     }
 }

@@ -6,19 +6,22 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CallFrame, CallTrace};
+use super::{CallFrame, CallTrace, RunCall, WireFormat};
 use crate::agent::{AgentSettings, WindowSize, WindowSource};
+use crate::compaction::identifiers::Mask;
+use crate::compaction::{Beside, Brief, earlier_summary, request_tokens};
 use crate::conversation::Conversation;
 use crate::engine;
+use crate::event::{Run, RunWork};
 use crate::ids::{MemoryId, Seq, SummaryId};
 use crate::memory::Memory;
 use crate::message::{Entry, Part};
-use crate::model::{ChatRequest, ToolDef};
+use crate::model::{ChatMessage, ChatRequest, ToolDef};
 use crate::retention::{EXPIRED_TEXT, ranges};
 use crate::settings::{
     CompactionSettings, MemorySettings, PruningSettings, ResultGuardSettings, WindowGuard,
 };
-use crate::summary::{Marker, marker_tokens};
+use crate::summary::{Marker, Summary, marker_tokens};
 use crate::tool_defs::ToolDefs;
 use crate::trust::TrustSettings;
 use crate::window::Tail;
@@ -27,7 +30,8 @@ use crate::window::Tail;
 pub struct Inputs<'a> {
     /// The conversation as it was after [`CallTrace::at_n`].
     pub conversation: Conversation,
-    /// Its entries as they are shown now: without words that have expired since, or were deleted.
+    /// Its entries, or those of the run's range, as they are shown now: without words that have expired since, or were
+    /// deleted.
     pub shown: &'a [Arc<Entry>],
     /// The model, by its id in the configuration.
     pub model: &'a str,
@@ -35,8 +39,12 @@ pub struct Inputs<'a> {
     pub frame: &'a CallFrame,
     /// The system prompt, where it is there.
     pub prompt: Option<&'a str>,
+    /// What the operator wants of summaries, where it is there.
+    pub instructions: Option<&'a str>,
     /// The tools as a JSON list, where they are there.
     pub tools: Option<&'a str>,
+    /// Of a run: what its talk with the model had come to.
+    pub talk: Vec<ChatMessage>,
     /// The memories that were recalled, as they were then.
     pub memories: &'a [Memory],
 }
@@ -119,21 +127,17 @@ impl std::fmt::Display for Gap {
 /// # Errors
 /// Nothing can be made of it: the prompt is larger than the window by the measure of today.
 pub fn rebuild(inputs: Inputs<'_>) -> Result<Rebuilt, Gap> {
-    let Inputs { mut conversation, shown, model, trace, frame, prompt, tools, memories } = inputs;
+    if let Some(work) = &inputs.trace.work {
+        return rebuild_of_run(inputs, work);
+    }
+    let Inputs { mut conversation, shown, model, trace, frame, prompt, tools, memories, .. } = inputs;
     let mut gaps = Vec::new();
     hide(&mut conversation, shown, &mut gaps);
     let system_prompt = prompt.map(str::to_owned).unwrap_or_else(|| {
         gaps.push(Gap::Text { what: "system prompt".to_owned() });
         String::new()
     });
-    let tools = match (&frame.tools, tools.map(serde_json::from_str::<Vec<ToolDef>>)) {
-        (None, _) => ToolDefs::default(),
-        (Some(_), Some(Ok(tools))) => tools.into(),
-        (Some(_), _) => {
-            gaps.push(Gap::Text { what: "list of tools".to_owned() });
-            ToolDefs::default()
-        }
-    };
+    let tools = known_tools(frame, tools, &mut gaps);
     let mut recalled = Vec::with_capacity(conversation.recalled.len());
     for id in &conversation.recalled {
         match memories.iter().find(|memory| memory.id == *id) {
@@ -150,6 +154,114 @@ pub fn rebuild(inputs: Inputs<'_>) -> Result<Rebuilt, Gap> {
         .assemble(&conversation, &settings, &tail)
         .map_err(|error| Gap::Impossible { why: error.to_string() })?;
     Ok(Rebuilt { request: assembled.request, estimated_tokens: assembled.estimated_tokens, gaps })
+}
+
+fn known_tools(frame: &CallFrame, tools: Option<&str>, gaps: &mut Vec<Gap>) -> ToolDefs {
+    match (&frame.tools, tools.map(serde_json::from_str::<Vec<ToolDef>>)) {
+        (None, _) => ToolDefs::default(),
+        (Some(_), Some(Ok(tools))) => tools.into(),
+        (Some(_), _) => {
+            gaps.push(Gap::Text { what: "list of tools".to_owned() });
+            ToolDefs::default()
+        }
+    }
+}
+
+/// The request of a run: by the same functions, over the same range.
+fn rebuild_of_run(inputs: Inputs<'_>, work: &RunCall) -> Result<Rebuilt, Gap> {
+    let Inputs { mut conversation, shown, model, frame, prompt, instructions, tools, talk, .. } = inputs;
+    let not_there = |what: &str| Gap::Text { what: what.to_owned() };
+    let mut gaps = Vec::new();
+    if work.target_tokens == 0 {
+        return Err(Gap::NoTrace);
+    }
+    let run = conversation.run.take().filter(|run| run.id == work.run).ok_or_else(|| not_there("run"))?;
+    let tools = known_tools(frame, tools, &mut gaps);
+    let mut reader = settings(&conversation, model, frame, String::new(), ToolDefs::default());
+    match prompt {
+        Some(prompt) => prompt.clone_into(&mut reader.compactor_prompt),
+        None => gaps.push(not_there("prompt")),
+    }
+    if frame.instructions.is_some() && instructions.is_none() {
+        gaps.push(not_there("instructions for summaries"));
+    }
+    reader.compaction.instructions = instructions.map(str::to_owned);
+    let mask = work.masked.then(|| Mask::new(&conversation.channel));
+    let brief = Brief {
+        channel: &conversation.channel,
+        run: &run,
+        reader: &reader,
+        tools: !tools.is_empty(),
+        correction: conversation.correction(model).ratio,
+        mask: mask.as_ref(),
+    };
+    let extracts = frame.wire.format == WireFormat::Offline;
+    let (mut request, room) = match work.entries {
+        Some((from, to)) => {
+            let rest = entries_of_run(&conversation, &run, from, shown, &mut gaps);
+            let earlier = earlier_summary(&conversation, &run);
+            let so_far = run.checkpoint.as_ref().map(|done| done.text.as_str());
+            if so_far.is_some_and(str::is_empty) {
+                gaps.push(not_there("summary of the chunks before"));
+            }
+            let chunk = brief.chunk(&rest, so_far, earlier.as_deref(), extracts);
+            let no_room = || Gap::Impossible { why: "its window has no room for it".to_owned() };
+            let chunk = chunk.ok_or_else(no_room)?;
+            // As many as it took then, whatever else is gone.
+            let n = rest.partition_point(|entry| entry.seq <= to);
+            let request =
+                brief.summarise(rest[..n].into(), &chunk.script, &chunk.beside(), work.target_tokens);
+            (request, chunk.room)
+        }
+        None => {
+            let sources = sources_of_run(&conversation, &run, &mut gaps);
+            let request = brief.merging(&sources, work.target_tokens).0;
+            (request.ok_or_else(|| not_there("text of its sources"))?, brief.room(&Beside::default()))
+        }
+    };
+    request.tools = tools;
+    if work.round > 1 && talk.is_empty() {
+        gaps.push(not_there("talk before this call"));
+    }
+    request.messages.extend(talk);
+    if !extracts {
+        request.max_output_tokens = Brief::answer_limit(&reader, &room, &request);
+    }
+    let estimated_tokens = request_tokens(&request);
+    Ok(Rebuilt { request, estimated_tokens, gaps })
+}
+
+/// What the run reads from there on: of the window, or else of the archive.
+fn entries_of_run(
+    conversation: &Conversation,
+    run: &Run,
+    from: Seq,
+    shown: &[Arc<Entry>],
+    gaps: &mut Vec<Gap>,
+) -> Vec<Arc<Entry>> {
+    let mut entries = conversation.readable(run, conversation.live.iter().cloned());
+    let is_archived = (entries.len() as u64) < run.messages;
+    if is_archived {
+        entries = conversation.readable(run, shown.iter().cloned());
+    }
+    entries.retain(|entry| entry.seq >= from);
+    if is_archived {
+        let is_since = |entry: &&Arc<Entry>| entry.is_deleted() && !conversation.deleted.contains(&entry.seq);
+        let since = ranges(entries.iter().filter(is_since).map(|entry| entry.seq));
+        gaps.extend((!since.is_empty()).then_some(Gap::Deleted { entries: since }));
+    }
+    hide_entries(entries.iter_mut(), shown, gaps);
+    entries
+}
+
+/// What a merge unites.
+fn sources_of_run(conversation: &Conversation, run: &Run, gaps: &mut Vec<Gap>) -> Vec<Summary> {
+    let RunWork::Merge { sources, .. } = &run.work else { return Vec::new() };
+    let sources = sources.iter().filter_map(|id| conversation.stack.summary(id).cloned());
+    let sources: Vec<Summary> = sources.collect();
+    let gone = sources.iter().filter(|summary| summary.text.is_empty());
+    gaps.extend(gone.map(|summary| Gap::Summary { id: summary.id.clone() }));
+    sources
 }
 
 /// The settings as far as a request depends on them.
@@ -187,9 +299,27 @@ fn settings(
 
 /// Takes the words out of a conversation of the past that nobody is shown any more, and names those that are gone.
 fn hide(conversation: &mut Conversation, shown: &[Arc<Entry>], gaps: &mut Vec<Gap>) {
+    let gone = hide_entries(conversation.live.iter_mut(), shown, gaps);
+    conversation.pruned.retain(|seq, _| !gone.contains(seq));
+    for summary in conversation.stack.summaries_mut().filter(|summary| summary.text.is_empty()) {
+        EXPIRED_TEXT.clone_into(&mut summary.text);
+        gaps.push(Gap::Summary { id: summary.id.clone() });
+    }
+    let markers = conversation.stack.markers();
+    let is_shorter = |marker: &&Marker| marker.digest.is_empty() && marker.tokens > marker_tokens(marker);
+    let gap = |marker: &Marker| Gap::Marker { from_seq: marker.from_seq, to_seq: marker.to_seq };
+    gaps.extend(markers.filter(is_shorter).map(gap));
+}
+
+/// The same of entries; returns those whose words have expired or were deleted.
+fn hide_entries<'a>(
+    entries: impl Iterator<Item = &'a mut Arc<Entry>>,
+    shown: &[Arc<Entry>],
+    gaps: &mut Vec<Gap>,
+) -> Vec<Seq> {
     let shown: HashMap<Seq, &Arc<Entry>> = shown.iter().map(|entry| (entry.seq, entry)).collect();
     let (mut expired, mut deleted, mut erased) = (Vec::new(), Vec::new(), Vec::new());
-    for entry in &mut conversation.live {
+    for entry in entries {
         let now = shown.get(&entry.seq);
         if now.is_some_and(|now| now.is_expired()) {
             expired.push(entry.seq);
@@ -201,19 +331,11 @@ fn hide(conversation: &mut Conversation, shown: &[Arc<Entry>], gaps: &mut Vec<Ga
             erased.push(entry.seq);
         }
     }
-    let is_whole = |seq: &Seq| !expired.contains(seq) && !deleted.contains(seq);
-    conversation.pruned.retain(|seq, _| is_whole(seq));
+    let gone = expired.iter().chain(&deleted).copied().collect();
     gaps.extend((!expired.is_empty()).then(|| Gap::Expired { entries: ranges(expired) }));
     gaps.extend((!deleted.is_empty()).then(|| Gap::Deleted { entries: ranges(deleted) }));
     gaps.extend((!erased.is_empty()).then(|| Gap::Erased { entries: ranges(erased) }));
-    for summary in conversation.stack.summaries_mut().filter(|summary| summary.text.is_empty()) {
-        EXPIRED_TEXT.clone_into(&mut summary.text);
-        gaps.push(Gap::Summary { id: summary.id.clone() });
-    }
-    let markers = conversation.stack.markers();
-    let is_shorter = |marker: &&Marker| marker.digest.is_empty() && marker.tokens > marker_tokens(marker);
-    let gap = |marker: &Marker| Gap::Marker { from_seq: marker.from_seq, to_seq: marker.to_seq };
-    gaps.extend(markers.filter(is_shorter).map(gap));
+    gone
 }
 
 fn is_erased(entry: &Entry) -> bool {

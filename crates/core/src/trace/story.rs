@@ -66,6 +66,19 @@ pub struct StoryCall {
     pub tools: usize,
 }
 
+impl StoryCall {
+    pub(super) fn of_run(
+        at: Timestamp,
+        model: &str,
+        usage: Usage,
+        is_estimate: bool,
+        trace: &CallTrace,
+    ) -> Self {
+        let trace = Some(Box::new(trace.clone()));
+        Self { at, model: model.to_owned(), estimated: 0, usage, is_estimate, trace, tools: 0 }
+    }
+}
+
 /// A part of a turn's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stage {
@@ -168,17 +181,7 @@ impl Story {
                 usage,
                 is_estimate,
                 trace: Some(trace),
-            }) => {
-                self.beside.push(StoryCall {
-                    at,
-                    model: model.clone(),
-                    estimated: 0,
-                    usage: *usage,
-                    is_estimate: *is_estimate,
-                    trace: Some(trace.clone()),
-                    tools: 0,
-                });
-            }
+            }) => self.beside.push(StoryCall::of_run(at, model, *usage, *is_estimate, trace)),
             Event::Turn(TurnEvent::ToolUsed(used)) if used.turn == self.turn => self.tools.push(used.clone()),
             Event::Turn(TurnEvent::ModelChosen { model, reason }) if is_open => {
                 self.chosen.push((at, model.clone(), reason.clone()));

@@ -1,6 +1,6 @@
 //! A turn folded from its records, and its request made again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -8,14 +8,19 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
+use crate::compaction::Brief;
 use crate::conversation::Conversation;
 use crate::engine::{ContextEngine as _, Standard};
-use crate::event::{Event, MemoryEvent, MessageEvent, Record, TurnEnd, TurnEvent, TurnOutcome};
+use crate::event::{
+    Checkpoint, CompactionEvent, Event, MemoryEvent, MessageEvent, Record, Run, RunWork, Trigger, TurnEnd,
+    TurnEvent, TurnOutcome,
+};
 use crate::ids::{ChannelId, Generation, TurnId};
 use crate::memory::Memory;
 use crate::message::{Entry, Part, Pending, Provenance, Role, pending_tokens};
-use crate::model::{ChatRequest, ToolDef, Usage};
+use crate::model::{ChatMessage, ChatRequest, ToolDef, Usage};
 use crate::testing::{agent, author, memory};
+use crate::tier::Tier;
 use crate::tool::{Effect, ToolOutcome, ToolUse};
 use crate::window::Tail;
 
@@ -122,7 +127,7 @@ impl Book {
             last_call: false,
         };
         let request = Standard.assemble(&conversation, &settings, &tail).unwrap().request;
-        let (texts, frame) = CallFrame::of(&settings, &settings.system_prompt, &settings.tools, wire());
+        let (texts, frame) = CallFrame::of(&settings, &settings.system_prompt, None, &settings.tools, wire());
         let trace = CallTrace {
             at_n: conversation.last_n,
             asked_at: tail.now,
@@ -197,6 +202,8 @@ fn made(
         trace,
         frame: &frame,
         prompt: text(texts, &frame.prompt),
+        instructions: None,
+        talk: Vec::new(),
         tools: frame.tools.as_ref().and_then(|id| text(texts, id)),
         memories,
     })
@@ -221,7 +228,7 @@ fn a_request_is_made_again_from_records_however_much_came_after_it() {
 fn a_text_is_kept_once_whatever_else_a_frame_says() {
     let settings = settings();
     let ids = |settings: &AgentSettings| -> Vec<TextId> {
-        let (texts, frame) = CallFrame::of(settings, &settings.system_prompt, &settings.tools, wire());
+        let (texts, frame) = CallFrame::of(settings, &settings.system_prompt, None, &settings.tools, wire());
         assert_eq!(texts.last().map(|text| &text.id), Some(&frame));
         assert!(texts.iter().all(|text| text.id == TextId::of(&text.text)));
         texts.into_iter().map(|text| text.id).collect()
@@ -345,4 +352,105 @@ fn a_turn_is_named_as_in_a_url(#[case] name: &str, #[case] expected: WhichTurn) 
 #[test]
 fn a_time_that_is_none_is_refused() {
     assert!("at:yesterday".parse::<WhichTurn>().is_err());
+}
+
+/// A run over six of eight turns, the first two of them summarised already.
+fn long_run(book: &mut Book) -> (Run, Checkpoint) {
+    for n in 0..8 {
+        let turn = format!("t{n}");
+        book.ask(n * 10, &turn, &format!("question {n} about a kayak"));
+        let seq = book.say(n * 10 + 2, &turn, "an answer that takes some words to be said");
+        book.end(n * 10 + 3, &turn, seq);
+    }
+    let run = Run {
+        id: "r1".into(),
+        trigger: Trigger::Manual,
+        tier: Tier::Calm,
+        work: RunWork::Sealed,
+        from_seq: Seq(1),
+        to_seq: Seq(12),
+        messages: 12,
+        instruction: Some("the kayak".to_owned()),
+        started_at: at(100),
+        attempt: 1,
+        retry_at: None,
+        tokens_before: 900,
+        checkpoint: None,
+        tell: false,
+        failure: None,
+        replaces: None,
+        spent: BTreeMap::new(),
+    };
+    book.add(100, Event::Compaction(CompactionEvent::RunStarted { run: run.clone() }));
+    let checkpoint = Checkpoint {
+        chunks: 1,
+        to_seq: Seq(4),
+        text: "## Goal\na kayak".to_owned(),
+        made_by: "fake".to_owned(),
+        memories: Vec::new(),
+        left_out: Vec::new(),
+    };
+    let done = CompactionEvent::RunCheckpointed { run: run.id.clone(), checkpoint: checkpoint.clone() };
+    book.add(101, Event::Compaction(done));
+    (run, checkpoint)
+}
+
+#[test]
+fn a_request_of_a_long_run_is_made_again_from_the_chunks_before_it_and_names_what_has_expired() {
+    let mut book = Book::default();
+    let (run, checkpoint) = long_run(&mut book);
+    // As a worker asks for the rest.
+    let (conversation, mut reader) = (book.folded(), settings());
+    reader.compactor_prompt = "Summarise.".to_owned();
+    reader.compaction.instructions = Some("Keep prices.".to_owned());
+    let (channel, tools) = (channel(), ToolDefs::default());
+    let brief =
+        Brief { channel: &channel, run: &run, reader: &reader, tools: false, correction: 1.0, mask: None };
+    let entries = conversation.readable(&run, conversation.live.iter().cloned());
+    let chunk = brief.chunk(&entries[4..], Some(&checkpoint.text), None, false).unwrap();
+    let mut request = brief.summarise(entries[4..4 + chunk.n].into(), &chunk.script, &chunk.beside(), 300);
+    let talk = vec![ChatMessage::User { parts: vec![Part::text("once more")] }];
+    request.messages.extend(talk.clone());
+    request.max_output_tokens = Brief::answer_limit(&reader, &chunk.room, &request);
+    let (prompt, wishes) = (reader.compactor_prompt.as_str(), reader.compaction.instructions.as_deref());
+    let (texts, frame) = CallFrame::of(&reader, prompt, wishes, &tools, wire());
+    let (_, mut trace, _) = book.assemble(102, &[]);
+    trace.frame = frame;
+    trace.work = Some(RunCall {
+        run: run.id.clone(),
+        round: 2,
+        entries: Some((Seq(5), Seq(4 + chunk.n as u64))),
+        target_tokens: 300,
+        masked: false,
+        added: talk.clone(),
+    });
+    book.say(200, "t7", "said later");
+
+    let frame: CallFrame = serde_json::from_str(text(&texts, &trace.frame).unwrap()).unwrap();
+    let again = |shown: &[Arc<Entry>], talk: Vec<ChatMessage>| {
+        rebuild(Inputs {
+            conversation: book.folded_to(trace.at_n),
+            shown,
+            model: "fake",
+            trace: &trace,
+            frame: &frame,
+            prompt: text(&texts, &frame.prompt),
+            instructions: frame.instructions.as_ref().and_then(|id| text(&texts, id)),
+            tools: None,
+            talk,
+            memories: &[],
+        })
+        .unwrap()
+    };
+    let made = again(&entries, talk.clone());
+    assert_eq!((made.request, made.gaps), (request, Vec::new()));
+    let expired: Vec<_> = entries.iter().map(|entry| Arc::new(entry.expired())).collect();
+    let gaps = again(&expired, Vec::new()).gaps;
+    assert_eq!(
+        gaps,
+        [
+            Gap::Expired { entries: vec![(Seq(5), Seq(12))] },
+            Gap::Text { what: "talk before this call".to_owned() }
+        ]
+    );
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use cairn_core::access::{AccessPolicy, DirectPolicy, Respond};
 use cairn_core::approval::{Approval, ApprovalOutcome};
 use cairn_core::event::{
     ApprovalEvent, ArtifactEvent, Checkpoint, CompactionEvent, DeliveryEvent, ErasureFigures, Event,
@@ -12,7 +13,7 @@ use cairn_core::ids::{Generation, MemoryId, Seq};
 use cairn_core::mcp::{ServerPin, ServerSource, ToolPin};
 use cairn_core::memory::{DraftMemory, MemoryKind, MemorySave, Scope, Source, TYPED_BY_MEMBER};
 use cairn_core::message::{Artifact, Author, Entry, Part, Pending, Provenance, Role, ToolCall};
-use cairn_core::model::Usage;
+use cairn_core::model::{ChatMessage, Usage};
 use cairn_core::prune::{PruneCause, PruneForm, PrunedResult};
 use cairn_core::summary::{DigestLine, Marker, MarkerKind, Summary};
 use cairn_core::tier::Tier;
@@ -343,6 +344,20 @@ fn bans() -> Vec<Event> {
             by: "telegram/8".into(),
         }),
         Event::Registry(RegistryEvent::BanLifted { user: "telegram/7".into() }),
+        Event::Registry(RegistryEvent::AccessSet {
+            platform: "discord".into(),
+            access: AccessPolicy {
+                agent: "main".into(),
+                direct: DirectPolicy::Pairing,
+                users: BTreeSet::new(),
+                servers: BTreeSet::from(["100".to_owned()]),
+                chats: BTreeSet::new(),
+                members: BTreeSet::from(["7".to_owned()]),
+                respond: Respond::Mention,
+                bots: false,
+                places: Vec::new(),
+            },
+        }),
     ]
 }
 
@@ -609,7 +624,25 @@ fn events_of_traces_keep_their_shape() {
         cost: None,
         failure: None,
         tried: Vec::new(),
-        work: Some(RunCall { run: "r1".into(), round: 1, entries: Some((Seq(1), Seq(8))) }),
+        work: Some(RunCall {
+            run: "r1".into(),
+            round: 2,
+            entries: Some((Seq(1), Seq(8))),
+            target_tokens: 600,
+            masked: true,
+            added: vec![
+                ChatMessage::Assistant {
+                    text: String::new(),
+                    tool_calls: vec![ToolCall {
+                        id: "c1".into(),
+                        name: "memory_save".into(),
+                        arguments: serde_json::json!({}),
+                    }],
+                },
+                ChatMessage::Tool { call_id: "c1".into(), text: "saved".into(), images: Vec::new() },
+                ChatMessage::User { parts: vec![Part::text("again")] },
+            ],
+        }),
     };
     let long = CallTrace {
         body: Some("b0".into()),
@@ -640,6 +673,6 @@ fn events_of_traces_keep_their_shape() {
     {"n":1,"at":"2026-02-02T02:40:00Z","channel":"main/local/main","event":{"type":"text_kept","id":"f0","text":"{}"}}
     {"n":2,"at":"2026-02-02T02:40:00Z","channel":"main/local/main","event":{"type":"memories_recalled","ids":["m0"],"tokens":40,"scores":[2.5],"near":[["m1",0.5]]}}
     {"n":3,"at":"2026-02-02T02:40:00Z","channel":"main/local/main","event":{"type":"usage_reported","model":"main","estimated":90,"usage":{"input_tokens":100,"output_tokens":7,"cached_tokens":0},"is_estimate":true,"trace":{"at_n":41,"asked_at":1770000000000,"frame":"f0","body":"b0","last_call":true,"first_ms":310,"total_ms":4200,"waited_ms":12,"cost":0.0012,"failure":"timeout","tried":[{"model":"other","error":"overloaded","n":2}]}}}
-    {"n":4,"at":"2026-02-02T02:40:00Z","channel":"main/local/main","event":{"type":"usage_spent","model":"small","usage":{"input_tokens":100,"output_tokens":7,"cached_tokens":0},"trace":{"at_n":41,"asked_at":1770000000000,"frame":"f0","total_ms":4200,"work":{"run":"r1","round":1,"entries":[1,8]}}}}
+    {"n":4,"at":"2026-02-02T02:40:00Z","channel":"main/local/main","event":{"type":"usage_spent","model":"small","usage":{"input_tokens":100,"output_tokens":7,"cached_tokens":0},"trace":{"at_n":41,"asked_at":1770000000000,"frame":"f0","total_ms":4200,"work":{"run":"r1","round":2,"entries":[1,8],"target_tokens":600,"masked":true,"added":[{"role":"assistant","text":"","tool_calls":[{"id":"c1","name":"memory_save","arguments":{}}]},{"role":"tool","call_id":"c1","text":"saved"},{"role":"user","parts":[{"type":"text","text":"again"}]}]}}}}
     "#);
 }

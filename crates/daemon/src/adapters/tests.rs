@@ -75,7 +75,10 @@ impl Platform for Scripted {
             last_outbound: None,
             latency_ms: None,
             queue: 0,
+            shards: None,
             troubles: Vec::new(),
+            caught_up: None,
+            invalid_requests: None,
         }
     }
 }

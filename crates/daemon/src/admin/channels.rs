@@ -19,7 +19,7 @@ use cairn_store::ChannelLine;
 use serde::Deserialize;
 
 use super::shared::{
-    Admin, Body, Channel, LIMIT_MAX, Page, Params, Shared, limit_or, no_such_agent, runtime_error,
+    Admin, Body, Channel, LIMIT_MAX, ListParams, Page, Params, Shared, limit_or, no_such_agent, runtime_error,
 };
 use crate::records::{
     ArtifactPage, ArtifactRecord, ChannelRecord, CompactRecord, ContextRecord, GaugeRecord,
@@ -31,12 +31,6 @@ const PAGE_MAX_BYTES: usize = 1024 * 1024;
 
 /// Lines of a page of an artifact unless asked otherwise.
 const PAGE_LINES: u64 = 1_000;
-
-#[derive(Debug, Deserialize)]
-pub(crate) struct ListParams {
-    pub(crate) limit: Option<usize>,
-    pub(crate) after: Option<String>,
-}
 
 /// `GET /v1/channels`: by name, from an index. What a channel has in memory that is awake is shown; no other is woken.
 pub(crate) async fn list(

@@ -18,6 +18,7 @@ use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 
 use super::shared::{Shared, no_daemon};
 use crate::adapters::statuses;
+use crate::node;
 use crate::records::{SpendStatus, StatusRecord, StoreStatus, agent_statuses};
 use crate::reload::{ReloadError, Reloaded};
 
@@ -87,6 +88,7 @@ pub(crate) async fn status(State(admin): State<Shared>) -> Result<Json<StatusRec
         restarts: health.restarts,
         platforms: statuses(&admin.adapters),
         spend: SpendStatus::of(runtime, &admin.agent_registry.loaded().config),
+        node: node::status_of(&admin.store, &admin.agent_registry.loaded()).await,
         ..stopped
     }))
 }
@@ -133,6 +135,10 @@ pub(crate) async fn reload(State(admin): State<Shared>) -> Result<Json<Reloaded>
             ReloadError::Config(_) | ReloadError::Model(_) | ReloadError::Level(_) => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "nothing was changed; correct the file and reload again")
             }
+            ReloadError::Store(_) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "nothing was changed; `cairn status` says what ails the journal, then reload again",
+            ),
             ReloadError::Stopping => {
                 (StatusCode::SERVICE_UNAVAILABLE, "the next start reads the file anyway")
             }

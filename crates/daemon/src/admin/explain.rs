@@ -6,13 +6,14 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use cairn_core::conversation::Conversation;
+use cairn_core::event::RunWork;
 use cairn_core::ids::{ChannelId, MemoryId, TextId};
 use cairn_core::memory::Memory;
 use cairn_core::message::{Entry, Role};
-use cairn_core::model::Usage;
+use cairn_core::model::{ChatMessage, Usage};
 use cairn_core::ports::Store as _;
 use cairn_core::trace::{
-    CallFrame, CallTrace, Gap, Inputs, Rebuilt, Story, StoryCall, TurnRecords, WhichTurn, WireFormat,
+    CallFrame, CallTrace, Gap, Inputs, Rebuilt, Story, StoryCall, Told, TurnRecords, WhichTurn, WireFormat,
     rebuild, story,
 };
 use cairn_platforms::local::ApiError;
@@ -21,8 +22,8 @@ use serde::Deserialize;
 
 use super::shared::{Admin, Channel, Params, Shared};
 use crate::records::{
-    CallRecord, Explanation, PromptDiff, PromptRecord, RecalledRecord, RegionRecord, SaidRecord, StageRecord,
-    ToolCallRecord, prompt_diff, regions, stands, turn_outcome,
+    CallOf, CallRecord, Explanation, PromptDiff, PromptRecord, RecalledRecord, RegionRecord, SaidRecord,
+    StageRecord, ToolCallRecord, prompt_diff, regions, stands, turn_outcome,
 };
 
 /// How many turns before one are looked at for a request to compare with: not every turn has one.
@@ -268,7 +269,7 @@ fn is_start(record: &cairn_core::event::Record) -> bool {
     matches!(record.event, Event::Turn(TurnEvent::Started { .. }))
 }
 
-async fn call_record(
+pub(super) async fn call_record(
     admin: &Admin,
     idx: usize,
     call: &StoryCall,
@@ -312,26 +313,39 @@ async fn prompts(
     let mut conversations = admin.store.conversations_at(channel, at).await?.into_iter();
     let mut made = Vec::with_capacity(asked.len());
     for (past, idx) in asked {
-        let call = &past.story.calls[*idx];
-        let conversation = call.trace.as_ref().and_then(|_| conversations.next());
-        made.push(one_prompt(admin, channel, past, *idx, conversation).await?);
+        let (story, calls) = (&past.story, &past.story.calls);
+        let conversation = calls[*idx].trace.as_ref().and_then(|_| conversations.next());
+        let (of, told) = (CallOf::Turn(story.turn.clone()), story.recalled.as_ref());
+        let one = Wanted { of, calls, idx: *idx, told, talk: Vec::new() };
+        made.push(one_prompt(admin, channel, one, conversation).await?);
     }
     Ok(made)
 }
 
-async fn one_prompt(
+/// A call whose request is to be made again.
+pub(super) struct Wanted<'a> {
+    pub(super) of: CallOf,
+    pub(super) calls: &'a [StoryCall],
+    pub(super) idx: usize,
+    /// Of a turn: what was recalled for it.
+    pub(super) told: Option<&'a Told>,
+    /// Of a run: what its talk with the model had come to.
+    pub(super) talk: Vec<ChatMessage>,
+}
+
+pub(super) async fn one_prompt(
     admin: &Admin,
     channel: &ChannelId,
-    past: &Past,
-    idx: usize,
+    wanted: Wanted<'_>,
     conversation: Option<Conversation>,
 ) -> Result<PromptRecord, ApiError> {
-    let (story, call) = (&past.story, &past.story.calls[idx]);
+    let Wanted { of, calls, idx, told, talk } = wanted;
+    let call = &calls[idx];
     let empty = PromptRecord {
         channel: channel.clone(),
-        turn: story.turn.clone(),
+        of,
         call: idx + 1,
-        calls: story.calls.len(),
+        calls: calls.len(),
         model: call.model.clone(),
         exact: false,
         why_not: Vec::new(),
@@ -349,10 +363,10 @@ async fn one_prompt(
     };
     let unsent = unsent(&frame);
     let version = frame.version.clone();
-    let material = Material::read(admin, channel, story, frame, conversation).await?;
+    let material = Material::read(admin, channel, told, frame, conversation).await?;
     let (for_making, model) = (trace.clone(), call.model.clone());
     // It may be much text, and other calls are answered by this thread.
-    let made = tokio::task::spawn_blocking(move || material.make(&model, &for_making));
+    let made = tokio::task::spawn_blocking(move || material.make(&model, &for_making, talk));
     let Made { body, regions, mut gaps } = match made.await.map_err(|error| ApiError::internal(&error))? {
         Ok(made) => made,
         Err(gap) => return Ok(without(gap)),
@@ -378,6 +392,7 @@ struct Material {
     shown: Vec<Arc<Entry>>,
     frame: CallFrame,
     prompt: Option<String>,
+    instructions: Option<String>,
     tools: Option<String>,
     memories: Vec<Memory>,
 }
@@ -392,30 +407,39 @@ impl Material {
     async fn read(
         admin: &Admin,
         channel: &ChannelId,
-        story: &Story,
+        told: Option<&Told>,
         frame: CallFrame,
         conversation: Conversation,
     ) -> Result<Self, ApiError> {
         let store = &admin.store;
-        let shown = match conversation.live.front().zip(conversation.live.back()) {
-            Some((from, to)) => store.entries(channel, from.seq, to.seq, usize::MAX).await?,
+        // A run may read what has left the window; only it needs that.
+        let sealed = conversation.run.as_ref().filter(|_| told.is_none());
+        let sealed = sealed.filter(|run| !matches!(run.work, RunWork::Merge { .. })).map(|run| run.from_seq);
+        let (first, last) = (conversation.live.front(), conversation.live.back());
+        let from = first.map(|entry| entry.seq).into_iter().chain(sealed).min();
+        let to = last.map(|entry| entry.seq).or(conversation.run.as_ref().map(|run| run.to_seq));
+        let shown = match from.zip(to) {
+            Some((from, to)) => store.entries(channel, from, to, usize::MAX).await?,
             None => Vec::new(),
         };
         let prompt = store.kept_text(&frame.prompt).await?;
-        let tools = match &frame.tools {
-            Some(tools) => store.kept_text(tools).await?,
-            None => None,
-        };
-        let memories = match &story.recalled {
+        let (mut instructions, mut tools) = (None, None);
+        if let Some(id) = &frame.instructions {
+            instructions = store.kept_text(id).await?;
+        }
+        if let Some(id) = &frame.tools {
+            tools = store.kept_text(id).await?;
+        }
+        let memories = match told {
             Some(told) => store.memories_at(conversation.recalled.clone(), told.n, told.at).await?,
             None => Vec::new(),
         };
-        Ok(Self { conversation, shown, frame, prompt, tools, memories })
+        Ok(Self { conversation, shown, frame, prompt, instructions, tools, memories })
     }
 
-    fn make(self, model: &str, trace: &CallTrace) -> Result<Made, Gap> {
-        let Self { conversation, shown, frame, prompt, tools, memories } = self;
-        let stack = conversation.stack.clone();
+    fn make(self, model: &str, trace: &CallTrace, talk: Vec<ChatMessage>) -> Result<Made, Gap> {
+        let Self { conversation, shown, frame, prompt, instructions, tools, memories } = self;
+        let stack = trace.work.is_none().then(|| conversation.stack.clone());
         let Rebuilt { request, gaps, .. } = rebuild(Inputs {
             conversation,
             shown: &shown,
@@ -423,11 +447,13 @@ impl Material {
             trace,
             frame: &frame,
             prompt: prompt.as_deref(),
+            instructions: instructions.as_deref(),
             tools: tools.as_deref(),
+            talk,
             memories: &memories,
         })?;
         let body = cairn_llm::body_of(&frame.wire, &request);
-        let regions = regions(&request, &body, &stack);
+        let regions = regions(&request, &body, stack.as_ref());
         Ok(Made { body, regions, gaps })
     }
 }

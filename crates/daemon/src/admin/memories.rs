@@ -51,6 +51,13 @@ pub(crate) struct EditBody {
     pub(crate) importance: Option<f64>,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UniteBody {
+    pub(crate) others: Vec<MemoryId>,
+    pub(crate) text: Option<String>,
+}
+
 /// `GET /v1/memories`: oldest first, with `q` best first.
 pub(crate) async fn list(
     State(admin): State<Shared>,
@@ -181,17 +188,23 @@ pub(crate) async fn forget(
     Ok(Json(memory))
 }
 
-/// Makes one of several, under the text that is given.
+/// `POST /v1/memories/{id}/unite`: makes one of several, under the text that is given, else its own; the others are
+/// forgotten.
 pub(crate) async fn unite(
-    admin: &Admin,
-    kept: &Memory,
-    others: &[Memory],
-    text: String,
-) -> Result<(), ApiError> {
-    let text = admin.checked_text(text)?;
-    let events = cairn_core::memory::unite(kept, others, &text)
+    State(admin): State<Shared>,
+    Segment(id): Segment,
+    Body(UniteBody { others, text }): Body<UniteBody>,
+) -> Result<Json<Memory>, ApiError> {
+    let kept = admin.memory(&id.into()).await?;
+    let mut all = Vec::with_capacity(others.len());
+    for id in &others {
+        all.push(admin.memory(id).await?);
+    }
+    let text = admin.checked_text(text.unwrap_or_else(|| kept.text.clone()))?;
+    let events = cairn_core::memory::unite(&kept, &all, &text)
         .map_err(|error| ApiError::malformed(error.to_string()))?;
-    admin.journal_all(events.into_iter().map(Event::Memory).collect()).await
+    admin.journal_all(events.into_iter().map(Event::Memory).collect()).await?;
+    admin.memory(&kept.id).await.map(Json)
 }
 
 impl Admin {

@@ -5,6 +5,7 @@
 pub(crate) mod channels;
 pub(crate) mod daemon;
 pub(crate) mod explain;
+pub(crate) mod explain_run;
 mod figures;
 pub(crate) mod history;
 pub(crate) mod memories;
@@ -28,7 +29,9 @@ use axum::routing::{delete, get, post};
 use cairn_platforms::local::ApiError;
 
 pub(crate) use search::UNINDEXED;
-pub(crate) use shared::{Admin, Body, Channel, NEXT, Page, Params, Segment, Shared, backup_error};
+pub(crate) use shared::{
+    Admin, Body, Channel, ListParams, NEXT, Page, Params, Segment, Shared, backup_error,
+};
 
 pub(crate) fn router(admin: Admin) -> Router {
     routers(admin).0
@@ -60,6 +63,8 @@ fn inside(admin: Shared) -> Router {
         .route("/v1/channels/{channel}/turns/{turn}/explain", get(explain::explain))
         .route("/v1/channels/{channel}/turns/{turn}/prompt", get(explain::prompt))
         .route("/v1/channels/{channel}/turns/{turn}/diff", get(explain::diff))
+        .route("/v1/channels/{channel}/runs/{run}/explain", get(explain_run::explain))
+        .route("/v1/channels/{channel}/runs/{run}/prompt", get(explain_run::prompt))
         .route("/v1/channels/{channel}/artifacts", get(channels::artifacts))
         .route("/v1/channels/{channel}/artifacts/{id}", get(channels::artifact))
         .route("/v1/channels/{channel}/compact", post(channels::compact))
@@ -69,6 +74,7 @@ fn inside(admin: Shared) -> Router {
         .route("/v1/search", get(search::everywhere))
         .route("/v1/memories", get(memories::list).post(memories::add))
         .route("/v1/memories/{id}", get(memories::show).patch(memories::edit).delete(memories::forget))
+        .route("/v1/memories/{id}/unite", post(memories::unite))
         .route("/v1/pairings", get(pairings::list))
         .route("/v1/pairings/{code}/approve", post(pairings::approve))
         .route("/v1/pairings/{user}", delete(pairings::revoke))

@@ -6,21 +6,15 @@ use cairn_core::ids::OutboxId;
 use cairn_core::ports::{DeliveryState, OutboxItem, Store as _, StoreError};
 use cairn_platforms::local::ApiError;
 use cairn_store::Store;
-use serde::Deserialize;
 
 use super::shared::{
-    Admin, LIMIT_MAX, Page, Params, Segment, Shared, limit_or, no_such_delivery, no_such_place, runtime_error,
+    Admin, LIMIT_MAX, ListParams, Page, Params, Segment, Shared, limit_or, no_such_delivery, no_such_place,
+    runtime_error,
 };
 use crate::records::OutboxRecord;
 
 /// Characters of a delivery's words that are shown.
 const WORDS_SHOWN: usize = 200;
-
-#[derive(Debug, Deserialize)]
-pub(crate) struct ListParams {
-    pub(crate) limit: Option<usize>,
-    pub(crate) after: Option<String>,
-}
 
 /// `GET /v1/outbox`: oldest first.
 pub(crate) async fn list(
@@ -45,9 +39,9 @@ pub(crate) async fn retry(
 ) -> Result<Json<OutboxRecord>, ApiError> {
     let id = OutboxId::from(id);
     let before = item(&admin, &id).await?;
-    admin.runtime()?.retry_delivery(&id).await.map_err(runtime_error)?;
+    admin.runtime()?.retry_delivery(&before.channel, &id).await.map_err(runtime_error)?;
     // It may have been sent since.
-    let now = items(&admin).await?.into_iter().find(|item| item.id == id);
+    let now = admin.store.delivery(&id).await?;
     let item = now.unwrap_or(OutboxItem { state: DeliveryState::Owed, ..before });
     Ok(Json(record(&admin, item).await?))
 }
@@ -59,20 +53,12 @@ pub(crate) async fn drop(
 ) -> Result<Json<OutboxRecord>, ApiError> {
     let id = OutboxId::from(id);
     let item = item(&admin, &id).await?;
-    admin.runtime()?.drop_delivery(&id).await.map_err(runtime_error)?;
+    admin.runtime()?.drop_delivery(&item.channel, &id).await.map_err(runtime_error)?;
     Ok(Json(record(&admin, item).await?))
 }
 
 async fn item(admin: &Admin, id: &OutboxId) -> Result<OutboxItem, ApiError> {
-    let found = items(admin).await?.into_iter().find(|item| item.id == *id);
-    found.ok_or_else(|| no_such_delivery(id))
-}
-
-async fn items(admin: &Admin) -> Result<Vec<OutboxItem>, ApiError> {
-    match &admin.runtime {
-        Some(runtime) => runtime.deliveries().await.map_err(runtime_error),
-        None => Ok(admin.store.deliveries().await?),
-    }
+    admin.store.delivery(id).await?.ok_or_else(|| no_such_delivery(id))
 }
 
 async fn record(admin: &Admin, item: OutboxItem) -> Result<OutboxRecord, ApiError> {

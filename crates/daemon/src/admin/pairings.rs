@@ -11,7 +11,7 @@ use cairn_core::ports::{SendError, SendPart};
 use cairn_platforms::local::ApiError;
 
 use super::shared::{Admin, Body, Segment, Shared};
-use crate::config::{NetworkKind, is_person};
+use crate::config::is_person;
 use crate::records::{BanRecord, BanRequest, PairingRecord};
 
 /// What a person is told who was approved.
@@ -138,9 +138,8 @@ async fn welcome(admin: &Admin, pairing: &Pairing) -> bool {
 
 /// The agent that talks privately on a platform.
 fn agent_of(admin: &Admin, platform: &str) -> AgentId {
-    let kind = NetworkKind::ALL.into_iter().find(|kind| kind.name() == platform);
     let loaded = admin.agent_registry.loaded();
     let config = &loaded.config;
-    let named = kind.and_then(|kind| config.network(kind)?.agent.as_deref().map(AgentId::from));
+    let named = config.bot(platform).and_then(|bot| bot.network.agent.as_deref().map(AgentId::from));
     named.unwrap_or_else(|| config.default_agent())
 }

@@ -16,8 +16,8 @@ use cairn_core::ports::{Adapter, Clock, Store as _};
 use cairn_platforms::local::{ApiError, read_body, read_object};
 use cairn_store::{BackupError, Store};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::agent_registry::AgentRegistry;
 use crate::page::Access;
@@ -29,6 +29,13 @@ use crate::reload::Reloader;
 const LIMIT_DEFAULT: usize = 100;
 
 pub(super) const LIMIT_MAX: usize = 10_000;
+
+/// Which part of a list: at most so many, after a place that the part before ended with.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ListParams {
+    pub(crate) limit: Option<usize>,
+    pub(crate) after: Option<String>,
+}
 
 /// Largest body of a call, in bytes.
 const BODY_MAX_BYTES: usize = 4 * 1024 * 1024;

@@ -119,7 +119,7 @@ impl Connector {
                 return Ok(Connection { client, opened: Opened::Nothing });
             }
             this.check_may_open()?;
-            if !this.state.is_there() {
+            if !this.has_state() {
                 return this.to_no_state();
             }
             let reader = Reader::open(&this.loaded, &this.state, &this.tools).await?;
@@ -149,7 +149,7 @@ impl Connector {
 
     /// The same to change something that is there already: it creates no state.
     pub(crate) async fn changing_what_is_there(&self) -> Result<Connection, Failure> {
-        if !self.state.is_there() && self.running().await.is_none() {
+        if !self.has_state() && self.running().await.is_none() {
             return self.to_no_state();
         }
         self.changing().await
@@ -183,6 +183,11 @@ impl Connector {
                 ),
             )),
         }
+    }
+
+    /// There is a state: in the folder, or in a database, whose copy is made there.
+    pub(crate) fn has_state(&self) -> bool {
+        self.state.is_there() || self.loaded.config.store.url.is_some()
     }
 
     pub(crate) fn tools(&self) -> &Tools {

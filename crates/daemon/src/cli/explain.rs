@@ -1,7 +1,9 @@
 //! `cairn explain`: what a turn was made of, the exact request of a call, and how it differs from the one before.
 
+use cairn_core::event::RunOutcome;
 use cairn_core::model::Usage;
 use cairn_core::spend::money;
+use cairn_core::trace::CUT_SHORT;
 use cairn_core::when::When;
 use clap::Args;
 
@@ -11,8 +13,8 @@ use super::connect::{Connector, channel_path};
 use super::failure::Failure;
 use super::out::{self, Table};
 use crate::records::{
-    CallRecord, Change, Explanation, PromptDiff, PromptRecord, RecalledRecord, RegionDiff, SaidRecord,
-    StandsRecord, ToolCallRecord,
+    CallRecord, Change, Explanation, PromptDiff, PromptRecord, RecalledRecord, RegionDiff, RunExplanation,
+    SaidRecord, StandsRecord, ToolCallRecord,
 };
 use crate::text::{counted, cut, grouped, minute, one_line, percent, plain};
 
@@ -31,6 +33,7 @@ Examples:
   cairn explain main --message 1184             by a message of its chat
   cairn explain main t12 --prompt > body.json   what the model was sent
   cairn explain main t12 --diff                 what is new in it
+  cairn explain main --run r3                   a compaction run, and --prompt
 
 The request is made again from the journal, and its hash is compared with the
 one of the body that was sent. Where they differ, stderr says so and why:
@@ -47,13 +50,16 @@ pub(crate) struct ExplainArgs {
     /// The turn of a message, by its id on its platform: a person's, or the bot's answer
     #[arg(long, value_name = "ID")]
     message: Option<String>,
+    /// A compaction run instead of a turn, such as r3
+    #[arg(long, value_name = "ID", conflicts_with_all = ["turn", "at", "message", "diff"])]
+    run: Option<String>,
     /// Print the body of the request, byte for byte
     #[arg(long, conflicts_with = "diff")]
     prompt: bool,
     /// Show what the request has that the one before it had not
     #[arg(long)]
     diff: bool,
-    /// Which call of the turn, from 1 [default: the last; for --diff the first, beside the turn before]
+    /// Which call of the turn or run, from 1 [default: the last; for --diff the first, beside the turn before]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = args::number(1, u64::MAX))]
     call: Option<u64>,
 }
@@ -68,9 +74,11 @@ pub(crate) async fn explain(global: Global, args: ExplainArgs) -> Result<(), Fai
         (None, None, None) => "last".to_owned(),
     };
     let params = [("call", args.call.map(|call| call.to_string()))];
-    let path = |what: &str| {
-        with_params(&channel_path(&channel, &format!("turns/{}/{what}", encode(&which))), &params)
+    let of = match &args.run {
+        Some(run) => format!("runs/{}", encode(run.trim())),
+        None => format!("turns/{}", encode(&which)),
     };
+    let path = |what: &str| with_params(&channel_path(&channel, &format!("{of}/{what}")), &params);
     if args.diff {
         let diff: PromptDiff = connector.get(&path("diff")).await?;
         return out::record(global.json, &diff, diff_text);
@@ -79,13 +87,17 @@ pub(crate) async fn explain(global: Global, args: ExplainArgs) -> Result<(), Fai
         let prompt: PromptRecord = connector.get(&path("prompt")).await?;
         return if global.json { out::json(&prompt) } else { print_body(&prompt) };
     }
+    if args.run.is_some() {
+        let run: RunExplanation = connector.get(&path("explain")).await?;
+        return out::record(global.json, &run, |run| run_text(run, out::width().min(100)));
+    }
     let explanation: Explanation = connector.get(&path("explain")).await?;
     out::record(global.json, &explanation, |explanation| text(explanation, out::width().min(100)))
 }
 
 fn print_body(prompt: &PromptRecord) -> Result<(), Failure> {
     if !prompt.exact {
-        let which = format!("call {} of {}", prompt.call, prompt.turn);
+        let which = format!("call {} of {}", prompt.call, prompt.of);
         out::note(&format!("{which}: not the exact request: {}", prompt.why_not.join("; ")));
     }
     if prompt.body.is_empty() {
@@ -114,6 +126,60 @@ fn text(turn: &Explanation, width: usize) -> String {
         lines.push(format!("what is new in it: cairn explain {name} --diff"));
     }
     lines.join("\n") + "\n"
+}
+
+/// A compaction run as sections.
+fn run_text(run: &RunExplanation, width: usize) -> String {
+    let outcome = run.outcome.map_or("under way", RunOutcome::name);
+    let cost = run.cost.map(|cost| format!(", {}", money(cost))).unwrap_or_default();
+    let (asked, said) = (grouped(run.usage.input_tokens), grouped(run.usage.output_tokens));
+    let mut lines = vec![
+        format!("run {} of {}", one_line(run.run.as_str()), one_line(run.channel.as_str())),
+        format!("{}  {outcome}, {asked} + {said} tokens{cost}", minute(run.started_at)),
+    ];
+    lines.extend(run.reason.iter().map(|reason| one_line(reason)));
+    section(&mut lines, "Work", run_work(run));
+    section(&mut lines, "Calls of models", run.calls.iter().flat_map(call_lines));
+    let failed = run.failed.iter().map(|failed| {
+        let what =
+            format!("  {}  attempt {}: {}", minute(failed.at), failed.attempt, one_line(&failed.reason));
+        cut(&what, width)
+    });
+    section(&mut lines, "Attempts that failed", failed);
+    section(&mut lines, "Not known", run.missing.iter().map(|missing| format!("  {}", one_line(missing))));
+    let name = one_line(run.channel.as_str());
+    lines.push(String::new());
+    if !run.calls.is_empty() {
+        lines.push(format!(
+            "the exact request: cairn explain {name} --run {} --prompt",
+            one_line(run.run.as_str())
+        ));
+    }
+    if let Some(summary) = &run.summary {
+        lines.push(format!("the summary: cairn summary show {name} {}", one_line(summary.as_str())));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn run_work(run: &RunExplanation) -> Vec<String> {
+    let mut lines = vec![format!("  started by {}", run.trigger.name())];
+    let messages = counted(run.messages, "message", "messages");
+    lines.push(match run.sources.as_slice() {
+        [] => format!("  entries {} to {}, {messages}", run.from_seq, run.to_seq),
+        sources => {
+            let ids: Vec<_> = sources.iter().map(|id| one_line(id.as_str())).collect();
+            format!("  merges {}: entries {} to {}", ids.join(", "), run.from_seq, run.to_seq)
+        }
+    });
+    lines.extend(run.instruction.iter().map(|wish| format!("  asked to attend to: {}", one_line(wish))));
+    if run.chunks > 0 {
+        lines.push(format!("  {} on the way", counted(run.chunks, "chunk finished", "chunks finished")));
+    }
+    let after = run.tokens_after.map_or_else(|| "?".to_owned(), grouped);
+    lines.push(format!("  the window: {} → {after} tokens", grouped(run.tokens_before)));
+    let saved = (run.memories > 0).then(|| counted(run.memories, "memory saved", "memories saved"));
+    lines.extend(saved.map(|saved| format!("  {saved}")));
+    lines
 }
 
 fn heading(turn: &Explanation) -> Vec<String> {
@@ -201,11 +267,18 @@ fn call_lines(call: &CallRecord) -> Vec<String> {
     let frame = call.frame.as_ref();
     let served =
         frame.map(|frame| format!(" ({}, {})", one_line(&frame.wire.model), frame.wire.format.name()));
-    let why = call.why.as_deref().map_or_else(|| "the first of the chain".to_owned(), one_line);
-    let mut lines = vec![
-        format!("  {}  {}{}", call.call, one_line(&call.model), served.unwrap_or_default()),
-        format!("     why: {why}"),
-    ];
+    let mut lines = vec![format!("  {}  {}{}", call.call, one_line(&call.model), served.unwrap_or_default())];
+    match call.trace.as_ref().and_then(|trace| trace.work.as_ref()) {
+        Some(work) => {
+            let range = work.entries.map(|(from, to)| format!("entries {from} to {to}"));
+            let range = range.unwrap_or_else(|| "a merge".to_owned());
+            lines.push(format!("     {range}, round {} of the talk", work.round));
+        }
+        None => {
+            let why = call.why.as_deref().map_or_else(|| "the first of the chain".to_owned(), one_line);
+            lines.push(format!("     why: {why}"));
+        }
+    }
     for tried in &call.tried {
         let (model, error) = (one_line(&tried.model), one_line(&tried.error));
         lines.push(format!("     tried before: {model}, {} ({error})", counted(tried.n, "time", "times")));
@@ -213,7 +286,10 @@ fn call_lines(call: &CallRecord) -> Vec<String> {
     lines.push(format!("     {}", took(call)));
     if let Some(trace) = &call.trace {
         let first = trace.first_ms.map(|ms| format!("first word after {}, ", seconds(ms)));
-        let failure = trace.failure.as_ref().map(|failure| format!("; cut short: {}", one_line(failure)));
+        let failure = trace.failure.as_deref().map(|failure| match failure {
+            CUT_SHORT => "; cut short".to_owned(),
+            failure => format!("; cut short: {}", one_line(failure)),
+        });
         lines.push(format!(
             "     {}whole after {}{}",
             first.unwrap_or_default(),

@@ -117,6 +117,16 @@ impl Failure {
             StoreError::Newer { .. } => {
                 (exit::FAILED, "use that version of cairn or a later one, or restore a backup from before it")
             }
+            StoreError::Database { .. } => {
+                (exit::FAILED, "check that the database runs, and [store] url in the configuration")
+            }
+            StoreError::Led { .. } => {
+                (exit::IN_USE, "ask that node, or stop it: a node that follows takes over then")
+            }
+            StoreError::Fenced => (exit::FAILED, "start it again; it follows whoever leads now"),
+            StoreError::Elsewhere { .. } => {
+                (exit::FAILED, "check [store] url in the configuration, or name another folder with --state")
+            }
             StoreError::Closed | StoreError::Stopped => (exit::FAILED, "try again"),
         };
         Self::new(code, error.to_string(), hint)
@@ -154,10 +164,14 @@ impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
         let message = error.to_string();
         match error {
+            StartError::Config(error) => error.into(),
             StartError::Store(error) => Self::of_store(error),
             StartError::Model(_) => Self::usage(message, "correct the model in the config file"),
             StartError::Network(_) => {
                 Self::usage(message, "correct [discord] or [telegram] in the config file")
+            }
+            StartError::Webhook(_) => {
+                Self::failed(message, "set `webhook_listen` to a free port at an address of this machine")
             }
             StartError::Tool(_) => Self::usage(message, ""),
             StartError::Socket(_) | StartError::Runtime(_) => {

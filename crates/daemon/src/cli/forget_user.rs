@@ -17,6 +17,7 @@ use super::connect::{Connector, quiet_log};
 use super::failure::{Failure, exit};
 use super::{out, watch};
 use crate::clock::SystemClock;
+use crate::node::STANDBY;
 use crate::records::{ErasuresRecord, ForgetRecord, ForgetRequest};
 use crate::text::{counted, grouped};
 use crate::wiring::store_options;
@@ -77,12 +78,12 @@ pub(crate) async fn forget_user(global: Global, args: ForgetUserArgs) -> Result<
     let connector = Connector::configured(&global)?;
     let running = connector.running().await;
     if running.is_none() {
-        if !connector.state.is_there() {
+        if !connector.has_state() {
             return Err(nobody(user));
         }
         connector.check_may_open()?;
     }
-    let options = store_options(&connector.loaded.config, &connector.state);
+    let options = store_options(&connector.loaded, &connector.state)?;
     if args.dry_run || !args.yes {
         let figures = survey(&global, running.as_ref(), &options, user).await?;
         if args.dry_run {
@@ -180,6 +181,13 @@ async fn by_daemon(
                     ));
                 }
                 line.show(&record.progress);
+            }
+            // The one that leads now does it before anything else.
+            Err(CallError::Api { body, .. }) if body.error.code == STANDBY => {
+                return Err(Failure::failed(
+                    "they are asked to be erased, and another node leads now, which does it first",
+                    "`cairn forget-user` with --dry-run shows there what is left of them",
+                ));
             }
             // Starting or stopping.
             Err(CallError::Api { .. }) => {}

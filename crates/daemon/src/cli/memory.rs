@@ -66,6 +66,24 @@ many changes the first and the newest 15 are shown, of the turns the newest
         #[arg(value_name = "TEXT", value_parser = args::words)]
         text: String,
     },
+    /// Make one memory of several: the first is kept, the others are forgotten
+    #[command(after_help = "\
+Example:
+  cairn memory unite m0123456789abcdef m00112233445566778 --text 'Anna moved to Berlin in May.'
+
+All must be of one agent and one scope. The one that is kept takes the highest
+importance of them.")]
+    Unite {
+        /// The memory that is kept
+        #[arg(value_name = "ID")]
+        id: String,
+        /// Those that go into it
+        #[arg(value_name = "OTHER", required = true)]
+        others: Vec<String>,
+        /// What it says then [default: what it says]
+        #[arg(long, value_name = "TEXT", value_parser = args::words)]
+        text: Option<String>,
+    },
     /// Forget a memory; it does not come back on its own
     #[command(after_help = "Example:\n  cairn memory forget m0123456789abcdef")]
     Forget {
@@ -146,6 +164,12 @@ pub(crate) async fn memory(global: Global, command: MemoryCommand) -> Result<(),
         MemoryCommand::Edit { id, text } => {
             let body = json!({ "text": text });
             ("changed", connector.change(Method::PATCH, &path(&id), &body).await?)
+        }
+        MemoryCommand::Unite { id, others, text } => {
+            let others: Vec<&str> = others.iter().map(|other| other.trim()).collect();
+            let body = json!({ "others": others, "text": text });
+            let path = format!("{}/unite", path(&id));
+            ("united in", connector.change(Method::POST, &path, &body).await?)
         }
         MemoryCommand::Forget { id } => {
             ("forgotten", connector.change(Method::DELETE, &path(&id), &json!({})).await?)

@@ -1,27 +1,33 @@
 //! `cairn run`: the daemon in the foreground, until a signal.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
+use axum::Router;
+use cairn_store::Store;
 use clap::Args;
 use sd_notify::NotifyState;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind};
+use tokio::sync::watch;
 
 use super::args::Global;
 use super::connect::{Connector, listen};
 use super::failure::{Failure, exit};
 use super::version;
-use crate::config::{Live, LogFormat, socket_to_bind};
+use crate::config::{Config, Live, LogFormat, StateDir, socket_to_bind};
 use crate::meters::{self, Meters, MetricsListener};
+use crate::node;
 use crate::restart_handle::RestartHandle;
 use crate::service::Service;
 use crate::socket::SocketMode;
 use crate::systemd;
 use crate::telemetry;
-use crate::wiring::{Control, Daemon};
+use crate::wiring::{self, Control, Daemon, StartError};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -74,6 +80,8 @@ enum End {
     Stop,
     /// To restart within the process.
     Restart,
+    /// To stand by within the process: another node leads, or may.
+    Fenced,
     /// With its process, which has threads that hang.
     Hung,
 }
@@ -138,10 +146,14 @@ pub(crate) async fn run(global: Global, _args: RunArgs) -> Result<(), Failure> {
         restart_handle: RestartHandle::default(),
     };
     let live = Live::new(Arc::clone(&connector.loaded));
+    let mut is_first = true;
     loop {
-        match once(&connector, &global, &live, &control, meters, &mut signals).await? {
+        let end = once(&connector, &global, &live, &control, meters, &mut signals, is_first).await?;
+        is_first = false;
+        match end {
             End::Stop => return Ok(()),
             End::Restart => tracing::info!("restarting"),
+            End::Fenced => tracing::info!("standing by"),
             End::Hung => {
                 return Err(Failure::new(
                     exit::HUNG,
@@ -168,7 +180,7 @@ async fn stopped(end: End, stop: impl Future<Output = bool>, signals: &mut Signa
         tokio::select! {
             ended = &mut stop => return Ok(if ended || matches!(end, End::Stop) { end } else { End::Hung }),
             signal = signals.stop() => match end {
-                End::Restart | End::Hung => {
+                End::Restart | End::Fenced | End::Hung => {
                     tracing::info!("stopping for good: {signal}; send it again to stop at once");
                     systemd::tell(&[NotifyState::Stopping]);
                     end = End::Stop;
@@ -184,50 +196,38 @@ async fn stopped(end: End, stop: impl Future<Output = bool>, signals: &mut Signa
     }
 }
 
-/// One daemon, from its start to its end.
-async fn once(
-    connector: &Connector,
-    global: &Global,
+/// The store, once this node may write it.
+async fn open(
     live: &Live,
-    control: &Control,
-    meters: &'static Meters,
-    signals: &mut Signals,
-) -> Result<End, Failure> {
-    let state = &connector.state;
-    let socket = socket_to_bind(state, connector.env.as_ref())?;
-    let mode = if socket.starts_with(&state.path) { SocketMode::Owner } else { SocketMode::Group };
-    let listener = match live.now().config.admin.address() {
-        Some(address) => match meters::bind(address).await {
-            Ok(listener) => Some(listener),
-            Err(error) => {
-                // Most likely the daemon that has the state listens there.
-                cairn_store::check_free(&state.path).map_err(Failure::of_store)?;
-                return Err(cannot_listen(address, &error));
-            }
-        },
-        None => None,
-    };
-    let start = Daemon::start(live, state, (socket, mode), &global.tools, Some(control));
-    let daemon = tokio::select! {
-        daemon = systemd::with_time("starting: opening the state", start) => daemon?,
-        signal = signals.stop() => {
-            tracing::info!("stopped while starting: {signal}");
-            systemd::tell(&[NotifyState::Stopping]);
-            return Ok(End::Stop);
+    connector: &Connector,
+    (socket, mode): (&Path, SocketMode),
+    is_first: bool,
+    show: &watch::Sender<Router>,
+) -> Result<Store, StartError> {
+    let (loaded, state) = (live.now(), &connector.state);
+    if loaded.config.store.url.is_none() {
+        return systemd::with_time("starting: opening the state", wiring::open(&loaded, state)).await;
+    }
+    let identity = wiring::identity(&loaded, state, Some(socket.to_owned()));
+    node::lead(wiring::store_options(&loaded, state)?, identity, mode, is_first, show).await
+}
+
+/// Listens for metrics and the page, where the configuration says so.
+async fn listener(config: &Config, state: &StateDir) -> Result<Option<TcpListener>, Failure> {
+    let Some(address) = config.admin.address() else { return Ok(None) };
+    match meters::bind(address).await {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) => {
+            // Most likely the daemon that has the state listens there.
+            cairn_store::check_free(&state.path).map_err(Failure::of_store)?;
+            Err(cannot_listen(address, &error))
         }
-    };
-    tracing::info!(
-        socket = %daemon.socket().display(),
-        state = %state.path.display(),
-        version = env!("CARGO_PKG_VERSION"),
-        commit = version::COMMIT,
-        "ready"
-    );
-    systemd::tell(&[NotifyState::Ready]);
-    let service = Service::start(&daemon, &control.restart_handle);
-    let admin = &live.now().config.admin;
-    let metrics = MetricsListener::start(meters, listener, admin, daemon.admin_routes());
-    let end = loop {
+    }
+}
+
+/// Serves until something ends it: what it was.
+async fn served(daemon: &Daemon, service: &Service, control: &Control, signals: &mut Signals) -> End {
+    loop {
         tokio::select! {
             signal = signals.next() => match signal {
                 None => service.reload(),
@@ -242,14 +242,68 @@ async fn once(
                 systemd::tell_reloading();
                 break End::Restart;
             }
+            () = node::led_no_longer(daemon.store()) => {
+                tracing::error!("this node leads no longer: it stops everything at once, and stands by");
+                systemd::tell_reloading();
+                break End::Fenced;
+            }
             () = control.restart_handle.given_up() => {
                 tracing::error!("stopping: a part of the daemon hangs, and only a new process can recover");
                 systemd::tell(&[NotifyState::Stopping]);
                 break End::Hung;
             }
         }
+    }
+}
+
+/// One daemon, from its start to its end.
+async fn once(
+    connector: &Connector,
+    global: &Global,
+    live: &Live,
+    control: &Control,
+    meters: &'static Meters,
+    signals: &mut Signals,
+    is_first: bool,
+) -> Result<End, Failure> {
+    let state = &connector.state;
+    let socket = socket_to_bind(state, connector.env.as_ref())?;
+    let mode = if socket.starts_with(&state.path) { SocketMode::Owner } else { SocketMode::Group };
+    let listener = listener(&live.now().config, state).await?;
+    let admin = &live.now().config.admin;
+    let (show, shown) = watch::channel(Router::new());
+    let metrics = MetricsListener::start(meters, listener, admin, node::as_shown(shown));
+    let start = async {
+        let store = open(live, connector, (&socket, mode), is_first, &show).await?;
+        let start =
+            Daemon::start_with(store, live, state, (socket.clone(), mode), &global.tools, Some(control));
+        systemd::with_time("starting: opening the state", start).await
     };
-    let grace = if matches!(end, End::Restart) { RESTART_GRACE.min(daemon.grace()) } else { daemon.grace() };
+    let daemon = tokio::select! {
+        daemon = start => daemon?,
+        signal = signals.stop() => {
+            tracing::info!("stopped while starting: {signal}");
+            systemd::tell(&[NotifyState::Stopping]);
+            metrics.stop().await;
+            return Ok(End::Stop);
+        }
+    };
+    tracing::info!(
+        socket = %daemon.socket().display(),
+        state = %state.path.display(),
+        version = env!("CARGO_PKG_VERSION"),
+        commit = version::COMMIT,
+        "ready"
+    );
+    systemd::tell(&[NotifyState::Ready]);
+    let service = Service::start(&daemon, &control.restart_handle);
+    drop(show.send_replace(daemon.admin_routes()));
+    let end = served(&daemon, &service, control, signals).await;
+    let grace = match end {
+        End::Restart => RESTART_GRACE.min(daemon.grace()),
+        End::Fenced => Duration::ZERO,
+        End::Stop | End::Hung => daemon.grace(),
+    };
     let _deadline = Deadline::start(daemon.grace() + STOP_LIMIT);
     service.stop().await;
     let end = stopped(end, stop_all(daemon, grace, metrics), signals).await?;

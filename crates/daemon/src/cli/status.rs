@@ -1,6 +1,6 @@
 //! `cairn status`: the daemon, its agents, its outbox and its chat networks.
 
-use cairn_core::ports::{OutboxCounts, PlatformStatus};
+use cairn_core::ports::{CaughtUp, OutboxCounts, PlatformStatus, Shards};
 use clap::Args;
 
 use super::args::Global;
@@ -8,7 +8,7 @@ use super::connect::Connector;
 use super::failure::{Failure, exit};
 use super::out;
 use crate::adapters::link_name;
-use crate::records::{AgentStatus, StatusRecord};
+use crate::records::{AgentStatus, NodeStatus, StatusRecord};
 use crate::text::{counted, grouped, minute, one_line};
 
 #[derive(Debug, Args)]
@@ -43,6 +43,7 @@ fn lines(status: &StatusRecord) -> Vec<String> {
         let (seconds, since) = (grouped(status.uptime_seconds), minute(status.started_at));
         lines.push(format!("up        {seconds} s, since {since}"));
     }
+    lines.extend(status.node.iter().flat_map(node_lines));
     lines.extend(status.agents.iter().flat_map(agent_lines));
     lines.extend(status.spend.iter().map(|spend| format!("spent     {} today (UTC)", spend.described())));
     lines.push(format!("channels  {}, {} awake", grouped(status.channels), grouped(status.awake)));
@@ -50,6 +51,32 @@ fn lines(status: &StatusRecord) -> Vec<String> {
     lines.extend(status.platforms.iter().flat_map(platform_lines));
     lines
 }
+
+/// This node, and the others as far as they are known.
+fn node_lines(node: &NodeStatus) -> Vec<String> {
+    let role = match (node.leads, &node.leader) {
+        (true, _) => "leads".to_owned(),
+        (false, Some(leader)) => format!("stands by; {leader} leads"),
+        (false, None) => "stands by; no node leads at the moment".to_owned(),
+    };
+    let others = node.nodes.iter().filter(|row| row.node.name != node.name).map(|row| {
+        let seen = if row.silent_secs < SILENT_SECS {
+            String::new()
+        } else {
+            format!(", silent for {} s", grouped(row.silent_secs))
+        };
+        format!(
+            "            {} at {}: record {}{seen}",
+            one_line(&row.node.name),
+            one_line(&row.node.address),
+            grouped(row.n)
+        )
+    });
+    [format!("node      {} {role}", one_line(&node.name))].into_iter().chain(others).collect()
+}
+
+/// A node that follows is heard of every few seconds.
+const SILENT_SECS: u64 = 10;
 
 /// An agent, and below it the models of its chain in the order in which they are tried.
 fn agent_lines(agent: &AgentStatus) -> Vec<String> {
@@ -88,12 +115,13 @@ const TROUBLES_SHOWN: usize = 5;
 /// A platform in a few lines: its state, then what is wrong and what to do.
 fn platform_lines(status: &PlatformStatus) -> Vec<String> {
     let mut head = vec![link_name(status.state).to_owned()];
+    head.extend(status.shards.as_ref().map(Shards::described));
     head.extend(status.name.as_deref().map(|name| format!("as {}", one_line(name))));
     head.extend(status.connected_since.map(|at| format!("since {}", minute(at))));
     head.extend(status.latency_ms.map(|ms| format!("{ms} ms")));
     let moment = |at: Option<jiff::Timestamp>| at.map_or_else(|| "never".to_owned(), minute);
     let mut lines = vec![
-        format!("{:<10}{}", status.platform, head.join(", ")),
+        format!("{:<9} {}", status.platform, head.join(", ")),
         format!(
             "          last in {}, last out {}, {} waiting",
             moment(status.last_inbound),
@@ -101,6 +129,13 @@ fn platform_lines(status: &PlatformStatus) -> Vec<String> {
             counted(status.queue, "event", "events")
         ),
     ];
+    lines.extend(status.caught_up.as_ref().map(caught_up_line));
+    let refused = status.invalid_requests.filter(|n| *n > 0);
+    lines.extend(
+        refused.map(|n| {
+            format!("          {} of the last ten minutes refused", counted(n, "request", "requests"))
+        }),
+    );
     lines.extend(status.reason.iter().map(|reason| format!("          ! {}", one_line(reason))));
     lines.extend(status.hint.iter().map(|hint| format!("          > {}", one_line(hint))));
     let troubles = status.troubles.iter().take(TROUBLES_SHOWN);
@@ -110,6 +145,20 @@ fn platform_lines(status: &PlatformStatus) -> Vec<String> {
         lines.push(format!("          and {more} more; --json shows all"));
     }
     lines
+}
+
+/// What was done about what was said while the bot was away.
+fn caught_up_line(done: &CaughtUp) -> String {
+    let messages = counted(done.messages, "message", "messages");
+    let mut line = format!("          caught up {}: {messages}", minute(done.at));
+    if done.deleted > 0 {
+        line.push_str(&format!(", {} deleted", grouped(done.deleted)));
+    }
+    line.push_str(&format!("; {} read, {} quiet", counted(done.read, "chat", "chats"), grouped(done.quiet)));
+    if done.unread > 0 {
+        line.push_str(&format!(", {} unreadable", grouped(done.unread)));
+    }
+    line
 }
 
 #[cfg(test)]
@@ -129,7 +178,17 @@ mod tests {
     }
 
     #[test]
+    fn the_shards_that_are_not_up_are_named() {
+        let shards = |total, down: &[u32]| Shards { total, down: down.to_vec() }.described();
+        assert_eq!(shards(4, &[]), "4 of 4 shards");
+        assert_eq!(shards(4, &[2]), "3 of 4 shards, not 2");
+        let most: Vec<u32> = (6..16).collect();
+        assert_eq!(shards(16, &most), "6 of 16 shards, not 6 7 8 9 10 11 12 13 and 2 more");
+    }
+
+    #[test]
     fn a_failed_platform_says_why_and_what_to_do() {
+        let at = "2026-11-23T08:00:00Z".parse().unwrap();
         let status = PlatformStatus {
             platform: "telegram".to_owned(),
             state: LinkState::Failed,
@@ -141,13 +200,17 @@ mod tests {
             last_outbound: None,
             latency_ms: None,
             queue: 0,
+            shards: None,
             troubles: vec!["chat -5: may not write".to_owned()],
+            caught_up: Some(CaughtUp { at, read: 3, quiet: 1200, unread: 1, messages: 12, deleted: 2 }),
+            invalid_requests: Some(40),
         };
         let text = platform_lines(&status).join("\n");
         assert_eq!(
             text,
             "telegram  failed, as harbour_bot\n          last in never, last out never, 0 events waiting\n          \
-             ! 401: the token is wrong\n          > copy it again from @BotFather\n          ! chat -5: may not write"
+             caught up 2026-11-23 08:00: 12 messages, 2 deleted; 3 chats read, 1,200 quiet, 1 unreadable\n          \
+             40 requests of the last ten minutes refused\n          ! 401: the token is wrong\n          > copy it again from @BotFather\n          ! chat -5: may not write"
         );
     }
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use axum::http::Method;
 use cairn_core::ports::Clock as _;
 use cairn_store::{
-    BackupError, BackupReport, Progress, RestoreReport, Shrunk, VerifyReport, rebuild_dir, restore_dir,
-    verify_dir, verify_dir_quick,
+    BackupError, BackupReport, Moved, Progress, RestoreReport, Shrunk, StoreOptions, VerifyReport, move_from,
+    move_to, rebuild_dir, restore_dir, verify_dir, verify_dir_quick,
 };
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -64,6 +64,35 @@ Refused while only they still show records that the journal has lost: see
     Backup(BackupArgs),
     /// Restore the state from a backup; the daemon must be stopped
     Restore(RestoreArgs),
+    /// Move the state into the database of [store], or back; the daemon must be stopped
+    Move(MoveArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cairn store move --to-database
+  cairn store move --to-folder --state /var/lib/cairn
+
+The database is the one that `url` under [store] names; it must be empty to
+move there. Every line is checked, and everything is counted; what was cut
+short is taken up again by the same command. The folder is a copy of the
+database afterwards. Moved back, it holds everything again: take `url` out of
+the configuration then. No other node may run meanwhile.")]
+pub(crate) struct MoveArgs {
+    #[command(flatten)]
+    to: MoveTo,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct MoveTo {
+    /// From the state folder into the database
+    #[arg(long)]
+    to_database: bool,
+    /// From the database into the state folder
+    #[arg(long)]
+    to_folder: bool,
 }
 
 #[derive(Debug, Args)]
@@ -113,12 +142,13 @@ pub(crate) async fn store(global: Global, command: StoreCommand) -> Result<(), F
         StoreCommand::Rebuild => {
             let connector = Connector::configured(&global)?;
             check_there(&connector)?;
-            let options = store_options(&connector.loaded.config, &connector.state);
+            let options = store_options(&connector.loaded, &connector.state)?;
             let progress = options.progress.clone();
             let rebuilt = watch::here(&global, &progress, rebuild_dir(options)).await;
             report(&global, &rebuilt.map_err(Failure::of_store)?)
         }
         StoreCommand::Backup(args) => backup(&global, args).await,
+        StoreCommand::Move(args) => move_it(&global, args.to.to_database).await,
         StoreCommand::Restore(args) => {
             let dir = absolute(&args.dir)?;
             let connector = Connector::configured(&global)?;
@@ -128,6 +158,52 @@ pub(crate) async fn store(global: Global, command: StoreCommand) -> Result<(), F
             out::record(global.json, &report, restored)
         }
     }
+}
+
+async fn move_it(global: &Global, to_database: bool) -> Result<(), Failure> {
+    let connector = Connector::configured(global)?;
+    quiet_log()?;
+    connector.check_may_open()?;
+    let options = store_options(&connector.loaded, &connector.state)?;
+    let Some(database) = options.database.clone() else {
+        return Err(Failure::usage(
+            "no database is named",
+            "set `url` under [store], such as \"postgres://cairn@db.example.net/cairn\"",
+        ));
+    };
+    let progress = options.progress.clone();
+    let moved = if to_database {
+        check_there(&connector)?;
+        let folder = StoreOptions { database: None, ..options };
+        watch::here(global, &progress, move_to(folder, database, &progress)).await
+    } else {
+        watch::here(global, &progress, move_from(options, &progress)).await
+    };
+    out::record(global.json, &moved.map_err(Failure::of_store)?, |moved| {
+        let next = if to_database {
+            "the folder is a copy of the database now; start the daemon"
+        } else {
+            "the folder holds everything now; take `url` out of [store], then start the daemon"
+        };
+        moved_text(moved, next)
+    })
+}
+
+fn moved_text(moved: &Moved, next: &str) -> String {
+    let mut text = format!(
+        "moved     {}, {} bytes\nartifacts {}\n",
+        counted(moved.records, "record", "records"),
+        grouped(moved.bytes),
+        grouped(moved.artifacts)
+    );
+    if moved.missing > 0 {
+        text.push_str(&format!(
+            "missing   {} that the journal names, whose files were gone before\n",
+            counted(moved.missing, "artifact", "artifacts")
+        ));
+    }
+    text.push_str(&format!("next      {next}\n"));
+    text
 }
 
 /// What to do about a store that is damaged.
@@ -145,7 +221,7 @@ async fn verify(global: &Global, quarantine: bool, quick: bool) -> Result<(), Fa
         }
         None => {
             check_there(&connector)?;
-            let options = store_options(&connector.loaded.config, &connector.state);
+            let options = store_options(&connector.loaded, &connector.state)?;
             let progress = options.progress.clone();
             let work = async {
                 if quick { verify_dir_quick(options).await } else { verify_dir(options, quarantine).await }
@@ -167,7 +243,7 @@ fn report(global: &Global, report: &VerifyReport) -> Result<(), Failure> {
 
 /// The state exists, and this command may open it.
 fn check_there(connector: &Connector) -> Result<(), Failure> {
-    if !connector.state.is_there() {
+    if !connector.has_state() {
         return Err(Failure::failed(
             format!("there is no state in {} yet", connector.state.path.display()),
             "name the state folder with --state or $CAIRN_STATE",
@@ -190,8 +266,7 @@ async fn backup(global: &Global, args: BackupArgs) -> Result<(), Failure> {
         None => {
             check_there(&connector)?;
             quiet_log()?;
-            let opened = wiring::open(&connector.loaded.config, &connector.state).await;
-            let store = opened.map_err(Failure::of_store)?;
+            let store = wiring::open(&connector.loaded, &connector.state).await?;
             let progress = Progress::default();
             let work = store.backup_watched(dir, SystemClock.now(), &progress);
             let made = watch::here(global, &progress, work).await;

@@ -29,10 +29,8 @@ pub(crate) fn is_id_of_one(text: &str, network: NetworkKind) -> bool {
 
 /// Whether a text names a person of a chat network: `PLATFORM/USER`.
 pub(crate) fn is_person(text: &str) -> bool {
-    NetworkKind::ALL.into_iter().any(|kind| {
-        let id = text.strip_prefix(kind.name()).and_then(|rest| rest.strip_prefix('/'));
-        id.is_some_and(|id| is_id(id, kind))
-    })
+    text.split_once('/')
+        .is_some_and(|(platform, id)| NetworkKind::of_platform(platform).is_some_and(|kind| is_id(id, kind)))
 }
 
 /// What is wrong with where a secret is said to be.

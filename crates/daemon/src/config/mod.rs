@@ -22,7 +22,7 @@ mod url;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 
 use check::{Check, key_path};
 pub use env::{Environment, FixedEnvironment, ProcessEnvironment};
@@ -43,10 +43,10 @@ pub(crate) use schema::range_trouble;
 pub use schema::schema;
 pub use secrets::McpSecrets;
 pub(crate) use secrets::is_secret;
-use source::Source;
+use source::{Seg, Source};
 pub use types::{
-    AdminConfig, AgentConfig, Config, FetchConfig, Limits, Log, LogFormat, McpConfig, ModelConfig, Network,
-    NetworkKind, OFFLINE, PlaceKeys, PlatformId, Provider, Store,
+    AdminConfig, AgentConfig, Bot, Bots, Config, FetchConfig, Limits, Log, LogFormat, McpConfig, ModelConfig,
+    Network, NetworkKind, OFFLINE, PlaceKeys, PlatformId, Provider, Store,
 };
 
 /// A configuration with what belongs to it and is no part of it.
@@ -62,8 +62,22 @@ pub struct Loaded {
     keys: BTreeMap<String, SecretString>,
     /// Secret headers of models.
     headers: BTreeMap<String, BTreeMap<String, SecretString>>,
-    tokens: BTreeMap<NetworkKind, Result<SecretString, Problem>>,
+    /// By platform.
+    tokens: BTreeMap<String, Result<SecretString, Problem>>,
     mcp: BTreeMap<String, McpSecrets>,
+    /// Of the account in the database's url.
+    password: Option<Result<SecretString, Problem>>,
+}
+
+/// The database that holds the journal.
+#[derive(Debug, Clone)]
+pub struct Database {
+    /// With the password.
+    pub url: SecretString,
+    /// This machine's name among those that share it.
+    pub node: String,
+    /// Where others reach it: its host name, else the same.
+    pub host: String,
 }
 
 impl Loaded {
@@ -80,8 +94,28 @@ impl Loaded {
     }
 
     /// The token of a bot, where its network is used and the token could be read.
-    pub fn token(&self, kind: NetworkKind) -> Option<&SecretString> {
-        self.tokens.get(&kind)?.as_ref().ok()
+    pub fn token(&self, platform: &str) -> Option<&SecretString> {
+        self.tokens.get(platform)?.as_ref().ok()
+    }
+
+    /// Why the token of a bot could not be read.
+    pub(crate) fn token_problem(&self, platform: &str) -> Option<&Problem> {
+        self.tokens.get(platform)?.as_ref().err()
+    }
+
+    /// The database that holds the journal, where one does.
+    ///
+    /// # Errors
+    /// Its password is named and cannot be read.
+    pub fn database(&self) -> Result<Option<Database>, ConfigError> {
+        let Some(url) = &self.config.store.url else { return Ok(None) };
+        let host = host_name().or_else(|| self.config.store.node.clone()).ok_or_else(|| {
+            Problem::new("this machine tells no host name").hint("name it by `node` of [store]")
+        })?;
+        let node = self.config.store.node.clone().unwrap_or_else(|| host.clone());
+        let password = self.password.clone().transpose().map_err(|problem| vec![problem]);
+        let password = password.map_err(|problems| ConfigError { problems })?;
+        Ok(Some(Database { url: secrets::with_password(url, password.as_ref()), node, host }))
     }
 
     /// The secrets of a tool server, as far as they could be read.
@@ -137,6 +171,7 @@ impl Loaded {
         }
         self.tokens.clone_from(&other.tokens);
         self.mcp.clone_from(&other.mcp);
+        self.password.clone_from(&other.password);
         self
     }
 }
@@ -224,21 +259,23 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
     check.problems = out_of_range;
     config.models = check::check_models(&mut check, config.models, env);
     check::check_agents(&mut check, &mut config);
-    for (kind, network) in
+    for (kind, bots) in
         [(NetworkKind::Discord, &mut config.discord), (NetworkKind::Telegram, &mut config.telegram)]
     {
-        *network = check::check_network(&mut check, kind, network.take(), &config.agents, env);
+        *bots = check::check_bots(&mut check, kind, std::mem::take(bots), &config.agents, env);
     }
+    check::check_webhooks(&mut check, &config.telegram);
     config.mcp = check::check_servers(&mut check, config.mcp, env);
     check::check_fetch(&mut check, &config.fetch);
     check::check_tools(&mut check, &config);
-    check::check_operators(&mut check, &config.commands);
+    check::check_operators(&mut check, &config);
     check::check_limits(&mut check, &config.limits);
     if config.limits.spend_per_day > 0.0 {
         check::check_prices(&mut check, &config.agents, &config.models);
     }
     check::check_log(&mut check, &config.log);
     check::check_admin(&mut check, &config.admin);
+    check::check_store(&mut check, &mut config, env);
     let Check { mut problems, mut warnings, .. } = check;
     problems.sort_by_key(|problem| problem.place.as_ref().map(|place| (place.line, place.column)));
     let (mut keys, mut headers) = (BTreeMap::new(), BTreeMap::new());
@@ -248,23 +285,19 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
         }
         headers.insert(model.id.clone(), secrets::read_headers(model, env, &mut warnings));
     }
-    let mut tokens = BTreeMap::new();
-    for kind in NetworkKind::ALL {
-        let token = config.network(kind).and_then(|network| read_token(&source, kind, network, env));
-        if let Some(token) = token {
-            let token = token.map(|(token, warning)| {
-                warnings.extend(warning.map(|text| format!("[{}]: {text}", kind.name())));
-                token
-            });
-            tokens.insert(kind, token);
-        }
-    }
+    let tokens = read_tokens(&source, &config, env, &mut warnings);
+    let password = read_password(&source, &config.store, env).map(|password| {
+        password.map(|(password, warning)| {
+            warnings.extend(warning.map(|text| format!("[store]: {text}")));
+            password
+        })
+    });
     let secrets =
         |server: &McpConfig| (server.id.clone(), secrets::read_mcp_secrets(server, env, &mut warnings));
     let mcp = config.mcp.iter().map(secrets).collect();
     let warnings = warnings.iter().map(|warning| secrets::without_secrets(warning)).collect();
     let origins = Origins::of(&source);
-    Ok((Loaded { config, file: None, warnings, origins, keys, headers, tokens, mcp }, problems))
+    Ok((Loaded { config, file: None, warnings, origins, keys, headers, tokens, mcp, password }, problems))
 }
 
 /// The keys of a file, with what agents leave out laid under them, and the numbers that are out of their ranges.
@@ -320,13 +353,48 @@ fn laid_over(mut base: toml::Table, own: toml::Table) -> toml::Table {
     base
 }
 
-/// Reads the token of a bot that is used.
+/// Reads the tokens of the bots that are used.
+fn read_tokens(
+    source: &Source<'_>,
+    config: &Config,
+    env: &dyn Environment,
+    warnings: &mut Vec<String>,
+) -> BTreeMap<String, Result<SecretString, Problem>> {
+    let mut tokens = BTreeMap::<String, Result<SecretString, Problem>>::new();
+    for kind in NetworkKind::ALL {
+        for (idx, bot) in config.bots().filter(|bot| bot.kind == kind).enumerate() {
+            let at = check::bot_path(source, kind, idx);
+            let Some(token) = read_token(source, &at, bot, env) else { continue };
+            let token = token.and_then(|(token, warning)| {
+                let is_same = |known: &Result<SecretString, _>| {
+                    known.as_ref().is_ok_and(|known| known.expose_secret() == token.expose_secret())
+                };
+                let of_network = |platform: &str| NetworkKind::of_platform(platform) == Some(kind);
+                let same = tokens.iter().find(|(platform, known)| of_network(platform) && is_same(known));
+                if let Some((other, _)) = same {
+                    return Err(Problem::new(format!("{} has the token of the bot `{other}`", bot.table()))
+                        .at(source.key_place(&at))
+                        .hint(
+                            "each bot has a token of its own: make one more on the network's page for bots",
+                        ));
+                }
+                warnings.extend(warning.map(|text| format!("{}: {text}", bot.table())));
+                Ok(token)
+            });
+            tokens.insert(bot.platform(), token);
+        }
+    }
+    tokens
+}
+
+/// Reads the token of a bot that is used. `at`: its table.
 fn read_token(
     source: &Source<'_>,
-    kind: NetworkKind,
-    network: &Network,
+    at: &[Seg],
+    bot: Bot<'_>,
     env: &dyn Environment,
 ) -> Option<Result<(SecretString, Option<String>), Problem>> {
+    let network = bot.network;
     if !network.enabled {
         return None;
     }
@@ -339,8 +407,34 @@ fn read_token(
         is_word: true,
     };
     Some(named.read(env)?.map_err(|why| {
-        Problem::new(format!("`{key}` of [{}]: {why}", kind.name()))
-            .at(source.value_place(&key_path![kind.name(), key]))
+        Problem::new(format!("`{key}` of {}: {why}", bot.table()))
+            .at(source.value_place(&check::below(at, key)))
             .hint("the network's own page for bots shows the token; `enabled = false` leaves the bot out")
     }))
+}
+
+fn read_password(
+    source: &Source<'_>,
+    store: &Store,
+    env: &dyn Environment,
+) -> Option<Result<(SecretString, Option<String>), Problem>> {
+    let key = if store.password_env.is_some() { "password_env" } else { "password_file" };
+    let named = secrets::SecretSource {
+        what: "password",
+        env_key: "password_env",
+        variable: store.password_env.as_deref(),
+        file: store.password_file.as_deref(),
+        is_word: false,
+    };
+    Some(named.read(env)?.map_err(|why| {
+        Problem::new(format!("`{key}` of [store]: {why}"))
+            .at(source.value_place(&key_path!["store", key]))
+            .hint("it is the password of the account in `url`")
+    }))
+}
+
+/// The name of this machine, as Linux tells it.
+fn host_name() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim().to_owned()).filter(|name| !name.is_empty())
 }

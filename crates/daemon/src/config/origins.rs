@@ -9,7 +9,7 @@ use toml::de::DeValue;
 use super::Loaded;
 use super::source::Source;
 
-/// The lines of a file on which its keys stand. Tables of a list go by their id: `agents.main.compaction.fan_out`.
+/// The lines of a file on which its keys stand. Tables of a list go by their id or name: `agents.main.compaction.fan_out`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Origins(BTreeMap<String, usize>);
 
@@ -115,7 +115,8 @@ impl Loaded {
                 None => self.flatten(&below, value, keys),
                 Some(list) => {
                     for (idx, item) in list.iter().enumerate() {
-                        let name = item["id"].as_str().map_or_else(|| idx.to_string(), str::to_owned);
+                        let name = item["id"].as_str().or(item["name"].as_str());
+                        let name = name.map_or_else(|| idx.to_string(), str::to_owned);
                         self.flatten(&joined(&below, &name), item, keys);
                     }
                 }
@@ -160,7 +161,8 @@ impl Source<'_> {
 
 fn id_of(item: &DeValue<'_>) -> Option<String> {
     let DeValue::Table(table) = item else { return None };
-    let id = table.iter().find(|(key, _)| key.get_ref() == "id")?.1;
+    let of = |name: &str| table.iter().find(|(key, _)| key.get_ref() == name);
+    let id = of("id").or_else(|| of("name"))?.1;
     match id.get_ref() {
         DeValue::String(id) => Some(id.to_string()),
         _ => None,

@@ -66,11 +66,20 @@ fn derived() -> Value {
     if let Some(keys) = tables["defaults"]["properties"].as_object_mut() {
         keys.remove("id");
     }
-    for_each(&mut tables["telegram"], &|map| {
-        if let Some(keys) = map.get_mut("properties").and_then(Value::as_object_mut) {
-            keys.retain(|_, key| key["x-discord"].is_null());
+    for (table, others) in [("telegram", "x-discord"), ("discord", "x-telegram-only")] {
+        for_each(&mut tables[table], &|map| {
+            if let Some(keys) = map.get_mut("properties").and_then(Value::as_object_mut) {
+                keys.retain(|_, key| key[others].is_null());
+            }
+        });
+        // One bot is a table, several are a list of them.
+        let mut one = tables[table].clone();
+        if let Some(one) = one.as_object_mut() {
+            one.remove("description");
         }
-    });
+        tables[table]["type"] = json!(["object", "array"]);
+        tables[table]["items"] = one;
+    }
     root
 }
 
@@ -380,8 +389,11 @@ fn unknown_key(path: &[Seg], value: &toml::Value) -> (String, String) {
             )
         }
         ("id", "defaults") => "`id` belongs in [[agents]]".to_owned(),
-        ("gateway_url" | "servers", "telegram") | ("server", "telegram.places") => {
+        ("cdn_url" | "gateway_url" | "servers" | "shards", "telegram") | ("server", "telegram.places") => {
             "only Discord has it; chats and groups are named by `chats` and `chat`".to_owned()
+        }
+        ("webhook_url" | "webhook_listen", "discord") => {
+            "only Telegram has it; Discord is connected to".to_owned()
         }
         _ => {
             let near = here.and_then(|table| nearest(key, &table.keys));

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use secrecy::SecretString;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use secrecy::{ExposeSecret, SecretString};
 
 use super::env::Environment;
 use super::types::{McpConfig, ModelConfig};
@@ -100,6 +101,17 @@ impl SecretSource<'_> {
         }
         Some(Ok((SecretString::from(text.to_owned()), warning)))
     }
+}
+
+/// The address of a database with the password of its account.
+pub(super) fn with_password(url: &str, password: Option<&SecretString>) -> SecretString {
+    let Some(password) = password else { return url.into() };
+    let password = utf8_percent_encode(password.expose_secret(), NON_ALPHANUMERIC);
+    let (scheme, rest) = url.split_once("://").unwrap_or(("postgres", url));
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let (account, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    format!("{scheme}://{account}:{password}@{host}{path}").into()
 }
 
 /// Whether a text can be a key or a token: one word.

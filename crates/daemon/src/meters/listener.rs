@@ -56,6 +56,7 @@ impl MetricsListener {
         if let Some(listener) = listener {
             let only = admin.address().filter(|_| admin.page).map(|address| page::names(admin, address));
             let router = http_server::only_at(Names { hosts: admin.hosts.clone(), only }, router);
+            let router = if admin.page { page::with_headers(router) } else { router };
             let bounds = if admin.page { Bounds { whole: Some(PAGE_WHOLE), ..BOUNDS } } else { BOUNDS };
             let served = http_server::serve(listener, router, bounds, stop.clone());
             tasks.push(("admin address", tokio::spawn(served)));

@@ -468,6 +468,9 @@ pub(super) async fn unite(
     let kept = field("keep").and_then(|id| chosen.iter().find(|memory| memory.id.as_str() == id));
     let kept = kept.ok_or_else(|| ApiError::malformed("say which of the memories is kept"))?;
     let text = field("text").unwrap_or_default().replace("\r\n", "\n");
-    memories::unite(&admin, kept, &chosen, text).await?;
-    Ok(seen_again(&memory_path(&kept.id)))
+    let kept = kept.id.clone();
+    let others = chosen.into_iter().map(|memory| memory.id).collect();
+    let body = memories::UniteBody { others, text: Some(text) };
+    let _united = memories::unite(State(admin), Segment(kept.to_string()), Body(body)).await?;
+    Ok(seen_again(&memory_path(&kept)))
 }

@@ -20,6 +20,7 @@ mod overview;
 mod parts;
 mod prompt;
 mod ribbon;
+mod run;
 mod runs;
 mod summary;
 mod tools;
@@ -62,13 +63,20 @@ pub(crate) fn router(admin: Shared, access: &Arc<Access>, figures: Router) -> Ro
         .merge(figures.layer(from_fn_with_state(Arc::clone(access), guard::figures)))
         .fallback(layout::no_such_view)
         .layer(from_fn_with_state(Arc::clone(access), guard::changes))
-        .layer(from_fn(guard::headers))
+}
+
+/// What browsers are told with every answer of the page's address, refusals of its names included.
+pub(crate) fn with_headers(router: Router) -> Router {
+    router.layer(from_fn(guard::headers))
 }
 
 /// The views beside those of channels, and what is changed in them.
 fn registers(admin: &Shared) -> Router<Shared> {
     Router::new()
         .route("/channels/{channel}/runs", get(runs::view))
+        .route("/channels/{channel}/runs/{run}", get(run::view))
+        .route("/channels/{channel}/runs/{run}/prompt", get(prompt::of_run))
+        .route("/channels/{channel}/runs/{run}/body", get(prompt::body_of_run))
         .route("/memories", get(memories::view))
         .route("/memories/chosen", get(memories::chosen))
         .route("/memories/forget", post(memories::forget))

@@ -123,6 +123,11 @@ fn models(agents: &[AgentStatus]) -> Markup {
     table("Models of each agent", &columns, &rows)
 }
 
+fn state_of(platform: &PlatformStatus) -> String {
+    let shards = platform.shards.as_ref().map(|shards| format!(", {}", shards.described()));
+    link_name(platform.state).to_owned() + &shards.unwrap_or_default()
+}
+
 fn networks(platforms: &[PlatformStatus]) -> Markup {
     if platforms.is_empty() {
         return html! { p { "None is configured: there are local channels only." } };
@@ -133,7 +138,7 @@ fn networks(platforms: &[PlatformStatus]) -> Markup {
         .map(|platform| {
             vec![
                 text(&platform.platform),
-                text(link_name(platform.state)),
+                text(state_of(platform)),
                 text(platform.name.as_deref().unwrap_or("-")),
                 text(grouped(platform.queue)),
                 text(platform.latency_ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms} ms"))),

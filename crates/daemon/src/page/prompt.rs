@@ -1,4 +1,4 @@
-//! The request of a call, region by region, and how it differs from the one before.
+//! The request of a call of a turn or a run, region by region, and how that of a turn differs from the one before.
 
 use std::sync::Arc;
 
@@ -12,9 +12,10 @@ use serde::Deserialize;
 use super::channel::summary_path;
 use super::guard::Visitor;
 use super::layout::{Frame, PageError, Section, channel_link, command, facts, layout, said, text};
+use super::run::run_path;
 use super::turn::turn_path;
-use crate::admin::{Channel, Params, Shared, explain};
-use crate::records::{Change, PromptDiff, PromptRecord, RegionDiff, RegionRecord};
+use crate::admin::{Channel, Params, Shared, explain, explain_run};
+use crate::records::{CallOf, Change, PromptDiff, PromptRecord, RegionDiff, RegionRecord};
 use crate::text::{bytes, counted, grouped, one_line, plain};
 
 /// Lines of a region beyond which it is folded.
@@ -35,25 +36,49 @@ pub(super) async fn view(
     Path((name, which)): Path<(String, String)>,
     Query(Asked { call }): Query<Asked>,
 ) -> Result<Markup, PageError> {
-    let made = prompt(&admin, &name, which, call).await?;
-    let of_turn = turn_path(&made.channel, &made.turn);
+    Ok(shown(visitor, &prompt(&admin, &name, which, call).await?))
+}
+
+/// `GET /channels/{channel}/runs/{run}/prompt`.
+pub(super) async fn of_run(
+    State(admin): State<Shared>,
+    visitor: Visitor,
+    Path((name, run)): Path<(String, String)>,
+    Query(Asked { call }): Query<Asked>,
+) -> Result<Markup, PageError> {
+    Ok(shown(visitor, &run_prompt(&admin, &name, run, call).await?))
+}
+
+fn shown(visitor: Visitor, made: &PromptRecord) -> Markup {
+    let (channel, number) = (made.channel.to_string(), made.call.to_string());
+    let (what, at, command) = match &made.of {
+        CallOf::Turn(turn) => {
+            let command = command(&["explain", &channel, turn.as_str(), "--prompt", "--call", &number]);
+            ("turn", turn_path(&made.channel, turn), command)
+        }
+        CallOf::Run(run) => {
+            let command =
+                command(&["explain", &channel, "--run", run.as_str(), "--prompt", "--call", &number]);
+            ("run", run_path(&made.channel, run), command)
+        }
+    };
     let body = html! {
         (facts(&[
             ("channel", channel_link(&made.channel)),
-            ("turn", turn_link(&made.channel, &made.turn)),
+            (what, html! { a href=(at) { (one_line(&made.of.to_string())) } }),
             ("call", text(format!("{} of {}", made.call, made.calls))),
             ("model", text(&made.model)),
             ("size", text(bytes(made.body.len() as u64))),
         ]))
         (exactness(made.exact, &made.why_not, "This is what was sent, byte for byte: its hash is the one that was kept."))
-        p { a href={ (of_turn) "/body?call=" (made.call) } { "The exact bytes" } " · "
-            a href={ (of_turn) "/diff?call=" (made.call) } { "What differs from the request before" } }
+        p {
+            a href={ (at) "/body?call=" (made.call) } { "The exact bytes" }
+            @if what == "turn" { " · " a href={ (at) "/diff?call=" (made.call) } { "What differs from the request before" } }
+        }
         @for (idx, region) in made.regions.iter().enumerate() { (drawn(&made.channel, idx, region)) }
     };
-    let (channel, number) = (made.channel.to_string(), made.call.to_string());
-    let command = command(&["explain", &channel, made.turn.as_str(), "--prompt", "--call", &number]);
-    let title = format!("Prompt of call {} in turn {}", made.call, made.turn);
-    Ok(layout(&Frame { title: &title, section: Section::Channels, visitor, command }, &body))
+    let title = format!("Prompt of call {} in {what} {}", made.call, made.of);
+    layout(&Frame { title: &title, section: Section::Channels, visitor, command }, &body)
 }
 
 /// `GET /channels/{channel}/turns/{turn}/body`: the request as it was sent, as plain text.
@@ -64,6 +89,26 @@ pub(super) async fn body(
 ) -> Result<Response, PageError> {
     let made = prompt(&admin, &name, which, call).await?;
     Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], made.body).into_response())
+}
+
+/// `GET /channels/{channel}/runs/{run}/body`.
+pub(super) async fn body_of_run(
+    State(admin): State<Shared>,
+    Path((name, run)): Path<(String, String)>,
+    Query(Asked { call }): Query<Asked>,
+) -> Result<Response, PageError> {
+    let made = run_prompt(&admin, &name, run, call).await?;
+    Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], made.body).into_response())
+}
+
+async fn run_prompt(
+    admin: &Shared,
+    name: &str,
+    run: String,
+    call: Option<usize>,
+) -> Result<PromptRecord, PageError> {
+    let (state, channel) = (State(Arc::clone(admin)), Channel(admin.resolve(name)?, run));
+    Ok(explain_run::prompt(state, channel, Params(explain::CallParams { call })).await?.0)
 }
 
 async fn prompt(

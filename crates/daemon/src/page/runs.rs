@@ -20,6 +20,7 @@ use super::layout::{
     text, time,
 };
 use super::parts::summary_link;
+use super::run::run_path;
 use crate::admin::Shared;
 use crate::text::{counted, grouped, percent};
 
@@ -142,7 +143,7 @@ const COLUMNS: [(&str, &str); 12] = [
 fn row(channel: &ChannelId, run: &Ended, prices: &BTreeMap<String, Price>) -> Vec<Markup> {
     let [before, after] = run.tokens;
     vec![
-        html! { code { (text(&run.run)) } },
+        html! { a href=(run_path(channel, &run.run)) { (text(&run.run)) } },
         run.at.map_or_else(|| text("-"), time),
         text(run.trigger.name()),
         html! {
@@ -165,7 +166,7 @@ fn row(channel: &ChannelId, run: &Ended, prices: &BTreeMap<String, Price>) -> Ve
     ]
 }
 
-fn seconds(ms: u64) -> String {
+pub(super) fn seconds(ms: u64) -> String {
     if ms < 1_000 { format!("{ms} ms") } else { format!("{:.1} s", ms as f64 / 1_000.0) }
 }
 
@@ -192,7 +193,7 @@ fn under_way(conversation: &Conversation, prices: &BTreeMap<String, Price>) -> M
     let done = run.checkpoint.as_ref().map(|checkpoint| checkpoint.to_seq.0.saturating_sub(from_seq.0) + 1);
     let whole = (to_seq.0.saturating_sub(from_seq.0) + 1) as f64;
     let mut rows = vec![
-        ("run", html! { code { (text(id)) } }),
+        ("run", html! { a href=(run_path(&conversation.channel, id)) { (text(id)) } }),
         ("started by", text(trigger.name())),
         ("since", time(*started_at)),
         (

@@ -12,6 +12,7 @@ use super::guard::Visitor;
 use super::layout::{
     Frame, PageError, Section, channel_link, command, facts, layout, path, said, table, text, time,
 };
+use super::run::run_path;
 use crate::admin::{Channel, Shared, explain};
 use crate::records::{CallRecord, Explanation, RecalledRecord, SaidRecord, StandsRecord, ToolCallRecord};
 use crate::text::{counted, grouped, one_line, percent};
@@ -109,7 +110,11 @@ fn calls(told: &Explanation) -> Markup {
         }
     };
     let rows: Vec<_> = told.calls.iter().map(|call| call_row(call, number(call))).collect();
-    let beside: Vec<_> = told.beside.iter().map(|call| call_row(call, text(call.call))).collect();
+    let run = |call: &CallRecord| match call.trace.as_ref().and_then(|trace| trace.work.as_ref()) {
+        Some(work) => html! { a href=(run_path(&told.channel, &work.run)) { (one_line(work.run.as_str())) } },
+        None => text(call.call),
+    };
+    let beside: Vec<_> = told.beside.iter().map(|call| call_row(call, run(call))).collect();
     html! {
         section aria-labelledby="calls" {
             h2 #calls { "Calls of models" }
@@ -122,7 +127,7 @@ fn calls(told: &Explanation) -> Markup {
     }
 }
 
-const CALL_COLUMNS: [(&str, &str); 9] = [
+pub(super) const CALL_COLUMNS: [(&str, &str); 9] = [
     ("call", ""),
     ("model", ""),
     ("tokens sent", "number"),
@@ -134,7 +139,7 @@ const CALL_COLUMNS: [(&str, &str); 9] = [
     ("outcome", ""),
 ];
 
-fn call_row(call: &CallRecord, number: Markup) -> Vec<Markup> {
+pub(super) fn call_row(call: &CallRecord, number: Markup) -> Vec<Markup> {
     let trace = call.trace.as_ref();
     let ms = |ms: Option<u64>| text(ms.map_or_else(|| "-".to_owned(), |ms| format!("{} ms", grouped(ms))));
     let about = if call.is_estimate { " (estimated)" } else { "" };

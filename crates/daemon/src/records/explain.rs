@@ -1,8 +1,8 @@
 //! The records of a turn of the past: `cairn explain`.
 
 use cairn_core::conversation::Conversation;
-use cairn_core::event::TurnOutcome;
-use cairn_core::ids::{ApprovalId, ChannelId, MemoryId, MessageId, Seq, SummaryId, TurnId};
+use cairn_core::event::{RunOutcome, Trigger, TurnOutcome};
+use cairn_core::ids::{ApprovalId, ChannelId, MemoryId, MessageId, RunId, Seq, SummaryId, TurnId};
 use cairn_core::message::Author;
 use cairn_core::model::Usage;
 use cairn_core::summary::{LookupTools, StackItem, marker_text};
@@ -136,14 +136,74 @@ pub struct StageRecord {
     pub ms: u64,
 }
 
+/// What a compaction run was: what started it, what it read, called and came to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunExplanation {
+    pub channel: ChannelId,
+    pub run: RunId,
+    pub trigger: Trigger,
+    /// The entries that it was to summarise, or that the summaries stand for that it was to merge.
+    pub from_seq: Seq,
+    pub to_seq: Seq,
+    pub messages: u64,
+    /// Of a merge: the summaries.
+    pub sources: Vec<SummaryId>,
+    pub instruction: Option<String>,
+    pub started_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+    /// None while it is under way.
+    pub outcome: Option<RunOutcome>,
+    pub reason: Option<String>,
+    pub summary: Option<SummaryId>,
+    /// Memories that it saved.
+    pub memories: u64,
+    pub tokens_before: u64,
+    pub tokens_after: Option<u64>,
+    /// Chunks of a long run that were finished on the way.
+    pub chunks: u64,
+    pub failed: Vec<FailedAttempt>,
+    pub calls: Vec<CallRecord>,
+    pub usage: Usage,
+    /// At the prices of that time; none where no model had one.
+    pub cost: Option<f64>,
+    /// What cannot be told, and why.
+    pub missing: Vec<String>,
+}
+
+/// An attempt of a run that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedAttempt {
+    pub at: Timestamp,
+    pub attempt: u32,
+    pub reason: String,
+}
+
+/// What a call was made for: a field `turn` or `run` with its id.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallOf {
+    Turn(TurnId),
+    Run(RunId),
+}
+
+impl std::fmt::Display for CallOf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Turn(turn) => turn.fmt(f),
+            Self::Run(run) => run.fmt(f),
+        }
+    }
+}
+
 /// The request of a call, made again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PromptRecord {
     pub channel: ChannelId,
-    pub turn: TurnId,
+    #[serde(flatten)]
+    pub of: CallOf,
     /// From 1.
     pub call: usize,
-    /// Calls of the turn.
+    /// Calls of the turn, or of the run.
     pub calls: usize,
     pub model: String,
     /// The body is the one that was sent, byte for byte: its hash says so.

@@ -27,8 +27,9 @@ use serde::{Deserialize, Serialize};
 pub use context::{ContextRecord, MarkerRecord, SummaryRecord, WindowMemory};
 pub(crate) use coverage::{Stretch, coverage};
 pub use explain::{
-    CallRecord, Change, Explanation, LineDiff, PromptDiff, PromptRecord, RecalledRecord, RegionDiff,
-    RegionRecord, SaidRecord, StageRecord, StandsRecord, ToolCallRecord,
+    CallOf, CallRecord, Change, Explanation, FailedAttempt, LineDiff, PromptDiff, PromptRecord,
+    RecalledRecord, RegionDiff, RegionRecord, RunExplanation, SaidRecord, StageRecord, StandsRecord,
+    ToolCallRecord,
 };
 pub(crate) use explain::{stands, turn_outcome};
 pub use history::{ArtifactPage, ArtifactRecord, EndRecord, EntryRecord, pending_records};
@@ -39,7 +40,8 @@ pub use people::{
 };
 pub(crate) use prompts::{prompt_diff, regions};
 pub use status::{
-    AgentStatus, ChainStatus, Identity, OutboxRecord, SpendStatus, StatusRecord, StoreStatus, agent_statuses,
+    AgentStatus, ChainStatus, Identity, NodeStatus, OutboxRecord, SpendStatus, StatusRecord, StoreStatus,
+    agent_statuses,
 };
 pub(crate) use summaries::lines as summary_lines;
 pub use summaries::{LeftOutRecord, SummaryLine, SummaryState, SummaryView};

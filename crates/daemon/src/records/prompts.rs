@@ -6,10 +6,10 @@ use cairn_core::summary::{Stack, StackItem};
 use serde_json::Value;
 use similar::{Algorithm, ChangeTag, DiffOp, TextDiff, capture_diff_slices};
 
-use super::explain::{Change, LineDiff, PromptDiff, PromptRecord, RegionDiff, RegionRecord};
+use super::explain::{CallOf, Change, LineDiff, PromptDiff, PromptRecord, RegionDiff, RegionRecord};
 
-/// A request part by part, in the order in which servers read it. `stack`: what stood for its older part.
-pub(crate) fn regions(request: &ChatRequest, body: &str, stack: &Stack) -> Vec<RegionRecord> {
+/// A request part by part, in the order in which servers read it. `stack`: what stood for its older part; none of a run.
+pub(crate) fn regions(request: &ChatRequest, body: &str, stack: Option<&Stack>) -> Vec<RegionRecord> {
     let mut regions = vec![region("parameters", None, parameters(body))];
     for tool in request.tools.iter() {
         let schema = serde_json::to_string_pretty(&tool.parameters).unwrap_or_default();
@@ -17,10 +17,12 @@ pub(crate) fn regions(request: &ChatRequest, body: &str, stack: &Stack) -> Vec<R
     }
     // What did not fit was left out from the oldest on.
     let n_items = request.system.len().saturating_sub(2);
-    let items = &stack.items()[stack.items().len().saturating_sub(n_items)..];
+    let items = stack.map(Stack::items).unwrap_or_default();
+    let items = &items[items.len().saturating_sub(n_items)..];
     for (idx, text) in request.system.iter().enumerate() {
         regions.push(match (idx, idx.checked_sub(2).and_then(|idx| items.get(idx))) {
             (0, _) => region("system", None, text.clone()),
+            (_, None) if stack.is_none() => region("guide", None, text.clone()),
             (1, _) => region("guide", None, text.clone()),
             (_, Some(StackItem::Summary(summary))) => {
                 region("summary", Some(summary.id.as_str()), text.clone())
@@ -69,12 +71,17 @@ pub(crate) fn prompt_diff(mut made: Vec<PromptRecord>) -> Option<PromptDiff> {
     let regions = region_diff(old, &now.regions);
     let both = || before.iter().chain([&now]);
     let why = |made: &PromptRecord| {
-        let (turn, call) = (made.turn.clone(), made.call);
-        made.why_not.iter().map(move |why| format!("{turn}, call {call}: {why}")).collect::<Vec<_>>()
+        let (of, call) = (made.of.clone(), made.call);
+        made.why_not.iter().map(move |why| format!("{of}, call {call}: {why}")).collect::<Vec<_>>()
     };
     let (exact, why_not) = (both().all(|made| made.exact), both().flat_map(why).collect());
-    let against = before.as_ref().map(|before| (before.turn.clone(), before.call));
-    let PromptRecord { channel, turn, call, .. } = now;
+    let turn_of = |made: &PromptRecord| match &made.of {
+        CallOf::Turn(turn) => Some(turn.clone()),
+        CallOf::Run(_) => None,
+    };
+    let against = before.as_ref().and_then(|before| Some((turn_of(before)?, before.call)));
+    let turn = turn_of(&now)?;
+    let PromptRecord { channel, call, .. } = now;
     Some(PromptDiff { channel, turn, call, against, exact, why_not, regions })
 }
 

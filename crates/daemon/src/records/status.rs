@@ -7,6 +7,7 @@ use cairn_core::agent::WindowSource;
 use cairn_core::ids::{AgentId, ChannelId, OutboxId, Seq, TurnId};
 use cairn_core::ports::{OutboxCounts, PlatformStatus};
 use cairn_core::spend::money;
+use cairn_store::NodeRow;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +60,20 @@ pub struct StatusRecord {
     /// What the day has cost; none where no daemon runs, or no model has a price.
     #[serde(default)]
     pub spend: Option<SpendStatus>,
+    /// Of one of several machines that share a database.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeStatus>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NodeStatus {
+    pub name: String,
+    /// It answers people; otherwise it stands by.
+    pub leads: bool,
+    /// Who leads; none: nobody does at the moment.
+    pub leader: Option<String>,
+    /// All nodes that the database knows, from one that leads.
+    pub nodes: Vec<NodeRow>,
 }
 
 /// What the day has cost, in the currency of the models' prices.
@@ -213,6 +228,7 @@ impl StatusRecord {
             outbox: OutboxCounts::default(),
             platforms: Vec::new(),
             spend: None,
+            node: None,
         }
     }
 }

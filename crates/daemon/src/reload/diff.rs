@@ -62,7 +62,15 @@ fn keys_of(loaded: &Loaded) -> BTreeMap<String, Value> {
     let mut out = BTreeMap::new();
     if let Value::Object(tables) = loaded.to_json() {
         for (name, table) in tables {
-            spread(&name, table, &mut out);
+            match (NetworkKind::of_platform(&name), table) {
+                (None, table) => spread(&name, table, &mut out),
+                // Bots go by their platforms.
+                (Some(kind), Value::Array(bots)) => {
+                    bots.into_iter()
+                        .for_each(|bot| spread(&kind.platform(bot["name"].as_str()), bot, &mut out));
+                }
+                (Some(kind), bot) => spread(&kind.platform(bot["name"].as_str()), bot, &mut out),
+            }
         }
     }
     out.retain(|key, _| !key.ends_with(".prompt_text"));
@@ -122,10 +130,10 @@ fn hidden(old: &Loaded, new: &Loaded) -> Vec<Change> {
             }
         }
     }
-    for kind in NetworkKind::ALL {
+    for platform in new.config.bots().map(|bot| bot.platform()) {
         // A token that cannot be read now is one that a restart would miss, and a warning of its own.
-        if let Some(token) = new.token(kind) {
-            compare(format!("{}.token", kind.name()), old.token(kind), Some(token));
+        if let Some(token) = new.token(&platform) {
+            compare(format!("{platform}.token"), old.token(&platform), Some(token));
         }
     }
     out

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cairn_core::ids::AgentId;
 
-use crate::config::{AgentConfig, Config, Limits, Loaded, Log, Network};
+use crate::config::{AgentConfig, Bots, Config, Limits, Loaded, Log, Network};
 
 /// Puts the parts that cannot change live from the one that holds into the new one. Agents that are gone from the file
 /// stay, with their models, until the next start: conversations of theirs may be under way.
@@ -20,8 +20,8 @@ pub fn merged(old: &Arc<Loaded>, new: Loaded) -> Loaded {
         agents: new.agents,
         mcp: holds.mcp,
         fetch: holds.fetch,
-        discord: network(holds.discord, new.discord),
-        telegram: network(holds.telegram, new.telegram),
+        discord: bots(holds.discord, &new.discord),
+        telegram: bots(holds.telegram, &new.telegram),
         commands: new.commands,
         limits: Limits {
             admitted_messages: holds.limits.admitted_messages,
@@ -37,16 +37,23 @@ pub fn merged(old: &Arc<Loaded>, new: Loaded) -> Loaded {
     merged
 }
 
-fn network(old: Option<Network>, new: Option<Network>) -> Option<Network> {
-    let old = old?;
-    let Some(new) = new else { return Some(old) };
-    Some(Network {
-        enabled: old.enabled,
-        token_env: old.token_env,
-        token_file: old.token_file,
-        api_url: old.api_url,
-        gateway_url: old.gateway_url,
-        ..new
+/// The bots that run stay, each with its new keys.
+fn bots(old: Bots, new: &Bots) -> Bots {
+    old.map(|old| match new.iter().find(|new| new.name == old.name) {
+        None => old,
+        Some(new) => Network {
+            name: old.name,
+            enabled: old.enabled,
+            token_env: old.token_env,
+            token_file: old.token_file,
+            api_url: old.api_url,
+            gateway_url: old.gateway_url,
+            cdn_url: old.cdn_url,
+            webhook_url: old.webhook_url,
+            webhook_listen: old.webhook_listen,
+            shards: old.shards,
+            ..new.clone()
+        },
     })
 }
 

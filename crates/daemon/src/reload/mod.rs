@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cairn_actors::Runtime;
+use cairn_core::ports::StoreError;
 use cairn_llm::BadModel;
 use sd_notify::NotifyState;
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,7 @@ use tokio::sync::Semaphore;
 use crate::agent_registry::AgentRegistry;
 use crate::config::{Config, ConfigError, Environment, Live, Loaded};
 use crate::networks::{self, Chats};
+use crate::pairing_store::DaemonPairings;
 use crate::systemd;
 
 pub use diff::{Change, changes};
@@ -43,6 +45,8 @@ pub enum ReloadError {
     Model(#[from] BadModel),
     #[error("cannot set the log level: {0}")]
     Level(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
     #[error("the daemon is stopping")]
     Stopping,
 }
@@ -52,6 +56,7 @@ impl ReloadError {
         match self {
             Self::Config(_) | Self::Level(_) => "bad_config",
             Self::Model(_) => "bad_model",
+            Self::Store(_) => "store",
             Self::Stopping => "stopping",
         }
     }
@@ -64,6 +69,7 @@ pub struct ReloadDeps {
     pub agent_registry: Arc<AgentRegistry>,
     pub runtime: Runtime,
     pub chats: Chats,
+    pub pairings: Arc<DaemonPairings>,
     /// The file that `--config` names.
     pub flag: Option<PathBuf>,
     /// Where the file is looked for else, and secrets are.
@@ -122,6 +128,7 @@ impl Reloader {
         reloaded.needs_restart = changes(&merged, &new);
         // What can fail comes first.
         deps.agent_registry.runtimes_of(&merged).await?;
+        networks::note_access(&deps.chats, &merged.config, &deps.pairings).await?;
         (deps.set_level)(&merged.config.log.level).map_err(ReloadError::Level)?;
         let config = &merged.config;
         deps.live.set(Arc::clone(&merged));

@@ -83,6 +83,18 @@ fn differing(from: &str, to: &str) -> (Vec<String>, Vec<String>) {
 #[case::allow_list("users = [12]", "users = [12, 13]", "telegram.users", "")]
 #[case::token("TOKEN", "OTHER", "", "telegram.token_env telegram.token")]
 #[case::off("users = [12]", "users = [12]\nenabled = false", "", "telegram.enabled")]
+#[case::second_bot(
+    "[telegram]",
+    "[[telegram]]\nname = \"b\"\ntoken_env = \"OTHER\"\n\n[[telegram]]",
+    "",
+    "telegram-b telegram-b.token"
+)]
+#[case::webhook(
+    "users = [12]",
+    "users = [12]\nwebhook_url = \"https://a.example\"",
+    "",
+    "telegram.webhook_url"
+)]
 #[case::level("[telegram]", "[log]\nlevel = \"debug\"\n\n[telegram]", "log.level", "")]
 #[case::format("[telegram]", "[log]\nformat = \"json\"\n\n[telegram]", "", "log.format")]
 #[case::queue(
@@ -136,7 +148,7 @@ fn what_holds_is_the_new_file_except_what_only_a_restart_changes() {
     assert_eq!(config.model("two"), new.config.model("two"));
     assert_eq!((&config.store, &config.telegram), (&before.store, &before.telegram));
     assert_eq!((&*config.log.level, config.log.format), ("debug", before.log.format));
-    assert!(merged.token(crate::config::NetworkKind::Telegram).is_some());
+    assert!(merged.token("telegram").is_some());
     let keys = |changes: Vec<Change>| changes.into_iter().map(|change| change.key).collect::<Vec<_>>();
     let changed = ["agents[other].max_rounds", "log.level", "models[two].base_url"];
     assert_eq!(keys(changes(&old, &merged)), changed);

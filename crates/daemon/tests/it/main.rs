@@ -10,6 +10,7 @@ mod discord;
 mod e2e;
 mod faults;
 mod forget;
+mod nodes;
 mod page;
 mod service;
 mod sight;

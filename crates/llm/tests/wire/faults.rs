@@ -171,6 +171,12 @@ async fn a_connection_that_breaks_is_a_transport_error() {
     let error = ask(&model(&base_url, true), request("x")).await.unwrap_err();
     assert_eq!(error.code(), "transport", "{error}");
     assert!(error.to_string().contains("refused"), "{error}");
+    assert!(!error.may_have_cost(), "nothing was sent: {error}");
+    // It reads the request, and has nothing to say.
+    let (base_url, server) = answering(String::new()).await;
+    let error = ask(&model(&base_url, true), request("x")).await.unwrap_err();
+    assert_eq!((error.code(), error.may_have_cost()), ("transport", true), "{error}");
+    server.await.unwrap();
 }
 
 #[tokio::test]

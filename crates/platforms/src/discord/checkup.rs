@@ -1,13 +1,14 @@
 //! The checkup of a bot on Discord: its token, its name, the privileged intent, its rights where it is to serve. By REST
 //! alone: no session is begun, so that a running daemon is not disturbed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::Value;
 use serenity::all::{ChannelId, GuildId, UserId};
 
-use super::gateway::{Addresses, bad_token};
+use super::gateway::bad_token;
 use super::rest::{Rest, RestError};
+use super::rights::{ADMINISTRATOR, HISTORY, SEND, SEND_IN_THREADS, VIEW, within};
 use super::{BadSettings, DiscordSettings, bot_rest};
 use crate::checkup::{Checked, shown};
 
@@ -23,18 +24,12 @@ const FEW_SESSIONS: u64 = 20;
 /// Kinds of channels that are threads.
 const THREADS: [u64; 3] = [10, 11, 12];
 
-const ADMINISTRATOR: u64 = 1 << 3;
-const VIEW: u64 = 1 << 10;
-const SEND: u64 = 1 << 11;
-const HISTORY: u64 = 1 << 16;
-const SEND_IN_THREADS: u64 = 1 << 38;
-
 /// Looks at a bot's account on Discord; a refused or unreachable token ends it early.
 ///
 /// # Errors
 /// The token or an address is none, or the HTTP client cannot be made.
 pub async fn checkup(settings: &DiscordSettings) -> Result<Vec<Checked>, BadSettings> {
-    let addresses = Addresses::new(&settings.api_url, settings.gateway_url.as_deref())?;
+    let addresses = settings.addresses()?;
     let rest = bot_rest(&settings.token, &addresses)?;
     let mut out = Vec::new();
     let gateway = match rest.gateway().await {
@@ -68,13 +63,13 @@ pub async fn checkup(settings: &DiscordSettings) -> Result<Vec<Checked>, BadSett
     let bot = BotRights { rest, servers: rights(&servers), me: number(&me["id"]).unwrap_or_default() };
     let access = &settings.chat.access;
     let of_places = access.places.iter();
-    let wanted: BTreeSet<&String> =
+    let wanted: HashSet<&String> =
         access.servers.iter().chain(of_places.clone().filter_map(|place| place.server.as_ref())).collect();
     for server in wanted {
         out.push(bot.server(server));
     }
     let named = of_places.flat_map(|place| [place.chat.as_ref(), place.thread.as_ref()]).flatten();
-    let chats: BTreeSet<&String> = access.chats.iter().chain(named).collect();
+    let chats: HashSet<&String> = access.chats.iter().chain(named).collect();
     for chat in chats {
         out.push(bot.channel(chat).await);
     }
@@ -89,7 +84,7 @@ fn unusable(error: &RestError) -> Checked {
         }
         RestError::Limited { .. } => Checked::doubtful(error.to_string(), "wait a little, then ask again"),
         RestError::Unreachable(_) | RestError::Unknown(_) | RestError::Refused { .. } => {
-            Checked::bad(error.to_string(), "is the network up, and `api_url` of [discord] right?")
+            Checked::bad(error.to_string(), "is the network up, and `api_url` right?")
         }
     }
 }
@@ -146,14 +141,14 @@ impl BotRights {
 
     async fn channel(&self, id: &str) -> Checked {
         let Some(channel_id) = id.parse().ok().filter(|id| *id != 0) else {
-            return Checked::bad(format!("{id} is no channel's id"), "correct `chats` of [discord]");
+            return Checked::bad(format!("{id} is no channel's id"), "correct `chats`");
         };
         let channel = match self.rest.channel(ChannelId::new(channel_id)).await {
             Ok(channel) => channel,
             Err(error) => {
                 return Checked::bad(
                     format!("the channel {id}: {error}"),
-                    "mend that in Discord, or correct `chats` of [discord]",
+                    "mend that in Discord, or correct `chats`",
                 );
             }
         };
@@ -171,36 +166,21 @@ impl BotRights {
         };
         let roles = self.roles(guild).await;
         let rules = parent.as_ref().unwrap_or(&channel);
-        let rights = within(server.rights, guild, self.me, &roles, &rules["permission_overwrites"]);
+        let rules = rules["permission_overwrites"].as_array().cloned().unwrap_or_default();
+        let rules: Vec<_> = rules.into_iter().filter_map(|rule| serde_json::from_value(rule).ok()).collect();
+        let rights = within(server.rights, guild, self.me, &roles, &rules);
         graded(&what, rights, if is_thread { SEND_IN_THREADS } else { SEND })
     }
 
     /// The roles of the bot in a server, as far as Discord tells.
-    async fn roles(&self, guild: u64) -> BTreeSet<u64> {
+    async fn roles(&self, guild: u64) -> HashSet<u64> {
         if guild == 0 || self.me == 0 {
-            return BTreeSet::new();
+            return HashSet::new();
         }
         let member = self.rest.member(GuildId::new(guild), UserId::new(self.me)).await.unwrap_or_default();
         let roles = member["roles"].as_array().map(Vec::as_slice).unwrap_or_default();
         roles.iter().filter_map(number).collect()
     }
-}
-
-/// The rights in a channel: those in its server, changed by its own rules for everybody, for roles, for the bot.
-fn within(server: u64, guild: u64, me: u64, roles: &BTreeSet<u64>, rules: &Value) -> u64 {
-    if server & ADMINISTRATOR != 0 {
-        return server;
-    }
-    let rules = rules.as_array().map(Vec::as_slice).unwrap_or_default();
-    let of = |whose: &dyn Fn(u64) -> bool| {
-        let mine = rules.iter().filter(|rule| number(&rule["id"]).is_some_and(whose));
-        mine.fold((0, 0), |(deny, allow), rule| {
-            let bits = |key: &str| number(&rule[key]).unwrap_or_default();
-            (deny | bits("deny"), allow | bits("allow"))
-        })
-    };
-    let layers = [of(&|id| id == guild), of(&|id| id != guild && roles.contains(&id)), of(&|id| id == me)];
-    layers.into_iter().fold(server, |rights, (deny, allow)| rights & !deny | allow)
 }
 
 /// `send`: the rights of which sending needs all.
@@ -237,29 +217,8 @@ fn number(value: &Value) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::checkup::Grade;
-
-    #[test]
-    fn a_channels_rules_are_laid_over_those_of_its_server() {
-        let all = VIEW | SEND | HISTORY | SEND_IN_THREADS;
-        let rule = |id: u64, allow: u64, deny: u64| json!({"id": id.to_string(), "allow": allow.to_string(), "deny": deny.to_string()});
-        let (guild, role, me) = (100, 7, 42);
-        let roles = BTreeSet::from([role]);
-        let rights = |rules: Value| within(all, guild, me, &roles, &rules);
-        assert_eq!(rights(json!([])), all);
-        assert_eq!(rights(json!([rule(guild, 0, SEND)])), all & !SEND);
-        assert_eq!(rights(json!([rule(guild, 0, SEND), rule(role, SEND, 0)])), all);
-        assert_eq!(rights(json!([rule(role, SEND, 0), rule(me, 0, SEND)])), all & !SEND);
-        assert_eq!(rights(json!([rule(9, 0, VIEW)])), all, "a role that the bot does not have");
-        assert_eq!(
-            within(ADMINISTRATOR, guild, me, &roles, &json!([rule(guild, 0, VIEW)])),
-            ADMINISTRATOR,
-            "nothing is refused to an administrator"
-        );
-    }
 
     #[test]
     fn what_is_missing_is_named_and_graded() {

@@ -13,15 +13,18 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// With an API of one's own (`own`) files may come from its host, too.
+    /// With a host of files of one's own (`cdn`) they come from there alone; with an API of one's own (`own`) they may come
+    /// from its host, too.
     ///
     /// # Errors
     /// No HTTP client can be made.
-    pub(super) fn new(api: &Url, own: bool) -> Result<Self, DownloadError> {
-        let mut hosts: Vec<Url> = HOSTS.iter().filter_map(|host| Url::parse(host).ok()).collect();
-        if own {
-            hosts.push(api.clone());
-        }
+    pub(super) fn new(api: &Url, own: bool, cdn: Option<&Url>) -> Result<Self, DownloadError> {
+        let discords = HOSTS.iter().filter_map(|host| Url::parse(host).ok());
+        let hosts: Vec<Url> = match cdn {
+            Some(cdn) => vec![cdn.clone()],
+            None => discords.chain(own.then(|| api.clone())).collect(),
+        };
+        let own = own || cdn.is_some();
         Ok(Self { downloads: Downloads::new(hosts, own)? })
     }
 

@@ -9,7 +9,8 @@ use super::gateway::{Frame, Ready};
 use super::inbox::words_of;
 use super::places::{ChannelRef, Places};
 use super::wire::{
-    ChannelInfo, Deleted, DeletedMany, Interaction, Message, RoleChange, Server, ThreadList, id_at, time_of,
+    ChannelInfo, Deleted, DeletedMany, Interaction, MemberChange, Message, RoleChange, RoleGone, Server,
+    ThreadList, id_at, time_of,
 };
 use super::words::Reading;
 use crate::inbound::ChatAddress;
@@ -51,12 +52,20 @@ pub fn frame(text: &str) -> Result<Option<Heard>, &'static str> {
         "GUILD_CREATE" => {
             let server: Server = read(data)?;
             places.learn_server(&server, ME);
+            for room in server.channels.iter().chain(&server.threads) {
+                let _may = places.may_send(room.id, ME, time_of(room.id.get()));
+            }
         }
         "THREAD_LIST_SYNC" => {
             let list: ThreadList = read(data)?;
             list.threads.iter().for_each(|room| places.learn(room, Some(list.guild_id)));
         }
-        "GUILD_ROLE_CREATE" | "GUILD_ROLE_UPDATE" => places.learn_role(&read::<RoleChange>(data)?.role, ME),
+        "GUILD_ROLE_CREATE" | "GUILD_ROLE_UPDATE" => {
+            let change = read::<RoleChange>(data)?;
+            places.learn_role(change.guild_id, &change.role, ME);
+        }
+        "GUILD_ROLE_DELETE" => places.forget_role(&read::<RoleGone>(data)?),
+        "GUILD_MEMBER_UPDATE" => places.learn_member(&read::<MemberChange>(data)?, ME),
         "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE" => {
             let room: ChannelInfo = read(data)?;
             places.learn(&room, None);

@@ -14,17 +14,19 @@ mod inbox;
 mod outbox;
 mod places;
 mod rest;
+mod rights;
 mod wire;
 mod words;
 
-use std::collections::HashMap;
+use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::ids::{ChannelId as RuntimeChannel, MessageId as RuntimeMessage};
 use cairn_core::ports::{
     Adapter, AdapterFailure, AdapterPorts, LinkState, PairingStore, Platform, PlatformStatus, PlatformTraits,
-    SendError, SendPart,
+    SendError, SendPart, StoreError,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -33,11 +35,11 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serenity::all::ChannelId;
 
 use self::files::Files;
-use self::gateway::{Addresses, Gateway, bad_token};
+use self::gateway::{Addresses, Gateway, Sessions, bad_token};
 use self::inbox::{InboundHandler, Inbox};
 use self::outbox::{Outbox, number};
 use self::places::Places;
-use self::rest::{Rest, RestError};
+use self::rest::{REFUSED_MAX, Rest, RestError};
 use crate::link::Link;
 use crate::pause::Pauses;
 use crate::settings::{ChatSettings, LiveChat};
@@ -45,7 +47,7 @@ use crate::settings::{ChatSettings, LiveChat};
 pub use self::checkup::checkup;
 pub use self::gateway::BadAddress;
 
-/// The platform's name in channel ids.
+/// The network's name: that of its only bot in channel ids, and of all of its bots in the log.
 const NAME: &str = "discord";
 
 /// Discord shows typing for ten seconds.
@@ -54,7 +56,7 @@ const TYPING_EVERY: Duration = Duration::from_secs(8);
 /// Discord knows a nonce for some minutes; this is well inside.
 const REPEAT_WITHIN: SignedDuration = SignedDuration::from_mins(2);
 
-/// First and longest pause before the runtime is asked again which channels there are.
+/// First and longest pause before the runtime is asked again for what it has.
 const ARCHIVE_PAUSE: Duration = Duration::from_secs(1);
 const ARCHIVE_PAUSE_MAX: Duration = Duration::from_secs(30);
 
@@ -66,6 +68,8 @@ pub const DISCORD_API: &str = "https://discord.com";
 /// The adapter's settings. Plain data; `Discord::new` checks it.
 #[derive(Clone)]
 pub struct DiscordSettings {
+    /// The bot's platform in channel ids.
+    pub platform: &'static str,
     /// The bot's token, with or without `Bot ` before it.
     pub token: SecretString,
     /// Where the API is: scheme and host, with a port where need be, without `/api/v10`. With another one than
@@ -74,13 +78,32 @@ pub struct DiscordSettings {
     /// Where the gateway is (`wss://…`); none: where the API says. With it, or another `api_url`, a gateway address
     /// of another host is refused.
     pub gateway_url: Option<String>,
+    /// Where files that people attach come from (`https://…`); none: from Discord's hosts, and from `api_url`.
+    pub cdn_url: Option<String>,
+    /// The number of shards; none: as many as Discord recommends.
+    pub shards: Option<u32>,
+    /// Where sessions are kept from a stop to the next start; none: they are not.
+    pub sessions: Option<PathBuf>,
     /// Whom it hears, what it takes in, how it shows answers.
     pub chat: ChatSettings,
 }
 
 impl DiscordSettings {
     pub fn new(token: SecretString, chat: ChatSettings) -> Self {
-        Self { token, api_url: DISCORD_API.to_owned(), gateway_url: None, chat }
+        Self {
+            platform: NAME,
+            token,
+            api_url: DISCORD_API.to_owned(),
+            gateway_url: None,
+            cdn_url: None,
+            shards: None,
+            sessions: None,
+            chat,
+        }
+    }
+
+    fn addresses(&self) -> Result<Addresses, BadAddress> {
+        Addresses::new(&self.api_url, self.gateway_url.as_deref(), self.cdn_url.as_deref())
     }
 }
 
@@ -112,6 +135,8 @@ pub struct Discord {
     parts: Parts,
     addresses: Addresses,
     token: SecretString,
+    shards: Option<u32>,
+    sessions: Arc<Sessions>,
 }
 
 impl Discord {
@@ -120,16 +145,18 @@ impl Discord {
     /// # Errors
     /// The token or an address is none, or the HTTP client cannot be made.
     pub fn new(settings: DiscordSettings, pairing_store: Arc<dyn PairingStore>) -> Result<Self, BadSettings> {
-        let addresses = Addresses::new(&settings.api_url, settings.gateway_url.as_deref())?;
+        let addresses = settings.addresses()?;
         let token = bare_token(&settings.token).ok_or(BadSettings::Token)?;
         let rest = bot_rest(&token, &addresses)?;
-        let (rest, link) = (Arc::new(rest), Arc::new(Link::new(NAME, pairing_store.clock())));
+        let (rest, link) = (Arc::new(rest), Arc::new(Link::new(settings.platform, pairing_store.clock())));
         let chat = LiveChat::new(settings.chat);
-        let files = Files::new(addresses.api(), addresses.own())
+        let files = Files::new(addresses.api(), addresses.own(), addresses.cdn())
             .map_err(|error| BadSettings::Client(error.to_string()))?;
-        let outbox = Arc::new(Outbox::new(rest.clone(), link.clone(), files));
-        let parts = Parts { chat, pairing_store, rest, link, places: Arc::new(Places::default()), outbox };
-        Ok(Self { parts, addresses, token })
+        let places = Arc::new(Places::default());
+        let outbox = Arc::new(Outbox::new(rest.clone(), link.clone(), places.clone(), files));
+        let parts = Parts { chat, pairing_store, rest, link, places, outbox };
+        let sessions = Arc::new(Sessions::new(settings.sessions, &token, &addresses));
+        Ok(Self { parts, addresses, token, shards: settings.shards, sessions })
     }
 
     /// What it is told by the configuration, to be set again while it runs.
@@ -137,28 +164,13 @@ impl Discord {
         self.parts.chat.clone()
     }
 
-    /// By channel the last message that the runtime has. Waits while it cannot say.
-    async fn taken(&self, ports: &AdapterPorts) -> HashMap<ChannelId, u64> {
-        let mut pauses = Pauses::new(ARCHIVE_PAUSE, ARCHIVE_PAUSE_MAX);
-        let rows = loop {
-            match ports.intake.channels().await {
-                Ok(rows) => break rows,
-                Err(error) => {
-                    tracing::warn!(platform = NAME, %error, "cannot tell what was taken in last; trying again");
-                    tokio::time::sleep(pauses.next()).await;
-                }
-            }
-        };
-        let mut taken = HashMap::new();
-        for row in rows.iter().filter(|row| row.channel.platform() == NAME) {
-            let channel = number(row.channel.thread().unwrap_or_else(|| row.channel.chat()));
-            let last = row.last_message.as_ref().and_then(|message| number(message.as_str()));
-            if let (Some(channel), Some(last)) = (channel, last) {
-                let known = taken.entry(ChannelId::new(channel)).or_insert(last);
-                *known = last.max(*known);
-            }
-        }
-        taken
+    /// The private chats with the bot, of which no server tells: those that the runtime has, and those of people who were let in
+    /// and have said nothing since. Waits while the runtime cannot say.
+    async fn private_chats(&self, ports: &AdapterPorts) -> HashSet<ChannelId> {
+        let known = until_known(|| ports.intake.private_chats(self.name())).await;
+        let paired = self.parts.pairing_store.paired_chats(self.name());
+        let known = known.iter().map(RuntimeChannel::chat).chain(paired.iter().map(String::as_str));
+        known.filter_map(number).map(ChannelId::new).collect()
     }
 
     /// Returns when the token is refused, and refused again when it is asked for. A single refusal may be a mishap of
@@ -172,27 +184,47 @@ impl Discord {
                 return bad_token();
             }
             rest.forget_rejection();
-            tracing::warn!(platform = NAME, "Discord refused the bot's token once, but takes it; going on");
+            tracing::warn!(
+                platform = self.name(),
+                "Discord refused the bot's token once, but takes it; going on"
+            );
         }
     }
 
     async fn serve(&self, ports: AdapterPorts) -> AdapterFailure {
         self.parts.link.set(LinkState::Connecting, None);
         self.parts.rest.forget_rejection();
-        let taken = self.taken(&ports).await;
-        let mut inbox = Inbox::new(Arc::new(InboundHandler::new(self.parts.clone(), ports, taken)));
+        let private_chats = self.private_chats(&ports).await;
+        self.sessions.take_up(&self.parts.places, self.parts.pairing_store.clock().now());
+        let inbox = Inbox::new(Arc::new(InboundHandler::new(self.parts.clone(), ports, private_chats)));
         let gateway = Gateway {
             rest: self.parts.rest.clone(),
             link: self.parts.link.clone(),
+            sessions: self.sessions.clone(),
             addresses: self.addresses.clone(),
             bot_token: self.token.clone(),
+            shards: self.shards,
         };
         let failure = tokio::select! {
-            failure = gateway.run(&mut inbox) => failure,
+            failure = gateway.run(inbox) => failure,
             failure = self.token_is_bad() => failure,
         };
         self.parts.link.set(LinkState::Failed, Some(&failure));
         failure
+    }
+}
+
+/// Asks the runtime for something until it can say.
+async fn until_known<'a, T>(ask: impl Fn() -> BoxFuture<'a, Result<T, StoreError>>) -> T {
+    let mut pauses = Pauses::new(ARCHIVE_PAUSE, ARCHIVE_PAUSE_MAX);
+    loop {
+        match ask().await {
+            Ok(known) => return known,
+            Err(error) => {
+                tracing::warn!(platform = NAME, %error, "cannot tell what was taken in last; trying again");
+                tokio::time::sleep(pauses.next()).await;
+            }
+        }
     }
 }
 
@@ -215,7 +247,7 @@ fn bare_token(token: &SecretString) -> Option<SecretString> {
 
 impl Platform for Discord {
     fn name(&self) -> &'static str {
-        NAME
+        self.parts.link.platform()
     }
 
     fn traits(&self) -> PlatformTraits {
@@ -252,7 +284,15 @@ impl Platform for Discord {
     }
 
     fn status(&self) -> PlatformStatus {
-        self.parts.link.status()
+        let mut status = self.parts.link.status();
+        let n_refused = self.parts.rest.n_refused();
+        status.invalid_requests = Some(n_refused);
+        if n_refused >= REFUSED_MAX {
+            let trouble = "requests: too many were refused of late; those that were refused wait, for Discord shuts out \
+                           whoever goes on";
+            status.troubles.push(trouble.to_owned());
+        }
+        status
     }
 }
 
@@ -263,6 +303,9 @@ impl Adapter for Discord {
 
     fn set_state(&self, state: LinkState, failure: Option<&AdapterFailure>) {
         self.parts.link.set(state, failure);
+        if state == LinkState::Stopped {
+            self.sessions.keep(&self.parts.places, self.parts.pairing_store.clock().now());
+        }
     }
 }
 

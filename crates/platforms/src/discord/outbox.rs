@@ -13,7 +13,8 @@ use serenity::all::{
 use sha2::{Digest as _, Sha256};
 
 use super::files::Files;
-use super::rest::{NO_HISTORY_FOR_REPLY, Rest, RestError};
+use super::places::Places;
+use super::rest::{BAD_FORM, NO_HISTORY_FOR_REPLY, Rest, RestError, UNKNOWN_MESSAGE};
 use crate::buttons;
 use crate::link::Link;
 use crate::markup::discord as markup;
@@ -24,13 +25,14 @@ const LAST_MAX: usize = 50_000;
 pub(super) struct Outbox {
     rest: Arc<Rest>,
     link: Arc<Link>,
+    places: Arc<Places>,
     last: Mutex<HashMap<ChannelId, u64>>,
     pub(super) files: Files,
 }
 
 impl Outbox {
-    pub(super) fn new(rest: Arc<Rest>, link: Arc<Link>, files: Files) -> Self {
-        Self { rest, link, last: Mutex::new(HashMap::new()), files }
+    pub(super) fn new(rest: Arc<Rest>, link: Arc<Link>, places: Arc<Places>, files: Files) -> Self {
+        Self { rest, link, places, last: Mutex::new(HashMap::new()), files }
     }
 
     /// The id of what the bot said last in a channel, where known.
@@ -48,24 +50,19 @@ impl Outbox {
     }
 
     pub(super) async fn send(&self, part: SendPart) -> Result<RuntimeMessage, SendError> {
-        let channel = address(&part.channel)?;
+        let channel = self.address(&part.channel)?;
         let mut message = message(&part.words, nonce(&part.delivery, part.part));
         if let Some(row) = part.approval.as_ref().and_then(buttons_for) {
             message = message.components(vec![row]);
         }
         let reply_to = part.reply_to.as_ref().and_then(|id| number(id.as_str())).map(MessageId::new);
-        let sent = match reply_to {
+        let reply = reply_to.map(|to| message.clone().reference_message(reference(channel, to)));
+        let sent = match &reply {
             None => self.rest.send(channel, &message).await,
-            Some(to) => {
-                let reply = message.clone().reference_message(reference(channel, to));
-                match self.rest.send(channel, &reply).await {
-                    // It may write there, but not reply: then without.
-                    Err(RestError::Refused { code: NO_HISTORY_FOR_REPLY, .. }) => {
-                        self.rest.send(channel, &message).await
-                    }
-                    sent => sent,
-                }
-            }
+            Some(reply) => match self.rest.send(channel, reply).await {
+                Err(error) if is_of_reply(&error) => self.rest.send(channel, &message).await,
+                sent => sent,
+            },
         };
         let sent = self.noted(channel, sent)?;
         self.said_last(channel, sent.get());
@@ -79,7 +76,7 @@ impl Outbox {
         message: &RuntimeMessage,
         words: &str,
     ) -> Result<(), SendError> {
-        let channel = address(channel)?;
+        let channel = self.address(channel)?;
         let message = number(message.as_str())
             .map(MessageId::new)
             .ok_or_else(|| SendError::Refused("the message has no id of Discord's".to_owned()))?;
@@ -93,7 +90,7 @@ impl Outbox {
     }
 
     pub(super) async fn typing(&self, channel: &RuntimeChannel) -> Result<(), SendError> {
-        let channel = address(channel)?;
+        let channel = self.address(channel)?;
         Ok(self.rest.typing(channel).await?)
     }
 
@@ -101,9 +98,14 @@ impl Outbox {
     pub(super) async fn notice(&self, channel: ChannelId, about: MessageId, words: &str) {
         let key = OutboxId::new(format!("notice {about}"));
         for (n, part) in markup::split(words).iter().enumerate() {
-            let message = message(part, nonce(&key, u32::try_from(n).unwrap_or(u32::MAX)))
-                .reference_message(reference(channel, about));
-            let sent = self.rest.patiently(|| self.rest.send(channel, &message)).await;
+            let message = message(part, nonce(&key, u32::try_from(n).unwrap_or(u32::MAX)));
+            let reply = message.clone().reference_message(reference(channel, about));
+            let sent = match self.rest.patiently(|| self.rest.send(channel, &reply)).await {
+                Err(error) if is_of_reply(&error) => {
+                    self.rest.patiently(|| self.rest.send(channel, &message)).await
+                }
+                sent => sent,
+            };
             if let Err(error) = self.noted(channel, sent) {
                 tracing::warn!(
                     platform = "discord",
@@ -116,6 +118,12 @@ impl Outbox {
         }
     }
 
+    /// Where a message goes; a channel that is gone is not asked again.
+    fn address(&self, channel: &RuntimeChannel) -> Result<ChannelId, SendError> {
+        let channel = address(channel)?;
+        if self.places.is_gone(channel) { Err(RestError::unknown_channel().into()) } else { Ok(channel) }
+    }
+
     fn noted<T>(&self, channel: ChannelId, result: Result<T, RestError>) -> Result<T, SendError> {
         let place = format!("channel {channel}");
         match &result {
@@ -124,6 +132,9 @@ impl Outbox {
                 self.link.clear(&place);
             }
             Err(error @ RestError::Refused { status: 403 | 404, .. }) => {
+                if error.is_unknown_channel() {
+                    self.places.set_gone(channel);
+                }
                 if self.link.trouble(&place, &error.to_string()) {
                     tracing::warn!(
                         platform = "discord",
@@ -161,6 +172,12 @@ fn message(words: &str, nonce: String) -> CreateMessage {
         .enforce_nonce(true)
         .allowed_mentions(nobody())
         .flags(MessageFlags::SUPPRESS_EMBEDS)
+}
+
+/// It may write there, but not reply, or what it replies to is gone: then it writes without. Not every server heeds that a
+/// reply may do without its message. A form that is wrong for another reason is refused again.
+fn is_of_reply(error: &RestError) -> bool {
+    matches!(error, RestError::Refused { code: NO_HISTORY_FOR_REPLY | UNKNOWN_MESSAGE | BAD_FORM, .. })
 }
 
 fn reference(channel: ChannelId, message: MessageId) -> MessageReference {

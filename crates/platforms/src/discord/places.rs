@@ -2,16 +2,19 @@
 
 use std::collections::{HashMap, HashSet};
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use serenity::all::{ChannelId, GuildId, RoleId, UserId};
 
 use super::rest::{Rest, RestError};
-use super::wire::{ChannelInfo, PRIVATE_CHAT, Role, Server};
+use super::rights::{HISTORY, MANAGE_THREADS, SEND, SEND_IN_THREADS, ServerRights, VIEW};
+use super::wire::{ChannelInfo, MemberChange, Overwrite, PRIVATE_CHAT, Role, RoleGone, Server};
 
 /// Most places that are remembered; past it all are forgotten, and asked for again.
 const PLACES_MAX: usize = 200_000;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ChannelRef {
     /// The server; none in private.
     pub(super) guild: Option<GuildId>,
@@ -40,31 +43,71 @@ impl ChannelRef {
     }
 }
 
-#[derive(Default)]
-struct State {
+/// What is known of places.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Known {
     channels: HashMap<ChannelId, ChannelRef>,
+    /// What channels take and give; threads have that of their channel.
+    rules: HashMap<ChannelId, Vec<Overwrite>>,
+    locked: HashSet<ChannelId>,
+    /// Channels that Discord does not know any more.
+    gone: HashSet<ChannelId>,
+    servers: HashMap<GuildId, ServerRights>,
     role_names: HashMap<RoleId, String>,
     own_roles: HashSet<RoleId>,
 }
 
+impl Known {
+    /// The bot's rights in a channel, or in the channel of a thread; none where Discord has not said enough.
+    fn rights(&self, channel: ChannelId, me: UserId, now: Timestamp) -> Option<u64> {
+        let channel_ref = self.channels.get(&channel)?;
+        let server = self.servers.get(&channel_ref.guild?)?;
+        server.in_channel(me, self.rules.get(&channel_ref.chat)?, now)
+    }
+
+    fn forget(&mut self, channel: ChannelId) {
+        self.channels.remove(&channel);
+        self.rules.remove(&channel);
+        self.locked.remove(&channel);
+    }
+}
+
 #[derive(Default)]
-pub(super) struct Places(Mutex<State>);
+pub(super) struct Places(Mutex<Known>);
 
 impl Places {
+    /// All of it, for another run.
+    pub(super) fn known_now(&self) -> Known {
+        self.0.lock().clone()
+    }
+
+    /// What another run knew.
+    pub(super) fn restore(&self, known: Known) {
+        *self.0.lock() = known;
+    }
+
     /// A server with all that is in it.
     pub(super) fn learn_server(&self, server: &Server, me: UserId) {
+        self.0.lock().servers.insert(server.id, ServerRights::of(server, me));
         for room in server.channels.iter().chain(&server.threads) {
             self.learn(room, Some(server.id));
         }
         for role in &server.roles {
-            self.learn_role(role, me);
+            self.name_role(role, me);
         }
     }
 
     /// A channel or a thread; what its description leaves open is asked for when a person speaks there.
     pub(super) fn learn(&self, room: &ChannelInfo, guild: Option<GuildId>) {
-        if let Some(channel_ref) = ChannelRef::of_room(room, guild) {
-            self.insert(room.id, channel_ref);
+        let Some(channel_ref) = ChannelRef::of_room(room, guild) else { return };
+        self.insert(room.id, channel_ref);
+        let mut state = self.0.lock();
+        if !room.is_thread() {
+            state.rules.insert(room.id, room.permission_overwrites.clone());
+        } else if room.thread_metadata.locked {
+            state.locked.insert(room.id);
+        } else {
+            state.locked.remove(&room.id);
         }
     }
 
@@ -72,7 +115,11 @@ impl Places {
         let mut state = self.0.lock();
         if state.channels.len() >= PLACES_MAX {
             state.channels.clear();
+            state.rules.clear();
+            state.locked.clear();
+            state.gone.clear();
         }
+        state.gone.remove(&channel);
         state.channels.insert(channel, channel_ref);
     }
 
@@ -84,7 +131,26 @@ impl Places {
         }
     }
 
-    pub(super) fn learn_role(&self, role: &Role, me: UserId) {
+    pub(super) fn learn_role(&self, server: GuildId, role: &Role, me: UserId) {
+        if let Some(rights) = self.0.lock().servers.get_mut(&server) {
+            rights.learn_role(role);
+        }
+        self.name_role(role, me);
+    }
+
+    pub(super) fn forget_role(&self, gone: &RoleGone) {
+        if let Some(rights) = self.0.lock().servers.get_mut(&gone.guild_id) {
+            rights.forget_role(gone.role_id.get());
+        }
+    }
+
+    pub(super) fn learn_member(&self, change: &MemberChange, me: UserId) {
+        if let Some(rights) = self.0.lock().servers.get_mut(&change.guild_id) {
+            rights.learn_member(&change.member, me);
+        }
+    }
+
+    fn name_role(&self, role: &Role, me: UserId) {
         let mut state = self.0.lock();
         if state.role_names.len() >= PLACES_MAX {
             state.role_names.clear();
@@ -95,19 +161,45 @@ impl Places {
         }
     }
 
-    pub(super) fn forget(&self, channel: ChannelId) {
-        self.0.lock().channels.remove(&channel);
+    /// Discord does not know a channel any more: nothing is sent to it and nothing read of it, until Discord tells of it again.
+    /// False: that was known.
+    pub(super) fn set_gone(&self, channel: ChannelId) -> bool {
+        let mut state = self.0.lock();
+        state.forget(channel);
+        if state.gone.len() >= PLACES_MAX {
+            state.gone.clear();
+        }
+        state.gone.insert(channel)
+    }
+
+    pub(super) fn is_gone(&self, channel: ChannelId) -> bool {
+        self.0.lock().gone.contains(&channel)
+    }
+
+    /// Whether the bot may write in a channel of a server; none: nobody can tell before it tries.
+    pub(super) fn may_send(&self, channel: ChannelId, me: UserId, now: Timestamp) -> Option<bool> {
+        let state = self.0.lock();
+        let rights = state.rights(channel, me, now)?;
+        let is_thread = state.channels.get(&channel)?.thread.is_some();
+        let send = if is_thread { SEND_IN_THREADS } else { SEND };
+        let is_open = !state.locked.contains(&channel) || rights & MANAGE_THREADS != 0;
+        Some(rights & (VIEW | send) == VIEW | send && is_open)
+    }
+
+    /// Whether the bot may read what was said in a channel of a server; none: nobody can tell. A request without the right to
+    /// make it would count against the bot.
+    pub(super) fn may_read(&self, channel: ChannelId, me: UserId, now: Timestamp) -> Option<bool> {
+        self.0.lock().rights(channel, me, now).map(|rights| rights & (VIEW | HISTORY) == VIEW | HISTORY)
     }
 
     /// A server that the bot is no longer in. Returns its channels and threads.
     pub(super) fn forget_server(&self, server: GuildId) -> Vec<ChannelId> {
-        let is_of = |channel_ref: &mut ChannelRef| channel_ref.guild == Some(server);
-        self.0
-            .lock()
-            .channels
-            .extract_if(|_, channel_ref| is_of(channel_ref))
-            .map(|(channel, _)| channel)
-            .collect()
+        let mut state = self.0.lock();
+        state.servers.remove(&server);
+        let of_server = state.channels.iter().filter(|(_, channel_ref)| channel_ref.guild == Some(server));
+        let gone: Vec<ChannelId> = of_server.map(|(channel, _)| *channel).collect();
+        gone.iter().for_each(|channel| state.forget(*channel));
+        gone
     }
 
     pub(super) fn is_own_role(&self, role: RoleId) -> bool {
@@ -116,6 +208,11 @@ impl Places {
 
     pub(super) fn role_name(&self, role: RoleId) -> Option<String> {
         self.0.lock().role_names.get(&role).cloned()
+    }
+
+    /// The server of a channel where that is known; no server is a private chat.
+    pub(super) fn server_of(&self, channel: ChannelId) -> Option<Option<GuildId>> {
+        self.known(channel).map(|channel_ref| channel_ref.guild)
     }
 
     fn known(&self, channel: ChannelId) -> Option<ChannelRef> {
@@ -178,6 +275,36 @@ mod tests {
         nowhere(json!({"id": "30", "type": 11}), guild);
         nowhere(json!({"id": "40", "type": 3}), None);
         nowhere(json!({"id": "20", "type": 0}), None);
+    }
+
+    #[test]
+    fn what_the_bot_may_do_follows_its_roles_the_channels_rules_and_the_state_of_a_thread() {
+        let (places, me, now) = (Places::default(), UserId::new(99), Timestamp::UNIX_EPOCH);
+        let all = (VIEW | SEND | SEND_IN_THREADS | HISTORY).to_string();
+        let server: Server = serde_json::from_value(json!({
+            "id": "1", "channels": [{"id": "20", "type": 0}],
+            "threads": [{"id": "30", "type": 11, "parent_id": "20", "thread_metadata": {"locked": true}}],
+            "roles": [{"id": "1", "permissions": "0"}, {"id": "5", "permissions": all}],
+            "members": [{"user": {"id": "99"}, "roles": ["5"]}],
+        }))
+        .expect("is a server");
+        places.learn_server(&server, me);
+        let may = |channel| places.may_send(ChannelId::new(channel), me, now);
+        assert_eq!((may(20), may(30), may(40)), (Some(true), Some(false), None), "30 is locked, 40 unknown");
+        places.learn(&room(json!({"id": "30", "type": 11, "parent_id": "20"})), Some(GuildId::new(1)));
+        assert_eq!(may(30), Some(true));
+        let rules = json!([{"id": "99", "type": 1, "allow": "0", "deny": SEND_IN_THREADS.to_string()}]);
+        places.learn(&room(json!({"id": "20", "permission_overwrites": rules})), Some(GuildId::new(1)));
+        assert_eq!((may(20), may(30)), (Some(true), Some(false)), "a thread has the rules of its channel");
+        let change =
+            json!({"guild_id": "1", "user": {"id": "99", "username": "cairn"}, "roles": [], "nick": null});
+        places.learn_member(&serde_json::from_value(change).expect("is a change"), me);
+        assert_eq!((may(20), may(30)), (Some(false), Some(false)), "it has lost its role");
+        assert_eq!(places.may_read(ChannelId::new(20), me, now), Some(false));
+        assert!(places.set_gone(ChannelId::new(20)) && !places.set_gone(ChannelId::new(20)));
+        assert_eq!((may(20), places.is_gone(ChannelId::new(20))), (None, true));
+        places.learn(&room(json!({"id": "20"})), Some(GuildId::new(1)));
+        assert!(!places.is_gone(ChannelId::new(20)), "Discord tells of it again");
     }
 
     #[test]

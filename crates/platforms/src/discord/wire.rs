@@ -2,7 +2,7 @@
 //! that Discord invented yesterday is still a message.
 
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serenity::all::{ApplicationId, ChannelId, GuildId, InteractionId, MessageId, RoleId, UserId};
 
@@ -256,6 +256,9 @@ pub(super) struct Server {
     /// The bot among them.
     #[serde(default, deserialize_with = "lenient::list")]
     pub(super) members: Vec<ServerMember>,
+    /// Who may do everything there.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) owner_id: Option<UserId>,
     /// When the bot came.
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) joined_at: Option<Timestamp>,
@@ -267,6 +270,16 @@ pub(super) struct ServerMember {
     pub(super) user: Option<User>,
     #[serde(default, deserialize_with = "lenient::list")]
     pub(super) roles: Vec<RoleId>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) communication_disabled_until: Option<Timestamp>,
+}
+
+/// A member of a server is another than before; Discord tells a bot of itself.
+#[derive(Debug, Deserialize)]
+pub(super) struct MemberChange {
+    pub(super) guild_id: GuildId,
+    #[serde(flatten)]
+    pub(super) member: ServerMember,
 }
 
 /// A server that went away: the bot is no longer in it, or it is in trouble.
@@ -288,7 +301,14 @@ pub(super) struct ThreadList {
 /// A role that was made or changed.
 #[derive(Debug, Deserialize)]
 pub(super) struct RoleChange {
+    pub(super) guild_id: GuildId,
     pub(super) role: Role,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct RoleGone {
+    pub(super) guild_id: GuildId,
+    pub(super) role_id: RoleId,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -306,6 +326,16 @@ pub(super) struct ChannelInfo {
     pub(super) last_message_id: Option<MessageId>,
     #[serde(default, deserialize_with = "lenient::list")]
     pub(super) permission_overwrites: Vec<Overwrite>,
+    /// Of a thread.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) thread_metadata: ThreadState,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(super) struct ThreadState {
+    /// Nobody writes there without the right to manage threads.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(super) locked: bool,
 }
 
 impl ChannelInfo {
@@ -316,16 +346,15 @@ impl ChannelInfo {
 }
 
 /// Rights that a channel gives or takes.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Overwrite {
-    pub(super) id: String,
-    /// 0 of a role, 1 of a member.
-    #[serde(default, rename = "type")]
-    pub(super) kind: u64,
-    #[serde(default)]
-    pub(super) allow: String,
-    #[serde(default)]
-    pub(super) deny: String,
+    /// A role, or a member.
+    #[serde(deserialize_with = "lenient::digits")]
+    pub(super) id: u64,
+    #[serde(default, deserialize_with = "lenient::digits")]
+    pub(super) allow: u64,
+    #[serde(default, deserialize_with = "lenient::digits")]
+    pub(super) deny: u64,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -333,8 +362,8 @@ pub(super) struct Role {
     pub(super) id: RoleId,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) name: String,
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    pub(super) permissions: String,
+    #[serde(default, deserialize_with = "lenient::digits")]
+    pub(super) permissions: u64,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) tags: Option<RoleTags>,
 }

@@ -129,6 +129,19 @@ impl From<StoreError> for ApiError {
                 (StatusCode::SERVICE_UNAVAILABLE, "stopping", "start the daemon again with `cairn run`")
             }
             StoreError::Stopped => (StatusCode::CONFLICT, "stopped", "ask again to begin anew"),
+            StoreError::Database { .. } => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "database",
+                "check the database; the daemon goes on by itself, nothing is lost",
+            ),
+            StoreError::Led { .. } | StoreError::Fenced => {
+                (StatusCode::SERVICE_UNAVAILABLE, "not_leading", "ask the node that leads")
+            }
+            StoreError::Elsewhere { .. } => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "elsewhere",
+                "check [store] url in the configuration, or give another --state",
+            ),
             StoreError::Io { .. } => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "io",

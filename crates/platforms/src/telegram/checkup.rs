@@ -1,4 +1,4 @@
-//! The checkup of a bot on Telegram: its token, its name, privacy mode, a webhook in the way of polling, its rights where it
+//! The checkup of a bot on Telegram: its token, its name, privacy mode, its webhook, its rights where it
 //! is to serve. It asks for no updates, so that a running daemon is not disturbed.
 
 use std::collections::BTreeSet;
@@ -10,6 +10,7 @@ use teloxide::payloads::{GetChat, GetChatMember, GetMe, GetWebhookInfo};
 use teloxide::types::{ChatId, UserId};
 
 use super::api::{Api, CallError};
+use super::webhook::{Standing, Webhook, trouble};
 use super::{BadSettings, TelegramSettings};
 use crate::checkup::{Checked, shown};
 
@@ -21,6 +22,7 @@ const LIMIT: Duration = Duration::from_secs(15);
 /// The token or the address cannot be one.
 pub async fn checkup(settings: &TelegramSettings) -> Result<Vec<Checked>, BadSettings> {
     let api = Api::new(settings)?;
+    let wanted = Webhook::of(settings)?;
     let me = match api.call(&GetMe::new(), LIMIT).await {
         Ok(me) => me,
         Err(error) => return Ok(vec![unusable(&error)]),
@@ -30,7 +32,7 @@ pub async fn checkup(settings: &TelegramSettings) -> Result<Vec<Checked>, BadSet
         None => me["first_name"].as_str().map(shown).unwrap_or_default(),
     };
     let mut out = vec![Checked::fine(format!("the token is good: the bot is {name}"))];
-    out.push(webhook(&api).await);
+    out.push(webhook(&api, wanted.as_ref()).await);
     let access = &settings.chat.access;
     let of_places = access.places.iter().filter_map(|place| place.chat.clone());
     let chats: BTreeSet<String> = access.chats.iter().cloned().chain(of_places).collect();
@@ -54,25 +56,52 @@ fn unusable(error: &CallError) -> Checked {
         ),
         CallError::Api { .. } => Checked::bad(error.to_string(), "look at the bot in @BotFather"),
         CallError::Connect(_) | CallError::Broken(_) | CallError::Garbled { .. } => {
-            Checked::bad(error.to_string(), "is the network up, and `api_url` of [telegram] right?")
+            Checked::bad(error.to_string(), "is the network up, and `api_url` right?")
         }
     }
 }
 
-async fn webhook(api: &Api) -> Checked {
-    match api.call(&GetWebhookInfo::new(), LIMIT).await {
-        Ok(info) if info["url"].as_str().is_some_and(|url| !url.is_empty()) => Checked::bad(
-            "a webhook is set for this bot, so it cannot be asked for updates",
+/// An error of the last hour says something of how the webhook is now.
+const LATELY_SECS: u64 = 3_600;
+
+/// `wanted`: the webhook of the configuration.
+async fn webhook(api: &Api, wanted: Option<&Webhook>) -> Checked {
+    let info = match api.call(&GetWebhookInfo::new(), LIMIT).await {
+        Ok(info) => info,
+        Err(error) => {
+            return Checked::doubtful(format!("cannot tell whether a webhook is set: {error}"), "try again");
+        }
+    };
+    let waits = match info["pending_update_count"].as_u64() {
+        Some(n) if n > 0 => format!("; {n} updates wait"),
+        _ => String::new(),
+    };
+    match (Standing::of(&info), wanted) {
+        (Standing::Anothers, _) => Checked::bad(
+            "a webhook is set for this bot by another service, so it cannot be asked for updates",
             "switch off the service that set it, then call the Bot API's deleteWebhook with this token",
         ),
-        Ok(info) => match info["pending_update_count"].as_u64() {
-            Some(n) if n > 0 => {
-                Checked::fine(format!("no webhook is in the way; {n} updates wait to be fetched"))
+        (Standing::Nobodys, None) => Checked::fine(format!("no webhook is in the way{waits}")),
+        (Standing::Cairns, None) => Checked::fine(format!(
+            "the webhook that cairn had set still stands: the next `cairn run` deletes it and polls{waits}"
+        )),
+        (Standing::Nobodys, Some(_)) => {
+            Checked::fine(format!("no webhook is set yet: `cairn run` sets it when it starts{waits}"))
+        }
+        (Standing::Cairns, Some(wanted)) if !wanted.is_that_of(&info) => Checked::doubtful(
+            "the webhook that stands leads elsewhere than `webhook_url`",
+            "restart `cairn run`: it sets the one that is configured",
+        ),
+        (Standing::Cairns, Some(_)) => {
+            let now = api.server_now().map_or(i64::MAX, |now| now.as_second());
+            match trouble(&info, now, LATELY_SECS) {
+                None => Checked::fine(format!("the webhook is set{waits}")),
+                Some(said) => Checked::bad(
+                    format!("Telegram cannot deliver updates to the webhook: {}{waits}", shown(said)),
+                    "does `cairn run` run, and does `webhook_url` lead to `webhook_listen`, by a certificate that \
+                     Telegram takes?",
+                ),
             }
-            _ => Checked::fine("no webhook is in the way"),
-        },
-        Err(error) => {
-            Checked::doubtful(format!("cannot tell whether a webhook is set: {error}"), "try again")
         }
     }
 }
@@ -95,7 +124,7 @@ fn privacy(reads_all: bool, all: bool) -> Checked {
 
 async fn place(api: &Api, chat: &str, me: u64) -> Checked {
     let Ok(id) = chat.parse().map(ChatId) else {
-        return Checked::bad(format!("{chat} is no chat's id"), "correct `chats` of [telegram]");
+        return Checked::bad(format!("{chat} is no chat's id"), "correct `chats`");
     };
     let known = match api.call(&GetChat::new(id), LIMIT).await {
         Ok(known) => known,
@@ -108,7 +137,7 @@ async fn place(api: &Api, chat: &str, me: u64) -> Checked {
         Err(error) => {
             return Checked::bad(
                 format!("the chat {chat}: {error}"),
-                "add the bot to the group, or correct `chats` of [telegram]",
+                "add the bot to the group, or correct `chats`",
             );
         }
     };
@@ -137,7 +166,7 @@ fn membership(what: &str, member: &Value, chat: &Value) -> Checked {
         "restricted" => silent(),
         _ => Checked::bad(
             format!("{what}: the bot is not in it"),
-            "add the bot to the group, or take it out of `chats` of [telegram]",
+            "add the bot to the group, or take it out of `chats`",
         ),
     }
 }

@@ -52,14 +52,14 @@ fn name_of(user: &User) -> String {
     }
 }
 
-/// Whose words a message quotes or forwards.
-pub(super) fn quoted(message: &Message, me: &User) -> Provenance {
+/// Whose words a message quotes or forwards. `platform`: where these people are.
+pub(super) fn quoted(message: &Message, me: &User, platform: &str) -> Provenance {
     let mut provenance = Provenance::default();
     if let Some(reply) =
         replied_to(message).filter(|reply| reply.from.as_ref().is_none_or(|user| user.id != me.id))
     {
         provenance.join(&match speaker(reply) {
-            Some(speaker) => Provenance::of_person(&format!("{}/{}", super::NAME, speaker.id)),
+            Some(speaker) => Provenance::of_person(&format!("{platform}/{}", speaker.id)),
             None => Provenance::of_strangers(),
         });
     }

@@ -71,7 +71,8 @@ impl Telegram {
             };
             let final_word = matches!(error, CallError::Api { code: 400..429, .. });
             if last || final_word {
-                metrics::counter!("cairn_attachments_failed_total", "platform" => super::NAME).increment(1);
+                metrics::counter!("cairn_attachments_failed_total", "platform" => self.link.platform())
+                    .increment(1);
                 tracing::warn!(%error, "an attachment on telegram could not be fetched; it is only named");
                 break;
             }

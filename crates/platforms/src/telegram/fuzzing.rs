@@ -44,7 +44,8 @@ fn heard(message: &Message) -> Option<Heard> {
         username: Some("cairn_bot".to_owned()),
         can_read_all_group_messages: false,
     };
-    let _given = (words::command(message, &me), words::calls(message, &me), content::quoted(message, &me));
+    let quoted = content::quoted(message, &me, super::NAME);
+    let _given = (words::command(message, &me), words::calls(message, &me), quoted);
     let _closed = with_outcome(message, "— yes, Ann, 10:00 UTC");
     let (latest, long) = (content::words(message, &me, true), content::words(message, &me, false));
     let files = content::attached(message).into_iter().map(|file| match file {

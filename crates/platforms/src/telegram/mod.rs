@@ -1,6 +1,7 @@
 //! Telegram, over the Bot API.
 //!
 //! - `poll` is the loop that asks for updates, with `offset_tracker` (what may be confirmed);
+//! - `webhook` is the other way in: Telegram sends each update, and repeats it until it was taken in;
 //! - `backfill` says what of a downtime is answered, and that it is answered at once;
 //! - `updates` takes one update in: who says it (`content`) and what they say (`words`, `content`);
 //! - `callbacks` takes the buttons in, which answer what the bot asks;
@@ -24,6 +25,7 @@ mod pace;
 mod poll;
 mod send;
 mod updates;
+mod webhook;
 mod wire;
 mod words;
 
@@ -31,6 +33,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use cairn_core::ids::{ChannelId, MessageId};
 use cairn_core::ports::{
     Adapter, AdapterFailure, AdapterPorts, LinkState, PairingStore, Platform, PlatformStatus, PlatformTraits,
@@ -46,11 +49,12 @@ use self::api::Api;
 pub use self::checkup::checkup;
 use self::pace::Pace;
 use self::send::OwnMessages;
+use self::webhook::Webhook;
 use crate::link::Link;
 use crate::markup::telegram as rendering;
 use crate::settings::{ChatSettings, LiveChat};
 
-/// The platform's name in channel ids.
+/// The network's name: that of its only bot in channel ids.
 const NAME: &str = "telegram";
 
 /// Telegram shows typing for five seconds.
@@ -64,20 +68,34 @@ pub const API_URL: &str = "https://api.telegram.org";
 /// How the adapter connects, and what it does.
 #[derive(Debug, Clone)]
 pub struct TelegramSettings {
+    /// The bot's platform in channel ids.
+    pub platform: &'static str,
     /// The bot's token, as BotFather gives it.
     pub token: SecretString,
     /// The server; without `/bot…` at its end. The token goes to no other, and past every proxy unless it is
     /// Telegram's own.
     pub api_url: String,
+    /// Where Telegram is to send updates, as it reaches this daemon (https); none: it is asked for them.
+    pub webhook_url: Option<String>,
     /// Whom it hears, what it takes in, how it shows answers.
     pub chat: ChatSettings,
     /// How long the server holds a poll open while there is nothing new.
     pub poll_timeout: Duration,
+    /// How often it is asked how the webhook is.
+    pub look_every: Duration,
 }
 
 impl TelegramSettings {
     pub fn new(token: SecretString, chat: ChatSettings) -> Self {
-        Self { token, api_url: API_URL.to_owned(), chat, poll_timeout: Duration::from_secs(50) }
+        Self {
+            platform: NAME,
+            token,
+            api_url: API_URL.to_owned(),
+            webhook_url: None,
+            chat,
+            poll_timeout: Duration::from_secs(50),
+            look_every: Duration::from_secs(60),
+        }
     }
 }
 
@@ -87,6 +105,9 @@ pub enum BadSettings {
     /// The server's address is none.
     #[error("telegram: `api_url` is not an http(s) address: {0}")]
     Address(String),
+    /// The address of the webhook is none.
+    #[error("telegram: `webhook_url` is not an https address without a query: {0}")]
+    Webhook(String),
     /// The token cannot be one.
     #[error("telegram: the token is empty or has white space in it; copy it again from @BotFather")]
     Token,
@@ -98,6 +119,7 @@ pub enum BadSettings {
 pub struct Telegram {
     chat: LiveChat,
     poll_timeout: Duration,
+    webhook: Option<Arc<Webhook>>,
     pairing_store: Arc<dyn PairingStore>,
     api: Api,
     link: Link,
@@ -116,10 +138,12 @@ impl Telegram {
         pairing_store: Arc<dyn PairingStore>,
     ) -> Result<Self, BadSettings> {
         let api = Api::new(&settings)?;
-        let link = Link::new(NAME, pairing_store.clock());
+        let webhook = Webhook::of(&settings)?.map(Arc::new);
+        let link = Link::new(settings.platform, pairing_store.clock());
         Ok(Self {
             chat: LiveChat::new(settings.chat),
             poll_timeout: settings.poll_timeout,
+            webhook,
             pairing_store,
             api,
             link,
@@ -132,6 +156,15 @@ impl Telegram {
     /// What it is told by the configuration, to be set again while it runs.
     pub fn chat(&self) -> LiveChat {
         self.chat.clone()
+    }
+
+    /// What serves its webhook, if it has one: at the path of `webhook_url`, for whatever listens.
+    pub fn webhook(&self) -> Option<Router> {
+        self.webhook.as_ref().map(webhook::router)
+    }
+
+    fn platform(&self) -> &'static str {
+        self.link.platform()
     }
 
     /// The time by the clock that messages are stamped with.
@@ -154,7 +187,7 @@ impl Telegram {
 
 impl Platform for Telegram {
     fn name(&self) -> &'static str {
-        NAME
+        self.platform()
     }
 
     fn traits(&self) -> PlatformTraits {

@@ -44,7 +44,7 @@ impl InboundHandler {
 
     fn do_aside(&self, chat: i64, work: impl Future<Output = ()> + Send + 'static) {
         let Ok(permit) = self.notices.clone().try_acquire_owned() else {
-            metrics::counter!("cairn_notices_total", "platform" => super::NAME, "outcome" => "dropped")
+            metrics::counter!("cairn_notices_total", "platform" => self.path.platform(), "outcome" => "dropped")
                 .increment(1);
             tracing::warn!(chat, "too many notices wait for telegram; one was left out");
             return;
@@ -71,7 +71,7 @@ impl Telegram {
                 "failed"
             }
         };
-        metrics::counter!("cairn_notices_total", "platform" => super::NAME, "outcome" => outcome)
+        metrics::counter!("cairn_notices_total", "platform" => self.link.platform(), "outcome" => outcome)
             .increment(1);
     }
 
@@ -90,7 +90,7 @@ impl Telegram {
                     "failed"
                 }
             };
-            metrics::counter!("cairn_notices_total", "platform" => super::NAME, "outcome" => outcome)
+            metrics::counter!("cairn_notices_total", "platform" => self.link.platform(), "outcome" => outcome)
                 .increment(1);
             next = notice.otherwise.filter(|_| outcome == "refused").map(|otherwise| *otherwise);
         }

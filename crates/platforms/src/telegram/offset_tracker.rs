@@ -35,6 +35,11 @@ impl OffsetTracker {
         !self.done.contains(&id) && !self.open.contains_key(&id)
     }
 
+    /// Whether what an update says is still on its way into the runtime.
+    pub(super) fn is_open(&self, id: i64) -> bool {
+        self.open.contains_key(&id)
+    }
+
     /// An update came in. False: it is known, there is nothing to do.
     pub(super) fn take(&mut self, id: i64) -> bool {
         self.last = Some(self.last.map_or(id, |last| last.max(id)));

@@ -1,4 +1,4 @@
-//! The loop that asks Telegram for updates, what a failed poll means, and the list of commands that the bot registers.
+//! The loop that asks Telegram for updates, what a failed call means, and the list of commands that the bot registers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,8 +6,10 @@ use std::time::Duration;
 use cairn_core::command::COMMANDS;
 use cairn_core::ports::{AdapterFailure, AdapterPorts, LinkState};
 use jiff::Timestamp;
+use serde::Serialize;
 use serde_json::Value;
 use teloxide::payloads::{GetMe, GetMyCommands, GetUpdates, SetMyCommands};
+use teloxide::requests::Payload;
 use teloxide::types::{AllowedUpdate, BotCommand};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
@@ -17,7 +19,7 @@ use super::notice::NOTICES_MAX;
 use super::offset_tracker::{OffsetTracker, WINDOW};
 use super::updates::{Done, InboundHandler, Job};
 use super::wire::{self, MenuEntry, UnreadableUpdate, Update, User};
-use super::{NAME, Telegram, backfill};
+use super::{Telegram, backfill, webhook};
 use crate::chat_queues::{ChatQueues, Tasks};
 use crate::inbound::InboundPath;
 use crate::pause::Pauses;
@@ -26,11 +28,19 @@ use crate::pause::Pauses;
 const MARGIN: Duration = Duration::from_secs(10);
 
 /// How long a call that answers at once may take.
-const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Pauses between polls while updates are under way, which Telegram gives again at once.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// What a bot is told of.
+pub(super) const ALLOWED_UPDATES: [AllowedUpdate; 4] = [
+    AllowedUpdate::Message,
+    AllowedUpdate::EditedMessage,
+    AllowedUpdate::MyChatMember,
+    AllowedUpdate::CallbackQuery,
+];
 
 /// Connects and takes in what comes, until it fails for good.
 pub(super) async fn run(telegram: Arc<Telegram>, ports: AdapterPorts) -> AdapterFailure {
@@ -39,8 +49,12 @@ pub(super) async fn run(telegram: Arc<Telegram>, ports: AdapterPorts) -> Adapter
         Ok(me) => Arc::new(me),
         Err(failure) => return failure,
     };
+    if let Err(failure) = webhook::clear(&telegram, &mut troubles).await {
+        return failure;
+    }
     let started = telegram.now();
-    let path = InboundPath::new(NAME, telegram.chat.clone(), ports, telegram.pairing_store.clone());
+    let path =
+        InboundPath::new(telegram.platform(), telegram.chat.clone(), ports, telegram.pairing_store.clone());
     let (tasks, _stop) = Tasks::new();
     let handler = InboundHandler {
         telegram: telegram.clone(),
@@ -51,7 +65,7 @@ pub(super) async fn run(telegram: Arc<Telegram>, ports: AdapterPorts) -> Adapter
         tasks,
     };
     let (done_sender, done) = mpsc::channel(WINDOW);
-    let poller = Poller {
+    let mut poller = Poller {
         telegram: &telegram,
         handler,
         started,
@@ -64,7 +78,35 @@ pub(super) async fn run(telegram: Arc<Telegram>, ports: AdapterPorts) -> Adapter
     };
     let registering = telegram.clone();
     poller.handler.tasks.spawn(async move { registering.register_commands().await });
-    poller.poll().await
+    let Some(webhook) = &telegram.webhook else { return poller.poll().await };
+    match poller.drain().await {
+        Ok(()) => poller.serve(webhook).await,
+        Err(failure) => failure,
+    }
+}
+
+/// Calls until there is an answer, or a failure that lasts.
+pub(super) async fn ask<P>(
+    telegram: &Telegram,
+    payload: &P,
+    troubles: &mut Troubles,
+) -> Result<Value, AdapterFailure>
+where
+    P: Payload + Serialize + Sync,
+{
+    loop {
+        let error = match telegram.api.call(payload, CALL_TIMEOUT).await {
+            Ok(answer) => {
+                troubles.over();
+                return Ok(answer);
+            }
+            Err(error) => error,
+        };
+        match troubles.met(&error, telegram) {
+            Next::Again(pause) => tokio::time::sleep(pause).await,
+            Next::Fail(failure) => return Err(failure),
+        }
+    }
 }
 
 /// Asks who the bot is, until there is an answer.
@@ -105,58 +147,73 @@ fn greet(telegram: &Telegram, me: &User) {
     );
 }
 
-struct Poller<'a> {
-    telegram: &'a Telegram,
-    handler: InboundHandler,
+/// Takes in what a bot is told, whichever way it comes.
+pub(super) struct Poller<'a> {
+    pub(super) telegram: &'a Telegram,
+    pub(super) handler: InboundHandler,
     started: Timestamp,
-    offset_tracker: OffsetTracker,
+    pub(super) offset_tracker: OffsetTracker,
     /// The updates that are done.
-    done: mpsc::Receiver<i64>,
+    pub(super) done: mpsc::Receiver<i64>,
     done_sender: mpsc::Sender<i64>,
-    troubles: Troubles,
+    pub(super) troubles: Troubles,
     wait: Duration,
     /// An update without a number was seen; it comes again and again, and is told once.
     unnumbered: bool,
 }
 
 impl Poller<'_> {
+    /// Asks for updates until that fails for good.
     async fn poll(mut self) -> AdapterFailure {
         loop {
-            let pause = match self.ask().await {
-                Ok(batch) => {
-                    self.troubles.over();
-                    self.telegram.link.set(LinkState::Connected, None);
-                    self.offset_tracker.confirmed();
-                    let size = batch.len();
-                    let news = self.enqueue(batch).await;
-                    self.wait = if news { FIRST_WAIT } else { (self.wait * 2).min(LONGEST_WAIT) };
-                    // All that Telegram gives at once is under way, or done behind an update that waits to be taken in.
-                    self.handler.path.set_crowded(size >= WINDOW && !news);
-                    // What has no number cannot be confirmed: it comes with every poll until something follows it.
-                    let stuck = size > 0 && self.offset_tracker.offset().is_none();
-                    if stuck {
-                        self.pass(LONGEST_WAIT, false).await;
-                        continue;
-                    }
-                    if size > 0 { self.wait } else { Duration::ZERO }
-                }
-                Err(error) => match self.troubles.met(&error, self.telegram) {
-                    Next::Again(pause) => {
-                        self.pass(pause, false).await;
-                        continue;
-                    }
-                    Next::Fail(failure) => return failure,
-                },
-            };
-            self.pass(pause, true).await;
+            if let Err(failure) = self.round(false).await {
+                return failure;
+            }
         }
     }
 
+    /// Asks for updates until no more wait than come at once. What was missed comes in one piece that way, and is answered
+    /// as such.
+    async fn drain(&mut self) -> Result<(), AdapterFailure> {
+        while self.round(true).await?.is_none_or(|size| size >= WINDOW) {}
+        Ok(())
+    }
+
+    /// One poll, and the pause after it: how many updates it brought. None: it failed, and is to be tried again.
+    async fn round(&mut self, at_once: bool) -> Result<Option<usize>, AdapterFailure> {
+        let batch = match self.ask(at_once).await {
+            Ok(batch) => batch,
+            Err(error) => match self.troubles.met(&error, self.telegram) {
+                Next::Again(pause) => {
+                    self.pass(pause, false).await;
+                    return Ok(None);
+                }
+                Next::Fail(failure) => return Err(failure),
+            },
+        };
+        self.troubles.over();
+        self.telegram.link.set(LinkState::Connected, None);
+        self.offset_tracker.confirmed();
+        let size = batch.len();
+        let news = self.enqueue(batch).await;
+        self.wait = if news { FIRST_WAIT } else { (self.wait * 2).min(LONGEST_WAIT) };
+        // All that Telegram gives at once is under way, or done behind an update that waits to be taken in.
+        self.handler.path.set_crowded(size >= WINDOW && !news);
+        // What has no number cannot be confirmed: it comes with every poll until something follows it.
+        let stuck = size > 0 && self.offset_tracker.offset().is_none();
+        match (stuck, size) {
+            (true, _) => self.pass(LONGEST_WAIT, false).await,
+            (false, 0) => self.pass(Duration::ZERO, true).await,
+            (false, _) => self.pass(self.wait, true).await,
+        }
+        Ok(Some(size))
+    }
+
     /// One poll. Updates under way go on meanwhile.
-    async fn ask(&mut self) -> Result<Vec<Value>, CallError> {
+    async fn ask(&mut self, at_once: bool) -> Result<Vec<Value>, CallError> {
         // While something is under way Telegram has something to give at once, and after a failure it is to be known
         // soon whether it is over.
-        let at_once = self.offset_tracker.under_way() > 0 || self.troubles.any();
+        let at_once = at_once || self.offset_tracker.under_way() > 0 || self.troubles.any();
         let hold = if at_once { Duration::ZERO } else { self.telegram.poll_timeout };
         let mut payload = GetUpdates::new();
         // A negative one would mean another thing.
@@ -164,12 +221,7 @@ impl Poller<'_> {
             self.offset_tracker.offset().and_then(|offset| i32::try_from(offset).ok()).filter(|n| *n > 0);
         payload.limit = u8::try_from(WINDOW).ok();
         payload.timeout = u32::try_from(hold.as_secs()).ok();
-        payload.allowed_updates = Some(vec![
-            AllowedUpdate::Message,
-            AllowedUpdate::EditedMessage,
-            AllowedUpdate::MyChatMember,
-            AllowedUpdate::CallbackQuery,
-        ]);
+        payload.allowed_updates = Some(ALLOWED_UPDATES.to_vec());
         let asked = Instant::now();
         let call = self.telegram.api.call(&payload, hold + MARGIN);
         tokio::pin!(call);
@@ -204,7 +256,7 @@ impl Poller<'_> {
     }
 
     /// Puts what is new into its queues. Gives whether anything was.
-    async fn enqueue(&mut self, batch: Vec<Value>) -> bool {
+    pub(super) async fn enqueue(&mut self, batch: Vec<Value>) -> bool {
         let (mut news, mut fresh) = (false, Vec::new());
         for value in batch {
             let (id, read) = wire::read(value);
@@ -269,8 +321,11 @@ impl Poller<'_> {
         ];
         for (from, to) in moves.into_iter().flatten() {
             tracing::info!(from, to, "a telegram chat has another id now; its conversation goes on");
-            let noted =
-                self.telegram.pairing_store.migrate(NAME.to_owned(), from.to_string(), to.to_string());
+            let noted = self.telegram.pairing_store.migrate(
+                self.telegram.platform().to_owned(),
+                from.to_string(),
+                to.to_string(),
+            );
             if let Err(error) = noted.await {
                 tracing::error!(from, to, %error, "that a chat moved could not be kept; it is tried again");
                 tokio::time::sleep(LONGEST_WAIT).await;
@@ -295,12 +350,12 @@ const LONGEST_FAILURE_PAUSE: Duration = Duration::from_secs(60);
 const CONFLICT_WINDOW: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Next {
+pub(super) enum Next {
     Again(Duration),
     Fail(AdapterFailure),
 }
 
-struct Troubles {
+pub(super) struct Troubles {
     pauses: Pauses,
     any: bool,
     conflict: Option<Instant>,
@@ -313,7 +368,7 @@ impl Default for Troubles {
 }
 
 impl Troubles {
-    fn over(&mut self) {
+    pub(super) fn over(&mut self) {
         if std::mem::take(&mut self.any) {
             tracing::info!("telegram answers again");
         }
@@ -325,7 +380,7 @@ impl Troubles {
     }
 
     /// A call failed: says what comes next, and shows it.
-    fn met(&mut self, error: &CallError, telegram: &Telegram) -> Next {
+    pub(super) fn met(&mut self, error: &CallError, telegram: &Telegram) -> Next {
         metrics::counter!("cairn_telegram_poll_failures_total", "kind" => kind(error)).increment(1);
         if let Some(failure) = self.lasting(error) {
             return Next::Fail(failure);
@@ -362,11 +417,7 @@ impl Troubles {
                 format!("Telegram refuses this bot ({description})"),
                 "look at the bot in @BotFather: is it still there, and not blocked?",
             ),
-            409 if description.contains("webhook") => lasting(
-                "a webhook is set for this bot, so it cannot be asked for updates".to_owned(),
-                "switch off the service that set the webhook, then call the Bot API's deleteWebhook with this token, \
-                 or use another bot",
-            ),
+            409 if description.contains("webhook") => Some(webhook::of_another()),
             409 => {
                 let now = Instant::now();
                 let before = self.conflict.replace(now);

@@ -14,9 +14,9 @@ use teloxide::types::{
 };
 use tokio::time::Instant;
 
+use super::Telegram;
 use super::api::CallError;
 use super::pace::Write;
-use super::{NAME, Telegram};
 use crate::markup::telegram::{self as rendering, Rendered};
 
 /// How long Telegram may take to answer.
@@ -57,7 +57,7 @@ impl Telegram {
     /// The runtime's id of a message. A chat that moved counts its messages again, and its channel goes on: there the
     /// number alone would be that of an older message.
     pub(super) fn runtime_id(&self, chat: i64, message: i64) -> MessageId {
-        let moved = self.pairing_store.home_of(NAME, &chat.to_string()) != chat.to_string();
+        let moved = self.pairing_store.home_of(self.platform(), &chat.to_string()) != chat.to_string();
         MessageId::from(if moved { format!("{chat}:{message}") } else { message.to_string() })
     }
 
@@ -74,7 +74,7 @@ impl Telegram {
     /// Where a channel is on Telegram by now.
     pub(super) fn place(&self, channel: &ChannelId) -> Result<ChatTopic, SendError> {
         let bad = || SendError::Refused(format!("`{channel}` is no chat on Telegram"));
-        let chat = self.pairing_store.address_of(NAME, channel.chat());
+        let chat = self.pairing_store.address_of(self.platform(), channel.chat());
         let chat = chat.parse().map_err(|_| bad())?;
         let thread = channel.thread().map(str::parse).transpose().map_err(|_| bad())?;
         Ok((chat, thread))
@@ -188,7 +188,8 @@ impl Telegram {
     /// A chat became a supergroup: its conversations go on there.
     async fn moved(&self, from: i64, to: i64) -> Result<(), SendError> {
         tracing::info!(from, to, "a telegram chat has another id now; its conversation goes on");
-        let noted = self.pairing_store.migrate(NAME.to_owned(), from.to_string(), to.to_string()).await;
+        let noted =
+            self.pairing_store.migrate(self.platform().to_owned(), from.to_string(), to.to_string()).await;
         noted.map_err(|error| SendError::Later { after: None, reason: error.to_string() })
     }
 

@@ -149,7 +149,7 @@ impl InboundHandler {
             addressed: admitted.addressed && due == Due::Now,
             direct: admitted.direct,
             reply_to: replied_to(message).map(|reply| self.telegram.message_id(reply)),
-            provenance: content::quoted(message, &self.me),
+            provenance: content::quoted(message, &self.me, self.path.platform()),
         };
         let chat = topic_of(message);
         match self.path.submit(inbound, || self.let_urgent_pass(chat)).await {

@@ -111,11 +111,15 @@ impl Store {
         blocking("an erasure", move || {
             let _lease = lease;
             let dir = &inner.options.dir;
-            if Request::read(dir)?.is_some() {
+            if Request::read(dir)?.is_some() || inner.erasing.load(Ordering::Acquire) {
                 return Ok(false);
             }
             room_for_another(dir, free(dir))?;
-            Request::Asked { person, at }.write(dir)?;
+            match inner.leading() {
+                // Whoever leads after this store is closed does it.
+                Some((database, lease)) => database.order_erasure(lease, &person, at)?,
+                None => Request::Asked { person, at }.write(dir)?,
+            }
             inner.erasing.store(true, Ordering::Release);
             inner.erasure.asked.notify_one();
             Ok(true)
@@ -125,7 +129,8 @@ impl Store {
 
     /// An erasure is asked for and not done.
     pub fn is_erasure_pending(&self) -> bool {
-        Request::read(&self.inner.options.dir).map_or(true, |request| request.is_some())
+        self.inner.erasing.load(Ordering::Acquire)
+            || Request::read(&self.inner.options.dir).map_or(true, |request| request.is_some())
     }
 
     /// What erasing a person would do; `None`: nobody knows them. Reads the whole journal, twice, beside everything
@@ -160,6 +165,9 @@ pub async fn erase_dir(
     at: Timestamp,
     dry_run: bool,
 ) -> Result<Option<Erasure>, StoreError> {
+    if options.database.is_some() {
+        return erase_in_database(options, person, at, dry_run).await;
+    }
     let person = person.to_owned();
     let progress = options.progress.clone();
     let store = blocking("an erasure", move || {
@@ -191,6 +199,54 @@ pub async fn erase_dir(
     let registry = store.registry().await;
     store.close().await;
     Ok(registry?.erasures.into_iter().rfind(|erasure| erasure.at == at))
+}
+
+/// The same with a journal in a database: this node leads meanwhile.
+async fn erase_in_database(
+    options: StoreOptions,
+    person: &str,
+    at: Timestamp,
+    dry_run: bool,
+) -> Result<Option<Erasure>, StoreError> {
+    let (of, progress) = (options.clone(), options.progress.clone());
+    let store = blocking("an erasure", move || Store::open(of)).await?;
+    let asked = async {
+        let (lease, found) = store.survey_erasure(store.maintenance().await?, person, &progress).await?;
+        if found.is_some() && !dry_run {
+            store.ask_erasure(lease, person, at).await?;
+        }
+        Ok(found)
+    };
+    let asked = asked.await;
+    store.close().await;
+    let Some(figures) = asked? else { return Ok(None) };
+    if dry_run {
+        return Ok(Some(Erasure { pseudonym: String::new(), figures, at }));
+    }
+    let store = blocking("an erasure", move || Store::open(options)).await?;
+    let registry = store.registry().await;
+    store.close().await;
+    Ok(registry?.erasures.into_iter().rfind(|erasure| erasure.at == at))
+}
+
+/// Erases a person from a folder whose lock is held, and on which no store is open.
+///
+/// # Errors
+/// Something cannot be read or written; [`StoreError::Stopped`].
+pub(crate) fn carry_out(
+    dir: &Path,
+    person: &str,
+    at: Timestamp,
+    progress: &Progress,
+) -> Result<(), StoreError> {
+    Request::Asked { person: person.to_owned(), at }.write(dir)?;
+    resume_or_clear(dir, progress)
+}
+
+/// Nothing is asked for any more: the folder's journal is given up.
+pub(crate) fn forget(dir: &Path) -> Result<(), StoreError> {
+    Request::remove(dir)?;
+    prepare::clear(dir)
 }
 
 /// Called after each step: a test lets the process die there.

@@ -137,7 +137,8 @@ impl Store {
     async fn make_views(&self, prepared: &Prepared) -> Result<(), StoreError> {
         let progress = &self.inner.erasure.progress;
         let (dir, n) = (prepared.dir.join(BESIDE), prepared.at.n);
-        let options = StoreOptions { dir, progress: progress.clone(), ..self.inner.options.clone() };
+        let options =
+            StoreOptions { dir, progress: progress.clone(), database: None, ..self.inner.options.clone() };
         let open = self.inner.background.run(PREPARING, move || Store::open(options));
         let mut open = pin!(open);
         let beside = loop {

@@ -1,7 +1,9 @@
 //! Searching: the user's words as optional terms, never as a query language. Scored by BM25 over the places that a search may
 //! see, with statistics of those places alone, so that what is said in other channels changes no order; or over all.
 
-use std::collections::{BTreeSet, HashMap};
+use std::cmp::{Ordering, Reverse};
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::fmt;
 use std::str::FromStr;
 
@@ -11,7 +13,7 @@ use cairn_core::memory::Memory;
 use cairn_core::ports::{Hit, HitKind, Query, StoreError};
 use cairn_core::retention::EXPIRED_TEXT;
 use cairn_core::words::words_in_place;
-use tantivy::postings::Postings;
+use tantivy::postings::{Postings, SegmentPostings};
 use tantivy::schema::{IndexRecordOption, Value};
 use tantivy::{DocAddress, DocId, DocSet, Searcher, SegmentReader, TERMINATED, TantivyDocument, Term};
 
@@ -29,6 +31,9 @@ const WEIGHED_MAX: usize = 30_000;
 
 /// Most of them that are read for a page. Where few are of the person who is asked for, a page may have less than it could.
 const READ: usize = 10_000;
+
+/// Most documents whose scores are held at a time, of however many have the words.
+const HELD: usize = 120_000;
 
 /// Most words of a text that are marked.
 const MARKS: usize = 100;
@@ -78,10 +83,21 @@ impl SearchIndex {
         let first = SearchPlace { weighed: CANDIDATES.max(query.limit.saturating_mul(3)), at: 0 };
         let SearchPlace { weighed, mut at } = after.unwrap_or(first);
         let named = names(&query.text);
-        let found = self.calls.within(|| found(&searcher, &self.fields, &words, places.as_deref()))?;
+        let most = HELD - HELD % weighed;
+        let found = |after| {
+            self.calls.within(|| found(&searcher, &self.fields, &words, places.as_deref(), (most, after)))
+        };
+        // Those that are held, and how many come before them.
+        let (mut held, mut before) = (found(None)?, 0);
         let (mut hits, mut n_read, mut n_weighed) = (Vec::new(), 0, 0);
         // So many at a time are weighed together: where a page ends changes no order.
-        while let Some(rest) = found.get(at - at % weighed..).filter(|rest| !rest.is_empty()) {
+        loop {
+            let begin = at - at % weighed;
+            while held.len() == most && begin >= before + most {
+                held = found(held.last().copied())?;
+                before += most;
+            }
+            let Some(rest) = held.get(begin - before..).filter(|rest| !rest.is_empty()) else { break };
             let end = at - at % weighed + weighed;
             let these = &rest[..rest.len().min(weighed)];
             let mut candidates =
@@ -167,20 +183,56 @@ pub(crate) fn matched(question: &str, memory: &Memory) -> Vec<String> {
     found
 }
 
-/// All documents that have any of the words, within the places or wherever they are, best first, with their scores.
+/// A document with its score.
+type Scored = (DocAddress, f64);
+
+fn best_first(a: &Scored, b: &Scored) -> Ordering {
+    b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0))
+}
+
+/// The best documents that have any of the words, within the places or wherever they are, with their scores: so many, from
+/// one on.
 fn found(
     searcher: &Searcher,
     fields: &Fields,
     words: &BTreeSet<String>,
     places: Option<&[String]>,
-) -> Result<Vec<(DocAddress, f64)>, StoreError> {
+    (most, after): (usize, Option<Scored>),
+) -> Result<Vec<Scored>, StoreError> {
+    let mut best = Best { most, after, held: Vec::new() };
     let scored = match places {
-        Some(places) => score(searcher, fields, words, places),
-        None => score_all(searcher, fields, words),
+        Some(places) => score(searcher, fields, words, places, &mut best),
+        None => score_all(searcher, fields, words, &mut best),
     };
-    let mut found = scored.map_err(|error| index_error(&error))?;
-    found.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    Ok(found)
+    scored.map_err(|error| index_error(&error))?;
+    Ok(best.sorted())
+}
+
+/// The best of what it is given. It holds twice as many at most.
+struct Best {
+    most: usize,
+    /// Only what comes after this one.
+    after: Option<Scored>,
+    held: Vec<Scored>,
+}
+
+impl Best {
+    fn take(&mut self, scored: Scored) {
+        if self.after.as_ref().is_some_and(|after| best_first(after, &scored) != Ordering::Less) {
+            return;
+        }
+        self.held.push(scored);
+        if self.held.len() >= self.most.saturating_mul(2) {
+            self.held.select_nth_unstable_by(self.most - 1, best_first);
+            self.held.truncate(self.most);
+        }
+    }
+
+    fn sorted(mut self) -> Vec<Scored> {
+        self.held.sort_unstable_by(best_first);
+        self.held.truncate(self.most);
+        self.held
+    }
 }
 
 /// What these documents stand for, where that is asked for.
@@ -345,7 +397,8 @@ fn score(
     fields: &Fields,
     words: &BTreeSet<String>,
     places: &[String],
-) -> tantivy::Result<Vec<(DocAddress, f64)>> {
+    best: &mut Best,
+) -> tantivy::Result<()> {
     let mut segments = Vec::new();
     let mut with = vec![0; words.len()];
     for segment in searcher.segment_readers() {
@@ -361,7 +414,6 @@ fn score(
     let lengths = || segments.iter().flat_map(|(visible, _)| &visible.docs).map(|(_, len)| f64::from(*len));
     let n = lengths().count() as f64;
     let mean = lengths().sum::<f64>() / n.max(1.0);
-    let mut scores = Vec::new();
     for (ord, (visible, counts)) in segments.iter().enumerate() {
         let mut sums = vec![0.0; visible.docs.len()];
         for (of_word, with) in counts.iter().zip(&with) {
@@ -372,69 +424,89 @@ fn score(
         }
         let weights = searcher.segment_reader(ord as u32).fast_fields().f64(WEIGHT)?;
         let found = sums.into_iter().zip(&visible.docs).filter(|(sum, _)| *sum > 0.0);
-        scores.extend(found.map(|(sum, (doc, _))| {
-            (DocAddress::new(ord as u32, *doc), sum * weights.first(*doc).unwrap_or(1.0))
-        }));
+        found.for_each(|(sum, (doc, _))| {
+            best.take((DocAddress::new(ord as u32, *doc), sum * weights.first(*doc).unwrap_or(1.0)));
+        });
     }
-    Ok(scores)
+    Ok(())
 }
 
-/// Documents of all channels, and all memories, that have any of the words, with their scores. What is kept of each is kept
-/// of those alone that have one: an index of years may hold any number.
+/// Documents of all channels, and all memories, that have any of the words, with their scores. The lists of where words are
+/// are read beside each other, twice: an index of years may have any number of documents, and nothing is held of each.
 fn score_all(
     searcher: &Searcher,
     fields: &Fields,
     words: &BTreeSet<String>,
-) -> tantivy::Result<Vec<(DocAddress, f64)>> {
+    best: &mut Best,
+) -> tantivy::Result<()> {
     let n = searcher.num_docs() as f64;
     let (mut with, mut tokens, mut n_written) = (vec![0_usize; words.len()], 0, 0_u64);
-    let mut segments: Vec<Vec<HashMap<DocId, f64>>> = Vec::new();
     for segment in searcher.segment_readers() {
         n_written += u64::from(segment.max_doc());
-        let mut counts = Vec::with_capacity(words.len());
-        for (word, with) in words.iter().zip(&mut with) {
-            let mut of_word: HashMap<DocId, f64> = HashMap::new();
-            for (field, weight) in [(fields.own, f64::from(OWN_WEIGHT)), (fields.near, 1.0)] {
-                let index = segment.inverted_index(field)?;
-                let term = Term::from_field_text(field, word);
-                let Some(mut postings) = index.read_postings(&term, IndexRecordOption::WithFreqs)? else {
-                    continue;
-                };
-                while postings.doc() != TERMINATED {
-                    if !segment.is_deleted(postings.doc()) {
-                        *of_word.entry(postings.doc()).or_default() +=
-                            weight * f64::from(postings.term_freq());
-                    }
-                    postings.advance();
-                }
-            }
-            *with += of_word.len();
-            counts.push(of_word);
-        }
         for field in [fields.own, fields.near] {
             tokens += segment.inverted_index(field)?.total_num_tokens();
         }
-        segments.push(counts);
+        each_with(segment, fields, words, |_, counts| {
+            counts.iter().for_each(|(word, _)| with[*word] += 1);
+        })?;
     }
     let mean = tokens as f64 / n_written.max(1) as f64;
-    let mut scores = Vec::new();
-    for (ord, (segment, counts)) in searcher.segment_readers().iter().zip(segments).enumerate() {
+    let rarities: Vec<f64> = with.iter().map(|with| rarity(*with as f64, n)).collect();
+    for (ord, segment) in searcher.segment_readers().iter().enumerate() {
         let own = segment.get_fieldnorms_reader(fields.own)?;
         let near = segment.get_fieldnorms_reader(fields.near)?;
-        let mut sums: HashMap<DocId, f64> = HashMap::new();
-        for (of_word, with) in counts.iter().zip(&with) {
-            let rarity = rarity(*with as f64, n);
-            for (doc, count) in of_word {
-                let len = f64::from(own.fieldnorm(*doc) + near.fieldnorm(*doc));
-                *sums.entry(*doc).or_default() += worth(rarity, *count, (len, mean));
+        let weights = segment.fast_fields().f64(WEIGHT)?;
+        each_with(segment, fields, words, |doc, counts| {
+            let len = f64::from(own.fieldnorm(doc) + near.fieldnorm(doc));
+            let sum: f64 =
+                counts.iter().map(|(word, count)| worth(rarities[*word], *count, (len, mean))).sum();
+            best.take((DocAddress::new(ord as u32, doc), sum * weights.first(doc).unwrap_or(1.0)));
+        })?;
+    }
+    Ok(())
+}
+
+/// Each document of a segment that has any of the words, rising, with the places of the words that it has and how often.
+fn each_with(
+    segment: &SegmentReader,
+    fields: &Fields,
+    words: &BTreeSet<String>,
+    mut take: impl FnMut(DocId, &[(usize, f64)]),
+) -> tantivy::Result<()> {
+    let mut lists = Vec::new();
+    for (word_idx, word) in words.iter().enumerate() {
+        for (field, weight) in [(fields.own, f64::from(OWN_WEIGHT)), (fields.near, 1.0)] {
+            let term = Term::from_field_text(field, word);
+            let index = segment.inverted_index(field)?;
+            let postings = index.read_postings(&term, IndexRecordOption::WithFreqs)?;
+            lists.extend(postings.map(|postings| (postings, word_idx, weight)));
+        }
+    }
+    // The list that stands at the lowest document comes first, and of those the one of the first word.
+    let at = |postings: &SegmentPostings| Some(postings.doc()).filter(|doc| *doc != TERMINATED);
+    let mut next: BinaryHeap<Reverse<(DocId, usize)>> =
+        lists.iter().enumerate().filter_map(|(idx, list)| Some(Reverse((at(&list.0)?, idx)))).collect();
+    let mut counts: Vec<(usize, f64)> = Vec::new();
+    while let Some(Reverse((doc, _))) = next.peek().copied() {
+        counts.clear();
+        while let Some(mut top) = next.peek_mut().filter(|top| top.0.0 == doc) {
+            let (postings, word, weight) = &mut lists[top.0.1];
+            let count = *weight * f64::from(postings.term_freq());
+            match counts.last_mut().filter(|(last, _)| last == word) {
+                Some((_, so_far)) => *so_far += count,
+                None => counts.push((*word, count)),
+            }
+            postings.advance();
+            match at(postings) {
+                Some(doc) => top.0.0 = doc,
+                None => drop(PeekMut::pop(top)),
             }
         }
-        let weights = segment.fast_fields().f64(WEIGHT)?;
-        let weighed =
-            |(doc, sum)| (DocAddress::new(ord as u32, doc), sum * weights.first(doc).unwrap_or(1.0));
-        scores.extend(sums.into_iter().map(weighed));
+        if !segment.is_deleted(doc) {
+            take(doc, &counts);
+        }
     }
-    Ok(scores)
+    Ok(())
 }
 
 /// What a word says that so many of all have.
@@ -502,5 +574,37 @@ impl Visible {
             same
         });
         Ok(counts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_batch_after_batch_is_what_a_whole_sort_gives() {
+        // Many have the same score: then the place in the index decides.
+        let all: Vec<Scored> =
+            (0..1_000).map(|n| (DocAddress::new(n % 3, n * 7 % 1_000), f64::from(n * 31 % 17))).collect();
+        let mut sorted = all.clone();
+        sorted.sort_by(best_first);
+        for most in [1, 7, 100, 5_000] {
+            let (mut found, mut after): (Vec<Scored>, _) = (Vec::new(), None);
+            loop {
+                let mut best = Best { most, after, held: Vec::new() };
+                for one in &all {
+                    best.take(*one);
+                    assert!(best.held.len() < most * 2);
+                }
+                let batch = best.sorted();
+                after = batch.last().copied();
+                let is_last = batch.len() < most;
+                found.extend(batch);
+                if is_last {
+                    break;
+                }
+            }
+            assert_eq!(found, sorted, "{most} at a time");
+        }
     }
 }

@@ -70,6 +70,14 @@ pub(crate) fn body(record: &NewRecord) -> Result<String, StoreError> {
     Ok(text)
 }
 
+/// The body within a line; `None`: it is no line.
+pub(crate) fn body_of(line: &[u8]) -> Option<&[u8]> {
+    const BEGINS: &[u8] = b"\"at\":";
+    // Only numbers come before it.
+    let at = line.windows(BEGINS.len()).position(|here| here == BEGINS)?;
+    line.get(at..)
+}
+
 /// Adds the line of a record to `out`.
 pub(crate) fn frame(out: &mut Vec<u8>, n: u64, left: u32, body: &str) {
     let start = out.len();

@@ -10,4 +10,4 @@ pub(crate) mod rewrite;
 pub(crate) mod segment;
 mod writer;
 
-pub(crate) use writer::{Appender, Durable};
+pub(crate) use writer::{Appender, Copied, Durable, Writer};

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::line;
 use super::open::Tail;
 use super::segment;
+use crate::database::{Batch, Sequencer};
 use crate::disk::{AppendFile, Calls, Disk, io_error, sync_dir};
 
 /// Appends that may wait for the writer; more make their callers wait.
@@ -29,8 +30,22 @@ enum Request {
         bodies: Vec<String>,
         reply: oneshot::Sender<Result<Vec<Record>, StoreError>>,
     },
+    /// Write what another node has appended.
+    Copy { copied: Copied, reply: oneshot::Sender<Result<(), StoreError>> },
+    /// From here on the database is asked before anything is appended.
+    Lead { sequencer: Box<Sequencer> },
     /// Write what came before, then end.
     Close { reply: oneshot::Sender<()> },
+}
+
+/// Records that are in the database's journal, and are to be in the copy.
+#[derive(Debug, Default)]
+pub(crate) struct Copied {
+    /// Their lines.
+    pub(crate) lines: Vec<u8>,
+    /// Numbers of the first and last of them; the last stands for all up to its own.
+    pub(crate) first_n: u64,
+    pub(crate) last_n: u64,
 }
 
 /// How far the journal is durable, with the cost of the last sync.
@@ -42,7 +57,7 @@ pub(crate) struct Durable {
     pub(crate) syncs: u64,
 }
 
-struct Writer {
+pub(crate) struct Writer {
     dir: PathBuf,
     disk: Arc<dyn Disk>,
     /// A segment of at least this many bytes is not written on.
@@ -55,6 +70,10 @@ struct Writer {
     /// Why the last write failed; none: it did not.
     trouble: Trouble,
     calls: Arc<Calls>,
+    /// Of a copy of the database's journal, while this node leads.
+    sequencer: Option<Box<Sequencer>>,
+    /// Whether nothing can make it again: of a copy only closed segments are synced, the database has the rest.
+    is_only_one: bool,
 }
 
 /// Why the journal cannot be written at present.
@@ -64,11 +83,36 @@ type Trouble = Arc<Mutex<Option<StoreError>>>;
 type Append = (Vec<NewRecord>, Vec<String>, oneshot::Sender<Result<Vec<Record>, StoreError>>);
 
 impl Writer {
+    /// Behind a journal that ends at `tail`; `on_durable` is called after each sync and must not wait. `is_only_one`: it is no
+    /// copy of one in a database.
+    pub(crate) fn new(
+        dir: &Path,
+        disk: Arc<dyn Disk>,
+        segment_bytes: u64,
+        tail: Tail,
+        is_only_one: bool,
+        on_durable: Box<dyn Fn() + Send>,
+    ) -> Self {
+        let (durable, _) = watch::channel(Durable { tail, ..Durable::default() });
+        Self {
+            dir: dir.to_owned(),
+            disk,
+            segment_bytes,
+            file: None,
+            durable,
+            on_durable,
+            trouble: Trouble::default(),
+            calls: Arc::default(),
+            sequencer: None,
+            is_only_one,
+        }
+    }
+
     /// Runs until it is closed or nobody is left who could append.
     fn run(mut self, mut requests: mpsc::Receiver<Request>) {
         while let Some(first) = requests.blocking_recv() {
             let mut group: Vec<Append> = Vec::new();
-            let mut closing = None;
+            let mut after = None;
             let mut bytes = 0;
             let mut next = Some(first);
             while let Some(request) = next {
@@ -77,19 +121,57 @@ impl Writer {
                         bytes += bodies.iter().map(|body| body.len() + 64).sum::<usize>();
                         group.push((records, bodies, reply));
                     }
-                    Request::Close { reply } => {
-                        closing = Some(reply);
+                    other => {
+                        after = Some(other);
                         break;
                     }
                 }
                 next = if bytes < GROUP_BYTES { requests.try_recv().ok() } else { None };
             }
             self.commit(group, bytes);
-            if let Some(reply) = closing {
-                requests.close();
-                let _ = reply.send(());
-                return;
+            match after {
+                Some(Request::Copy { copied, reply }) => {
+                    let _ = reply.send(self.copy(&copied));
+                }
+                Some(Request::Lead { sequencer }) => self.sequencer = Some(sequencer),
+                Some(Request::Close { reply }) => {
+                    requests.close();
+                    self.sync_copy();
+                    let _ = reply.send(());
+                    return;
+                }
+                Some(Request::Append { .. }) | None => {}
             }
+        }
+    }
+
+    /// Writes records that another node has appended.
+    ///
+    /// # Errors
+    /// They cannot be written; the copy ends as before.
+    pub(crate) fn copy(&mut self, copied: &Copied) -> Result<(), StoreError> {
+        let mut tail = self.durable.borrow().tail;
+        let calls = Arc::clone(&self.calls);
+        let written = calls.within(|| self.write(&mut tail, copied.first_n, &copied.lines));
+        *self.trouble.lock() = written.as_ref().err().cloned();
+        written?;
+        tail.n = copied.last_n;
+        self.durable.send_modify(|durable| durable.tail = tail);
+        (self.on_durable)();
+        Ok(())
+    }
+
+    /// Where the journal ends.
+    pub(crate) fn tail(&self) -> Tail {
+        self.durable.borrow().tail
+    }
+
+    /// Makes a copy durable, so that the next start need not fetch its end again.
+    pub(crate) fn sync_copy(&mut self) {
+        if let (false, Some(file)) = (self.is_only_one, &mut self.file)
+            && let Err(error) = file.sync()
+        {
+            tracing::warn!(%error, "the copy of the journal could not be synced; the next start fetches what it lacks");
         }
     }
 
@@ -108,8 +190,7 @@ impl Writer {
             }
         }
         let started = Instant::now();
-        let calls = Arc::clone(&self.calls);
-        match calls.within(|| self.write(&mut tail, first_n, &out)) {
+        match self.sequence(first_n, &group).and_then(|()| self.write_down(&mut tail, first_n, &out)) {
             Ok(()) => {
                 let took = started.elapsed();
                 metrics::histogram!("cairn_journal_sync_seconds").record(took.as_secs_f64());
@@ -142,9 +223,39 @@ impl Writer {
         }
     }
 
+    /// Has the database append it first, of whose journal this is the copy.
+    fn sequence(&mut self, first_n: u64, group: &[Append]) -> Result<(), StoreError> {
+        let Some(sequencer) = &mut self.sequencer else {
+            return if self.is_only_one { Ok(()) } else { Err(StoreError::Fenced) };
+        };
+        let mut batch = Batch::default();
+        for (records, bodies, _) in group {
+            for (idx, (record, body)) in records.iter().zip(bodies).enumerate() {
+                batch.follows.push((bodies.len() - idx - 1) as i32);
+                batch.channels.push(record.channel.as_ref().map(|channel| channel.as_str()));
+                batch.bodies.push(body);
+            }
+        }
+        let trouble = &self.trouble;
+        sequencer.append(first_n, &batch, &|error| *trouble.lock() = Some(error))
+    }
+
+    fn write_down(&mut self, tail: &mut Tail, first_n: u64, out: &[u8]) -> Result<(), StoreError> {
+        let calls = Arc::clone(&self.calls);
+        let written = calls.within(|| self.write(tail, first_n, out));
+        match (&written, &self.sequencer) {
+            (Err(error), Some(sequencer)) => {
+                sequencer.give_up(error);
+                Err(StoreError::Fenced)
+            }
+            _ => written,
+        }
+    }
+
     /// Writes and syncs; on failure the segment is as before, or will be before it is written again.
     fn write(&mut self, tail: &mut Tail, first_n: u64, out: &[u8]) -> Result<(), StoreError> {
         if tail.segment == 0 || tail.len >= self.segment_bytes {
+            self.sync_copy();
             tail.segment = first_n;
             tail.len = 0;
             self.file = None;
@@ -155,7 +266,9 @@ impl Writer {
             Some(file) => file,
             None => self.reopen(tail)?,
         };
-        if let Err(error) = file.append(out).and_then(|()| file.sync()) {
+        let is_only_one = self.is_only_one;
+        let sync = |file: &mut dyn AppendFile| if is_only_one { file.sync() } else { Ok(()) };
+        if let Err(error) = file.append(out).and_then(|()| sync(file.as_mut())) {
             // Done again by `reopen` should it fail; the handle is not used any more (after a failed sync
             // the system may have forgotten what it had to write).
             if let Err(error) = file.cut(tail.len) {
@@ -193,32 +306,36 @@ pub(crate) struct Appender {
 }
 
 impl Appender {
-    /// Starts the writer behind a journal that ends at `tail`; `on_durable` is called after each sync and must not wait.
-    pub(crate) fn start(
-        dir: &Path,
-        disk: Arc<dyn Disk>,
-        segment_bytes: u64,
-        tail: Tail,
-        on_durable: Box<dyn Fn() + Send>,
-    ) -> Result<(Self, JoinHandle<()>), StoreError> {
+    /// Starts a writer's thread.
+    pub(crate) fn start(writer: Writer) -> Result<(Self, JoinHandle<()>), StoreError> {
         let (requests, queue) = mpsc::channel(QUEUE);
-        let (publish, durable) = watch::channel(Durable { tail, ..Durable::default() });
-        let (trouble, calls) = (Trouble::default(), Arc::<Calls>::default());
-        let writer = Writer {
-            dir: dir.to_owned(),
-            disk,
-            segment_bytes,
-            file: None,
-            durable: publish,
-            on_durable,
-            trouble: trouble.clone(),
-            calls: Arc::clone(&calls),
-        };
+        let (trouble, calls, durable) =
+            (writer.trouble.clone(), Arc::clone(&writer.calls), writer.durable.subscribe());
+        let dir = writer.dir.clone();
         let thread = std::thread::Builder::new()
             .name("journal".to_owned())
             .spawn(move || writer.run(queue))
-            .map_err(io_error("start the writer of", dir))?;
+            .map_err(io_error("start the writer of", &dir))?;
         Ok((Self { requests, durable, closed: Arc::default(), trouble, calls }, thread))
+    }
+
+    /// Writes what another node has appended, behind what is there.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) async fn copy(&self, copied: Copied) -> Result<(), StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.requests.send(Request::Copy { copied, reply }).await.map_err(|_| self.gone())?;
+        answer.await.map_err(|_| self.gone())?
+    }
+
+    /// Appends go by way of the database from here on.
+    ///
+    /// # Errors
+    /// The writer is gone.
+    pub(crate) async fn lead(&self, sequencer: Sequencer) -> Result<(), StoreError> {
+        let lead = Request::Lead { sequencer: Box::new(sequencer) };
+        self.requests.send(lead).await.map_err(|_| self.gone())
     }
 
     /// Why the last write failed, when it did.

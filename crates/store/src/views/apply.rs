@@ -121,7 +121,10 @@ fn apply_message(
             edit(changes, channel, record, message)
         }
         MessageEvent::Deleted { message, seqs } => delete(changes, channel, message, seqs),
-        MessageEvent::CommandTaken { message, .. } | MessageEvent::Refused { message } => {
+        // A command may pass messages that wait: it does not tell how far a channel is taken in.
+        MessageEvent::CommandTaken { message, .. } => see_only(changes, state, channel, record, message),
+        MessageEvent::Refused { message } => {
+            state.last_message = Some(message.clone());
             see_only(changes, state, channel, record, message)
         }
     }
@@ -231,6 +234,12 @@ fn accept(
     if !pending.message.is_correction() {
         state.last_message = Some(pending.message.clone());
     }
+    if pending.direct && channel.platform() != LOCAL_PLATFORM {
+        let key = Key::private(channel);
+        if !changes.has(&key)? {
+            changes.put_bytes(key, Vec::new());
+        }
+    }
     let row = MessageRow::of(record, state.now());
     remember(changes, state, channel, &pending.message, row)
 }
@@ -243,7 +252,6 @@ fn see_only(
     record: &Record,
     message: &MessageId,
 ) -> Result<(), StoreError> {
-    state.last_message = Some(message.clone());
     if changes.has(&Key::message(channel, message))? {
         return Ok(());
     }

@@ -42,6 +42,17 @@ impl Reads<'_> {
         Ok(rows)
     }
 
+    pub(crate) fn channel(&self, channel: &ChannelId) -> Result<Option<ChannelRow>, StoreError> {
+        let state = self.db.get::<ChannelState>(&Key::channel(channel))?;
+        Ok(state.map(|state| state.row(channel.clone())))
+    }
+
+    /// The private chats of a platform, by name.
+    pub(crate) fn private_chats(&self, platform: &str) -> Result<Vec<ChannelId>, StoreError> {
+        let prefix = Key::privates(platform);
+        self.db.scan(&prefix).map(|row| named(row?.0.get(prefix.0.len()..).unwrap_or_default())).collect()
+    }
+
     /// Channels with something unfinished, by name.
     pub(crate) fn unfinished(&self) -> Result<Vec<ChannelId>, StoreError> {
         let rows = self.db.scan(&Key::table(Table::Unfinished));
@@ -516,10 +527,16 @@ impl Reads<'_> {
         at: &[u64],
         quarantined: bool,
     ) -> Result<Vec<Conversation>, StoreError> {
-        let Some(last) = at.last() else { return Ok(Vec::new()) };
-        let (mut conversation, mut found) =
-            (Conversation::new(channel.clone()), Vec::with_capacity(at.len()));
-        for place in self.places(channel, 1, *last)? {
+        let (Some(first), Some(last)) = (at.first(), at.last()) else { return Ok(Vec::new()) };
+        let head = self.head(channel).unwrap_or_else(|error| {
+            tracing::warn!(%channel, %error, "the kept head is of no use; reading on from the first event");
+            None
+        });
+        // There is one alone, mostly of a while ago: it serves for what was said since.
+        let head = head.filter(|head| head.last_n <= *first);
+        let mut conversation = head.unwrap_or_else(|| Conversation::new(channel.clone()));
+        let mut found = Vec::with_capacity(at.len());
+        for place in self.places(channel, conversation.last_n + 1, *last)? {
             let place = place?;
             while at.get(found.len()).is_some_and(|n| *n < place.n) {
                 found.push(conversation.clone());
@@ -544,7 +561,12 @@ fn each<T: Packed>(block: Result<Row, StoreError>) -> std::vec::IntoIter<Result<
 
 /// The channel of the key of its row.
 pub(super) fn channel_of(key: &[u8]) -> Result<ChannelId, StoreError> {
-    let name = key.get(1..key.len().saturating_sub(1)).unwrap_or_default();
+    named(key.get(1..).unwrap_or_default())
+}
+
+/// The channel whose name is the last part of a key.
+fn named(part: &[u8]) -> Result<ChannelId, StoreError> {
+    let name = part.get(..part.len().saturating_sub(1)).unwrap_or_default();
     let name = std::str::from_utf8(name).map_err(|error| view_error(error.to_string()))?;
     name.parse().map_err(|_| view_error("a channel's name cannot be read"))
 }

@@ -36,6 +36,8 @@ pub(crate) enum Table {
     Channel = b'c' as isize,
     /// channel → nothing: something is unfinished there.
     Unfinished = b'n' as isize,
+    /// platform, channel → nothing: it is a person's private chat with the bot.
+    Private = b'P' as isize,
     /// channel → what lists show of its conversation, kept with its head.
     Outline = b'z' as isize,
     /// channel, n of the first → a block of records' places in the journal.
@@ -187,6 +189,15 @@ impl Key {
     /// That a channel has something unfinished.
     pub(crate) fn unfinished(channel: &ChannelId) -> Self {
         Self::new(Table::Unfinished, &[channel.as_str()])
+    }
+
+    /// All private chats of a platform begin with it.
+    pub(crate) fn privates(platform: &str) -> Self {
+        Self::new(Table::Private, &[platform])
+    }
+
+    pub(crate) fn private(channel: &ChannelId) -> Self {
+        Self::new(Table::Private, &[channel.platform(), channel.as_str()])
     }
 
     pub(crate) fn outline(channel: &ChannelId) -> Self {

@@ -76,6 +76,16 @@ impl Reads<'_> {
         self.delivery_rows(after).take(limit).map(|row| row.map(|row| (row.n, row.item))).collect()
     }
 
+    /// The delivery of that id, if it is neither settled nor dropped.
+    pub(crate) fn delivery(&self, id: &OutboxId) -> Result<Option<OutboxItem>, StoreError> {
+        for channel in id.channels() {
+            if let Some(row) = self.db.get::<OutboxRow>(&Key::outbox(&channel, id))? {
+                return Ok(Some(row.item));
+            }
+        }
+        Ok(None)
+    }
+
     /// When the oldest delivery that is owed was.
     pub(crate) fn oldest_owed(&self) -> Result<Option<Timestamp>, StoreError> {
         if self.totals()?.outbox.owed == 0 {

@@ -14,7 +14,7 @@ use crate::journal::open::Checkpoint;
 use crate::journal::segment::Position;
 
 /// Version of the rows; views of another version are made again.
-pub(crate) const FORMAT: u32 = 7;
+pub(crate) const FORMAT: u32 = 8;
 
 /// Stands in the place of a turn's id for what has none: a command, or a message that a limit refused.
 pub(crate) const COMMAND: &str = "command";
@@ -175,7 +175,7 @@ pub(crate) struct ChannelState {
     /// A range waits for a model to summarise it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) owes_run: bool,
-    /// The message or command that was taken in last.
+    /// The message that was taken in or refused last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) last_message: Option<MessageId>,
 }

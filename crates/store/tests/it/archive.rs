@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{Chat, at, channel, chatting, open, texts};
+use super::common::{Chat, at, channel, chatting, open, remove_derived, texts};
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{DeliveryEvent, Event, MessageEvent, Receipt, TurnEnd, TurnEvent, TurnOutcome};
 use cairn_core::history::{HistoryQuery, Said};
@@ -122,6 +122,33 @@ async fn a_channel_is_unfinished_as_long_as_its_conversation_is() {
     assert_eq!(steps[3].1[0].last_at, at(chat.secs));
     assert!(store.deliveries().await.unwrap().is_empty());
     store.close().await;
+}
+
+#[tokio::test]
+async fn private_chats_of_a_platform_are_listed_and_one_channel_is_looked_up() {
+    let (dir, store, _) = chatting();
+    for (name, direct) in [("main/discord/5", true), ("main/discord/6", false), ("main/discord2/7", true)] {
+        let id: ChannelId = name.parse().unwrap();
+        let mut chat = Chat { store: store.clone(), state: Conversation::new(id), secs: 0 };
+        for message in ["a", "b"] {
+            let pending = Pending { direct, ..chat.pending(message, "ana", "hello") };
+            chat.append(vec![Event::Message(MessageEvent::Accepted(pending))]).await;
+        }
+    }
+    store.close().await;
+    for rebuilt in [false, true] {
+        if rebuilt {
+            remove_derived(dir.path());
+        }
+        let store = open(dir.path());
+        store.settle().await.unwrap();
+        let private: Vec<ChannelId> = store.private_chats("discord").await.unwrap();
+        assert_eq!(private, ["main/discord/5".parse().unwrap()], "rebuilt: {rebuilt}");
+        let row = store.channel(&private[0]).await.unwrap().unwrap();
+        assert_eq!((row.channel, row.last_message), (private[0].clone(), Some("b".into())));
+        assert_eq!(store.channel(&"main/discord/8".parse().unwrap()).await.unwrap(), None);
+        store.close().await;
+    }
 }
 
 #[tokio::test]
@@ -272,7 +299,7 @@ async fn a_command_and_what_was_refused_are_seen_and_ended_and_make_their_channe
 }
 
 #[tokio::test]
-async fn a_channel_knows_the_message_or_command_that_was_taken_in_last() {
+async fn a_channel_knows_the_message_that_was_taken_in_last_whatever_command_passed_it() {
     let (_dir, store, mut chat) = chatting();
     chat.append(vec![Event::Turn(TurnEvent::SessionStarted { generation: Generation(2) })]).await;
     let mut last = vec![store.channels().await.unwrap()[0].last_message.clone()];
@@ -283,7 +310,10 @@ async fn a_channel_knows_the_message_or_command_that_was_taken_in_last() {
     let edit = MessageId::from("10").correction(at(chat.secs));
     chat.accept(edit.as_str(), "ana", "(edited) hullo").await;
     last.push(store.channels().await.unwrap()[0].last_message.clone());
-    assert_eq!(last, [None, Some("10".into()), Some("11".into()), Some("11".into())]);
+    chat.append(vec![Event::Message(MessageEvent::Refused { message: "12".into() })]).await;
+    last.push(store.channels().await.unwrap()[0].last_message.clone());
+    let ten = Some(MessageId::from("10"));
+    assert_eq!(last, [None, ten.clone(), ten.clone(), ten, Some("12".into())]);
     store.close().await;
 }
 
@@ -304,13 +334,13 @@ async fn a_delivery_goes_through_all_its_states_and_the_conversation_owes_those_
             draft,
         }
     };
-    let id = || "o1".into();
+    let id = || "main/local/main:2".into();
     let unknown = Receipt::Unknown { part: 1, reason: "the connection broke".to_owned() };
     let dead = Receipt::Dead { reason: "the chat is gone".to_owned() };
     let owed = |sent, attempted| Some((sent, attempted, DeliveryState::Owed));
     let steps = [
         (intent("d1", true), None),
-        (intent("o1", false), owed(0, false)),
+        (intent("main/local/main:2", false), owed(0, false)),
         (DeliveryEvent::Attempted { id: id(), part: 0 }, owed(0, true)),
         (DeliveryEvent::PutOff { id: id(), part: 0, reason: "slow".to_owned() }, owed(0, false)),
         (DeliveryEvent::Attempted { id: id(), part: 0 }, owed(0, true)),
@@ -328,7 +358,7 @@ async fn a_delivery_goes_through_all_its_states_and_the_conversation_owes_those_
         ),
         (DeliveryEvent::Dropped { id: id() }, None),
         (DeliveryEvent::Retried { id: id() }, None),
-        (intent("o1", false), owed(0, false)),
+        (intent("main/local/main:2", false), owed(0, false)),
         (DeliveryEvent::Settled { id: id(), receipt: Receipt::Delivered { messages: Vec::new() } }, None),
         (DeliveryEvent::Retried { id: id() }, None),
     ];
@@ -344,6 +374,7 @@ async fn a_delivery_goes_through_all_its_states_and_the_conversation_owes_those_
         assert_eq!(store.totals().await.unwrap().outbox, counts, "{told}");
         let owed_since = items.iter().find(|item| item.is_owed()).map(|item| item.at);
         assert_eq!(store.oldest_owed().await.unwrap(), owed_since, "{told}");
+        assert_eq!(store.delivery(&id()).await.unwrap(), items.first().cloned(), "{told}");
         let page = store.delivery_page(None, 9).await.unwrap();
         assert_eq!(page.into_iter().map(|(_, item)| item).collect::<Vec<_>>(), items, "{told}");
         let owed: Vec<_> = items.iter().filter(|item| item.is_owed()).map(|item| item.id.clone()).collect();

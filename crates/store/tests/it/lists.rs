@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{Chat, at, channel, chatting, memory, opened, remove_derived, scope};
+use super::common::{Chat, at, channel, chatting, memory, opened, remove_derived, scope};
 use cairn_core::conversation::Outline;
 use cairn_core::event::{Event, MemoryEvent, NewRecord, TurnEvent};
 use cairn_core::ids::{AgentId, ChannelId, MemoryId, TurnId};
@@ -65,7 +65,7 @@ async fn a_channel_is_shown_as_it_was_kept_until_something_happens_in_it() {
     );
     store.close().await;
     remove_derived(dir.path());
-    let store = crate::common::open(dir.path());
+    let store = super::common::open(dir.path());
     assert_eq!(outlines(&store).await, [None, None], "it goes with the snapshot");
     store.close().await;
 }
@@ -131,7 +131,7 @@ async fn memories_are_paged_in_the_order_in_which_they_were_made_also_while_some
     assert_eq!(counts(&store).await, [2, 1, 1, 0]);
     store.close().await;
     remove_derived(dir.path());
-    let store = crate::common::open(dir.path());
+    let store = super::common::open(dir.path());
     assert_eq!(counts(&store).await, [2, 1, 1, 0]);
     assert_eq!(page(&store, None, None, 9).await.0, ["one", "three", "four"]);
     store.close().await;

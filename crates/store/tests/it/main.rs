@@ -3,11 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod amended;
+mod appends;
 mod archive;
 mod artifacts;
 mod backup;
 mod checks;
 mod common;
+mod database;
 mod formats;
 mod journal;
 mod lists;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{at, chatting, memory, open, opened, remove_derived, scope};
+use super::common::{at, chatting, memory, open, opened, remove_derived, scope};
 use cairn_core::event::{Event, MemoryEvent, NewRecord, TurnEnd, TurnEvent, TurnOutcome};
 use cairn_core::ids::{AgentId, MemoryId};
 use cairn_core::memory::{Memory, MemorySave, Reach, Scope, Source, TYPED_BY_MEMBER, mint_id};

@@ -1,5 +1,7 @@
 //! What was: the records of a turn, a conversation and memories as they were after a record, texts that traces name.
 
+use std::sync::Arc;
+
 use cairn_core::event::{DeliveryEvent, Event, MaintenanceEvent, MemoryEvent, NewRecord, TurnEvent};
 use cairn_core::ids::{AgentId, MessageId, OutboxId, Seq};
 use cairn_core::memory::{Memory, Reach};
@@ -7,7 +9,7 @@ use cairn_core::ports::{NEAR_MAX, Store as _};
 use cairn_core::trace::{TurnRecords, WhichTurn, story};
 use cairn_store::{Store, matched_words};
 
-use crate::common::{at, channel, chatting, memory, open, opened, remove_derived, scope};
+use super::common::{at, channel, chatting, memory, open, opened, remove_derived, scope};
 
 async fn find(store: &Store, which: WhichTurn) -> Option<(String, Option<String>, Option<String>)> {
     let found = store.turn_records(&channel("main"), which).await.unwrap()?;
@@ -66,6 +68,16 @@ async fn a_conversation_is_read_as_it_was_after_each_record() {
     let last = states.last().unwrap();
     let twice = store.conversations_at(&channel("main"), vec![last.last_n, last.last_n + 50]).await.unwrap();
     assert_eq!(twice, [last.clone(), last.clone()]);
+    // The same from a head on, and before it.
+    store.keep_snapshot(Arc::new(last.clone())).await.unwrap();
+    chat.turn("m4", "question 4", "answer 4").await;
+    let at = vec![last.last_n, chat.state.last_n];
+    assert_eq!(
+        store.conversations_at(&channel("main"), at).await.unwrap(),
+        [last.clone(), chat.state.clone()]
+    );
+    let at = vec![states[0].last_n, chat.state.last_n];
+    assert_eq!(store.conversations_at(&channel("main"), at).await.unwrap(), [states[0].clone(), chat.state]);
 }
 
 async fn save(store: &Store, event: MemoryEvent) -> u64 {

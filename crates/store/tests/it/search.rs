@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use crate::common::{Chat, at, channel, chatting, found, memory, open, query};
+use super::common::{Chat, at, channel, chatting, found, memory, open, query};
 use cairn_core::event::{Event, MemoryEvent, NewRecord, TurnEvent};
 use cairn_core::history::Said;
 use cairn_core::ids::Seq;

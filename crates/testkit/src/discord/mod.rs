@@ -62,6 +62,8 @@ pub struct Builder {
     token: String,
     heartbeat: Duration,
     identify_every: Duration,
+    shards: u32,
+    max_concurrency: u32,
     answer_within: Duration,
     rate: limits::Rate,
     content_allowed: bool,
@@ -74,6 +76,8 @@ impl Default for Builder {
             token: TOKEN.to_owned(),
             heartbeat: Duration::from_millis(41_250),
             identify_every: Duration::from_millis(4_900),
+            shards: 1,
+            max_concurrency: 1,
             answer_within: Duration::from_secs(3),
             rate: limits::Rate { requests: 1_000, per: Duration::from_secs(5) },
             content_allowed: true,
@@ -95,9 +99,21 @@ impl Builder {
         self
     }
 
-    /// Least time between two identifies; unset: 4.9 s. Tests that restart the daemon at will set it to zero.
+    /// Least time between two identifies of a bucket; unset: 4.9 s. Tests that restart the daemon at will set it to zero.
     pub fn identify_every(mut self, pause: Duration) -> Self {
         self.identify_every = pause;
+        self
+    }
+
+    /// How many shards are recommended; unset: 1. More are taken, and fewer ([`FakeDiscord::require_shards`] changes that).
+    pub fn shards(mut self, shards: u32) -> Self {
+        self.shards = shards;
+        self
+    }
+
+    /// How many shards may identify beside each other; unset: 1.
+    pub fn max_concurrency(mut self, shards: u32) -> Self {
+        self.max_concurrency = shards;
         self
     }
 
@@ -227,6 +243,11 @@ impl FakeDiscord {
     /// Waits until the bot listens: it has a session and is connected.
     pub async fn wait_ready(&self) {
         self.wait_until("a session", Self::is_ready).await;
+    }
+
+    /// Waits until so many shards listen.
+    pub async fn wait_shards(&self, n: usize) {
+        self.wait_until(&format!("{n} shards"), |discord| discord.n_ready() == n).await;
     }
 
     /// Waits until so many requests of a route have arrived since the start, held ones and failed ones included.

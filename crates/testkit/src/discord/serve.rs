@@ -76,7 +76,7 @@ pub(super) async fn accept(shared: Arc<Shared>, listener: TcpListener) {
 
 async fn connection(shared: Arc<Shared>, stream: TcpStream) {
     if shared.state.lock().unreachable {
-        return;
+        return shared.update(|state| state.turned_away += 1);
     }
     // The gateway's address has no path.
     let mut head = [0_u8; 6];

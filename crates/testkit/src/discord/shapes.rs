@@ -64,13 +64,16 @@ pub(super) fn channel(world: &World, channel: &Channel) -> Value {
             "owner_id": BOT_ID.to_string(), "message_count": channel.messages.len(), "member_count": 2,
             "total_message_sent": channel.messages.len(), "thread_metadata": {
                 "archived": false, "archive_timestamp": "2026-01-01T00:00:00.000000+00:00", "auto_archive_duration": 4320,
-                "locked": false, "create_timestamp": "2026-01-01T00:00:00.000000+00:00",
+                "locked": channel.access == Access::ReadOnly, "create_timestamp": "2026-01-01T00:00:00.000000+00:00",
             },
         })
     } else {
         let rules = match channel.access {
             // Send Messages is refused to the bot.
             Access::ReadOnly => json!([{"id": BOT_ID.to_string(), "type": 1, "allow": "0", "deny": "2048"}]),
+            Access::NoHistory => {
+                json!([{"id": BOT_ID.to_string(), "type": 1, "allow": "0", "deny": "65536"}])
+            }
             Access::Hidden => json!([{"id": BOT_ID.to_string(), "type": 1, "allow": "0", "deny": "1024"}]),
             _ => json!([]),
         };

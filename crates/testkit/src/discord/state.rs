@@ -41,9 +41,16 @@ pub(super) struct State {
     pub(super) revoked: bool,
     /// Connections are closed as soon as they are made.
     pub(super) unreachable: bool,
+    /// Connections that were closed as soon as they were made.
+    pub(super) turned_away: usize,
+    /// `fail_if_not_exists` is not heeded.
+    pub(super) strict_replies: bool,
     /// The gateway that is named instead of the own one.
     pub(super) foreign_gateway: Option<String>,
     pub(super) identify_budget: u64,
+    /// How many shards are recommended, and how many there must be.
+    pub(super) shards: u32,
+    pub(super) shards_min: u32,
     /// Events whose delivery the test holds back.
     pub(super) held: Vec<Event>,
 }
@@ -63,8 +70,12 @@ impl State {
             content_allowed: builder.content_allowed,
             revoked: false,
             unreachable: false,
+            turned_away: 0,
+            strict_replies: false,
             foreign_gateway: None,
             identify_budget: 1_000,
+            shards: builder.shards,
+            shards_min: 1,
             held: Vec::new(),
         }
     }

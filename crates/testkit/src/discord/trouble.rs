@@ -1,10 +1,11 @@
 //! What goes wrong: on the way, at the gateway, with the bot's rights.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::gateway::session::{End, intent};
+use super::gateway::session::{Connection, End, Session, intent};
 use super::world::{Access, kind};
 use super::{FakeDiscord, Fault, Route, shapes};
 
@@ -52,6 +53,11 @@ impl FakeDiscord {
         }
     }
 
+    /// Connections that were made while it could not be reached.
+    pub fn turned_away(&self) -> usize {
+        self.shared.state.lock().turned_away
+    }
+
     /// Takes the token back, or gives it again. Connected sessions are closed with 4004.
     pub fn set_revoked(&self, revoked: bool) {
         self.shared.update(|state| state.revoked = revoked);
@@ -73,6 +79,28 @@ impl FakeDiscord {
     /// So many sessions may still be begun.
     pub fn set_identify_budget(&self, left: u64) {
         self.shared.update(|state| state.identify_budget = left);
+    }
+
+    /// From now on so many shards are recommended, and fewer are not taken. Their connections are closed with 4011.
+    pub fn require_shards(&self, shards: u32) {
+        self.shared.update(|state| (state.shards, state.shards_min) = (shards, shards));
+        self.close(4011);
+    }
+
+    /// Cuts the connection of a shard without a word. Its session can be resumed.
+    pub fn disconnect_shard(&self, id: u64) {
+        self.shared.update(|state| {
+            let gateway = &mut state.gateway;
+            let is_it = |one: &Connection, sessions: &BTreeMap<String, Session>| {
+                one.session
+                    .as_ref()
+                    .and_then(|session| sessions.get(session))
+                    .is_some_and(|session| session.shard.id == id)
+            };
+            for connection in gateway.connections.values_mut().filter(|one| is_it(one, &gateway.sessions)) {
+                connection.end = Some(End::Drop);
+            }
+        });
     }
 
     /// Cuts the gateway's connections without a word. The sessions can be resumed.
@@ -143,8 +171,19 @@ impl FakeDiscord {
         !self.shared.state.lock().gateway.live().is_empty()
     }
 
+    /// Shards that listen.
+    pub fn n_ready(&self) -> usize {
+        self.shared.state.lock().gateway.live().len()
+    }
+
     pub fn identified(&self) -> usize {
         self.shared.state.lock().gateway.identified.len()
+    }
+
+    /// The shards that identified, in their order: their numbers, how many there were to be, and when.
+    pub fn identified_shards(&self) -> Vec<(u64, u64, Instant)> {
+        let identified = &self.shared.state.lock().gateway.identified;
+        identified.iter().map(|(shard, at)| (shard.id, shard.of, *at)).collect()
     }
 
     pub fn resumed(&self) -> usize {
@@ -165,6 +204,11 @@ impl FakeDiscord {
         self.access(channel, Access::ReadOnly);
     }
 
+    /// The bot may write in a channel, and not read what was said before: Discord tells it that there is nothing.
+    pub fn hide_history(&self, channel: u64) {
+        self.access(channel, Access::NoHistory);
+    }
+
     pub fn hide(&self, channel: u64) {
         self.access(channel, Access::Hidden);
     }
@@ -180,7 +224,32 @@ impl FakeDiscord {
     }
 
     fn access(&self, channel: u64, access: Access) {
-        self.shared.update(|state| state.world.channel(channel).access = access);
+        self.shared.update(|state| {
+            let place = state.world.channel(channel);
+            place.access = access;
+            let place = place.clone();
+            if place.guild.is_some() && place.kind != kind::THREAD {
+                let data = shapes::channel(&state.world, &place);
+                state.dispatch("CHANNEL_UPDATE", intent::GUILDS, data);
+            }
+        });
+    }
+
+    /// A moderator locks a thread: nobody writes there without the right to manage threads.
+    pub fn lock(&self, thread: u64) {
+        self.shared.update(|state| {
+            let place = state.world.channel(thread);
+            place.access = Access::ReadOnly;
+            let place = place.clone();
+            let data = shapes::channel(&state.world, &place);
+            state.dispatch("THREAD_UPDATE", intent::GUILDS, data);
+        });
+    }
+
+    /// From now on a reply to a message that is gone is refused, whatever the request says: not every server heeds
+    /// `fail_if_not_exists`.
+    pub fn refuse_stray_replies(&self) {
+        self.shared.update(|state| state.strict_replies = true);
     }
 
     /// A channel or thread is deleted.

@@ -54,6 +54,8 @@ pub(super) enum Access {
     Full,
     /// It sees the channel and may not write.
     ReadOnly,
+    /// It sees what is said from now on, and not what was said before.
+    NoHistory,
     Hidden,
     /// The person of this private chat has blocked it.
     Blocked,

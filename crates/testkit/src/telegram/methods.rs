@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::buttons::{answer_callback_query, edit_message_reply_markup};
+use super::hook;
 use super::rules::{Rule, Violation};
 use super::send::{edit_message_text, known, send_chat_action, send_message};
 use super::wire::{Params, Refusal};
@@ -46,18 +47,9 @@ pub(super) fn call(ctx: &mut Ctx<'_>, params: &Params) -> Result<Value, Refusal>
         "getfile" => get_file(ctx, params),
         "getchat" => get_chat(ctx, params),
         "getchatmember" => get_chat_member(ctx, params),
-        "deletewebhook" => {
-            ctx.state.webhook = false;
-            if params.text("drop_pending_updates").as_deref() == Some("true") {
-                ctx.state.queue.clear();
-            }
-            Ok(true.into())
-        }
-        "getwebhookinfo" => {
-            let url = if ctx.state.webhook { "https://example.org/hook" } else { "" };
-            let pending = ctx.state.queue.len();
-            Ok(json!({ "url": url, "has_custom_certificate": false, "pending_update_count": pending }))
-        }
+        "setwebhook" => hook::set(ctx, params),
+        "deletewebhook" => Ok(hook::delete(ctx, params)),
+        "getwebhookinfo" => Ok(hook::info(ctx)),
         "editmessagereplymarkup" => edit_message_reply_markup(ctx, params),
         "answercallbackquery" => answer_callback_query(ctx, params),
         _ => {

@@ -23,6 +23,7 @@
 mod buttons;
 mod entities;
 mod fault;
+mod hook;
 mod markdown;
 mod methods;
 mod people;
@@ -136,6 +137,12 @@ impl Builder {
         self
     }
 
+    /// Another bot than the usual one: its token, `ID:SECRET`, and its name behind `@`.
+    pub fn bot(mut self, token: &str, username: &str) -> Self {
+        (self.token, self.username) = (token.to_owned(), username.to_owned());
+        self
+    }
+
     /// Listens at this address instead of a free loopback port.
     pub fn address(mut self, address: SocketAddr) -> Self {
         self.address = address;
@@ -207,7 +214,12 @@ impl FakeTelegram {
 
     fn run(&self, listener: TcpListener) {
         let shared = self.shared.clone();
-        let server = tokio::spawn(async move { match serve::serve(listener, shared).await {} });
+        let server = tokio::spawn(async move {
+            tokio::select! {
+                never = serve::serve(listener, shared.clone()) => match never {},
+                never = hook::deliver(shared) => match never {},
+            }
+        });
         *self.server.lock() = Some(server);
     }
 

@@ -26,7 +26,7 @@ pub(super) async fn get_updates(shared: &Arc<Shared>, params: &Params) -> Result
         if let Some(Value::Array(kinds)) = params.json("allowed_updates") {
             state.allowed = Some(kinds.iter().filter_map(|kind| Some(kind.as_str()?.to_owned())).collect());
         }
-        if !state.webhook && state.other_pollers == 0 {
+        if state.webhook.is_none() && state.other_pollers == 0 {
             confirm(state, offset);
         }
         state.newest_poll += 1;
@@ -45,7 +45,7 @@ pub(super) async fn get_updates(shared: &Arc<Shared>, params: &Params) -> Result
 
 /// What a poll is told now; `None`: it waits.
 fn look(state: &State, mine: u64, limit: usize) -> Option<Result<Value, Refusal>> {
-    if state.webhook {
+    if state.webhook.is_some() {
         let text = "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete the \
                     webhook first";
         return Some(Err(Refusal::new(409, text)));

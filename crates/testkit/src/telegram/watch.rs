@@ -160,9 +160,9 @@ impl FakeTelegram {
         Meanwhile { end: Some(Box::new(move || shared.update(|state| state.other_pollers -= 1))) }
     }
 
-    /// A webhook is set: polls end with 409 until the bot deletes it.
-    pub fn set_webhook(&self) {
-        self.shared.update(|state| state.webhook = true);
+    /// How often an update was sent to the webhook, whatever came of it.
+    pub fn deliveries(&self) -> usize {
+        self.shared.state.lock().deliveries
     }
 
     /// The token is no longer valid: 401.

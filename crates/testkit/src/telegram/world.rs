@@ -1,11 +1,13 @@
 //! What the server knows: people, chats, messages, updates that wait.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::fault::Plan;
+use super::hook::Hook;
 use super::{Act, Call, Told, Violation};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,7 +142,11 @@ pub(super) struct Waiting {
 pub(super) struct State {
     pub(super) bot: Person,
     pub(super) revoked: bool,
-    pub(super) webhook: bool,
+    pub(super) webhook: Option<Hook>,
+    /// Where the hosts of webhooks are.
+    pub(super) hosts: BTreeMap<String, SocketAddr>,
+    /// How often an update was sent to a webhook, whatever came of it.
+    pub(super) deliveries: usize,
     pub(super) people: BTreeMap<i64, Person>,
     pub(super) chats: BTreeMap<i64, Chat>,
     pub(super) files: BTreeMap<String, File>,
@@ -175,7 +181,9 @@ impl State {
         Self {
             bot,
             revoked: false,
-            webhook: false,
+            webhook: None,
+            hosts: BTreeMap::new(),
+            deliveries: 0,
             people: BTreeMap::new(),
             chats: BTreeMap::new(),
             files: BTreeMap::new(),

@@ -254,6 +254,22 @@ impl Store for MemStore {
         Box::pin(async { Ok(rows) })
     }
 
+    fn channel(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Option<ChannelRow>, StoreError>> {
+        let channel = channel.clone();
+        Box::pin(async move { Ok(self.channels().await?.into_iter().find(|row| row.channel == channel)) })
+    }
+
+    fn private_chats(&self, platform: &str) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>> {
+        let platform = platform.to_owned();
+        Box::pin(async move {
+            let rows = self.channels().await?.into_iter().map(|row| row.channel);
+            let is_private = |channel: &ChannelId| {
+                channel.platform() == platform && self.conversation(channel).unwrap().direct_with.is_some()
+            };
+            Ok(rows.filter(is_private).collect())
+        })
+    }
+
     fn unfinished(&self) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>> {
         Box::pin(async {
             let rows = self.channels().await?;

@@ -111,7 +111,10 @@ impl Platform for SimNet {
             last_outbound: None,
             latency_ms: None,
             queue: 0,
+            shards: None,
             troubles: Vec::new(),
+            caught_up: None,
+            invalid_requests: None,
         }
     }
 }

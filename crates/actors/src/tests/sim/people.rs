@@ -232,8 +232,10 @@ impl Sim {
         let (scene, runtime) = (Arc::clone(&self.scene), runtime.clone());
         beside(async move {
             scene.step(|| format!("{id} is to be mended: {again}")).await;
-            let done =
-                if again { runtime.retry_delivery(&id).await } else { runtime.drop_delivery(&id).await };
+            let done = match again {
+                true => runtime.retry_delivery(&channel, &id).await,
+                false => runtime.drop_delivery(&channel, &id).await,
+            };
             scene.note(|| format!("mended: {}", done.is_ok()));
         });
     }

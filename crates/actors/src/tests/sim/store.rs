@@ -126,6 +126,16 @@ impl Store for SimStore {
         Box::pin(self.view("channels", |kept| at_once(kept.channels())))
     }
 
+    fn channel(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Option<ChannelRow>, StoreError>> {
+        let channel = channel.clone();
+        Box::pin(self.view("channel", move |kept| at_once(kept.channel(&channel))))
+    }
+
+    fn private_chats(&self, platform: &str) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>> {
+        let platform = platform.to_owned();
+        Box::pin(self.view("private chats", move |kept| at_once(kept.private_chats(&platform))))
+    }
+
     fn unfinished(&self) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>> {
         Box::pin(self.view("unfinished", |kept| at_once(kept.unfinished())))
     }

@@ -1,6 +1,7 @@
 //! What an erasure leaves to others: their names, what they say, and memories of theirs.
 
 use super::*;
+use crate::access::{AccessPolicy, DirectPolicy, PlaceRule, Respond};
 use crate::event::RegistryEvent;
 use crate::memory::{Fingerprint, TYPED, mint_id};
 
@@ -144,6 +145,37 @@ fn pairings_and_commands_of_others_name_them() {
     let all = text(&left);
     assert!(all.contains("Oleander met Wisteria"), "{all}");
     assert!(all.contains("\"message\":\"zinnia-7001\""), "an id of another's is no sign of hers: {all}");
+}
+
+#[test]
+fn rules_that_name_her_name_nobody_and_let_in_nobody_else() {
+    let mut book = talk("hello", (MELANIE, "Melanie"), "hello");
+    let only_her = || BTreeSet::from(["caroline".to_owned()]);
+    let place = PlaceRule { chat: Some("9".to_owned()), members: Some(only_her()), ..PlaceRule::default() };
+    let access = AccessPolicy {
+        agent: "main".into(),
+        direct: DirectPolicy::Pairing,
+        users: only_her(),
+        servers: BTreeSet::new(),
+        chats: BTreeSet::from(["caroline".to_owned()]),
+        members: only_her(),
+        respond: Respond::Mention,
+        bots: false,
+        places: vec![place],
+    };
+    for platform in ["local", "telegram"] {
+        let (platform, access) = (platform.to_owned(), access.clone());
+        book.add(None, Event::Registry(RegistryEvent::AccessSet { platform, access }));
+    }
+    let (left, _) = book.erase(CAROLINE);
+    let rules = left.iter().filter_map(|record| match &record.event {
+        Event::Registry(RegistryEvent::AccessSet { access, .. }) => Some(access),
+        _ => None,
+    });
+    let [hers, others] = rules.collect::<Vec<_>>()[..] else { panic!("both stay: {left:?}") };
+    let alias = BTreeSet::from(["erased-1".to_owned()]);
+    assert_eq!((&hers.users, &hers.members, &hers.places[0].members), (&alias, &alias, &Some(alias.clone())));
+    assert_eq!(*others, access, "ids of another network are another's");
 }
 
 /// A memory, and what is left of it.

@@ -359,3 +359,28 @@ fn digests_that_wait_do_not_have_the_oldest_words_rewritten_with_every_summary()
     let level = long.sim.conversation.stack.summaries().map(|summary| summary.level).max();
     assert!(level <= Some(4), "{level:?} levels after 88 turns");
 }
+
+/// Two gists, of what the run works on and of the rest, took more than was meant for them.
+#[test]
+fn an_emergency_beside_a_run_adds_no_more_than_its_lines_may_take() {
+    let (window, ratio) = ((4_000.0 * 50.0_f64.powf(0.05739488599240433)) as u64, 2.012215306832282);
+    let mut long = Long::new(window, ratio);
+    let fates = [
+        Fate::Unanswered,
+        Fate::Written(1.7452841383828974),
+        Fate::Late(5),
+        Fate::Unanswered,
+        Fate::Written(0.9765870770985392),
+        Fate::Written(0.6015017620769971),
+        Fate::Unanswered,
+    ];
+    let mut fates = fates.into_iter().chain([Fate::Written(1.0)]).cycle();
+    for n in 0..(40.0 / (1.0 + 4.0 * 0.05739488599240433)) as usize {
+        long.turn(n);
+        long.look(&mut fates);
+        if n == 0 {
+            long.sim.conversation = long.sim.restored_from(long.sim.journal.len() / 2);
+        }
+        long.check();
+    }
+}

@@ -11,7 +11,7 @@ use super::report::Finding;
 use super::{Examination, problem_of};
 use crate::cli::owner;
 use crate::clock::SystemClock;
-use crate::config::{Loaded, NetworkKind, Problem, sockets_to_try};
+use crate::config::{Loaded, Problem, sockets_to_try};
 use crate::text::{bytes, counted, grouped, minute};
 
 /// Free space below which the daemon soon accepts no more messages, and below which it is time to free some.
@@ -119,7 +119,7 @@ pub(super) fn permissions(x: &mut Examination) -> Vec<Finding> {
 pub(super) fn secret_files(loaded: &Loaded) -> Vec<PathBuf> {
     let config = &loaded.config;
     let keys = config.models.iter().filter_map(|model| model.api_key_file.clone());
-    let tokens = NetworkKind::ALL.into_iter().filter_map(|kind| config.network(kind)?.token_file.clone());
+    let tokens = config.bots().filter_map(|bot| bot.network.token_file.clone());
     let of_servers = config
         .mcp
         .iter()

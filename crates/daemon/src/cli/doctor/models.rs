@@ -242,15 +242,16 @@ fn conversing(model: &ModelConfig, asked: &Responses, check: &str) -> Option<Fin
             "set `tools = false` for the model, or start its server with tools (llama.cpp: --jinja; vLLM: \
              --enable-auto-tool-choice)",
         ),
-        ModelError::RateLimited { .. } | ModelError::Timeout(_) | ModelError::Transport(_) => {
-            Finding::warning(
-                check,
-                format!(
-                    "it answers a question, but a conversation with a tool result could not be tried: {error}"
-                ),
-                "try again later, or wait longer with --timeout 120",
-            )
-        }
+        ModelError::RateLimited { .. }
+        | ModelError::Timeout(_)
+        | ModelError::Transport(_)
+        | ModelError::Broken(_) => Finding::warning(
+            check,
+            format!(
+                "it answers a question, but a conversation with a tool result could not be tried: {error}"
+            ),
+            "try again later, or wait longer with --timeout 120",
+        ),
         _ => Finding::failed(
             check,
             format!(
@@ -313,7 +314,7 @@ fn failed(model: &ModelConfig, asked: &Responses, error: &ModelError, check: &st
             };
             Finding::failed(check, format!("the server refuses the key: {said}"), remedy)
         }
-        ModelError::Transport(why) => Finding::failed(
+        ModelError::Transport(why) | ModelError::Broken(why) => Finding::failed(
             check,
             format!("the server at {at} cannot be reached: {why}"),
             "is the server running, the network up, and `base_url` right?",

@@ -6,52 +6,45 @@ use tokio::time::timeout;
 
 use super::report::Finding;
 use super::{Examination, problem_of};
-use crate::config::{Loaded, Network, NetworkKind};
+use crate::config::{Bot, Loaded};
 use crate::networks::checkup;
 
 /// A checkup is a handful of calls, each of which may take so long.
 const CALLS: u32 = 6;
 
-/// Asks both networks at the same time.
+/// Asks for all bots at the same time.
 pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
     let Some(loaded) = &x.loaded else { return Vec::new() };
-    let used = |kind| loaded.config.network(kind).map(|network| (kind, network));
-    let networks: Vec<_> = NetworkKind::ALL.into_iter().filter_map(used).collect();
-    if networks.is_empty() {
+    let bots: Vec<_> = loaded.config.bots().collect();
+    if bots.is_empty() {
         return vec![Finding::skipped("platforms", "neither [discord] nor [telegram] is configured")];
     }
-    let asked = networks.into_iter().map(|(kind, network)| one(loaded, kind, network, x));
+    let asked = bots.into_iter().map(|bot| one(loaded, bot, x));
     join_all(asked).await.into_iter().flatten().collect()
 }
 
-async fn one(loaded: &Loaded, kind: NetworkKind, network: &Network, x: &Examination) -> Vec<Finding> {
-    let check = kind.name();
-    if !network.enabled {
+async fn one(loaded: &Loaded, bot: Bot<'_>, x: &Examination) -> Vec<Finding> {
+    let (platform, table) = (bot.platform(), bot.table());
+    let check = platform.as_str();
+    if !bot.network.enabled {
         return vec![Finding::skipped(check, "switched off by `enabled = false`")];
     }
-    let Some(token) = loaded.token(kind) else {
-        let error = loaded.check_tokens().err();
-        let problems = error.map(|error| error.problems).unwrap_or_default();
-        let mine = |problem: &&crate::config::Problem| problem.message.contains(&format!("[{check}]"));
-        let missing: Vec<_> =
-            problems.iter().filter(mine).map(|problem| problem_of(check, problem)).collect();
-        if missing.is_empty() {
-            let remedy = "name it with `token_env` or `token_file`";
-            return vec![Finding::failed(check, "the bot has no token", remedy)];
-        }
-        return missing;
+    let Some(token) = loaded.token(check) else {
+        let remedy = "name it with `token_env` or `token_file`";
+        let missing = loaded.token_problem(check).map(|problem| problem_of(check, problem));
+        return vec![missing.unwrap_or_else(|| Finding::failed(check, "the bot has no token", remedy))];
     };
     if x.offline {
         return vec![Finding::skipped(check, "not checked (--offline)")];
     }
     let limit = x.limit * CALLS;
-    match timeout(limit, checkup(&loaded.config, kind, network, token.clone())).await {
+    match timeout(limit, checkup(&loaded.config, bot, token.clone())).await {
         Ok(Ok(checked)) => checked.into_iter().map(|checked| finding(check, checked)).collect(),
-        Ok(Err(bad)) => vec![Finding::failed(check, bad.to_string(), format!("correct [{check}]"))],
+        Ok(Err(bad)) => vec![Finding::failed(check, bad.to_string(), format!("correct {table}"))],
         Err(_) => vec![Finding::failed(
             check,
             format!("no answer within {} s", limit.as_secs()),
-            format!("is the network up, and `api_url` of [{check}] right?"),
+            format!("is the network up, and `api_url` of {table} right?"),
         )],
     }
 }

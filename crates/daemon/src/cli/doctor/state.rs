@@ -53,7 +53,11 @@ pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
     if let Err(why) = writable(dir) {
         return vec![cannot_write(dir, &why)];
     }
-    let options = store_options(&connector.loaded.config, &connector.state);
+    let options = match store_options(&connector.loaded, &connector.state) {
+        Ok(options) => options,
+        // The configuration's own finding says so.
+        Err(_) => return Vec::new(),
+    };
     match verify_dir(options, false).await {
         Ok(report) => {
             if report.ok {

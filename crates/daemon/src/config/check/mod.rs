@@ -3,6 +3,7 @@
 mod agents;
 mod models;
 mod network;
+mod store;
 mod tools;
 
 use cairn_core::settings::BadSetting;
@@ -16,7 +17,8 @@ use super::url;
 
 pub(super) use agents::{check_agents, check_prices};
 pub(super) use models::{check_models, trimmed, url_trouble};
-pub(super) use network::{check_network, check_operators};
+pub(super) use network::{bot_path, check_bots, check_operators, check_webhooks};
+pub(super) use store::check_store;
 pub(super) use tools::{check_fetch, check_servers, check_tools};
 
 pub(super) struct Check<'s, 't> {
@@ -142,7 +144,7 @@ struct IdRule {
     signs: &'static str,
 }
 
-fn below(table: &[Seg], key: &str) -> Vec<Seg> {
+pub(super) fn below(table: &[Seg], key: &str) -> Vec<Seg> {
     table.iter().cloned().chain([Seg::from(key)]).collect()
 }
 

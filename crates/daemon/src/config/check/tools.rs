@@ -1,12 +1,13 @@
 //! Checks of `[[mcp]]` and `[fetch]`, and of the tools and people that agents name.
 
+use cairn_core::ids::LOCAL_PLATFORM;
 use cairn_core::tool::is_entry;
 
 use super::{Check, IdRule, below, key_path};
 use crate::config::env::Environment;
 use crate::config::secrets::key_file;
 use crate::config::source::Seg;
-use crate::config::types::{AgentConfig, Config, FetchConfig, McpConfig};
+use crate::config::types::{AgentConfig, Config, FetchConfig, McpConfig, NetworkKind};
 use crate::config::url;
 
 /// The id of a server stands before the names of its tools.
@@ -164,7 +165,8 @@ fn check_trust(check: &mut Check<'_, '_>, at: &[Seg], agent: &AgentConfig, serve
     for (key, people) in [("trusted", &trust.trusted), ("approvers", &trust.approvers)] {
         for person in people {
             let is_person = person.split_once('/').is_some_and(|(platform, user)| {
-                ["local", "discord", "telegram"].contains(&platform) && !user.is_empty()
+                (platform == LOCAL_PLATFORM || NetworkKind::of_platform(platform).is_some())
+                    && !user.is_empty()
             });
             if !is_person {
                 let message = format!("agent `{id}`: `{key}` has \"{person}\", which names nobody");

@@ -138,6 +138,20 @@ fn an_agents_threshold_that_contradicts_a_default_is_shown_where_the_agent_sets_
     "keep one of the two"
 )]
 #[case(
+    "[store]\nurl = \"postgres://h/d\"\n[retention]\njournal_days = 3",
+    "`journal_days` of [retention] is for a journal in the state folder alone"
+)]
+#[case("[store]\nurl = \"mysql://h/d\"", "must begin with postgres://")]
+#[case("[store]\nurl = \"postgres://cairn:s3cret@h/d\"", "`url` of [store] has a password in it")]
+#[case("[store]\nurl = \"postgres://h/d?password=s3cret\"", "has a password in it")]
+#[case("[store]\nurl = \"postgres:///d\"", "names no server")]
+#[case("[store]\npassword_env = \"P\"", "`password_env` of [store] is of use with a database alone")]
+#[case(
+    "[store]\nurl = \"postgres://h/d\"\npassword_env = \"A\"\npassword_file = \"f\"",
+    "4:17: [store] has both password_env and password_file"
+)]
+#[case("[store]\nurl = \"postgres://h/d\"\nnode = \"a b\"", "`node` = \"a b\" is no name of a machine")]
+#[case(
     "[[models]]\nid = \"m\"\nmodel = \"x\"\ncontext_window = 1000\nmax_output_tokens = 1000",
     "5:21: `max_output_tokens` = 1000 leaves no room"
 )]

@@ -1,5 +1,6 @@
 //! `[discord]`, `[telegram]`, `[commands]`, prices and limits: what they come to, and what is said of mistakes.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use cairn_core::access::{AccessRequest, AccessVerdict, ChatPlace, DirectPolicy, Respond};
@@ -21,7 +22,7 @@ fn network(kind: &str, lines: &str) -> String {
 #[test]
 fn a_network_that_no_table_names_is_not_used() {
     let config = fine(AGENTS).config;
-    assert_eq!((config.discord, config.telegram), (None, None));
+    assert_eq!(config.bots().count(), 0);
 }
 
 #[test]
@@ -32,7 +33,7 @@ fn ids_are_numbers_or_texts_and_come_out_the_same() {
          agent = \"helper\"\nrespond = \"all\"",
     );
     let config = fine(&text).config;
-    let policy = config.telegram.unwrap().policy(&AgentId::from("main"));
+    let policy = config.telegram[0].policy(&AgentId::from("main"));
     assert_eq!(policy.users.iter().collect::<Vec<_>>(), ["7", "8"]);
     assert_eq!(policy.chats.iter().collect::<Vec<_>>(), ["-1001", "-1002"]);
     assert_eq!((policy.direct, policy.respond), (DirectPolicy::Pairing, Respond::Mention));
@@ -66,6 +67,8 @@ fn ids_are_numbers_or_texts_and_come_out_the_same() {
 #[case::servers("telegram", "servers = [1]", "4:", "unknown key `servers` in [telegram]")]
 #[case::server("telegram", "[[telegram.places]]\nserver = 1\nchat = 2", "5:", "unknown key `server`")]
 #[case::gateway("telegram", "gateway_url = \"ws://x\"", "4:", "unknown key `gateway_url`")]
+#[case::shards("telegram", "shards = 2", "4:", "only Discord has it")]
+#[case::no_shards("discord", "shards = 0", "4:", "`shards` = 0 is out of range")]
 #[case::policy("discord", "direct = \"pair\"", "4:", "pairing")]
 #[case::other_host(
     "discord",
@@ -74,6 +77,8 @@ fn ids_are_numbers_or_texts_and_come_out_the_same() {
     "both must be on the same host"
 )]
 #[case::gateway_alone("discord", "gateway_url = \"wss://b.example\"", "4:", "`api_url` is not")]
+#[case::files("discord", "cdn_url = \"cdn.example\"", "4:", "must begin with http:// or https://")]
+#[case::files_of("telegram", "cdn_url = \"https://x\"", "4:", "unknown key `cdn_url`")]
 #[case::scheme("discord", "api_url = \"a.example\"", "4:", "must begin with http:// or https://")]
 #[case::path("discord", "api_url = \"https://a.example/api/v10\"", "4:", "must end before /api")]
 #[case::account("telegram", "api_url = \"http://me:secret@a\"", "4:", "has an account in it")]
@@ -121,9 +126,9 @@ fn a_token_comes_from_its_variable_or_file_and_is_never_shown() {
     let text = "[discord]\ntoken_env = \"TOKEN\"\n[telegram]\ntoken_file = \"bot.token\"\n";
     let loaded = load(dir.path(), text, &FixedEnvironment::new("/").with("TOKEN", "env-canary"));
     loaded.check_tokens().unwrap();
-    let token = |kind| loaded.token(kind).map(ExposeSecret::expose_secret);
-    assert_eq!(token(NetworkKind::Discord), Some("env-canary"));
-    assert_eq!(token(NetworkKind::Telegram), Some("file-canary"));
+    let token = |platform| loaded.token(platform).map(ExposeSecret::expose_secret);
+    assert_eq!(token("discord"), Some("env-canary"));
+    assert_eq!(token("telegram"), Some("file-canary"));
     assert!(loaded.warnings.iter().any(|warning| warning.contains("chmod 600")), "{:?}", loaded.warnings);
     let all = format!("{}{loaded:?}{:?}", loaded.show(), loaded.warnings);
     assert!(!all.contains("canary"), "{all}");
@@ -185,4 +190,139 @@ fn a_token_that_stands_in_the_file_is_refused_and_never_repeated(#[case] key: &s
     let message = error(&format!("[discord]\n{key} = \"{token}\"\n"));
     assert!(message.contains(&format!("`{key}`")), "{message}");
     assert!(!message.contains("verysecret"), "{message}");
+}
+
+/// Two bots on Discord, one of them without a name, and one on Telegram that has one.
+const BOTS: &str = "[[discord]]\ntoken_env = \"A\"\n[[discord]]\nname = \"work\"\ntoken_env = \"B\"\nusers = [5]\n\
+                    [[discord.places]]\nchat = 7\n[telegram]\nname = \"club\"\ntoken_env = \"C\"\n";
+
+#[test]
+fn each_bot_is_a_platform_of_its_own() {
+    let loaded = fine(&format!("{AGENTS}{BOTS}"));
+    let platforms: Vec<_> = loaded.config.bots().map(|bot| bot.platform()).collect();
+    assert_eq!(platforms, ["discord", "discord-work", "telegram-club"]);
+    let work = loaded.config.bot("discord-work").unwrap();
+    assert_eq!((work.network.users.len(), work.network.places.len()), (1, 1), "its own keys");
+    assert_eq!(fine(&loaded.show()).config, loaded.config, "what is shown is a file");
+    assert!(loaded.config.bot("telegram").is_none());
+}
+
+#[test]
+fn people_of_a_bot_that_there_is_not_are_a_warning() {
+    let lists = |bot: &str| {
+        format!("{BOTS}[commands]\noperators = [\"{bot}/5\"]\n[defaults.trust]\napprovers = [\"{bot}/6\"]\n")
+    };
+    assert!(fine(&lists("discord-work")).warnings.is_empty());
+    let warnings = fine(&lists("discord-wrok")).warnings;
+    assert!(
+        warnings.iter().all(|one| one.contains("no bot `discord-wrok`")) && warnings.len() == 2,
+        "{warnings:?}"
+    );
+}
+
+#[rstest]
+#[case::first("discord", Some(NetworkKind::Discord))]
+#[case::named("telegram-club_2", Some(NetworkKind::Telegram))]
+#[case::without_a_name("discord-", None)]
+#[case::upper_case("discord-Work", None)]
+#[case::begins_like_one("discordwork", None)]
+#[case::local("local", None)]
+fn a_platform_tells_its_network(#[case] platform: &str, #[case] network: Option<NetworkKind>) {
+    assert_eq!(NetworkKind::of_platform(platform), network);
+}
+
+#[rstest]
+#[case::no_name(
+    "[[discord]]\ntoken_env = \"A\"\n[[discord]]\ntoken_env = \"B\"\n",
+    ":3:",
+    "numbers 1 and 2 of [[discord]] have no `name`"
+)]
+#[case::same(
+    "[[telegram]]\nname = \"a\"\ntoken_env = \"A\"\n[[telegram]]\nname = \"a\"\ntoken_env = \"B\"\n",
+    ":5:",
+    "two bots of [[telegram]] have the name `a`"
+)]
+#[case::bad_name(
+    "[discord]\nname = \"My Bot\"\ntoken_env = \"A\"\n",
+    ":2:",
+    "`name` = \"My Bot\" is no name of a bot"
+)]
+#[case::its_own_line(
+    "[[discord]]\ntoken_env = \"A\"\n[[discord]]\nname = \"b\"\ntoken_env = \"B\"\nusers = [\"@x\"]\n",
+    ":6:",
+    "no id on discord"
+)]
+#[case::no_token(
+    "[[discord]]\ntoken_env = \"A\"\n[[discord]]\nname = \"b\"\n",
+    ":3:",
+    "[discord] `b` has neither"
+)]
+#[case::unknown(
+    "[[discord]]\ntoken_env = \"A\"\nwebhook_url = \"https://a.example\"\n",
+    ":3:",
+    "only Telegram has it"
+)]
+#[case::operator("[commands]\noperators = [\"discord-b/@x\"]\n", ":2:", "names nobody")]
+fn a_mistake_among_several_bots_is_named_with_its_place(
+    #[case] text: &str,
+    #[case] place: &str,
+    #[case] said: &str,
+) {
+    let message = error(text);
+    assert!(message.contains(place) && message.contains(said), "{message}");
+}
+
+#[test]
+fn one_token_serves_one_bot() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = FixedEnvironment::new("/").with("A", "canary").with("B", "canary").with("C", "other");
+    let loaded = load(dir.path(), BOTS, &env);
+    let message = loaded.check_tokens().unwrap_err().to_string();
+    assert!(message.contains("[discord] `work` has the token of the bot `discord`"), "{message}");
+    assert!(!message.contains("canary"), "{message}");
+    assert_eq!(loaded.token("discord-work").map(ExposeSecret::expose_secret), None);
+    assert_eq!(loaded.token("telegram-club").map(ExposeSecret::expose_secret), Some("other"));
+}
+
+#[rstest]
+#[case::plain("webhook_url = \"http://bot.example.org/x\"", "must begin with https://")]
+#[case::query("webhook_url = \"https://bot.example.org/x?y\"", "`?` or `#`")]
+#[case::port("webhook_url = \"https://bot.example.org:444/x\"", "443, 80, 88 and 8443")]
+#[case::own_machine("webhook_url = \"https://localhost/x\"", "no address that Telegram can reach")]
+#[case::private("webhook_url = \"https://192.168.0.7/x\"", "no address that Telegram can reach")]
+#[case::path("webhook_url = \"https://bot.example.org/{x}\"", "in its path")]
+#[case::alone("webhook_listen = \"127.0.0.1:9465\"", "`webhook_url` is not")]
+#[case::listen(
+    "webhook_url = \"https://bot.example.org\"\nwebhook_listen = \"localhost:1\"",
+    "not an address with a port"
+)]
+#[case::no_port(
+    "webhook_url = \"https://bot.example.org\"\nwebhook_listen = \"127.0.0.1:0\"",
+    "not an address with a port"
+)]
+fn a_webhook_that_telegram_could_not_reach_is_refused(#[case] lines: &str, #[case] said: &str) {
+    let message = error(&network("telegram", lines));
+    assert!(message.contains(said), "{message}");
+}
+
+#[test]
+fn webhooks_are_served_at_paths_of_their_own() {
+    let bots = |second: &str| {
+        let bot = |name: &str, url: &str| {
+            format!("[[telegram]]\nname = \"{name}\"\ntoken_env = \"{name}\"\nwebhook_url = \"{url}\"\n")
+                .replace("token_env = \"", "token_env = \"T")
+        };
+        bot("a", "https://bot.example.org/a") + &bot("b", second)
+    };
+    let loaded = fine(&bots("https://bot.example.org:8443/b"));
+    let addresses: BTreeSet<_> =
+        loaded.config.bots().filter_map(|bot| bot.network.webhook_address()).collect();
+    assert_eq!(addresses.into_iter().collect::<Vec<_>>(), ["127.0.0.1:9465".parse().unwrap()]);
+    let message = error(&bots("https://other.example.org/a"));
+    assert!(message.contains("two bots have their webhook at 127.0.0.1:9465/a"), "{message}");
+    let loaded = fine(&network(
+        "telegram",
+        "webhook_url = \"https://bot.example.org\"\nwebhook_listen = \"0.0.0.0:80\"",
+    ));
+    assert!(loaded.warnings.iter().any(|one| one.contains("without TLS")), "{:?}", loaded.warnings);
 }

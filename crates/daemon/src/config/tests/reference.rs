@@ -94,8 +94,13 @@ fn lines_of(table: &Table) -> String {
             continue;
         }
         let said = schema["description"].as_str();
-        if said != before && !is_telegram && !table.path.ends_with(".places") {
-            out.push_str(if before.is_some() || table.path.is_empty() { "\n" } else { "" });
+        // Of Telegram's keys only those are explained that Discord does not have.
+        let is_told = !is_telegram || schema["x-telegram-only"] == true;
+        if is_telegram && !is_told && before.take().is_some() {
+            out.push('\n');
+        }
+        if said != before && is_told && !table.path.ends_with(".places") {
+            out.push_str(if before.is_some() || table.path.is_empty() || is_telegram { "\n" } else { "" });
             out.push_str(&comment(said.unwrap_or_default()));
             before = said;
         }

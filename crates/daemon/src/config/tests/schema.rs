@@ -22,7 +22,8 @@ fn objections(text: &str) -> Vec<String> {
 #[test]
 fn the_reference_fits_with_its_examples_off_and_on() {
     jsonschema::draft202012::meta::validate(&schema()).unwrap();
-    for text in [REFERENCE, &with_all_keys(), ""] {
+    let two_bots = "[[telegram]]\ntoken_env = \"A\"\n[[telegram]]\nname = \"b\"\ntoken_env = \"B\"\n";
+    for text in [REFERENCE, &with_all_keys(), two_bots, ""] {
         assert_eq!(objections(text), Vec::<String>::new());
     }
 }
@@ -69,6 +70,9 @@ fn what_is_typically_wrong_is_objected_to() {
         ("[telegram]\nservers = [1]\n", "servers"),
         ("[[telegram.places]]\nserver = 1\n", "server"),
         ("[discord]\nusers = [\"@ada\"]\n", "users"),
+        ("[[discord]]\nusers = [\"@ada\"]\n", "users"),
+        ("[[discord]]\nname = \"My bot\"\n", "name"),
+        ("[discord]\nwebhook_url = \"https://a.example\"\n", "webhook_url"),
         ("[commands]\nnew = \"anyone\"\n", "new"),
         ("[log]\nformat = \"xml\"\n", "format"),
     ] {

@@ -72,3 +72,21 @@ fn a_key_is_never_shown() {
     assert!(!all.contains("canary"), "{all}");
     assert!(loaded.show().contains("api_key_env = \"KEY\""));
 }
+
+#[test]
+fn the_password_of_a_database_is_read_apart_and_never_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "[store]\nurl = \"postgres://cairn@db.example:5433/cairn?sslmode=require\"\npassword_env = \"PW\"\nnode = \"north\"\n";
+    let load = |env| Config::of_text(&dir.path().join("config.toml"), text, &env).unwrap();
+    let loaded = load(FixedEnvironment::new("/").with("PW", "canary/ @1"));
+    let database = loaded.database().unwrap().unwrap();
+    let url = "postgres://cairn:canary%2F%20%401@db.example:5433/cairn?sslmode=require";
+    assert_eq!((database.url.expose_secret(), &*database.node), (url, "north"));
+    let all = format!("{}{loaded:?}{database:?}{:?}", loaded.show(), loaded.to_json());
+    assert!(!all.contains("canary"), "{all}");
+    let missing = load(FixedEnvironment::new("/")).database().unwrap_err().to_string();
+    assert!(missing.contains("`password_env` of [store]: $PW is not set"), "{missing}");
+    assert!(missing.contains("config.toml:3:"), "{missing}");
+    let own = Config::of_text(&dir.path().join("config.toml"), "", &FixedEnvironment::new("/")).unwrap();
+    assert!(own.database().unwrap().is_none());
+}

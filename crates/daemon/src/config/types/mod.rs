@@ -18,6 +18,7 @@ mod tools;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 use cairn_core::agent::{AgentSettings, WindowSize};
 use cairn_core::command::CommandPermissions;
@@ -32,8 +33,8 @@ use serde::{Deserialize, Serialize};
 pub(super) use agents::{ANTHROPIC_URL, OPENAI_URL, WINDOW, WINDOW_MAX, WINDOW_MIN};
 pub use agents::{AgentConfig, ModelConfig, OFFLINE, Provider};
 pub use limits::Limits;
-pub(super) use network::is_id;
-pub use network::{Network, NetworkKind, PlaceKeys, PlatformId};
+pub use network::{Bot, Bots, Network, NetworkKind, PlaceKeys, PlatformId};
+pub(super) use network::{is_id, is_name};
 pub use tools::{FetchConfig, McpConfig};
 
 /// The whole configuration. The first paragraph of a table's doc is its headline in the reference.
@@ -59,13 +60,13 @@ pub struct Config {
     pub mcp: Vec<McpConfig>,
     pub fetch: FetchConfig,
     /// Discord: the bot there. Without this table Discord is not used
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub discord: Option<Network>,
+    #[serde(skip_serializing_if = "is_empty")]
+    pub discord: Bots,
     /// Telegram: the bot there. Without this table Telegram is not used
     ///
     /// All keys mean what they mean in [discord]. The token is the one that @BotFather gives. Ids of groups are negative.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub telegram: Option<Network>,
+    #[serde(skip_serializing_if = "is_empty")]
+    pub telegram: Bots,
     /// Commands that people give in chats
     pub commands: CommandPermissions,
     /// Bounds of what is taken in and of how long things take
@@ -74,12 +75,16 @@ pub struct Config {
     pub log: Log,
     /// Figures for Prometheus, and a page for browsers
     pub admin: AdminConfig,
-    /// The state folder's files
+    /// Where the state is: in files of the state folder, or in a database
     pub store: Store,
     /// Retention: what of an old state is kept smaller, or not at all; one pass a day, 0: off
     ///
     /// `cairn store retain --dry-run` says what it would come to. Artifacts have `artifact_days` and `artifact_mib`, above.
     pub retention: RetentionSettings,
+}
+
+fn is_empty(bots: &Bots) -> bool {
+    bots.is_empty()
 }
 
 /// How log lines are written.
@@ -162,11 +167,28 @@ pub struct Store {
     /// channel.
     #[schemars(range(min = 1, max = 65_536))]
     pub cache_mib: u64,
+    /// A PostgreSQL database (15 or later) that holds the journal and the artifacts; the state folder is a copy of it then.
+    /// `cairn run` on several machines with the same url: one leads and the others stand by, and one of them takes over
+    /// when it dies. `?sslmode=require` has it refuse a connection without TLS. Not set: the state folder holds everything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"postgres://cairn@db.example.net/cairn?sslmode=require")]
+    pub url: Option<String>,
+    /// The variable or the file that holds the password of the account in `url`, where it needs one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"CAIRN_DATABASE_PASSWORD")]
+    pub password_env: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"database.password", extend("x-alternative" = true))]
+    pub password_file: Option<PathBuf>,
+    /// The name of this machine among those that share the database. Not set: its host name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"north")]
+    pub node: Option<String>,
 }
 
 impl Default for Store {
     fn default() -> Self {
-        Self { segment_mib: 64, cache_mib: 8 }
+        Self { segment_mib: 64, cache_mib: 8, url: None, password_env: None, password_file: None, node: None }
     }
 }
 
@@ -185,11 +207,19 @@ impl Config {
         self.agents.iter().find(|agent| agent.id.as_str() == id)
     }
 
-    pub fn network(&self, kind: NetworkKind) -> Option<&Network> {
-        match kind {
-            NetworkKind::Discord => self.discord.as_ref(),
-            NetworkKind::Telegram => self.telegram.as_ref(),
-        }
+    /// The bots of all chat networks.
+    pub fn bots(&self) -> impl Iterator<Item = Bot<'_>> {
+        NetworkKind::ALL.into_iter().flat_map(|kind| {
+            let bots = match kind {
+                NetworkKind::Discord => &self.discord,
+                NetworkKind::Telegram => &self.telegram,
+            };
+            bots.iter().map(move |network| Bot { kind, network })
+        })
+    }
+
+    pub fn bot(&self, platform: &str) -> Option<Bot<'_>> {
+        self.bots().find(|bot| bot.platform() == platform)
     }
 
     pub fn model(&self, id: &str) -> Option<&ModelConfig> {

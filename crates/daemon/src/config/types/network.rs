@@ -1,14 +1,19 @@
-//! `[discord]` and `[telegram]`: which bot it is, who is served where, and what is taken in.
+//! `[discord]` and `[telegram]`: which bots there are, who is served where, and what is taken in.
+//!
+//! Each bot is a platform: `discord`, or `discord-NAME` for one that has a name. Everything else goes by that.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Deref;
 use std::path::PathBuf;
 
 use cairn_core::access::{AccessPolicy, DirectPolicy, PlaceRule, Respond};
 use cairn_core::ids::AgentId;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{Deserializer, Error, Visitor};
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 /// Which chat network.
@@ -21,19 +26,139 @@ pub enum NetworkKind {
 impl NetworkKind {
     pub const ALL: [Self; 2] = [Self::Discord, Self::Telegram];
 
-    /// Its name in channel ids, and of its table in the file.
+    /// That of its table in the file, and of the platform of a bot without a name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Discord => "discord",
             Self::Telegram => "telegram",
         }
     }
+
+    /// The platform of a bot of that name.
+    pub fn platform(self, name: Option<&str>) -> String {
+        match name {
+            None => self.name().to_owned(),
+            Some(name) => format!("{}-{name}", self.name()),
+        }
+    }
+
+    /// The network of a platform, whether such a bot is configured or not.
+    pub fn of_platform(platform: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| {
+            let rest = platform.strip_prefix(kind.name());
+            rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix('-').is_some_and(is_name))
+        })
+    }
 }
 
-/// A bot on a chat network. Keys marked `x-discord` are Discord's alone; `x-telegram` is the example for Telegram.
+/// Longest name of a bot.
+const NAME_MAX: usize = 32;
+
+/// Whether a text may be the name of a bot.
+pub(in crate::config) fn is_name(text: &str) -> bool {
+    let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
+    text.len() <= NAME_MAX && text.bytes().all(fits) && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+}
+
+/// A bot of the configuration.
+#[derive(Debug, Clone, Copy)]
+pub struct Bot<'c> {
+    pub kind: NetworkKind,
+    pub network: &'c Network,
+}
+
+impl Bot<'_> {
+    /// Its platform, in ids of channels and people and wherever bots are told apart.
+    pub fn platform(&self) -> String {
+        self.kind.platform(self.network.name.as_deref())
+    }
+
+    /// Its table, for messages.
+    pub fn table(&self) -> String {
+        match &self.network.name {
+            None => format!("[{}]", self.kind.name()),
+            Some(name) => format!("[{}] `{name}`", self.kind.name()),
+        }
+    }
+}
+
+/// The bots of a network: a table, or a list of tables.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Bots {
+    bots: Vec<Network>,
+    is_list: bool,
+}
+
+impl Bots {
+    /// The same tables, changed.
+    pub fn map(self, change: impl FnMut(Network) -> Network) -> Self {
+        Self { bots: self.bots.into_iter().map(change).collect(), ..self }
+    }
+}
+
+impl Deref for Bots {
+    type Target = [Network];
+
+    fn deref(&self) -> &[Network] {
+        &self.bots
+    }
+}
+
+impl Serialize for Bots {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &*self.bots {
+            [bot] if !self.is_list => bot.serialize(serializer),
+            bots => bots.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Bots {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(BotsVisitor)
+    }
+}
+
+struct BotsVisitor;
+
+impl<'de> Visitor<'de> for BotsVisitor {
+    type Value = Bots;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a table, or a list of tables")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<Bots, A::Error> {
+        let bot = Network::deserialize(MapAccessDeserializer::new(table))?;
+        Ok(Bots { bots: vec![bot], is_list: false })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Bots, A::Error> {
+        Ok(Bots { bots: Vec::deserialize(SeqAccessDeserializer::new(list))?, is_list: true })
+    }
+}
+
+impl JsonSchema for Bots {
+    fn schema_name() -> Cow<'static, str> {
+        "Bots".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Network::json_schema(generator)
+    }
+}
+
+/// A bot on a chat network. Keys marked `x-discord` are Discord's alone, those marked `x-telegram-only` Telegram's;
+/// `x-telegram` is the example for Telegram.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Network {
+    /// For a further bot on the same network: write one table [[discord]] for each, and give all but one a name. The bot is
+    /// then the platform discord-NAME: in ids of channels and people (discord-work/123), in status, log and metrics. Without
+    /// a name it is the platform discord. Up to 32 of a-z, 0-9, _ and -. A person is another one to each bot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"work", extend("pattern" = "^[a-z0-9][a-z0-9_-]{0,31}$"))]
+    pub name: Option<String>,
     /// false keeps the table and leaves the bot out.
     pub enabled: bool,
     /// The bot's token: an environment variable that holds it, or a file (found among systemd's credentials by its bare
@@ -52,6 +177,24 @@ pub struct Network {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"wss://discord.com", extend("x-discord" = true, "x-alternative" = true))]
     pub gateway_url: Option<String>,
+    /// Where files that people attach come from, and nowhere else. Not set: Discord's own hosts, and that of api_url.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"https://cdn.discordapp.com", extend("x-discord" = true))]
+    pub cdn_url: Option<String>,
+    /// A webhook: Telegram sends updates to this address instead of being asked for them. https, with a name that everybody
+    /// can resolve, on port 443, 80, 88 or 8443. It must lead, through a reverse proxy or balancer with TLS, to
+    /// webhook_listen (127.0.0.1:9465 unless set), where its path is served over plain HTTP; several bots may share an address if their paths differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"https://bot.example.net/telegram", extend("x-telegram-only" = true))]
+    pub webhook_url: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"127.0.0.1:9465", extend("x-telegram-only" = true))]
+    pub webhook_listen: Option<String>,
+    /// Connections among which Discord divides the servers of the bot. Not set: as many as it recommends. One serves up to
+    /// 2,500 servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 16_384), example = 4, extend("x-discord" = true))]
+    pub shards: Option<u32>,
     /// The agent that talks there. Not set: the first of [[agents]].
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"main")]
@@ -99,11 +242,16 @@ pub struct Network {
 impl Default for Network {
     fn default() -> Self {
         Self {
+            name: None,
             enabled: true,
             token_env: None,
             token_file: None,
             api_url: None,
             gateway_url: None,
+            cdn_url: None,
+            webhook_url: None,
+            webhook_listen: None,
+            shards: None,
             agent: None,
             direct: DirectPolicy::default(),
             users: Vec::new(),
@@ -148,7 +296,19 @@ pub struct PlaceKeys {
     pub members: Option<Vec<PlatformId>>,
 }
 
+/// Where a webhook is served unless configured.
+const WEBHOOK_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9465);
+
 impl Network {
+    /// Where its webhook is served, if it has one.
+    pub fn webhook_address(&self) -> Option<SocketAddr> {
+        self.webhook_url.as_ref()?;
+        match &self.webhook_listen {
+            Some(listen) => listen.trim().parse().ok(),
+            None => Some(WEBHOOK_ADDRESS),
+        }
+    }
+
     /// Who may talk where. `default_agent`: the agent that talks where the table names none.
     pub fn policy(&self, default_agent: &AgentId) -> AccessPolicy {
         AccessPolicy {

@@ -4,5 +4,6 @@ mod access;
 mod commands;
 mod restarts;
 mod rig;
+mod shards;
 mod talk;
 mod trouble;

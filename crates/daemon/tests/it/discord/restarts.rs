@@ -111,3 +111,103 @@ async fn killed_while_a_command_runs_it_is_run_once() {
     assert_eq!(found.words().matches("Rex is a dog of ours").count(), 1, "{}", found.words());
     assert_sent(&rig, 1).await;
 }
+
+#[tokio::test]
+async fn whoever_was_no_member_when_they_spoke_is_not_heard_after_a_restart() {
+    let mut rig = Setup::default().keys("members = []").build().await;
+    let only_alice = format!("members = [{}]", rig.discord.user("alice"));
+    rig.configure("members = []", &only_alice);
+    rig.run().await;
+    rig.discord.wait_ready().await;
+    rig.discord.post(ROOM, "bob", "shut out before").mention_bot().send();
+    rig.ask(ROOM, "alice", "before").await;
+    rig.discord.post(ROOM, "bob", "shut out after").mention_bot().send();
+    rig.ask(OTHER_ROOM, "alice", "barrier").await;
+    rig.kill().await;
+    rig.discord.forget_sessions();
+    rig.discord.post(ROOM, "alice", "missed").mention_bot().send();
+    rig.configure(&only_alice, "members = []");
+    rig.back().await;
+    assert_eq!(rig.discord.wait_sent(ROOM, 2).await[1].content, "echo: missed");
+    rig.ask(ROOM, "bob", "let in").await;
+    let done = rig.wait_platform("caught up", |platform| platform["caught_up"].is_object()).await;
+    assert_eq!(
+        (&done["caught_up"]["messages"], &done["caught_up"]["read"]),
+        (&1.into(), &2.into()),
+        "{done}"
+    );
+    assert!(rig.requests().iter().all(|request| !request.contains("shut out")), "{:?}", rig.requests());
+    let shown = rig.cairn_with(&["status"]).await.stdout;
+    assert!(shown.contains("caught up 2") && shown.contains(": 1 message; 2 chats read, "), "{shown}");
+    assert!(rig.log().contains("caught up with what was missed"), "{}", rig.log());
+    rig.assert_clean();
+}
+
+#[tokio::test]
+async fn rules_that_a_reload_brought_count_from_then_on() {
+    let mut rig = Setup::default().keys("members = []").build().await;
+    let only_alice = format!("members = [{}]", rig.discord.user("alice"));
+    rig.configure("members = []", &only_alice);
+    rig.run().await;
+    rig.discord.wait_ready().await;
+    rig.discord.post(ROOM, "bob", "shut out").mention_bot().send();
+    rig.ask(ROOM, "alice", "before").await;
+    rig.configure(&only_alice, "members = []");
+    let run = rig.cairn_with(&["reload"]).await;
+    assert_eq!(run.code, Some(0), "{run:?}");
+    rig.stop().await;
+    rig.discord.forget_sessions();
+    rig.discord.post(ROOM, "bob", "missed").mention_bot().send();
+    rig.back().await;
+    assert_eq!(rig.discord.wait_sent(ROOM, 2).await[1].content, "echo: missed");
+    assert!(rig.requests().iter().all(|request| !request.contains("shut out")), "{:?}", rig.requests());
+    rig.assert_clean();
+}
+
+#[tokio::test]
+async fn what_was_deleted_while_the_daemon_was_away_is_in_no_request_any_more() {
+    let mut rig = Rig::start().await;
+    rig.ask(ROOM, "alice", "before").await;
+    let gone = rig.discord.say(ROOM, "bob", "the code is xyzzy");
+    let accepted = async || {
+        rig.json_of(&["history", "main/discord/101"]).await.to_string().contains("xyzzy").then_some(())
+    };
+    rig.until("it is taken in", accepted).await;
+    rig.stop().await;
+    rig.discord.forget_sessions();
+    rig.discord.delete(ROOM, &[gone]);
+    rig.discord.post(ROOM, "alice", "missed").mention_bot().send();
+    rig.back().await;
+    rig.discord.wait_sent(ROOM, 2).await;
+    let request = rig.requests().pop().unwrap();
+    assert!(request.contains("missed") && !request.contains("xyzzy"), "{request}");
+    let done = rig.wait_platform("caught up", |platform| platform["caught_up"].is_object()).await;
+    assert_eq!(done["caught_up"]["deleted"], 1, "{done}");
+    rig.assert_clean();
+}
+
+#[tokio::test]
+async fn a_private_chat_that_was_never_heard_in_is_caught_up_from_when_its_person_was_let_in() {
+    let mut rig = Rig::start().await;
+    let chat = rig.discord.dm("alice");
+    rig.discord.say(chat, "alice", "hello, let me in");
+    let told = rig.discord.wait_sent(chat, 1).await;
+    let code = told[0].content.split('`').nth(1).unwrap().to_owned();
+    let run = rig.cairn_with(&["pair", "approve", &code]).await;
+    assert_eq!(run.code, Some(0), "{run:?}");
+    rig.discord.wait_sent(chat, 2).await;
+    rig.stop().await;
+    rig.discord.forget_sessions();
+    rig.discord.say(chat, "alice", "are you there?");
+    rig.back().await;
+    let sent = rig.discord.wait_sent(chat, 3).await;
+    assert_eq!(sent[2].content, "echo: are you there?");
+    assert!(rig.requests().iter().all(|request| !request.contains("let me in")), "{:?}", rig.requests());
+    // From here on the chat is known by what was said there.
+    rig.stop().await;
+    rig.discord.forget_sessions();
+    rig.discord.say(chat, "alice", "and now?");
+    rig.back().await;
+    assert_eq!(rig.discord.wait_sent(chat, 4).await[3].content, "echo: and now?");
+    rig.assert_clean();
+}

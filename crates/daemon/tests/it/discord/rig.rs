@@ -130,6 +130,13 @@ impl Rig {
         self
     }
 
+    /// Changes the configuration while no daemon runs, or before a reload.
+    pub(crate) fn configure(&self, from: &str, to: &str) {
+        let text = std::fs::read_to_string(&self.config).unwrap();
+        assert!(text.contains(from), "{from} is not in {text}");
+        std::fs::write(&self.config, text.replacen(from, to, 1)).unwrap();
+    }
+
     pub(crate) async fn run(&mut self) {
         let daemon = Daemon::start(Self::cairn(), &self.state(), Some(&self.config)).await.unwrap();
         self.daemon = Some(daemon);

@@ -17,7 +17,7 @@ fn explains(stderr: &str, words: &[&str]) {
 fn version_and_help_of_every_command_are_there() {
     let home = home();
     assert!(home.cairn(&["--version"]).ended(0).stdout.starts_with("cairn "));
-    let commands: [&[&str]; 37] = [
+    let commands: [&[&str]; 38] = [
         &[],
         &["run"],
         &["chat"],
@@ -35,6 +35,7 @@ fn version_and_help_of_every_command_are_there() {
         &["memory", "show"],
         &["memory", "add"],
         &["memory", "edit"],
+        &["memory", "unite"],
         &["memory", "forget"],
         &["pair", "list"],
         &["pair", "approve"],
@@ -96,6 +97,7 @@ fn what_is_not_there_ends_with_4() {
         &["context", "other/local/main"],
         &["memory", "show", "m0000000000000000"],
         &["memory", "edit", "m0000000000000000", "text"],
+        &["memory", "unite", "m0000000000000000", "m0000000000000001"],
         &["memory", "forget", "m0000000000000000"],
         &["history", "main", "--from", "1000"],
         &["history", "main", "--from", "2", "--to", "1"],
@@ -123,6 +125,7 @@ fn looking_around_makes_no_state() {
         (&["memory", "search", "x"], 0),
         (&["memory", "show", "m0000000000000000"], 4),
         (&["memory", "edit", "m0000000000000000", "x"], 4),
+        (&["memory", "unite", "m0000000000000000", "m0000000000000001"], 4),
         (&["memory", "forget", "m0000000000000000"], 4),
         (&["store", "verify"], 1),
         (&["store", "verify", "--quarantine"], 1),

@@ -145,8 +145,8 @@ fn lived_in() -> Home {
     let home = home();
     home.cairn_with(&["chat"], b"Let us build the shed in May.\n").ended(0);
     home.file("talk.jsonl", "{\"user\": \"ada\", \"text\": \"hello\"}\n");
-    for name in ["discord.token", "telegram.token", "openai.key", "anthropic.key"] {
-        home.secret(name, "123:abc");
+    for name in ["discord.token", "discord-work.token", "telegram.token", "openai.key", "anthropic.key"] {
+        home.secret(name, &format!("123:{name}"));
     }
     home
 }

@@ -211,6 +211,28 @@ async fn what_is_wrong_with_a_bot_on_telegram_is_told_with_its_remedy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_is_looked_at_as_telegram_sees_it() {
+    let setup = Setup::new().await;
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    setup.telegram.lead("bot.example.org", address);
+    let keys =
+        format!("webhook_url = \"https://bot.example.org/t\"\nwebhook_listen = \"{address}\"\nchats = [");
+    setup.change(&format!("chats = [{}", setup.group), &format!("{keys}{}", setup.group));
+    setup.finds(0, "telegram", "ok", &["no webhook is set yet"]);
+    let daemon = setup.home.daemon(Some(&setup.home.path("config.toml"))).await;
+    setup.telegram.wait_until("a webhook", |fake| fake.webhook().is_some()).await;
+    setup.finds(0, "telegram", "ok", &["the webhook is set"]);
+    daemon.kill().await.unwrap();
+    let ann = setup.telegram.person("Ann");
+    let before = setup.telegram.deliveries();
+    setup.telegram.say(ann.id, &ann, "hello?");
+    setup.telegram.wait_until("a failure", |fake| fake.deliveries() > before).await;
+    setup.finds(1, "telegram", "failed", &["Connection refused", "1 updates wait", "webhook_listen"]);
+    setup.home.config(&setup.config());
+    setup.finds(0, "telegram", "ok", &["cairn had set still stands", "deletes it"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_configuration_ends_with_2_and_the_rest_is_looked_at_all_the_same() {
     let setup = Setup::new().await;
     setup.change("agent.md.j2", "gone.md.j2");

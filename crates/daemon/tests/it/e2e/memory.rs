@@ -46,6 +46,41 @@ fn a_memory_lives_from_add_to_forget() {
 }
 
 #[test]
+fn several_memories_are_made_one_and_only_what_the_same_people_see() {
+    let home = home();
+    let add = |text: &str, scope: &str, importance: &str| {
+        let memory = home.json(&[
+            "memory",
+            "add",
+            text,
+            "--kind",
+            "fact",
+            "--scope",
+            scope,
+            "--importance",
+            importance,
+        ]);
+        memory["id"].as_str().unwrap().to_owned()
+    };
+    let kept = add("Anna lives in Lisbon.", "agent", "0.4");
+    let (older, newer) = (add("Anna moved.", "agent", "0.9"), add("Anna is in Berlin.", "agent", "0.3"));
+    let elsewhere = add("Anna rows.", "chat:local/main", "0.5");
+
+    let refused = home.cairn(&["memory", "unite", &kept, &elsewhere]).ended(2);
+    assert!(refused.stderr.contains("scope"), "{}", refused.stderr);
+    home.cairn(&["memory", "unite", &kept, &kept]).ended(2);
+    let united = home.json(&["memory", "unite", &kept, &older, &newer, "--text", "Anna moved to Berlin."]);
+    assert_eq!((&united["id"], &united["text"]), (&kept.as_str().into(), &"Anna moved to Berlin.".into()));
+    assert_eq!(united["importance"], 0.9);
+    home.cairn(&["memory", "show", &older]).ended(4);
+    home.cairn(&["memory", "show", &newer]).ended(4);
+    // Without a text it keeps what it says.
+    let same = add("Anna went to Berlin.", "agent", "0.5");
+    assert_eq!(home.json(&["memory", "unite", &kept, &same])["text"], "Anna moved to Berlin.");
+    assert_eq!(home.json(&["memory", "list"]).as_array().unwrap().len(), 2);
+}
+
+#[test]
 fn a_filter_lets_through_what_it_names() {
     let home = home();
     for (text, kind, scope) in [

@@ -116,24 +116,26 @@ async fn what_could_not_be_delivered_is_listed_tried_again_and_given_up() {
     let home = home();
     assert_eq!(home.json(&["outbox", "list"]), json!([]));
     let dead = Receipt::Dead { reason: "the bot was blocked by the user".to_owned() };
-    journal(&home, Some("main/telegram/7"), undelivered("o1", dead)).await;
+    journal(&home, Some("main/telegram/7"), undelivered("main/telegram/7:12", dead)).await;
     let list = home.cairn(&["outbox", "list"]).ended(0).stdout;
-    for word in ["o1", "main/telegram/7", "dead", "I could not answer.", "blocked by the user"] {
+    for word in
+        ["main/telegram/7:12", "main/telegram/7", "dead", "I could not answer.", "blocked by the user"]
+    {
         assert!(list.contains(word), "`{word}` in {list}");
     }
     let states = || -> Value {
         let list = home.json(&["outbox", "list"]);
         list.as_array().unwrap().iter().map(|item| item["state"].clone()).collect()
     };
-    home.cairn(&["outbox", "retry", "o9"]).ended(4);
-    let retried = home.cairn(&["outbox", "retry", "o1"]).ended(0);
+    home.cairn(&["outbox", "retry", "main/telegram/7:99"]).ended(4);
+    let retried = home.cairn(&["outbox", "retry", "main/telegram/7:12"]).ended(0);
     assert!(retried.stderr.contains("the next `cairn run` sends it"), "{retried:?}");
     assert_eq!(states(), json!(["owed"]), "owed to a network that is not running: it stays owed");
     home.cairn(&["new", "main/telegram/7"]).ended(0);
     assert_eq!(states(), json!(["owed"]), "whatever else is done");
-    home.cairn(&["outbox", "drop", "o1"]).ended(0);
+    home.cairn(&["outbox", "drop", "main/telegram/7:12"]).ended(0);
     assert_eq!(states(), json!([]));
-    home.cairn(&["outbox", "drop", "o1"]).ended(4);
+    home.cairn(&["outbox", "drop", "main/telegram/7:12"]).ended(4);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -134,6 +134,9 @@ async fn only_the_exact_names_of_the_address_are_answered() {
         for host in ["evil.example", "cairn", "127.0.0.1", "localhost", "192.0.2.7:9464", "[::1]:1", ""] {
             let refused = site.ask_as(host, &format!("GET {path}"), &[], "").await;
             assert_eq!(refused.status, 421, "{host}{path}");
+            assert_eq!(refused.header("x-content-type-options"), Some("nosniff"), "{host}{path}");
+            let policy = refused.header("content-security-policy").unwrap_or_default();
+            assert!(policy.starts_with("default-src 'none'"), "{host}{path}");
         }
     }
     for host in [site.address.to_string(), format!("localhost:{port}"), "bot.example.net".to_owned()] {

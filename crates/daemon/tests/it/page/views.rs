@@ -109,6 +109,18 @@ async fn a_channel_shows_its_window_what_stands_for_every_entry_and_its_calls() 
     assert_eq!(points["runs"].as_array().unwrap().len(), 1);
     assert!(shown.contains("<polyline class=\"tokens\"") && shown.contains("<line class=\"run\""), "{shown}");
     assert!(shown.contains("cairn context main/local/main"), "{shown}");
+    // The run has a view of its own, with the exact request of its call.
+    let run = site.view("/channels/main/runs/r1", &cookie).await.is(200).body;
+    assert!(run.contains("Calls of models") && run.contains("committed"), "{run}");
+    assert!(
+        run.contains("runs/r1/prompt?call=1") && run.contains("cairn explain main/local/main --run r1"),
+        "{run}"
+    );
+    let prompt = site.view("/channels/main/runs/r1/prompt?call=1", &cookie).await.is(200).body;
+    assert!(prompt.contains("byte for byte") && prompt.contains("transcript"), "{prompt}");
+    let body = site.view("/channels/main/runs/r1/body?call=1", &cookie).await.is(200).body;
+    assert!(model.seen().iter().any(|seen| *seen.sent == *body), "{body}");
+    site.view("/channels/main/runs/r99", &cookie).await.is(404);
     // What a script asks for again and again is the live part, and nothing that was drawn once.
     let headers = [("cookie", cookie.as_str()), ("hx-request", "true"), ("hx-target", "now")];
     let live = site.ask("GET /channels/main", &headers, "").await.is(200).body;

@@ -49,6 +49,34 @@ async fn check_all(rig: &Rig, when: &str) {
     }
 }
 
+/// Every call of every run of the channel is made again as the server got it. Returns how many rounds the longest talk
+/// had, and how many calls were merges.
+async fn check_runs(rig: &Rig, when: &str) -> (u64, u64) {
+    let context = rig.context().await;
+    let runs: Vec<_> = context["outcomes"].as_array().unwrap().iter().map(|run| run["run"].clone()).collect();
+    let mut made = Vec::new();
+    let (mut rounds, mut merges) = (0, 0);
+    for run in &runs {
+        let run = run.as_str().unwrap();
+        let told = rig.get(&rig.path_of(&format!("runs/{run}/explain"))).await;
+        assert_eq!((&told["run"], &told["missing"]), (&json!(run), &json!([])), "{when}: {told}");
+        for call in told["calls"].as_array().unwrap() {
+            let number = call["call"].as_u64().unwrap();
+            merges += u64::from(call["trace"]["work"]["entries"].is_null());
+            rounds = rounds.max(call["trace"]["work"]["round"].as_u64().unwrap());
+            let prompt = rig.get(&rig.path_of(&format!("runs/{run}/prompt?call={number}"))).await;
+            assert_eq!(prompt["exact"], true, "{when}: {run}, call {number}: {}", prompt["why_not"]);
+            assert_eq!(prompt["run"], *run, "{when}");
+            made.push(prompt["body"].as_str().unwrap().to_owned());
+        }
+    }
+    let seen = rig.model.seen().into_iter().filter(|seen| seen.kind != Kind::Reply);
+    let sent: Vec<String> = seen.map(|seen| seen.sent.to_string()).collect();
+    assert!(!sent.is_empty(), "{when}");
+    assert_eq!(made, sent, "{when}");
+    (rounds, merges)
+}
+
 /// A talk with memories, tools, a refused field and a compaction.
 async fn talked(provider: &str) -> Rig {
     let model = FakeModel::builder().window(WINDOW);
@@ -96,6 +124,37 @@ async fn every_request_is_made_again_byte_for_byte_over_compactions_restarts_and
         rig.stop().await;
         let printed = rig.cairn(&["explain", "main", "--prompt"]).ended(0);
         assert_eq!((printed.stdout.as_str(), printed.stderr.as_str()), (&*last.sent, ""), "without a daemon");
+        rig.model.assert_clean();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_request_of_a_run_is_made_again_byte_for_byte_over_talks_merges_and_a_restart() {
+    for provider in ["openai", "anthropic"] {
+        let model = FakeModel::builder().window(WINDOW);
+        let more = "compaction = { instructions = \"Keep every price.\", identifiers = \"anonymize\", fan_out = 2 }\n";
+        let mut rig = configured(provider, model, WINDOW, more).await;
+        let save = json!({"text": "Anna likes flats by the river", "kind": "preference"});
+        rig.model.push(Kind::Compaction, Answer::call("memory_save", save));
+        rig.model.push(Kind::Compaction, Answer::text("none"));
+        for _ in 0..3 {
+            let mut events = talk_until_run(&rig).await;
+            assert_eq!(run_ended(&mut events).await["outcome"], "committed");
+        }
+        let (rounds, merges) = check_runs(&rig, provider).await;
+        assert!(rounds >= 3 && merges > 0, "a call of a tool, a correction and a merge: {rounds}, {merges}");
+        rig.crash().await;
+        check_runs(&rig, "after a restart").await;
+
+        let shown = rig.cairn(&["explain", "main", "--run", "r1"]).ended(0).stdout;
+        for part in ["run r1 of main/local/main", "committed", "round 2 of the talk", "--run r1 --prompt"] {
+            assert!(shown.contains(part), "{part} in {shown}");
+        }
+        let printed = rig.cairn(&["explain", "main", "--run", "r1", "--prompt", "--call", "2"]).ended(0);
+        let second = rig.model.seen().into_iter().filter(|seen| seen.kind != Kind::Reply).nth(1).unwrap();
+        assert_eq!((printed.stdout.as_str(), printed.stderr.as_str()), (&*second.sent, ""));
+        rig.cairn(&["explain", "main", "--run", "r99"]).ended(4);
+        rig.cairn(&["explain", "main", "--run", "r1", "--prompt", "--call", "99"]).ended(4);
         rig.model.assert_clean();
     }
 }

@@ -2,8 +2,10 @@
 
 mod access;
 mod approvals;
+mod bots;
 mod commands;
 mod restarts;
 mod rig;
 mod talk;
 mod trouble;
+mod webhook;

@@ -18,14 +18,15 @@ pub struct BadAddress {
 pub(crate) struct Addresses {
     api: Url,
     gateway: Option<Url>,
+    cdn: Option<Url>,
 }
 
 impl Addresses {
-    /// Checks both.
+    /// Checks all.
     ///
     /// # Errors
     /// One is no address of its kind.
-    pub(crate) fn new(api: &str, gateway: Option<&str>) -> Result<Self, BadAddress> {
+    pub(crate) fn new(api: &str, gateway: Option<&str>, cdn: Option<&str>) -> Result<Self, BadAddress> {
         let read = |key, text: &str, schemes: [&str; 2], kind| {
             let bad = |reason| BadAddress { key, reason };
             let url = Url::parse(text.trim()).map_err(|_| bad("is no address"))?;
@@ -44,7 +45,15 @@ impl Addresses {
         let gateway = gateway
             .map(|text| read("gateway_url", text, ["wss", "ws"], "must begin with wss:// or ws://"))
             .transpose()?;
-        Ok(Self { api, gateway })
+        let cdn = cdn
+            .map(|text| read("cdn_url", text, ["https", "http"], "must begin with https:// or http://"))
+            .transpose()?;
+        Ok(Self { api, gateway, cdn })
+    }
+
+    /// Where files come from, when the configuration says so.
+    pub(crate) fn cdn(&self) -> Option<&Url> {
+        self.cdn.as_ref()
     }
 
     pub(crate) fn api(&self) -> &Url {
@@ -126,7 +135,7 @@ mod tests {
 
     #[test]
     fn only_discords_own_gateway_is_believed_by_default() {
-        let ours = Addresses::new(DISCORD_API, None).expect("is sound");
+        let ours = Addresses::new(DISCORD_API, None, None).expect("is sound");
         assert!(ours.gateway("wss://gateway.discord.gg").is_ok());
         assert!(ours.resume("wss://gateway-us-east1-b.discord.gg").is_ok());
         for other in [
@@ -143,7 +152,7 @@ mod tests {
 
     #[test]
     fn with_an_address_of_ones_own_no_other_host_is_believed() {
-        let own = Addresses::new("http://127.0.0.1:8080", None).expect("is sound");
+        let own = Addresses::new("http://127.0.0.1:8080", None, None).expect("is sound");
         assert_eq!(
             own.gateway("ws://127.0.0.1:9090/").expect("same host").as_str(),
             "ws://127.0.0.1:9090/?v=10&encoding=json"
@@ -152,7 +161,8 @@ mod tests {
             assert!(own.gateway(other).expect_err(other).reason.contains("refused"));
             assert!(own.resume(other).is_err());
         }
-        let both = Addresses::new("https://api.example", Some("wss://gate.example/path")).expect("is sound");
+        let both =
+            Addresses::new("https://api.example", Some("wss://gate.example/path"), None).expect("is sound");
         for said in ["wss://api.example", "wss://gateway.discord.gg", "ws://gate.example", ""] {
             let gate = "wss://gate.example/path?v=10&encoding=json";
             assert_eq!(both.gateway(said).expect("is set").as_str(), gate, "{said}");
@@ -164,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_gateway_of_ones_own_before_discord_is_the_only_one_used() {
-        let own = Addresses::new(DISCORD_API, Some("wss://gate.example")).expect("is sound");
+        let own = Addresses::new(DISCORD_API, Some("wss://gate.example"), None).expect("is sound");
         let expected = "wss://gate.example/?v=10&encoding=json";
         assert_eq!(own.gateway("wss://gateway.discord.gg").expect("is Discord's").as_str(), expected);
         assert_eq!(own.resume("wss://gateway-1.discord.gg").expect("is Discord's").as_str(), expected);
@@ -173,14 +183,15 @@ mod tests {
 
     #[test]
     fn addresses_that_are_none_are_named_by_their_key() {
-        for (api, gateway, key) in [
-            ("discord.com", None, "api_url"),
-            ("ftp://discord.com", None, "api_url"),
-            ("https://user:word@discord.com", None, "api_url"),
-            (DISCORD_API, Some("https://gateway"), "gateway_url"),
+        for (api, gateway, cdn, key) in [
+            ("discord.com", None, None, "api_url"),
+            ("ftp://discord.com", None, None, "api_url"),
+            ("https://user:word@discord.com", None, None, "api_url"),
+            (DISCORD_API, Some("https://gateway"), None, "gateway_url"),
+            (DISCORD_API, None, Some("cdn.example"), "cdn_url"),
         ] {
-            assert_eq!(Addresses::new(api, gateway).expect_err(api).key, key);
+            assert_eq!(Addresses::new(api, gateway, cdn).expect_err(api).key, key);
         }
-        assert!(!Addresses::new("https://discord.com/", None).expect("is sound").own());
+        assert!(!Addresses::new("https://discord.com/", None, None).expect("is sound").own());
     }
 }

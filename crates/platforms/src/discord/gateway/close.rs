@@ -10,6 +10,8 @@ pub(super) enum Next {
     Fresh,
     /// The session goes on, but not at once: too much was sent.
     Slowly,
+    /// Discord does not take this number of shards.
+    Number,
     Fail(AdapterFailure),
 }
 
@@ -24,10 +26,7 @@ pub(super) fn after_close(code: Option<u16>) -> Next {
         Some(4008) => Next::Slowly,
         // Not authenticated, not a session any more, a number that Discord does not know.
         Some(4003 | 4006 | 4007 | 4009) => Next::Fresh,
-        Some(4010 | 4011) => fail(
-            "Discord asks for several connections: the bot is in too many servers for one".to_owned(),
-            "take the bot out of servers; one connection serves up to 2,500".to_owned(),
-        ),
+        Some(4010 | 4011) => Next::Number,
         Some(4012) => fail(
             "Discord no longer speaks version 10 of its gateway".to_owned(),
             "install a newer version of cairn".to_owned(),
@@ -59,7 +58,8 @@ pub(super) fn meaning(code: u16) -> &'static str {
         4007 => "the session's place is unknown",
         4008 => "too much was sent",
         4009 => "the session timed out",
-        4010 | 4011 => "the bot is in too many servers",
+        4010 => "there is no such shard",
+        4011 => "the bot is in too many servers for so few shards",
         4012 => "the gateway's version is no longer served",
         4013 => "intents are unknown",
         4014 => "an intent is not allowed",
@@ -90,7 +90,10 @@ mod tests {
             assert_eq!(after_close(Some(code)), Next::Fresh, "{code}");
         }
         assert_eq!(after_close(Some(4008)), Next::Slowly);
-        for code in [4004, 4010, 4011, 4012, 4013, 4014] {
+        for code in [4010, 4011] {
+            assert_eq!(after_close(Some(code)), Next::Number, "{code}");
+        }
+        for code in [4004, 4012, 4013, 4014] {
             let Next::Fail(failure) = after_close(Some(code)) else { panic!("{code} lasts") };
             assert!(failure.lasting && !failure.hint.is_empty(), "{code}");
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cairn_core::ports::{AdapterFailure, LinkState};
+use cairn_core::ports::AdapterFailure;
 use futures::{SinkExt as _, StreamExt as _};
 use serde_json::Value;
 use tokio::net::TcpStream;
@@ -12,9 +12,12 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{self, protocol::frame::CloseFrame};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
+use super::board::Standing;
 use super::close::{Next, after_close, meaning};
 use super::frame::{Frame, Ready, heartbeat, identify, resume};
-use super::{Gateway, Listener, Session};
+use super::shard::{Session, ShardRun};
+use super::starts::Turn;
+use super::{Bot, Listener};
 use crate::pause::part_of;
 
 /// Longest until the connection stands.
@@ -31,6 +34,7 @@ const FRAME_MAX: usize = 64 * 1024 * 1024;
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
+#[derive(Debug)]
 pub(super) struct Ended {
     pub(super) next: Next,
     /// Why, for the log and the status.
@@ -82,9 +86,10 @@ struct Beat {
 
 pub(super) struct Connection<'a, L: Listener> {
     pub(super) socket: Socket,
-    pub(super) gateway: &'a Gateway,
+    pub(super) of: &'a ShardRun<L>,
     pub(super) session: &'a mut Option<Session>,
-    pub(super) listener: &'a mut L,
+    /// Leave to begin a session; none where one goes on.
+    pub(super) turn: Option<Turn<'a>>,
 }
 
 /// What changes while a connection lasts.
@@ -168,12 +173,16 @@ impl<L: Listener> Connection<'_, L> {
             Frame::Hello(millis) => {
                 let every = Duration::from_millis(millis);
                 course.beat = Some(Beat { every, next: Instant::now() + part_of(every), open: None });
-                let token = self.gateway.token();
+                let token = self.of.gateway.token();
                 let hello = match &*self.session {
                     Some(session) => resume(token, &session.id, session.seq),
-                    None => identify(token),
+                    None => identify(token, self.of.shard),
                 };
-                self.write(hello).await
+                self.write(hello).await?;
+                if let Some(turn) = self.turn.take() {
+                    turn.used();
+                }
+                Ok(())
             }
             Frame::Beat => {
                 let seq = self.session.as_ref().map(|session| session.seq);
@@ -181,8 +190,9 @@ impl<L: Listener> Connection<'_, L> {
             }
             Frame::Ack => {
                 if let Some(sent) = course.beat.as_mut().and_then(|beat| beat.open.take()) {
-                    self.gateway.link.latency(sent.elapsed());
+                    self.of.gateway.link.latency(sent.elapsed());
                 }
+                self.settle();
                 Ok(())
             }
             Frame::Reconnect => Err(Ended::new(Next::Resume, "the gateway asks for a new connection")),
@@ -200,6 +210,7 @@ impl<L: Listener> Connection<'_, L> {
         data: Value,
         course: &mut Course,
     ) -> Result<(), Ended> {
+        self.settle();
         if let (Some(session), Some(seq)) = (self.session.as_mut(), seq) {
             session.seq = seq;
         }
@@ -213,22 +224,40 @@ impl<L: Listener> Connection<'_, L> {
                     let reason = failure.reason.clone();
                     Ended::new(Next::Fail(failure), reason)
                 };
-                let address = self.gateway.addresses.resume(&ready.resume_gateway_url).map_err(fail)?;
-                *self.session =
-                    Some(Session { id: ready.session_id.clone(), seq: seq.unwrap_or(0), address });
+                let address = self.of.gateway.addresses.resume(&ready.resume_gateway_url).map_err(fail)?;
+                let session = Session { id: ready.session_id.clone(), seq: seq.unwrap_or(0), address };
+                let bot = Bot { user: ready.user.clone(), application: ready.application.clone() };
+                self.of.gateway.sessions.began(self.of.shard, &session, bot);
+                *self.session = Some(session);
                 self.up(course, "connected to discord");
-                self.listener.ready(&ready);
+                self.of.listener.ready(self.of.shard, &ready);
             }
             "RESUMED" => self.up(course, "the session with discord goes on"),
-            kind => self.listener.heard(kind, data),
+            kind => self.of.listener.heard(kind, data),
         }
         Ok(())
     }
 
+    /// Notes how far another run may begin, where nothing waits that came before.
+    fn settle(&self) {
+        if let Some(session) = &*self.session
+            && self.of.listener.is_idle()
+        {
+            self.of.gateway.sessions.settled(self.of.shard, session.seq);
+        }
+    }
+
     fn up(&self, course: &mut Course, what: &'static str) {
         course.up_since = Some(Instant::now());
-        self.gateway.link.set(LinkState::Connected, None);
-        tracing::info!(platform = "discord", "{what}");
+        let shard = self.of.shard;
+        tracing::info!(platform = self.of.gateway.link.platform(), shard = shard.id, "{what}");
+        if self.of.board.set(shard, Standing::Up) && shard.of > 1 {
+            tracing::info!(
+                platform = self.of.gateway.link.platform(),
+                n_shards = shard.of,
+                "all shards are connected"
+            );
+        }
     }
 
     async fn write(&mut self, text: String) -> Result<(), Ended> {
@@ -262,10 +291,112 @@ pub(crate) fn unreadable(kind: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use cairn_core::ports::LinkState;
+    use cairn_testkit::clock::TestClock;
+    use parking_lot::Mutex;
+    use secrecy::SecretString;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
+    use super::super::board::Board;
+    use super::super::starts::{Allowance, Starts};
+    use super::super::{Addresses, Gateway, Sessions, Shard};
     use super::*;
+    use crate::discord::rest::Rest;
+    use crate::link::Link;
+
+    struct Nobody;
+
+    impl Listener for Nobody {
+        fn ready(&self, _: Shard, _: &Ready) {}
+        fn resumes(&self, _: Shard, _: &Bot) {}
+        fn heard(&self, _: &str, _: Value) {}
+        fn is_idle(&self) -> bool {
+            true
+        }
+    }
+
+    /// How a connection to a gateway ends that does this once the websocket stands.
+    async fn ended(serve: impl AsyncFnOnce(TcpStream)) -> Ended {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address: reqwest::Url = format!("ws://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let server = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            let socket = tokio_tungstenite::accept_async(stream).await.unwrap();
+            serve(socket.into_inner()).await;
+        };
+        let client = async {
+            let api = reqwest::Url::parse("http://127.0.0.1").unwrap();
+            let (token, shard) = (SecretString::from("token"), Shard { id: 0, of: 1 });
+            let link = Arc::new(Link::new("discord", Arc::new(TestClock::default())));
+            let addresses = Addresses::new(api.as_str(), None, None).unwrap();
+            let gateway = Gateway {
+                rest: Arc::new(Rest::new(token.clone(), &api, true).unwrap()),
+                link: link.clone(),
+                sessions: Arc::new(Sessions::new(None, &token, &addresses)),
+                addresses,
+                bot_token: token,
+                shards: None,
+            };
+            let (shards, max_concurrency, remaining) = (1, 1, 1000);
+            let allowance = Allowance {
+                address: address.clone(),
+                shards,
+                max_concurrency,
+                remaining,
+                reset_after: Duration::ZERO,
+            };
+            let of = ShardRun {
+                shard,
+                gateway: Arc::new(gateway),
+                starts: Arc::new(Starts::new(allowance, shards)),
+                board: Arc::new(Board::new(link.clone(), shards)),
+                listener: Arc::new(Nobody),
+                place: Mutex::new(None),
+            };
+            let turn = of.starts.turn(shard, of.starts.queue(shard)).await;
+            let socket = connect(&address).await.unwrap();
+            let ended = Connection { socket, of: &of, session: &mut None, turn: Some(turn) }.run().await;
+            assert_eq!(link.state(), LinkState::Connecting);
+            ended
+        };
+        tokio::select! {
+            ended = client => ended,
+            () = async { server.await; std::future::pending().await } => unreachable!("it waits"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gateway_that_says_nothing_is_left() {
+        let silent = async |stream: TcpStream| {
+            let _open = stream;
+            std::future::pending::<()>().await;
+        };
+        let ended = ended(silent).await;
+        assert_eq!(ended.reason, "the gateway began no session in time");
+    }
+
+    #[tokio::test]
+    async fn a_gateway_that_hangs_up_at_once_is_left_to_the_pauses_of_the_shard() {
+        let ended = ended(async |stream: TcpStream| drop(stream)).await;
+        // What follows is the shard's: see its table of pauses.
+        assert_eq!((ended.next, ended.up_for), (Next::Resume, None));
+    }
+
+    #[tokio::test]
+    async fn a_frame_beyond_all_measure_is_not_read() {
+        let large = async |mut stream: TcpStream| {
+            // A text frame of 65 MiB begins; none of it follows.
+            let mut head = vec![0x81, 127];
+            head.extend((65u64 << 20).to_be_bytes());
+            stream.write_all(&head).await.unwrap();
+            std::future::pending::<()>().await;
+        };
+        let ended = ended(large).await;
+        assert!(ended.reason.ends_with("a frame is too large"), "{}", ended.reason);
+    }
 
     /// The real gateway speaks TLS, which no fake does: that it is begun at all shows by how it fails.
     #[tokio::test]

@@ -1,9 +1,11 @@
 //! Frames of the gateway: what comes in, and what goes out. What is read of a frame is as little as is needed, so that
 //! something new in it breaks nothing.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use serenity::all::{ApplicationId, GatewayIntents, GuildId, UserId};
+
+use super::Shard;
 
 /// What the bot asks to be told: servers with their channels, messages in them, private messages, and the words of
 /// messages, which is a privilege.
@@ -87,18 +89,18 @@ pub(crate) struct ReadyServer {
     pub(crate) id: GuildId,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Me {
     pub(crate) id: UserId,
     pub(crate) username: String,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Application {
     pub(crate) id: ApplicationId,
 }
 
-pub(super) fn identify(token: &str) -> String {
+pub(super) fn identify(token: &str, shard: Shard) -> String {
     json!({
         "op": 2,
         "d": {
@@ -106,7 +108,7 @@ pub(super) fn identify(token: &str) -> String {
             "intents": INTENTS.bits(),
             "compress": false,
             "large_threshold": LARGE_THRESHOLD,
-            "shard": [0, 1],
+            "shard": [shard.id, shard.of],
             "properties": { "os": std::env::consts::OS, "browser": "cairn", "device": "cairn" },
         },
     })

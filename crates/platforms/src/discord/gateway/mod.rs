@@ -1,76 +1,101 @@
 //! The gateway: how events come in.
 //!
-//! The websocket is driven here and not by serenity, whose gateway client (0.12.5) cannot be made to keep four promises:
-//! it hands every event to a task of its own, so that order is lost; it reconnects to whatever address it was given
-//! first, never to the one that a session is to be resumed at, and nothing can come between a new address and the
-//! token; it begins sessions without asking how many are left; and it prints a payload that it cannot read to the log
-//! and forgets its number. What is used of serenity are its types and everything of REST.
+//! The websocket is driven here. serenity's gateway client (0.12.5) hands every event to a task of its own, so that order is
+//! lost, and prints what it cannot read to the log. twilight-gateway (0.18) connects without a pause to a gateway that closes
+//! at once, waits without limit for one that is silent, and reads messages of any size. Tests of `connection` and `shard` hold
+//! this one to it; `docs/design/chat-networks.md` has the comparison. What is used of serenity are its types and all of REST.
 //!
-//! One task reads frames in order and hands each to a [`Listener`], which never waits. The course of a session: check
-//! the token and the address by REST, connect, hello, identify or resume, then heartbeats both ways. A heartbeat that
-//! is not acknowledged before the next is due means that the connection is dead. It is resumed where Discord allows
-//! it, otherwise restarted, after growing pauses; only what a person must mend ends [`Gateway::run`].
+//! A task for each shard reads frames in order and hands each to the [`Listener`], which never waits. The course of a session:
+//! check the token and the address by REST, wait for a turn (`starts`), connect, hello, identify or resume, then heartbeats
+//! both ways. A heartbeat that is not acknowledged before the next is due means that the connection is dead. It is resumed
+//! where Discord allows it, otherwise restarted, after growing pauses, and no other shard is touched; only what a person must
+//! mend ends [`Gateway::run`].
 
 mod address;
+mod board;
 mod close;
 mod connection;
 mod frame;
+mod kept;
+mod shard;
+mod starts;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::ports::{AdapterFailure, LinkState};
-use reqwest::Url;
+use parking_lot::Mutex;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
-use tokio::time::Instant;
+use serenity::all::GuildId;
+use tokio::task::JoinSet;
 
+use self::board::Board;
 use self::close::Next;
-use self::connection::{Connection, Ended, connect};
+use self::connection::Ended;
+use self::shard::{ShardRun, Stopped};
+use self::starts::{Allowance, IDENTIFY_EVERY, Starts};
 use super::rest::{Rest, RestError};
 use crate::link::Link;
-use crate::pause::{Pauses, part_of};
+use crate::pause::Pauses;
 
 pub(super) use self::address::Addresses;
 pub use self::address::BadAddress;
 pub(super) use self::close::bad_token;
 pub(super) use self::connection::unreadable;
 pub(super) use self::frame::{Frame, Ready};
+pub(super) use self::kept::{Bot, Sessions};
 
-/// Least time between two sessions that begin: Discord allows one in five seconds.
-const IDENTIFY_EVERY: Duration = Duration::from_secs(5);
-
-/// Before the first try that follows a failure, and longest.
+/// First and longest pause before the API is asked again how many shards there are to be.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// A connection that was up for so long makes the next pause short.
-const STEADY: Duration = Duration::from_secs(30);
+/// Where the status tells of sessions that run out.
+const BUDGET: &str = "sessions";
 
-/// Failed connections after which a session is given up, and the address asked for again.
-const RESUMES_MAX: u32 = 3;
-
-/// After Discord said that too much was sent.
-const SLOW_PAUSE: Duration = Duration::from_secs(30);
-
-struct Session {
-    id: String,
-    seq: u64,
-    address: Url,
+/// One of the connections among which Discord divides the servers of a bot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shard {
+    pub(super) id: u32,
+    /// How many there are.
+    pub(super) of: u32,
 }
 
-pub(super) trait Listener: Send {
-    /// A new session: what was said before it is not told.
-    fn ready(&mut self, ready: &Ready);
-    /// Something happened, in Discord's order.
-    fn heard(&mut self, kind: &str, data: Value);
+impl Shard {
+    /// Whether it is told what happens in a server, or in no server: private chats come over the first one alone.
+    pub(super) fn hears(self, server: Option<GuildId>) -> bool {
+        server.map_or(0, |server| (server.get() >> 22) % u64::from(self.of)) == u64::from(self.id)
+    }
+}
+
+/// Hears all shards, beside each other.
+pub(super) trait Listener: Send + Sync + 'static {
+    /// A new session of a shard: what was said before it is not told.
+    fn ready(&self, shard: Shard, ready: &Ready);
+    /// A session of an earlier run goes on: what was said meanwhile is told, and no list of servers.
+    fn resumes(&self, shard: Shard, bot: &Bot);
+    /// Something happened; what happens in a server is told in Discord's order.
+    fn heard(&self, kind: &str, data: Value);
+    /// All that was heard is with the runtime.
+    fn is_idle(&self) -> bool;
 }
 
 pub(super) struct Gateway {
     pub(super) rest: Arc<Rest>,
     pub(super) link: Arc<Link>,
+    pub(super) sessions: Arc<Sessions>,
     pub(super) addresses: Addresses,
     pub(super) bot_token: SecretString,
+    /// The number of shards; none: as many as Discord recommends.
+    pub(super) shards: Option<u32>,
+}
+
+/// Why the API does not say where the gateway is.
+#[derive(Debug)]
+enum NoAnswer {
+    Limited(Duration),
+    Ended(Ended),
 }
 
 impl Gateway {
@@ -79,99 +104,186 @@ impl Gateway {
         self.bot_token.expose_secret()
     }
 
-    /// Connects, and stays connected, until it cannot go on by itself.
-    pub(super) async fn run<L: Listener>(&self, listener: &mut L) -> AdapterFailure {
-        let mut session: Option<Session> = None;
-        let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
-        let mut began: Option<Instant> = None;
-        let mut n_failed = 0u32;
+    /// Connects with all shards, and stays connected, until it cannot go on by itself.
+    pub(super) async fn run<L: Listener>(self, listener: L) -> AdapterFailure {
+        let (gateway, listener) = (Arc::new(self), Arc::new(listener));
+        let mut refused = BTreeSet::new();
         loop {
-            let resuming = session.is_some();
-            let ended = self.once(&mut session, &mut began, listener).await;
-            n_failed = if ended.up_for.is_some() { 0 } else { n_failed + 1 };
-            let least = match ended.next {
-                Next::Fail(failure) => return failure,
-                Next::Slowly => SLOW_PAUSE,
-                // Discord asks for one to five seconds before a session follows one that it ended.
-                Next::Fresh if resuming => Duration::from_secs(1) + part_of(Duration::from_secs(4)),
-                Next::Fresh | Next::Resume => Duration::ZERO,
+            let allowance = match gateway.first_answer().await {
+                Ok(allowance) => allowance,
+                Err(failure) => return failure,
             };
-            if ended.next == Next::Fresh || n_failed >= RESUMES_MAX {
-                session = None;
+            let n_shards = match number(gateway.shards, allowance.shards, &refused) {
+                Ok(n_shards) => n_shards,
+                Err(failure) => return failure,
+            };
+            if !refused.is_empty() {
+                // No session may follow the last one of those sooner.
+                tokio::time::sleep(IDENTIFY_EVERY).await;
             }
-            if ended.up_for.is_some_and(|time| time >= STEADY) {
-                pauses.reset();
+            match gateway.clone().shards(n_shards, allowance, &listener).await {
+                Stopped::Failed(failure) => return failure,
+                Stopped::Number => {
+                    tracing::warn!(
+                        platform = gateway.link.platform(),
+                        n_shards,
+                        "discord does not take this number of shards; asking how many it wants"
+                    );
+                    gateway.link.set(LinkState::Reconnecting, Some(&passing("the number of shards changes")));
+                    refused.insert(n_shards);
+                }
             }
-            self.pause(&ended.reason, least.max(pauses.next())).await;
         }
     }
 
-    async fn pause(&self, reason: &str, pause: Duration) {
-        let failure = AdapterFailure {
-            reason: reason.to_owned(),
-            hint: "it is tried again by itself".to_owned(),
-            lasting: false,
-        };
-        self.link.set(LinkState::Reconnecting, Some(&failure));
-        metrics::counter!("cairn_discord_reconnects_total").increment(1);
-        tracing::warn!(
-            platform = "discord",
-            reason,
-            pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
-            "not connected to discord; trying again"
+    /// Runs so many shards, until one of them cannot go on by itself.
+    async fn shards<L: Listener>(
+        self: Arc<Self>,
+        n_shards: u32,
+        allowance: Allowance,
+        listener: &Arc<L>,
+    ) -> Stopped {
+        tracing::info!(
+            platform = self.link.platform(),
+            n_shards,
+            recommended = allowance.shards,
+            max_concurrency = allowance.max_concurrency,
+            sessions_left = allowance.remaining,
+            "connecting to discord"
         );
-        tokio::time::sleep(pause).await;
-    }
-
-    /// One connection, with what must be known before it.
-    async fn once<L: Listener>(
-        &self,
-        session: &mut Option<Session>,
-        began: &mut Option<Instant>,
-        listener: &mut L,
-    ) -> Ended {
-        let address = match session {
-            Some(session) => session.address.clone(),
-            None => {
-                if let Some(at) = *began {
-                    tokio::time::sleep_until(at + IDENTIFY_EVERY).await;
-                }
-                match self.ask().await {
-                    Ok(address) => {
-                        *began = Some(Instant::now());
-                        address
-                    }
-                    Err(ended) => return ended,
-                }
-            }
-        };
-        match connect(&address).await {
-            Ok(socket) => Connection { socket, gateway: self, session, listener }.run().await,
-            Err(reason) => Ended::new(Next::Resume, reason),
+        let starts = Arc::new(Starts::new(allowance, n_shards));
+        let board = Arc::new(Board::new(self.link.clone(), n_shards));
+        let mut shards = JoinSet::new();
+        for id in 0..n_shards {
+            let shard = Shard { id, of: n_shards };
+            let (gateway, starts, board) = (self.clone(), starts.clone(), board.clone());
+            let place = Mutex::new(Some(starts.queue(shard)));
+            let listener = listener.clone();
+            shards.spawn(ShardRun { shard, gateway, starts, board, listener, place }.run());
+        }
+        let first = shards.join_next().await;
+        shards.shutdown().await;
+        match first {
+            Some(Ok(stopped)) => stopped,
+            Some(Err(_)) | None => Stopped::Failed(passing("a shard ended: this is a bug in cairn")),
         }
     }
 
-    /// Asks the API where the gateway is and whether a session may begin; this also tells whether the token is good.
-    async fn ask(&self) -> Result<Url, Ended> {
+    /// Asks the API until it answers.
+    async fn first_answer(&self) -> Result<Allowance, AdapterFailure> {
+        let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
-            let gateway = match self.rest.gateway().await {
-                Ok(gateway) => gateway,
-                Err(RestError::Limited { after }) => {
-                    self.pause("Discord limits how often the bot may connect", after).await;
-                    continue;
-                }
-                Err(error) => return Err(Ended::new(Next::Resume, error.to_string())),
+            let (reason, after) = match self.ask().await {
+                Ok(allowance) => return Ok(allowance),
+                Err(NoAnswer::Limited(after)) => (shard::LIMITED.to_owned(), after),
+                Err(NoAnswer::Ended(Ended { next: Next::Fail(failure), .. })) => return Err(failure),
+                Err(NoAnswer::Ended(ended)) => (ended.reason, pauses.next()),
             };
-            let address = self.addresses.gateway(&gateway.url).map_err(|failure| {
-                let reason = failure.reason.clone();
-                Ended::new(Next::Fail(failure), reason)
-            })?;
-            let limit = &gateway.session_start_limit;
-            if limit.remaining > 0 {
-                return Ok(address);
-            }
-            let pause = Duration::from_millis(limit.reset_after.max(1000));
-            self.pause("the bot has begun as many sessions as Discord allows in a day", pause).await;
+            self.link.set(LinkState::Reconnecting, Some(&passing(&reason)));
+            tracing::warn!(
+                platform = self.link.platform(),
+                reason,
+                "cannot tell where discord's gateway is; asking again"
+            );
+            tokio::time::sleep(after).await;
         }
+    }
+
+    /// Asks the API where the gateway is and how many sessions may begin; this also tells whether the token is good.
+    async fn ask(&self) -> Result<Allowance, NoAnswer> {
+        let said = match self.rest.gateway().await {
+            Ok(said) => said,
+            Err(RestError::Limited { after }) => return Err(NoAnswer::Limited(after)),
+            Err(error) => return Err(NoAnswer::Ended(Ended::new(Next::Resume, error.to_string()))),
+        };
+        let address = self.addresses.gateway(&said.url).map_err(|failure| {
+            let reason = failure.reason.clone();
+            NoAnswer::Ended(Ended::new(Next::Fail(failure), reason))
+        })?;
+        Ok(Allowance::new(address, &said))
+    }
+
+    /// Says so when few sessions may still begin.
+    fn tell_of_budget(&self, left: &Allowance, n_shards: u32) {
+        metrics::gauge!("cairn_discord_sessions_left", "platform" => self.link.platform())
+            .set(left.remaining as f64);
+        if !left.is_low(n_shards) {
+            self.link.clear(BUDGET);
+            return;
+        }
+        let hours = left.reset_after.as_secs().div_ceil(3600);
+        let reason = format!(
+            "Discord lets the bot begin {} more in the next {hours} h; find out what ends them so often",
+            left.remaining
+        );
+        if self.link.trouble(BUDGET, &reason) {
+            tracing::warn!(
+                platform = self.link.platform(),
+                sessions_left = left.remaining,
+                reset_secs = left.reset_after.as_secs(),
+                "few sessions may still begin today"
+            );
+        }
+    }
+}
+
+/// How many shards there are to be, when some numbers were refused.
+///
+/// # Errors
+/// Only one that was refused comes into question.
+fn number(configured: Option<u32>, recommended: u32, refused: &BTreeSet<u32>) -> Result<u32, AdapterFailure> {
+    let n_shards = configured.unwrap_or(recommended);
+    if !refused.contains(&n_shards) {
+        return Ok(n_shards);
+    }
+    let hint = match configured {
+        Some(_) => format!(
+            "leave `shards` under [discord] out, or set it to {recommended} as Discord recommends; then restart"
+        ),
+        None => "Discord is asked again in some minutes; if it lasts, set `shards` under [discord] to more"
+            .to_owned(),
+    };
+    Err(AdapterFailure {
+        reason: format!(
+            "Discord refuses to divide the bot's servers by {n_shards} (`shards`): they are too many"
+        ),
+        hint,
+        lasting: true,
+    })
+}
+
+/// What is mended without anybody's help.
+fn passing(reason: &str) -> AdapterFailure {
+    AdapterFailure {
+        reason: reason.to_owned(),
+        hint: "it is tried again by itself".to_owned(),
+        lasting: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_one_shards_and_private_chats_are_the_firsts() {
+        // Discord's formula: (id >> 22) % number of shards.
+        let server = |n: u64| Some(GuildId::new(n << 22 | 5));
+        for (server, of, id) in [(None, 4, 0), (server(7), 4, 3), (server(8), 4, 0), (server(7), 1, 0)] {
+            let heard: Vec<u32> = (0..of).filter(|id| Shard { id: *id, of }.hears(server)).collect();
+            assert_eq!(heard, [id], "{server:?} of {of}");
+        }
+    }
+
+    #[test]
+    fn a_number_that_was_refused_is_not_tried_again() {
+        let refused = |numbers: &[u32]| numbers.iter().copied().collect::<BTreeSet<u32>>();
+        assert_eq!(number(None, 4, &refused(&[])), Ok(4));
+        assert_eq!(number(Some(2), 4, &refused(&[])), Ok(2));
+        assert_eq!(number(None, 8, &refused(&[4])), Ok(8));
+        let told = number(Some(2), 4, &refused(&[2])).expect_err("is refused");
+        assert!(told.lasting && told.hint.contains("set it to 4"), "{told}");
+        let asked = number(None, 4, &refused(&[4])).expect_err("is refused");
+        assert!(asked.lasting && asked.reason.contains("by 4") && asked.hint.contains("asked again"));
     }
 }

@@ -1,226 +1,237 @@
-//! What the servers list when a session begins: in which channels something was said that may have been missed.
+//! What was missed: in which channels something new was said, as the servers list it when a session begins, and what was done
+//! about it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::time::Duration;
 
-use serenity::all::{ChannelId, GuildId, UserId};
-use tokio::sync::watch;
+use cairn_core::ports::CaughtUp;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serenity::all::{ChannelId, GuildId};
 
-use super::backfill::overlap;
-use crate::discord::wire::{ChannelInfo, Overwrite, Server, id_at};
+use crate::discord::gateway::Shard;
+use crate::discord::wire::{ChannelInfo, Server, id_at};
 
-/// Longest that a channel waits for its server's list; then it is read. A server in trouble sends none, and none has private
-/// chats, so that what is said there waits as long.
-const LIST_LIMIT: Duration = Duration::from_secs(5);
-
-/// Rights of a bot in a channel, as Discord numbers them.
-const ADMINISTRATOR: u64 = 1 << 3;
-const VIEW_CHANNEL: u64 = 1 << 10;
-const READ_HISTORY: u64 = 1 << 16;
+/// What was done is told after so long at the latest: a server in trouble may send its list hours later.
+pub(super) const LIST_LIMIT: Duration = Duration::from_secs(10);
 
 /// A list of threads, and no chat itself.
 const NO_CHAT: [u64; 3] = [4, 15, 16];
 
+/// Nobody tells what was said last: a private chat.
+pub(super) const UNTOLD: u64 = u64::MAX;
+
+/// What makes a channel be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::discord) struct Missed {
+    /// It is read from here on, whatever is known of it.
+    pub(super) after: Option<u64>,
+    /// What was said last, or [`UNTOLD`].
+    pub(super) last: u64,
+    /// What was said before is not for the bot, unless it has heard something there.
+    pub(super) since: u64,
+}
+
+impl Missed {
+    /// What comes after a message is missing.
+    pub(super) fn after(id: u64) -> Self {
+        Self { after: Some(id), last: UNTOLD, since: 0 }
+    }
+
+    /// A private chat, of which no list tells.
+    pub(super) fn untold() -> Self {
+        Self { after: None, last: UNTOLD, since: 0 }
+    }
+
+    /// The same channel for another reason as well.
+    pub(super) fn join(&mut self, other: Self) {
+        self.after = [self.after, other.after].into_iter().flatten().min();
+        self.last = self.last.max(other.last);
+        self.since = self.since.max(other.since);
+    }
+}
+
+/// The channels and threads of a server in which something was said that is still taken in, and how many of those that are
+/// served have nothing of the kind. `oldest`: what is older is not taken in any more.
+pub(super) fn with_news(
+    server: &Server,
+    oldest: u64,
+    is_served: impl Fn(&ChannelInfo) -> bool,
+) -> (Vec<(ChannelId, Missed)>, u64) {
+    let since = server.joined_at.map_or(0, id_at);
+    let mut quiet = 0;
+    let rooms = server.channels.iter().chain(&server.threads);
+    let served = rooms.filter(|room| !NO_CHAT.contains(&room.kind) && is_served(room));
+    let news = served.filter_map(|room| {
+        let last = room.last_message_id.map_or(0, |last| last.get());
+        quiet += u64::from(last < oldest);
+        (last >= oldest).then_some((room.id, Missed { after: None, last, since }))
+    });
+    (news.collect(), quiet)
+}
+
+/// What became of a channel in which something may have been missed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Looked {
+    /// It has nothing new, or is not served.
+    Quiet,
+    Unreadable,
+    Read {
+        messages: u64,
+        deleted: u64,
+    },
+}
+
 #[derive(Debug, Default)]
-struct Listed {
-    /// By known channel the message that was said last.
-    last: HashMap<ChannelId, u64>,
+struct State {
+    n_shards: u32,
+    /// Shards whose session has begun.
+    begun: HashSet<u32>,
     /// Servers that have not sent their list.
     awaited: HashSet<GuildId>,
+    /// Channels that are still to be looked at.
+    open: u64,
+    read: u64,
+    quiet: u64,
+    unread: u64,
+    messages: u64,
+    deleted: u64,
+    /// Something came that was not told yet.
+    is_news: bool,
 }
 
-/// The lists of one session.
+/// What is done about what was missed, by session.
 #[derive(Debug, Default)]
-pub(in crate::discord) struct Listing(watch::Sender<Listed>);
+pub(in crate::discord) struct CatchUps(Mutex<State>);
 
-impl Listing {
-    /// A session has begun, with these servers.
-    pub(super) fn begin(&self, servers: HashSet<GuildId>) {
-        self.0.send_replace(Listed { last: HashMap::new(), awaited: servers });
+impl CatchUps {
+    /// A session of a shard has begun, with these servers. The first ones of all shards are one catching up.
+    pub(super) fn begin(&self, shard: Shard, servers: impl IntoIterator<Item = GuildId>) {
+        let state = &mut *self.0.lock();
+        if state.n_shards != shard.of || !state.begun.insert(shard.id) {
+            let (n_shards, begun) = (shard.of, HashSet::from([shard.id]));
+            let (awaited, open) = (std::mem::take(&mut state.awaited), state.open);
+            *state = State { n_shards, begun, awaited, open, ..State::default() };
+        }
+        state.awaited.retain(|server| !shard.hears(Some(*server)));
+        state.awaited.extend(servers);
+        state.is_news = true;
     }
 
-    /// A server has sent its list, or that it has none. True: it was the last one awaited.
-    pub(super) fn arrived(&self, server: GuildId, last: impl IntoIterator<Item = (ChannelId, u64)>) -> bool {
-        let mut is_last = false;
-        self.0.send_modify(|listed| {
-            listed.last.extend(last);
-            is_last = listed.awaited.remove(&server) && listed.awaited.is_empty();
-        });
-        is_last
+    /// A server has sent its list, or will send none.
+    pub(super) fn listed(&self, server: GuildId, quiet: u64) {
+        let mut state = self.0.lock();
+        state.awaited.remove(&server);
+        state.quiet += quiet;
     }
 
-    /// How many known channels have had nothing since.
-    pub(super) fn n_quiet(&self, since: u64) -> usize {
-        self.0.borrow().last.values().filter(|last| **last < since).count()
+    /// Lists that are not there by now are not waited for.
+    pub(super) fn give_up_lists(&self, shard: Shard) {
+        self.0.lock().awaited.retain(|server| !shard.hears(Some(*server)));
     }
 
-    /// Whether something may have been said in a known channel since; waits for its server's list. Of private chats, and of
-    /// threads that are archived, no list tells.
-    pub(super) async fn has_news(&self, channel: ChannelId, since: u64) -> bool {
-        let mut lists = self.0.subscribe();
-        let is_clear = |listed: &Listed| listed.last.contains_key(&channel) || listed.awaited.is_empty();
-        match tokio::time::timeout(LIST_LIMIT, lists.wait_for(is_clear)).await {
-            Ok(Ok(listed)) => listed.last.get(&channel).is_none_or(|last| *last >= since),
-            Ok(Err(_)) | Err(_) => true,
+    pub(super) fn opened(&self) {
+        let mut state = self.0.lock();
+        state.open += 1;
+        state.is_news = true;
+    }
+
+    pub(super) fn looked(&self, looked: Looked) {
+        let state = &mut *self.0.lock();
+        state.open = state.open.saturating_sub(1);
+        match looked {
+            Looked::Quiet => state.quiet += 1,
+            Looked::Unreadable => state.unread += 1,
+            Looked::Read { messages, deleted } => {
+                state.read += 1;
+                state.messages += messages;
+                state.deleted += deleted;
+            }
         }
     }
-}
 
-/// The channels and threads of a server in which the bot has never heard anything and something was said while it was away,
-/// with the id to read them from. `heard`: the newest message taken in anywhere before the session; without one the bot has
-/// never been there before. `oldest`: what is older is not taken in any more.
-pub(super) fn unheard(
-    server: &Server,
-    me: UserId,
-    heard: Option<u64>,
-    oldest: u64,
-    is_known: impl Fn(ChannelId) -> bool,
-) -> Vec<(ChannelId, u64)> {
-    let Some(heard) = heard else { return Vec::new() };
-    let joined = server.joined_at.map_or(0, id_at);
-    let since = overlap(heard).max(joined).max(oldest);
-    let by_id: HashMap<ChannelId, &ChannelInfo> =
-        server.channels.iter().map(|room| (room.id, room)).collect();
-    let rights = |room: &ChannelInfo| {
-        let parent =
-            room.parent_id.filter(|_| room.is_thread()).and_then(|parent| by_id.get(&parent).copied());
-        rights_in(server, parent.unwrap_or(room), me)
-    };
-    let rooms = server.channels.iter().chain(&server.threads);
-    rooms
-        .filter(|room| !NO_CHAT.contains(&room.kind) && !is_known(room.id))
-        .filter(|room| room.last_message_id.is_some_and(|last| last.get() > since))
-        .filter(|room| rights(room) & (VIEW_CHANNEL | READ_HISTORY) == VIEW_CHANNEL | READ_HISTORY)
-        .map(|room| (room.id, since))
-        .collect()
-}
-
-/// The bot's rights in a channel: those of its roles, then what the channel takes and gives, for everybody, for roles, for
-/// the bot itself. A request without the right to make it would count against the bot.
-fn rights_in(server: &Server, room: &ChannelInfo, me: UserId) -> u64 {
-    let everyone = server.id.get();
-    let member = server.members.iter().find(|member| member.user.as_ref().is_some_and(|user| user.id == me));
-    let own: HashSet<u64> =
-        member.into_iter().flat_map(|member| &member.roles).map(|role| role.get()).collect();
-    let has = |role: u64| role == everyone || own.contains(&role);
-    let roles = server.roles.iter().filter(|role| has(role.id.get()));
-    let base = roles.fold(0, |rights, role| rights | bits(&role.permissions));
-    if base & ADMINISTRATOR != 0 {
-        return u64::MAX;
+    /// What was done, once all of it is done and nobody was told yet.
+    pub(super) fn done(&self, at: Timestamp) -> Option<CaughtUp> {
+        let mut state = self.0.lock();
+        let is_done = state.open == 0 && state.awaited.is_empty();
+        if !is_done || !std::mem::take(&mut state.is_news) {
+            return None;
+        }
+        let State { read, quiet, unread, messages, deleted, .. } = *state;
+        Some(CaughtUp { at, read, quiet, unread, messages, deleted })
     }
-    let steps: [&dyn Fn(&&Overwrite) -> bool; 3] = [
-        &|one| one.id == everyone.to_string(),
-        &|one| one.kind == 0 && one.id.parse().is_ok_and(|role| own.contains(&role)),
-        &|one| one.kind == 1 && one.id == me.to_string(),
-    ];
-    steps.into_iter().fold(base, |rights, step| {
-        let these = || room.permission_overwrites.iter().filter(step);
-        let denied = these().fold(0, |all, one| all | bits(&one.deny));
-        let allowed = these().fold(0, |all, one| all | bits(&one.allow));
-        rights & !denied | allowed
-    })
-}
-
-/// Discord writes rights as a number in a string.
-fn bits(text: &str) -> u64 {
-    text.parse().unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
-
-    const ME: UserId = UserId::new(99);
-    const SEEN: &str = "66560";
-
-    fn server(rooms: Value, threads: Value, everyone: &str) -> Server {
-        serde_json::from_value(json!({
-            "id": "1", "joined_at": "2026-01-01T00:00:00.000000+00:00", "channels": rooms, "threads": threads,
-            "roles": [{"id": "1", "permissions": everyone}, {"id": "5", "permissions": SEEN}, {"id": "6", "permissions": "8"}],
-            "members": [{"user": {"id": "99"}, "roles": ["5"]}, {"user": {"id": "98"}, "roles": ["6"]}],
-        }))
-        .expect("is a server")
-    }
 
     fn at(text: &str) -> u64 {
         id_at(text.parse().expect("is a time"))
     }
 
-    fn found(server: &Server, heard: Option<u64>) -> Vec<u64> {
-        let known = ChannelId::new(21);
-        let all = unheard(server, ME, heard, at("2026-02-01T00:00:00Z"), |channel| channel == known);
-        all.into_iter().map(|(channel, _)| channel.get()).collect()
-    }
-
     #[test]
-    fn channels_that_were_never_heard_in_are_read_where_something_new_was_said() {
+    fn channels_and_threads_are_looked_at_where_something_was_said_that_is_not_too_old() {
         let (old, new) = (at("2026-02-09T00:00:00Z").to_string(), at("2026-02-11T00:00:00Z").to_string());
         let room = |id: u64, kind: u64, last: &str| json!({"id": id.to_string(), "type": kind, "last_message_id": last});
-        let thread = json!({"id": "30", "type": 11, "parent_id": "20", "last_message_id": new});
-        let rooms = json!([room(20, 0, &new), room(21, 0, &new), room(22, 0, &old), room(23, 15, &new), {"id": "24"}]);
-        let one = server(rooms, json!([thread]), "0");
-        assert_eq!(found(&one, Some(at("2026-02-10T00:00:00Z"))), [20, 30]);
-        assert_eq!(found(&one, None), [0; 0], "a bot that has heard nothing at all has missed nothing");
-        assert_eq!(found(&one, Some(at("2026-02-08T00:00:00Z"))), [20, 22, 30]);
+        let server: Server = serde_json::from_value(json!({
+            "id": "1", "joined_at": "2026-01-01T00:00:00.000000+00:00",
+            "channels": [room(20, 0, &new), room(21, 0, &new), room(22, 0, &old), room(23, 15, &new), {"id": "24"}],
+            "threads": [{"id": "30", "type": 11, "parent_id": "20", "last_message_id": new}],
+        }))
+        .expect("is a server");
+        let oldest = at("2026-02-10T00:00:00Z");
+        let (news, quiet) = with_news(&server, oldest, |room| room.id.get() != 21);
+        let ids: Vec<u64> = news.iter().map(|(channel, _)| channel.get()).collect();
+        assert_eq!((ids, quiet), (vec![20, 30], 2));
+        let expected =
+            Missed { after: None, last: at("2026-02-11T00:00:00Z"), since: at("2026-01-01T00:00:00Z") };
+        assert_eq!(news[0].1, expected);
     }
 
     #[test]
-    fn what_was_said_before_the_bot_came_or_is_too_old_is_left() {
-        let said = |time: &str| json!([{"id": "20", "type": 0, "last_message_id": at(time).to_string()}]);
-        let one = server(said("2026-01-15T00:00:00Z"), json!([]), "0");
-        assert_eq!(found(&one, Some(at("2025-12-01T00:00:00Z"))), [0; 0], "older than what is taken in");
-        let young: Server = Server {
-            joined_at: "2026-03-01T00:00:00Z".parse().ok(),
-            ..server(said("2026-02-20T00:00:00Z"), json!([]), "0")
-        };
-        assert_eq!(found(&young, Some(at("2026-02-10T00:00:00Z"))), [0; 0], "before it joined");
+    fn two_reasons_to_read_a_channel_are_one_that_leaves_nothing_out() {
+        let mut missed = Missed { after: None, last: 50, since: 7 };
+        missed.join(Missed { after: None, last: 60, since: 0 });
+        assert_eq!(missed, Missed { after: None, last: 60, since: 7 });
+        missed.join(Missed::after(40));
+        missed.join(Missed::after(45));
+        assert_eq!(missed, Missed { after: Some(40), last: UNTOLD, since: 7 });
     }
 
     #[test]
-    fn a_channel_that_the_bot_may_not_read_is_not_asked_for() {
-        let last = at("2026-02-11T00:00:00Z").to_string();
-        let take = |id: &str, kind: u64| json!({"id": id, "type": kind, "allow": "0", "deny": "1024"});
-        let give = |id: &str, kind: u64| json!({"id": id, "type": kind, "allow": "1024", "deny": "0"});
-        let cases = [
-            (json!([]), true),
-            (json!([take("1", 0)]), false),
-            (json!([take("1", 0), give("5", 0)]), true),
-            (json!([give("1", 0), take("5", 0)]), false),
-            (json!([take("5", 0), give("99", 1)]), true),
-            (json!([take("6", 0), take("98", 1)]), true),
-        ];
-        for (rules, may) in cases {
-            let room =
-                json!({"id": "20", "type": 0, "last_message_id": last, "permission_overwrites": rules});
-            let thread = json!({"id": "30", "type": 11, "parent_id": "20", "last_message_id": last});
-            let expected: &[u64] = if may { &[20, 30] } else { &[] };
-            let one = server(json!([room]), json!([thread]), "0");
-            assert_eq!(found(&one, Some(at("2026-02-10T00:00:00Z"))), expected, "{rules}");
-        }
-        let room = json!([{"id": "20", "type": 0, "last_message_id": last, "permission_overwrites": [take("5", 0)]}]);
-        assert_eq!(
-            found(&server(room, json!([]), "8"), Some(at("2026-02-10T00:00:00Z"))),
-            [20],
-            "an administrator"
-        );
+    fn what_was_done_is_told_once_when_all_is_done() {
+        let (ups, now) = (CatchUps::default(), Timestamp::UNIX_EPOCH);
+        ups.begin(Shard { id: 0, of: 1 }, [GuildId::new(1), GuildId::new(2)]);
+        ups.opened();
+        ups.listed(GuildId::new(1), 5);
+        ups.opened();
+        ups.looked(Looked::Read { messages: 3, deleted: 1 });
+        ups.looked(Looked::Quiet);
+        assert_eq!(ups.done(now), None, "a list is awaited");
+        ups.give_up_lists(Shard { id: 0, of: 1 });
+        let done = CaughtUp { at: now, read: 1, quiet: 6, unread: 0, messages: 3, deleted: 1 };
+        assert_eq!((ups.done(now), ups.done(now)), (Some(done), None));
+        ups.opened();
+        ups.looked(Looked::Unreadable);
+        assert_eq!(ups.done(now), Some(CaughtUp { unread: 1, ..done }), "of the session as a whole");
     }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_known_channel_waits_for_its_servers_list_and_not_for_ever() {
-        let (listing, quiet, busy, private) =
-            (Listing::default(), ChannelId::new(1), ChannelId::new(2), ChannelId::new(3));
-        listing.begin(HashSet::from([GuildId::new(1), GuildId::new(2)]));
-        assert!(!listing.arrived(GuildId::new(1), [(quiet, 10), (busy, 30)]));
-        assert!(!listing.has_news(quiet, 20).await);
-        assert!(listing.has_news(busy, 20).await);
-        assert_eq!(listing.n_quiet(20), 1);
-        let before = tokio::time::Instant::now();
-        assert!(listing.has_news(private, 20).await);
-        assert_eq!(before.elapsed(), LIST_LIMIT);
-        assert!(listing.arrived(GuildId::new(2), []));
-        assert!(listing.has_news(private, 20).await);
-        assert_eq!(before.elapsed(), LIST_LIMIT, "all lists are there");
+    #[test]
+    fn the_first_sessions_of_all_shards_are_one_catching_up_and_a_further_one_begins_anew() {
+        let (ups, now) = (CatchUps::default(), Timestamp::UNIX_EPOCH);
+        let server = |shard: u32| GuildId::new(u64::from(shard) << 22 | 1);
+        let begin = |id| ups.begin(Shard { id, of: 2 }, [server(id)]);
+        begin(0);
+        begin(1);
+        ups.listed(server(0), 3);
+        ups.give_up_lists(Shard { id: 0, of: 2 });
+        assert_eq!(ups.done(now), None, "the list of the other shard is awaited");
+        ups.listed(server(1), 4);
+        assert_eq!(ups.done(now).map(|done| done.quiet), Some(7));
+        begin(1);
+        ups.listed(server(1), 5);
+        assert_eq!(ups.done(now).map(|done| done.quiet), Some(5));
     }
 }

@@ -8,7 +8,6 @@ use cairn_core::message::{Amendment, Change, Inbound, Part, Provenance};
 use serenity::all::{ChannelId, GuildId, UserId};
 
 use super::{InboundHandler, Item};
-use crate::discord::NAME;
 use crate::discord::places::ChannelRef;
 use crate::discord::rest::RestError;
 use crate::discord::wire::{Message, User, time_of};
@@ -47,14 +46,12 @@ impl InboundHandler {
     pub(super) async fn handle(&self, channel: ChannelId, item: Item) {
         match item {
             Item::Message(message) => {
-                let id = message.id.get();
-                if let Some(served) = self.served(message).await {
+                if let Some(served) = self.served(message, false).await {
                     self.submit(served).await;
-                    self.note_taken(channel, id);
                 }
             }
             Item::Edited(message) => {
-                if let Some(served) = self.served(message).await {
+                if let Some(served) = self.served(message, false).await {
                     self.amend_edited(served).await;
                 }
             }
@@ -64,30 +61,31 @@ impl InboundHandler {
                 let (message, at) = (RuntimeMessage::new(id.to_string()), self.path.now());
                 self.path.amend(Amendment { channel, message, at, change: Change::Deleted }).await;
             }
-            Item::Backfill { after, if_news } => {
-                if !if_news || self.listing.has_news(channel, self.oldest()).await {
-                    self.backfill(channel, after).await;
-                }
+            Item::Backfill(missed) => {
+                let looked = self.backfill(channel, missed).await;
+                self.catch_ups.looked(looked);
+                self.tell_caught_up();
             }
         }
     }
 
-    /// Notes how far a channel has been taken in.
-    pub(super) fn note_taken(&self, channel: ChannelId, id: u64) {
-        let mut taken = self.taken.lock();
-        let last = taken.entry(channel).or_insert(id);
-        *last = (*last).max(id);
-    }
-
-    /// Decides about a message. A stranger who writes privately is told a code here.
-    pub(super) async fn served(&self, message: Box<Message>) -> Option<Served> {
+    /// Decides about a message; `missed`: one that was said a while ago, by the rules of then as well. A stranger who writes
+    /// privately is told a code here.
+    pub(super) async fn served(&self, message: Box<Message>, missed: bool) -> Option<Served> {
         let me = (*self.me.lock())?;
         let channel_ref = self.channel_ref(message.channel_id, message.guild_id).await?;
         let calls_me = Reading { me, places: &self.places, last_own: None }.calls_me(&message);
         let sender = sender(&message.author, message.display_name(), message.is_automatic(), Some(me));
         let at = ChatAddress::from(&channel_ref);
-        match self.path.judge(&sender, calls_me, &at) {
-            Access::Admitted(admitted) => Some(Served { message, admitted }),
+        let access = match missed {
+            true => self.path.judge_missed(&sender, calls_me, &at, time_of(message.id.get())),
+            false => self.path.judge(&sender, calls_me, &at),
+        };
+        match access {
+            Access::Admitted(mut admitted) => {
+                admitted.addressed &= self.can_answer(message.channel_id, me, admitted.addressed);
+                Some(Served { message, admitted })
+            }
             Access::Stranger => {
                 if let Some(words) = self.path.pairing_reply(&sender, &at).await {
                     self.outbox.notice(message.channel_id, message.id, &words).await;
@@ -97,12 +95,38 @@ impl InboundHandler {
             Access::Ignored(why) => {
                 metrics::counter!("cairn_discord_passed_over_total", "why" => why).increment(1);
                 tracing::debug!(
-                    platform = NAME,
+                    platform = self.link.platform(),
                     channel = channel_ref.chat.get(),
                     why,
                     "a message was passed over"
                 );
                 None
+            }
+        }
+    }
+
+    /// Whether an answer could be sent where a message is `asked`. Where Discord would refuse it no turn is paid for: the message
+    /// is kept, and operators are told.
+    fn can_answer(&self, channel: ChannelId, me: UserId, asked: bool) -> bool {
+        let place = rights_in(channel);
+        match self.places.may_send(channel, me, self.path.now()) {
+            Some(false) if asked => {
+                metrics::counter!("cairn_discord_unanswerable_total").increment(1);
+                let why = "the bot may not write there, so that what it is asked is kept and not answered; give it Send Messages \
+                           (in threads: Send Messages in Threads), and open the thread if it is locked";
+                if self.link.trouble(&place, why) {
+                    tracing::warn!(
+                        platform = self.link.platform(),
+                        channel = channel.get(),
+                        "the bot is asked where it may not write; nothing is answered there"
+                    );
+                }
+                false
+            }
+            Some(false) | None => true,
+            Some(true) => {
+                self.link.clear(&place);
+                true
             }
         }
     }
@@ -188,7 +212,7 @@ impl InboundHandler {
         if let Some(answered) =
             message.referenced_message.as_ref().filter(|answered| Some(answered.author.id) != me)
         {
-            provenance.join(&Provenance::of_person(&format!("{NAME}/{}", answered.author.id)));
+            provenance.join(&Provenance::of_person(&self.path.person(answered.author.id)));
         }
         if !message.message_snapshots.is_empty() {
             provenance.join(&Provenance::of_strangers());
@@ -219,4 +243,9 @@ impl InboundHandler {
 /// The place of this trouble in the status.
 pub(super) fn sight_of(channel: ChannelId) -> String {
     format!("sight of channel {channel}")
+}
+
+/// The place of this trouble in the status.
+pub(super) fn rights_in(channel: ChannelId) -> String {
+    format!("rights in channel {channel}")
 }

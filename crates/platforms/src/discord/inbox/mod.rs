@@ -8,7 +8,7 @@ mod messages;
 
 pub(super) use interactions::words_of;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use cairn_core::ports::AdapterPorts;
@@ -19,15 +19,15 @@ use serenity::all::{ChannelId, GuildId, MessageId, UserId};
 use tokio::sync::Semaphore;
 use tokio_util::sync::DropGuard;
 
-use self::listing::{Listing, unheard};
+use self::listing::{CatchUps, LIST_LIMIT, Missed, with_news};
 use super::NAME;
-use super::gateway::{Listener, Ready, unreadable};
+use super::gateway::{Bot, Listener, Ready, Shard, unreadable};
 use super::outbox::Outbox;
-use super::places::Places;
+use super::places::{ChannelRef, Places};
 use super::rest::Rest;
 use super::wire::{
-    ChannelInfo, Deleted, DeletedMany, Interaction, Message, RoleChange, Server, ServerGone, ThreadList,
-    id_at,
+    ChannelInfo, Deleted, DeletedMany, Interaction, MemberChange, Message, RoleChange, RoleGone, Server,
+    ServerGone, ThreadList, id_at,
 };
 use crate::chat_queues::{ChatQueues, Tasks, work_off};
 use crate::inbound::InboundPath;
@@ -52,37 +52,32 @@ pub(super) enum Item {
         id: MessageId,
         guild: Option<GuildId>,
     },
-    /// What came after this id is missing: the channel is read from there.
-    Backfill {
-        after: u64,
-        /// Not where the servers' lists say that nothing was said there lately.
-        if_news: bool,
-    },
+    /// Something may be missing.
+    Backfill(Missed),
 }
 
 /// Puts something at the end of a channel's queue. What does not fit is not lost but left to Discord: the channel is read
-/// again from there. Until then nothing newer is taken, so that what was missed comes before it.
-fn enqueue(queue: &mut VecDeque<Item>, n_waiting: usize, channel: ChannelId, item: Item) {
+/// again from there. Until then nothing newer is taken, so that what was missed comes before it. True: the channel is to be
+/// read, and was not before.
+fn enqueue(queue: &mut VecDeque<Item>, n_waiting: usize, channel: ChannelId, item: Item) -> bool {
     let full = queue.len() >= QUEUE_MAX || n_waiting >= ALL_MAX;
     let known = queue.iter_mut().find_map(|item| match item {
-        Item::Backfill { after, if_news } => Some((after, if_news)),
+        Item::Backfill(missed) => Some(missed),
         _ => None,
     });
     match (item, known) {
-        (Item::Backfill { after, if_news }, Some((known, known_if))) => {
-            *known = after.min(*known);
-            *known_if &= if_news;
-        }
+        (Item::Backfill(missed), Some(known)) => known.join(missed),
         // It is read with the rest, and is news.
-        (Item::Message(_), Some((_, if_news))) => *if_news = false,
+        (Item::Message(message), Some(known)) => known.last = known.last.max(message.id.get()),
         (Item::Message(message), None) if full => {
-            queue.push_back(Item::Backfill { after: message.id.get() - 1, if_news: false });
+            queue.push_back(Item::Backfill(Missed::after(message.id.get() - 1)));
             metrics::counter!("cairn_discord_lane_full_total").increment(1);
             tracing::warn!(
                 platform = NAME,
                 channel = channel.get(),
                 "more is said than can be taken in; the channel is read again in a moment"
             );
+            return true;
         }
         (Item::Edited(_) | Item::Deleted { .. }, _) if full => {
             metrics::counter!("cairn_discord_changes_dropped_total").increment(1);
@@ -92,8 +87,13 @@ fn enqueue(queue: &mut VecDeque<Item>, n_waiting: usize, channel: ChannelId, ite
                 "a change of an older message was dropped: more happens than can be taken in"
             );
         }
-        (item, _) => queue.push_back(item),
+        (item, _) => {
+            let is_backfill = matches!(item, Item::Backfill(_));
+            queue.push_back(item);
+            return is_backfill;
+        }
     }
+    false
 }
 
 /// What every task of one run needs.
@@ -104,25 +104,28 @@ pub(super) struct InboundHandler {
     pub(super) places: Arc<Places>,
     pub(super) outbox: Arc<Outbox>,
     pub(super) me: Mutex<Option<UserId>>,
-    /// By channel the id that was taken in last.
-    pub(super) taken: Mutex<HashMap<ChannelId, u64>>,
-    pub(super) listing: Listing,
+    /// Private chats with the bot: no server tells of them.
+    private_chats: Mutex<HashSet<ChannelId>>,
+    pub(super) catch_ups: CatchUps,
+    /// Channels that could not be read, and from which id on: they are read once they can be.
+    unread: Mutex<HashMap<ChannelId, u64>>,
     pub(super) reads: Semaphore,
     pub(super) commands: Arc<Semaphore>,
 }
 
 impl InboundHandler {
-    pub(super) fn new(parts: super::Parts, ports: AdapterPorts, taken: HashMap<ChannelId, u64>) -> Self {
+    pub(super) fn new(parts: super::Parts, ports: AdapterPorts, private_chats: HashSet<ChannelId>) -> Self {
         let super::Parts { chat, pairing_store, rest, link, places, outbox } = parts;
         Self {
-            path: InboundPath::new(NAME, chat, ports, pairing_store),
+            path: InboundPath::new(link.platform(), chat, ports, pairing_store),
             rest,
             link,
             places,
             outbox,
             me: Mutex::new(None),
-            taken: Mutex::new(taken),
-            listing: Listing::default(),
+            private_chats: Mutex::new(private_chats),
+            catch_ups: CatchUps::default(),
+            unread: Mutex::default(),
             reads: Semaphore::new(READS_MAX),
             commands: Arc::new(Semaphore::new(COMMANDS_MAX)),
         }
@@ -135,6 +138,44 @@ impl InboundHandler {
         let max_age = self.path.chat.get().catch_up.max_age;
         id_at(self.path.now().checked_sub(max_age).unwrap_or(jiff::Timestamp::UNIX_EPOCH))
     }
+
+    /// Discord does not know a channel any more.
+    pub(super) fn gone(&self, channel: ChannelId) {
+        if self.places.set_gone(channel) {
+            tracing::info!(
+                platform = self.link.platform(),
+                channel = channel.get(),
+                "a channel is gone; it is forgotten"
+            );
+        }
+        self.private_chats.lock().remove(&channel);
+        self.unread.lock().remove(&channel);
+        self.clear_troubles(channel);
+    }
+
+    /// What did not work in a channel that is gone, or that the bot has left.
+    fn clear_troubles(&self, channel: ChannelId) {
+        for place in
+            [messages::sight_of(channel), messages::rights_in(channel), backfill::history_of(channel)]
+        {
+            self.link.clear(&place);
+        }
+    }
+
+    /// Says what was done about what was missed, once all of it is done.
+    pub(super) fn tell_caught_up(&self) {
+        let Some(done) = self.catch_ups.done(self.path.now()) else { return };
+        tracing::info!(
+            platform = self.link.platform(),
+            n_read = done.read,
+            n_quiet = done.quiet,
+            n_unread = done.unread,
+            n_messages = done.messages,
+            n_deleted = done.deleted,
+            "caught up with what was missed"
+        );
+        self.link.caught_up(done);
+    }
 }
 
 /// Sorts events into the queues of their channels. Never waits.
@@ -142,8 +183,6 @@ pub(super) struct Inbox {
     inbound: Arc<InboundHandler>,
     chat_queues: Arc<ChatQueues<ChannelId, Item>>,
     tasks: Tasks,
-    /// The newest message taken in anywhere before the session.
-    heard: Option<u64>,
     _stop: DropGuard,
 }
 
@@ -152,12 +191,16 @@ impl Inbox {
     pub(super) fn new(inbound: Arc<InboundHandler>) -> Self {
         inbound.link.set_queue(0);
         let (tasks, stop) = Tasks::new();
-        Self { inbound, chat_queues: Arc::default(), tasks, heard: None, _stop: stop }
+        Self { inbound, chat_queues: Arc::default(), tasks, _stop: stop }
     }
 
     fn push(&self, channel: ChannelId, item: Item) {
-        let is_new =
-            self.chat_queues.change(channel, |queue, n_waiting| enqueue(queue, n_waiting, channel, item));
+        let is_new = self.chat_queues.change(channel, |queue, n_waiting| {
+            // While the queue is held: its worker may look at once.
+            if enqueue(queue, n_waiting, channel, item) {
+                self.inbound.catch_ups.opened();
+            }
+        });
         self.inbound.link.set_queue(self.chat_queues.n_waiting() as u64);
         if is_new {
             let (inbound, chat_queues) = (self.inbound.clone(), self.chat_queues.clone());
@@ -172,7 +215,7 @@ impl Inbox {
         }
     }
 
-    fn message(&mut self, message: Message, edited: bool) {
+    fn message(&self, message: Message, edited: bool) {
         let me = *self.inbound.me.lock();
         if Some(message.author.id) == me {
             self.inbound.outbox.said_last(message.channel_id, message.id.get());
@@ -186,6 +229,7 @@ impl Inbox {
         if message.guild_id.is_none() {
             // The gateway names the server of everything that is said in one.
             self.inbound.places.learn_direct(message.channel_id);
+            self.inbound.private_chats.lock().insert(message.channel_id);
         }
         self.inbound.link.inbound();
         let (channel, message) = (message.channel_id, Box::new(message));
@@ -197,7 +241,7 @@ impl Inbox {
         self.push(channel, Item::Deleted { id, guild });
     }
 
-    fn learn_places(&mut self, kind: &str, data: Value) {
+    fn learn_places(&self, kind: &str, data: Value) {
         let places = self.inbound.places.clone();
         let Some(me) = *self.inbound.me.lock() else { return };
         match kind {
@@ -209,13 +253,13 @@ impl Inbox {
             }
             "GUILD_DELETE" => with(kind, data, |gone: ServerGone| self.server_gone(&gone)),
             "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE" => {
-                with(kind, data, |room: ChannelInfo| places.learn(&room, room.guild_id));
+                with(kind, data, |room: ChannelInfo| {
+                    places.learn(&room, room.guild_id);
+                    self.rights_changed(room.id, me);
+                });
             }
             "CHANNEL_DELETE" | "THREAD_DELETE" => {
-                with(kind, data, |room: ChannelInfo| {
-                    places.forget(room.id);
-                    self.inbound.link.clear(&messages::sight_of(room.id));
-                });
+                with(kind, data, |room: ChannelInfo| self.inbound.gone(room.id));
             }
             "THREAD_LIST_SYNC" => {
                 if let Some(sync) = read::<ThreadList>(kind, data) {
@@ -223,68 +267,83 @@ impl Inbox {
                 }
             }
             "GUILD_ROLE_CREATE" | "GUILD_ROLE_UPDATE" => {
-                with(kind, data, |change: RoleChange| places.learn_role(&change.role, me));
+                with(kind, data, |change: RoleChange| places.learn_role(change.guild_id, &change.role, me));
+            }
+            "GUILD_ROLE_DELETE" => with(kind, data, |gone: RoleGone| places.forget_role(&gone)),
+            "GUILD_MEMBER_UPDATE" => {
+                with(kind, data, |change: MemberChange| places.learn_member(&change, me));
             }
             _ => {}
         }
     }
 
-    /// A server has sent its list: what was missed in it is read, in channels, too, where nothing was ever heard.
-    fn listed(&self, server: &Server, me: UserId) {
-        let inbound = &self.inbound;
-        let oldest = inbound.oldest();
-        let (known, unheard) = {
-            let taken = inbound.taken.lock();
-            let rooms = server.channels.iter().chain(&server.threads);
-            let known: Vec<(ChannelId, u64)> = rooms
-                .filter(|room| taken.contains_key(&room.id))
-                .filter_map(|room| Some((room.id, room.last_message_id?.get())))
-                .collect();
-            (known, unheard(server, me, self.heard, oldest, |channel| taken.contains_key(&channel)))
-        };
-        if !unheard.is_empty() {
-            let n_channels = unheard.len();
-            tracing::info!(
-                platform = NAME,
-                server = server.id.get(),
-                n_channels,
-                "reading channels that are new to the bot"
-            );
+    /// The bot may do other things in a channel than before.
+    fn rights_changed(&self, channel: ChannelId, me: UserId) {
+        let (inbound, now) = (&self.inbound, self.inbound.path.now());
+        if inbound.places.may_send(channel, me, now) == Some(true) {
+            inbound.link.clear(&messages::rights_in(channel));
         }
-        for (channel, after) in unheard {
-            self.push(channel, Item::Backfill { after, if_news: false });
+        if inbound.places.may_read(channel, me, now) == Some(true) {
+            let from = inbound.unread.lock().remove(&channel);
+            from.into_iter().for_each(|from| self.push(channel, Item::Backfill(Missed::after(from))));
         }
-        self.arrived(server.id, known);
     }
 
-    fn arrived(&self, server: GuildId, known: Vec<(ChannelId, u64)>) {
-        let inbound = &self.inbound;
-        if inbound.listing.arrived(server, known) {
-            let n_quiet = inbound.listing.n_quiet(inbound.oldest());
-            let n_read = inbound.taken.lock().len().saturating_sub(n_quiet);
-            tracing::info!(
-                platform = NAME,
-                n_read,
-                n_quiet,
-                "all servers are listed; channels with nothing new are not read"
-            );
+    /// Has a channel looked at before what is said there next. One that cannot be read holds nothing up: what is said next would be
+    /// read with the rest, and be lost.
+    fn look(&self, channel: ChannelId, missed: Missed, me: UserId) {
+        let inbound = self.inbound.clone();
+        if inbound.places.may_read(channel, me, inbound.path.now()) != Some(false) {
+            return self.push(channel, Item::Backfill(missed));
         }
+        inbound.catch_ups.opened();
+        self.tasks.spawn(async move { inbound.handle(channel, Item::Backfill(missed)).await });
+    }
+
+    /// A server has sent its list: what was missed in it is looked at, in channels, too, where nothing was ever heard.
+    fn listed(&self, server: &Server, me: UserId) {
+        let inbound = &self.inbound;
+        let rules = inbound.path.for_everybody();
+        let is_served = |room: &ChannelInfo| {
+            let channel_ref = ChannelRef::of_room(room, Some(server.id));
+            channel_ref.is_some_and(|at| inbound.path.channel_under(&rules, &(&at).into()).is_some())
+        };
+        let (news, n_quiet) = with_news(server, inbound.oldest(), is_served);
+        for (channel, missed) in news {
+            self.look(channel, missed, me);
+        }
+        inbound.catch_ups.listed(server.id, n_quiet);
+        inbound.tell_caught_up();
     }
 
     fn server_gone(&self, gone: &ServerGone) {
-        self.arrived(gone.id, Vec::new());
+        self.inbound.catch_ups.listed(gone.id, 0);
+        self.inbound.tell_caught_up();
         if !gone.unavailable {
             let channels = self.inbound.places.forget_server(gone.id);
-            tracing::info!(platform = NAME, server = gone.id.get(), "the bot is no longer in a server");
+            tracing::info!(
+                platform = self.inbound.link.platform(),
+                server = gone.id.get(),
+                "the bot is no longer in a server"
+            );
             for channel in channels {
-                self.inbound.taken.lock().remove(&channel);
-                self.inbound.link.clear(&messages::sight_of(channel));
-                self.inbound.link.clear(&backfill::history_of(channel));
+                self.inbound.unread.lock().remove(&channel);
+                self.inbound.clear_troubles(channel);
             }
         }
     }
 
-    fn called(&mut self, interaction: Interaction) {
+    /// Who the bot is. Its commands are those of this version: the first shard registers them.
+    fn known_as(&self, shard: Shard, bot: &Bot) {
+        self.inbound.link.set_name(bot.user.username.clone());
+        *self.inbound.me.lock() = Some(bot.user.id);
+        if shard.id == 0 {
+            let (inbound, application) = (self.inbound.clone(), bot.application.id);
+            self.tasks.spawn(async move { inbound.register_commands(application).await });
+        }
+    }
+
+    fn called(&self, interaction: Interaction) {
         self.inbound.link.inbound();
         let Ok(permit) = self.inbound.commands.clone().try_acquire_owned() else {
             tracing::warn!(
@@ -302,21 +361,41 @@ impl Inbox {
 }
 
 impl Listener for Inbox {
-    fn ready(&mut self, ready: &Ready) {
-        self.inbound.link.set_name(ready.user.username.clone());
-        *self.inbound.me.lock() = Some(ready.user.id);
-        let known: Vec<(ChannelId, u64)> =
-            self.inbound.taken.lock().iter().map(|(channel, last)| (*channel, *last)).collect();
-        self.heard = known.iter().map(|(_, last)| *last).max();
-        self.inbound.listing.begin(ready.guilds.iter().map(|server| server.id).collect());
-        for (channel, last) in known {
-            self.push(channel, Item::Backfill { after: backfill::overlap(last), if_news: true });
+    fn ready(&self, shard: Shard, ready: &Ready) {
+        self.known_as(shard, &Bot { user: ready.user.clone(), application: ready.application.clone() });
+        self.inbound.catch_ups.begin(shard, ready.guilds.iter().map(|server| server.id));
+        if shard.hears(None) {
+            let private_chats: Vec<ChannelId> = self.inbound.private_chats.lock().iter().copied().collect();
+            for channel in private_chats {
+                self.inbound.places.learn_direct(channel);
+                self.push(channel, Item::Backfill(Missed::untold()));
+            }
         }
-        let (inbound, application) = (self.inbound.clone(), ready.application.id);
-        self.tasks.spawn(async move { inbound.register_commands(application).await });
+        let places = &self.inbound.places;
+        let is_its =
+            |channel: &ChannelId| places.server_of(*channel).is_none_or(|server| shard.hears(server));
+        let unread: Vec<(ChannelId, u64)> =
+            self.inbound.unread.lock().extract_if(|channel, _| is_its(channel)).collect();
+        for (channel, from) in unread {
+            self.look(channel, Missed::after(from), ready.user.id);
+        }
+        let inbound = self.inbound.clone();
+        self.tasks.spawn(async move {
+            tokio::time::sleep(LIST_LIMIT).await;
+            inbound.catch_ups.give_up_lists(shard);
+            inbound.tell_caught_up();
+        });
     }
 
-    fn heard(&mut self, kind: &str, data: Value) {
+    fn resumes(&self, shard: Shard, bot: &Bot) {
+        self.known_as(shard, bot);
+    }
+
+    fn is_idle(&self) -> bool {
+        self.chat_queues.is_idle() && self.inbound.commands.available_permits() == COMMANDS_MAX
+    }
+
+    fn heard(&self, kind: &str, data: Value) {
         match kind {
             "MESSAGE_CREATE" => with(kind, data, |message: Message| self.message(message, false)),
             "MESSAGE_UPDATE" => {
@@ -376,7 +455,7 @@ mod tests {
     fn ids(queue: &VecDeque<Item>) -> Vec<(&'static str, u64)> {
         let id = |item: &Item| match item {
             Item::Message(message) => ("message", message.id.get()),
-            Item::Backfill { after, .. } => ("backfill", *after),
+            Item::Backfill(missed) => ("backfill", missed.after.unwrap_or(missed.last)),
             other => panic!("only messages are queued: {other:?}"),
         };
         queue.iter().map(id).collect()
@@ -399,17 +478,13 @@ mod tests {
     #[test]
     fn what_was_missed_comes_after_what_waited_and_before_what_is_said_next() {
         let mut queue = VecDeque::from([message(10)]);
-        for item in [
-            Item::Backfill { after: 9, if_news: true },
-            message(20),
-            Item::Backfill { after: 8, if_news: true },
-        ] {
-            enqueue(&mut queue, 1, ONE, item);
-        }
-        assert_eq!(ids(&queue), [("message", 10), ("backfill", 8)], "20 is read with what was missed");
-        assert!(
-            matches!(queue[1], Item::Backfill { if_news: false, .. }),
-            "20 is news, whatever a list says"
+        let missed = |last| Item::Backfill(Missed { after: None, last, since: 0 });
+        let to_read = [missed(9), message(20), missed(8)].map(|item| enqueue(&mut queue, 1, ONE, item));
+        assert_eq!(to_read, [true, false, false], "it is read once");
+        assert_eq!(
+            ids(&queue),
+            [("message", 10), ("backfill", 20)],
+            "20 is read with what was missed, and is news"
         );
         queue.clear();
         enqueue(&mut queue, 0, ONE, message(21));

@@ -43,6 +43,8 @@ pub(crate) const UNKNOWN_MESSAGE: u32 = 10008;
 pub(crate) const UNKNOWN_INTERACTION: u32 = 10062;
 /// The interaction has been answered.
 pub(crate) const ALREADY_ANSWERED: u32 = 40060;
+/// Something in the request is not as it must be.
+pub(crate) const BAD_FORM: u32 = 50035;
 /// A reply needs the permission to read the history.
 pub(crate) const NO_HISTORY_FOR_REPLY: u32 = 160_002;
 
@@ -68,7 +70,7 @@ fn refusal_words(code: u32) -> &'static str {
         50013 => {
             "the bot may not write in the channel; give it Send Messages (in threads: Send Messages in Threads) there"
         }
-        50035 => "Discord finds fault with the message",
+        BAD_FORM => "Discord finds fault with the message",
         50083 => "the thread is archived; the bot may not open it",
         160_005 => "the thread is locked",
         NO_HISTORY_FOR_REPLY => "the bot may not reply in the channel; give it Read Message History there",
@@ -77,6 +79,15 @@ fn refusal_words(code: u32) -> &'static str {
 }
 
 impl RestError {
+    /// What Discord says of a channel that it does not know.
+    pub(crate) fn unknown_channel() -> Self {
+        Self::Refused { status: 404, code: UNKNOWN_CHANNEL, message: "Unknown Channel".to_owned() }
+    }
+
+    pub(crate) fn is_unknown_channel(&self) -> bool {
+        matches!(self, Self::Refused { code: UNKNOWN_CHANNEL, .. })
+    }
+
     /// The error without Discord's own words, which may repeat the message: for logs.
     pub(crate) fn in_brief(&self) -> String {
         match self {

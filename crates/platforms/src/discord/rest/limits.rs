@@ -8,6 +8,7 @@ use reqwest::header::HeaderMap;
 use serenity::http::{LightMethod, RatelimitingBucket};
 
 use super::LIMIT_MAX;
+use super::refused::Refused;
 
 /// Requests a second that Discord allows a bot, over all buckets.
 const GLOBAL_PER_SECOND: u32 = 50;
@@ -30,6 +31,7 @@ struct State {
     closed_until: Option<Instant>,
     /// The second under way, and the requests sent in it.
     second: Option<(Instant, u32)>,
+    refused: Refused,
 }
 
 impl State {
@@ -67,6 +69,7 @@ impl Limits {
             return Err(bucket.until - now);
         }
         if is_global {
+            state.refused.wait(key, now).map_or(Ok(()), Err)?;
             state.take_of_second(now)?;
         }
         if let Some(bucket) = state.buckets.get_mut(&key).filter(|bucket| bucket.until > now) {
@@ -97,6 +100,16 @@ impl Limits {
         let same_window = bucket.until > now && bucket.until + Duration::from_millis(50) >= until;
         bucket.remaining = if same_window { bucket.remaining.min(remaining) } else { remaining };
         bucket.until = until;
+    }
+
+    /// A request was refused in a way that counts against the bot. True: with this one there are too many.
+    pub(super) fn refused(&self, key: Key, now: Instant) -> bool {
+        self.0.lock().refused.add(key, now)
+    }
+
+    /// Requests that count against the bot by now.
+    pub(super) fn n_refused(&self, now: Instant) -> u64 {
+        self.0.lock().refused.in_window(now)
     }
 
     /// Discord said 429: nothing of this bucket, or nothing at all, for so long.

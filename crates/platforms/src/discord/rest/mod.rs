@@ -7,6 +7,7 @@
 mod calls;
 mod error;
 mod limits;
+mod refused;
 
 use std::time::{Duration, Instant};
 
@@ -26,8 +27,9 @@ use self::limits::{Key, Limits};
 
 pub(crate) use self::calls::{PAGE, Page};
 pub(crate) use self::error::{
-    ALREADY_ANSWERED, NO_HISTORY_FOR_REPLY, RestError, UNKNOWN_CHANNEL, UNKNOWN_INTERACTION,
+    ALREADY_ANSWERED, BAD_FORM, NO_HISTORY_FOR_REPLY, RestError, UNKNOWN_INTERACTION, UNKNOWN_MESSAGE,
 };
+pub(crate) use self::refused::REFUSED_MAX;
 
 /// Longest that a connection may take to come about.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
@@ -73,6 +75,11 @@ impl Rest {
         }
         let api = api.as_str().trim_end_matches('/').to_owned();
         Ok(Self { client: builder.build()?, token, api, limits: Limits::default(), rejected: Notify::new() })
+    }
+
+    /// Requests of the last ten minutes that count against the bot.
+    pub(crate) fn n_refused(&self) -> u64 {
+        self.limits.n_refused(Instant::now())
     }
 
     /// A refusal of before is of no account any more.
@@ -182,6 +189,18 @@ impl Rest {
         body: &[u8],
     ) -> RestError {
         let fault: Option<Fault> = serde_json::from_slice(body).ok();
+        // A limit that others share with the bot is not its doing.
+        let is_shared = headers.get("x-ratelimit-scope").is_some_and(|scope| scope == "shared");
+        if matches!(status.as_u16(), 401 | 403) || (status.as_u16() == 429 && !is_shared) {
+            metrics::counter!("cairn_discord_refused_total").increment(1);
+            if self.limits.refused(key, Instant::now()) {
+                tracing::error!(
+                    platform = "discord",
+                    "{REFUSED_MAX} requests were refused within ten minutes; those that were refused wait now, because \
+                     Discord shuts out whoever makes 10,000"
+                );
+            }
+        }
         match status {
             // Of an interaction it is the token of the interaction that is no longer good.
             StatusCode::UNAUTHORIZED if by_bot => {

@@ -1,11 +1,15 @@
 //! What was said while nobody listened is read, in order, within limits, and asks for one answer.
 
+use std::collections::BTreeSet;
+
+use cairn_core::access::AccessPolicy;
+use cairn_core::message::Change;
 use cairn_testkit::discord::{Fault, Route};
 use jiff::SignedDuration;
 
 use crate::discord::runtime::{
-    CHANNEL, CHANNEL_NAME, GUILD, OTHER, OTHER_NAME, Running, Runtime, connected, discord, id, settings,
-    start, words,
+    CHANNEL, CHANNEL_NAME, GUILD, OTHER, OTHER_NAME, Running, Runtime, access, connected, discord, id,
+    settings, start, words,
 };
 
 #[tokio::test]
@@ -34,6 +38,7 @@ async fn after_a_restart_each_known_channel_is_read_on_and_asks_once() {
 #[tokio::test]
 async fn a_question_in_a_channel_or_thread_that_was_never_heard_in_is_taken_in() {
     let (discord, runtime) = (discord().await, Runtime::new());
+    runtime.ruled(600, access());
     discord.post(OTHER, "bob", "long before").aged(std::time::Duration::from_secs(3600)).send();
     let known = discord.say(CHANNEL, "alice", "known");
     runtime.has(CHANNEL_NAME, known);
@@ -47,7 +52,14 @@ async fn a_question_in_a_channel_or_thread_that_was_never_heard_in_is_taken_in()
     let mut taken: Vec<_> = runtime.wait_taken(2).await.iter().map(words).collect();
     taken.sort();
     assert_eq!(taken, ["and here?", "are you there?"]);
-    assert_eq!(discord.arrived(Route::Fetch), 3, "the known one and the two");
+    let status = running.wait_status(|status| status.caught_up.is_some()).await;
+    let done = status.caught_up.expect("is told");
+    assert_eq!((done.read, done.messages, done.quiet, done.unread), (2, 2, 2, 0), "{done:?}");
+    assert_eq!(
+        discord.arrived(Route::Fetch),
+        2,
+        "nothing was said where all is known, and nothing is read that is hidden"
+    );
     assert!(running.status().troubles.is_empty(), "{:?}", running.status().troubles);
     discord.assert_clean();
 }
@@ -122,18 +134,128 @@ async fn a_channel_that_cannot_be_read_holds_no_other_up() {
     let [one, two] = [CHANNEL, OTHER].map(|channel| discord.say(channel, "alice", "known"));
     runtime.has(CHANNEL_NAME, one);
     runtime.has(OTHER_NAME, two);
+    discord.say(CHANNEL, "alice", "missed here");
     discord.hide(CHANNEL);
     discord.say(OTHER, "alice", "missed");
     discord.fail_next(Route::Fetch, Fault::Status(500));
     let running = connected(&discord, &runtime).await;
     assert_eq!(words(&runtime.wait_taken(1).await[0]), "missed");
-    let status = running.wait_status(|status| !status.troubles.is_empty()).await;
+    let status = running.wait_status(|status| status.caught_up.is_some()).await;
     assert!(status.troubles[0].starts_with("history of channel 101: "), "{:?}", status.troubles);
+    assert_eq!(status.caught_up.map(|done| (done.read, done.unread)), Some((1, 1)));
     discord.allow(CHANNEL);
     discord.say(CHANNEL, "alice", "seen again");
-    assert_eq!(words(&runtime.wait_taken(2).await[1]), "seen again");
-    // The next session reads it again.
+    let taken: Vec<_> = runtime.wait_taken(3).await.iter().map(words).collect();
+    assert_eq!(taken, ["missed", "missed here", "seen again"]);
+    running.wait_status(|status| status.troubles.is_empty()).await;
+}
+
+fn ago(secs: u64) -> std::time::Duration {
+    std::time::Duration::from_secs(secs)
+}
+
+#[tokio::test]
+async fn what_a_stranger_said_before_they_were_let_in_is_not_taken_in_later() {
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let (dm, eve) = (discord.dm("eve"), format!("discord/{}", discord.user("eve")));
+    runtime.ruled(3600, access());
+    runtime.pair(&eve);
+    runtime.state.update(|state| {
+        let who = cairn_core::message::Author { id: eve.clone(), name: "eve".to_owned() };
+        state.asked.push((who, dm.to_string()));
+        let since = cairn_testkit::clock::wall_time() - SignedDuration::from_secs(60);
+        state.let_in.insert(eve, since);
+    });
+    discord.post(dm, "eve", "let me in").aged(ago(120)).send();
+    discord.post(dm, "eve", "now?").aged(ago(30)).send();
+    let running = connected(&discord, &runtime).await;
+    let done = running.wait_status(|status| status.caught_up.is_some()).await.caught_up.expect("is told");
+    assert_eq!((done.read, done.messages), (1, 1), "{done:?}");
+    let taken = runtime.wait_taken(1).await;
+    assert_eq!((words(&taken[0]).as_str(), taken[0].addressed), ("now?", true));
+    discord.assert_clean();
+}
+
+#[tokio::test]
+async fn whoever_was_no_member_when_they_spoke_is_not_heard_later() {
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let alice = BTreeSet::from([discord.user("alice").to_string()]);
+    runtime.ruled(3600, AccessPolicy { members: alice, ..access() });
+    runtime.ruled(60, access());
+    // Said before the last that was taken in, and after it.
+    discord.post(CHANNEL, "bob", "shut out").mention_bot().aged(ago(150)).send();
+    let known = discord.post(CHANNEL, "alice", "known").aged(ago(140)).send();
+    runtime.has(CHANNEL_NAME, known);
+    discord.post(CHANNEL, "bob", "shut out still").mention_bot().aged(ago(130)).send();
+    discord.post(CHANNEL, "alice", "missed").aged(ago(120)).send();
+    discord.post(CHANNEL, "bob", "let in").mention_bot().aged(ago(30)).send();
+    discord.post(OTHER, "bob", "shut out here").mention_bot().aged(ago(130)).send();
+    let running = connected(&discord, &runtime).await;
+    let done = running.wait_status(|status| status.caught_up.is_some()).await.caught_up.expect("is told");
+    assert_eq!((done.read, done.messages), (2, 2), "{done:?}");
+    let taken: Vec<_> = runtime.wait_taken(2).await.iter().map(words).collect();
+    assert_eq!(taken, ["missed", "let in"]);
+}
+
+#[tokio::test]
+async fn a_deletion_during_downtime_is_noticed_in_what_is_read_again() {
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let [kept, gone, last] = ["kept", "gone", "last"].map(|text| discord.say(CHANNEL, "alice", text));
+    for known in [kept, gone, last] {
+        runtime.has(CHANNEL_NAME, known);
+    }
+    discord.delete(CHANNEL, &[gone]);
+    discord.delete(CHANNEL, &[last]);
+    discord.say(CHANNEL, "alice", "new");
+    // In a channel without anything new nothing is read.
+    let other = discord.say(OTHER, "alice", "also gone");
+    runtime.has(OTHER_NAME, other);
+    discord.delete(OTHER, &[other]);
+    let running = connected(&discord, &runtime).await;
+    let done = running.wait_status(|status| status.caught_up.is_some()).await.caught_up.expect("is told");
+    assert_eq!((done.read, done.messages, done.deleted), (1, 1, 2), "{done:?}");
+    let mut deleted: Vec<_> = runtime.wait_amended(2).await;
+    deleted.sort_by_key(|amendment| amendment.message.clone());
+    assert!(deleted.iter().all(|amendment| amendment.change == Change::Deleted), "{deleted:?}");
+    let ids: Vec<_> = deleted.into_iter().map(|amendment| amendment.message).collect();
+    assert_eq!(ids, [id(gone), id(last)]);
+    assert_eq!(discord.arrived(Route::Fetch), 1);
+    discord.assert_clean();
+}
+
+#[tokio::test]
+async fn a_private_chat_that_is_gone_is_asked_for_once() {
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let known = discord.say(CHANNEL, "alice", "known");
+    runtime.has_private("main/discord/777", known);
+    let running = connected(&discord, &runtime).await;
+    let unread = |n: u64| {
+        move |status: &cairn_core::ports::PlatformStatus| {
+            status.caught_up.is_some_and(|done| done.unread == n)
+        }
+    };
+    let status = running.wait_status(unread(1)).await;
+    assert!(status.troubles.is_empty(), "{:?}", status.troubles);
     discord.forget_sessions();
     discord.disconnect();
-    running.wait_status(|status| status.troubles.is_empty()).await;
+    running.wait_status(unread(0)).await;
+    assert_eq!((discord.identified(), discord.arrived(Route::Fetch)), (2, 1));
+}
+
+#[tokio::test]
+async fn without_the_right_to_read_the_history_nothing_is_taken_for_deleted_and_nobody_waits() {
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let known = discord.say(CHANNEL, "alice", "known");
+    runtime.has(CHANNEL_NAME, known);
+    discord.say(CHANNEL, "alice", "missed");
+    discord.hide_history(CHANNEL);
+    let running = connected(&discord, &runtime).await;
+    discord.say(CHANNEL, "alice", "live");
+    assert_eq!(words(&runtime.wait_taken(1).await[0]), "live");
+    let status = running.wait_status(|status| status.caught_up.is_some()).await;
+    assert!(status.troubles[0].contains("Read Message History"), "{:?}", status.troubles);
+    assert!(runtime.state.lock().amended.is_empty());
+    discord.allow(CHANNEL);
+    assert_eq!(words(&runtime.wait_taken(2).await[1]), "missed");
+    assert_eq!(discord.arrived(Route::Fetch), 1);
 }

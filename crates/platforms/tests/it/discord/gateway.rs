@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use cairn_core::ports::LinkState;
+use cairn_core::ports::{Adapter as _, LinkState};
+use cairn_platforms::discord::DiscordSettings;
 use cairn_testkit::discord::{FakeDiscord, Fault, Route};
 
 use crate::discord::runtime::{
-    CHANNEL, CHANNEL_NAME, Running, Runtime, connected, discord, furnished, settings, start, words,
+    CHANNEL, CHANNEL_NAME, OTHER, Running, Runtime, connected, discord, furnished, settings, start, words,
 };
 
 #[tokio::test]
@@ -164,6 +165,24 @@ async fn an_api_that_cannot_be_reached_is_said_so_and_reached_again() {
 }
 
 #[tokio::test]
+async fn a_session_survives_an_outage_and_what_was_missed_comes_with_it() {
+    let (discord, runtime, running) = start().await;
+    discord.say(CHANNEL, "alice", "before");
+    runtime.wait_taken(1).await;
+    discord.set_unreachable(true);
+    discord.say(CHANNEL, "alice", "meanwhile");
+    // The fourth try asks the API first, which cannot be reached either.
+    discord.wait_until("four tries in vain", |discord| discord.turned_away() >= 4).await;
+    running.wait_state(LinkState::Reconnecting).await;
+    discord.set_unreachable(false);
+    let taken = runtime.wait_taken(2).await;
+    assert_eq!(taken.iter().map(words).collect::<Vec<_>>(), ["before", "meanwhile"]);
+    assert_eq!((discord.identified(), discord.resumed()), (1, 1));
+    running.wait_state(LinkState::Connected).await;
+    discord.assert_clean();
+}
+
+#[tokio::test]
 async fn without_budget_no_session_is_begun() {
     let (discord, runtime) = (discord().await, Runtime::new());
     discord.set_identify_budget(0);
@@ -171,5 +190,36 @@ async fn without_budget_no_session_is_begun() {
     let status = running.wait_state(LinkState::Reconnecting).await;
     assert!(status.reason.is_some_and(|reason| reason.contains("sessions")));
     assert_eq!(discord.identified(), 0);
+    discord.assert_clean();
+}
+
+#[tokio::test]
+async fn a_session_goes_on_after_a_stop_from_what_the_runtime_has() {
+    let (discord, runtime, folder) =
+        (discord().await, Runtime::new(), tempfile::tempdir().expect("a folder"));
+    let path = folder.path().join("sessions");
+    let kept = || DiscordSettings { sessions: Some(path.clone()), ..settings(&discord) };
+    let running = Running::start(kept(), &runtime);
+    discord.wait_ready().await;
+    discord.say(CHANNEL, "alice", "one");
+    runtime.wait_taken(1).await;
+    // While this one is on its way, nothing after it counts as taken in, whatever becomes of it.
+    let gate = runtime.hold(CHANNEL);
+    discord.say(CHANNEL, "alice", "two");
+    discord.say(OTHER, "alice", "three");
+    runtime.wait_taken(2).await;
+    let adapter = running.adapter.clone();
+    running.stopped().await;
+    discord.wait_until("the end of the connection", |discord| !discord.is_ready()).await;
+    adapter.set_state(LinkState::Stopped, None);
+    gate.open();
+    assert!(path.exists());
+    let running = Running::start(kept(), &runtime);
+    let taken = runtime.wait_taken(3).await;
+    assert_eq!(taken.iter().map(words).collect::<Vec<_>>(), ["one", "three", "two"]);
+    assert_eq!((discord.resumed(), discord.identified()), (1, 1));
+    assert!(!path.exists(), "it would be false from now on");
+    assert_eq!(running.wait_state(LinkState::Connected).await.name.as_deref(), Some("cairn"));
+    assert_eq!(discord.arrived(Route::Channel), 0, "where channels are is kept as well");
     discord.assert_clean();
 }

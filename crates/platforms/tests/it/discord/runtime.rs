@@ -77,6 +77,12 @@ impl Running {
         Self { adapter, run }
     }
 
+    /// Stops it as the supervisor does, and waits until it has let go.
+    pub(crate) async fn stopped(mut self) {
+        self.run.abort();
+        assert!((&mut self.run).await.is_err_and(|error| error.is_cancelled()));
+    }
+
     pub(crate) async fn failure(mut self) -> AdapterFailure {
         let ended = tokio::time::timeout(GIVE_UP_AFTER, &mut self.run).await;
         ended.expect("it ends").expect("it does not panic")

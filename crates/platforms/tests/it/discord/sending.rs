@@ -6,7 +6,9 @@ use cairn_core::ids::{ChannelId, OutboxId};
 use cairn_core::ports::{Platform as _, SendError, SendPart};
 use cairn_testkit::discord::{Fault, Route};
 
-use crate::discord::runtime::{CHANNEL, CHANNEL_NAME, OTHER, OTHER_NAME, Runtime, connected, discord, id};
+use crate::discord::runtime::{
+    CHANNEL, CHANNEL_NAME, OTHER, OTHER_NAME, Runtime, connected, discord, id, start, words,
+};
 
 fn part(channel: &str, delivery: &str, words: &str) -> SendPart {
     SendPart {
@@ -159,4 +161,83 @@ async fn what_the_model_writes_is_inert_and_fits() {
     }
     assert!(discord.sent(CHANNEL).iter().all(|sent| sent.pinged.is_empty()));
     discord.assert_clean();
+}
+
+#[tokio::test]
+async fn an_answer_to_a_message_that_is_gone_is_sent_plainly() {
+    let (discord, _runtime, running) = start().await;
+    let question = discord.say(CHANNEL, "alice", "well?");
+    discord.delete(CHANNEL, &[question]);
+    for strict in [false, true] {
+        if strict {
+            discord.refuse_stray_replies();
+        }
+        let answer = SendPart {
+            reply_to: Some(id(question)),
+            ..part(CHANNEL_NAME, &format!("{strict}"), "it depends")
+        };
+        running.adapter.send(answer).await.expect("is sent");
+    }
+    let sent = discord.sent(CHANNEL);
+    assert_eq!(sent.iter().map(|sent| sent.reply_to).collect::<Vec<_>>(), [None, None]);
+    assert_eq!(running.status().troubles, Vec::<String>::new());
+    discord.assert_clean();
+}
+
+#[tokio::test]
+async fn a_channel_that_is_gone_is_not_asked_again() {
+    let (discord, runtime, running) = start().await;
+    discord.remove(OTHER);
+    let gone = |result: Result<_, SendError>| {
+        let Err(SendError::Refused(reason)) = result else { panic!("is refused: {result:?}") };
+        assert!(reason.contains("10003"), "{reason}");
+    };
+    // One request at most: the word that the channel is gone may come after it.
+    for n in 0..3 {
+        gone(running.adapter.send(part(OTHER_NAME, &format!("o{n}"), "words")).await);
+    }
+    assert!(discord.arrived(Route::Send) <= 1, "{}", discord.arrived(Route::Send));
+    discord.channel(crate::discord::runtime::GUILD, OTHER);
+    discord.say(OTHER, "alice", "it is back");
+    runtime.wait_taken(1).await;
+    running.adapter.send(part(OTHER_NAME, "o4", "words")).await.expect("is sent");
+}
+
+#[tokio::test]
+async fn where_the_bot_may_not_write_no_turn_is_paid_for_and_operators_are_told() {
+    let (discord, runtime, running) = start().await;
+    discord.thread(CHANNEL, 500);
+    discord.deny(CHANNEL);
+    discord.lock(500);
+    for (n, channel) in [CHANNEL, 500].into_iter().enumerate() {
+        discord.post(channel, "alice", "can you?").mention_bot().send();
+        let taken = runtime.wait_taken(n + 1).await;
+        assert_eq!((words(&taken[n]).as_str(), taken[n].addressed), ("can you?", false), "{channel}");
+        let troubles = running.status().troubles;
+        let here: Vec<_> =
+            troubles.iter().filter(|trouble| trouble.contains(&format!("channel {channel}: "))).collect();
+        assert!(here.len() == 1 && here[0].contains("Send Messages"), "{troubles:?}");
+    }
+    discord.post(CHANNEL, "alice", "again?").mention_bot().send();
+    runtime.wait_taken(3).await;
+    assert_eq!(running.status().troubles.len(), 2, "each is told once");
+    assert!(discord.all_sent().is_empty(), "nothing is said where it cannot be");
+    discord.allow(CHANNEL);
+    discord.post(CHANNEL, "alice", "and now?").mention_bot().send();
+    assert!(runtime.wait_taken(4).await[3].addressed);
+    assert_eq!(running.status().troubles.len(), 1, "{:?}", running.status().troubles);
+    discord.assert_clean();
+}
+
+#[tokio::test]
+async fn refused_requests_are_counted() {
+    let (discord, _runtime, running) = start().await;
+    assert_eq!(running.status().invalid_requests, Some(0));
+    discord.deny(CHANNEL);
+    for n in 0..3 {
+        running.adapter.send(part(CHANNEL_NAME, &format!("o{n}"), "words")).await.expect_err("is refused");
+    }
+    discord.fail_next(Route::Send, Fault::Status(404));
+    running.adapter.send(part(OTHER_NAME, "o4", "words")).await.expect_err("is refused");
+    assert_eq!(running.status().invalid_requests, Some(3), "404 does not count");
 }

@@ -6,6 +6,7 @@ mod commands;
 mod incoming;
 mod outgoing;
 mod polling;
+mod webhook;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -53,18 +54,35 @@ fn open_to(chats: &[i64]) -> AccessPolicy {
     }
 }
 
+fn adapter(
+    fake: &FakeTelegram,
+    runtime: &Arc<Runtime>,
+    access: AccessPolicy,
+    change: impl FnOnce(&mut TelegramSettings),
+) -> Arc<Telegram> {
+    let mut settings =
+        TelegramSettings::new(SecretString::from(fake.token().to_owned()), ChatSettings::new(access));
+    settings.api_url = fake.api_url();
+    settings.poll_timeout = Duration::from_secs(20);
+    settings.chat.images.insert(AgentId::from("main"));
+    change(&mut settings);
+    Arc::new(Telegram::new(settings, runtime.clone()).expect("the settings are good"))
+}
+
 impl Rig {
     /// An adapter that does not run yet.
     fn set_up(fake: FakeTelegram, access: AccessPolicy, change: impl FnOnce(&mut TelegramSettings)) -> Self {
-        let mut settings =
-            TelegramSettings::new(SecretString::from(fake.token().to_owned()), ChatSettings::new(access));
-        settings.api_url = fake.api_url();
-        settings.poll_timeout = Duration::from_secs(20);
-        settings.chat.images.insert(AgentId::from("main"));
-        change(&mut settings);
         let runtime = Runtime::new();
-        let telegram = Arc::new(Telegram::new(settings, runtime.clone()).expect("the settings are good"));
+        let telegram = adapter(&fake, &runtime, access, change);
         Self { fake, runtime, telegram, running: None }
+    }
+
+    /// Another adapter in its place, which does not run yet.
+    fn make_again(&mut self, change: impl FnOnce(&mut TelegramSettings)) {
+        if let Some(running) = self.running.take() {
+            running.abort();
+        }
+        self.telegram = adapter(&self.fake, &self.runtime, open_to(&[]), change);
     }
 
     fn run(&mut self) {

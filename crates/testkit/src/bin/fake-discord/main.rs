@@ -31,7 +31,9 @@ A fake Discord: start it, paste what it prints into config.toml, start `cairn ru
   fail 500                       the next message of the bot meets this status
   help | quit
 
-  --port N    loopback port to listen at (default 8091; 0: any)
+  --port N             loopback port to listen at (default 8091; 0: any)
+  --shards N           recommended number of shards, with a server for each (default 1)
+  --max-concurrency N  shards that may identify beside each other (default 1)
 ";
 
 fn main() -> ExitCode {
@@ -40,9 +42,9 @@ fn main() -> ExitCode {
         print!("{HELP}");
         return ExitCode::SUCCESS;
     }
-    let served = port(&arguments).and_then(|port| {
+    let served = Options::read(&arguments).and_then(|options| {
         let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
-        let served = runtime.block_on(serve(port));
+        let served = runtime.block_on(serve(options));
         // A read of the keyboard cannot be stopped.
         runtime.shutdown_background();
         served
@@ -56,23 +58,41 @@ fn main() -> ExitCode {
     }
 }
 
-fn port(arguments: &[String]) -> Result<u16, String> {
-    match arguments {
-        [] => Ok(8091),
-        [name, value] if name == "--port" => {
-            value.parse().map_err(|_| format!("--port needs a number, not `{value}`"))
+struct Options {
+    port: u16,
+    shards: u32,
+    max_concurrency: u32,
+}
+
+impl Options {
+    fn read(arguments: &[String]) -> Result<Self, String> {
+        let mut options = Self { port: 8091, shards: 1, max_concurrency: 1 };
+        for pair in arguments.chunks(2) {
+            let [name, value] = pair else { return Err(format!("{} needs a number", pair[0])) };
+            let number = value.parse::<u32>().map_err(|_| format!("{name} needs a number, not `{value}`"))?;
+            match name.as_str() {
+                "--port" => {
+                    options.port = number.try_into().map_err(|_| format!("there is no port {number}"))?
+                }
+                "--shards" => options.shards = number.max(1),
+                "--max-concurrency" => options.max_concurrency = number.max(1),
+                _ => return Err(format!("unknown option `{name}`")),
+            }
         }
-        _ => Err(format!("unknown options {arguments:?}")),
+        Ok(options)
     }
 }
 
-async fn serve(port: u16) -> Result<(), String> {
-    let discord = FakeDiscord::builder()
-        .address(SocketAddr::from(([127, 0, 0, 1], port)))
-        .identify_every(std::time::Duration::ZERO)
-        .start()
-        .await;
+async fn serve(Options { port, shards, max_concurrency }: Options) -> Result<(), String> {
+    let mut builder = FakeDiscord::builder().shards(shards).max_concurrency(max_concurrency);
+    if shards == 1 {
+        builder = builder.identify_every(std::time::Duration::ZERO);
+    }
+    let discord = builder.address(SocketAddr::from(([127, 0, 0, 1], port))).start().await;
     discord.guild(SERVER);
+    for shard in 1..u64::from(shards) {
+        discord.guild(((SERVER >> 22) + shard) << 22);
+    }
     discord.channel_of(SERVER, "general");
     introduce(&discord);
     let mut keyboard = BufReader::new(tokio::io::stdin()).lines();

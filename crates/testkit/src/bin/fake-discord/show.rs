@@ -10,15 +10,19 @@ pub(crate) struct Shown {
     answers: HashMap<u64, Answer>,
     wordings: HashMap<u64, usize>,
     n_violations: usize,
-    ready: bool,
+    n_ready: usize,
 }
 
 impl Shown {
     pub(crate) fn news(&mut self, discord: &FakeDiscord, names: &HashMap<u64, String>) -> Vec<String> {
         let mut out = Vec::new();
-        if self.ready != discord.is_ready() {
-            self.ready = discord.is_ready();
-            out.push(format!("-- the bot is {}", if self.ready { "there" } else { "away" }));
+        if self.n_ready != discord.n_ready() {
+            self.n_ready = discord.n_ready();
+            out.push(match self.n_ready {
+                0 => "-- the bot is away".to_owned(),
+                1 => "-- the bot is there".to_owned(),
+                n => format!("-- the bot is there, with {n} shards"),
+            });
         }
         let all = discord.all_sent();
         for channel in discord.channels() {

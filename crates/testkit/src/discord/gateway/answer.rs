@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::session::{End, intent};
+use super::session::{End, Shard, intent};
 use crate::discord::{BOT_ID, Rule, Shared, State, shapes};
 
 /// Takes a payload: its answers go into the connection's outbox.
@@ -21,7 +21,7 @@ pub(super) fn take(shared: &Shared, id: u64, payload: &Value) {
         };
         if let Err((code, text)) = verdict {
             // What an operator must mend is no fault of the bot's.
-            if !matches!(code, 4004 | 4014) {
+            if !matches!(code, 4004 | 4011 | 4014) {
                 state.violation(Rule::Gateway, format!("{text} (closed with {code})"));
             }
             end(state, id, End::Close(code));
@@ -91,13 +91,15 @@ fn identify(shared: &Shared, state: &mut State, id: u64, data: &Value) -> Verdic
     if intents & privileged & !allowed != 0 {
         return Err((4014, "a privileged intent that is not granted".to_owned()));
     }
-    if data.get("shard").is_some_and(|shard| *shard != json!([0, 1])) {
-        return Err((4010, format!("shard {}", data["shard"])));
+    let shard = shard_in(data).ok_or((4010, format!("shard {}", data["shard"])))?;
+    if shard.of < u64::from(state.shards_min) {
+        return Err((4011, format!("{} shards", shard.of)));
     }
     let now = Instant::now();
-    let last = state.gateway.identified.last().copied();
-    if let Some(last) = last.filter(|last| now < *last + shared.builder.identify_every) {
-        let text = format!("identified {:?} after the last time", now - last);
+    let bucket = |shard: Shard| shard.id % u64::from(shared.builder.max_concurrency);
+    let same = state.gateway.identified.iter().rev().find(|(other, _)| bucket(*other) == bucket(shard));
+    if let Some((_, last)) = same.filter(|(_, last)| now < *last + shared.builder.identify_every) {
+        let text = format!("{shard:?} identified {:?} after the last one of its bucket", now - *last);
         state.violation(Rule::Identify, text);
         state.gateway.tell(id, &json!({"op": 9, "d": false, "t": null, "s": null}));
         return Ok(());
@@ -107,22 +109,30 @@ fn identify(shared: &Shared, state: &mut State, id: u64, data: &Value) -> Verdic
         return Err((4004, "identified without budget".to_owned()));
     };
     state.identify_budget = left;
-    state.gateway.identified.push(now);
-    begin(shared, state, id, intents);
+    state.gateway.identified.push((shard, now));
+    begin(shared, state, id, shard, intents);
     Ok(())
 }
 
-fn begin(shared: &Shared, state: &mut State, id: u64, intents: u64) {
+/// The shard that identifies; without one it is the only one.
+fn shard_in(data: &Value) -> Option<Shard> {
+    let Some(named) = data.get("shard") else { return Some(Shard { id: 0, of: 1 }) };
+    let (id, of) = serde_json::from_value(named.clone()).ok()?;
+    (id < of).then_some(Shard { id, of })
+}
+
+fn begin(shared: &Shared, state: &mut State, id: u64, shard: Shard, intents: u64) {
     let world = &state.world;
-    let guilds: Vec<Value> = world.guilds.iter().map(|(id, name)| shapes::guild(world, *id, name)).collect();
+    let heard = world.guilds.iter().filter(|(id, _)| shard.hears(Some(**id)));
+    let guilds: Vec<Value> = heard.map(|(id, name)| shapes::guild(world, *id, name)).collect();
     let away: Vec<Value> = guilds.iter().map(|one| json!({"id": one["id"], "unavailable": true})).collect();
     let me = shapes::me(world);
     let resume_url = state.foreign_gateway.clone().unwrap_or_else(|| shared.gateway_url());
     let flags = state.application_flags();
-    let (session_id, session) = state.gateway.begin(id, intents);
+    let (session_id, session) = state.gateway.begin(id, shard, intents);
     let ready = json!({
         "v": 10, "user": me, "guilds": away, "session_id": session_id, "resume_gateway_url": resume_url,
-        "shard": [0, 1], "application": {"id": BOT_ID.to_string(), "flags": flags}, "session_type": "normal",
+        "shard": [shard.id, shard.of], "application": {"id": BOT_ID.to_string(), "flags": flags}, "session_type": "normal",
         "private_channels": [], "relationships": [], "presences": [], "user_settings": {}, "user_settings_proto": "",
         "guild_join_requests": [], "auth": {}, "geo_ordered_rtc_regions": [], "game_relationships": [],
         "_trace": ["[\"gateway-prd\",{\"micros\":1}]"],

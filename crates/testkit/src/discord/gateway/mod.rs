@@ -117,6 +117,7 @@ fn reason(code: u16) -> &'static str {
         4008 => "Rate limited.",
         4009 => "Session timed out.",
         4010 => "Invalid shard.",
+        4011 => "Sharding required.",
         4012 => "Invalid API version.",
         4013 => "Invalid intent(s).",
         4014 => "Disallowed intent(s).",

@@ -16,6 +16,20 @@ pub(crate) mod intent {
     pub(crate) const ALL: u64 = 0x3f_ffff | 1 << 24 | 1 << 25;
 }
 
+/// One of the connections among which servers are divided: its number, and how many there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shard {
+    pub(crate) id: u64,
+    pub(crate) of: u64,
+}
+
+impl Shard {
+    /// Whether it hears of a server; of what is in none the first one hears.
+    pub(crate) fn hears(self, server: Option<u64>) -> bool {
+        server.map_or(0, |server| (server >> 22) % self.of) == self.id
+    }
+}
+
 /// Something that happened, for whoever listens.
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
@@ -27,16 +41,24 @@ pub(crate) struct Event {
     pub(crate) guarded: bool,
 }
 
+impl Event {
+    fn server(&self) -> Option<u64> {
+        let key = if matches!(self.name, "GUILD_CREATE" | "GUILD_DELETE") { "id" } else { "guild_id" };
+        self.data[key].as_str()?.parse().ok()
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Session {
+    pub(crate) shard: Shard,
     pub(crate) intents: u64,
     pub(crate) seq: u64,
     log: Vec<(u64, String)>,
 }
 
 impl Session {
-    pub(crate) fn new(intents: u64) -> Self {
-        Self { intents, seq: 0, log: Vec::new() }
+    pub(crate) fn new(shard: Shard, intents: u64) -> Self {
+        Self { shard, intents, seq: 0, log: Vec::new() }
     }
 
     pub(crate) fn push(&mut self, name: &str, data: Value) {
@@ -46,7 +68,8 @@ impl Session {
     }
 
     fn offer(&mut self, event: &Event) {
-        if event.intent != 0 && self.intents & event.intent == 0 {
+        let is_heard = event.intent == 0 || self.intents & event.intent != 0;
+        if !is_heard || !self.shard.hears(event.server()) {
             return;
         }
         let mut data = event.data.clone();
@@ -86,8 +109,8 @@ pub(crate) struct Due {
 pub(crate) struct Gateway {
     pub(crate) sessions: BTreeMap<String, Session>,
     pub(crate) connections: BTreeMap<u64, Connection>,
-    /// Times at which a client identified.
-    pub(crate) identified: Vec<Instant>,
+    /// Which shards identified, and when.
+    pub(crate) identified: Vec<(Shard, Instant)>,
     pub(crate) resumed: usize,
     pub(crate) heartbeats: usize,
     pub(crate) n_connections: u64,
@@ -106,18 +129,18 @@ impl Gateway {
         self.sessions.values_mut().for_each(|session| session.offer(event));
     }
 
-    /// A new session on a connection. Sessions without a connection are given up.
-    pub(crate) fn begin(&mut self, connection: u64, intents: u64) -> (String, &mut Session) {
+    /// A new session on a connection. Those of its shard without a connection are given up.
+    pub(crate) fn begin(&mut self, connection: u64, shard: Shard, intents: u64) -> (String, &mut Session) {
         let connected: Vec<String> =
             self.connections.values().filter_map(|one| one.session.clone()).collect();
-        self.sessions.retain(|id, _| connected.contains(id));
+        self.sessions.retain(|id, session| session.shard != shard || connected.contains(id));
         self.n_sessions += 1;
         let id = format!("{:032x}", 0xfeed_u64 << 16 | self.n_sessions);
         if let Some(connection) = self.connections.get_mut(&connection) {
             connection.session = Some(id.clone());
             connection.upto = 0;
         }
-        let session = self.sessions.entry(id.clone()).or_insert_with(|| Session::new(intents));
+        let session = self.sessions.entry(id.clone()).or_insert_with(|| Session::new(shard, intents));
         (id, session)
     }
 

@@ -104,6 +104,7 @@ fn reference(state: &mut State, body: &Value, channel: u64) -> Result<Option<u64
     let found = number("message_id").filter(|id| state.world.message(channel, *id).is_some());
     match found.filter(|_| !elsewhere) {
         Some(id) => Ok(Some(id)),
+        None if state.strict_replies => Err(Refusal::unknown_message()),
         None if reference["fail_if_not_exists"] == false => Ok(None),
         None => {
             Err(Refusal::form("message_reference", "MESSAGE_REFERENCE_UNKNOWN_MESSAGE", "Unknown message"))
@@ -212,6 +213,9 @@ pub(super) fn fetch(shared: &Shared, call: &Call, path: &Path) -> Outcome {
             let text = format!("a fetch of {limit} messages");
             state.violation(Rule::Shape, text);
             return Err(Refusal::form("limit", "NUMBER_TYPE_MAX", "int value should be between 1 and 100."));
+        }
+        if channel.access == Access::NoHistory {
+            return Ok((200, json!([])));
         }
         let limit = limit as usize;
         // `after` gives those that follow at once, the others the newest; all are told newest first.

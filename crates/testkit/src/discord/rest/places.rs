@@ -37,9 +37,10 @@ fn gateway(shared: &Shared, state: &State, path: &Path) -> Value {
         return json!({"url": url});
     }
     let limit = json!({
-        "total": 1_000, "remaining": state.identify_budget, "reset_after": 14_400_000, "max_concurrency": 1,
+        "total": 1_000, "remaining": state.identify_budget, "reset_after": 14_400_000,
+        "max_concurrency": shared.builder.max_concurrency,
     });
-    json!({"url": url, "shards": 1, "session_start_limit": limit})
+    json!({"url": url, "shards": state.shards, "session_start_limit": limit})
 }
 
 pub(super) fn seen(state: &State, id: u64) -> Result<&Channel, Refusal> {

@@ -80,7 +80,7 @@ async fn what_the_real_one_closes_is_closed_with_its_code() {
         (json!({"op": 77, "d": null}), 4001),
         (json!({"no": "op"}), 4002),
         (json!({"op": 3, "d": {}}), 4003),
-        (json!({"op": 2, "d": {"token": TOKEN, "intents": 1, "properties": {}, "shard": [1, 2]}}), 4010),
+        (json!({"op": 2, "d": {"token": TOKEN, "intents": 1, "properties": {}, "shard": [2, 2]}}), 4010),
         (json!({"op": 3, "d": "x".repeat(5_000)}), 4002),
     ];
     for (payload, code) in cases {
@@ -185,4 +185,41 @@ async fn a_revoked_token_closes_the_session() {
     discord.set_revoked(true);
     assert_eq!(socket.next().await, Came::Closed(Some(4004)));
     assert_eq!(Rest::of(&discord).get("/api/v10/users/@me").await.status, 401);
+}
+
+#[tokio::test]
+async fn a_shard_hears_of_its_own_servers_and_the_first_one_of_private_chats() {
+    let builder = FakeDiscord::builder().shards(2).max_concurrency(2);
+    let discord = builder.start().await;
+    for shard in [0, 1] {
+        discord.guild(shard << 22 | 5);
+        discord.channel(shard << 22 | 5, 100 + shard);
+    }
+    let mut sockets = Vec::new();
+    for shard in [0, 1] {
+        let mut socket = Socket::open(&discord).await;
+        let data = json!({"token": TOKEN, "intents": USUAL, "properties": {}, "shard": [shard, 2]});
+        socket.send(json!({"op": 2, "d": data})).await;
+        let ready = socket.payload().await;
+        assert_eq!(
+            (&ready["d"]["shard"], ready["d"]["guilds"].as_array().unwrap().len()),
+            (&json!([shard, 2]), 1)
+        );
+        assert_eq!(socket.payload().await["d"]["channels"][0]["id"], (100 + shard).to_string());
+        sockets.push(socket);
+    }
+    discord.say(101, "alice", "in the second");
+    discord.say(discord.dm("alice"), "alice", "private");
+    discord.say(100, "alice", "in the first");
+    assert_eq!(content(&sockets[0].payload().await), "private");
+    assert_eq!(content(&sockets[0].payload().await), "in the first");
+    assert_eq!(content(&sockets[1].payload().await), "in the second");
+    discord.disconnect_shard(1);
+    assert_eq!(sockets[1].next().await, Came::Closed(None));
+    discord.require_shards(4);
+    assert_eq!(sockets[0].next().await, Came::Closed(Some(4011)));
+    let mut socket = Socket::open(&discord).await;
+    socket.identify(TOKEN, USUAL).await;
+    assert_eq!(socket.next().await, Came::Closed(Some(4011)));
+    discord.assert_clean();
 }

@@ -130,3 +130,22 @@ async fn kinds_that_the_bot_does_not_want_are_not_told() {
         bot.updates(json!({})).await.iter().map(|update| update.get("message").is_some()).collect();
     assert_eq!(kinds, [true, true, false]);
 }
+
+#[tokio::test]
+async fn a_webhook_is_refused_as_telegram_refuses_it() {
+    let (telegram, bot, _) = met().await;
+    telegram.lead("bot.example.org", ([127, 0, 0, 1], 1).into());
+    let long = "x".repeat(257);
+    for (params, said) in [
+        (json!({ "url": "http://bot.example.org/" }), "An HTTPS URL must be provided"),
+        (json!({ "url": "https://bot.example.org:9000/" }), "only on ports 80, 88, 443 or 8443"),
+        (json!({ "url": "https://nowhere.example.org/" }), "Failed to resolve host"),
+        (json!({ "url": "https://bot.example.org/", "secret_token": "a b" }), "unallowed characters"),
+        (json!({ "url": "https://bot.example.org/", "secret_token": long }), "unallowed characters"),
+    ] {
+        let (status, text) = bot.refused("setWebhook", params).await;
+        assert!(status == 400 && text.contains(said), "{text}");
+    }
+    assert_eq!(telegram.webhook(), None);
+    assert_eq!(bot.updates(json!({})).await.len(), 1, "none of them is in the way of a poll");
+}

@@ -1,0 +1,199 @@
+//! Several daemons with one database: one leads, the others stand by and take over. A real PostgreSQL, where one is installed.
+
+use std::path::Path;
+
+use cairn_testkit::daemon::Daemon;
+use cairn_testkit::home::Home;
+use cairn_testkit::postgres::{self, Postgres, sql};
+use serde_json::{Value, json};
+
+use crate::{CAIRN, home};
+
+/// A home of a node of that name with that database.
+fn node(name: &str, url: &str) -> Home {
+    let home = home();
+    use_database(&home, name, url);
+    home
+}
+
+fn use_database(home: &Home, name: &str, url: &str) {
+    let (scheme, rest) = url.split_once("://").unwrap();
+    let (account, rest) = rest.split_once('@').unwrap();
+    let (user, password) = account.split_once(':').unwrap();
+    home.secret("database.password", password);
+    home.config(&format!(
+        "[store]\nurl = \"{scheme}://{user}@{rest}\"\npassword_file = \"database.password\"\nnode = \"{name}\"\n"
+    ));
+}
+
+async fn run(home: &Home) -> Daemon {
+    let state = home.state();
+    std::fs::create_dir_all(&state).unwrap();
+    Daemon::start(Path::new(CAIRN), &state, Some(&home.path("config.toml"))).await.unwrap()
+}
+
+/// Waits until a node leads, or follows that one.
+async fn until(daemon: &Daemon, leads: bool) {
+    let fits = |status: &Value| status["node"]["leads"] == leads && (!leads || status["state"] == "ready");
+    daemon.client().until("/v1/status", fits).await.unwrap();
+}
+
+fn said(home: &Home) -> Vec<String> {
+    let history = home.json(&["history", "main", "--limit", "100"]);
+    let text = |entry: &Value| entry["parts"][0]["text"].as_str().unwrap_or_default().to_owned();
+    history.as_array().unwrap().iter().map(text).collect()
+}
+
+/// What people see of a state, by `--json`.
+fn shown(home: &Home) -> Vec<Value> {
+    [
+        &["history", "main"][..],
+        &["memory", "list"],
+        &["search", "cat"],
+        &["context", "main"],
+        &["channels"],
+        &["spend"],
+        &["explain", "main"],
+        &["outbox", "list"],
+    ]
+    .into_iter()
+    .map(|args| home.json(args))
+    .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_node_leads_and_the_next_takes_over_when_it_is_killed_or_stopped() {
+    let Some(url) = postgres::database() else { return };
+    let (north, south) = (node("north", &url), node("south", &url));
+    let leader = run(&north).await;
+    until(&leader, true).await;
+    north.cairn(&["chat", "remember that my cat is called Flix"]).ended(0);
+
+    let follower = run(&south).await;
+    until(&follower, false).await;
+    assert_eq!(south.status()["node"]["leader"], "north");
+    south.cairn(&["chat", "hello"]).told(1, &["stands by", "north leads", "ask that one"]);
+    follower
+        .client()
+        .until("/v1/status", |status| status["store"]["applied"] == status["store"]["last"])
+        .await
+        .unwrap();
+
+    leader.kill().await.unwrap();
+    until(&follower, true).await;
+    let answer = south.cairn(&["chat", "What is my cat called?"]).ended(0).stdout;
+    assert!(answer.contains("Flix"), "{answer}");
+
+    // The one that was killed follows, and leads again when the other one is stopped.
+    let back = run(&north).await;
+    until(&back, false).await;
+    let nodes = south.status()["node"]["nodes"].clone();
+    let names: Vec<_> = nodes.as_array().unwrap().iter().map(|row| (&row["name"], &row["leads"])).collect();
+    assert_eq!(names, [(&json!("north"), &json!(false)), (&json!("south"), &json!(true))]);
+    follower.stop().await.unwrap();
+    until(&back, true).await;
+    north.cairn(&["chat", "And the dog?"]).ended(0);
+    let all = said(&north);
+    assert_eq!(all.len(), 6, "{all:?}");
+    assert!(all[2] == "What is my cat called?" && all[4] == "And the dog?", "{all:?}");
+    back.stop().await.unwrap();
+
+    // Each has all of it at hand.
+    assert_eq!(said(&south), all);
+    assert_eq!(shown(&south), shown(&north));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_state_moves_into_a_database_and_back_and_shows_the_same() {
+    let Some(url) = postgres::database() else { return };
+    let home = home();
+    home.cairn(&["chat", "remember that my cat is called Flix"]).ended(0);
+    home.cairn(&["chat", "The garden is north of the house."]).ended(0);
+    let before = shown(&home);
+    home.cairn(&["store", "move", "--to-database"]).told(2, &["no database is named", "`url` under [store]"]);
+
+    use_database(&home, "north", &url);
+    home.cairn(&["history", "main"]).told(1, &["has a journal of its own", "store move --to-database"]);
+    let moved = home.json(&["store", "move", "--to-database"]);
+    assert_eq!(sql(&url, "SELECT count(*) FROM cairn_event"), moved["records"].to_string());
+    assert_eq!(sql(&url, "SELECT count(*) FROM cairn_event WHERE body::json IS NULL"), "0");
+    assert_eq!(shown(&home), before);
+    home.cairn(&["store", "verify"]).ended(0);
+
+    // Another node makes its copy of it.
+    let other = node("south", &url);
+    assert_eq!(said(&other), said(&home));
+    assert_eq!(shown(&other), before);
+
+    home.cairn(&["store", "move", "--to-folder"]).ended(0);
+    other.cairn(&["history", "main"]).told(1, &["moved to"]);
+    home.cairn(&["history", "main"]).told(1, &["journal of its own"]);
+    home.config("");
+    assert_eq!(shown(&home), before);
+    home.cairn(&["store", "verify"]).ended(0);
+    home.cairn(&["chat", "still here"]).ended(0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_erased_is_in_no_copy_and_not_in_the_database() {
+    let Some(url) = postgres::database() else { return };
+    let (north, south) = (node("north", &url), node("south", &url));
+    let leader = run(&north).await;
+    until(&leader, true).await;
+    north.cairn(&["chat", "remember that plums are ripe", "--user", "bob"]).ended(0);
+    north.cairn(&["chat", "remember that my cat is called Flix"]).ended(0);
+    leader.stop().await.unwrap();
+    assert_eq!(said(&south).len(), 4);
+
+    let dry = north.json(&["forget-user", "local/bob", "--dry-run"]);
+    assert_eq!(dry["figures"]["entries"], 1, "{dry}");
+    north.cairn(&["forget-user", "local/bob", "--yes"]).ended(0);
+    for home in [&north, &south] {
+        let history = said(home).join("\n");
+        assert!(history.contains("Flix") && !history.contains("plum"), "{history}");
+        for file in walkdir(&home.state()) {
+            let bytes = std::fs::read(&file).unwrap();
+            assert!(!String::from_utf8_lossy(&bytes).contains("plum"), "{}", file.display());
+        }
+    }
+    let found = "SELECT (SELECT count(*) FROM cairn_event WHERE body LIKE '%plum%'), (SELECT count(*) FROM cairn_erasure)";
+    assert_eq!(sql(&url, found), "0|0");
+}
+
+fn walkdir(dir: &Path) -> Vec<std::path::PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        match path.symlink_metadata().unwrap() {
+            meta if meta.is_dir() => files.extend(walkdir(&path)),
+            meta if meta.is_file() => files.push(path),
+            _ => {}
+        }
+    }
+    files
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_its_database_a_node_takes_nothing_in_and_goes_on_when_it_is_back() {
+    let Some(server) = Postgres::start(false) else { return };
+    let north = node("north", &server.database());
+    let daemon = run(&north).await;
+    until(&daemon, true).await;
+    north.cairn(&["chat", "remember that my cat is called Flix"]).ended(0);
+    server.crash();
+    let refused = north.cairn(&["chat", "while it is away"]);
+    assert_ne!(refused.code, 0, "{refused:?}");
+    daemon.client().until("/v1/status", |status| !status["store"]["error"].is_null()).await.unwrap();
+    server.start_again();
+    until(&daemon, true).await;
+    daemon.client().until("/v1/status", |status| status["store"]["error"].is_null()).await.unwrap();
+    let answer = north.cairn(&["chat", "What is my cat called?"]).ended(0).stdout;
+    assert!(answer.contains("Flix"), "{answer}");
+    assert_eq!(said(&north).len(), 4);
+    daemon.stop().await.unwrap();
+
+    // A wrong password is told at once, and is in no output.
+    north.secret("database.password", "wrong-canary");
+    let told = north.cairn(&["run"]).told(1, &["the database", "password"]);
+    assert!(!format!("{told:?}").contains("canary"), "{told:?}");
+}

@@ -1,0 +1,92 @@
+//! Updates by a webhook, through a balancer: answered once, through kills and a change of mind.
+
+use std::net::{SocketAddr, TcpListener};
+
+use cairn_testkit::telegram::Fault;
+
+use super::rig::{Rig, World, texts};
+
+const HOST: &str = "bot.example.org";
+
+fn free() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// A daemon whose bot has a webhook.
+async fn hooked() -> Rig {
+    let (world, address) = (World::new().await, free());
+    world.telegram.lead(HOST, address);
+    let keys = format!(
+        "direct = \"open\"\nwebhook_url = \"https://{HOST}/telegram\"\nwebhook_listen = \"{address}\""
+    );
+    let rig = world.start(&keys).await;
+    rig.telegram.wait_until("a webhook", |fake| fake.webhook().is_some()).await;
+    rig
+}
+
+#[tokio::test]
+async fn what_is_said_is_answered_once_through_a_kill() {
+    let mut rig = hooked().await;
+    assert_eq!(rig.ask(&rig.alice, "hello quokka").await.text, "echo: hello quokka");
+    let polls = rig.telegram.calls("getUpdates").len();
+    rig.kill().await;
+    let before = rig.telegram.deliveries();
+    rig.telegram.say(rig.alice.id, &rig.alice, "are you there, quokka?");
+    rig.telegram.wait_until("refusals", |fake| fake.deliveries() > before + 1).await;
+    rig.restart().await;
+    let sent = rig.telegram.wait_sent(rig.alice.id, 2).await;
+    assert_eq!(texts(&sent), ["echo: hello quokka", "echo: are you there, quokka?"]);
+    rig.telegram.wait_confirmed().await;
+    assert_eq!(rig.ask(&rig.bob, "and me, quokka?").await.text, "echo: and me, quokka?");
+    assert_eq!(rig.telegram.sent(rig.alice.id).len(), 2);
+    assert!(rig.telegram.calls("getUpdates").len() > polls, "what was missed is asked for");
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_lost_brings_no_second_reply() {
+    let mut rig = hooked().await;
+    rig.ask(&rig.alice, "hello quokka").await;
+    // Every update comes once more under a number of its own, too.
+    rig.telegram.repeat(rig.alice.id, 1);
+    rig.telegram.wait_confirmed().await;
+    rig.ask(&rig.alice, "again, quokka").await;
+    assert_eq!(rig.telegram.sent(rig.alice.id).len(), 2);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_bot_that_is_to_poll_again_deletes_its_webhook() {
+    let mut rig = hooked().await;
+    rig.ask(&rig.alice, "hello quokka").await;
+    rig.stop().await;
+    rig.rewrite("webhook_", "#webhook_");
+    rig.restart().await;
+    assert_eq!(rig.ask(&rig.alice, "by a poll, quokka").await.text, "echo: by a poll, quokka");
+    assert_eq!(rig.telegram.webhook(), None);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_and_a_webhook_that_is_refused_are_told() {
+    let world = World::new().await;
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let keys = format!("webhook_url = \"https://{HOST}/telegram\"\nwebhook_listen = \"{address}\"");
+    let mut rig = world.start("direct = \"open\"").await;
+    rig.stop().await;
+    rig.rewrite("direct = \"open\"", &keys);
+    let (code, said) = rig.cairn(&["run"]).await;
+    assert!(
+        code == 1 && said.contains("cannot listen for webhooks") && said.contains("webhook_listen"),
+        "{said}"
+    );
+    drop(taken);
+    rig.telegram.fail_next("setWebhook", Fault::internal());
+    rig.restart().await;
+    let line = rig.status_until(|line| line["state"] == "failed").await;
+    assert!(line["reason"].as_str().unwrap().contains("Failed to resolve host"), "{line}");
+    assert!(line["hint"].as_str().unwrap().contains("webhook_url"), "{line}");
+    assert!(rig.telegram.calls("setWebhook").len() > 1, "what may pass is tried again");
+    rig.stop().await;
+}

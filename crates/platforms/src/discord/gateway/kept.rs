@@ -1,0 +1,245 @@
+//! Sessions that outlive a planned restart of the daemon: they go on where all that came before is with the runtime.
+//!
+//! While the adapter runs, each shard notes how far that is. At a stop it is written to a file, together with what only the
+//! beginning of a session tells: who the bot is and where channels are. The next start takes the file away and resumes. After
+//! a crash there is none, and sessions begin anew; what was missed is then read by channel.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::frame::{Application, Me};
+use super::shard::Session;
+use super::{Addresses, Shard};
+use crate::discord::places::{Known, Places};
+
+/// Discord forgets a session some minutes after its connection; an older one is not worth the try.
+const AGE_MAX: SignedDuration = SignedDuration::from_mins(10);
+
+/// Who the bot is, as the beginning of a session tells.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(in crate::discord) struct Bot {
+    pub(in crate::discord) user: Me,
+    pub(in crate::discord) application: Application,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Kept {
+    id: String,
+    /// All events up to this one are with the runtime.
+    seq: u64,
+    address: String,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct State {
+    n_shards: u32,
+    bot: Option<Bot>,
+    by_shard: BTreeMap<u32, Kept>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct File {
+    /// Sessions are those of one bot at one API.
+    bot_hash: String,
+    at: Timestamp,
+    sessions: State,
+    places: Known,
+}
+
+/// The sessions of all shards, as they may be resumed by another run.
+pub(in crate::discord) struct Sessions {
+    /// None: they are not kept.
+    path: Option<PathBuf>,
+    bot_hash: String,
+    state: Mutex<State>,
+}
+
+impl Sessions {
+    pub(in crate::discord) fn new(
+        path: Option<PathBuf>,
+        token: &SecretString,
+        addresses: &Addresses,
+    ) -> Self {
+        let text = format!("{}\n{}", addresses.api(), token.expose_secret());
+        let bot_hash = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+        Self { path, bot_hash, state: Mutex::default() }
+    }
+
+    /// Takes up what was kept at the last stop, once, and forgets everything else.
+    pub(in crate::discord) fn take_up(&self, places: &Places, now: Timestamp) {
+        let read = self.path.as_deref().map_or(Ok(None), |path| self.read(path, now));
+        let file = read.unwrap_or_else(|error| {
+            tracing::warn!(platform = "discord", %error, "kept sessions cannot be read; new ones begin");
+            None
+        });
+        *self.state.lock() = match file {
+            Some(file) => {
+                places.restore(file.places);
+                file.sessions
+            }
+            None => State::default(),
+        };
+    }
+
+    /// What was kept by this bot of late. The file is gone then: it would be false after the first event.
+    fn read(&self, path: &Path, now: Timestamp) -> std::io::Result<Option<File>> {
+        let bytes = match std::fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        std::fs::remove_file(path)?;
+        let file: File = serde_json::from_slice(&bytes)?;
+        let age = now.duration_since(file.at);
+        let fits = file.bot_hash == self.bot_hash && age >= SignedDuration::ZERO && age <= AGE_MAX;
+        Ok(fits.then_some(file))
+    }
+
+    /// Writes down what may be resumed, for the next start.
+    pub(in crate::discord) fn keep(&self, places: &Places, now: Timestamp) {
+        let sessions = std::mem::take(&mut *self.state.lock());
+        let Some(path) = self.path.as_deref().filter(|_| !sessions.by_shard.is_empty()) else { return };
+        let n_sessions = sessions.by_shard.len();
+        let file = File { bot_hash: self.bot_hash.clone(), at: now, sessions, places: places.known_now() };
+        match write(path, &file) {
+            Ok(()) => {
+                tracing::info!(platform = "discord", n_sessions, "sessions are kept for the next start")
+            }
+            Err(error) => {
+                tracing::warn!(platform = "discord", %error, "sessions cannot be kept; new ones begin at the next start");
+            }
+        }
+    }
+
+    /// The session that a shard may go on with, and whose bot it is. Those of another number of shards are void.
+    pub(super) fn of(&self, shard: Shard, addresses: &Addresses) -> Option<(Session, Bot)> {
+        let state = &mut *self.state.lock();
+        if state.n_shards != shard.of {
+            state.by_shard.clear();
+        }
+        let kept = state.by_shard.get(&shard.id)?;
+        let address = addresses.resume(&kept.address).ok()?;
+        Some((Session { id: kept.id.clone(), seq: kept.seq, address }, state.bot.clone()?))
+    }
+
+    pub(super) fn began(&self, shard: Shard, session: &Session, bot: Bot) {
+        let state = &mut *self.state.lock();
+        if state.n_shards != shard.of {
+            state.by_shard.clear();
+            state.n_shards = shard.of;
+        }
+        state.bot = Some(bot);
+        // Nothing of it is with the runtime yet, the list of servers not either.
+        let kept = Kept { id: session.id.clone(), seq: session.seq, address: session.address.to_string() };
+        state.by_shard.insert(shard.id, kept);
+    }
+
+    /// All events of the shard up to this one are with the runtime.
+    pub(super) fn settled(&self, shard: Shard, seq: u64) {
+        if let Some(kept) = self.state.lock().by_shard.get_mut(&shard.id) {
+            kept.seq = seq;
+        }
+    }
+
+    pub(super) fn ended(&self, shard: Shard) {
+        self.state.lock().by_shard.remove(&shard.id);
+    }
+}
+
+/// For nobody else's eyes: with the token, a session can be taken over.
+fn write(path: &Path, file: &File) -> std::io::Result<()> {
+    let beside = path.with_extension("new");
+    let mut options = std::fs::OpenOptions::new();
+    let mut out = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    out.write_all(&serde_json::to_vec(file)?)?;
+    // Not synced: a stop waits for no disk, and a file that cannot be read costs new sessions alone.
+    std::fs::rename(beside, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::discord::DISCORD_API;
+
+    const ONE: Shard = Shard { id: 0, of: 1 };
+    const NOW: Timestamp = Timestamp::constant(1_767_225_600, 0);
+
+    fn addresses() -> Addresses {
+        Addresses::new(DISCORD_API, None, None).expect("is sound")
+    }
+
+    fn sessions(path: &Path, token: &str) -> Sessions {
+        Sessions::new(Some(path.to_owned()), &SecretString::from(token), &addresses())
+    }
+
+    fn keep(path: &Path) {
+        let sessions = sessions(path, "token");
+        let address = "wss://gateway-1.discord.gg/".parse().expect("is an address");
+        let bot = json!({"user": {"id": "7", "username": "cairn"}, "application": {"id": "8"}});
+        let bot = serde_json::from_value(bot).expect("is a bot");
+        sessions.began(ONE, &Session { id: "abc".to_owned(), seq: 1, address }, bot);
+        sessions.settled(ONE, 41);
+        sessions.keep(&Places::default(), NOW);
+    }
+
+    fn found(path: &Path, token: &str, shard: Shard, minutes: i64) -> Option<u64> {
+        let sessions = sessions(path, token);
+        sessions.take_up(&Places::default(), NOW + SignedDuration::from_mins(minutes));
+        sessions.of(shard, &addresses()).map(|(session, _)| session.seq)
+    }
+
+    #[test]
+    fn a_session_is_taken_up_once_by_its_own_bot_and_while_it_is_young() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let path = folder.path().join("sessions.json");
+        let cases = [
+            ("token", ONE, 5, Some(41)),
+            ("other", ONE, 5, None),
+            ("token", Shard { id: 0, of: 2 }, 5, None),
+            ("token", ONE, 11, None),
+            ("token", ONE, -1, None),
+        ];
+        for (token, shard, minutes, expected) in cases {
+            keep(&path);
+            assert_eq!(found(&path, token, shard, minutes), expected, "{token} {shard:?} {minutes}");
+            assert_eq!(found(&path, "token", ONE, 5), None, "once");
+        }
+    }
+
+    #[test]
+    fn the_file_is_for_its_owner_alone_and_a_broken_one_costs_nothing_but_sessions() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let path = folder.path().join("sessions.json");
+        keep(&path);
+        let mode = std::fs::metadata(&path).expect("is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(!std::fs::read_to_string(&path).expect("is text").contains("token"));
+        std::fs::write(&path, "{").expect("can be written");
+        assert_eq!(found(&path, "token", ONE, 5), None);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_session_that_ended_is_not_kept() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let path = folder.path().join("sessions.json");
+        keep(&path);
+        let sessions = sessions(&path, "token");
+        sessions.take_up(&Places::default(), NOW);
+        sessions.ended(ONE);
+        sessions.keep(&Places::default(), NOW);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,118 @@
+//! Requests that count against the bot: those that get 401, 403, or 429 for a limit of its own. Discord shuts an address out
+//! that makes 10,000 of them in ten minutes, with every bot behind it.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use super::limits::Key;
+
+/// Discord counts over so long.
+const WINDOW: Duration = Duration::from_secs(600);
+
+/// The counts of so long are kept together.
+const STEP: Duration = Duration::from_secs(60);
+
+/// From here on what was refused in the window is not tried again within it. A tenth of what Discord takes: other bots and
+/// other programs may share the address, and no healthy bot comes near.
+pub(crate) const REFUSED_MAX: u64 = 1_000;
+
+/// From here on nothing is asked any more: half of what Discord takes.
+const STOP_AT: u64 = 5_000;
+
+/// Past so many kinds of requests those that were refused longest ago are forgotten.
+const KEYS_MAX: usize = 10_000;
+
+/// What was refused of late. Nothing here waits; it says how long to.
+#[derive(Debug, Default)]
+pub(super) struct Refused {
+    /// Since when, and how many: oldest first.
+    steps: VecDeque<(Instant, u64)>,
+    /// When each kind of request was refused last.
+    last: HashMap<Key, Instant>,
+}
+
+impl Refused {
+    /// One more. True: with this one there are too many.
+    pub(super) fn add(&mut self, key: Key, now: Instant) -> bool {
+        self.forget_old(now);
+        match self.steps.back_mut() {
+            Some((since, n)) if now.duration_since(*since) < STEP => *n += 1,
+            _ => self.steps.push_back((now, 1)),
+        }
+        if self.last.len() >= KEYS_MAX {
+            self.last.retain(|_, at| now.duration_since(*at) < WINDOW);
+        }
+        if self.last.len() < KEYS_MAX {
+            self.last.insert(key, now);
+        }
+        self.count() == REFUSED_MAX
+    }
+
+    /// How long a request must wait so that it does not add to them; none: it may go.
+    pub(super) fn wait(&mut self, key: Key, now: Instant) -> Option<Duration> {
+        self.forget_old(now);
+        let n = self.count();
+        let was_refused = || self.last.get(&key).is_some_and(|at| now.duration_since(*at) < WINDOW);
+        let waits = n >= STOP_AT || (n >= REFUSED_MAX && was_refused());
+        let (oldest, _) = self.steps.front()?;
+        waits.then(|| (*oldest + WINDOW + STEP).saturating_duration_since(now))
+    }
+
+    pub(super) fn in_window(&mut self, now: Instant) -> u64 {
+        self.forget_old(now);
+        self.count()
+    }
+
+    fn count(&self) -> u64 {
+        self.steps.iter().map(|(_, n)| n).sum()
+    }
+
+    /// A step counts until its last request is old enough.
+    fn forget_old(&mut self, now: Instant) {
+        let is_old = |(since, _): &(Instant, u64)| now.duration_since(*since) >= WINDOW + STEP;
+        while self.steps.front().is_some_and(is_old) {
+            self.steps.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serenity::all::ChannelId;
+    use serenity::http::{LightMethod, Route};
+
+    use super::*;
+
+    fn key(channel: u64) -> Key {
+        let route = Route::ChannelMessages { channel_id: ChannelId::new(channel) };
+        (route.ratelimiting_bucket(), LightMethod::Post)
+    }
+
+    /// So many refusals of one kind of request.
+    fn refused(n: u64, now: Instant) -> Refused {
+        let mut refused = Refused::default();
+        for one in 1..=n {
+            assert_eq!(refused.add(key(1), now), one == REFUSED_MAX, "{one}");
+        }
+        refused
+    }
+
+    #[test]
+    fn what_was_refused_waits_once_there_are_too_many_and_the_rest_goes_on() {
+        let now = Instant::now();
+        assert_eq!(refused(REFUSED_MAX - 1, now).wait(key(1), now), None);
+        let mut many = refused(REFUSED_MAX, now);
+        assert_eq!(many.wait(key(1), now), Some(WINDOW + STEP));
+        assert_eq!(many.wait(key(2), now), None);
+        let later = now + WINDOW + STEP;
+        assert_eq!(many.in_window(later - STEP), REFUSED_MAX, "none is forgotten too early");
+        assert_eq!((many.wait(key(1), later), many.in_window(later)), (None, 0));
+    }
+
+    #[test]
+    fn far_below_what_discord_takes_everything_stops() {
+        let now = Instant::now();
+        let mut all = refused(STOP_AT, now);
+        assert_eq!(all.wait(key(2), now), Some(WINDOW + STEP));
+    }
+}

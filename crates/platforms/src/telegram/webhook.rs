@@ -1,0 +1,412 @@
+//! The webhook: Telegram sends each update by itself, those of a chat one after the other, and repeats one until it is
+//! answered with 200.
+//!
+//! An update is answered when it is done, which is when what it says is durable; whatever happens before, Telegram repeats
+//! it. teloxide has webhooks, too: they answer 200 before anything is kept, and hand updates on through a queue without a
+//! bound.
+//!
+//! What waits at Telegram when the daemon starts is polled first (`poll`), so that a chat's missed messages come together.
+//! The secret that Telegram sends with each update is made of the token: any host that has the bot's token knows it.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::to_bytes;
+use axum::extract::{Request, State};
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::post;
+use cairn_core::ports::{AdapterFailure, LinkState};
+use parking_lot::Mutex;
+use reqwest::Url;
+use secrecy::ExposeSecret as _;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+use teloxide::payloads::{DeleteWebhook, GetWebhookInfo, SetWebhook};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::api::CallError;
+use super::offset_tracker::WINDOW;
+use super::poll::{ALLOWED_UPDATES, CALL_TIMEOUT, Next, Poller, Troubles, ask};
+use super::{BadSettings, Telegram, TelegramSettings};
+
+/// The header that has the secret.
+const SECRET_HEADER: &str = "x-telegram-bot-api-secret-token";
+
+/// Longest update that is read; Telegram's are some kilobytes.
+const UPDATE_MAX_BYTES: usize = 1 << 20;
+
+/// How long an update may take until it is durable. Telegram waits longer, and one that is not done then is repeated.
+const DONE_WITHIN: Duration = Duration::from_secs(15);
+
+/// After so many seconds Telegram is to repeat what was not taken in; left to itself it waits ever longer.
+const REPEAT_AFTER_SECS: u16 = 3;
+
+/// An error that is older than this says nothing of how the webhook is now.
+const FRESH_SECS: u64 = 120;
+
+/// The query of the address as it is told to Telegram: by it a webhook that cairn set is known from one of another service.
+const MARK: &str = "cairn";
+
+/// An update as it came, and who waits until it is done.
+struct Delivery {
+    update: Value,
+    taken: oneshot::Sender<()>,
+}
+
+/// The webhook of a bot.
+pub(super) struct Webhook {
+    /// Its address as Telegram knows it.
+    url: Url,
+    secret: String,
+    look_every: Duration,
+    /// Where updates go while the bot runs.
+    inlet: Mutex<Option<mpsc::Sender<Delivery>>>,
+}
+
+/// Why an update was not taken in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Refused {
+    /// It does not come from Telegram.
+    Stranger,
+    TooLarge,
+    Unreadable,
+    /// The bot does not run, or lets go of it.
+    NotReady,
+    /// It was not durable in time.
+    Late,
+}
+
+impl Refused {
+    fn status(self) -> StatusCode {
+        match self {
+            Self::Stranger => StatusCode::UNAUTHORIZED,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Unreadable => StatusCode::BAD_REQUEST,
+            Self::NotReady | Self::Late => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Stranger => "stranger",
+            Self::TooLarge => "too_large",
+            Self::Unreadable => "unreadable",
+            Self::NotReady => "not_ready",
+            Self::Late => "late",
+        }
+    }
+}
+
+impl Webhook {
+    /// The webhook that the settings name, if any.
+    pub(super) fn of(settings: &TelegramSettings) -> Result<Option<Self>, BadSettings> {
+        let Some(text) = &settings.webhook_url else { return Ok(None) };
+        let mut url = Url::parse(text).map_err(|error| BadSettings::Webhook(error.to_string()))?;
+        if url.scheme() != "https" || url.query().is_some() || url.fragment().is_some() {
+            return Err(BadSettings::Webhook(text.clone()));
+        }
+        url.set_query(Some(MARK));
+        let mut hash = Sha256::new();
+        hash.update("cairn: the secret of a webhook\n");
+        hash.update(settings.token.expose_secret());
+        let secret = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Some(Self { url, secret, look_every: settings.look_every, inlet: Mutex::default() }))
+    }
+
+    /// Whether this is what `getWebhookInfo` tells of, however it writes it.
+    pub(super) fn is_that_of(&self, info: &Value) -> bool {
+        let place =
+            |url: &Url| (url.host_str().map(str::to_owned), url.path().to_owned(), url.query() == Some(MARK));
+        let told = info["url"].as_str().and_then(|url| Url::parse(url).ok());
+        told.is_some_and(|told| place(&told) == place(&self.url))
+    }
+
+    fn is_from_telegram(&self, headers: &HeaderMap) -> bool {
+        headers.get(SECRET_HEADER).is_some_and(|told| told.as_bytes().ct_eq(self.secret.as_bytes()).into())
+    }
+
+    /// Takes an update in. Returns when what it says is durable.
+    async fn take(&self, request: Request) -> Result<(), Refused> {
+        if !self.is_from_telegram(request.headers()) {
+            return Err(Refused::Stranger);
+        }
+        let body = to_bytes(request.into_body(), UPDATE_MAX_BYTES).await.map_err(|_| Refused::TooLarge)?;
+        let update = serde_json::from_slice(&body).map_err(|_| Refused::Unreadable)?;
+        let inlet = self.inlet.lock().clone().ok_or(Refused::NotReady)?;
+        let (taken, done) = oneshot::channel();
+        inlet.send(Delivery { update, taken }).await.map_err(|_| Refused::NotReady)?;
+        done.await.map_err(|_| Refused::NotReady)
+    }
+}
+
+/// What serves a webhook.
+pub(super) fn router(webhook: &Arc<Webhook>) -> Router {
+    Router::new().route(webhook.url.path(), post(deliver)).with_state(Arc::clone(webhook))
+}
+
+async fn deliver(State(webhook): State<Arc<Webhook>>, request: Request) -> Response {
+    let taken = tokio::time::timeout(DONE_WITHIN, webhook.take(request)).await;
+    let Err(refused) = taken.unwrap_or(Err(Refused::Late)) else { return StatusCode::OK.into_response() };
+    let why = refused.name();
+    metrics::counter!("cairn_telegram_webhook_refused_total", "why" => why).increment(1);
+    match refused {
+        Refused::Stranger => {
+            tracing::debug!("the webhook was called without telegram's secret; refused");
+        }
+        Refused::TooLarge | Refused::Unreadable => {
+            tracing::warn!(why, "an update of telegram is none that can be read; refused");
+        }
+        Refused::NotReady | Refused::Late => {
+            tracing::debug!(why, "an update of telegram was not taken in; telegram repeats it");
+        }
+    }
+    (refused.status(), [(RETRY_AFTER, REPEAT_AFTER_SECS)]).into_response()
+}
+
+/// Whose webhook stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    Nobodys,
+    Cairns,
+    Anothers,
+}
+
+impl Standing {
+    /// By what `getWebhookInfo` tells.
+    pub(super) fn of(info: &Value) -> Self {
+        let url = info["url"].as_str().unwrap_or_default();
+        match Url::parse(url) {
+            _ if url.is_empty() => Self::Nobodys,
+            Ok(url) if url.query() == Some(MARK) => Self::Cairns,
+            Ok(_) | Err(_) => Self::Anothers,
+        }
+    }
+}
+
+/// What was in the way of a delivery of late, in Telegram's words, while updates wait. `within`: how long ago at most, in
+/// seconds, at `now`.
+pub(super) fn trouble(info: &Value, now: i64, within: u64) -> Option<&str> {
+    let waits = info["pending_update_count"].as_u64().is_some_and(|n| n > 0);
+    let is_late =
+        info["last_error_date"].as_i64().is_some_and(|at| now.saturating_sub(at) <= within.cast_signed());
+    (waits && is_late).then(|| info["last_error_message"].as_str().unwrap_or("no reason given"))
+}
+
+/// Sees to it that no webhook is in the way of a poll: one that cairn set is deleted.
+pub(super) async fn clear(telegram: &Telegram, troubles: &mut Troubles) -> Result<(), AdapterFailure> {
+    match Standing::of(&ask(telegram, &GetWebhookInfo::new(), troubles).await?) {
+        Standing::Nobodys => Ok(()),
+        Standing::Anothers => Err(of_another()),
+        Standing::Cairns => {
+            ask(telegram, &DeleteWebhook::new(), troubles).await?;
+            tracing::info!("the webhook that cairn had set is deleted; what waits is polled");
+            Ok(())
+        }
+    }
+}
+
+pub(super) fn of_another() -> AdapterFailure {
+    AdapterFailure {
+        reason: "a webhook is set for this bot, so it cannot be asked for updates".to_owned(),
+        hint: "switch off the service that set the webhook, then call the Bot API's deleteWebhook with this token, or \
+               use another bot"
+            .to_owned(),
+        lasting: true,
+    }
+}
+
+/// Tells Telegram where to send updates.
+async fn register(
+    telegram: &Telegram,
+    webhook: &Webhook,
+    troubles: &mut Troubles,
+) -> Result<(), AdapterFailure> {
+    let mut payload = SetWebhook::new(webhook.url.clone());
+    payload.max_connections = u8::try_from(WINDOW).ok();
+    payload.allowed_updates = Some(ALLOWED_UPDATES.to_vec());
+    payload.secret_token = Some(webhook.secret.clone());
+    loop {
+        let error = match telegram.api.call(&payload, CALL_TIMEOUT).await {
+            Ok(_) => {
+                troubles.over();
+                telegram.link.set(LinkState::Connected, None);
+                let host = webhook.url.host_str().unwrap_or_default();
+                tracing::info!(host, "telegram sends updates to the webhook");
+                return Ok(());
+            }
+            Err(CallError::Api { code: 400, description, .. }) => {
+                return Err(AdapterFailure {
+                    reason: format!("Telegram does not take the webhook ({description})"),
+                    hint: "correct `webhook_url`: https, a name that everybody can resolve, port 443, 80, 88 or 8443"
+                        .to_owned(),
+                    lasting: true,
+                });
+            }
+            Err(error) => error,
+        };
+        match troubles.met(&error, telegram) {
+            Next::Again(pause) => tokio::time::sleep(pause).await,
+            Next::Fail(failure) => return Err(failure),
+        }
+    }
+}
+
+/// Asks again and again how the webhook is, and shows it. Returns when it is not this bot's any more.
+async fn watch(telegram: &Telegram, webhook: &Webhook) -> AdapterFailure {
+    let mut troubles = Troubles::default();
+    let mut was_well = true;
+    loop {
+        tokio::time::sleep(webhook.look_every).await;
+        let asked = Instant::now();
+        let info = match ask(telegram, &GetWebhookInfo::new(), &mut troubles).await {
+            Ok(info) => info,
+            Err(failure) => return failure,
+        };
+        telegram.link.latency(asked.elapsed());
+        if !webhook.is_that_of(&info) {
+            return AdapterFailure {
+                reason: "the webhook of this bot is not the one that cairn has set".to_owned(),
+                hint: "stop the other program that uses this token, or give each a bot of its own".to_owned(),
+                lasting: true,
+            };
+        }
+        match trouble(&info, telegram.now().as_second(), FRESH_SECS) {
+            None => {
+                was_well = true;
+                telegram.link.set(LinkState::Connected, None);
+            }
+            Some(said) => {
+                let failure = AdapterFailure {
+                    reason: format!("Telegram cannot deliver updates to the webhook: {said}"),
+                    hint: "does `webhook_url` lead to `webhook_listen`, by a certificate that Telegram takes? it goes on \
+                           trying"
+                        .to_owned(),
+                    lasting: false,
+                };
+                if std::mem::take(&mut was_well) {
+                    tracing::warn!(reason = failure.reason, hint = failure.hint, "updates of telegram wait");
+                }
+                telegram.link.set(LinkState::Reconnecting, Some(&failure));
+            }
+        }
+    }
+}
+
+/// The updates that somebody waits for, by number.
+type Waiting = HashMap<i64, Vec<oneshot::Sender<()>>>;
+
+impl Poller<'_> {
+    /// Takes in what Telegram sends, until that fails for good.
+    pub(super) async fn serve(&mut self, webhook: &Webhook) -> AdapterFailure {
+        let (inlet, deliveries) = mpsc::channel(WINDOW);
+        *webhook.inlet.lock() = Some(inlet);
+        let telegram = self.telegram;
+        if let Err(failure) = register(telegram, webhook, &mut self.troubles).await {
+            return failure;
+        }
+        tokio::select! {
+            failure = watch(telegram, webhook) => failure,
+            never = self.take_deliveries(deliveries) => match never {},
+        }
+    }
+
+    async fn take_deliveries(&mut self, mut deliveries: mpsc::Receiver<Delivery>) -> Infallible {
+        let mut waiting = Waiting::new();
+        loop {
+            let room = WINDOW.saturating_sub(self.offset_tracker.under_way());
+            let mut batch = Vec::new();
+            tokio::select! {
+                Some(update) = self.done.recv() => {
+                    self.offset_tracker.finish(update);
+                    for taken in waiting.remove(&update).unwrap_or_default() {
+                        // Telegram may have hung up: it repeats the update, which is known then.
+                        let _ = taken.send(());
+                    }
+                }
+                _ = deliveries.recv_many(&mut batch, room), if room > 0 => {
+                    self.take_batch(batch, &mut waiting).await;
+                }
+            }
+            let under_way = self.offset_tracker.under_way();
+            self.handler.path.set_crowded(under_way >= WINDOW);
+            self.telegram.link.set_queue(under_way as u64);
+        }
+    }
+
+    async fn take_batch(&mut self, batch: Vec<Delivery>, waiting: &mut Waiting) {
+        let (updates, waits): (Vec<_>, Vec<_>) = batch
+            .into_iter()
+            .map(|Delivery { update, taken }| {
+                let id = update["update_id"].as_i64();
+                (update, (id, taken))
+            })
+            .unzip();
+        self.enqueue(updates).await;
+        for (id, taken) in waits {
+            match id {
+                Some(id) if self.offset_tracker.is_open(id) => waiting.entry(id).or_default().push(taken),
+                // It could not be put into its queue: without an answer Telegram repeats it.
+                Some(id) if self.offset_tracker.is_new(id) => drop(taken),
+                // It was done before, or is none that anything could be done with.
+                Some(_) | None => drop(taken.send(())),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use rstest::rstest;
+    use serde_json::json;
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    #[rstest]
+    #[case::none(json!({ "url": "" }), Standing::Nobodys)]
+    #[case::no_answer(json!({}), Standing::Nobodys)]
+    #[case::of_cairn(json!({ "url": "https://bot.example.org/hook?cairn" }), Standing::Cairns)]
+    #[case::of_another(json!({ "url": "https://bot.example.org/hook" }), Standing::Anothers)]
+    #[case::of_another_with_a_query(json!({ "url": "https://bot.example.org/?cairn=1" }), Standing::Anothers)]
+    #[case::unreadable(json!({ "url": "?cairn" }), Standing::Anothers)]
+    fn a_webhook_of_cairn_is_known_by_its_query(#[case] info: Value, #[case] standing: Standing) {
+        assert_eq!(Standing::of(&info), standing);
+    }
+
+    #[rstest]
+    #[case::fresh(json!({ "pending_update_count": 2, "last_error_date": 900, "last_error_message": "no" }), Some("no"))]
+    #[case::long_ago(json!({ "pending_update_count": 2, "last_error_date": 800, "last_error_message": "no" }), None)]
+    #[case::over(json!({ "pending_update_count": 0, "last_error_date": 900, "last_error_message": "no" }), None)]
+    #[case::never(json!({ "pending_update_count": 2 }), None)]
+    fn only_an_error_of_late_is_a_trouble_while_updates_wait(
+        #[case] info: Value,
+        #[case] said: Option<&str>,
+    ) {
+        assert_eq!(trouble(&info, 1_000, 120), said);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_update_that_is_not_durable_in_time_is_to_be_repeated_soon() {
+        let (inlet, mut deliveries) = mpsc::channel(1);
+        let webhook = Arc::new(Webhook {
+            url: Url::parse("https://bot.example.org/hook?cairn").unwrap(),
+            secret: "quokka".to_owned(),
+            look_every: Duration::from_secs(60),
+            inlet: Mutex::new(Some(inlet)),
+        });
+        let request = Request::post("/hook").header(SECRET_HEADER, "quokka").body(Body::from("{}")).unwrap();
+        let began = Instant::now();
+        let answer = router(&webhook).oneshot(request).await.unwrap();
+        assert_eq!((answer.status(), began.elapsed()), (StatusCode::SERVICE_UNAVAILABLE, DONE_WITHIN));
+        assert_eq!(answer.headers()[RETRY_AFTER], "3");
+        assert!(deliveries.recv().await.unwrap().taken.is_closed(), "nobody waits for it any more");
+    }
+}

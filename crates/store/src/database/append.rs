@@ -1,0 +1,162 @@
+//! Appends to the journal in the database: what the writer of the copy asks first.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_core::ports::StoreError;
+use tokio_postgres::Statement;
+use tokio_postgres::error::{Severity, SqlState};
+use tokio_postgres::types::ToSql;
+
+use super::client::{Session, refused};
+use super::{CALL, Database, Lease, failed, new_id};
+
+/// Between two attempts to learn what became of an append.
+const AGAIN: Duration = Duration::from_millis(200);
+
+const APPEND: &str = "SELECT cairn_append($1::text::uuid, $2::text::uuid, $3, $4, $5, $6)";
+
+/// Events to be appended together.
+#[derive(Default)]
+pub(crate) struct Batch<'a> {
+    /// How many of the same append come after each.
+    pub(crate) follows: Vec<i32>,
+    pub(crate) channels: Vec<Option<&'a str>>,
+    pub(crate) bodies: Vec<&'a str>,
+}
+
+/// The way of a leader's writer to the database.
+pub(crate) struct Sequencer {
+    database: Arc<Database>,
+    lease: Arc<Lease>,
+    session: Option<(Session, Statement)>,
+}
+
+/// What one attempt came to.
+enum Attempt {
+    Done,
+    /// It is not in the journal.
+    Refused(StoreError),
+    /// Nobody knows.
+    Unknown(StoreError),
+}
+
+impl Sequencer {
+    pub(crate) fn new(database: Arc<Database>, lease: Arc<Lease>) -> Self {
+        Self { database, lease, session: None }
+    }
+
+    /// Appends, all or none, and returns once the database has it. Blocks. An append whose answer is lost is asked for again
+    /// until the answer is there, or the lease is not held any more. `waits` is told why it takes long.
+    ///
+    /// # Errors
+    /// It is not in the journal; or [`StoreError::Fenced`]: nobody knows, and this node writes nothing any more.
+    pub(crate) fn append(
+        &mut self,
+        first_n: u64,
+        batch: &Batch<'_>,
+        waits: &dyn Fn(StoreError),
+    ) -> Result<(), StoreError> {
+        let database = self.database.clone();
+        database.handle().block_on(self.append_once(first_n, batch, waits))
+    }
+
+    async fn append_once(
+        &mut self,
+        first_n: u64,
+        batch: &Batch<'_>,
+        waits: &dyn Fn(StoreError),
+    ) -> Result<(), StoreError> {
+        let id = new_id()?;
+        let mut is_sent = false;
+        while self.lease.is_held() {
+            let error = match self.attempt(&id, first_n, batch, &mut is_sent).await {
+                Attempt::Done => return Ok(()),
+                Attempt::Refused(error) => return Err(error),
+                Attempt::Unknown(error) => error,
+            };
+            if !is_sent {
+                return Err(error);
+            }
+            tracing::warn!(%error, "nobody knows what became of an append; asking again");
+            waits(error);
+            self.lease.lost_within(AGAIN).await;
+        }
+        Err(StoreError::Fenced)
+    }
+
+    /// The copy cannot take what the database has: only a start brings them together.
+    pub(crate) fn give_up(&self, error: &StoreError) {
+        tracing::error!(%error, "the copy of the journal cannot be written; this node gives up the lead");
+        self.lease.lose();
+    }
+
+    async fn attempt(&mut self, id: &str, first_n: u64, batch: &Batch<'_>, is_sent: &mut bool) -> Attempt {
+        let (session, append) = match self.session().await {
+            Ok(session) => session,
+            Err(error) => return Attempt::Unknown(error),
+        };
+        let was_sent = std::mem::replace(is_sent, true);
+        let Batch { follows, channels, bodies } = batch;
+        let lease = self.lease.id();
+        let expected = first_n as i64;
+        let params: [&(dyn ToSql + Sync); 6] = [&lease, &id, &expected, follows, channels, bodies];
+        let asked = session.client.query_one(&append, &params);
+        let error = match tokio::time::timeout(CALL, asked).await {
+            Ok(Ok(row)) if row.get::<_, i64>(0) == expected => {
+                self.session = Some((session, append));
+                return Attempt::Done;
+            }
+            Ok(Ok(_)) => return Attempt::Refused(self.misplaced(first_n)),
+            Ok(Err(error)) => error,
+            Err(_) => return Attempt::Unknown(failed("append to the journal", "it does not answer")),
+        };
+        let told = refused("append to the journal", &error);
+        let Some(error) = error.as_db_error() else { return Attempt::Unknown(told) };
+        match error.code().code() {
+            "CN001" => {
+                tracing::error!(first_n, "another node leads; this one writes nothing any more");
+                self.lease.lose();
+                Attempt::Refused(StoreError::Fenced)
+            }
+            "CN002" => {
+                tracing::error!(
+                    error = error.message(),
+                    "the database lacks events that it had acknowledged"
+                );
+                Attempt::Refused(self.misplaced(first_n))
+            }
+            // A server that shuts down may have committed before.
+            _ if error.parsed_severity() != Some(Severity::Error)
+                || *error.code() == SqlState::ADMIN_SHUTDOWN =>
+            {
+                Attempt::Unknown(told)
+            }
+            _ => {
+                self.session = Some((session, append));
+                if was_sent { Attempt::Unknown(told) } else { Attempt::Refused(told) }
+            }
+        }
+    }
+
+    fn misplaced(&self, first_n: u64) -> StoreError {
+        tracing::error!(
+            first_n,
+            "the journal in the database does not end where it ended; this node gives up the lead, and says at its next \
+             start what is missing"
+        );
+        self.lease.lose();
+        StoreError::Fenced
+    }
+
+    /// The connection, which is used again when the answer came.
+    async fn session(&mut self) -> Result<(Session, Statement), StoreError> {
+        if let Some(session) = self.session.take().filter(|(session, _)| !session.client.is_closed()) {
+            return Ok(session);
+        }
+        let session = self.database.connector.connect().await?;
+        let append = session.client.prepare(APPEND).await;
+        let append = append.map_err(|error| refused("prepare an append", &error))?;
+        Ok((session, append))
+    }
+}

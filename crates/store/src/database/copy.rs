@@ -1,0 +1,380 @@
+//! The copy of the journal in a node's state folder: marked as such, compared with the database at a start, and brought up to
+//! it, or made anew.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cairn_core::ports::StoreError;
+use serde::{Deserialize, Serialize};
+use tokio_postgres::Row;
+
+use super::Database;
+use crate::disk::{Layout, RealDisk, io_error, make_dir, put, remove_dir, remove_file, sync_dir};
+use crate::erasure;
+use crate::journal::open::{self, Checkpoint, Shown, Start, Tail, read_number};
+use crate::journal::segment::{self, Lines, Piece, Position};
+use crate::journal::{Copied, Writer, line};
+use crate::lock::StateLock;
+use crate::store::{Store, StoreOptions};
+
+/// The marker's name in a state folder.
+pub(super) const FILE: &str = "database";
+
+/// What is known to be wrong with a copy is kept in folders that begin so; an erasure removes them.
+const ASIDE: &str = "before-copy-";
+
+/// Channels that an error about lost records names.
+const NAMED: usize = 5;
+
+/// Rows that are fetched together: so many, and no more than begin within so many bytes.
+pub(super) const PAGE: &str = "SELECT n, follows, substr(body, 2) FROM (SELECT n, follows, body, \
+     sum(octet_length(body)) OVER (ORDER BY n) - octet_length(body) AS before \
+     FROM (SELECT n, follows, body FROM cairn_event WHERE n > $1 ORDER BY n LIMIT 2000) page) sized \
+     WHERE before < 2097152 ORDER BY n";
+
+/// What a state folder says of the database whose journal it has a copy of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Marker {
+    /// The id of the journal.
+    pub(crate) journal: String,
+    /// What the events were when they were copied: rewritten ones are copied again.
+    pub(crate) generation: i64,
+    /// The copy counts for nothing, and is made anew by the next start: an erasure has begun to rewrite it, and the database does
+    /// not have that yet; or a check has found that it is damaged.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_rewritten: bool,
+    /// The lease that a process with this folder held last. Whoever has the folder's lock knows that it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lease: Option<String>,
+}
+
+impl Marker {
+    pub(crate) fn read(dir: &Path) -> Result<Option<Self>, StoreError> {
+        let path = dir.join(FILE);
+        match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map(Some)
+                .map_err(|error| io_error("read", &path)(error.into())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io_error("read", &path)(error)),
+        }
+    }
+
+    pub(crate) fn write(&self, dir: &Path) -> Result<(), StoreError> {
+        let path = dir.join(FILE);
+        put(&path, |file| file.write_all(&serde_json::to_vec(self)?)).map_err(io_error("write", &path))
+    }
+}
+
+/// The copy in that folder is damaged: the next start makes it anew.
+pub(crate) fn doubt(dir: &Path) -> Result<(), StoreError> {
+    match Marker::read(dir)? {
+        Some(marker) => Marker { is_rewritten: true, ..marker }.write(dir),
+        None => Ok(()),
+    }
+}
+
+/// # Errors
+/// [`StoreError::Elsewhere`]: the folder has a copy, which nobody may write on.
+pub(crate) fn refuse(dir: &Path) -> Result<(), StoreError> {
+    if Marker::read(dir)?.is_none() {
+        return Ok(());
+    }
+    let message = format!(
+        "the journal in {} is a copy of one in a database; set [store] url to that database, or bring the journal back \
+         with `cairn store move --to-folder`",
+        dir.display()
+    );
+    Err(StoreError::Elsewhere { message })
+}
+
+/// The head of the journal in the database.
+#[derive(Debug, Clone)]
+pub(super) struct Head {
+    pub(super) id: String,
+    pub(super) next: i64,
+    pub(super) generation: i64,
+}
+
+/// The copy, while nobody else writes it: its folder is locked, and no store is open on it.
+pub(crate) struct Copy {
+    pub(super) dir: PathBuf,
+    layout: Layout,
+    pub(super) options: StoreOptions,
+    pub(super) database: Arc<Database>,
+    pub(super) marker: Marker,
+}
+
+impl Copy {
+    /// Blocks, as all here.
+    ///
+    /// # Errors
+    /// [`StoreError::Elsewhere`]: the folder has another journal. Or the database does not answer.
+    pub(crate) fn of(options: StoreOptions, database: Arc<Database>) -> Result<Self, StoreError> {
+        let (dir, layout) = (options.dir.clone(), Layout::of(&options.dir));
+        let head = head(&database)?;
+        let marker = match Marker::read(&dir)? {
+            Some(marker) if marker.journal == head.id => marker,
+            Some(_) => {
+                let message = format!(
+                    "{} has a copy of another database's journal; name another folder with --state, or the url of that database",
+                    dir.display()
+                );
+                return Err(StoreError::Elsewhere { message });
+            }
+            None if layout.journal.is_dir() && !segment::list(&layout.journal)?.is_empty() => {
+                let message = format!(
+                    "{} has a journal of its own, and the database has another one; `cairn store move --to-database` moves a \
+                     journal into an empty database, --state names another folder",
+                    dir.display()
+                );
+                return Err(StoreError::Elsewhere { message });
+            }
+            None => {
+                let marker = Marker {
+                    journal: head.id,
+                    generation: head.generation,
+                    is_rewritten: false,
+                    lease: None,
+                };
+                marker.write(&dir)?;
+                marker
+            }
+        };
+        make_dir(&layout.journal)?;
+        Ok(Self { dir, layout, options, database, marker })
+    }
+
+    /// Brings the copy up to what the database has now. One that is not as the database says is made anew: where events were
+    /// rewritten, or it is damaged, or the database has lost what had been acknowledged, which is said and kept.
+    ///
+    /// # Errors
+    /// The database does not answer, or the copy cannot be written.
+    pub(crate) fn catch_up(&mut self) -> Result<(), StoreError> {
+        let head = head(&self.database)?;
+        if head.generation != self.marker.generation || self.marker.is_rewritten {
+            tracing::info!(
+                "the journal was rewritten in the database, or its copy is damaged; the copy is made anew"
+            );
+            self.remove_derived()?;
+            remove_dir(&self.layout.journal)?;
+            make_dir(&self.layout.journal)?;
+            // They are fetched again when they are asked for.
+            remove_dir(&self.dir.join("artifacts"))?;
+            erasure::forget(&self.dir)?;
+            self.marker.generation = head.generation;
+            self.marker.is_rewritten = false;
+            self.marker.write(&self.dir)?;
+        }
+        let tail = match self.end() {
+            Ok(tail) => tail,
+            Err(error @ StoreError::Damaged { .. }) => {
+                self.set_damaged_aside(&error)?;
+                Tail::default()
+            }
+            Err(error) => return Err(error),
+        };
+        let tail = match self.lost(&tail, &head)? {
+            None => tail,
+            Some(lost) => {
+                let kept = self.set_aside()?;
+                metrics::counter!("cairn_records_lost_total").increment(lost.to_n + 1 - lost.from_n);
+                tracing::error!(
+                    from_n = lost.from_n,
+                    to_n = lost.to_n,
+                    channels = lost.channels,
+                    kept = %kept.display(),
+                    "the database lacks records that were acknowledged, as after a failover to a server that did not have them; \
+                     this node's copy that has them is kept, and made anew from the database"
+                );
+                Tail::default()
+            }
+        };
+        self.fetch(tail, head.next)
+    }
+
+    /// Opens the store on a copy that is brought up. One that turns out to be damaged is made anew.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub(super) fn open(&mut self, lock: &Arc<StateLock>) -> Result<Store, StoreError> {
+        let open = |copy: &Self| {
+            let (options, database) = (copy.options.clone(), copy.database.clone());
+            Store::open_locked(options, Arc::new(RealDisk), lock.clone(), Some(database))
+        };
+        match open(self) {
+            Err(error @ StoreError::Damaged { .. }) => {
+                self.set_damaged_aside(&error)?;
+                self.catch_up()?;
+                open(self)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Where the copy ends, without what a crash has left there. Only the last segment is read: the others are as long as they
+    /// were when they were closed.
+    fn end(&self) -> Result<Tail, StoreError> {
+        let last = segment::list(&self.layout.journal)?.pop();
+        let from =
+            last.map(|segment| Checkpoint { n: segment, position: Position { segment, offset: 0, len: 0 } });
+        let start = Start { from: from.unwrap_or_default(), most_bytes: u64::MAX };
+        open::open(&self.layout.journal, &self.layout, &start, &Shown::default())
+    }
+
+    /// Whether a folder without a marker has just what the database has.
+    pub(super) fn is_of(dir: &Path, database: &Arc<Database>, tail: &Tail) -> Result<bool, StoreError> {
+        let (layout, head) = (Layout::of(dir), head(database)?);
+        let marker = Marker {
+            journal: head.id.clone(),
+            generation: head.generation,
+            is_rewritten: false,
+            lease: None,
+        };
+        let (dir, options) = (dir.to_owned(), StoreOptions::new(dir));
+        let copy = Self { dir, layout, options, database: database.clone(), marker };
+        Ok(tail.n + 1 == head.next as u64 && copy.fits_head(tail, &head)?)
+    }
+
+    /// Whether the last record of the copy is in the database, so that all before it are.
+    pub(super) fn fits(&self, tail: &Tail) -> Result<bool, StoreError> {
+        self.fits_head(tail, &head(&self.database)?)
+    }
+
+    fn fits_head(&self, tail: &Tail, head: &Head) -> Result<bool, StoreError> {
+        if tail.n == 0 {
+            return Ok(true);
+        }
+        if tail.n >= head.next as u64 {
+            return Ok(false);
+        }
+        let path = segment::path(&self.layout.journal, tail.segment);
+        let Some(last) = Lines::open(&path, 0, Some(tail.len))?.last()? else { return Ok(false) };
+        let (n, _) = line::number(&last).map_err(|why| segment::damaged(&path, tail.len, why))?;
+        self.has(n, &last)
+    }
+
+    /// Notes whose lease it is that this process holds, so that the next one with this folder need not wait for its end.
+    pub(super) fn hold(&mut self, lease: &str) -> Result<(), StoreError> {
+        self.marker.lease = Some(lease.to_owned());
+        self.marker.write(&self.dir)
+    }
+
+    /// What the copy has and the database does not.
+    fn lost(&self, tail: &Tail, head: &Head) -> Result<Option<Lost>, StoreError> {
+        if self.fits_head(tail, head)? {
+            return Ok(None);
+        }
+        let path = segment::path(&self.layout.journal, tail.segment);
+        let mut here = Vec::new();
+        let mut lines = Lines::open(&path, 0, Some(tail.len))?;
+        while let Piece::Line { offset, bytes } = lines.next()? {
+            let (n, ..) = read_number(bytes, offset).map_err(|why| segment::damaged(&path, offset, why))?;
+            here.push((n, bytes.to_vec()));
+        }
+        if here.is_empty() {
+            return Ok(None);
+        }
+        // Everything before some record is there, and nothing from it on.
+        let (mut low, mut high) = (0, here.len() - 1);
+        while low < high {
+            let middle = (low + high) / 2;
+            let (n, line) = &here[middle];
+            if self.has(*n, line)? { low = middle + 1 } else { high = middle }
+        }
+        let channels = here[low..].iter().filter_map(|(_, line)| line::parse(line).ok()?.channel);
+        let channels: BTreeSet<String> = channels.map(|channel| channel.to_string()).collect();
+        let named: Vec<&str> = channels.iter().take(NAMED).map(String::as_str).collect();
+        let more = channels.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        Ok(Some(Lost { from_n: here[low].0, to_n: tail.n, channels: format!("{}{more}", named.join(", ")) }))
+    }
+
+    /// Whether the database has that line as its record of that number.
+    fn has(&self, n: u64, line: &[u8]) -> Result<bool, StoreError> {
+        const BODY: &str = "SELECT substr(body, 2) FROM cairn_event WHERE n = $1";
+        let rows = self.database.ask_blocking("read an event", BODY, vec![Box::new(n as i64)])?;
+        Ok(rows.first().is_some_and(|row| line::body_of(line) == Some(row.get::<_, &str>(0).as_bytes())))
+    }
+
+    /// Copies what follows the end, up to a record before `next` at least.
+    fn fetch(&self, tail: Tail, next: i64) -> Result<(), StoreError> {
+        let progress = &self.options.progress;
+        progress.begin("copy", next as u64);
+        let disk = Arc::new(RealDisk);
+        let nobody_waits = Box::new(|| {});
+        let mut writer =
+            Writer::new(&self.layout.journal, disk, self.options.segment_bytes, tail, false, nobody_waits);
+        loop {
+            let from = writer.tail().n as i64;
+            let rows = self.database.ask_blocking("copy events", PAGE, vec![Box::new(from)])?;
+            let Some(copied) = copied(&rows)? else { break };
+            writer.copy(&copied)?;
+            progress.reach(copied.last_n)?;
+        }
+        writer.sync_copy();
+        Ok(())
+    }
+
+    fn set_damaged_aside(&self, error: &StoreError) -> Result<(), StoreError> {
+        let kept = self.set_aside()?;
+        tracing::error!(%error, kept = %kept.display(), "the copy of the journal is damaged; it is made anew from the database");
+        Ok(())
+    }
+
+    /// Moves the journal out of the way, whole; returns where it is.
+    fn set_aside(&self) -> Result<PathBuf, StoreError> {
+        self.remove_derived()?;
+        let mut kept = (1u32..).map(|k| self.dir.join(format!("{ASIDE}{k}")));
+        let kept = kept.find(|kept| !kept.exists()).unwrap_or_else(|| self.dir.join(ASIDE));
+        fs::rename(&self.layout.journal, &kept).map_err(io_error("move aside", &self.layout.journal))?;
+        sync_dir(&self.dir).map_err(io_error("sync", &self.dir))?;
+        make_dir(&self.layout.journal)?;
+        Ok(kept)
+    }
+
+    /// Removes what derives from the journal: it is made again.
+    fn remove_derived(&self) -> Result<(), StoreError> {
+        remove_dir(&self.layout.views)?;
+        remove_dir(&self.layout.index)?;
+        remove_file(&self.layout.checked)
+    }
+}
+
+/// Records that were acknowledged, and are gone.
+struct Lost {
+    from_n: u64,
+    to_n: u64,
+    channels: String,
+}
+
+/// Rows of events as they are in the copy; `None`: there are none.
+pub(super) fn copied(rows: &[Row]) -> Result<Option<Copied>, StoreError> {
+    let mut copied = Copied::default();
+    for row in rows {
+        let (n, follows, body): (i64, i32, &str) = (row.get(0), row.get(1), row.get(2));
+        let at = copied.lines.len();
+        line::frame(&mut copied.lines, n as u64, follows as u32, body);
+        if copied.first_n == 0 {
+            copied.first_n = n as u64;
+        }
+        let framed = &copied.lines[at..copied.lines.len() - 1];
+        let (.., to_n, _, _) = read_number(framed, 0).map_err(|why| {
+            let message = format!("event {n} in the database cannot be read: {why}");
+            StoreError::Database { message }
+        })?;
+        copied.last_n = to_n;
+    }
+    Ok((!rows.is_empty()).then_some(copied))
+}
+
+pub(super) const HEAD: &str = "SELECT id::text, next, generation FROM cairn_journal";
+
+pub(super) fn head(database: &Arc<Database>) -> Result<Head, StoreError> {
+    let rows = database.ask_blocking("read the head of the journal", HEAD, Vec::new())?;
+    let row = rows.first().ok_or_else(|| super::failed("read the head of the journal", "there is none"))?;
+    Ok(Head { id: row.get(0), next: row.get(1), generation: row.get(2) })
+}

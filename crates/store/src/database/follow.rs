@@ -1,0 +1,402 @@
+//! A node that follows: it copies what the leader appends, with views and index behind it, and leads when the lease is free.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_core::ports::StoreError;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::client::{Session, answer};
+use super::copy::{Copy, PAGE, copied};
+use super::lease::seen;
+use super::{Database, DatabaseOptions, Lease, Node, failed};
+use crate::disk::blocking;
+use crate::lock::StateLock;
+use crate::store::{Store, StoreOptions, lock};
+
+/// How often a follower looks, whatever it is told.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What fails when it panics.
+const COPYING: &str = "copying the journal";
+
+const STATE: &str = "SELECT j.id::text, j.next, j.generation, l.node, l.address, \
+     greatest(0, extract(epoch FROM l.expires_at - clock_timestamp()))::float8 \
+     FROM cairn_journal j LEFT JOIN cairn_lease l ON l.name = 'leader'";
+
+/// How far a node is that follows.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StandbyStatus {
+    /// Who leads; none: nobody does at the moment.
+    pub leader: Option<Node>,
+    /// The last record that is copied.
+    pub n: u64,
+    /// The last record of the database, as far as this node knows.
+    pub last_n: u64,
+    /// Why nothing is copied at the moment.
+    pub error: Option<StoreError>,
+}
+
+/// A store that follows another node's, until it leads. Dropping it ends it.
+pub struct Standby {
+    status: watch::Receiver<StandbyStatus>,
+    wish: watch::Sender<Wish>,
+    task: Option<JoinHandle<Result<Option<Store>, StoreError>>>,
+}
+
+/// What a follower is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    Follow,
+    /// Lead as soon as it may.
+    Lead,
+    End,
+}
+
+impl Drop for Standby {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+impl Standby {
+    pub(crate) fn begin(options: StoreOptions) -> Result<Self, StoreError> {
+        let (lock, database) = connect(&options)?;
+        let copy = Copy::of(options, database.clone())?;
+        let (tell, status) = watch::channel(StandbyStatus::default());
+        let (wish, wished) = watch::channel(Wish::Follow);
+        let handle = database.handle();
+        let follower = Follower {
+            database,
+            lock,
+            copy: Arc::new(Mutex::new(copy)),
+            status: tell,
+            wish: wished,
+            session: None,
+            store: None,
+        };
+        let task = Some(handle.spawn(follower.run()));
+        Ok(Self { status, wish, task })
+    }
+
+    pub fn status(&self) -> watch::Receiver<StandbyStatus> {
+        self.status.clone()
+    }
+
+    /// Leads as soon as the lease is free, or has run out, and everything is copied.
+    ///
+    /// # Errors
+    /// It cannot follow any more: the state folder or the database cannot be used.
+    pub async fn lead(mut self) -> Result<Store, StoreError> {
+        self.end_with(Wish::Lead).await?.ok_or(StoreError::Closed)
+    }
+
+    /// Ends it in order: views and index are closed.
+    pub async fn close(mut self) {
+        if let Err(error) = self.end_with(Wish::End).await {
+            tracing::warn!(%error, "this node did not follow when it was stopped");
+        }
+    }
+
+    async fn end_with(&mut self, wish: Wish) -> Result<Option<Store>, StoreError> {
+        self.wish.send_replace(wish);
+        let Some(task) = &mut self.task else { return Ok(None) };
+        task.await.unwrap_or_else(|error| Err(failed("follow", error)))
+    }
+}
+
+/// Opens the store of a node that leads at once. Blocks.
+///
+/// # Errors
+/// As [`Store::open`].
+pub(crate) fn open_leading(options: StoreOptions) -> Result<Store, StoreError> {
+    let (lock, database) = connect(&options)?;
+    let mut copy = Copy::of(options, database.clone())?;
+    let (of, previous) = (database.clone(), copy.marker.lease.clone());
+    let lease = database.wait(async move { Lease::take(&of, previous).await })?;
+    let held = lease.clone();
+    let ready = copy.hold(lease.id()).and_then(|()| copy.catch_up()).and_then(|()| copy.erase_asked(&lease));
+    let opened = ready.and_then(|()| {
+        let store = copy.open(&lock)?;
+        let (led, of) = (store.clone(), database.clone());
+        database.wait(async move { led.begin_to_lead(of, held).await })?;
+        Ok(store)
+    });
+    if opened.is_err() {
+        let of = database.clone();
+        database.wait(async move {
+            lease.leave(&of).await;
+            Ok(())
+        })?;
+    }
+    opened
+}
+
+fn connect(options: &StoreOptions) -> Result<(Arc<StateLock>, Arc<Database>), StoreError> {
+    let Some(database) = &options.database else { return Err(failed("follow", "no database is named")) };
+    let lock = lock(&options.dir)?;
+    Ok((lock, Database::open(database)?))
+}
+
+/// What follows, on the database's thread.
+struct Follower {
+    database: Arc<Database>,
+    lock: Arc<StateLock>,
+    /// Used by one at a time, on threads that may block.
+    copy: Arc<Mutex<Copy>>,
+    status: watch::Sender<StandbyStatus>,
+    wish: watch::Receiver<Wish>,
+    session: Option<Session>,
+    /// None while the copy is made.
+    store: Option<Store>,
+}
+
+/// How the journal in the database stands.
+struct State {
+    id: String,
+    next: u64,
+    generation: i64,
+    leader: Option<Node>,
+    /// For how long the lease holds if it is not renewed.
+    held_for: Duration,
+}
+
+impl Follower {
+    /// Runs until it leads, or is to end.
+    async fn run(mut self) -> Result<Option<Store>, StoreError> {
+        loop {
+            let wait = match self.step().await {
+                Ok(Step::Leads(store)) => return Ok(Some(store)),
+                Ok(Step::Again) => Duration::ZERO,
+                Ok(Step::Waits(limit)) => {
+                    if self.status.borrow().error.is_some() {
+                        tracing::info!("this node follows again");
+                        self.status.send_modify(|status| status.error = None);
+                    }
+                    limit.min(LOOK_EVERY)
+                }
+                Err(error) if may_pass(&error) => {
+                    self.session = None;
+                    if self.status.borrow().error.as_ref() != Some(&error) {
+                        tracing::warn!(%error, "this node does not follow at the moment; trying again");
+                    }
+                    self.status.send_modify(|status| status.error = Some(error));
+                    LOOK_EVERY
+                }
+                Err(error) => {
+                    self.close().await;
+                    return Err(error);
+                }
+            };
+            if *self.wish.borrow_and_update() == Wish::End {
+                self.close().await;
+                return Ok(None);
+            }
+            let hint = self.session.as_ref().map(|session| session.hint.clone());
+            let hinted = async {
+                match hint {
+                    Some(hint) => hint.notified().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                _ = self.wish.changed() => {}
+                () = hinted => {}
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    async fn close(&mut self) {
+        if let Some(store) = self.store.take() {
+            store.close().await;
+        }
+    }
+
+    async fn step(&mut self) -> Result<Step, StoreError> {
+        let Some(store) = self.store.clone() else {
+            self.open().await?;
+            return Ok(Step::Again);
+        };
+        if self.session.as_ref().is_none_or(|session| session.client.is_closed()) {
+            let session = self.database.connector.connect().await?;
+            answer("listen", session.client.batch_execute("LISTEN cairn_journal")).await?;
+            self.session = Some(session);
+            // It may be another server, that lacks what this node has.
+            let (copy, tail) = (self.copy.clone(), store.inner.durable().tail);
+            if !blocking(COPYING, move || copy.lock().fits(&tail)).await? {
+                self.close().await;
+                return Ok(Step::Again);
+            }
+        }
+        let state = self.state().await?;
+        if !self.belongs(&state, &store)? {
+            self.close().await;
+            return Ok(Step::Again);
+        }
+        self.copy_on(&store, state.next).await?;
+        let n = store.inner.durable().tail.n;
+        self.tell(&state, n);
+        self.seen(n).await?;
+        let own = &self.database.options.node;
+        let may_lead = state.leader.as_ref().is_none_or(|leader| leader.name == *own);
+        if may_lead && *self.wish.borrow() == Wish::Lead {
+            match self.lead(&store).await {
+                Ok(Led::Leads) => return Ok(Step::Leads(store)),
+                Ok(Led::Not) => return Ok(Step::Again),
+                Ok(Led::Erases(lease)) => {
+                    self.erase(lease).await?;
+                    return Ok(Step::Again);
+                }
+                Err(StoreError::Led { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let wait = if state.leader.is_some() { state.held_for } else { LOOK_EVERY };
+        Ok(Step::Waits(wait + Duration::from_millis(10)))
+    }
+
+    /// Brings the copy up to the database, and opens it.
+    async fn open(&mut self) -> Result<(), StoreError> {
+        let (copy, lock) = (self.copy.clone(), self.lock.clone());
+        let open = move || {
+            let mut copy = copy.lock();
+            copy.catch_up()?;
+            copy.open(&lock)
+        };
+        self.store = Some(blocking(COPYING, open).await?);
+        Ok(())
+    }
+
+    fn session(&self) -> Result<&Session, StoreError> {
+        self.session.as_ref().ok_or(StoreError::Closed)
+    }
+
+    async fn state(&self) -> Result<State, StoreError> {
+        let row = answer("look at the journal", self.session()?.client.query_one(STATE, &[])).await?;
+        let held_for = Duration::from_secs_f64(row.get::<_, Option<f64>>(5).unwrap_or_default());
+        let leader = row.get::<_, Option<String>>(3).filter(|_| !held_for.is_zero());
+        Ok(State {
+            id: row.get(0),
+            next: row.get::<_, i64>(1) as u64,
+            generation: row.get(2),
+            leader: leader.map(|name| Node { name, address: row.get(4) }),
+            held_for,
+        })
+    }
+
+    /// Whether the copy is one of what the database has now.
+    fn belongs(&self, state: &State, store: &Store) -> Result<bool, StoreError> {
+        let marker = self.copy.lock().marker.clone();
+        if marker.journal != state.id {
+            let message =
+                "the database has another journal than before; name another folder with --state".to_owned();
+            return Err(StoreError::Elsewhere { message });
+        }
+        Ok(marker.generation == state.generation && store.inner.durable().tail.n < state.next)
+    }
+
+    async fn copy_on(&self, store: &Store, next: u64) -> Result<(), StoreError> {
+        while store.inner.durable().tail.n + 1 < next {
+            let from = store.inner.durable().tail.n as i64;
+            let rows = answer("copy events", self.session()?.client.query(PAGE, &[&from])).await?;
+            let Some(copied) = copied(&rows)? else { break };
+            store.inner.appender.copy(copied).await?;
+        }
+        Ok(())
+    }
+
+    fn tell(&self, state: &State, n: u64) {
+        self.status.send_if_modified(|status| {
+            if status.leader != state.leader {
+                match &state.leader {
+                    Some(leader) => {
+                        tracing::info!(leader = leader.name, address = leader.address, "this node follows")
+                    }
+                    None => tracing::info!("no node leads at the moment"),
+                }
+            }
+            let now = StandbyStatus {
+                leader: state.leader.clone(),
+                n,
+                last_n: state.next.saturating_sub(1).max(n),
+                error: status.error.clone(),
+            };
+            std::mem::replace(status, now.clone()) != now
+        });
+    }
+
+    async fn seen(&self, n: u64) -> Result<(), StoreError> {
+        let DatabaseOptions { node, address, .. } = &self.database.options;
+        seen(self.session()?, &Node { name: node.clone(), address: address.clone() }, n).await
+    }
+
+    /// Erases whom the one that led before was asked to, while nobody else leads.
+    async fn erase(&mut self, lease: Arc<Lease>) -> Result<(), StoreError> {
+        self.close().await;
+        let (copy, held) = (self.copy.clone(), lease.clone());
+        let erase = move || {
+            let mut copy = copy.lock();
+            copy.catch_up()?;
+            copy.erase_asked(&held)
+        };
+        let erased = blocking(COPYING, erase).await;
+        lease.leave(&self.database).await;
+        erased
+    }
+
+    /// Takes the lease, copies what was appended last, and leads.
+    async fn lead(&self, store: &Store) -> Result<Led, StoreError> {
+        let previous = self.copy.lock().marker.lease.clone();
+        let lease = Lease::take(&self.database, previous).await?;
+        let led = self.lead_by(store, lease.clone()).await;
+        if !matches!(led, Ok(Led::Leads | Led::Erases(_))) {
+            lease.leave(&self.database).await;
+        }
+        led
+    }
+
+    async fn lead_by(&self, store: &Store, lease: Arc<Lease>) -> Result<Led, StoreError> {
+        let (copy, id) = (self.copy.clone(), lease.id().to_owned());
+        blocking(COPYING, move || copy.lock().hold(&id)).await?;
+        // Nobody else appends from here on.
+        let state = self.state().await?;
+        if !self.belongs(&state, store)? {
+            return Ok(Led::Not);
+        }
+        if self.database.has_orders().await? {
+            return Ok(Led::Erases(lease));
+        }
+        self.copy_on(store, state.next).await?;
+        store.begin_to_lead(self.database.clone(), lease).await?;
+        Ok(Led::Leads)
+    }
+}
+
+/// What an attempt to lead came to.
+enum Led {
+    Leads,
+    /// The copy must be made anew first.
+    Not,
+    /// Somebody must be erased first.
+    Erases(Arc<Lease>),
+}
+
+/// What a look came to.
+enum Step {
+    Leads(Store),
+    /// Look again at once.
+    Again,
+    /// Nothing to do before so long, unless something is heard.
+    Waits(Duration),
+}
+
+/// Whether what failed may be well again without anybody who starts this node anew.
+fn may_pass(error: &StoreError) -> bool {
+    matches!(error, StoreError::Database { .. } | StoreError::DiskFull { .. } | StoreError::View { .. })
+}

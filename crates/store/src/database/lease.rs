@@ -1,0 +1,232 @@
+//! The lease by which one node leads: taken, renewed and left by the database's clock, and counted out by this node's own.
+
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use cairn_core::ports::StoreError;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio_postgres::types::ToSql;
+
+use super::client::{Connector, Session, answer, refused};
+use super::{Database, DatabaseOptions, Node, failed, new_id};
+use crate::journal::Durable;
+
+/// How often the lease is renewed; it lasts 10 s in the database.
+const RENEW_EVERY: Duration = Duration::from_secs(2);
+
+/// So long after its last renewal was sent a node does not count on its lease any more. The rest is for two clocks that do
+/// not run alike, and for what is on its way.
+const COUNTED_OUT: Duration = Duration::from_secs(6);
+
+/// One attempt to renew it.
+const ATTEMPT: Duration = Duration::from_millis(1500);
+
+/// Between two attempts.
+const AGAIN: Duration = Duration::from_millis(200);
+
+const LEAD: &str =
+    "SELECT epoch, leader, leader_address FROM cairn_lead($1::text::uuid, $2::text::uuid, $3, $4)";
+
+/// Whether this node leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeaseState {
+    /// False for good: another node leads, or may.
+    pub held: bool,
+    /// How often any node has begun to lead.
+    pub epoch: u64,
+}
+
+/// The lease, as long as this node leads.
+pub(crate) struct Lease {
+    id: String,
+    state: watch::Sender<LeaseState>,
+    renewal: parking_lot::Mutex<Option<AbortHandle>>,
+    /// How far this node is, once its store is open.
+    durable: OnceLock<watch::Receiver<Durable>>,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Lease {
+    /// Takes the lease, and renews it from then on. `previous`: what the process held that wrote this state before. To be
+    /// called on the database's thread.
+    ///
+    /// # Errors
+    /// [`StoreError::Led`]: another node leads.
+    pub(crate) async fn take(database: &Database, previous: Option<String>) -> Result<Arc<Self>, StoreError> {
+        let session = database.connector.connect().await?;
+        let id = new_id()?;
+        let DatabaseOptions { node, address, .. } = &database.options;
+        let sent = Instant::now();
+        let params: [&(dyn ToSql + Sync); 4] = [&id, &previous, node, address];
+        let row = session.client.query_one(LEAD, &params);
+        let row = match timeout(super::CALL, row).await {
+            Ok(Ok(row)) => row,
+            Ok(Err(error)) if error.code().is_some_and(|code| code.code() == "CN003") => {
+                let why = error.as_db_error().map_or_else(String::new, |error| error.message().to_owned());
+                return Err(StoreError::Elsewhere {
+                    message: format!("this database is used no more: {why}"),
+                });
+            }
+            Ok(Err(error)) => return Err(refused("take the lease", &error)),
+            Err(_) => return Err(failed("take the lease", "it does not answer")),
+        };
+        let Some(epoch) = row.get::<_, Option<i64>>(0) else {
+            return Err(StoreError::Led { node: row.get(1), address: row.get(2) });
+        };
+        let (state, _) = watch::channel(LeaseState { held: true, epoch: epoch as u64 });
+        let lease =
+            Arc::new(Self { id, state, renewal: parking_lot::Mutex::default(), durable: OnceLock::new() });
+        let renewal = Renewal {
+            connector: database.connector.clone(),
+            of: Arc::downgrade(&lease),
+            id: lease.id.clone(),
+            node: Node { name: node.clone(), address: address.clone() },
+        };
+        let task = tokio::spawn(renewal.run(session, sent));
+        *lease.renewal.lock() = Some(task.abort_handle());
+        tracing::info!(node, epoch, "this node leads");
+        Ok(lease)
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) fn state(&self) -> watch::Receiver<LeaseState> {
+        self.state.subscribe()
+    }
+
+    /// Tells others from here on how far this node is.
+    pub(crate) fn tells(&self, durable: watch::Receiver<Durable>) {
+        self.durable.get_or_init(|| durable);
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.state.borrow().held
+    }
+
+    /// Waits so long, or until it is lost.
+    pub(crate) async fn lost_within(&self, limit: Duration) {
+        let mut state = self.state.subscribe();
+        drop(timeout(limit, state.wait_for(|state| !state.held)).await);
+    }
+
+    /// This node does not lead any more, whatever the database says.
+    pub(crate) fn lose(&self) {
+        self.state.send_if_modified(|state| std::mem::replace(&mut state.held, false));
+        self.end();
+    }
+
+    fn end(&self) {
+        if let Some(task) = self.renewal.lock().take() {
+            task.abort();
+        }
+    }
+
+    /// Leaves it, so that another node leads at once. When this fails it runs out.
+    pub(crate) async fn leave(&self, database: &Arc<Database>) {
+        if !self.is_held() {
+            return;
+        }
+        self.lose();
+        let left = database.ask(
+            "leave the lease",
+            "SELECT cairn_leave($1::text::uuid)",
+            vec![Box::new(self.id.clone())],
+        );
+        if let Err(error) = left.await {
+            tracing::warn!(%error, "the lease could not be left; others lead when it has run out");
+        }
+    }
+}
+
+/// What renews the lease.
+struct Renewal {
+    connector: Connector,
+    of: Weak<Lease>,
+    id: String,
+    node: Node,
+}
+
+impl Renewal {
+    /// Runs until the lease is lost. `sent`: when it was taken, or renewed.
+    async fn run(self, session: Session, mut sent: Instant) {
+        let mut session = Some(session);
+        loop {
+            let out_at = sent + COUNTED_OUT;
+            tokio::time::sleep_until(sent + RENEW_EVERY).await;
+            let renewed = timeout_at(out_at, self.renew(&mut session)).await;
+            match renewed {
+                Ok(Some(at)) => {
+                    metrics::gauge!("cairn_database_up").set(1.0);
+                    sent = at;
+                }
+                Ok(None) => {
+                    tracing::error!("another node leads; this one writes nothing any more");
+                    break;
+                }
+                Err(_) => {
+                    tracing::error!(
+                        "the lease could not be renewed for {} s; this node does not lead any more",
+                        COUNTED_OUT.as_secs()
+                    );
+                    break;
+                }
+            }
+        }
+        if let Some(lease) = self.of.upgrade() {
+            lease.state.send_if_modified(|state| std::mem::replace(&mut state.held, false));
+        }
+    }
+
+    /// Tries until the database answers. Returns when what it answered was sent; `None`: another node leads.
+    async fn renew(&self, session: &mut Option<Session>) -> Option<Instant> {
+        let mut is_told = false;
+        loop {
+            let at = Instant::now();
+            let error = match timeout(ATTEMPT, self.attempt(session)).await {
+                Ok(Ok(true)) => return Some(at),
+                Ok(Ok(false)) => return None,
+                Ok(Err(error)) => error,
+                Err(_) => failed("renew the lease", "it does not answer"),
+            };
+            *session = None;
+            metrics::gauge!("cairn_database_up").set(0.0);
+            if !std::mem::replace(&mut is_told, true) {
+                tracing::warn!(%error, "the lease could not be renewed; trying again");
+            }
+            sleep(AGAIN).await;
+        }
+    }
+
+    async fn attempt(&self, session: &mut Option<Session>) -> Result<bool, StoreError> {
+        let session = match session {
+            Some(session) => session,
+            None => session.insert(self.connector.connect().await?),
+        };
+        let params: [&(dyn ToSql + Sync); 1] = [&self.id];
+        let renewed = session.client.query_one("SELECT cairn_renew($1::text::uuid)", &params);
+        let renewed = answer("renew the lease", renewed).await?.get(0);
+        let lease = self.of.upgrade();
+        if let Some(durable) = lease.as_ref().and_then(|lease| lease.durable.get()) {
+            let n = durable.borrow().tail.n;
+            seen(session, &self.node, n).await?;
+        }
+        Ok(renewed)
+    }
+}
+
+/// Tells other nodes that this one is there.
+pub(super) async fn seen(session: &Session, node: &Node, n: u64) -> Result<(), StoreError> {
+    let (version, n) = (env!("CARGO_PKG_VERSION"), n as i64);
+    let params: [&(dyn ToSql + Sync); 4] = [&node.name, &node.address, &version, &n];
+    let told = session.client.execute("SELECT cairn_seen($1, $2, $3, $4)", &params);
+    answer("tell of this node", told).await.map(drop)
+}

@@ -1,0 +1,82 @@
+//! Stores of journals in databases, and what both sides of them have.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use cairn_core::event::{Event, MaintenanceEvent, NewRecord};
+use cairn_core::ports::{Store as _, StoreError};
+use cairn_store::{DatabaseOptions, Store, StoreOptions};
+use cairn_testkit::postgres::{self, sql};
+use parking_lot::Mutex;
+use serde_json::Value;
+
+pub(crate) use crate::common::*;
+
+/// The databases of state folders.
+static URLS: Mutex<Option<HashMap<PathBuf, String>>> = Mutex::new(None);
+
+/// The store in that folder, with a database of its own. Where no server is installed, without one: that is said once.
+pub(crate) fn open(dir: &Path) -> Store {
+    let url = URLS.lock().get_or_insert_default().get(dir).cloned().or_else(postgres::database);
+    let Some(url) = url else { return crate::common::open(dir) };
+    URLS.lock().get_or_insert_default().insert(dir.to_owned(), url.clone());
+    Store::open(options(dir, &url, "a")).unwrap()
+}
+
+pub(crate) fn opened() -> (tempfile::TempDir, Store) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    (dir, store)
+}
+
+pub(crate) fn chatting() -> (tempfile::TempDir, Store, Chat) {
+    let (dir, store) = opened();
+    let chat = Chat::new(&store, "main");
+    (dir, store, chat)
+}
+
+pub(crate) fn options(dir: &Path, url: &str, node: &str) -> StoreOptions {
+    let (url, address) = (url.into(), format!("{node}.example:80"));
+    let database = Some(DatabaseOptions { url, node: node.to_owned(), address });
+    StoreOptions { database, ..StoreOptions::new(dir) }
+}
+
+/// A node with a folder of its own, which leads.
+pub(crate) fn leader(url: &str, node: &str) -> (tempfile::TempDir, Store) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(options(dir.path(), url, node)).unwrap();
+    (dir, store)
+}
+
+/// Appends a record with these words, and returns its number.
+pub(crate) async fn say(store: &Store, words: &str) -> Result<u64, StoreError> {
+    say_in(store, "main", words).await
+}
+
+pub(crate) async fn say_in(store: &Store, to: &str, words: &str) -> Result<u64, StoreError> {
+    let event = Event::Maintenance(MaintenanceEvent::DaemonStarted { version: words.to_owned() });
+    let record = NewRecord { channel: Some(channel(to)), at: at(0), event };
+    Ok(store.append(vec![record]).await?[0].n)
+}
+
+/// The words of all records in the database, with their numbers.
+pub(crate) fn in_database(url: &str) -> Vec<String> {
+    let words = r#"SELECT n || ' ' || substring(body, '"version":"([^"]*)"') FROM cairn_event ORDER BY n"#;
+    let rows = sql(url, words);
+    rows.lines().map(str::to_owned).collect()
+}
+
+/// The same of the copy in a folder.
+pub(crate) fn in_copy(dir: &Path) -> Vec<String> {
+    let text = segments(dir).iter().map(|path| std::fs::read_to_string(path).unwrap()).collect::<String>();
+    let words = |line: &str| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        format!("{} {}", line["n"], line["event"]["version"].as_str().unwrap())
+    };
+    text.lines().map(words).collect()
+}
+
+/// The lease has run out, as if its time were over.
+pub(crate) fn run_out(url: &str) {
+    sql(url, "UPDATE cairn_lease SET expires_at = clock_timestamp()");
+}
