@@ -121,7 +121,7 @@ pub(crate) async fn lead(
     identity: Identity,
     mode: SocketMode,
     is_first: bool,
-    show: &watch::Sender<Router>,
+    show: &watch::Sender<Option<Router>>,
 ) -> Result<Store, StartError> {
     metrics::gauge!("cairn_node_leads").set(0.0);
     let first = systemd::with_time("starting: reaching the database", follow(&options)).await;
@@ -132,7 +132,7 @@ pub(crate) async fn lead(
     let path = identity.socket.clone().unwrap_or_default();
     let (tell, status) = watch::channel(StandbyStatus::default());
     let router = router(Arc::new(Following { node, identity, status }));
-    drop(show.send_replace(router.clone()));
+    drop(show.send_replace(Some(router.clone())));
     let socket = match socket::serve(path, mode, router).await {
         Ok(socket) => socket,
         Err(error) => {
@@ -223,11 +223,12 @@ fn router(following: Arc<Following>) -> Router {
         .with_state(following)
 }
 
-/// What a router answers that may become another one.
-pub(crate) fn as_shown(shown: watch::Receiver<Router>) -> Router {
+/// What a router answers that may become another one. Until there is one a request waits.
+pub(crate) fn as_shown(shown: watch::Receiver<Option<Router>>) -> Router {
     Router::new().fallback(async move |request: Request| {
-        let router = shown.borrow().clone();
-        match router.oneshot(request).await {
+        let mut shown = shown.clone();
+        let router = shown.wait_for(Option::is_some).await.ok().and_then(|router| router.clone());
+        match router.unwrap_or_default().oneshot(request).await {
             Ok(response) => response,
             Err(never) => match never {},
         }

@@ -672,14 +672,17 @@ impl Stuck {
 }
 
 impl Inner {
-    /// Why the journal cannot be written. A disk that was full is tried at a pace of its own, so that it is told without
-    /// anybody who writes that there is room again.
+    /// Why the journal cannot be written. A disk that was full is tried at a pace of its own, and a database with each renewal
+    /// of the lease, so that it is told without anybody who writes that all is well again.
     fn trouble(&self) -> Option<StoreError> {
-        let trouble = self.appender.trouble()?;
-        if matches!(trouble, StoreError::DiskFull { .. })
-            && self.may_try_room()
-            && has_room(&self.options.dir).is_ok()
-        {
+        let of_lease = self.lease.get().and_then(|lease| lease.state().borrow().error.clone());
+        let Some(trouble) = self.appender.trouble() else { return of_lease };
+        let is_over = match trouble {
+            StoreError::DiskFull { .. } => self.may_try_room() && has_room(&self.options.dir).is_ok(),
+            StoreError::Database { .. } => of_lease.is_none() && self.may_try_room(),
+            _ => false,
+        };
+        if is_over {
             self.appender.forget_trouble();
             return None;
         }

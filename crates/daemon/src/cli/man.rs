@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn a_command_with_commands_below_it_names_them_all() {
         for (name, words) in [
-            ("store", &["verify", "retain", "rebuild", "back up", "restore"][..]),
+            ("store", &["verify", "retain", "rebuild", "back up", "restore", "move"][..]),
             ("config", &["check", "show", "schema"]),
         ] {
             let cairn = Cli::command();

@@ -69,7 +69,8 @@ many changes the first and the newest 15 are shown, of the turns the newest
     /// Make one memory of several: the first is kept, the others are forgotten
     #[command(after_help = "\
 Example:
-  cairn memory unite m0123456789abcdef m00112233445566778 --text 'Anna moved to Berlin in May.'
+  cairn memory unite m0123456789abcdef m0011223344556677 \\
+    --text 'Anna moved to Berlin in May.'
 
 All must be of one agent and one scope. The one that is kept takes the highest
 importance of them.")]

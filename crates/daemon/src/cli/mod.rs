@@ -145,7 +145,7 @@ enum Command {
     Outbox(outbox::OutboxCommand),
     /// Reload the configuration of the running daemon, without dropping anything
     Reload(reload::ReloadArgs),
-    /// Verify, rebuild, back up or restore the store; retain: remove what is too old
+    /// Verify, rebuild, back up, restore or move the store; retain: remove what is too old
     #[command(subcommand)]
     Store(store::StoreCommand),
     /// Check or show the configuration, or print its schema

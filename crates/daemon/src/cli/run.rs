@@ -202,7 +202,7 @@ async fn open(
     connector: &Connector,
     (socket, mode): (&Path, SocketMode),
     is_first: bool,
-    show: &watch::Sender<Router>,
+    show: &watch::Sender<Option<Router>>,
 ) -> Result<Store, StartError> {
     let (loaded, state) = (live.now(), &connector.state);
     if loaded.config.store.url.is_none() {
@@ -271,7 +271,7 @@ async fn once(
     let mode = if socket.starts_with(&state.path) { SocketMode::Owner } else { SocketMode::Group };
     let listener = listener(&live.now().config, state).await?;
     let admin = &live.now().config.admin;
-    let (show, shown) = watch::channel(Router::new());
+    let (show, shown) = watch::channel(None);
     let metrics = MetricsListener::start(meters, listener, admin, node::as_shown(shown));
     let start = async {
         let store = open(live, connector, (&socket, mode), is_first, &show).await?;
@@ -297,7 +297,7 @@ async fn once(
     );
     systemd::tell(&[NotifyState::Ready]);
     let service = Service::start(&daemon, &control.restart_handle);
-    drop(show.send_replace(daemon.admin_routes()));
+    drop(show.send_replace(Some(daemon.admin_routes())));
     let end = served(&daemon, &service, control, signals).await;
     let grace = match end {
         End::Restart => RESTART_GRACE.min(daemon.grace()),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cairn_testkit::daemon::Daemon;
+use cairn_testkit::daemon::{Daemon, PATIENCE};
 use cairn_testkit::home::Home;
 use cairn_testkit::postgres::{self, Postgres, sql};
 use serde_json::{Value, json};
@@ -32,21 +32,30 @@ async fn run(home: &Home) -> Daemon {
     Daemon::start(Path::new(CAIRN), &state, Some(&home.path("config.toml"))).await.unwrap()
 }
 
-/// Waits until a node leads, or follows that one.
+/// Waits until a node leads, or follows.
 async fn until(daemon: &Daemon, leads: bool) {
     let fits = |status: &Value| status["node"]["leads"] == leads && (!leads || status["state"] == "ready");
-    daemon.client().until("/v1/status", fits).await.unwrap();
+    // Its socket is made anew when it begins to lead.
+    let search = async {
+        while daemon.client().until("/v1/status", fits).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, search).await.unwrap();
 }
 
+/// What people said, and what they were answered.
 fn said(home: &Home) -> Vec<String> {
     let history = home.json(&["history", "main", "--limit", "100"]);
-    let text = |entry: &Value| entry["parts"][0]["text"].as_str().unwrap_or_default().to_owned();
-    history.as_array().unwrap().iter().map(text).collect()
+    let text = |entry: &Value| entry["parts"][0]["text"].as_str().map(str::to_owned);
+    let of_talk = |entry: &&Value| entry["role"] != "tool" && entry["parts"][0]["text"].is_string();
+    history.as_array().unwrap().iter().filter(of_talk).filter_map(text).collect()
 }
 
-/// What people see of a state, by `--json`.
+/// What people see of a state, by `--json`. Scores of a search differ a little where something was forgotten or changed: an
+/// index that has seen it counts it until it is compacted.
 fn shown(home: &Home) -> Vec<Value> {
-    [
+    let mut shown: Vec<Value> = [
         &["history", "main"][..],
         &["memory", "list"],
         &["search", "cat"],
@@ -58,7 +67,11 @@ fn shown(home: &Home) -> Vec<Value> {
     ]
     .into_iter()
     .map(|args| home.json(args))
-    .collect()
+    .collect();
+    for hit in shown[2].as_array_mut().unwrap() {
+        assert!(hit.as_object_mut().unwrap().remove("score").is_some());
+    }
+    shown
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -146,7 +159,7 @@ async fn who_is_erased_is_in_no_copy_and_not_in_the_database() {
     assert_eq!(said(&south).len(), 4);
 
     let dry = north.json(&["forget-user", "local/bob", "--dry-run"]);
-    assert_eq!(dry["figures"]["entries"], 1, "{dry}");
+    assert_eq!(dry["entries"], 1, "{dry}");
     north.cairn(&["forget-user", "local/bob", "--yes"]).ended(0);
     for home in [&north, &south] {
         let history = said(home).join("\n");

@@ -173,6 +173,7 @@ impl Follower {
                 Ok(Step::Leads(store)) => return Ok(Some(store)),
                 Ok(Step::Again) => Duration::ZERO,
                 Ok(Step::Waits(limit)) => {
+                    metrics::gauge!("cairn_database_up").set(1.0);
                     if self.status.borrow().error.is_some() {
                         tracing::info!("this node follows again");
                         self.status.send_modify(|status| status.error = None);
@@ -184,6 +185,7 @@ impl Follower {
                     if self.status.borrow().error.as_ref() != Some(&error) {
                         tracing::warn!(%error, "this node does not follow at the moment; trying again");
                     }
+                    metrics::gauge!("cairn_database_up").set(0.0);
                     self.status.send_modify(|status| status.error = Some(error));
                     LOOK_EVERY
                 }

@@ -30,12 +30,14 @@ const LEAD: &str =
     "SELECT epoch, leader, leader_address FROM cairn_lead($1::text::uuid, $2::text::uuid, $3, $4)";
 
 /// Whether this node leads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct LeaseState {
     /// False for good: another node leads, or may.
     pub held: bool,
     /// How often any node has begun to lead.
     pub epoch: u64,
+    /// Why it could not be renewed the last time.
+    pub error: Option<StoreError>,
 }
 
 /// The lease, as long as this node leads.
@@ -80,7 +82,7 @@ impl Lease {
         let Some(epoch) = row.get::<_, Option<i64>>(0) else {
             return Err(StoreError::Led { node: row.get(1), address: row.get(2) });
         };
-        let (state, _) = watch::channel(LeaseState { held: true, epoch: epoch as u64 });
+        let (state, _) = watch::channel(LeaseState { held: true, epoch: epoch as u64, error: None });
         let lease =
             Arc::new(Self { id, state, renewal: parking_lot::Mutex::default(), durable: OnceLock::new() });
         let renewal = Renewal {
@@ -165,7 +167,7 @@ impl Renewal {
             let renewed = timeout_at(out_at, self.renew(&mut session)).await;
             match renewed {
                 Ok(Some(at)) => {
-                    metrics::gauge!("cairn_database_up").set(1.0);
+                    self.tell(None);
                     sent = at;
                 }
                 Ok(None) => {
@@ -186,6 +188,14 @@ impl Renewal {
         }
     }
 
+    /// Tells how the last attempt went.
+    fn tell(&self, error: Option<StoreError>) {
+        metrics::gauge!("cairn_database_up").set(if error.is_none() { 1.0 } else { 0.0 });
+        if let Some(lease) = self.of.upgrade() {
+            lease.state.send_if_modified(|state| std::mem::replace(&mut state.error, error.clone()) != error);
+        }
+    }
+
     /// Tries until the database answers. Returns when what it answered was sent; `None`: another node leads.
     async fn renew(&self, session: &mut Option<Session>) -> Option<Instant> {
         let mut is_told = false;
@@ -198,10 +208,10 @@ impl Renewal {
                 Err(_) => failed("renew the lease", "it does not answer"),
             };
             *session = None;
-            metrics::gauge!("cairn_database_up").set(0.0);
             if !std::mem::replace(&mut is_told, true) {
                 tracing::warn!(%error, "the lease could not be renewed; trying again");
             }
+            self.tell(Some(error));
             sleep(AGAIN).await;
         }
     }
