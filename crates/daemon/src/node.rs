@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use cairn_core::ids::{ChannelId, MessageId};
@@ -13,19 +14,20 @@ use cairn_core::ports::{
     Clock as _, Platform, PlatformStatus, PlatformTraits, SendError, SendPart, StoreError,
 };
 use cairn_platforms::local::ApiError;
-use cairn_store::{LeaseState, Standby, StandbyStatus, Store, StoreOptions};
+use cairn_store::{Standby, StandbyStatus, Store, StoreOptions};
 use futures::future::BoxFuture;
 use sd_notify::NotifyState;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use crate::clock::SystemClock;
-use crate::config::Loaded;
+use crate::config::{Loaded, StateDir};
 use crate::meters::{Meters, installed};
 use crate::records::{Identity, NodeStatus, StatusRecord, StoreStatus};
 use crate::socket::{self, SocketMode};
 use crate::systemd;
-use crate::wiring::{SOCKET_GRACE, StartError, blocking};
+use crate::wiring::{self, SOCKET_GRACE, StartError, Tools, blocking};
 
 /// The code of every answer of a node that follows.
 pub(crate) const STANDBY: &str = "standby";
@@ -36,20 +38,20 @@ const NO_LONGER: &str = "this node no longer leads";
 /// A chat network as a node reaches it that leads by a lease: nothing is sent once the lease may have run out.
 pub(crate) struct Fenced {
     platform: Arc<dyn Platform>,
-    lease: watch::Receiver<LeaseState>,
+    store: Store,
 }
 
 impl Fenced {
     /// The platform itself where there is no lease.
     pub(crate) fn of(platform: Arc<dyn Platform>, store: &Store) -> Arc<dyn Platform> {
         match store.lease() {
-            Some(lease) => Arc::new(Self { platform, lease }),
+            Some(_) => Arc::new(Self { platform, store: store.clone() }),
             None => platform,
         }
     }
 
     fn check(&self) -> Result<(), SendError> {
-        if self.lease.borrow().held {
+        if self.store.leads() {
             return Ok(());
         }
         Err(SendError::Later { after: None, reason: NO_LONGER.to_owned() })
@@ -104,34 +106,55 @@ impl Platform for Fenced {
     }
 }
 
-/// A node that follows, as its socket shows it.
-struct Following {
-    node: String,
-    identity: Identity,
-    status: watch::Receiver<StandbyStatus>,
+/// What a node needs to follow, and to show what it has.
+pub(crate) struct Candidate {
+    pub(crate) options: StoreOptions,
+    pub(crate) loaded: Arc<Loaded>,
+    pub(crate) state: StateDir,
+    pub(crate) tools: Tools,
+    pub(crate) identity: Identity,
+    pub(crate) mode: SocketMode,
+    /// A database that cannot be reached is told as an error, as every other mistake of a configuration is; later it is
+    /// waited for.
+    pub(crate) is_first: bool,
+    /// It has just handed over: another one leads first.
+    pub(crate) is_drained: bool,
 }
 
-/// Waits until this node leads. Meanwhile it follows, and its socket says who leads. `is_first`: a database that cannot be
-/// reached is told as an error, as every other mistake of a configuration is; later it is waited for.
+/// A node that follows, as its socket shows it.
+struct Following {
+    of: Arc<Candidate>,
+    status: watch::Receiver<StandbyStatus>,
+    /// Its copy; none while it is made.
+    copy: watch::Receiver<Option<Store>>,
+    /// What reads in the copy, and up to which record it knows the copy.
+    reading: tokio::sync::Mutex<Option<(u64, Router)>>,
+}
+
+/// Waits until this node leads. Meanwhile it follows, its socket says who leads, and whatever only reads is answered from its
+/// copy. [`StoreError::Closed`]: it was to `stop`.
 ///
 /// # Errors
 /// The state folder or the database cannot be used, or something is in the place of the socket.
 pub(crate) async fn lead(
-    options: StoreOptions,
-    identity: Identity,
-    mode: SocketMode,
-    is_first: bool,
+    candidate: Candidate,
+    stop: &CancellationToken,
     show: &watch::Sender<Option<Router>>,
 ) -> Result<Store, StartError> {
     metrics::gauge!("cairn_node_leads").set(0.0);
-    let first = systemd::with_time("starting: reaching the database", follow(&options)).await;
-    if is_first && let Err(error) = first {
+    let candidate = Arc::new(candidate);
+    let first = systemd::with_time("starting: reaching the database", follow(&candidate.options)).await;
+    if candidate.is_first
+        && let Err(error) = first
+    {
         return Err(error.into());
     }
-    let node = options.database.as_ref().map(|database| database.node.clone()).unwrap_or_default();
-    let path = identity.socket.clone().unwrap_or_default();
-    let (tell, status) = watch::channel(StandbyStatus::default());
-    let router = router(Arc::new(Following { node, identity, status }));
+    let (path, mode) = (candidate.identity.socket.clone().unwrap_or_default(), candidate.mode);
+    let ((tell, status), (tell_copy, copy)) =
+        (watch::channel(StandbyStatus::default()), watch::channel(None));
+    let following =
+        Following { of: Arc::clone(&candidate), status, copy, reading: tokio::sync::Mutex::default() };
+    let router = router(Arc::new(following));
     drop(show.send_replace(Some(router.clone())));
     let socket = match socket::serve(path, mode, router).await {
         Ok(socket) => socket,
@@ -142,7 +165,7 @@ pub(crate) async fn lead(
             return Err(error.into());
         }
     };
-    let store = lead_at_last(&options, first, &tell).await;
+    let store = lead_at_last(&candidate, stop, first, (&tell, &tell_copy)).await;
     socket.close(SOCKET_GRACE).await;
     metrics::gauge!("cairn_node_leads").set(1.0);
     Ok(store?)
@@ -154,19 +177,35 @@ async fn follow(options: &StoreOptions) -> Result<Standby, StoreError> {
 }
 
 async fn lead_at_last(
-    options: &StoreOptions,
+    candidate: &Candidate,
+    stop: &CancellationToken,
     first: Result<Standby, StoreError>,
-    tell: &watch::Sender<StandbyStatus>,
+    (tell, tell_copy): (&watch::Sender<StandbyStatus>, &watch::Sender<Option<Store>>),
 ) -> Result<Store, StoreError> {
     let mut standby = first;
     loop {
         match standby {
-            Ok(standby) => {
-                let status = standby.status();
-                return tokio::select! {
-                    store = standby.lead() => store,
-                    never = pass_on(status, tell) => match never {},
+            Ok(mut standby) => {
+                let (status, copy, mut leader) = (standby.status(), standby.store(), standby.status());
+                let lead = async {
+                    if candidate.is_drained {
+                        let leads = leader.wait_for(|status| status.leader.is_some());
+                        drop(tokio::time::timeout(DRAINED, leads).await);
+                    }
+                    standby.lead().await
                 };
+                let led = tokio::select! {
+                    store = lead => Some(store),
+                    never = pass_on(status, tell) => match never {},
+                    never = pass_on_copy(copy, tell_copy) => match never {},
+                    () = stop.cancelled() => None,
+                };
+                drop(tell_copy.send_replace(None));
+                let Some(store) = led else {
+                    standby.close().await;
+                    return Err(StoreError::Closed);
+                };
+                return store;
             }
             Err(error @ StoreError::Database { .. }) => {
                 if tell.borrow().error.as_ref() != Some(&error) {
@@ -174,11 +213,28 @@ async fn lead_at_last(
                 }
                 tell.send_modify(|status| status.error = Some(error));
                 systemd::tell(&[NotifyState::Watchdog]);
-                tokio::time::sleep(AGAIN_AFTER).await;
+                if tokio::time::timeout(AGAIN_AFTER, stop.cancelled()).await.is_ok() {
+                    return Err(StoreError::Closed);
+                }
             }
             Err(error) => return Err(error),
         }
-        standby = follow(options).await;
+        standby = follow(&candidate.options).await;
+    }
+}
+
+/// For how long one that has handed over lets others lead first.
+const DRAINED: Duration = Duration::from_secs(15);
+
+async fn pass_on_copy(
+    mut from: watch::Receiver<Option<Store>>,
+    tell: &watch::Sender<Option<Store>>,
+) -> Infallible {
+    loop {
+        tell.send_replace(from.borrow_and_update().clone());
+        if from.changed().await.is_err() {
+            std::future::pending::<Infallible>().await;
+        }
     }
 }
 
@@ -239,7 +295,43 @@ async fn figures() -> String {
     installed().map(Meters::render).unwrap_or_default()
 }
 
-async fn elsewhere(State(at): State<Arc<Following>>) -> ApiError {
+/// What only reads is answered from the copy; what changes something, by the one that leads.
+async fn elsewhere(State(at): State<Arc<Following>>, request: Request) -> Response {
+    if request.method() == Method::GET
+        && let Some(router) = reading(&at).await
+    {
+        return match router.oneshot(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        };
+    }
+    standing_by(&at).into_response()
+}
+
+/// The routes that read, made anew where something was copied since: what they hold in memory is of when they were made.
+async fn reading(at: &Following) -> Option<Router> {
+    let store = at.copy.borrow().clone()?;
+    let n = at.status.borrow().n;
+    let mut made = at.reading.lock().await;
+    if let Some((known, router)) = &*made
+        && *known == n
+    {
+        return Some(router.clone());
+    }
+    let Candidate { loaded, state, tools, .. } = &*at.of;
+    match wiring::reading_routes(&store, loaded, state, tools).await {
+        Ok((router, _)) => {
+            *made = Some((n, router.clone()));
+            Some(router)
+        }
+        Err(error) => {
+            tracing::warn!(%error, "the copy cannot be read at the moment");
+            None
+        }
+    }
+}
+
+fn standing_by(at: &Following) -> ApiError {
     let status = at.status.borrow().clone();
     let hint = match &status.leader {
         Some(_) => "ask that one; this one takes over when it stops",
@@ -260,18 +352,19 @@ async fn status(State(at): State<Arc<Following>>) -> Json<StatusRecord> {
         error: status.error.as_ref().map(ToString::to_string),
     };
     let node = NodeStatus {
-        name: at.node.clone(),
+        name: at.of.options.database.as_ref().map(|database| database.node.clone()).unwrap_or_default(),
         leads: false,
         leader: status.leader.as_ref().map(|leader| leader.name.clone()),
         nodes: Vec::new(),
     };
-    let up = SystemClock.now().duration_since(at.identity.started_at);
+    let identity = &at.of.identity;
+    let up = SystemClock.now().duration_since(identity.started_at);
     Json(StatusRecord {
         running: true,
         state: following(&status),
         uptime_seconds: u64::try_from(up.as_secs()).unwrap_or(0),
         node: Some(node),
-        ..StatusRecord::of_stopped(&at.identity, Vec::new(), store)
+        ..StatusRecord::of_stopped(identity, Vec::new(), store)
     })
 }
 
@@ -292,6 +385,9 @@ pub(crate) async fn status_of(store: &Store, loaded: &Loaded) -> Option<NodeStat
     let leader = nodes.iter().find(|row| row.leads).map(|row| row.node.name.clone());
     Some(NodeStatus { name, leads, leader, nodes })
 }
+
+/// A node that was heard of so long ago at most is there.
+pub(crate) const AWAKE_SECS: u64 = 5;
 
 /// How long a status waits for the database.
 const NODES_LIMIT: Duration = Duration::from_secs(2);

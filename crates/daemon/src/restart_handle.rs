@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 #[derive(Debug, Clone, Default)]
 pub struct RestartHandle {
     again: Arc<Notify>,
+    drain: Arc<Notify>,
     hung: Arc<Notify>,
 }
 
@@ -16,6 +17,16 @@ impl RestartHandle {
     /// Asks for it. Turns under way get a moment; asking twice is asking once.
     pub fn restart(&self) {
         self.again.notify_one();
+    }
+
+    /// The same, so that another node leads by the database that they share.
+    pub fn drain(&self) {
+        self.drain.notify_one();
+    }
+
+    /// Returns when that was asked for.
+    pub(crate) async fn drained(&self) {
+        self.drain.notified().await;
     }
 
     /// Ends the process: a part of it hangs, and only a new process can recover.

@@ -12,7 +12,7 @@ use cairn_core::ports::{
 };
 use cairn_llm::BadModel;
 use cairn_platforms::local::{self, LocalApi, Mint};
-use cairn_store::{DatabaseOptions, Store, StoreOptions, keep_checked};
+use cairn_store::{DatabaseOptions, Standby, Store, StoreOptions, keep_checked};
 use cairn_tools::schema::Schemas;
 use secrecy::ExposeSecret as _;
 
@@ -194,6 +194,7 @@ impl Daemon {
             runtime: Some(runtime.clone()),
             adapters: Arc::clone(&adapters),
             reloader: reloader.clone(),
+            restart_handle: control.map(|control| control.restart_handle.clone()),
             page: control.and_then(|_| Access::of(&loaded.config.admin, Arc::clone(&clock))),
             identity: identity(&loaded, state, Some(socket.clone())),
             ..reading_admin(&store, &loaded, state, &agents, pairing_store, &clock)
@@ -312,6 +313,8 @@ fn routes(ports: &AdapterPorts, admin: Admin) -> (Router, Router) {
 /// A store opened for reading: no actors, nothing is changed.
 pub struct Reader {
     store: Store,
+    /// What keeps the store at a copy of a database's journal.
+    standby: Option<Standby>,
     agent_registry: Arc<AgentRegistry>,
     router: Router,
 }
@@ -322,15 +325,17 @@ impl Reader {
     /// # Errors
     /// It is in use, damaged or unreadable.
     pub async fn open(loaded: &Arc<Loaded>, state: &StateDir, tools: &Tools) -> Result<Self, StartError> {
-        let store = open(loaded, state).await?;
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let pairing_store = Arc::new(pairing_store(&store, &clock).await?);
-        let live = Live::new(Arc::clone(loaded));
-        let agent_registry =
-            Arc::new(agent_registry(&store, &live, state, tools, pairing_store.pins(), &clock)?);
-        let admin = reading_admin(&store, loaded, state, &agent_registry, pairing_store, &clock);
-        let router = admin::router(admin);
-        Ok(Self { store, agent_registry, router: admin::with_fallbacks(router) })
+        let options = store_options(loaded, state)?;
+        let opened = if options.database.is_some() {
+            // A copy is read without leading: that is for a daemon.
+            let mut standby = blocking(move || Store::stand_by(options)).await?;
+            (standby.opened().await?, Some(standby))
+        } else {
+            (open(loaded, state).await?, None)
+        };
+        let (store, standby) = opened;
+        let (router, agent_registry) = reading_routes(&store, loaded, state, tools).await?;
+        Ok(Self { store, standby, agent_registry, router })
     }
 
     pub fn router(&self) -> Router {
@@ -339,8 +344,29 @@ impl Reader {
 
     pub async fn close(self) {
         self.agent_registry.tools().servers().close().await;
-        self.store.close().await;
+        match self.standby {
+            Some(standby) => standby.close().await,
+            None => drop(self.store.close().await),
+        }
     }
+}
+
+/// The calls that only read, of a store that is open.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) async fn reading_routes(
+    store: &Store,
+    loaded: &Arc<Loaded>,
+    state: &StateDir,
+    tools: &Tools,
+) -> Result<(Router, Arc<AgentRegistry>), StartError> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let pairing_store = Arc::new(pairing_store(store, &clock).await?);
+    let live = Live::new(Arc::clone(loaded));
+    let agent_registry = Arc::new(agent_registry(store, &live, state, tools, pairing_store.pins(), &clock)?);
+    let admin = reading_admin(store, loaded, state, &agent_registry, pairing_store, &clock);
+    Ok((admin::with_fallbacks(admin::router(admin)), agent_registry))
 }
 
 pub(crate) async fn pairing_store(
@@ -407,6 +433,7 @@ fn reading_admin(
         pairing_store,
         adapters: Arc::new([]),
         reloader: None,
+        restart_handle: None,
         page: None,
         identity: identity(loaded, state, None),
         clock: Arc::clone(clock),

@@ -325,6 +325,11 @@ impl Store {
         self.inner.lease.get().map(|lease| lease.state())
     }
 
+    /// Whether this node may act right now: false once its lease may have run out. True where there is none.
+    pub fn leads(&self) -> bool {
+        self.inner.lease.get().is_none_or(|lease| lease.is_held())
+    }
+
     /// The nodes that lead or follow by the same database, or did; none without one.
     ///
     /// # Errors

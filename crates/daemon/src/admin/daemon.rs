@@ -10,7 +10,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use cairn_core::ports::StoreError;
 use cairn_platforms::local::ApiError;
-use cairn_store::Totals;
+use cairn_store::{NodeRow, Totals};
 use futures::StreamExt;
 use serde_json::json;
 use tokio_stream::wrappers::BroadcastStream;
@@ -19,7 +19,7 @@ use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 use super::shared::{Shared, no_daemon};
 use crate::adapters::statuses;
 use crate::node;
-use crate::records::{SpendStatus, StatusRecord, StoreStatus, agent_statuses};
+use crate::records::{DrainRecord, SpendStatus, StatusRecord, StoreStatus, agent_statuses};
 use crate::reload::{ReloadError, Reloaded};
 
 /// Silence after which a comment keeps the connection of `GET /v1/events` alive.
@@ -120,6 +120,31 @@ pub(super) async fn events(State(admin): State<Shared>) -> Result<Response, ApiE
         )
     });
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+}
+
+/// `POST /v1/node/drain`: 202 when it is begun; this node stands by as soon as another one leads.
+pub(super) async fn drain(State(admin): State<Shared>) -> Result<(StatusCode, Json<DrainRecord>), ApiError> {
+    let refuse =
+        |code, message: &str, hint| ApiError::new(StatusCode::CONFLICT, code, message.to_owned(), hint);
+    let node = node::status_of(&admin.store, &admin.agent_registry.loaded()).await;
+    let (Some(node), Some(restart_handle)) = (node, &admin.restart_handle) else {
+        return Err(refuse(
+            "no_database",
+            "there is no other node: the journal is in the state folder alone",
+            "`url` under [store] names a database that several machines share",
+        ));
+    };
+    let awake = |row: &&NodeRow| row.node.name != node.name && row.silent_secs <= node::AWAKE_SECS;
+    let standbys: Vec<_> = node.nodes.iter().filter(awake).map(|row| row.node.name.clone()).collect();
+    if standbys.is_empty() {
+        return Err(refuse(
+            "no_standby",
+            "no other node stands by",
+            "start one, with the same `url` under [store]; `cairn status` lists them",
+        ));
+    }
+    restart_handle.drain();
+    Ok((StatusCode::ACCEPTED, Json(DrainRecord { node: node.name, standbys })))
 }
 
 /// `POST /v1/reload`: reads the configuration again. 422 when it cannot be used: nothing has changed then.

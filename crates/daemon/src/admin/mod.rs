@@ -100,6 +100,7 @@ fn inside(admin: Shared) -> Router {
         .route("/v1/store/backup", post(store::backup))
         .route("/v1/store/retain", post(store::retain))
         .route("/v1/events", get(daemon::events))
+        .route("/v1/node/drain", post(daemon::drain))
         .route("/v1/reload", post(daemon::reload))
         .route("/v1/page/links", post(page::link))
         .with_state(admin)

@@ -24,6 +24,7 @@ use crate::page::Access;
 use crate::pairing_store::DaemonPairings;
 use crate::records::Identity;
 use crate::reload::Reloader;
+use crate::restart_handle::RestartHandle;
 
 /// Items of a list unless asked otherwise.
 const LIMIT_DEFAULT: usize = 100;
@@ -50,6 +51,8 @@ pub(crate) struct Admin {
     pub(crate) adapters: Arc<[Arc<dyn Adapter>]>,
     /// Reads the configuration again; none where a restart is as easy: without a daemon, or inside a command.
     pub(crate) reloader: Option<Arc<Reloader>>,
+    /// Restarts the daemon; none as above.
+    pub(crate) restart_handle: Option<RestartHandle>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Who may see the page; none where it is off.
     pub(crate) page: Option<Arc<Access>>,

@@ -19,6 +19,7 @@ mod jsonl;
 mod man;
 mod mcp;
 mod memory;
+mod node;
 mod out;
 mod outbox;
 mod owner;
@@ -148,6 +149,9 @@ enum Command {
     /// Verify, rebuild, back up, restore or move the store; retain: remove what is too old
     #[command(subcommand)]
     Store(store::StoreCommand),
+    /// Hand over to another machine that shares the database
+    #[command(subcommand)]
+    Node(node::NodeCommand),
     /// Check or show the configuration, or print its schema
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -262,6 +266,7 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Outbox(command) => Box::pin(outbox::outbox(global, command)).await,
         Command::Reload(args) => Box::pin(reload::reload(global, args)).await,
         Command::Store(command) => Box::pin(store::store(global, command)).await,
+        Command::Node(command) => Box::pin(node::node(global, command)).await,
         Command::Config(command) => Box::pin(config::config(global, command)).await,
         Command::Doctor(args) => Box::pin(doctor::doctor(global, args)).await,
         Command::Init(args) => init::init(global, args),

@@ -14,6 +14,7 @@ use sd_notify::NotifyState;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::args::Global;
 use super::connect::{Connector, listen};
@@ -21,7 +22,7 @@ use super::failure::{Failure, exit};
 use super::version;
 use crate::config::{Config, Live, LogFormat, StateDir, socket_to_bind};
 use crate::meters::{self, Meters, MetricsListener};
-use crate::node;
+use crate::node::{self, Candidate};
 use crate::restart_handle::RestartHandle;
 use crate::service::Service;
 use crate::socket::SocketMode;
@@ -76,11 +77,14 @@ impl Signals {
 }
 
 /// Why a daemon ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Stop,
     /// To restart within the process.
     Restart,
-    /// To stand by within the process: another node leads, or may.
+    /// To stand by within the process, so that another node leads.
+    Drained,
+    /// The same, where another node leads already, or may.
     Fenced,
     /// With its process, which has threads that hang.
     Hung,
@@ -146,14 +150,14 @@ pub(crate) async fn run(global: Global, _args: RunArgs) -> Result<(), Failure> {
         restart_handle: RestartHandle::default(),
     };
     let live = Live::new(Arc::clone(&connector.loaded));
-    let mut is_first = true;
+    let mut after = None;
     loop {
-        let end = once(&connector, &global, &live, &control, meters, &mut signals, is_first).await?;
-        is_first = false;
+        let end = once(&connector, &global, &live, &control, meters, &mut signals, after).await?;
+        after = Some(end);
         match end {
             End::Stop => return Ok(()),
             End::Restart => tracing::info!("restarting"),
-            End::Fenced => tracing::info!("standing by"),
+            End::Fenced | End::Drained => tracing::info!("standing by"),
             End::Hung => {
                 return Err(Failure::new(
                     exit::HUNG,
@@ -180,7 +184,7 @@ async fn stopped(end: End, stop: impl Future<Output = bool>, signals: &mut Signa
         tokio::select! {
             ended = &mut stop => return Ok(if ended || matches!(end, End::Stop) { end } else { End::Hung }),
             signal = signals.stop() => match end {
-                End::Restart | End::Fenced | End::Hung => {
+                End::Restart | End::Drained | End::Fenced | End::Hung => {
                     tracing::info!("stopping for good: {signal}; send it again to stop at once");
                     systemd::tell(&[NotifyState::Stopping]);
                     end = End::Stop;
@@ -196,20 +200,30 @@ async fn stopped(end: End, stop: impl Future<Output = bool>, signals: &mut Signa
     }
 }
 
-/// The store, once this node may write it.
+/// The store, once this node may write it. `after`: what this process ended before.
 async fn open(
     live: &Live,
     connector: &Connector,
     (socket, mode): (&Path, SocketMode),
-    is_first: bool,
+    after: Option<End>,
+    stop: &CancellationToken,
     show: &watch::Sender<Option<Router>>,
 ) -> Result<Store, StartError> {
     let (loaded, state) = (live.now(), &connector.state);
     if loaded.config.store.url.is_none() {
         return systemd::with_time("starting: opening the state", wiring::open(&loaded, state)).await;
     }
-    let identity = wiring::identity(&loaded, state, Some(socket.to_owned()));
-    node::lead(wiring::store_options(&loaded, state)?, identity, mode, is_first, show).await
+    let candidate = Candidate {
+        options: wiring::store_options(&loaded, state)?,
+        identity: wiring::identity(&loaded, state, Some(socket.to_owned())),
+        loaded,
+        state: state.clone(),
+        tools: connector.tools().clone(),
+        mode,
+        is_first: after.is_none(),
+        is_drained: after == Some(End::Drained),
+    };
+    node::lead(candidate, stop, show).await
 }
 
 /// Listens for metrics and the page, where the configuration says so.
@@ -242,6 +256,11 @@ async fn served(daemon: &Daemon, service: &Service, control: &Control, signals: 
                 systemd::tell_reloading();
                 break End::Restart;
             }
+            () = control.restart_handle.drained() => {
+                tracing::info!("stopping, so that another node leads");
+                systemd::tell_reloading();
+                break End::Drained;
+            }
             () = node::led_no_longer(daemon.store()) => {
                 tracing::error!("this node leads no longer: it stops everything at once, and stands by");
                 systemd::tell_reloading();
@@ -264,7 +283,7 @@ async fn once(
     control: &Control,
     meters: &'static Meters,
     signals: &mut Signals,
-    is_first: bool,
+    after: Option<End>,
 ) -> Result<End, Failure> {
     let state = &connector.state;
     let socket = socket_to_bind(state, connector.env.as_ref())?;
@@ -273,17 +292,26 @@ async fn once(
     let admin = &live.now().config.admin;
     let (show, shown) = watch::channel(None);
     let metrics = MetricsListener::start(meters, listener, admin, node::as_shown(shown));
+    let stop = CancellationToken::new();
     let start = async {
-        let store = open(live, connector, (&socket, mode), is_first, &show).await?;
+        let store = open(live, connector, (&socket, mode), after, &stop, &show).await?;
         let start =
             Daemon::start_with(store, live, state, (socket.clone(), mode), &global.tools, Some(control));
         systemd::with_time("starting: opening the state", start).await
     };
+    let mut start = pin!(start);
     let daemon = tokio::select! {
-        daemon = start => daemon?,
+        daemon = &mut start => daemon?,
         signal = signals.stop() => {
             tracing::info!("stopped while starting: {signal}");
             systemd::tell(&[NotifyState::Stopping]);
+            stop.cancel();
+            // A node that stands by leaves its copy in order.
+            if live.now().config.store.url.is_some()
+                && let Ok(Ok(daemon)) = tokio::time::timeout(RESTART_GRACE, start).await
+            {
+                daemon.stop(Duration::ZERO).await;
+            }
             metrics.stop().await;
             return Ok(End::Stop);
         }
@@ -300,7 +328,7 @@ async fn once(
     drop(show.send_replace(Some(daemon.admin_routes())));
     let end = served(&daemon, &service, control, signals).await;
     let grace = match end {
-        End::Restart => RESTART_GRACE.min(daemon.grace()),
+        End::Restart | End::Drained => RESTART_GRACE.min(daemon.grace()),
         End::Fenced => Duration::ZERO,
         End::Stop | End::Hung => daemon.grace(),
     };

@@ -40,8 +40,8 @@ pub use people::{
 };
 pub(crate) use prompts::{prompt_diff, regions};
 pub use status::{
-    AgentStatus, ChainStatus, Identity, NodeStatus, OutboxRecord, SpendStatus, StatusRecord, StoreStatus,
-    agent_statuses,
+    AgentStatus, ChainStatus, DrainRecord, Identity, NodeStatus, OutboxRecord, SpendStatus, StatusRecord,
+    StoreStatus, agent_statuses,
 };
 pub(crate) use summaries::lines as summary_lines;
 pub use summaries::{LeftOutRecord, SummaryLine, SummaryState, SummaryView};

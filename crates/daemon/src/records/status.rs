@@ -76,6 +76,14 @@ pub struct NodeStatus {
     pub nodes: Vec<NodeRow>,
 }
 
+/// A node that hands over.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DrainRecord {
+    pub node: String,
+    /// Those of which one leads next.
+    pub standbys: Vec<String>,
+}
+
 /// What the day has cost, in the currency of the models' prices.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SpendStatus {

@@ -86,11 +86,22 @@ async fn one_node_leads_and_the_next_takes_over_when_it_is_killed_or_stopped() {
     until(&follower, false).await;
     assert_eq!(south.status()["node"]["leader"], "north");
     south.cairn(&["chat", "hello"]).told(1, &["stands by", "north leads", "ask that one"]);
+    south.cairn(&["pair", "revoke", "discord/7"]).told(1, &["stands by", "ask that one"]);
     follower
         .client()
         .until("/v1/status", |status| status["store"]["applied"] == status["store"]["last"])
         .await
         .unwrap();
+    // Whatever only reads is answered there, too, by what was said since.
+    let shown_by_follower = shown(&south);
+    north.cairn(&["chat", "It is grey."]).ended(0);
+    follower
+        .client()
+        .until("/v1/channels/main/history", |all| all.as_array().unwrap().len() == 6)
+        .await
+        .unwrap();
+    assert_ne!(shown(&south), shown_by_follower);
+    assert_eq!(said(&south), said(&north));
 
     leader.kill().await.unwrap();
     until(&follower, true).await;
@@ -107,13 +118,43 @@ async fn one_node_leads_and_the_next_takes_over_when_it_is_killed_or_stopped() {
     until(&back, true).await;
     north.cairn(&["chat", "And the dog?"]).ended(0);
     let all = said(&north);
-    assert_eq!(all.len(), 6, "{all:?}");
-    assert!(all[2] == "What is my cat called?" && all[4] == "And the dog?", "{all:?}");
+    assert_eq!(all.len(), 8, "{all:?}");
+    assert!(all[4] == "What is my cat called?" && all[6] == "And the dog?", "{all:?}");
     back.stop().await.unwrap();
 
     // Each has all of it at hand.
     assert_eq!(said(&south), all);
     assert_eq!(shown(&south), shown(&north));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_drained_hands_over_and_stands_by() {
+    let Some(url) = postgres::database() else { return };
+    let home = home();
+    let alone = home.daemon(None).await;
+    let (status, refused) = alone.client().ask("POST", "/v1/node/drain", &json!({})).await.unwrap();
+    assert_eq!((status.as_u16(), &refused["error"]["code"]), (409, &json!("no_database")), "{refused}");
+    alone.stop().await.unwrap();
+
+    let (north, south) = (node("north", &url), node("south", &url));
+    let first = run(&north).await;
+    until(&first, true).await;
+    north.cairn(&["node", "drain"]).told(1, &["no other node stands by", "start one"]);
+    let second = run(&south).await;
+    until(&second, false).await;
+    let known = |status: &Value| status["node"]["nodes"].as_array().is_some_and(|nodes| nodes.len() == 2);
+    first.client().until("/v1/status", known).await.unwrap();
+
+    assert_eq!(north.cairn(&["node", "drain"]).ended(0).stdout, "south leads\n");
+    until(&first, false).await;
+    until(&second, true).await;
+    south.cairn(&["chat", "remember that my cat is called Flix"]).ended(0);
+    assert_eq!(south.json(&["node", "drain"])["leader"], "north");
+    until(&first, true).await;
+    north.cairn(&["chat", "What is my cat called?"]).ended(0);
+    assert_eq!(said(&north).len(), 4);
+    second.stop().await.unwrap();
+    first.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

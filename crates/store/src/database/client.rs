@@ -9,15 +9,19 @@ use std::time::Duration;
 
 use cairn_core::ports::StoreError;
 use tokio::sync::Notify;
-use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio_postgres::config::{LoadBalanceHosts, SslMode, TargetSessionAttrs};
 use tokio_postgres::{AsyncMessage, Client, Config};
 
 use super::CALL;
 use super::tls::Tls;
 
-/// Whatever a server's defaults are: each statement sees what was committed before it, and is not cut short.
+/// Whatever a server's defaults are: each statement sees what was committed before it, and is not cut short. One that waits
+/// for a lock ends before this side gives it up: else the server keeps a connection for each that was given up.
 const SETTINGS: &str = "SET default_transaction_isolation = 'read committed'; SET statement_timeout = 0; \
-                        SET lock_timeout = 0; SET client_min_messages = warning";
+                        SET lock_timeout = '4s'; SET client_min_messages = warning";
+
+/// How long a host may take to accept, where there are others.
+const ONE_OF_SEVERAL: Duration = Duration::from_secs(1);
 
 /// How to connect.
 #[derive(Clone)]
@@ -51,11 +55,13 @@ impl Connector {
         })?;
         config
             .application_name("cairn")
-            .connect_timeout(CALL)
             .tcp_user_timeout(CALL)
             .keepalives_idle(Duration::from_secs(10))
             // Of several hosts the one that is no standby.
-            .target_session_attrs(TargetSessionAttrs::ReadWrite);
+            .target_session_attrs(TargetSessionAttrs::ReadWrite)
+            // One that accepts and says nothing would be asked first for ever.
+            .load_balance_hosts(LoadBalanceHosts::Random);
+        config.connect_timeout(if config.get_hosts().len() > 1 { ONE_OF_SEVERAL } else { CALL });
         let wanted = config.get_ssl_mode() != SslMode::Disable;
         let tls = Tls::new(is_verified && wanted, roots.as_deref())?;
         Ok(Self { config: Arc::new(config), tls })

@@ -1,7 +1,7 @@
 //! A node that follows: it copies what the leader appends, with views and index behind it, and leads when the lease is free.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cairn_core::ports::StoreError;
 use parking_lot::Mutex;
@@ -23,7 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const COPYING: &str = "copying the journal";
 
 const STATE: &str = "SELECT j.id::text, j.next, j.generation, l.node, l.address, \
-     greatest(0, extract(epoch FROM l.expires_at - clock_timestamp()))::float8 \
+     greatest(0, extract(epoch FROM l.expires_at - clock_timestamp()))::float8, j.moved_to \
      FROM cairn_journal j LEFT JOIN cairn_lease l ON l.name = 'leader'";
 
 /// How far a node is that follows.
@@ -42,6 +42,7 @@ pub struct StandbyStatus {
 /// A store that follows another node's, until it leads. Dropping it ends it.
 pub struct Standby {
     status: watch::Receiver<StandbyStatus>,
+    store: watch::Receiver<Option<Store>>,
     wish: watch::Sender<Wish>,
     task: Option<JoinHandle<Result<Option<Store>, StoreError>>>,
 }
@@ -69,6 +70,7 @@ impl Standby {
         let copy = Copy::of(options, database.clone())?;
         let (tell, status) = watch::channel(StandbyStatus::default());
         let (wish, wished) = watch::channel(Wish::Follow);
+        let (show, store) = watch::channel(None);
         let handle = database.handle();
         let follower = Follower {
             database,
@@ -77,10 +79,17 @@ impl Standby {
             status: tell,
             wish: wished,
             session: None,
-            store: None,
+            is_compared: false,
+            seen_at: None,
+            store: show,
         };
         let task = Some(handle.spawn(follower.run()));
-        Ok(Self { status, wish, task })
+        Ok(Self { status, store, wish, task })
+    }
+
+    /// The copy, to read in; none while it is made.
+    pub fn store(&self) -> watch::Receiver<Option<Store>> {
+        self.store.clone()
     }
 
     pub fn status(&self) -> watch::Receiver<StandbyStatus> {
@@ -91,14 +100,39 @@ impl Standby {
     ///
     /// # Errors
     /// It cannot follow any more: the state folder or the database cannot be used.
-    pub async fn lead(mut self) -> Result<Store, StoreError> {
+    pub async fn lead(&mut self) -> Result<Store, StoreError> {
         self.end_with(Wish::Lead).await?.ok_or(StoreError::Closed)
+    }
+
+    /// The copy, once it is brought up to the database.
+    ///
+    /// # Errors
+    /// It cannot be now.
+    pub async fn opened(&mut self) -> Result<Store, StoreError> {
+        let (mut store, mut status) = (self.store(), self.status());
+        tokio::select! {
+            opened = store.wait_for(Option::is_some) => {
+                if let Some(store) = opened.ok().and_then(|store| store.clone()) {
+                    return Ok(store);
+                }
+            }
+            failed = status.wait_for(|status| status.error.is_some()) => {
+                if let Some(error) = failed.ok().and_then(|status| status.error.clone()) {
+                    return Err(error);
+                }
+            }
+        }
+        // It has ended by itself.
+        self.end_with(Wish::End).await.and(Err(StoreError::Closed))
     }
 
     /// Ends it in order: views and index are closed.
     pub async fn close(mut self) {
-        if let Err(error) = self.end_with(Wish::End).await {
-            tracing::warn!(%error, "this node did not follow when it was stopped");
+        match self.end_with(Wish::End).await {
+            // It began to lead in the same moment.
+            Ok(Some(store)) => drop(store.close().await),
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "this node did not follow when it was stopped"),
         }
     }
 
@@ -151,8 +185,12 @@ struct Follower {
     status: watch::Sender<StandbyStatus>,
     wish: watch::Receiver<Wish>,
     session: Option<Session>,
+    /// Whether the copy was compared with what the session leads to.
+    is_compared: bool,
+    /// When others were told last that this node is there.
+    seen_at: Option<Instant>,
     /// None while the copy is made.
-    store: Option<Store>,
+    store: watch::Sender<Option<Store>>,
 }
 
 /// How the journal in the database stands.
@@ -215,28 +253,33 @@ impl Follower {
     }
 
     async fn close(&mut self) {
-        if let Some(store) = self.store.take() {
+        if let Some(store) = self.store.send_replace(None) {
             store.close().await;
         }
     }
 
     async fn step(&mut self) -> Result<Step, StoreError> {
-        let Some(store) = self.store.clone() else {
-            self.open().await?;
-            return Ok(Step::Again);
-        };
         if self.session.as_ref().is_none_or(|session| session.client.is_closed()) {
             let session = self.database.connector.connect().await?;
             answer("listen", session.client.batch_execute("LISTEN cairn_journal")).await?;
             self.session = Some(session);
+            self.is_compared = false;
+        }
+        let state = self.state().await?;
+        let store = self.store.borrow().clone();
+        let Some(store) = store else {
+            self.open().await?;
+            return Ok(Step::Again);
+        };
+        if !self.is_compared {
             // It may be another server, that lacks what this node has.
             let (copy, tail) = (self.copy.clone(), store.inner.durable().tail);
             if !blocking(COPYING, move || copy.lock().fits(&tail)).await? {
                 self.close().await;
                 return Ok(Step::Again);
             }
+            self.is_compared = true;
         }
-        let state = self.state().await?;
         if !self.belongs(&state, &store)? {
             self.close().await;
             return Ok(Step::Again);
@@ -244,7 +287,10 @@ impl Follower {
         self.copy_on(&store, state.next).await?;
         let n = store.inner.durable().tail.n;
         self.tell(&state, n);
-        self.seen(n).await?;
+        if self.seen_at.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
+            self.seen(n).await?;
+            self.seen_at = Some(Instant::now());
+        }
         let own = &self.database.options.node;
         let may_lead = state.leader.as_ref().is_none_or(|leader| leader.name == *own);
         if may_lead && *self.wish.borrow() == Wish::Lead {
@@ -271,7 +317,7 @@ impl Follower {
             copy.catch_up()?;
             copy.open(&lock)
         };
-        self.store = Some(blocking(COPYING, open).await?);
+        self.store.send_replace(Some(blocking(COPYING, open).await?));
         Ok(())
     }
 
@@ -281,6 +327,10 @@ impl Follower {
 
     async fn state(&self) -> Result<State, StoreError> {
         let row = answer("look at the journal", self.session()?.client.query_one(STATE, &[])).await?;
+        if let Some(to) = row.get::<_, Option<String>>(6) {
+            let message = format!("this database is used no more: the journal was moved to {to}");
+            return Err(StoreError::Elsewhere { message });
+        }
         let held_for = Duration::from_secs_f64(row.get::<_, Option<f64>>(5).unwrap_or_default());
         let leader = row.get::<_, Option<String>>(3).filter(|_| !held_for.is_zero());
         Ok(State {

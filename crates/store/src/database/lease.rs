@@ -1,9 +1,11 @@
 //! The lease by which one node leads: taken, renewed and left by the database's clock, and counted out by this node's own.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use cairn_core::ports::StoreError;
+use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -22,6 +24,9 @@ const COUNTED_OUT: Duration = Duration::from_secs(6);
 
 /// One attempt to renew it.
 const ATTEMPT: Duration = Duration::from_millis(1500);
+
+/// How long a node may take to tell others that it is there.
+const SEEN: Duration = Duration::from_millis(500);
 
 /// Between two attempts.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -44,6 +49,9 @@ pub struct LeaseState {
 pub(crate) struct Lease {
     id: String,
     state: watch::Sender<LeaseState>,
+    /// When this node counts itself out, by a clock that goes on while the machine is suspended: the task that renews the
+    /// lease may wake later than whoever sends something.
+    out_at_ms: AtomicU64,
     renewal: parking_lot::Mutex<Option<AbortHandle>>,
     /// How far this node is, once its store is open.
     durable: OnceLock<watch::Receiver<Durable>>,
@@ -65,7 +73,7 @@ impl Lease {
         let session = database.connector.connect().await?;
         let id = new_id()?;
         let DatabaseOptions { node, address, .. } = &database.options;
-        let sent = Instant::now();
+        let sent = Sent::now();
         let params: [&(dyn ToSql + Sync); 4] = [&id, &previous, node, address];
         let row = session.client.query_one(LEAD, &params);
         let row = match timeout(super::CALL, row).await {
@@ -83,8 +91,13 @@ impl Lease {
             return Err(StoreError::Led { node: row.get(1), address: row.get(2) });
         };
         let (state, _) = watch::channel(LeaseState { held: true, epoch: epoch as u64, error: None });
-        let lease =
-            Arc::new(Self { id, state, renewal: parking_lot::Mutex::default(), durable: OnceLock::new() });
+        let lease = Arc::new(Self {
+            id,
+            state,
+            out_at_ms: AtomicU64::new(sent.out_at_ms()),
+            renewal: parking_lot::Mutex::default(),
+            durable: OnceLock::new(),
+        });
         let renewal = Renewal {
             connector: database.connector.clone(),
             of: Arc::downgrade(&lease),
@@ -111,7 +124,7 @@ impl Lease {
     }
 
     pub(crate) fn is_held(&self) -> bool {
-        self.state.borrow().held
+        self.state.borrow().held && Sent::now().boot_ms < self.out_at_ms.load(Ordering::Relaxed)
     }
 
     /// Waits so long, or until it is lost.
@@ -159,15 +172,18 @@ struct Renewal {
 
 impl Renewal {
     /// Runs until the lease is lost. `sent`: when it was taken, or renewed.
-    async fn run(self, session: Session, mut sent: Instant) {
+    async fn run(self, session: Session, mut sent: Sent) {
         let mut session = Some(session);
         loop {
-            let out_at = sent + COUNTED_OUT;
-            tokio::time::sleep_until(sent + RENEW_EVERY).await;
+            let out_at = sent.at + COUNTED_OUT;
+            tokio::time::sleep_until(sent.at + RENEW_EVERY).await;
             let renewed = timeout_at(out_at, self.renew(&mut session)).await;
             match renewed {
                 Ok(Some(at)) => {
                     self.tell(None);
+                    if let Some(lease) = self.of.upgrade() {
+                        lease.out_at_ms.store(at.out_at_ms(), Ordering::Relaxed);
+                    }
                     sent = at;
                 }
                 Ok(None) => {
@@ -183,9 +199,6 @@ impl Renewal {
                 }
             }
         }
-        if let Some(lease) = self.of.upgrade() {
-            lease.state.send_if_modified(|state| std::mem::replace(&mut state.held, false));
-        }
     }
 
     /// Tells how the last attempt went.
@@ -197,10 +210,10 @@ impl Renewal {
     }
 
     /// Tries until the database answers. Returns when what it answered was sent; `None`: another node leads.
-    async fn renew(&self, session: &mut Option<Session>) -> Option<Instant> {
+    async fn renew(&self, session: &mut Option<Session>) -> Option<Sent> {
         let mut is_told = false;
         loop {
-            let at = Instant::now();
+            let at = Sent::now();
             let error = match timeout(ATTEMPT, self.attempt(session)).await {
                 Ok(Ok(true)) => return Some(at),
                 Ok(Ok(false)) => return None,
@@ -216,10 +229,10 @@ impl Renewal {
         }
     }
 
-    async fn attempt(&self, session: &mut Option<Session>) -> Result<bool, StoreError> {
-        let session = match session {
+    async fn attempt(&self, place: &mut Option<Session>) -> Result<bool, StoreError> {
+        let session = match place {
             Some(session) => session,
-            None => session.insert(self.connector.connect().await?),
+            None => place.insert(self.connector.connect().await?),
         };
         let params: [&(dyn ToSql + Sync); 1] = [&self.id];
         let renewed = session.client.query_one("SELECT cairn_renew($1::text::uuid)", &params);
@@ -227,9 +240,41 @@ impl Renewal {
         let lease = self.of.upgrade();
         if let Some(durable) = lease.as_ref().and_then(|lease| lease.durable.get()) {
             let n = durable.borrow().tail.n;
-            seen(session, &self.node, n).await?;
+            let told = timeout(SEEN, seen(session, &self.node, n)).await;
+            if !matches!(told, Ok(Ok(()))) {
+                // The lease is renewed all the same.
+                *place = None;
+            }
         }
         Ok(renewed)
+    }
+}
+
+impl Drop for Renewal {
+    /// Nobody renews it any more, whatever ended the task.
+    fn drop(&mut self) {
+        if let Some(lease) = self.of.upgrade() {
+            lease.state.send_if_modified(|state| std::mem::replace(&mut state.held, false));
+        }
+    }
+}
+
+/// When a renewal was sent.
+#[derive(Clone, Copy)]
+struct Sent {
+    at: Instant,
+    /// By the clock that goes on while the machine is suspended, in milliseconds.
+    boot_ms: u64,
+}
+
+impl Sent {
+    fn now() -> Self {
+        let boot = clock_gettime(ClockId::Boottime);
+        Self { at: Instant::now(), boot_ms: boot.tv_sec as u64 * 1000 + boot.tv_nsec as u64 / 1_000_000 }
+    }
+
+    fn out_at_ms(self) -> u64 {
+        self.boot_ms + COUNTED_OUT.as_millis() as u64
     }
 }
 

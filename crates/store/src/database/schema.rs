@@ -2,7 +2,7 @@
 
 use cairn_core::ports::StoreError;
 
-use super::client::{Session, refused};
+use super::client::{Session, failed, refused};
 
 /// The steps, each from the version before it. What is there is never changed: a step is added.
 const STEPS: [&str; 1] = [include_str!("schema-1.sql")];
@@ -21,6 +21,15 @@ pub(super) async fn migrate(session: &mut Session) -> Result<(), StoreError> {
     let fail = |error: tokio_postgres::Error| refused("set up its tables", &error);
     let work = session.client.transaction().await.map_err(fail)?;
     work.batch_execute(LOCK).await.map_err(fail)?;
+    let encoding: String = work.query_one("SHOW server_encoding", &[]).await.map_err(fail)?.get(0);
+    if encoding != "UTF8" {
+        return Err(failed(
+            "use it",
+            format!(
+                "its encoding is {encoding}, which does not have every letter; make one with ENCODING 'UTF8'"
+            ),
+        ));
+    }
     let row = work.query_one("SELECT to_regclass('cairn_journal') IS NOT NULL", &[]).await.map_err(fail)?;
     let format = match row.get::<_, bool>(0) {
         false => 0,

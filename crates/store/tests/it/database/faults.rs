@@ -314,7 +314,7 @@ async fn events_that_were_rewritten_are_copied_anew_by_who_was_there_and_who_was
     chat.turn("m1", "the rhubarb is in the shed", "noted").await;
     assert!(!found(&store, "rhubarb").await.is_empty());
     let b = tempdir().unwrap();
-    let standby = Store::stand_by(options(b.path(), &url, "b")).unwrap();
+    let mut standby = Store::stand_by(options(b.path(), &url, "b")).unwrap();
     let mut status = standby.status();
     let n = chat.state.last_n;
     drop(timeout(GIVE_UP_AFTER, status.wait_for(|status| status.n == n)).await.unwrap().unwrap());

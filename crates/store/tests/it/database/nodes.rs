@@ -24,7 +24,7 @@ async fn one_node_leads_and_whoever_wants_to_is_told_which() {
     let b = tempdir().unwrap();
     let error = Store::open(options(b.path(), &url, "b")).err().unwrap();
     assert_eq!(error, StoreError::Led { node: "a".to_owned(), address: "a.example:80".to_owned() });
-    let standby = Store::stand_by(options(b.path(), &url, "b")).unwrap();
+    let mut standby = Store::stand_by(options(b.path(), &url, "b")).unwrap();
     until(&standby, |status| status.leader.as_ref().is_some_and(|leader| leader.name == "a")).await;
     let leads = |of: &[cairn_store::NodeRow]| -> Vec<(String, bool)> {
         of.iter().map(|row| (row.node.name.clone(), row.leads)).collect()
@@ -57,7 +57,7 @@ async fn a_follower_has_what_the_leader_wrote_while_it_was_there_and_while_it_wa
     until(&standby, |status| status.n == n).await;
     standby.close().await;
     chat.compact(2, "Ana adopted Pixel, a greyhound.", Vec::new()).await;
-    let standby = Store::stand_by(options(b.path(), &url, "b")).unwrap();
+    let mut standby = Store::stand_by(options(b.path(), &url, "b")).unwrap();
     let n = chat.state.last_n;
     until(&standby, |status| status.n == n).await;
     let (before, hits) = (history(&store).await, found(&store, "greyhound").await);
@@ -80,7 +80,7 @@ async fn a_standby_that_wants_to_lead_does_so_when_the_lease_has_run_out() {
     let (_a, store) = leader(&url, "a");
     say(&store, "one").await.unwrap();
     let b = tempdir().unwrap();
-    let standby = Store::stand_by(options(b.path(), &url, "b")).unwrap();
+    let mut standby = Store::stand_by(options(b.path(), &url, "b")).unwrap();
     until(&standby, |status| status.n == 1).await;
     // Somebody who does not exist leads: nobody renews it.
     sql(&url, "UPDATE cairn_lease SET lease = gen_random_uuid(), node = 'gone'");
