@@ -30,7 +30,8 @@ pub use background_check::keep_checked;
 pub use backup::restore::{is_begun, restore_dir};
 pub use backup::{BackupError, BackupReport, RestoreReport};
 pub use database::{
-    DatabaseOptions, LeaseState, Moved, Node, NodeRow, Standby, StandbyStatus, move_from, move_to,
+    DatabaseOptions, DatabaseReport, LeaseState, Moved, Node, NodeRow, Standby, StandbyStatus, move_from,
+    move_to, report_on,
 };
 pub use disk::can_start_threads;
 pub use erasure::erase_dir;

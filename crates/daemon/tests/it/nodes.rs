@@ -246,8 +246,20 @@ async fn without_its_database_a_node_takes_nothing_in_and_goes_on_when_it_is_bac
     assert_eq!(said(&north).len(), 4);
     daemon.stop().await.unwrap();
 
+    // The test's server is told not to wait for its disk.
+    let about: Vec<Value> =
+        serde_json::from_str(&north.cairn(&["doctor", "--offline", "--json"]).stdout).unwrap();
+    let told: Vec<_> = about.iter().filter(|found| found["check"] == "database").collect();
+    assert!(told[0]["finding"].as_str().unwrap().contains("answers; no node leads"), "{told:?}");
+    assert!(
+        told[1]["state"] == "warning" && told[1]["remedy"].as_str().unwrap().contains("fsync"),
+        "{told:?}"
+    );
+
     // A wrong password is told at once, and is in no output.
     north.secret("database.password", "wrong-canary");
     let told = north.cairn(&["run"]).told(1, &["the database", "password"]);
-    assert!(!format!("{told:?}").contains("canary"), "{told:?}");
+    let doctor = north.cairn(&["doctor", "--offline"]).ended(1);
+    assert!(doctor.stdout.contains("password authentication failed"), "{doctor:?}");
+    assert!(!format!("{told:?}{doctor:?}").contains("canary"), "{told:?}{doctor:?}");
 }

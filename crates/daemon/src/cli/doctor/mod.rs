@@ -1,5 +1,6 @@
 //! `cairn doctor`: checks everything that Cairn needs, each finding with its remedy.
 
+mod database;
 mod host;
 mod mcp;
 mod models;
@@ -33,10 +34,10 @@ Examples:
   cairn doctor --json | jq '.[] | select(.state == \"failed\")'
   sudo cairn doctor     check the service, configured in /etc/cairn
 
-Checks configuration, prompts, permissions, disk, state, models (two calls of
-one token each, one with a short conversation and a tool, which may cost a
-little), clock, bots on chat networks, tool servers, and the systemd unit. It
-changes nothing, and a running daemon continues.
+Checks configuration, prompts, permissions, disk, database, state, models (two
+calls of one token each, one with a short conversation and a tool, which may
+cost a little), clock, bots on chat networks, tool servers, and the systemd
+unit. It changes nothing, and a running daemon continues.
 
 Exit codes: 0 nothing failed (there may be warnings), 1 something failed, 2
 the configuration is wrong, 5 the store is damaged.")]
@@ -75,10 +76,11 @@ struct Examination {
 type Check = fn(&mut Examination) -> BoxFuture<'_, Vec<Finding>>;
 
 /// All checks, in the order in which they run.
-const CHECKS: [Check; 10] = [
+const CHECKS: [Check; 11] = [
     |x| ready(host::config(x)).boxed(),
     |x| ready(host::permissions(x)).boxed(),
     |x| ready(host::disk(x)).boxed(),
+    |x| database::check(x).boxed(),
     |x| state::check(x).boxed(),
     |x| models::check(x).boxed(),
     |x| networks::check(x).boxed(),
