@@ -57,15 +57,37 @@ impl Artifacts {
         Self { dir: state.join("artifacts").into(), held: Arc::default(), database }
     }
 
-    /// Fetches the file of an artifact where only the database has it. Blocks.
+    /// Fetches the file of an artifact where this node lacks it, or has another one of that id: a leader that lost its lease
+    /// may have written one that nobody knows. Blocks.
     ///
     /// # Errors
-    /// The database does not answer, or the file cannot be written.
-    pub(crate) fn fetch(&self, channel: &ChannelId, id: &ArtifactId) -> Result<(), StoreError> {
+    /// The database does not answer, or the file cannot be read or written.
+    pub(crate) fn fetch(
+        &self,
+        channel: &ChannelId,
+        id: &ArtifactId,
+        sha256: Option<&str>,
+    ) -> Result<(), StoreError> {
+        if self.database.is_none() {
+            return Ok(());
+        }
         let file = self.file(channel, id);
-        let Some(database) = self.database.as_ref().filter(|_| !file.exists()) else { return Ok(()) };
+        let is_there = match File::open(&file) {
+            Ok(mut open) => sha256.map_or(Ok(true), |sha256| Ok(sum(&mut open)? == sha256)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        };
+        if is_there.map_err(io_error("read", &file))? { Ok(()) } else { self.fetch_anew(channel, id) }
+    }
+
+    /// Fetches the file of an artifact, whatever this node has. Blocks.
+    ///
+    /// # Errors
+    /// As [`Self::fetch`].
+    pub(crate) fn fetch_anew(&self, channel: &ChannelId, id: &ArtifactId) -> Result<(), StoreError> {
+        let Some(database) = &self.database else { return Ok(()) };
         match database.artifact(channel, id)? {
-            Some(bytes) => put(&self.folder(channel), &file, &bytes),
+            Some(bytes) => put(&self.folder(channel), &self.file(channel, id), &bytes),
             None => Ok(()),
         }
     }
@@ -90,7 +112,7 @@ impl Artifacts {
             return None;
         }
         let file = self.file(channel, &artifact.id);
-        let looked = self.fetch(channel, &artifact.id).map_err(io::Error::other);
+        let looked = self.fetch(channel, &artifact.id, artifact.sha256.as_deref()).map_err(io::Error::other);
         let (what, is_lost) = match looked.and_then(|()| look(&file, artifact)) {
             Ok(None) => return None,
             Ok(Some(what)) => (what, true),
@@ -141,7 +163,7 @@ impl Artifacts {
         let (file, sha256) = (self.file(channel, &artifact.id), artifact.sha256.clone());
         let (artifacts, channel, id) = (self.clone(), channel.clone(), artifact.id.clone());
         Box::pin(blocking(WORK, move || {
-            artifacts.fetch(&channel, &id)?;
+            artifacts.fetch(&channel, &id, sha256.as_deref())?;
             match File::open(&file) {
                 Ok(open) => lines_of(open, sha256.as_deref(), range).map_err(io_error("read", &file)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

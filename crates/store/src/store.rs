@@ -242,7 +242,10 @@ impl Store {
     ) -> Result<Self, StoreError> {
         let layout = Layout::of(&options.dir);
         make_dir(&layout.journal)?;
-        erasure::resume_or_wait(&options.dir, &options.progress)?;
+        // With a database it is carried out before, by whoever leads.
+        if database.is_none() {
+            erasure::resume_or_wait(&options.dir, &options.progress)?;
+        }
         let (views, meta, tail) = open_views_and_journal(&options, &layout)?;
         let views = Arc::new(views);
 

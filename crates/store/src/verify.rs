@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::artifacts::Wrong;
 use crate::backup::restore;
+use crate::database::copy;
 use crate::disk::{Layout, blocking, io_error, make_dir, move_aside, put, remove_dir};
 use crate::index;
 use crate::journal::open::{Checkpoint, Shown, Tail, holds, last_n, lost_message, refuse_lost_end};
@@ -478,6 +479,7 @@ fn verify_blocking(
     let lock = StateLock::take(&options.dir)?;
     let mut done = Vec::new();
     if quarantine {
+        copy::refuse(&options.dir)?;
         done = quarantine::quarantine(&layout.journal, &layout.quarantine, &shown(&layout)?)?;
         if !done.is_empty() {
             // What they show of the lost records stays until the next time.

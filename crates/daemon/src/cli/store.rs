@@ -78,7 +78,9 @@ The database is the one that `url` under [store] names; it must be empty to
 move there. Every line is checked, and everything is counted; what was cut
 short is taken up again by the same command. The folder is a copy of the
 database afterwards. Moved back, it holds everything again: take `url` out of
-the configuration then. No other node may run meanwhile.")]
+the configuration then. No other node may run meanwhile. Every word stays in
+the database and in the folders of other nodes, too, and no erasure reaches
+them there any more: drop the database, and remove those folders.")]
 pub(crate) struct MoveArgs {
     #[command(flatten)]
     to: MoveTo,
@@ -120,7 +122,9 @@ Examples:
 
 The whole backup is checked first; a damaged one changes nothing (exit code
 5). An existing state is moved to before-restore-TIME within the state folder,
-never deleted. sled and the search index are rebuilt at the next start.")]
+never deleted. sled and the search index are rebuilt at the next start. A copy
+of a database is not restored over: restore into another folder, and move that
+into an empty database.")]
 pub(crate) struct RestoreArgs {
     /// A folder that `cairn store backup` made
     #[arg(value_name = "DIR")]
@@ -183,7 +187,8 @@ async fn move_it(global: &Global, to_database: bool) -> Result<(), Failure> {
         let next = if to_database {
             "the folder is a copy of the database now; start the daemon"
         } else {
-            "the folder holds everything now; take `url` out of [store], then start the daemon"
+            "the folder holds everything now; take `url` out of [store], then start the daemon; drop the database and \
+             remove the folders of other nodes, which have every word still"
         };
         moved_text(moved, next)
     })

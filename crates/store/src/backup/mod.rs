@@ -286,7 +286,7 @@ impl BackupWriter<'_> {
                 inner.goes_on()?;
                 done += 1;
                 self.progress.reach(done)?;
-                inner.artifacts.fetch(&channel, &id)?;
+                inner.artifacts.fetch(&channel, &id, sha256.as_deref())?;
                 let from = inner.artifacts.file(&channel, &id);
                 let mut wrong = |what: &str| {
                     missing.push(format!("channel {channel}: artifact {id} ({}) {what}", from.display()));

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 
 use super::manifest::{Item, Manifest};
 use super::{BackupError, RestoreReport, records_behind};
+use crate::database::copy::Marker;
 use crate::disk::{blocking, io_error, make_dir, put, remove_dir, replace, sync_dir, sync_folders};
 use crate::format;
 use crate::journal::segment;
@@ -60,6 +61,14 @@ fn restore(from: &Path, state: &Path, force: bool, at: Timestamp) -> Result<Rest
     let is_new = !state.exists();
     let lock = if is_new { None } else { Some(StateLock::take_any(state)?) };
     if lock.is_some() {
+        if Marker::read(state)?.is_some() {
+            return Err(BackupError::refused(
+                "state_is_copy",
+                format!("the journal in {} is a copy of one in a database", state.display()),
+                "restore into another folder (--state), and move that into an empty database with `cairn store move \
+                 --to-database`",
+            ));
+        }
         finish(state)?;
         if !force && is_begun(state) {
             return Err(BackupError::refused(

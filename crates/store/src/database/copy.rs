@@ -4,14 +4,18 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cairn_core::event::{ArtifactEvent, Event};
+use cairn_core::ids::{ArtifactId, ChannelId};
 use cairn_core::ports::StoreError;
 use serde::{Deserialize, Serialize};
 use tokio_postgres::Row;
 
 use super::Database;
+use crate::artifacts::Artifacts;
 use crate::disk::{Layout, RealDisk, io_error, make_dir, put, remove_dir, remove_file, sync_dir};
 use crate::erasure;
 use crate::journal::open::{self, Checkpoint, Shown, Start, Tail, read_number};
@@ -26,14 +30,20 @@ pub(super) const FILE: &str = "database";
 /// What is known to be wrong with a copy is kept in folders that begin so; an erasure removes them.
 const ASIDE: &str = "before-copy-";
 
+/// So many of them are kept.
+const MOST_ASIDE: usize = 3;
+
 /// Channels that an error about lost records names.
 const NAMED: usize = 5;
+
+/// So far into a line the type of its event is named.
+const HEAD_BYTES: usize = 1024;
 
 /// Rows that are fetched together: so many, and no more than begin within so many bytes.
 pub(super) const PAGE: &str = "SELECT n, follows, substr(body, 2) FROM (SELECT n, follows, body, \
      sum(octet_length(body)) OVER (ORDER BY n) - octet_length(body) AS before \
      FROM (SELECT n, follows, body FROM cairn_event WHERE n > $1 ORDER BY n LIMIT 2000) page) sized \
-     WHERE before < 2097152 ORDER BY n";
+     WHERE before < 524288 ORDER BY n";
 
 /// What a state folder says of the database whose journal it has a copy of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +58,20 @@ pub(crate) struct Marker {
     pub(crate) is_rewritten: bool,
     /// The lease that a process with this folder held last. Whoever has the folder's lock knows that it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) lease: Option<String>,
+    pub(crate) lease: Option<LastLease>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LastLease {
+    id: String,
+    /// Where it was held: the lock of a folder that was copied to another machine says nothing of the process with the lease.
+    place: String,
+}
+
+/// This folder on this machine, since that started.
+fn place(dir: &Path) -> Option<String> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(format!("{} {}", boot.trim(), fs::metadata(dir).ok()?.ino()))
 }
 
 impl Marker {
@@ -159,6 +182,10 @@ impl Copy {
             tracing::info!(
                 "the journal was rewritten in the database, or its copy is damaged; the copy is made anew"
             );
+            if head.generation != self.marker.generation {
+                // What was kept aside may have words of somebody who was erased.
+                erasure::remove_quarantined(&self.dir, &self.layout)?;
+            }
             self.remove_derived()?;
             remove_dir(&self.layout.journal)?;
             make_dir(&self.layout.journal)?;
@@ -216,13 +243,19 @@ impl Copy {
     }
 
     /// Where the copy ends, without what a crash has left there. Only the last segment is read: the others are as long as they
-    /// were when they were closed.
+    /// were when they were closed. One in which a crash has left nothing goes: the one before it is the last then.
     fn end(&self) -> Result<Tail, StoreError> {
-        let last = segment::list(&self.layout.journal)?.pop();
-        let from =
-            last.map(|segment| Checkpoint { n: segment, position: Position { segment, offset: 0, len: 0 } });
-        let start = Start { from: from.unwrap_or_default(), most_bytes: u64::MAX };
-        open::open(&self.layout.journal, &self.layout, &start, &Shown::default())
+        loop {
+            let last = segment::list(&self.layout.journal)?.pop();
+            let from = last
+                .map(|segment| Checkpoint { n: segment, position: Position { segment, offset: 0, len: 0 } });
+            let start = Start { from: from.unwrap_or_default(), most_bytes: u64::MAX };
+            let tail = open::open(&self.layout.journal, &self.layout, &start, &Shown::default())?;
+            match last {
+                Some(segment) if tail.len == 0 => remove_file(&segment::path(&self.layout.journal, segment))?,
+                _ => return Ok(tail),
+            }
+        }
     }
 
     /// Whether a folder without a marker has just what the database has.
@@ -259,8 +292,14 @@ impl Copy {
 
     /// Notes whose lease it is that this process holds, so that the next one with this folder need not wait for its end.
     pub(super) fn hold(&mut self, lease: &str) -> Result<(), StoreError> {
-        self.marker.lease = Some(lease.to_owned());
+        self.marker.lease = place(&self.dir).map(|place| LastLease { id: lease.to_owned(), place });
         self.marker.write(&self.dir)
+    }
+
+    /// The lease of the process that had this folder last, which has ended.
+    pub(super) fn previous(&self) -> Option<String> {
+        let held = self.marker.lease.as_ref().filter(|held| Some(&held.place) == place(&self.dir).as_ref());
+        held.map(|held| held.id.clone())
     }
 
     /// What the copy has and the database does not.
@@ -268,29 +307,39 @@ impl Copy {
         if self.fits_head(tail, head)? {
             return Ok(None);
         }
-        let path = segment::path(&self.layout.journal, tail.segment);
-        let mut here = Vec::new();
-        let mut lines = Lines::open(&path, 0, Some(tail.len))?;
+        let (mut from_n, mut channels) = (None, BTreeSet::new());
+        for segment in segment::list(&self.layout.journal)?.into_iter().rev() {
+            let here = self.lines(segment, (segment == tail.segment).then_some(tail.len))?;
+            // Everything before some record is there, and nothing from it on.
+            let (mut low, mut high) = (0, here.len());
+            while low < high {
+                let middle = (low + high) / 2;
+                let (n, line) = &here[middle];
+                if self.has(*n, line)? { low = middle + 1 } else { high = middle }
+            }
+            from_n = here.get(low).map(|(n, _)| *n).or(from_n);
+            let lost = here[low..].iter().filter_map(|(_, line)| line::parse(line).ok()?.channel);
+            channels.extend(lost.map(|channel| channel.to_string()));
+            if low > 0 {
+                break;
+            }
+        }
+        let Some(from_n) = from_n else { return Ok(None) };
+        let named: Vec<&str> = channels.iter().take(NAMED).map(String::as_str).collect();
+        let more = channels.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        Ok(Some(Lost { from_n, to_n: tail.n, channels: format!("{}{more}", named.join(", ")) }))
+    }
+
+    /// The lines of a segment up to `end`, with their numbers.
+    fn lines(&self, segment: u64, end: Option<u64>) -> Result<Vec<(u64, Vec<u8>)>, StoreError> {
+        let path = segment::path(&self.layout.journal, segment);
+        let (mut lines, mut here) = (Lines::open(&path, 0, end)?, Vec::new());
         while let Piece::Line { offset, bytes } = lines.next()? {
             let (n, ..) = read_number(bytes, offset).map_err(|why| segment::damaged(&path, offset, why))?;
             here.push((n, bytes.to_vec()));
         }
-        if here.is_empty() {
-            return Ok(None);
-        }
-        // Everything before some record is there, and nothing from it on.
-        let (mut low, mut high) = (0, here.len() - 1);
-        while low < high {
-            let middle = (low + high) / 2;
-            let (n, line) = &here[middle];
-            if self.has(*n, line)? { low = middle + 1 } else { high = middle }
-        }
-        let channels = here[low..].iter().filter_map(|(_, line)| line::parse(line).ok()?.channel);
-        let channels: BTreeSet<String> = channels.map(|channel| channel.to_string()).collect();
-        let named: Vec<&str> = channels.iter().take(NAMED).map(String::as_str).collect();
-        let more = channels.len().saturating_sub(NAMED);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        Ok(Some(Lost { from_n: here[low].0, to_n: tail.n, channels: format!("{}{more}", named.join(", ")) }))
+        Ok(here)
     }
 
     /// Whether the database has that line as its record of that number.
@@ -304,6 +353,7 @@ impl Copy {
     fn fetch(&self, tail: Tail, next: i64) -> Result<(), StoreError> {
         let progress = &self.options.progress;
         progress.begin("copy", next as u64);
+        let artifacts = Artifacts::of(&self.dir, None);
         let disk = Arc::new(RealDisk);
         let nobody_waits = Box::new(|| {});
         let mut writer =
@@ -313,6 +363,9 @@ impl Copy {
             let rows = self.database.ask_blocking("copy events", PAGE, vec![Box::new(from)])?;
             let Some(copied) = copied(&rows)? else { break };
             writer.copy(&copied)?;
+            for (channel, id) in expired(&copied.lines) {
+                remove_file(&artifacts.file(&channel, &id))?;
+            }
             progress.reach(copied.last_n)?;
         }
         writer.sync_copy();
@@ -325,14 +378,46 @@ impl Copy {
         Ok(())
     }
 
-    /// Moves the journal out of the way, whole; returns where it is.
+    /// Moves journal and artifacts out of the way, whole; returns where they are. Of those that were kept before the newest
+    /// stay: each takes as much room as the copy.
     fn set_aside(&self) -> Result<PathBuf, StoreError> {
         self.remove_derived()?;
-        let mut kept = (1u32..).map(|k| self.dir.join(format!("{ASIDE}{k}")));
-        let kept = kept.find(|kept| !kept.exists()).unwrap_or_else(|| self.dir.join(ASIDE));
+        let mut kept = self.aside()?;
+        while kept.len() >= MOST_ASIDE {
+            let (_, oldest) = kept.remove(0);
+            tracing::warn!(
+                folder = %oldest.display(),
+                "removes the oldest copy of the journal that was kept aside"
+            );
+            remove_dir(&oldest)?;
+        }
+        let k = kept.last().map_or(1, |(k, _)| k + 1);
+        let kept = self.dir.join(format!("{ASIDE}{k}"));
         fs::rename(&self.layout.journal, &kept).map_err(io_error("move aside", &self.layout.journal))?;
+        // They are fetched again when they are asked for.
+        let artifacts = self.dir.join("artifacts");
+        match fs::rename(&artifacts, kept.join("artifacts")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(io_error("move aside", &artifacts)(error));
+            }
+            _ => {}
+        }
         sync_dir(&self.dir).map_err(io_error("sync", &self.dir))?;
         make_dir(&self.layout.journal)?;
+        Ok(kept)
+    }
+
+    /// The copies that were kept aside, with their numbers, the oldest first.
+    fn aside(&self) -> Result<Vec<(u32, PathBuf)>, StoreError> {
+        let fail = io_error("list", &self.dir);
+        let mut kept = Vec::new();
+        for entry in fs::read_dir(&self.dir).map_err(&fail)? {
+            let path = entry.map_err(&fail)?.path();
+            let name = path.file_name().and_then(|name| name.to_str());
+            let k = name.and_then(|name| name.strip_prefix(ASIDE)?.parse().ok());
+            kept.extend(k.map(|k| (k, path)));
+        }
+        kept.sort_unstable();
         Ok(kept)
     }
 
@@ -369,6 +454,21 @@ pub(super) fn copied(rows: &[Row]) -> Result<Option<Copied>, StoreError> {
         copied.last_n = to_n;
     }
     Ok((!rows.is_empty()).then_some(copied))
+}
+
+/// The artifacts that lines say have expired: this node may have their files from when it led.
+pub(super) fn expired(lines: &[u8]) -> Vec<(ChannelId, ArtifactId)> {
+    const NAME: &[u8] = b"artifacts_expired\"";
+    let says_so = |line: &&[u8]| line.windows(NAME.len()).take(HEAD_BYTES).any(|window| window == NAME);
+    let mut found = Vec::new();
+    for record in lines.split(|byte| *byte == b'\n').filter(says_so).flat_map(line::parse) {
+        if let (Some(channel), Event::Artifact(ArtifactEvent::Expired { ids, .. })) =
+            (record.channel, record.event)
+        {
+            found.extend(ids.into_iter().map(|id| (channel.clone(), id)));
+        }
+    }
+    found
 }
 
 pub(super) const HEAD: &str = "SELECT id::text, next, generation FROM cairn_journal";

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::client::{Session, answer};
-use super::copy::{Copy, PAGE, copied};
+use super::copy::{Copy, PAGE, copied, expired};
 use super::lease::seen;
 use super::{Database, DatabaseOptions, Lease, Node, failed};
 use crate::disk::blocking;
@@ -82,6 +82,7 @@ impl Standby {
             is_compared: false,
             seen_at: None,
             store: show,
+            put_off: None,
         };
         let task = Some(handle.spawn(follower.run()));
         Ok(Self { status, store, wish, task })
@@ -150,12 +151,15 @@ impl Standby {
 pub(crate) fn open_leading(options: StoreOptions) -> Result<Store, StoreError> {
     let (lock, database) = connect(&options)?;
     let mut copy = Copy::of(options, database.clone())?;
-    let (of, previous) = (database.clone(), copy.marker.lease.clone());
+    let (of, previous) = (database.clone(), copy.previous());
     let lease = database.wait(async move { Lease::take(&of, previous).await })?;
     let held = lease.clone();
-    let ready = copy.hold(lease.id()).and_then(|()| copy.catch_up()).and_then(|()| copy.erase_asked(&lease));
-    let opened = ready.and_then(|()| {
-        let store = copy.open(&lock)?;
+    let ready = copy.hold(lease.id()).and_then(|()| copy.ready(&lease));
+    let opened = ready.and_then(|put_off| {
+        let store = match put_off {
+            Some(error) if !lease.is_held() => return Err(error),
+            put_off => open_without(&mut copy, &lock, put_off)?,
+        };
         let (led, of) = (store.clone(), database.clone());
         database.wait(async move { led.begin_to_lead(of, held).await })?;
         Ok(store)
@@ -168,6 +172,19 @@ pub(crate) fn open_leading(options: StoreOptions) -> Result<Store, StoreError> {
         })?;
     }
     opened
+}
+
+/// Opens the store that is to lead. `put_off`: why somebody who is to be erased is still there.
+fn open_without(
+    copy: &mut Copy,
+    lock: &Arc<StateLock>,
+    put_off: Option<StoreError>,
+) -> Result<Store, StoreError> {
+    let store = copy.open(lock)?;
+    if let Some(error) = put_off {
+        store.inner.erasure.put_off_for(error);
+    }
+    Ok(store)
 }
 
 fn connect(options: &StoreOptions) -> Result<(Arc<StateLock>, Arc<Database>), StoreError> {
@@ -191,6 +208,8 @@ struct Follower {
     seen_at: Option<Instant>,
     /// None while the copy is made.
     store: watch::Sender<Option<Store>>,
+    /// Why an erasure failed: this node leads without it.
+    put_off: Option<StoreError>,
 }
 
 /// How the journal in the database stands.
@@ -286,21 +305,18 @@ impl Follower {
         }
         self.copy_on(&store, state.next).await?;
         let n = store.inner.durable().tail.n;
-        self.tell(&state, n);
         if self.seen_at.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
             self.seen(n).await?;
             self.seen_at = Some(Instant::now());
         }
+        self.tell(&state, n);
         let own = &self.database.options.node;
         let may_lead = state.leader.as_ref().is_none_or(|leader| leader.name == *own);
         if may_lead && *self.wish.borrow() == Wish::Lead {
             match self.lead(&store).await {
                 Ok(Led::Leads) => return Ok(Step::Leads(store)),
                 Ok(Led::Not) => return Ok(Step::Again),
-                Ok(Led::Erases(lease)) => {
-                    self.erase(lease).await?;
-                    return Ok(Step::Again);
-                }
+                Ok(Led::Erases(lease)) => return self.erase_and_lead(lease).await,
                 Err(StoreError::Led { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -358,7 +374,11 @@ impl Follower {
             let from = store.inner.durable().tail.n as i64;
             let rows = answer("copy events", self.session()?.client.query(PAGE, &[&from])).await?;
             let Some(copied) = copied(&rows)? else { break };
+            let expired = expired(&copied.lines);
             store.inner.appender.copy(copied).await?;
+            for (channel, id) in expired {
+                store.inner.artifacts.remove(&channel, &id).await?;
+            }
         }
         Ok(())
     }
@@ -388,23 +408,38 @@ impl Follower {
         seen(self.session()?, &Node { name: node.clone(), address: address.clone() }, n).await
     }
 
-    /// Erases whom the one that led before was asked to, while nobody else leads.
-    async fn erase(&mut self, lease: Arc<Lease>) -> Result<(), StoreError> {
+    /// Erases whom the one that led before was asked to, and leads then: whether that went well or not.
+    async fn erase_and_lead(&mut self, lease: Arc<Lease>) -> Result<Step, StoreError> {
         self.close().await;
-        let (copy, held) = (self.copy.clone(), lease.clone());
-        let erase = move || {
+        let (copy, lock, held) = (self.copy.clone(), self.lock.clone(), lease.clone());
+        let open = move || {
             let mut copy = copy.lock();
-            copy.catch_up()?;
-            copy.erase_asked(&held)
+            match copy.ready(&held)? {
+                Some(error) if !held.is_held() => Ok(Err(error)),
+                put_off => open_without(&mut copy, &lock, put_off).map(Ok),
+            }
         };
-        let erased = blocking(COPYING, erase).await;
-        lease.leave(&self.database).await;
-        erased
+        let led = match blocking(COPYING, open).await {
+            Ok(Ok(store)) => {
+                self.store.send_replace(Some(store.clone()));
+                store.begin_to_lead(self.database.clone(), lease.clone()).await.map(|()| Step::Leads(store))
+            }
+            // Whoever leads next tries it. This node does not lose the lease to it a second time.
+            Ok(Err(error)) => {
+                self.put_off = Some(error);
+                Ok(Step::Again)
+            }
+            Err(error) => Err(error),
+        };
+        if !matches!(led, Ok(Step::Leads(_))) {
+            lease.leave(&self.database).await;
+        }
+        led
     }
 
     /// Takes the lease, copies what was appended last, and leads.
     async fn lead(&self, store: &Store) -> Result<Led, StoreError> {
-        let previous = self.copy.lock().marker.lease.clone();
+        let previous = self.copy.lock().previous();
         let lease = Lease::take(&self.database, previous).await?;
         let led = self.lead_by(store, lease.clone()).await;
         if !matches!(led, Ok(Led::Leads | Led::Erases(_))) {
@@ -422,7 +457,10 @@ impl Follower {
             return Ok(Led::Not);
         }
         if self.database.has_orders().await? {
-            return Ok(Led::Erases(lease));
+            match &self.put_off {
+                None => return Ok(Led::Erases(lease)),
+                Some(error) => store.inner.erasure.put_off_for(error.clone()),
+            }
         }
         self.copy_on(store, state.next).await?;
         store.begin_to_lead(self.database.clone(), lease).await?;

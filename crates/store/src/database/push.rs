@@ -1,15 +1,18 @@
 //! A whole journal on its way into the database, or back: one that is moved, and one that an erasure has rewritten.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
 
+use cairn_core::artifact::checksum;
 use cairn_core::event::{ArtifactEvent, Event, NewRecord};
 use cairn_core::ids::{ArtifactId, ChannelId};
 use cairn_core::ports::StoreError;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use tokio::task::block_in_place;
+use tokio_postgres::Row;
 
 use super::client::{Session, refused};
 use super::copy::{Copy, Marker};
@@ -47,6 +50,12 @@ const REPLACE: &str = "ANALYZE pushed; \
 
 const COUNT: &str = "SELECT count(*), coalesce(sum(octet_length(body) - 1), 0)::bigint FROM cairn_event";
 
+/// What the artifacts in the database are.
+const SUMS: &str = "SELECT channel, id, encode(sha256(string_agg(bytes, ''::bytea ORDER BY part)), 'hex') \
+     FROM cairn_artifact GROUP BY channel, id";
+
+const REMOVE_ARTIFACT: &str = "DELETE FROM cairn_artifact WHERE channel = $1 AND id = $2";
+
 const PUT_ARTIFACT: &str = "INSERT INTO cairn_artifact (channel, id, part, bytes) \
      SELECT $1, $2, part, bytes FROM unnest($3::bytea[]) WITH ORDINALITY AS p (bytes, part)";
 
@@ -80,11 +89,13 @@ pub async fn move_to(
             let message = format!("the journal in {} is a copy of one in a database already", dir.display());
             return Err(StoreError::Elsewhere { message });
         }
-        erasure::resume_or_wait(&dir, &progress)?;
+        // Nobody who is still to be erased is moved.
+        erasure::resume_or_clear(&dir, &progress)?;
         let layout = Layout::of(&dir);
         // What proves that the journal has lost something is looked at first.
         let tail = open::open(&layout.journal, &layout, &Start::default(), &shown(&layout)?)?;
         let database = Database::open(&to)?;
+        refuse_moved(&database)?;
         let head = super::copy::head(&database)?;
         if head.next > 1 {
             return if Copy::is_of(&dir, &database, &tail)? {
@@ -104,6 +115,19 @@ pub async fn move_to(
     .await
 }
 
+/// # Errors
+/// [`StoreError::Elsewhere`]: the journal in the database went on elsewhere.
+fn refuse_moved(database: &Arc<Database>) -> Result<(), StoreError> {
+    const MOVED: &str = "SELECT moved_to FROM cairn_journal WHERE moved_to IS NOT NULL";
+    let rows = database.ask_blocking("read the head of the journal", MOVED, Vec::new())?;
+    let Some(row) = rows.first() else { return Ok(()) };
+    let message = format!(
+        "the journal in the database was moved to {}, and the database is used no more; name one that is empty",
+        row.get::<_, &str>(0)
+    );
+    Err(StoreError::Elsewhere { message })
+}
+
 /// Makes the copy in a folder a journal of its own. The database is marked as moved away; nobody leads there any more.
 ///
 /// # Errors
@@ -114,7 +138,11 @@ pub async fn move_from(options: StoreOptions, progress: &Progress) -> Result<Mov
         return Ok(moved);
     }
     let store = blocking(MOVING, move || Store::open(options)).await?;
-    let moved = take(&store, &dir, progress.clone()).await;
+    let moved = match store.inner.erasure.put_off() {
+        // Nobody who is still to be erased is moved.
+        Some(error) => Err(error),
+        None => take(&store, &dir, progress.clone()).await,
+    };
     store.close().await;
     let moved = moved?;
     blocking(MOVING, move || Marker::remove(&dir)).await?;
@@ -180,7 +208,7 @@ async fn take(store: &Store, dir: &Path, progress: Progress) -> Result<Moved, St
     .await
 }
 
-/// Fetches every artifact that this node lacks; returns how many there are. Blocks.
+/// Fetches every artifact, whatever this node has; returns how many there are. Blocks.
 fn fetch_all(
     database: &Arc<Database>,
     artifacts: &Artifacts,
@@ -192,7 +220,7 @@ fn fetch_all(
     for (done, row) in rows.iter().enumerate() {
         let channel = row.get::<_, &str>(0).parse::<ChannelId>();
         let channel = channel.map_err(|error| failed("read an artifact", error))?;
-        artifacts.fetch(&channel, &ArtifactId::from(row.get::<_, &str>(1)))?;
+        artifacts.fetch_anew(&channel, &ArtifactId::from(row.get::<_, &str>(1)))?;
         progress.reach(done as u64 + 1)?;
     }
     Ok(rows.len() as u64)
@@ -230,15 +258,44 @@ impl Database {
 }
 
 impl Copy {
-    /// Erases everybody who is to be, here and in the database; until it is there the copy counts for nothing. This node
-    /// leads, and no store is open on the copy. Blocks.
+    /// Brings the copy up to the database for this node, which holds the lease, and erases everybody who is to be. Returns why
+    /// that failed: whoever leads next tries again. While the lease is held the copy is as before then, and the node may lead.
+    /// Blocks.
     ///
     /// # Errors
-    /// Something cannot be read or written; it is begun again by whoever leads next.
-    pub(super) fn erase_asked(&mut self, lease: &Arc<Lease>) -> Result<(), StoreError> {
+    /// The database does not answer, or the copy cannot be written.
+    pub(super) fn ready(&mut self, lease: &Arc<Lease>) -> Result<Option<StoreError>, StoreError> {
+        let orders = self.database.ask_blocking("look for erasures", ORDERS, Vec::new())?;
+        if !orders.is_empty() {
+            // Nothing goes to the database but what it has, and what the erasure makes of it: the copy is made anew.
+            self.marker.is_rewritten = true;
+            self.marker.write(&self.dir)?;
+        }
+        self.catch_up()?;
+        let error = match self.erase(&orders, lease) {
+            Ok(()) => return Ok(None),
+            Err(error) if error == StoreError::Stopped => return Err(error),
+            Err(error) => error,
+        };
+        erasure::tell_failed(&error);
+        if error == StoreError::Fenced {
+            lease.lose();
+        }
+        if !lease.is_held() {
+            return Ok(Some(error));
+        }
+        self.catch_up()?;
+        // It may be only the last answer that was lost.
+        let left = self.database.ask_blocking("look for erasures", ORDERS, Vec::new())?;
+        Ok((!left.is_empty()).then_some(error))
+    }
+
+    /// Erases everybody who is to be, here and in the database; until it is there the copy counts for nothing. No store is
+    /// open on the copy.
+    fn erase(&mut self, orders: &[Row], lease: &Arc<Lease>) -> Result<(), StoreError> {
         let (database, dir) = (self.database.clone(), self.dir.clone());
         let progress = self.options.progress.clone();
-        for row in database.ask_blocking("look for erasures", ORDERS, Vec::new())? {
+        for row in orders {
             let (person, at): (String, String) = (row.get(0), row.get(1));
             let asked_at: Timestamp = at.parse().map_err(|error| failed("read an erasure", error))?;
             self.marker.is_rewritten = true;
@@ -339,7 +396,7 @@ async fn send(session: &Session, dir: &Path, progress: &Progress) -> Result<Sent
         }
         let mut lots = Vec::new();
         let mut lot = Lot::default();
-        let last = records(&path, (*first, 0), None, |record, line| {
+        let read = |record: cairn_core::event::Record, line: &[u8]| {
             let follows = line::number(line).map_err(|why| segment::damaged(&path, 0, why))?.1;
             note(&mut sent.stored, record.channel.as_ref(), &record.event);
             let (n, channel) = (record.n as i64, record.channel.as_ref().map(ToString::to_string));
@@ -355,7 +412,9 @@ async fn send(session: &Session, dir: &Path, progress: &Progress) -> Result<Sent
                 lots.push(std::mem::take(&mut lot));
             }
             progress.reach(done as u64)
-        })?;
+        };
+        // The lease is renewed meanwhile.
+        let last = block_in_place(|| records(&path, (*first, 0), None, read))?;
         lots.push(lot);
         for lot in lots.into_iter().filter(|lot| !lot.n.is_empty()) {
             let params: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
@@ -396,7 +455,7 @@ fn body(record: cairn_core::event::Record, line: &[u8]) -> Result<String, StoreE
     line::body(&NewRecord { channel, at, event })
 }
 
-/// Makes the artifacts in the database those that the journal names and the folder has.
+/// Makes the artifacts in the database those that the journal names and the folder has. What is the same stays as it is.
 async fn send_artifacts(
     session: &Session,
     dir: &Path,
@@ -404,23 +463,35 @@ async fn send_artifacts(
     progress: &Progress,
 ) -> Result<(), StoreError> {
     let fail = |error: tokio_postgres::Error| refused("write an artifact", &error);
-    session.client.execute("DELETE FROM cairn_artifact", &[]).await.map_err(fail)?;
+    let there = session.client.query(SUMS, &[]).await.map_err(fail)?;
+    let mut there: HashMap<(&str, &str), &str> =
+        there.iter().map(|row| ((row.get(0), row.get(1)), row.get(2))).collect();
     let artifacts = Artifacts::of(dir, None);
     progress.begin("artifacts", sent.stored.len() as u64);
     for (done, (channel, id)) in sent.stored.iter().enumerate() {
+        progress.reach(done as u64)?;
         let file = artifacts.file(channel, id);
-        match fs::read(&file) {
-            Ok(bytes) => {
-                let parts = super::artifacts::parts(&bytes);
-                let params: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
-                    [&channel.as_str(), &id.as_str(), &parts];
-                session.client.execute(PUT_ARTIFACT, &params).await.map_err(fail)?;
-                sent.moved.artifacts += 1;
+        let bytes = match block_in_place(|| fs::read(&file)) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                sent.moved.missing += 1;
+                continue;
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => sent.moved.missing += 1,
             Err(error) => return Err(io_error("read", &file)(error)),
+        };
+        sent.moved.artifacts += 1;
+        let sum = there.remove(&(channel.as_str(), id.as_str()));
+        if sum == Some(checksum(&bytes).as_str()) {
+            continue;
         }
-        progress.reach(done as u64 + 1)?;
+        let parts = super::artifacts::parts(&bytes);
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
+            [&channel.as_str(), &id.as_str(), &parts];
+        session.client.execute(REMOVE_ARTIFACT, &params[..2]).await.map_err(fail)?;
+        session.client.execute(PUT_ARTIFACT, &params).await.map_err(fail)?;
+    }
+    for (channel, id) in there.into_keys() {
+        session.client.execute(REMOVE_ARTIFACT, &[&channel, &id]).await.map_err(fail)?;
     }
     Ok(())
 }

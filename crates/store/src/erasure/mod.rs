@@ -25,6 +25,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedMutexGuard;
 
+use crate::database::copy;
 use crate::disk::{Layout, blocking, io_error, make_dir, put, remove_dir, remove_file, sync_dir};
 use crate::journal::line;
 use crate::journal::open::{self, Checkpoint, Start, Tail};
@@ -130,6 +131,7 @@ impl Store {
     /// An erasure is asked for and not done.
     pub fn is_erasure_pending(&self) -> bool {
         self.inner.erasing.load(Ordering::Acquire)
+            || self.inner.erasure.put_off().is_some()
             || Request::read(&self.inner.options.dir).map_or(true, |request| request.is_some())
     }
 
@@ -172,6 +174,7 @@ pub async fn erase_dir(
     let progress = options.progress.clone();
     let store = blocking("an erasure", move || {
         let lock = StateLock::take(&options.dir)?;
+        copy::refuse(&options.dir)?;
         // What was asked for before is done first.
         resume_or_clear(&options.dir, &progress)?;
         let layout = Layout::of(&options.dir);
@@ -224,9 +227,12 @@ async fn erase_in_database(
         return Ok(Some(Erasure { pseudonym: String::new(), figures, at }));
     }
     let store = blocking("an erasure", move || Store::open(options)).await?;
-    let registry = store.registry().await;
+    let (registry, put_off) = (store.registry().await, store.inner.erasure.put_off());
     store.close().await;
-    Ok(registry?.erasures.into_iter().rfind(|erasure| erasure.at == at))
+    match put_off {
+        Some(error) => Err(error),
+        None => Ok(registry?.erasures.into_iter().rfind(|erasure| erasure.at == at)),
+    }
 }
 
 /// Erases a person from a folder whose lock is held, and on which no store is open.
@@ -262,16 +268,21 @@ pub(crate) fn resume_or_wait(dir: &Path, progress: &Progress) -> Result<(), Stor
     if !matches!(Request::read(dir), Ok(Some(Request::Asked { .. }))) {
         return Err(error);
     }
+    tell_failed(&error);
+    Ok(())
+}
+
+/// Tells of an erasure that keeps nobody from starting though it failed.
+pub(crate) fn tell_failed(error: &StoreError) {
     metrics::counter!("cairn_erasures_failed_total").increment(1);
     tracing::error!(%error, "a person could not be erased; they are still there, and it is tried again at the next start");
-    Ok(())
 }
 
 /// The same, with nothing left beside the journal when it fails before it is decided.
 ///
 /// # Errors
 /// Something cannot be read or written; it is begun again, or ended, at the next call.
-fn resume_or_clear(dir: &Path, progress: &Progress) -> Result<(), StoreError> {
+pub(crate) fn resume_or_clear(dir: &Path, progress: &Progress) -> Result<(), StoreError> {
     let outcome = resume(dir, progress, &mut |_| Ok(()));
     if outcome.is_err() && matches!(Request::read(dir), Ok(Some(Request::Asked { .. }))) {
         let cleared = rewrite::clear(&Layout::of(dir).journal).and_then(|()| artifacts::clear_staged(dir));
@@ -521,7 +532,7 @@ fn remove_views(layout: &Layout) -> Result<(), StoreError> {
 }
 
 /// Removes all that was quarantined: damaged views and lines, and what an earlier version or another state left.
-fn remove_quarantined(dir: &Path, layout: &Layout) -> Result<(), StoreError> {
+pub(crate) fn remove_quarantined(dir: &Path, layout: &Layout) -> Result<(), StoreError> {
     remove_dir(&layout.quarantine)?;
     for path in entries(dir)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -47,6 +47,19 @@ pub(crate) struct Order {
     pub(super) asked: Notify,
     pub(super) progress: Progress,
     ready: Mutex<Option<Prepared>>,
+    /// Why one that was asked for before the store was opened could not be done.
+    put_off: Mutex<Option<StoreError>>,
+}
+
+impl Order {
+    /// It failed, and the store is open nevertheless.
+    pub(crate) fn put_off_for(&self, error: StoreError) {
+        *self.put_off.lock() = Some(error);
+    }
+
+    pub(crate) fn put_off(&self) -> Option<StoreError> {
+        self.put_off.lock().clone()
+    }
 }
 
 /// A state without the person, up to some record.

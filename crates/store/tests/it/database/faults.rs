@@ -211,6 +211,56 @@ async fn records_that_the_database_has_lost_are_told_and_kept_and_the_leader_goe
 }
 
 #[tokio::test]
+async fn a_loss_over_several_segments_is_found_though_a_crash_has_left_nothing_in_the_last_one() {
+    for is_cut in [false, true] {
+        let Some(url) = database() else { return };
+        let dir = tempdir().unwrap();
+        let options = StoreOptions { segment_bytes: 300, ..options(dir.path(), &url, "a") };
+        let store = Store::open(options.clone()).unwrap();
+        for n in 1..=12 {
+            say_in(&store, &format!("channel-{n}"), &format!("number {n}")).await.unwrap();
+        }
+        store.close().await;
+        if is_cut {
+            fs::write(dir.path().join(format!("journal/{:020}.jsonl", 13)), "").unwrap();
+        }
+        lose(&url);
+        let (store, log) = open_logged(options);
+        let channels = "channel-10, main/local/channel-11, main/local/channel-12, main/local/channel-4";
+        for words in ["from_n=4", "to_n=12", channels, "4 more"] {
+            assert!(log.contains(words), "`{words}` in: {log}");
+        }
+        assert_eq!(say(&store, "on").await, Ok(4));
+        assert_eq!((kept(dir.path()).len(), in_copy(dir.path())), (1, in_database(&url)));
+        store.close().await;
+    }
+}
+
+#[tokio::test]
+async fn of_copies_that_were_kept_aside_the_newest_stay() {
+    let Some(url) = database() else { return };
+    let (dir, mut store) = leader(&url, "a");
+    for n in 1..=5 {
+        for _ in 0..3 {
+            say(&store, &format!("time {n}")).await.unwrap();
+        }
+        store.close().await;
+        sql(
+            &url,
+            "DELETE FROM cairn_event; UPDATE cairn_journal SET next = 1, batch = NULL, batch_first = NULL",
+        );
+        store = Store::open(options(dir.path(), &url, "a")).unwrap();
+    }
+    store.close().await;
+    let mut kept = kept(dir.path());
+    kept.sort();
+    let names: Vec<_> = kept.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+    assert_eq!(names, ["before-copy-3", "before-copy-4", "before-copy-5"]);
+    let newest = kept[2].join(format!("{:020}.jsonl", 1));
+    assert!(fs::read_to_string(newest).unwrap().contains("time 5"));
+}
+
+#[tokio::test]
 async fn a_follower_keeps_aside_what_the_database_has_lost_though_others_have_written_since() {
     let Some(url) = database() else { return };
     let (_a, store) = leader(&url, "a");

@@ -1,6 +1,8 @@
 //! The store of a journal in a database: what it does as every store, what several nodes do with one, and what goes wrong.
 
 mod common;
+mod copies;
+mod erasure;
 mod faults;
 mod nodes;
 mod proxy;

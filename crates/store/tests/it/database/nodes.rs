@@ -96,6 +96,30 @@ async fn a_standby_that_wants_to_lead_does_so_when_the_lease_has_run_out() {
 }
 
 #[tokio::test]
+async fn a_folder_that_was_copied_does_not_take_the_lead_from_where_it_was_copied() {
+    let Some(url) = database() else { return };
+    let (a, store) = leader(&url, "a");
+    say(&store, "one").await.unwrap();
+    let b = tempdir().unwrap();
+    let from = a.path().join(".");
+    assert!(std::process::Command::new("cp").arg("-a").arg(from).arg(b.path()).status().unwrap().success());
+    let led = Store::open(options(b.path(), &url, "b")).err().unwrap();
+    assert!(matches!(&led, StoreError::Led { node, .. } if node == "a"), "{led:?}");
+    say(&store, "two").await.unwrap();
+    // The folder itself does: whoever has its lock knows that the process has ended, although the lease was not left.
+    sql(&url, "CREATE TABLE left_over AS SELECT l.*, j.lease AS held FROM cairn_lease l, cairn_journal j");
+    store.close().await;
+    sql(&url, "UPDATE cairn_journal SET lease = (SELECT held FROM left_over)");
+    sql(
+        &url,
+        "INSERT INTO cairn_lease SELECT name, 'killed', address, epoch, lease, clock_timestamp() + interval '1 hour' FROM left_over",
+    );
+    let again = Store::open(options(a.path(), &url, "a")).unwrap();
+    assert_eq!(say(&again, "three").await.unwrap(), 3);
+    again.close().await;
+}
+
+#[tokio::test]
 async fn a_copy_is_no_journal_of_its_own_and_a_journal_of_its_own_is_no_copy() {
     let (Some(url), Some(other)) = (database(), database()) else { return };
     let told = |options: StoreOptions, words: &[&str]| {

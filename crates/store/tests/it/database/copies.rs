@@ -1,0 +1,143 @@
+//! Copies of a journal in a database: what a node's folder must not have, and what must not be done with it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use cairn_core::artifact::checksum;
+use cairn_core::event::{ArtifactEvent, Event};
+use cairn_core::message::Artifact;
+use cairn_core::ports::{LineRange, Store as _, StoreError};
+use cairn_store::{
+    DatabaseOptions, Progress, Store, StoreOptions, erase_dir, move_from, move_to, restore_dir, verify_dir,
+};
+use cairn_testkit::postgres::{database, sql};
+use cairn_testkit::watched::GIVE_UP_AFTER;
+use tempfile::tempdir;
+use tokio::time::timeout;
+
+use super::common::{Chat, artifact, at, channel, in_database, leader, options, say, segments};
+
+async fn stored(chat: &mut Chat, id: &str, text: &str) -> Artifact {
+    chat.store.put_artifact(&chat.state.channel, &id.into(), text.into()).await.unwrap();
+    let sha256 = Some(checksum(text.as_bytes()));
+    let artifact = Artifact { sha256, ..artifact(id, text.len() as u64) };
+    chat.append(vec![Event::Artifact(ArtifactEvent::Stored { artifact: artifact.clone() })]).await;
+    artifact
+}
+
+/// The files of the chat's artifacts, by name.
+fn artifacts(dir: &Path) -> Vec<PathBuf> {
+    let folders = fs::read_dir(dir.join("artifacts")).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        folders.flat_map(|folder| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path())).collect();
+    files.sort();
+    files
+}
+
+#[tokio::test]
+async fn an_artifact_that_only_this_node_has_gives_way_to_the_one_that_the_journal_names() {
+    let Some(url) = database() else { return };
+    let (a, store) = leader(&url, "a");
+    let mut chat = Chat::new(&store, "main");
+    let text = "the words of a long result";
+    let artifact = stored(&mut chat, "a1", text).await;
+    // Written under that id before this node lost its lease.
+    let file = artifacts(a.path()).remove(0);
+    fs::write(&file, text.to_uppercase()).unwrap();
+    let range = LineRange { from: 1, offset: 0, count: 9, max_bytes: 999 };
+    let lines = store.artifact_lines(&channel("main"), &artifact, range).await.unwrap();
+    assert_eq!(lines.map(|lines| lines.text).as_deref(), Some(text));
+    fs::write(&file, text.to_uppercase()).unwrap();
+    let report = store.verify().await.unwrap();
+    assert!(report.ok, "{:?}", report.problems);
+    fs::write(&file, text.to_uppercase()).unwrap();
+    let elsewhere = tempdir().unwrap();
+    let backup = elsewhere.path().join("backup");
+    assert!(store.backup(backup.clone(), at(0)).await.unwrap().missing.is_empty());
+    assert_eq!(fs::read_to_string(&artifacts(&backup)[0]).unwrap(), text);
+    store.close().await;
+    fs::write(&file, text.to_uppercase()).unwrap();
+    move_from(options(a.path(), &url, "a"), &Progress::default()).await.unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+}
+
+#[tokio::test]
+async fn an_artifact_that_expires_goes_from_a_node_that_led_before() {
+    let Some(url) = database() else { return };
+    let (a, store) = leader(&url, "a");
+    let mut chat = Chat::new(&store, "main");
+    for id in ["a1", "a2", "a3"] {
+        stored(&mut chat, id, "words").await;
+    }
+    store.close().await;
+    let (_b, store) = leader(&url, "b");
+    chat.store = store.clone();
+    let expire = |id: &str| Event::Artifact(ArtifactEvent::Expired { ids: vec![id.into()], lost: false });
+    // Before it follows, and while it does.
+    chat.append(vec![expire("a1")]).await;
+    let standby = Store::stand_by(options(a.path(), &url, "a")).unwrap();
+    let mut status = standby.status();
+    for (left, next) in [(["a2", "a3"].as_slice(), Some("a2")), (&["a3"], None)] {
+        let n = chat.state.last_n;
+        drop(timeout(GIVE_UP_AFTER, status.wait_for(|status| status.n == n)).await.unwrap().unwrap());
+        let names = artifacts(a.path());
+        let names: Vec<_> = names.iter().map(|file| file.file_name().unwrap().to_str().unwrap()).collect();
+        assert_eq!(names, left);
+        if let Some(id) = next {
+            chat.append(vec![expire(id)]).await;
+        }
+    }
+    standby.close().await;
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_copy_is_not_changed_by_who_takes_it_for_a_journal_of_its_own() {
+    let Some(url) = database() else { return };
+    let (a, store) = leader(&url, "a");
+    Chat::new(&store, "main").turn("m1", "the rhubarb is in the shed", "noted").await;
+    let elsewhere = tempdir().unwrap();
+    let backup = elsewhere.path().join("backup");
+    store.backup(backup.clone(), at(0)).await.unwrap();
+    store.close().await;
+    let file = segments(a.path()).remove(0);
+    let before = fs::read_to_string(&file).unwrap().replacen("rhubarb", "parsnip", 1);
+    fs::write(&file, &before).unwrap();
+    let alone = || StoreOptions::new(a.path());
+    let erased = erase_dir(alone(), "local/ana", at(9), false).await.unwrap_err();
+    let verified = verify_dir(alone(), true).await.unwrap_err();
+    for error in [erased, verified] {
+        assert!(matches!(&error, StoreError::Elsewhere { .. }), "{error}");
+    }
+    // A backup has the words of who was erased since.
+    let restored = restore_dir(backup.clone(), a.path().to_owned(), true, at(9)).await.unwrap_err();
+    assert!(restored.to_string().contains("a copy of one in a database"), "{restored}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+    let state = elsewhere.path().join("state");
+    restore_dir(backup, state.clone(), false, at(9)).await.unwrap();
+    crate::common::open(&state).close().await;
+}
+
+#[tokio::test]
+async fn a_journal_is_not_moved_into_a_database_that_it_has_left() {
+    let Some(url) = database() else { return };
+    let dir = tempdir().unwrap();
+    let store = crate::common::open(dir.path());
+    say(&store, "one").await.unwrap();
+    store.close().await;
+    let to = || DatabaseOptions { url: url.as_str().into(), node: "a".to_owned(), address: String::new() };
+    let alone = || StoreOptions::new(dir.path());
+    assert_eq!(move_to(alone(), to(), &Progress::default()).await.unwrap().records, 1);
+    move_from(options(dir.path(), &url, "a"), &Progress::default()).await.unwrap();
+    let error = move_to(alone(), to(), &Progress::default()).await.unwrap_err();
+    assert!(error.to_string().contains("was moved to a"), "{error}");
+    crate::common::open(dir.path()).close().await;
+    let tables = "cairn_journal, cairn_event, cairn_lease, cairn_node, cairn_artifact, cairn_erasure";
+    let functions = sql(
+        &url,
+        "SELECT string_agg(oid::regprocedure::text, ', ') FROM pg_proc WHERE proname LIKE 'cairn_%'",
+    );
+    sql(&url, &format!("DROP FUNCTION {functions}; DROP TABLE {tables}"));
+    assert_eq!(move_to(alone(), to(), &Progress::default()).await.unwrap().records, 1);
+    assert_eq!(in_database(&url), ["1 one"]);
+}
