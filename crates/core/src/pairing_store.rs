@@ -219,10 +219,11 @@ impl RegistryState {
         }
     }
 
-    /// The rules of a platform that held at a time, as far back as they are remembered.
+    /// The rules of a platform that held at a time; before all that are remembered, the oldest of them.
     pub fn access_at(&self, platform: &str, at: Timestamp) -> Option<&AccessPolicy> {
         let known = self.access.get(platform)?;
-        known.iter().rev().find(|known| known.since <= at).map(|known| &known.access)
+        let then = known.iter().rev().find(|known| known.since <= at).or(known.first());
+        then.map(|known| &known.access)
     }
 
     /// Whether a stranger who writes now is to be told a code: not if they were told of late, not if too many wait.

@@ -1,7 +1,10 @@
 //! From the configuration to the adapters of the chat networks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,9 +12,10 @@ use std::time::Duration;
 use axum::Router;
 use cairn_core::ids::AgentId;
 use cairn_core::ports::{Adapter, PairingStore, StoreError};
-use cairn_platforms::discord::{self, Discord, DiscordSettings};
+use cairn_platforms::discord::{self, Discord, DiscordSettings, Refusals};
 use cairn_platforms::settings::{CatchUp, ChatSettings, LiveChat};
 use cairn_platforms::telegram::{self, Telegram, TelegramSettings};
+use cairn_store::Store;
 use jiff::SignedDuration;
 use parking_lot::Mutex;
 use secrecy::SecretString;
@@ -79,6 +83,51 @@ fn kept(platform: String) -> &'static str {
     platform
 }
 
+/// What an adapter keeps from a planned stop to the next start is in files that end so, in the state folder.
+const SESSIONS: &str = "-sessions.json";
+
+/// How long the database may take for them: without them new sessions begin.
+const HAND_OVER: Duration = Duration::from_secs(3);
+
+/// Leaves what adapters have kept to whichever node leads next.
+pub async fn hand_over(store: &Store, state: &Path) {
+    for file in std::fs::read_dir(state).into_iter().flatten().flatten() {
+        let name = file.file_name().to_string_lossy().into_owned();
+        if !name.ends_with(SESSIONS) || store.lease().is_none() {
+            continue;
+        }
+        let handed = async {
+            let bytes = std::fs::read(file.path()).map_err(|error| error.to_string())?;
+            store.hand_over(&name, bytes).await.map_err(|error| error.to_string())?;
+            std::fs::remove_file(file.path()).map_err(|error| error.to_string())
+        };
+        match tokio::time::timeout(HAND_OVER, handed).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(name, error, "sessions could not be handed over; new ones begin")
+            }
+            Err(_) => tracing::warn!(name, "sessions could not be handed over in time; new ones begin"),
+        }
+    }
+}
+
+/// Takes what the adapters of the leader before have kept.
+pub async fn take_over(store: &Store, state: &Path) {
+    let taken = match tokio::time::timeout(HAND_OVER, store.take_over()).await {
+        Ok(Ok(taken)) => taken,
+        Ok(Err(error)) => return tracing::warn!(%error, "sessions could not be taken over; new ones begin"),
+        Err(_) => return tracing::warn!("sessions could not be taken over in time; new ones begin"),
+    };
+    for (name, bytes) in taken.into_iter().filter(|(name, _)| name.ends_with(SESSIONS) && !name.contains('/'))
+    {
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(true).mode(0o600).open(state.join(&name));
+        if let Err(error) = file.and_then(|mut file| file.write_all(&bytes)) {
+            tracing::warn!(name, %error, "sessions could not be taken over; new ones begin");
+        }
+    }
+}
+
 /// The adapters of all bots that are used. None of them is connected yet. What they keep for the next start is in `state`.
 ///
 /// # Errors
@@ -88,7 +137,7 @@ pub fn adapters(
     pairing_store: &Arc<dyn PairingStore>,
     state: &Path,
 ) -> Result<Networks, BadNetwork> {
-    let mut out = Networks::default();
+    let (mut out, all_refusals) = (Networks::default(), Refusals::default());
     for bot in loaded.config.bots().filter(|bot| bot.network.enabled) {
         let platform = kept(bot.platform());
         // A token that cannot be read has stopped `cairn run` before (`Loaded::check_tokens`).
@@ -97,9 +146,10 @@ pub fn adapters(
         let (adapter, chat): (Arc<dyn Adapter>, LiveChat) = match bot.kind {
             NetworkKind::Discord => {
                 let settings = discord_settings(&loaded.config, bot.network, token);
-                let sessions = Some(state.join(format!("{platform}-sessions.json")));
-                let discord =
-                    Discord::new(DiscordSettings { platform, sessions, ..settings }, pairing_store)?;
+                let sessions = Some(state.join(format!("{platform}{SESSIONS}")));
+                let refusals = all_refusals.clone();
+                let settings = DiscordSettings { platform, sessions, refusals, ..settings };
+                let discord = Discord::new(settings, pairing_store)?;
                 let chat = discord.chat();
                 (Arc::new(discord), chat)
             }

@@ -252,6 +252,10 @@ impl PairingStore for DaemonPairings {
         })
     }
 
+    fn last_record(&self) -> u64 {
+        self.store.last_record()
+    }
+
     fn clock(&self) -> Arc<dyn Clock> {
         Arc::clone(&self.clock)
     }

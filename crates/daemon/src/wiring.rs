@@ -113,6 +113,7 @@ pub struct Daemon {
     webhooks: Vec<Background>,
     reloader: Option<Arc<Reloader>>,
     live: Live,
+    state_dir: PathBuf,
     /// Retention, the check of what a start leaves unread, and the windows that servers list late.
     background: [Background; 3],
 }
@@ -171,6 +172,9 @@ impl Daemon {
         for warning in agents.tools().unmatched(&loaded.config) {
             tracing::warn!("{warning}");
         }
+        if control.is_some() {
+            networks::take_over(&store, &state.path).await;
+        }
         let pairing_port = Arc::clone(&pairing_store) as Arc<dyn PairingStore>;
         let networks = control.map(|_| networks::adapters(&loaded, &pairing_port, &state.path));
         let Networks { adapters, chats, webhooks } = networks.transpose()?.unwrap_or_default();
@@ -221,6 +225,7 @@ impl Daemon {
                     webhooks,
                     reloader,
                     live: live.clone(),
+                    state_dir: state.path.clone(),
                     background,
                 })
             }
@@ -267,6 +272,7 @@ impl Daemon {
     /// durable, the lock is released. False: a part of the store hangs, and keeps the lock until the process ends.
     pub async fn stop(self, grace: Duration) -> bool {
         self.adapters.stop().await;
+        networks::hand_over(&self.store, &self.state_dir).await;
         // Backups and retention passes end early: nothing of theirs comes after the stop.
         self.store.end_maintenance();
         for task in self.webhooks.into_iter().chain(self.background) {

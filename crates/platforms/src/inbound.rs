@@ -220,25 +220,31 @@ impl InboundPath {
         }
     }
 
-    /// The same of a message that is read only now: whoever was not let in when they said it is not heard later.
-    pub(crate) fn judge_missed(
+    /// The same of a message that is read only now: whoever was not let in when they said it is not heard later, and what
+    /// another agent took in, whose chat it was then, is not answered a second time.
+    pub(crate) async fn judge_missed(
         &self,
         sender: &Sender,
         calls_me: bool,
         at: &ChatAddress,
+        message: &MessageId,
         said: Timestamp,
     ) -> Access {
         let now = self.judge(sender, calls_me, at);
-        if !matches!(now, Access::Admitted(_)) {
-            return now;
-        }
+        let Access::Admitted(admitted) = &now else { return now };
         let standing = self.pairing_store.standing_at(&self.author(sender).id, said);
         let then = self.pairing_store.access_at(self.platform, said);
         let rules = then.unwrap_or_else(|| self.chat.get().access.clone());
-        match self.verdict(&rules, standing, sender, calls_me, at) {
-            AccessVerdict::Serve { .. } => now,
-            AccessVerdict::Pair | AccessVerdict::Ignore(_) => Access::Ignored("not let in when it was said"),
+        let AccessVerdict::Serve { agent, .. } = self.verdict(&rules, standing, sender, calls_me, at) else {
+            return Access::Ignored("not let in when it was said");
+        };
+        if agent != admitted.agent
+            && let Some(channel) = self.channel(&agent, at)
+            && !self.is_new(&channel, message).await
+        {
+            return Access::Ignored("taken in by another agent before");
         }
+        now
     }
 
     fn verdict(

@@ -129,8 +129,12 @@ impl ports::Store for Store {
         async move { self.found(query, None).await.map(|found| found.hits) }.boxed()
     }
 
+    fn last_record(&self) -> u64 {
+        self.inner.durable().tail.n
+    }
+
     fn unindexed(&self) -> u64 {
-        self.inner.durable().tail.n.saturating_sub(self.inner.index.reaches())
+        self.last_record().saturating_sub(self.inner.index.reaches())
     }
 
     fn memories(

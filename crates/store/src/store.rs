@@ -230,10 +230,11 @@ impl Store {
     pub(crate) fn open_on(options: StoreOptions, disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
         let lock = lock(&options.dir)?;
         copy::refuse(&options.dir)?;
+        erasure::resume_or_wait(&options.dir, &options.progress)?;
         Self::open_locked(options, disk, lock, None)
     }
 
-    /// `database`: of whose journal the folder has a copy, which was brought up to it.
+    /// `database`: of whose journal the folder has a copy, which was brought up to it. Whoever was to be erased is.
     pub(crate) fn open_locked(
         options: StoreOptions,
         disk: Arc<dyn Disk>,
@@ -242,10 +243,6 @@ impl Store {
     ) -> Result<Self, StoreError> {
         let layout = Layout::of(&options.dir);
         make_dir(&layout.journal)?;
-        // With a database it is carried out before, by whoever leads.
-        if database.is_none() {
-            erasure::resume_or_wait(&options.dir, &options.progress)?;
-        }
         let (views, meta, tail) = open_views_and_journal(&options, &layout)?;
         let views = Arc::new(views);
 
@@ -326,6 +323,29 @@ impl Store {
     /// Whether this node leads, by a lease; `None`: the journal is in the state folder alone.
     pub fn lease(&self) -> Option<tokio::sync::watch::Receiver<LeaseState>> {
         self.inner.lease.get().map(|lease| lease.state())
+    }
+
+    /// Leaves something to whichever node leads next. Nothing happens without a database: the state folder has it already.
+    /// False: so it is.
+    ///
+    /// # Errors
+    /// The database does not answer, or another node leads.
+    pub async fn hand_over(&self, name: &str, bytes: Vec<u8>) -> Result<bool, StoreError> {
+        match self.inner.leading() {
+            Some((database, lease)) => database.hand_over(lease, name, bytes).await.map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Takes what the leader before has left, by name; nothing without a database.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub async fn take_over(&self) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        match self.inner.leading() {
+            Some((database, lease)) => database.take_over(lease).await,
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Whether this node may act right now: false once its lease may have run out. True where there is none.

@@ -262,7 +262,8 @@ impl Intake for Runtime {
     }
 
     fn has_seen(&self, channel: &ChannelId, message: &MessageId) -> BoxFuture<'_, Result<bool, StoreError>> {
-        ready(Ok(self.state.lock().seen.contains(&(channel.clone(), message.clone())))).boxed()
+        let (state, key) = (self.state.lock(), (channel.clone(), message.clone()));
+        ready(Ok(state.seen.contains(&key) || state.ran.contains(&key))).boxed()
     }
 }
 
@@ -335,7 +336,8 @@ impl PairingStore for Runtime {
 
     fn access_at(&self, _: &str, at: Timestamp) -> Option<AccessPolicy> {
         let state = self.state.lock();
-        state.access.iter().rev().find(|(since, _)| *since <= at).map(|(_, access)| access.clone())
+        let then = state.access.iter().rev().find(|(since, _)| *since <= at).or(state.access.first());
+        then.map(|(_, access)| access.clone())
     }
 
     fn access_since(&self, _: &str) -> Option<Timestamp> {
@@ -377,6 +379,10 @@ impl PairingStore for Runtime {
     fn migrate(&self, _: String, from: String, to: String) -> BoxFuture<'_, Result<(), StoreError>> {
         self.state.update(|state| state.moved.insert(from, to));
         ready(Ok(())).boxed()
+    }
+
+    fn last_record(&self) -> u64 {
+        self.state.lock().taken.len() as u64
     }
 
     fn clock(&self) -> Arc<dyn Clock> {

@@ -123,7 +123,7 @@ fn the_rules_of_a_platform_are_known_for_as_long_as_they_held() {
         record(secs, Event::Registry(RegistryEvent::AccessSet { platform, access }))
     };
     let mut state = folded(&[set(10, &rules(false)), set(20, &rules(true))]);
-    assert_eq!(state.access_at("discord", at(9)), None);
+    assert_eq!(state.access_at("discord", at(9)), Some(&rules(false)), "not those of now");
     assert_eq!(state.access_at("discord", at(19)), Some(&rules(false)));
     assert_eq!(state.access_at("discord", at(20)), Some(&rules(true)));
     assert_eq!(state.access_at("telegram", at(20)), None);

@@ -136,7 +136,8 @@ pub struct PlatformStatus {
     /// The last time that it read what was missed, where the platform has that read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caught_up: Option<CaughtUp>,
-    /// Requests of the last ten minutes that count against the bot, where the platform counts them.
+    /// Requests of the last ten minutes that count against the bot, where the platform counts them. The bots of a daemon on a
+    /// network count together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invalid_requests: Option<u64>,
 }
@@ -226,7 +227,7 @@ pub trait PairingStore: Send + Sync + 'static {
     /// since, stands as before.
     fn standing_at(&self, user: &str, at: Timestamp) -> PairingStatus;
 
-    /// The rules of a platform that held at a time, as far back as they are known.
+    /// The rules of a platform that held at a time; before all that are known, the oldest of them.
     fn access_at(&self, platform: &str, at: Timestamp) -> Option<AccessPolicy>;
 
     /// Since when the rules of a platform are known.
@@ -250,6 +251,9 @@ pub trait PairingStore: Send + Sync + 'static {
 
     /// A platform gave a chat another id.
     fn migrate(&self, platform: String, from: String, to: String) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// The number of the last record of the journal that it is read from.
+    fn last_record(&self) -> u64;
 
     fn clock(&self) -> Arc<dyn Clock>;
 }

@@ -68,6 +68,9 @@ pub trait Store: Send + Sync + 'static {
     /// Searches raw words, summaries and memories.
     fn search(&self, query: Query) -> BoxFuture<'_, Result<Vec<Hit>, StoreError>>;
 
+    /// The number of the journal's last record; 0: it has none.
+    fn last_record(&self) -> u64;
+
     /// Records of the journal whose words are not in the index yet: many, while it is made again.
     fn unindexed(&self) -> u64;
 

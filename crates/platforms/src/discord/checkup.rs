@@ -30,7 +30,7 @@ const THREADS: [u64; 3] = [10, 11, 12];
 /// The token or an address is none, or the HTTP client cannot be made.
 pub async fn checkup(settings: &DiscordSettings) -> Result<Vec<Checked>, BadSettings> {
     let addresses = settings.addresses()?;
-    let rest = bot_rest(&settings.token, &addresses)?;
+    let rest = bot_rest(&settings.token, &addresses, settings.refusals.clone())?;
     let mut out = Vec::new();
     let gateway = match rest.gateway().await {
         Ok(gateway) => gateway,

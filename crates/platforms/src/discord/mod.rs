@@ -46,6 +46,7 @@ use crate::settings::{ChatSettings, LiveChat};
 
 pub use self::checkup::checkup;
 pub use self::gateway::BadAddress;
+pub use self::rest::Refusals;
 
 /// The network's name: that of its only bot in channel ids, and of all of its bots in the log.
 const NAME: &str = "discord";
@@ -82,6 +83,8 @@ pub struct DiscordSettings {
     pub cdn_url: Option<String>,
     /// The number of shards; none: as many as Discord recommends.
     pub shards: Option<u32>,
+    /// What Discord refuses, counted for all bots at this address.
+    pub refusals: Refusals,
     /// Where sessions are kept from a stop to the next start; none: they are not.
     pub sessions: Option<PathBuf>,
     /// Whom it hears, what it takes in, how it shows answers.
@@ -97,6 +100,7 @@ impl DiscordSettings {
             gateway_url: None,
             cdn_url: None,
             shards: None,
+            refusals: Refusals::default(),
             sessions: None,
             chat,
         }
@@ -147,7 +151,7 @@ impl Discord {
     pub fn new(settings: DiscordSettings, pairing_store: Arc<dyn PairingStore>) -> Result<Self, BadSettings> {
         let addresses = settings.addresses()?;
         let token = bare_token(&settings.token).ok_or(BadSettings::Token)?;
-        let rest = bot_rest(&token, &addresses)?;
+        let rest = bot_rest(&token, &addresses, settings.refusals)?;
         let (rest, link) = (Arc::new(rest), Arc::new(Link::new(settings.platform, pairing_store.clock())));
         let chat = LiveChat::new(settings.chat);
         let files = Files::new(addresses.api(), addresses.own(), addresses.cdn())
@@ -155,7 +159,8 @@ impl Discord {
         let places = Arc::new(Places::default());
         let outbox = Arc::new(Outbox::new(rest.clone(), link.clone(), places.clone(), files));
         let parts = Parts { chat, pairing_store, rest, link, places, outbox };
-        let sessions = Arc::new(Sessions::new(settings.sessions, &token, &addresses));
+        let last_record = parts.pairing_store.last_record();
+        let sessions = Arc::new(Sessions::new(settings.sessions, &token, &addresses, last_record));
         Ok(Self { parts, addresses, token, shards: settings.shards, sessions })
     }
 
@@ -228,10 +233,10 @@ async fn until_known<'a, T>(ask: impl Fn() -> BoxFuture<'a, Result<T, StoreError
     }
 }
 
-fn bot_rest(token: &SecretString, addresses: &Addresses) -> Result<Rest, BadSettings> {
+fn bot_rest(token: &SecretString, addresses: &Addresses, refusals: Refusals) -> Result<Rest, BadSettings> {
     let token = bare_token(token).ok_or(BadSettings::Token)?;
     let bot_token = SecretString::from(format!("Bot {}", token.expose_secret()));
-    Rest::new(bot_token, addresses.api(), addresses.own())
+    Rest::new(bot_token, addresses.api(), addresses.own(), refusals)
         .map_err(|error| BadSettings::Client(error.without_url().to_string()))
 }
 
@@ -304,7 +309,8 @@ impl Adapter for Discord {
     fn set_state(&self, state: LinkState, failure: Option<&AdapterFailure>) {
         self.parts.link.set(state, failure);
         if state == LinkState::Stopped {
-            self.sessions.keep(&self.parts.places, self.parts.pairing_store.clock().now());
+            let pairing_store = &self.parts.pairing_store;
+            self.sessions.keep(&self.parts.places, pairing_store.last_record(), pairing_store.clock().now());
         }
     }
 }

@@ -108,7 +108,7 @@ impl Outbox {
             };
             if let Err(error) = self.noted(channel, sent) {
                 tracing::warn!(
-                    platform = "discord",
+                    platform = self.link.platform(),
                     channel = channel.get(),
                     error = error.code(),
                     "a notice could not be sent"
@@ -137,7 +137,7 @@ impl Outbox {
                 }
                 if self.link.trouble(&place, &error.to_string()) {
                     tracing::warn!(
-                        platform = "discord",
+                        platform = self.link.platform(),
                         channel = channel.get(),
                         error = error.in_brief(),
                         "a channel takes nothing"

@@ -55,6 +55,9 @@ pub(super) struct Known {
     servers: HashMap<GuildId, ServerRights>,
     role_names: HashMap<RoleId, String>,
     own_roles: HashSet<RoleId>,
+    /// Channels that could not be read, and from which id on: they are read once they can be.
+    #[serde(default)]
+    unread: HashMap<ChannelId, u64>,
 }
 
 impl Known {
@@ -69,6 +72,16 @@ impl Known {
         self.channels.remove(&channel);
         self.rules.remove(&channel);
         self.locked.remove(&channel);
+        self.unread.remove(&channel);
+    }
+
+    pub(super) fn has_unread(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
+    /// What is true for longer than a session.
+    pub(super) fn lasting(self) -> Self {
+        Self { unread: self.unread, ..Self::default() }
     }
 }
 
@@ -192,6 +205,28 @@ impl Places {
         self.0.lock().rights(channel, me, now).map(|rights| rights & (VIEW | HISTORY) == VIEW | HISTORY)
     }
 
+    /// A channel could not be read from this id on.
+    pub(super) fn set_unread(&self, channel: ChannelId, from: u64) {
+        let mut state = self.0.lock();
+        let known = state.unread.entry(channel).or_insert(from);
+        *known = from.min(*known);
+    }
+
+    pub(super) fn set_read(&self, channel: ChannelId) {
+        self.0.lock().unread.remove(&channel);
+    }
+
+    /// The channels that could not be read, those in these places; of some it is not known where they are.
+    pub(super) fn unread(
+        &self,
+        is_there: impl Fn(ChannelId, Option<&ChannelRef>) -> bool,
+    ) -> Vec<(ChannelId, u64)> {
+        let state = self.0.lock();
+        let there =
+            state.unread.iter().filter(|(channel, _)| is_there(**channel, state.channels.get(channel)));
+        there.map(|(channel, from)| (*channel, *from)).collect()
+    }
+
     /// A server that the bot is no longer in. Returns its channels and threads.
     pub(super) fn forget_server(&self, server: GuildId) -> Vec<ChannelId> {
         let mut state = self.0.lock();
@@ -208,11 +243,6 @@ impl Places {
 
     pub(super) fn role_name(&self, role: RoleId) -> Option<String> {
         self.0.lock().role_names.get(&role).cloned()
-    }
-
-    /// The server of a channel where that is known; no server is a private chat.
-    pub(super) fn server_of(&self, channel: ChannelId) -> Option<Option<GuildId>> {
-        self.known(channel).map(|channel_ref| channel_ref.guild)
     }
 
     fn known(&self, channel: ChannelId) -> Option<ChannelRef> {

@@ -54,7 +54,7 @@ impl InboundHandler {
         };
         let presser = content::presser(&callback.from);
         let press = ButtonPress {
-            id: MessageId::from(format!("callback-{}", callback.id)),
+            id: press_id(callback),
             data: callback.data.as_deref(),
             admitted: self.path.admit(&sender(&presser, &self.me), &address(question)).await,
         };
@@ -86,6 +86,10 @@ impl InboundHandler {
         self.close(closing);
         "press"
     }
+}
+
+pub(super) fn press_id(callback: &Callback) -> MessageId {
+    MessageId::from(format!("callback-{}", callback.id))
 }
 
 impl Telegram {

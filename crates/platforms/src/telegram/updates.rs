@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::command::{Command, CommandAnswer};
-use cairn_core::ids::{AgentId, MessageId};
+use cairn_core::ids::{AgentId, ChannelId, MessageId};
 use cairn_core::message::{Amendment, Change, Inbound, Part};
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, mpsc};
 
 use super::Telegram;
 use super::backfill::Due;
+use super::callbacks::press_id;
 use super::content::{self, Speaker};
 use super::notice::Notice;
 use super::send::ChatTopic;
@@ -19,8 +20,7 @@ use super::words::{self, Given, replied_to};
 use crate::chat_queues::{ChatQueues, Tasks, work_off};
 use crate::inbound::{Access, Admitted, ChatAddress, InboundPath, Outcome, Sender};
 
-/// A command or a button that takes longer counts as taken, which it is first of all, and lets what follows it in its chat
-/// go on.
+/// A command or a button that takes longer lets what follows it in its chat go on, once it is durable that it was given.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Commands that pass messages which wait for room: they may be what makes the room.
@@ -71,17 +71,39 @@ impl InboundHandler {
         }
     }
 
-    /// Takes an update in. Returns when it is durable, or of no use, or a command that takes long.
+    /// Takes an update in. Returns when it is durable, or of no use.
     async fn handle(self, Job { update, due, done }: Job) {
-        let tasks = self.tasks.clone();
-        let may_go_on = self.command_of(&update).is_some() || matches!(update, Update::Callback(_));
+        let (tasks, path, given) = (self.tasks.clone(), self.path.clone(), self.given(&update));
         let mut work = Box::pin(self.take_in(update, due));
-        if !may_go_on {
-            work.await;
-        } else if tokio::time::timeout(COMMAND_PATIENCE, &mut work).await.is_err() {
-            tasks.spawn(work);
+        match given {
+            None => work.await,
+            Some((channel, id)) => {
+                let (path, channel, id) = (&path, &channel, &id);
+                let is_durable = || async move { !path.is_new(channel, id).await };
+                if !is_over(&mut work, is_durable).await {
+                    tasks.spawn(work);
+                }
+            }
         }
         drop(done);
+    }
+
+    /// What is journalled of the command or the button that an update brings, if whoever gave it is admitted.
+    fn given(&self, update: &Update) -> Option<(ChannelId, MessageId)> {
+        let (access, id) = match update {
+            Update::Message(message) if self.command_of(update).is_some() => {
+                let speaker = content::speaker(message)?;
+                (judge(&self.path, &self.me, message, &speaker), self.telegram.message_id(message))
+            }
+            Update::Callback(callback) => {
+                let (presser, question) = (content::presser(&callback.from), callback.message.as_ref()?);
+                let presser = sender(&presser, &self.me);
+                (self.path.judge(&presser, true, &address(question)), press_id(callback))
+            }
+            Update::Message(_) | Update::Edited(_) | Update::Membership(_) => return None,
+        };
+        let Access::Admitted(admitted) = access else { return None };
+        Some((admitted.channel, id))
     }
 
     async fn take_in(self, update: Update, due: Due) {
@@ -264,6 +286,21 @@ impl InboundHandler {
     }
 }
 
+/// Waits for the work of a command. False: it goes on, and it is durable that the command was given.
+async fn is_over<F>(work: &mut (impl Future<Output = ()> + Unpin), is_durable: impl Fn() -> F) -> bool
+where
+    F: Future<Output = bool>,
+{
+    loop {
+        if tokio::time::timeout(COMMAND_PATIENCE, &mut *work).await.is_ok() {
+            return true;
+        }
+        if is_durable().await {
+            return false;
+        }
+    }
+}
+
 impl Telegram {
     pub(super) fn message_id(&self, message: &Message) -> MessageId {
         self.runtime_id(message.chat.id, message.message_id)
@@ -301,5 +338,27 @@ pub(super) fn queue_of(update: &Update) -> ChatTopic {
         Update::Callback(callback) => {
             (callback.message.as_ref().map_or(callback.from.id, |message| message.chat.id), Some(BUTTONS))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_command_that_takes_long_is_left_once_it_is_durable_that_it_was_given_and_not_before() {
+        let n_asked = Cell::new(0);
+        let is_durable = || {
+            n_asked.set(n_asked.get() + 1);
+            ready(n_asked.get() == 3)
+        };
+        assert!(is_over(&mut ready(()), is_durable).await);
+        assert_eq!(n_asked.get(), 0);
+        let began = tokio::time::Instant::now();
+        assert!(!is_over(&mut pending(), is_durable).await);
+        assert_eq!((n_asked.get(), began.elapsed()), (3, 3 * COMMAND_PATIENCE));
     }
 }

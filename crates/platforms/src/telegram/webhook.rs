@@ -302,6 +302,12 @@ async fn watch(telegram: &Telegram, webhook: &Webhook) -> AdapterFailure {
 /// The updates that somebody waits for, by number.
 type Waiting = HashMap<i64, Vec<oneshot::Sender<()>>>;
 
+/// One more waits. Telegram repeats an update that takes long and hangs up on the request before.
+fn wait_for(waiting: &mut Vec<oneshot::Sender<()>>, taken: oneshot::Sender<()>) {
+    waiting.retain(|earlier| !earlier.is_closed());
+    waiting.push(taken);
+}
+
 impl Poller<'_> {
     /// Takes in what Telegram sends, until that fails for good.
     pub(super) async fn serve(&mut self, webhook: &Webhook) -> AdapterFailure {
@@ -351,7 +357,9 @@ impl Poller<'_> {
         self.enqueue(updates).await;
         for (id, taken) in waits {
             match id {
-                Some(id) if self.offset_tracker.is_open(id) => waiting.entry(id).or_default().push(taken),
+                Some(id) if self.offset_tracker.is_open(id) => {
+                    wait_for(waiting.entry(id).or_default(), taken)
+                }
                 // It could not be put into its queue: without an answer Telegram repeats it.
                 Some(id) if self.offset_tracker.is_new(id) => drop(taken),
                 // It was done before, or is none that anything could be done with.
@@ -391,6 +399,16 @@ mod tests {
         #[case] said: Option<&str>,
     ) {
         assert_eq!(trouble(&info, 1_000, 120), said);
+    }
+
+    #[test]
+    fn an_update_that_is_repeated_again_and_again_is_waited_for_once() {
+        let mut waiting = Vec::new();
+        for _ in 0..100 {
+            let (taken, _hung_up) = oneshot::channel();
+            wait_for(&mut waiting, taken);
+        }
+        assert_eq!(waiting.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]

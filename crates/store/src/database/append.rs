@@ -71,7 +71,10 @@ impl Sequencer {
         let mut is_sent = false;
         while self.lease.is_held() {
             let error = match self.attempt(&id, first_n, batch, &mut is_sent).await {
-                Attempt::Done => return Ok(()),
+                Attempt::Done => {
+                    self.lease.answered();
+                    return Ok(());
+                }
                 Attempt::Refused(error) => return Err(error),
                 Attempt::Unknown(error) => error,
             };

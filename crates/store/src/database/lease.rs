@@ -127,6 +127,11 @@ impl Lease {
         self.state.borrow().held && Sent::now().boot_ms < self.out_at_ms.load(Ordering::Relaxed)
     }
 
+    /// The database has answered something else than a renewal.
+    pub(crate) fn answered(&self) {
+        self.state.send_if_modified(|state| state.error.take().is_some());
+    }
+
     /// Waits so long, or until it is lost.
     pub(crate) async fn lost_within(&self, limit: Duration) {
         let mut state = self.state.subscribe();
@@ -275,6 +280,43 @@ impl Sent {
 
     fn out_at_ms(self) -> u64 {
         self.boot_ms + COUNTED_OUT.as_millis() as u64
+    }
+}
+
+const HAND_OVER: &str = "INSERT INTO cairn_handover (name, bytes) \
+     SELECT $2, $3 FROM cairn_journal WHERE lease = $1::text::uuid \
+     ON CONFLICT (name) DO UPDATE SET bytes = excluded.bytes RETURNING name";
+
+const TAKE_OVER: &str = "DELETE FROM cairn_handover WHERE EXISTS (SELECT FROM cairn_journal WHERE lease = $1::text::uuid) \
+     RETURNING name, bytes";
+
+impl Database {
+    /// Leaves something to whichever node leads next.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`]; the database does not answer.
+    pub(crate) async fn hand_over(
+        self: &Arc<Self>,
+        lease: &Lease,
+        name: &str,
+        bytes: Vec<u8>,
+    ) -> Result<(), StoreError> {
+        let params: Vec<super::Param> =
+            vec![Box::new(lease.id.clone()), Box::new(name.to_owned()), Box::new(bytes)];
+        let kept = self.ask("hand over", HAND_OVER, params).await?;
+        if kept.is_empty() { Err(StoreError::Fenced) } else { Ok(()) }
+    }
+
+    /// Takes what the leader before has left, by name.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn take_over(
+        self: &Arc<Self>,
+        lease: &Lease,
+    ) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        let taken = self.ask("take over", TAKE_OVER, vec![Box::new(lease.id.clone())]).await?;
+        Ok(taken.iter().map(|row| (row.get(0), row.get(1))).collect())
     }
 }
 

@@ -56,6 +56,12 @@ CREATE TABLE cairn_artifact (
     PRIMARY KEY (channel, id, part)
 );
 
+-- What a leader that stops by plan leaves to the next one.
+CREATE TABLE cairn_handover (
+    name text PRIMARY KEY,
+    bytes bytea NOT NULL
+);
+
 -- People who are to be erased, by whichever node leads next.
 CREATE TABLE cairn_erasure (
     person text PRIMARY KEY,

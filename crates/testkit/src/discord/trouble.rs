@@ -223,6 +223,17 @@ impl FakeDiscord {
         self.access(channel, Access::Blocked);
     }
 
+    /// The bot may do everything in all channels of a server again, by a right that everybody there gets.
+    pub fn allow_by_role(&self, guild: u64) {
+        self.shared.update(|state| {
+            let inside = state.world.channels.values_mut().filter(|channel| channel.guild == Some(guild));
+            inside.for_each(|channel| channel.access = Access::Full);
+            let everyone = json!({"id": guild.to_string(), "name": "@everyone", "permissions": "8"});
+            let data = json!({"guild_id": guild.to_string(), "role": everyone});
+            state.dispatch("GUILD_ROLE_UPDATE", intent::GUILDS, data);
+        });
+    }
+
     fn access(&self, channel: u64, access: Access) {
         self.shared.update(|state| {
             let place = state.world.channel(channel);

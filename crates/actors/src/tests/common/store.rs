@@ -375,6 +375,10 @@ impl Store for MemStore {
         Box::pin(async { Ok(hits) })
     }
 
+    fn last_record(&self) -> u64 {
+        self.records.borrow().len() as u64
+    }
+
     fn unindexed(&self) -> u64 {
         0
     }

@@ -190,6 +190,10 @@ impl Store for SimStore {
         Box::pin(self.view("search", move |kept| at_once(kept.search(query.clone()))))
     }
 
+    fn last_record(&self) -> u64 {
+        0
+    }
+
     fn unindexed(&self) -> u64 {
         0
     }

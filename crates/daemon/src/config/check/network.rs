@@ -214,6 +214,8 @@ fn webhook_trouble(webhook: &str, is_own: bool) -> Option<&'static str> {
     let is_public = host.contains('.') && host.parse::<IpAddr>().ok().is_none_or(is_public);
     match port {
         _ if !path.chars().all(fits) => Some("has other characters than A-Z a-z 0-9 / - . _ ~ in its path"),
+        // Two that look different would be the same path.
+        _ if path.split('/').any(|step| [".", ".."].contains(&step)) => Some("has `.` or `..` in its path"),
         _ if !is_own && !is_public => Some("is no address that Telegram can reach"),
         Some(port) if !is_own && !WEBHOOK_PORTS.contains(&port) => {
             Some("has a port that Telegram does not send to; it takes 443, 80, 88 and 8443")
@@ -240,7 +242,10 @@ fn url_path(url: &str) -> String {
 
 /// Every webhook has a path of its own where it is served.
 pub(in crate::config) fn check_webhooks(check: &mut Check<'_, '_>, bots: &Bots) {
-    let place = |bot: &Network| Some((bot.webhook_address()?, url_path(bot.webhook_url.as_deref()?)));
+    let place = |bot: &Network| {
+        let url = bot.webhook_url.as_deref().filter(|_| bot.enabled)?;
+        Some((bot.webhook_address()?, url_path(url)))
+    };
     for (idx, bot) in bots.iter().enumerate() {
         let Some(own) = place(bot) else { continue };
         if bots[..idx].iter().any(|other| place(other).as_ref() == Some(&own)) {

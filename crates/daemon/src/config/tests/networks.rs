@@ -291,6 +291,7 @@ fn one_token_serves_one_bot() {
 #[case::own_machine("webhook_url = \"https://localhost/x\"", "no address that Telegram can reach")]
 #[case::private("webhook_url = \"https://192.168.0.7/x\"", "no address that Telegram can reach")]
 #[case::path("webhook_url = \"https://bot.example.org/{x}\"", "in its path")]
+#[case::steps("webhook_url = \"https://bot.example.org/b/../a\"", "`..` in its path")]
 #[case::alone("webhook_listen = \"127.0.0.1:9465\"", "`webhook_url` is not")]
 #[case::listen(
     "webhook_url = \"https://bot.example.org\"\nwebhook_listen = \"localhost:1\"",
@@ -320,6 +321,7 @@ fn webhooks_are_served_at_paths_of_their_own() {
     assert_eq!(addresses.into_iter().collect::<Vec<_>>(), ["127.0.0.1:9465".parse().unwrap()]);
     let message = error(&bots("https://other.example.org/a"));
     assert!(message.contains("two bots have their webhook at 127.0.0.1:9465/a"), "{message}");
+    fine(&(bots("https://other.example.org/a") + "enabled = false\n"));
     let loaded = fine(&network(
         "telegram",
         "webhook_url = \"https://bot.example.org\"\nwebhook_listen = \"0.0.0.0:80\"",

@@ -118,7 +118,7 @@ impl Rig {
         Path::new(env!("CARGO_BIN_EXE_cairn"))
     }
 
-    fn state(&self) -> PathBuf {
+    pub(crate) fn state(&self) -> PathBuf {
         self.folder.path().join("state")
     }
 

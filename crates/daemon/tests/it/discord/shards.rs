@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use cairn_testkit::discord::FakeDiscord;
+use cairn_testkit::postgres;
 use serde_json::json;
 
 use crate::discord::rig::{ROOM, Rig, Setup};
@@ -160,5 +161,26 @@ async fn sessions_go_on_after_a_planned_restart_and_what_came_meanwhile_is_told_
     rig.back().await;
     rig.discord.wait_shards(4).await;
     assert_eq!((rig.discord.resumed(), rig.discord.identified()), (4, 8));
+    rig.assert_clean();
+}
+
+#[tokio::test]
+async fn sessions_go_on_at_another_node_of_the_same_database() {
+    let Some(url) = postgres::database() else { return };
+    let discord = FakeDiscord::builder().shards(2).max_concurrency(2).identify_every(Duration::ZERO);
+    let tables = format!("[store]\nurl = \"{url}\"\n");
+    let mut rig = Setup { discord, tables, ..Setup::default() }.build().await;
+    rig.run().await;
+    rig.discord.wait_shards(2).await;
+    rig.ask(ROOM, "alice", "before").await;
+    rig.stop().await;
+    rig.discord.post(ROOM, "alice", "while nobody led").mention_bot().send();
+    // The next one has nothing but the database.
+    std::fs::remove_dir_all(rig.state()).unwrap();
+    std::fs::create_dir(rig.state()).unwrap();
+    rig.back().await;
+    let sent = rig.discord.wait_sent(ROOM, 2).await;
+    assert!(sent[1].content.contains("while nobody led"), "{sent:?}");
+    assert_eq!((rig.discord.resumed(), rig.discord.identified()), (2, 2), "{}", rig.log());
     rig.assert_clean();
 }

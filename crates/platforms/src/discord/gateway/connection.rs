@@ -304,7 +304,7 @@ mod tests {
     use super::super::starts::{Allowance, Starts};
     use super::super::{Addresses, Gateway, Sessions, Shard};
     use super::*;
-    use crate::discord::rest::Rest;
+    use crate::discord::rest::{Refusals, Rest};
     use crate::link::Link;
 
     struct Nobody;
@@ -333,9 +333,9 @@ mod tests {
             let link = Arc::new(Link::new("discord", Arc::new(TestClock::default())));
             let addresses = Addresses::new(api.as_str(), None, None).unwrap();
             let gateway = Gateway {
-                rest: Arc::new(Rest::new(token.clone(), &api, true).unwrap()),
+                rest: Arc::new(Rest::new(token.clone(), &api, true, Refusals::default()).unwrap()),
                 link: link.clone(),
-                sessions: Arc::new(Sessions::new(None, &token, &addresses)),
+                sessions: Arc::new(Sessions::new(None, &token, &addresses, 0)),
                 addresses,
                 bot_token: token,
                 shards: None,

@@ -15,7 +15,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::frame::{Application, Me};
+use super::frame::{Application, INTENTS, Me};
 use super::shard::Session;
 use super::{Addresses, Shard};
 use crate::discord::places::{Known, Places};
@@ -33,8 +33,9 @@ pub(in crate::discord) struct Bot {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Kept {
     id: String,
-    /// All events up to this one are with the runtime.
-    seq: u64,
+    /// All events up to this one are with the runtime; none: what was missed before the session is still being read, and only
+    /// a new session has it read again.
+    seq: Option<u64>,
     address: String,
 }
 
@@ -47,9 +48,12 @@ struct State {
 
 #[derive(Serialize, Deserialize)]
 struct File {
-    /// Sessions are those of one bot at one API.
+    /// Sessions are those of one bot at one API, and are told what was asked for when they began.
     bot_hash: String,
     at: Timestamp,
+    /// The journal's last record then. One that ends before, as after a restore, lacks what the sessions do not tell again.
+    #[serde(default)]
+    last_record: u64,
     sessions: State,
     places: Known,
 }
@@ -59,6 +63,8 @@ pub(in crate::discord) struct Sessions {
     /// None: they are not kept.
     path: Option<PathBuf>,
     bot_hash: String,
+    /// The journal's last record at the start.
+    last_record: u64,
     state: Mutex<State>,
 }
 
@@ -67,10 +73,11 @@ impl Sessions {
         path: Option<PathBuf>,
         token: &SecretString,
         addresses: &Addresses,
+        last_record: u64,
     ) -> Self {
-        let text = format!("{}\n{}", addresses.api(), token.expose_secret());
+        let text = format!("{}\n{}\n{}", addresses.api(), token.expose_secret(), INTENTS.bits());
         let bot_hash = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
-        Self { path, bot_hash, state: Mutex::default() }
+        Self { path, bot_hash, last_record, state: Mutex::default() }
     }
 
     /// Takes up what was kept at the last stop, once, and forgets everything else.
@@ -89,7 +96,8 @@ impl Sessions {
         };
     }
 
-    /// What was kept by this bot of late. The file is gone then: it would be false after the first event.
+    /// What was kept by this bot; of an older file, what is true for longer. The file is gone then: it would be false after the
+    /// first event.
     fn read(&self, path: &Path, now: Timestamp) -> std::io::Result<Option<File>> {
         let bytes = match std::fs::read(path) {
             Ok(bytes) => bytes,
@@ -99,16 +107,22 @@ impl Sessions {
         std::fs::remove_file(path)?;
         let file: File = serde_json::from_slice(&bytes)?;
         let age = now.duration_since(file.at);
-        let fits = file.bot_hash == self.bot_hash && age >= SignedDuration::ZERO && age <= AGE_MAX;
-        Ok(fits.then_some(file))
+        let is_young = age >= SignedDuration::ZERO && age <= AGE_MAX;
+        let fits = file.bot_hash == self.bot_hash && file.last_record <= self.last_record;
+        Ok(fits.then(|| match is_young {
+            true => file,
+            false => File { sessions: State::default(), places: file.places.lasting(), ..file },
+        }))
     }
 
     /// Writes down what may be resumed, for the next start.
-    pub(in crate::discord) fn keep(&self, places: &Places, now: Timestamp) {
-        let sessions = std::mem::take(&mut *self.state.lock());
-        let Some(path) = self.path.as_deref().filter(|_| !sessions.by_shard.is_empty()) else { return };
-        let n_sessions = sessions.by_shard.len();
-        let file = File { bot_hash: self.bot_hash.clone(), at: now, sessions, places: places.known_now() };
+    pub(in crate::discord) fn keep(&self, places: &Places, last_record: u64, now: Timestamp) {
+        let mut sessions = std::mem::take(&mut *self.state.lock());
+        sessions.by_shard.retain(|_, kept| kept.seq.is_some());
+        let (n_sessions, places) = (sessions.by_shard.len(), places.known_now());
+        let is_worth_it = n_sessions > 0 || places.has_unread();
+        let Some(path) = self.path.as_deref().filter(|_| is_worth_it) else { return };
+        let file = File { bot_hash: self.bot_hash.clone(), at: now, last_record, sessions, places };
         match write(path, &file) {
             Ok(()) => {
                 tracing::info!(platform = "discord", n_sessions, "sessions are kept for the next start")
@@ -127,7 +141,7 @@ impl Sessions {
         }
         let kept = state.by_shard.get(&shard.id)?;
         let address = addresses.resume(&kept.address).ok()?;
-        Some((Session { id: kept.id.clone(), seq: kept.seq, address }, state.bot.clone()?))
+        Some((Session { id: kept.id.clone(), seq: kept.seq?, address }, state.bot.clone()?))
     }
 
     pub(super) fn began(&self, shard: Shard, session: &Session, bot: Bot) {
@@ -137,15 +151,14 @@ impl Sessions {
             state.n_shards = shard.of;
         }
         state.bot = Some(bot);
-        // Nothing of it is with the runtime yet, the list of servers not either.
-        let kept = Kept { id: session.id.clone(), seq: session.seq, address: session.address.to_string() };
+        let kept = Kept { id: session.id.clone(), seq: None, address: session.address.to_string() };
         state.by_shard.insert(shard.id, kept);
     }
 
     /// All events of the shard up to this one are with the runtime.
     pub(super) fn settled(&self, shard: Shard, seq: u64) {
         if let Some(kept) = self.state.lock().by_shard.get_mut(&shard.id) {
-            kept.seq = seq;
+            kept.seq = Some(seq);
         }
     }
 
@@ -181,17 +194,27 @@ mod tests {
     }
 
     fn sessions(path: &Path, token: &str) -> Sessions {
-        Sessions::new(Some(path.to_owned()), &SecretString::from(token), &addresses())
+        of_journal(path, token, 7)
     }
 
-    fn keep(path: &Path) {
+    /// The sessions at a start, when the journal ends with this record.
+    fn of_journal(path: &Path, token: &str, last_record: u64) -> Sessions {
+        Sessions::new(Some(path.to_owned()), &SecretString::from(token), &addresses(), last_record)
+    }
+
+    fn begun(path: &Path) -> Sessions {
         let sessions = sessions(path, "token");
         let address = "wss://gateway-1.discord.gg/".parse().expect("is an address");
         let bot = json!({"user": {"id": "7", "username": "cairn"}, "application": {"id": "8"}});
         let bot = serde_json::from_value(bot).expect("is a bot");
         sessions.began(ONE, &Session { id: "abc".to_owned(), seq: 1, address }, bot);
+        sessions
+    }
+
+    fn keep(path: &Path) {
+        let sessions = begun(path);
         sessions.settled(ONE, 41);
-        sessions.keep(&Places::default(), NOW);
+        sessions.keep(&Places::default(), 7, NOW);
     }
 
     fn found(path: &Path, token: &str, shard: Shard, minutes: i64) -> Option<u64> {
@@ -239,7 +262,39 @@ mod tests {
         let sessions = sessions(&path, "token");
         sessions.take_up(&Places::default(), NOW);
         sessions.ended(ONE);
-        sessions.keep(&Places::default(), NOW);
+        sessions.keep(&Places::default(), 7, NOW);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_session_whose_beginning_is_not_with_the_runtime_is_not_kept() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let path = folder.path().join("sessions.json");
+        begun(&path).keep(&Places::default(), 7, NOW);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_session_is_void_where_the_journal_ends_before_the_stop() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let path = folder.path().join("sessions.json");
+        for (last_record, is_found) in [(6, false), (7, true), (8, true)] {
+            keep(&path);
+            let sessions = of_journal(&path, "token", last_record);
+            sessions.take_up(&Places::default(), NOW);
+            assert_eq!(sessions.of(ONE, &addresses()).is_some(), is_found, "{last_record}");
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_read_outlives_its_session() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let path = folder.path().join("sessions.json");
+        let (places, channel) = (Places::default(), serenity::all::ChannelId::new(20));
+        places.set_unread(channel, 5);
+        begun(&path).keep(&places, 7, NOW);
+        let places = Places::default();
+        sessions(&path, "token").take_up(&places, NOW + SignedDuration::from_hours(2));
+        assert_eq!(places.unread(|_, _| true), [(channel, 5)]);
     }
 }

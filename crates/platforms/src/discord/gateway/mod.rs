@@ -30,6 +30,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 use serenity::all::GuildId;
 use tokio::task::JoinSet;
+use tracing::Instrument as _;
 
 use self::board::Board;
 use self::close::Next;
@@ -159,7 +160,8 @@ impl Gateway {
             let (gateway, starts, board) = (self.clone(), starts.clone(), board.clone());
             let place = Mutex::new(Some(starts.queue(shard)));
             let listener = listener.clone();
-            shards.spawn(ShardRun { shard, gateway, starts, board, listener, place }.run());
+            let run = ShardRun { shard, gateway, starts, board, listener, place }.run();
+            shards.spawn(run.in_current_span());
         }
         let first = shards.join_next().await;
         shards.shutdown().await;

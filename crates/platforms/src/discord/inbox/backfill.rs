@@ -49,7 +49,11 @@ struct History {
 impl InboundHandler {
     /// Looks at a channel in which something may have been missed, and takes in what is new. Returns when all of it is taken in,
     /// or cannot be read.
-    pub(super) async fn backfill(&self, channel: ChannelId, missed: Missed) -> Looked {
+    pub(super) async fn backfill(&self, channel: ChannelId, mut missed: Missed) -> Looked {
+        // What could not be read before is read with it.
+        for (_, from) in self.places.unread(|id, _| id == channel) {
+            missed.join(Missed::after(from));
+        }
         let Some(channel_ref) = self.channel_ref(channel, None).await else { return Looked::Unreadable };
         let Some(name) = self.path.channel_of(&(&channel_ref).into()) else { return Looked::Quiet };
         let row = until_known(|| self.path.ports.intake.channel(&name)).await;
@@ -93,9 +97,10 @@ impl InboundHandler {
                     self.link.clear(&history_of(channel));
                     break history;
                 }
-                Err(error) if error.is_passing() => {
+                // A token that is refused says nothing of the channel.
+                Err(error) if error.is_passing() || error == RestError::Unauthorized => {
                     tracing::warn!(
-                        platform = "discord",
+                        platform = self.link.platform(),
                         channel = channel.get(),
                         %error,
                         "what was missed cannot be read yet; trying again"
@@ -131,12 +136,14 @@ impl InboundHandler {
             served.admitted.addressed = Some(n) == last;
             self.submit(served).await;
         }
+        // Not sooner: what a stop leaves of it is read again.
+        self.places.set_read(channel);
         Looked::Read { messages, deleted }
     }
 
     /// Tells the runtime which messages it has and Discord has not any more. How many.
     async fn amend_deleted(&self, place: &Place<'_>, history: &History) -> u64 {
-        if !place.shows_all || history.ids.is_empty() {
+        if !place.shows_all {
             return 0;
         }
         let since = time_of(history.from);
@@ -154,8 +161,13 @@ impl InboundHandler {
     }
 
     fn cannot_read(&self, channel: ChannelId, from: u64, why: &str) {
-        self.unread.lock().insert(channel, from);
-        tracing::warn!(platform = "discord", channel = channel.get(), why, "what was missed cannot be read");
+        self.places.set_unread(channel, from);
+        tracing::warn!(
+            platform = self.link.platform(),
+            channel = channel.get(),
+            why,
+            "what was missed cannot be read"
+        );
         self.link.trouble(&history_of(channel), &format!("what was missed cannot be read: {why}"));
     }
 
@@ -182,7 +194,7 @@ impl InboundHandler {
         let too_many = read.len().saturating_sub(limits.max_messages);
         if too_many > 0 || too_old {
             tracing::warn!(
-                platform = "discord",
+                platform = self.link.platform(),
                 channel = channel.get(),
                 too_old,
                 too_many = too_many > 0,

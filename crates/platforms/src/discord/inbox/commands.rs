@@ -41,7 +41,7 @@ impl InboundHandler {
                 self.link.clear(PLACE);
                 if changed {
                     tracing::info!(
-                        platform = "discord",
+                        platform = self.link.platform(),
                         n_commands = COMMANDS.len(),
                         "commands were registered"
                     );
@@ -49,7 +49,7 @@ impl InboundHandler {
             }
             Err(error) => {
                 self.link.trouble(PLACE, &format!("could not be registered: {error}"));
-                tracing::warn!(platform = "discord", %error, "the commands could not be registered; they are again with the next session");
+                tracing::warn!(platform = self.link.platform(), %error, "the commands could not be registered; they are again with the next session");
             }
         }
     }

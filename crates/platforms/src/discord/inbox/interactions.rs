@@ -54,7 +54,9 @@ impl InboundHandler {
         let (id, at) = (RuntimeMessage::new(interaction.id.to_string()), time_of(interaction.id.get()));
         match self.path.run(&admitted, id, at, command).await {
             Some(answer) => self.give(interaction, &answer, hidden, direct).await,
-            None => tracing::debug!(platform = "discord", "a command came again; it was run before"),
+            None => {
+                tracing::debug!(platform = self.link.platform(), "a command came again; it was run before")
+            }
         }
     }
 
@@ -94,7 +96,7 @@ impl InboundHandler {
         let response = CreateInteractionResponse::Message(message);
         if let Err(error) = self.rest.respond(interaction.id, &interaction.token, &response).await {
             tracing::warn!(
-                platform = "discord",
+                platform = self.link.platform(),
                 error = error.in_brief(),
                 "an interaction could not be refused"
             );
@@ -111,12 +113,15 @@ impl InboundHandler {
             // It may have arrived; then the answer has its place.
             Err(RestError::Unknown(_)) => true,
             Err(RestError::Refused { code: UNKNOWN_INTERACTION, .. }) => {
-                tracing::warn!(platform = "discord", "a command was too old to be answered; it was not run");
+                tracing::warn!(
+                    platform = self.link.platform(),
+                    "a command was too old to be answered; it was not run"
+                );
                 false
             }
             Err(error) => {
                 tracing::warn!(
-                    platform = "discord",
+                    platform = self.link.platform(),
                     error = error.in_brief(),
                     "a command could not be answered in time; it was not run"
                 );
@@ -157,7 +162,7 @@ impl InboundHandler {
             Ok(()) => self.link.outbound(),
             Err(error) => {
                 tracing::warn!(
-                    platform = "discord",
+                    platform = self.link.platform(),
                     error = error.in_brief(),
                     "a command's answer could not be given"
                 )
@@ -209,7 +214,7 @@ impl InboundHandler {
     async fn acknowledge(&self, interaction: &Interaction) {
         let response = CreateInteractionResponse::Acknowledge;
         if let Err(error) = self.rest.respond(interaction.id, &interaction.token, &response).await {
-            tracing::debug!(platform = "discord", %error, "a press could not be acknowledged");
+            tracing::debug!(platform = self.link.platform(), %error, "a press could not be acknowledged");
         }
     }
 
@@ -241,7 +246,7 @@ impl InboundHandler {
         };
         let closed = match answered {
             Err(error) => {
-                tracing::debug!(platform = "discord", %error, "a press is answered by an edit");
+                tracing::debug!(platform = self.link.platform(), %error, "a press is answered by an edit");
                 self.edit_question(question, content).await
             }
             Ok(()) => Ok(()),
@@ -250,7 +255,7 @@ impl InboundHandler {
             Ok(()) => self.link.outbound(),
             Err(error) => {
                 tracing::warn!(
-                    platform = "discord",
+                    platform = self.link.platform(),
                     error = error.in_brief(),
                     "the buttons of a question could not be taken away"
                 );
@@ -278,7 +283,7 @@ impl InboundHandler {
         let said =
             self.rest.carefully(|| self.rest.follow_up(interaction.application_id, token, &more)).await;
         if let Err(error) = said {
-            tracing::debug!(platform = "discord", %error, "a press could not be answered in words");
+            tracing::debug!(platform = self.link.platform(), %error, "a press could not be answered in words");
         }
     }
 }

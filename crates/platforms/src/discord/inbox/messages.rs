@@ -78,7 +78,10 @@ impl InboundHandler {
         let sender = sender(&message.author, message.display_name(), message.is_automatic(), Some(me));
         let at = ChatAddress::from(&channel_ref);
         let access = match missed {
-            true => self.path.judge_missed(&sender, calls_me, &at, time_of(message.id.get())),
+            true => {
+                let (id, said) = (RuntimeMessage::new(message.id.to_string()), time_of(message.id.get()));
+                self.path.judge_missed(&sender, calls_me, &at, &id, said).await
+            }
             false => self.path.judge(&sender, calls_me, &at),
         };
         match access {
@@ -148,7 +151,7 @@ impl InboundHandler {
                 // A token that is refused says nothing of the channel; what waits here is read again after the run.
                 Err(error) if error.is_passing() || error == RestError::Unauthorized => {
                     tracing::warn!(
-                        platform = "discord",
+                        platform = self.link.platform(),
                         channel = channel.get(),
                         %error,
                         "cannot tell where a channel is; its messages wait"
@@ -166,7 +169,7 @@ impl InboundHandler {
     fn cannot_see(&self, channel: ChannelId, why: &str) {
         if self.link.trouble(&sight_of(channel), &format!("it cannot be told which rules hold: {why}")) {
             tracing::info!(
-                platform = "discord",
+                platform = self.link.platform(),
                 channel = channel.get(),
                 why,
                 "a channel cannot be looked up; nothing of it is served until the bot may see it"

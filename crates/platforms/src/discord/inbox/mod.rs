@@ -8,7 +8,7 @@ mod messages;
 
 pub(super) use interactions::words_of;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use cairn_core::ports::AdapterPorts;
@@ -107,8 +107,6 @@ pub(super) struct InboundHandler {
     /// Private chats with the bot: no server tells of them.
     private_chats: Mutex<HashSet<ChannelId>>,
     pub(super) catch_ups: CatchUps,
-    /// Channels that could not be read, and from which id on: they are read once they can be.
-    unread: Mutex<HashMap<ChannelId, u64>>,
     pub(super) reads: Semaphore,
     pub(super) commands: Arc<Semaphore>,
 }
@@ -125,7 +123,6 @@ impl InboundHandler {
             me: Mutex::new(None),
             private_chats: Mutex::new(private_chats),
             catch_ups: CatchUps::default(),
-            unread: Mutex::default(),
             reads: Semaphore::new(READS_MAX),
             commands: Arc::new(Semaphore::new(COMMANDS_MAX)),
         }
@@ -149,7 +146,6 @@ impl InboundHandler {
             );
         }
         self.private_chats.lock().remove(&channel);
-        self.unread.lock().remove(&channel);
         self.clear_troubles(channel);
     }
 
@@ -256,6 +252,8 @@ impl Inbox {
                 with(kind, data, |room: ChannelInfo| {
                     places.learn(&room, room.guild_id);
                     self.rights_changed(room.id, me);
+                    // A thread has the rights of its channel.
+                    self.read_unread(me, |id, at| id == room.id || at.is_some_and(|at| at.chat == room.id));
                 });
             }
             "CHANNEL_DELETE" | "THREAD_DELETE" => {
@@ -267,11 +265,19 @@ impl Inbox {
                 }
             }
             "GUILD_ROLE_CREATE" | "GUILD_ROLE_UPDATE" => {
-                with(kind, data, |change: RoleChange| places.learn_role(change.guild_id, &change.role, me));
+                with(kind, data, |change: RoleChange| {
+                    places.learn_role(change.guild_id, &change.role, me);
+                    self.read_unread_of(change.guild_id, me);
+                });
             }
             "GUILD_ROLE_DELETE" => with(kind, data, |gone: RoleGone| places.forget_role(&gone)),
             "GUILD_MEMBER_UPDATE" => {
-                with(kind, data, |change: MemberChange| places.learn_member(&change, me));
+                with(kind, data, |change: MemberChange| {
+                    places.learn_member(&change, me);
+                    if change.member.user.as_ref().is_some_and(|user| user.id == me) {
+                        self.read_unread_of(change.guild_id, me);
+                    }
+                });
             }
             _ => {}
         }
@@ -283,9 +289,19 @@ impl Inbox {
         if inbound.places.may_send(channel, me, now) == Some(true) {
             inbound.link.clear(&messages::rights_in(channel));
         }
-        if inbound.places.may_read(channel, me, now) == Some(true) {
-            let from = inbound.unread.lock().remove(&channel);
-            from.into_iter().for_each(|from| self.push(channel, Item::Backfill(Missed::after(from))));
+    }
+
+    fn read_unread_of(&self, server: GuildId, me: UserId) {
+        self.read_unread(me, |_, at| at.is_some_and(|at| at.guild == Some(server)));
+    }
+
+    /// Reads what could not be read in some places, where it can be read by now.
+    fn read_unread(&self, me: UserId, is_there: impl Fn(ChannelId, Option<&ChannelRef>) -> bool) {
+        let (places, now) = (&self.inbound.places, self.inbound.path.now());
+        for (channel, from) in places.unread(is_there) {
+            if places.may_read(channel, me, now) == Some(true) {
+                self.push(channel, Item::Backfill(Missed::after(from)));
+            }
         }
     }
 
@@ -327,7 +343,6 @@ impl Inbox {
                 "the bot is no longer in a server"
             );
             for channel in channels {
-                self.inbound.unread.lock().remove(&channel);
                 self.inbound.clear_troubles(channel);
             }
         }
@@ -347,7 +362,7 @@ impl Inbox {
         self.inbound.link.inbound();
         let Ok(permit) = self.inbound.commands.clone().try_acquire_owned() else {
             tracing::warn!(
-                platform = "discord",
+                platform = self.inbound.link.platform(),
                 "too many commands and buttons at once; one was left unanswered"
             );
             return;
@@ -371,12 +386,8 @@ impl Listener for Inbox {
                 self.push(channel, Item::Backfill(Missed::untold()));
             }
         }
-        let places = &self.inbound.places;
-        let is_its =
-            |channel: &ChannelId| places.server_of(*channel).is_none_or(|server| shard.hears(server));
-        let unread: Vec<(ChannelId, u64)> =
-            self.inbound.unread.lock().extract_if(|channel, _| is_its(channel)).collect();
-        for (channel, from) in unread {
+        let is_its = |_, at: Option<&ChannelRef>| at.is_none_or(|at| shard.hears(at.guild));
+        for (channel, from) in self.inbound.places.unread(is_its) {
             self.look(channel, Missed::after(from), ready.user.id);
         }
         let inbound = self.inbound.clone();

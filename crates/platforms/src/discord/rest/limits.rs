@@ -8,7 +8,7 @@ use reqwest::header::HeaderMap;
 use serenity::http::{LightMethod, RatelimitingBucket};
 
 use super::LIMIT_MAX;
-use super::refused::Refused;
+use super::refused::{Refusals, Refused};
 
 /// Requests a second that Discord allows a bot, over all buckets.
 const GLOBAL_PER_SECOND: u32 = 50;
@@ -53,6 +53,10 @@ impl State {
 pub(super) struct Limits(Mutex<State>);
 
 impl Limits {
+    pub(super) fn new(refusals: Refusals) -> Self {
+        Self(Mutex::new(State { refused: Refused::new(refusals), ..State::default() }))
+    }
+
     /// Takes a place in the bucket. `is_global`: the limits of the bot as a whole hold for it, too; those of answers to
     /// interactions do not.
     ///

@@ -30,6 +30,7 @@ pub(crate) use self::error::{
     ALREADY_ANSWERED, BAD_FORM, NO_HISTORY_FOR_REPLY, RestError, UNKNOWN_INTERACTION, UNKNOWN_MESSAGE,
 };
 pub(crate) use self::refused::REFUSED_MAX;
+pub use self::refused::Refusals;
 
 /// Longest that a connection may take to come about.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
@@ -64,7 +65,12 @@ impl Rest {
     ///
     /// # Errors
     /// The client cannot be made (its certificates cannot be loaded).
-    pub(crate) fn new(token: SecretString, api: &Url, own: bool) -> Result<Self, reqwest::Error> {
+    pub(crate) fn new(
+        token: SecretString,
+        api: &Url,
+        own: bool,
+        refusals: Refusals,
+    ) -> Result<Self, reqwest::Error> {
         let mut builder = Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_LIMIT)
@@ -74,10 +80,11 @@ impl Rest {
             builder = builder.no_proxy();
         }
         let api = api.as_str().trim_end_matches('/').to_owned();
-        Ok(Self { client: builder.build()?, token, api, limits: Limits::default(), rejected: Notify::new() })
+        let limits = Limits::new(refusals);
+        Ok(Self { client: builder.build()?, token, api, limits, rejected: Notify::new() })
     }
 
-    /// Requests of the last ten minutes that count against the bot.
+    /// Requests of the last ten minutes that count against the bot, with those of the other bots of the daemon.
     pub(crate) fn n_refused(&self) -> u64 {
         self.limits.n_refused(Instant::now())
     }

@@ -1,8 +1,11 @@
 //! Requests that count against the bot: those that get 401, 403, or 429 for a limit of its own. Discord shuts an address out
-//! that makes 10,000 of them in ten minutes, with every bot behind it.
+//! that makes 10,000 of them in ten minutes, with every bot behind it: the bots of a daemon count together.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::limits::Key;
 
@@ -22,58 +25,74 @@ const STOP_AT: u64 = 5_000;
 /// Past so many kinds of requests those that were refused longest ago are forgotten.
 const KEYS_MAX: usize = 10_000;
 
-/// What was refused of late. Nothing here waits; it says how long to.
+/// How many requests of late were refused to all bots that share it: since when, and how many, oldest first.
+#[derive(Debug, Clone, Default)]
+pub struct Refusals(Arc<Mutex<VecDeque<(Instant, u64)>>>);
+
+/// What was refused of late to one of the bots. Nothing here waits; it says how long to.
 #[derive(Debug, Default)]
 pub(super) struct Refused {
-    /// Since when, and how many: oldest first.
-    steps: VecDeque<(Instant, u64)>,
+    all: Refusals,
     /// When each kind of request was refused last.
     last: HashMap<Key, Instant>,
 }
 
 impl Refused {
+    pub(super) fn new(all: Refusals) -> Self {
+        Self { all, last: HashMap::new() }
+    }
+
     /// One more. True: with this one there are too many.
     pub(super) fn add(&mut self, key: Key, now: Instant) -> bool {
-        self.forget_old(now);
-        match self.steps.back_mut() {
-            Some((since, n)) if now.duration_since(*since) < STEP => *n += 1,
-            _ => self.steps.push_back((now, 1)),
-        }
+        let n = self.all.add(now);
         if self.last.len() >= KEYS_MAX {
             self.last.retain(|_, at| now.duration_since(*at) < WINDOW);
         }
         if self.last.len() < KEYS_MAX {
             self.last.insert(key, now);
         }
-        self.count() == REFUSED_MAX
+        n == REFUSED_MAX
     }
 
     /// How long a request must wait so that it does not add to them; none: it may go.
     pub(super) fn wait(&mut self, key: Key, now: Instant) -> Option<Duration> {
-        self.forget_old(now);
-        let n = self.count();
+        let (n, oldest) = self.all.now(now);
         let was_refused = || self.last.get(&key).is_some_and(|at| now.duration_since(*at) < WINDOW);
         let waits = n >= STOP_AT || (n >= REFUSED_MAX && was_refused());
-        let (oldest, _) = self.steps.front()?;
-        waits.then(|| (*oldest + WINDOW + STEP).saturating_duration_since(now))
+        let oldest = oldest?;
+        waits.then(|| (oldest + WINDOW + STEP).saturating_duration_since(now))
     }
 
-    pub(super) fn in_window(&mut self, now: Instant) -> u64 {
-        self.forget_old(now);
-        self.count()
+    pub(super) fn in_window(&self, now: Instant) -> u64 {
+        self.all.now(now).0
     }
+}
 
-    fn count(&self) -> u64 {
-        self.steps.iter().map(|(_, n)| n).sum()
-    }
-
-    /// A step counts until its last request is old enough.
-    fn forget_old(&mut self, now: Instant) {
-        let is_old = |(since, _): &(Instant, u64)| now.duration_since(*since) >= WINDOW + STEP;
-        while self.steps.front().is_some_and(is_old) {
-            self.steps.pop_front();
+impl Refusals {
+    /// One more; how many there are with it.
+    fn add(&self, now: Instant) -> u64 {
+        let mut steps = self.0.lock();
+        match steps.back_mut() {
+            Some((since, n)) if now.duration_since(*since) < STEP => *n += 1,
+            _ => steps.push_back((now, 1)),
         }
+        count(&mut steps, now)
     }
+
+    /// How many there are, and since when.
+    fn now(&self, now: Instant) -> (u64, Option<Instant>) {
+        let mut steps = self.0.lock();
+        (count(&mut steps, now), steps.front().map(|(since, _)| *since))
+    }
+}
+
+/// A step counts until its last request is old enough.
+fn count(steps: &mut VecDeque<(Instant, u64)>, now: Instant) -> u64 {
+    let is_old = |(since, _): &(Instant, u64)| now.duration_since(*since) >= WINDOW + STEP;
+    while steps.front().is_some_and(is_old) {
+        steps.pop_front();
+    }
+    steps.iter().map(|(_, n)| n).sum()
 }
 
 #[cfg(test)]
@@ -107,6 +126,20 @@ mod tests {
         let later = now + WINDOW + STEP;
         assert_eq!(many.in_window(later - STEP), REFUSED_MAX, "none is forgotten too early");
         assert_eq!((many.wait(key(1), later), many.in_window(later)), (None, 0));
+    }
+
+    #[test]
+    fn the_bots_of_a_daemon_count_together_and_each_waits_with_what_was_refused_to_it() {
+        let now = Instant::now();
+        let all = Refusals::default();
+        let (mut one, mut other) = (Refused::new(all.clone()), Refused::new(all));
+        for _ in 0..REFUSED_MAX / 2 {
+            one.add(key(1), now);
+            other.add(key(2), now);
+        }
+        assert_eq!((one.in_window(now), other.in_window(now)), (REFUSED_MAX, REFUSED_MAX));
+        assert_eq!((one.wait(key(1), now), one.wait(key(2), now)), (Some(WINDOW + STEP), None));
+        assert_eq!((other.wait(key(1), now), other.wait(key(2), now)), (None, Some(WINDOW + STEP)));
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use cairn_core::access::AccessPolicy;
 use cairn_core::message::Change;
+use cairn_core::ports::{Adapter as _, LinkState};
+use cairn_platforms::discord::DiscordSettings;
 use cairn_testkit::discord::{Fault, Route};
 use jiff::SignedDuration;
 
@@ -198,6 +200,25 @@ async fn whoever_was_no_member_when_they_spoke_is_not_heard_later() {
 }
 
 #[tokio::test]
+async fn what_another_agent_took_in_is_not_answered_again_and_what_it_missed_is() {
+    let (discord, runtime) = (discord().await, Runtime::new());
+    runtime.ruled(3600, access());
+    let poet = AccessPolicy { agent: "poet".into(), ..access() };
+    runtime.ruled(60, poet.clone());
+    let known = discord.post(CHANNEL, "alice", "answered by main").mention_bot().aged(ago(150)).send();
+    runtime.has(CHANNEL_NAME, known);
+    discord.post(CHANNEL, "alice", "said while nobody ran").mention_bot().aged(ago(120)).send();
+    let mut settings = settings(&discord);
+    settings.chat.access = poet;
+    let running = Running::start(settings, &runtime);
+    let done = running.wait_status(|status| status.caught_up.is_some()).await.caught_up.expect("is told");
+    assert_eq!((done.read, done.messages), (1, 1), "{done:?}");
+    let taken = runtime.wait_taken(1).await;
+    assert_eq!(words(&taken[0]), "said while nobody ran");
+    assert_eq!(taken[0].channel.to_string(), "poet/discord/101");
+}
+
+#[tokio::test]
 async fn a_deletion_during_downtime_is_noticed_in_what_is_read_again() {
     let (discord, runtime) = (discord().await, Runtime::new());
     let [kept, gone, last] = ["kept", "gone", "last"].map(|text| discord.say(CHANNEL, "alice", text));
@@ -240,6 +261,57 @@ async fn a_private_chat_that_is_gone_is_asked_for_once() {
     discord.disconnect();
     running.wait_status(unread(0)).await;
     assert_eq!((discord.identified(), discord.arrived(Route::Fetch)), (2, 1));
+}
+
+#[tokio::test]
+async fn a_channel_that_could_not_be_read_is_read_after_a_restart_once_a_role_gives_the_right() {
+    let (discord, runtime, folder) =
+        (discord().await, Runtime::new(), tempfile::tempdir().expect("a folder"));
+    let path = folder.path().join("sessions");
+    let kept = || DiscordSettings { sessions: Some(path.clone()), ..settings(&discord) };
+    let known = discord.say(CHANNEL, "alice", "known");
+    runtime.has(CHANNEL_NAME, known);
+    discord.say(CHANNEL, "alice", "missed");
+    discord.hide_history(CHANNEL);
+    let running = Running::start(kept(), &runtime);
+    running.wait_status(|status| !status.troubles.is_empty()).await;
+    // What is heard live must not hide what was missed before it.
+    discord.say(CHANNEL, "alice", "live");
+    runtime.wait_taken(1).await;
+    let adapter = running.adapter.clone();
+    running.stopped().await;
+    discord.wait_until("the end of the connection", |discord| !discord.is_ready()).await;
+    adapter.set_state(LinkState::Stopped, None);
+    let running = Running::start(kept(), &runtime);
+    running.wait_state(LinkState::Connected).await;
+    assert_eq!(discord.arrived(Route::Fetch), 0);
+    discord.allow_by_role(GUILD);
+    let taken: Vec<_> = runtime.wait_taken(2).await.iter().map(words).collect();
+    assert_eq!(taken, ["live", "missed"]);
+    discord.assert_clean();
+}
+
+#[tokio::test]
+async fn a_single_refusal_of_the_token_leaves_nothing_unread() {
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let known = discord.say(CHANNEL, "alice", "known");
+    runtime.has(CHANNEL_NAME, known);
+    discord.say(CHANNEL, "alice", "missed");
+    discord.fail_next(Route::Fetch, Fault::Status(401));
+    let _running = connected(&discord, &runtime).await;
+    assert_eq!(words(&runtime.wait_taken(1).await[0]), "missed");
+}
+
+#[tokio::test]
+async fn all_that_was_said_in_a_private_chat_may_be_deleted_during_downtime() {
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let dm = discord.dm("alice");
+    let gone = discord.say(dm, "alice", "regretted");
+    runtime.has_private(&format!("main/discord/{dm}"), gone);
+    discord.delete(dm, &[gone]);
+    let _running = connected(&discord, &runtime).await;
+    let deleted = runtime.wait_amended(1).await;
+    assert_eq!((&deleted[0].message, &deleted[0].change), (&id(gone), &Change::Deleted));
 }
 
 #[tokio::test]

@@ -194,6 +194,56 @@ async fn without_budget_no_session_is_begun() {
 }
 
 #[tokio::test]
+async fn over_a_backup_that_was_restored_no_session_goes_on() {
+    let (discord, runtime, folder) =
+        (discord().await, Runtime::new(), tempfile::tempdir().expect("a folder"));
+    let path = folder.path().join("sessions");
+    let kept = || DiscordSettings { sessions: Some(path.clone()), ..settings(&discord) };
+    let restored = Runtime::new();
+    let known = discord.say(CHANNEL, "alice", "in the backup");
+    [&runtime, &restored].iter().for_each(|runtime| runtime.has("main/discord/101", known));
+    let running = Running::start(kept(), &runtime);
+    discord.wait_ready().await;
+    discord.say(CHANNEL, "alice", "after the backup");
+    runtime.wait_taken(1).await;
+    // Has the session settled.
+    discord.say(OTHER, "alice", "elsewhere");
+    runtime.wait_taken(2).await;
+    let adapter = running.adapter.clone();
+    running.stopped().await;
+    discord.wait_until("the end of the connection", |discord| !discord.is_ready()).await;
+    adapter.set_state(LinkState::Stopped, None);
+    assert!(path.exists());
+    let _running = Running::start(kept(), &restored);
+    assert_eq!(words(&restored.wait_taken(1).await[0]), "after the backup");
+    assert_eq!((discord.resumed(), discord.identified()), (0, 2));
+}
+
+#[tokio::test]
+async fn a_stop_during_the_first_catching_up_loses_no_private_message() {
+    let (discord, runtime, folder) =
+        (discord().await, Runtime::new(), tempfile::tempdir().expect("a folder"));
+    let path = folder.path().join("sessions");
+    let kept = || DiscordSettings { sessions: Some(path.clone()), ..settings(&discord) };
+    runtime.pair(&format!("discord/{}", discord.user("alice")));
+    let dm = discord.dm("alice");
+    let known = discord.say(dm, "alice", "known");
+    runtime.has_private(&format!("main/discord/{dm}"), known);
+    discord.say(dm, "alice", "missed");
+    let gate = discord.hold(Route::Fetch);
+    let running = Running::start(kept(), &runtime);
+    discord.wait_for(Route::Fetch, 1).await;
+    let adapter = running.adapter.clone();
+    running.stopped().await;
+    discord.wait_until("the end of the connection", |discord| !discord.is_ready()).await;
+    adapter.set_state(LinkState::Stopped, None);
+    gate.open();
+    let _running = Running::start(kept(), &runtime);
+    assert_eq!(words(&runtime.wait_taken(1).await[0]), "missed");
+    assert_eq!((discord.resumed(), discord.identified()), (0, 2));
+}
+
+#[tokio::test]
 async fn a_session_goes_on_after_a_stop_from_what_the_runtime_has() {
     let (discord, runtime, folder) =
         (discord().await, Runtime::new(), tempfile::tempdir().expect("a folder"));
