@@ -22,6 +22,8 @@ usage: cairn-bench PART …
   kills CAIRN [N] [SEED]           kill -9 of a replaying daemon, N times (100)
   chats CAIRN [MESSAGES] [SEED]    both chat networks under load, trouble and kills
   chats speed CAIRN                how quickly messages go through
+  cluster CAIRN [MESSAGES] [SECONDS] [SEED]  three daemons with one database, a trouble every few SECONDS; then its figures
+  cluster figures CAIRN [CHANNELS] its figures alone, with a takeover of CHANNELS (1,000)
   faults CAIRN [KIND] [N] [SEED] [PLACE]  N (25) seeds of each place of a kind of faults, or of all
   faults CAIRN disk [N] [PART] [FAULT]    N runs (20) of each fault of each part of the state, of 0.5 to 30 seconds
   load CAIRN [TURNS] [SEED] [KEYS] a long conversation at a window of 32,000; KEYS: more of [defaults.compaction], as TOML
@@ -87,6 +89,10 @@ async fn run(args: &[&str], dir: &Path) -> Result<(), Box<dyn Error>> {
             };
             println!("{:#?}", chats::run(&plan).await?);
         }
+        ["cluster", "figures", cairn, ref rest @ ..] => {
+            print!("{}", chats::cluster::figures(cairn.as_ref(), dir, arg(rest, 0, 1_000)?).await?);
+        }
+        ["cluster", cairn, ref rest @ ..] => cluster(cairn.as_ref(), dir, rest).await?,
         ["faults", cairn, "disk", ref rest @ ..] => disk_faults(cairn.as_ref(), rest).await?,
         ["faults", cairn, ref rest @ ..] => campaign(cairn.as_ref(), dir, rest).await?,
         ["load", cairn, ref rest @ ..] => {
@@ -124,6 +130,21 @@ async fn run(args: &[&str], dir: &Path) -> Result<(), Box<dyn Error>> {
         ["fit", ref files @ ..] => measure::fit(files)?,
         _ => return Err(USAGE.into()),
     }
+    Ok(())
+}
+
+/// A line for each trouble, a table at the end, and figures.
+async fn cluster(cairn: &Path, dir: &Path, args: &[&str]) -> Result<(), Box<dyn Error>> {
+    let plan = chats::cluster::Plan {
+        cairn: cairn.to_owned(),
+        dir: dir.to_owned(),
+        n_places: 25,
+        n_messages: arg(args, 0, 10_000)?,
+        every: Duration::from_secs_f64(arg(args, 1, 5.0)?),
+        seed: arg(args, 2, 1)?,
+    };
+    print!("{}", chats::cluster::run(&plan).await?);
+    print!("{}", chats::cluster::figures(cairn, dir, 1_000).await?);
     Ok(())
 }
 

@@ -172,12 +172,10 @@ impl Daemon {
         for warning in agents.tools().unmatched(&loaded.config) {
             tracing::warn!("{warning}");
         }
-        if control.is_some() {
-            networks::take_over(&store, &state.path).await;
-        }
-        let pairing_port = Arc::clone(&pairing_store) as Arc<dyn PairingStore>;
-        let networks = control.map(|_| networks::adapters(&loaded, &pairing_port, &state.path));
-        let Networks { adapters, chats, webhooks } = networks.transpose()?.unwrap_or_default();
+        let Networks { adapters, chats, webhooks } = match control {
+            Some(_) => networks_of(&store, &loaded, state, &pairing_store).await?,
+            None => Networks::default(),
+        };
         let webhooks = webhooks::bind(webhooks).await?;
         let adapters: Arc<[Arc<dyn Adapter>]> = adapters.into();
         let runtime = runtime(&store, &loaded, &agents, &clock, &adapters).await?;
@@ -288,6 +286,17 @@ impl Daemon {
     pub fn grace(&self) -> Duration {
         Duration::from_secs(self.live.now().config.limits.shutdown_secs)
     }
+}
+
+async fn networks_of(
+    store: &Store,
+    loaded: &Loaded,
+    state: &StateDir,
+    pairing_store: &Arc<DaemonPairings>,
+) -> Result<Networks, StartError> {
+    networks::take_over(store, &state.path).await;
+    let pairing_store = Arc::clone(pairing_store) as Arc<dyn PairingStore>;
+    Ok(networks::adapters(loaded, &pairing_store, &state.path)?)
 }
 
 fn ports(runtime: &Runtime, live: &Live, admin: &Admin) -> AdapterPorts {
@@ -470,6 +479,9 @@ pub fn nothing(loaded: &Arc<Loaded>, state: &StateDir, tools: &Tools) -> Result<
     )))
 }
 
+/// Size of the segments of a copy of a database's journal, at the most.
+const COPY_SEGMENT_MIB: u64 = 8;
+
 /// # Errors
 /// The password of the database is named and cannot be read.
 pub fn store_options(loaded: &Loaded, state: &StateDir) -> Result<StoreOptions, ConfigError> {
@@ -479,8 +491,11 @@ pub fn store_options(loaded: &Loaded, state: &StateDir) -> Result<StoreOptions, 
         address: format!("{}:{}", database.host, state.path.display()),
         node: database.node,
     });
+    // A start reads the last segment of a copy as a whole.
+    let segment_mib =
+        if database.is_some() { store.segment_mib.min(COPY_SEGMENT_MIB) } else { store.segment_mib };
     Ok(StoreOptions {
-        segment_bytes: store.segment_mib << 20,
+        segment_bytes: segment_mib << 20,
         sled_cache_bytes: store.cache_mib << 20,
         database,
         ..StoreOptions::new(&state.path)

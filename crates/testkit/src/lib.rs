@@ -9,6 +9,7 @@ pub mod home;
 pub mod mcp;
 pub mod model;
 pub mod postgres;
+pub mod proxy;
 pub mod random;
 pub mod rig;
 pub mod runtime;

@@ -25,10 +25,14 @@ const GUARD: &str = r#"
 PATH="$3:$PATH"
 initdb --no-sync -D data -E UTF8 --locale=C -U "$1" --pwfile=password --auth-host=password --auth-local=trust >log 2>&1 \
     && echo done || echo failed
+start() { pg_ctl start -w -t 60 -D data -l server.log -o "-p $port $options" >>log 2>&1 </dev/null; }
 while read -r order port options; do
     case $order in
-    start) pg_ctl start -w -t 60 -D data -l server.log -o "-p $port $options" >>log 2>&1 </dev/null ;;
+    start) start ;;
+    # Processes of a server that was killed may not have ended yet, and it refuses to start beside them.
+    again) n=0; until start || [ $n -ge 50 ]; do n=$((n + 1)); sleep 0.2; done; [ $n -lt 50 ] ;;
     crash) pg_ctl stop -w -t 60 -m immediate -D data >>log 2>&1 </dev/null ;;
+    kill) kill -9 "$(head -n 1 data/postmaster.pid)" ;;
     esac && echo done || echo failed
 done
 pg_ctl stop -w -t 60 -m immediate -D data >/dev/null 2>&1
@@ -120,10 +124,17 @@ impl Postgres {
         guard.answer("stop the server", self.dir.path());
     }
 
+    /// Ends it by `kill -9` of its first process. The others notice it, and end by themselves.
+    pub fn kill(&self) {
+        let mut guard = self.guard.lock();
+        guard.order("kill");
+        guard.answer("kill the server", self.dir.path());
+    }
+
     /// Starts it again, at the same port.
     pub fn start_again(&self) {
         let mut guard = self.guard.lock();
-        guard.order(&format!("start {} {}", self.port, self.options));
+        guard.order(&format!("again {} {}", self.port, self.options));
         guard.answer("start the server", self.dir.path());
     }
 
@@ -228,6 +239,8 @@ mod tests {
         assert_eq!(sql(&other, "SELECT to_regclass('kept') IS NULL"), "t", "each database is its own");
         server.crash();
         assert!(std::net::TcpStream::connect(("127.0.0.1", server.port())).is_err());
+        server.start_again();
+        server.kill();
         server.start_again();
         assert_eq!(sql(&url, "SELECT sum(n), count(*) FROM kept"), "3|2");
         let (dir, port) = (server.dir.path().to_owned(), server.port());

@@ -3,14 +3,28 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use cairn_testkit::model::Kind;
 use serde_json::Value;
 
-use super::scene::Spot;
+use super::scene::{Site, Spot};
 use super::{Run, require, words};
 
 impl Run<'_> {
+    /// Everything else that is left, when no daemon runs. `outbox`: as it was at the end.
+    pub(super) async fn check(&mut self, outbox: &Value, site: &Site) -> io::Result<()> {
+        self.findings.messages = self.said.len();
+        self.findings.addressed = self.said.iter().filter(|said| said.addressed).count();
+        self.findings.compactions = self.scene.model.tally(Kind::Compaction).arrived;
+        self.check_outbox(outbox)?;
+        self.check_answers()?;
+        self.check_servers()?;
+        self.check_logs()?;
+        let verified = site.json(&["store", "verify"]).await?;
+        require(verified["ok"] == Value::Bool(true), || format!("store verify: {verified}"))
+    }
+
     /// Nothing is owed any more, and only Telegram leaves a fate unknown.
-    pub(super) fn check_outbox(&self, outbox: &Value) -> io::Result<()> {
+    fn check_outbox(&self, outbox: &Value) -> io::Result<()> {
         for delivery in outbox.as_array().map_or(&[][..], Vec::as_slice) {
             let is_telegram =
                 delivery["channel"].as_str().is_some_and(|channel| channel.contains("/telegram/"));
@@ -21,7 +35,7 @@ impl Run<'_> {
 
     /// Each addressed message is answered once, in its own place; on Telegram it may be listed instead, and what is
     /// listed may be there, once. Answers come in the order of the questions.
-    pub(super) fn check_answers(&mut self) -> io::Result<()> {
+    fn check_answers(&mut self) -> io::Result<()> {
         let mut answered: BTreeMap<usize, usize> = BTreeMap::new();
         for place in 0..self.scene.places.len() {
             let name = self.scene.places[place].name.clone();
@@ -55,10 +69,10 @@ impl Run<'_> {
     }
 
     /// Each message is in the history of its channel, once, in order.
-    pub(super) async fn check_histories(&self) -> io::Result<()> {
+    pub(super) async fn check_histories(&self, site: &Site) -> io::Result<()> {
         let mut found = vec![0; self.said.len()];
         for (idx, place) in self.scene.places.iter().enumerate() {
-            let history = self.scene.json(&["history", &place.name, "--limit", "10000"]).await?;
+            let history = site.json(&["history", &place.name, "--limit", "10000"]).await?;
             let mut burst = 0;
             for entry in history.as_array().map_or(&[][..], Vec::as_slice) {
                 if entry["role"] != "user" {
@@ -84,7 +98,7 @@ impl Run<'_> {
     }
 
     /// No server found fault with a request.
-    pub(super) fn check_servers(&mut self) -> io::Result<()> {
+    fn check_servers(&mut self) -> io::Result<()> {
         let discord: Vec<String> = self.scene.discord.violations().iter().map(ToString::to_string).collect();
         let telegram: Vec<String> =
             self.scene.telegram.violations().iter().map(ToString::to_string).collect();
@@ -104,7 +118,7 @@ impl Run<'_> {
     }
 
     /// No line of a log has a token, a name, or a word of a message.
-    pub(super) fn check_logs(&mut self) -> io::Result<()> {
+    fn check_logs(&mut self) -> io::Result<()> {
         self.findings.log_lines = self.logs.lines().count();
         require(self.findings.log_lines > 0, || "the logs are empty".to_owned())?;
         let (discord, telegram) = (self.scene.discord.token(), self.scene.telegram.token());

@@ -3,6 +3,7 @@
 //! should.
 
 mod check;
+pub mod cluster;
 mod scene;
 mod speed;
 mod trouble;
@@ -11,12 +12,12 @@ pub(crate) mod words;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use cairn_testkit::daemon::{Daemon, PATIENCE};
-use cairn_testkit::model::Kind;
+use cairn_testkit::daemon::{Client, Daemon, PATIENCE};
 use cairn_testkit::random::Random;
 use scene::{Scene, Setting, Way};
 
@@ -82,10 +83,13 @@ struct Said {
 
 struct Run<'a> {
     plan: &'a Plan,
-    scene: Scene,
+    scene: Arc<Scene>,
     moments: Random,
     said: Vec<Said>,
     bursts: usize,
+    /// Messages with an answer, as far as what happened in each place was looked at.
+    answered: BTreeSet<usize>,
+    looked_at: Vec<usize>,
     listed: BTreeSet<usize>,
     logs: String,
     findings: Findings,
@@ -95,19 +99,10 @@ struct Run<'a> {
 pub async fn run(plan: &Plan) -> io::Result<Findings> {
     // At its most talkative: what is never logged then is never logged.
     let (n_places, window) = ([plan.n_places; 2], plan.window);
-    let setting = Setting { n_places, window, compaction: COMPACTION, log: "trace" };
+    let setting = Setting { n_places, window, reply: Duration::ZERO, compaction: COMPACTION, log: "trace" };
     let scene = Scene::set(&plan.cairn, &plan.dir, &setting).await?;
-    let mut run = Run {
-        plan,
-        scene,
-        moments: Random::new(plan.seed),
-        said: Vec::new(),
-        bursts: 0,
-        listed: BTreeSet::new(),
-        logs: String::new(),
-        findings: Findings::default(),
-    };
-    let mut daemon = run.scene.start().await?;
+    let mut run = Run::of(plan, Arc::new(scene));
+    let mut daemon = run.scene.site.start().await?;
     run.scene.discord.wait_ready().await;
     let began = Instant::now();
     // Where nothing was ever said, nothing can have been missed.
@@ -133,7 +128,22 @@ pub async fn run(plan: &Plan) -> io::Result<Findings> {
     run.end(daemon).await
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    fn of(plan: &'a Plan, scene: Arc<Scene>) -> Self {
+        Self {
+            plan,
+            moments: Random::new(plan.seed),
+            said: Vec::new(),
+            bursts: 0,
+            answered: BTreeSet::new(),
+            looked_at: vec![0; scene.places.len()],
+            listed: BTreeSet::new(),
+            logs: String::new(),
+            findings: Findings::default(),
+            scene,
+        }
+    }
+
     /// Somebody says some messages in a place, one after another.
     fn burst(&mut self, place: usize, n: usize) {
         let way = match self.moments.below(10) {
@@ -176,14 +186,14 @@ impl Run<'_> {
         self.burst(place, 3);
         tokio::time::sleep(Duration::from_millis(self.moments.below(30))).await;
         daemon.kill().await?;
-        self.logs += &self.scene.log()?;
+        self.logs += &self.scene.site.log()?;
         self.findings.kills += 1;
         for _ in 0..5 {
             let place = self.moments.below(self.scene.places.len() as u64) as usize;
             self.burst(place, 2);
         }
         tokio::time::sleep(DOWN).await;
-        let daemon = self.scene.start().await?;
+        let daemon = self.scene.site.start().await?;
         self.scene.discord.wait_ready().await;
         Ok(daemon)
     }
@@ -203,40 +213,46 @@ impl Run<'_> {
             }
             if looked.elapsed() > Duration::from_secs(1) {
                 looked = Instant::now();
-                self.look_into_outbox(daemon).await?;
+                self.look_into_outbox(&daemon.client()).await?;
             }
             if since.elapsed() > PATIENCE {
-                let first: Vec<String> = open.iter().take(5).map(|n| self.describe(*n)).collect();
-                return Err(io::Error::other(format!("{} messages get no answer: {first:?}", open.len())));
+                return Err(self.no_answer(&open));
             }
         }
     }
 
-    /// Messages that want an answer: neither answered nor listed.
-    fn open(&self) -> Vec<usize> {
-        let places = 0..self.scene.places.len();
-        let done: BTreeSet<usize> =
-            places.flat_map(|place| self.scene.heard(place)).flat_map(|heard| heard.tokens).collect();
-        let wants = |n: &usize| self.said[*n].addressed && !done.contains(n) && !self.listed.contains(n);
-        (0..self.said.len()).filter(wants).collect()
+    fn no_answer(&self, open: &[usize]) -> io::Error {
+        let first: Vec<String> = open.iter().take(5).map(|n| self.describe(*n)).collect();
+        io::Error::other(format!("{} messages get no answer: {first:?}", open.len()))
     }
 
-    async fn look_into_outbox(&mut self, daemon: &Daemon) -> io::Result<Value> {
-        let outbox = daemon.client().get("/v1/outbox").await?;
+    /// Messages that want an answer: neither answered nor listed.
+    fn open(&mut self) -> Vec<usize> {
+        let acts = self.scene.acts();
+        for place in (0..acts.len()).filter(|place| acts[*place] != self.looked_at[*place]) {
+            self.answered.extend(self.scene.heard(place).into_iter().flat_map(|heard| heard.tokens));
+        }
+        self.looked_at = acts;
+        let is_done = |n: &usize| self.answered.contains(n) || self.listed.contains(n);
+        (0..self.said.len()).filter(|n| self.said[*n].addressed && !is_done(n)).collect()
+    }
+
+    async fn look_into_outbox(&mut self, client: &Client) -> io::Result<Value> {
+        let outbox = client.get("/v1/outbox").await?;
         for delivery in outbox.as_array().map_or(&[][..], Vec::as_slice) {
             if delivery["state"] == "unknown" {
-                self.listed.extend(words::tokens(&reply_of(daemon, delivery).await?));
+                self.listed.extend(words::tokens(&reply_of(client, delivery).await?));
             }
         }
         Ok(outbox)
     }
 
     /// The outbox when the last receipts are journalled.
-    async fn settled_outbox(&mut self, daemon: &Daemon) -> io::Result<Value> {
+    async fn settled_outbox(&mut self, client: &Client) -> io::Result<Value> {
         let (began, mut tick) = (Instant::now(), tokio::time::interval(Duration::from_millis(20)));
         loop {
             tick.tick().await;
-            let outbox = self.look_into_outbox(daemon).await?;
+            let outbox = self.look_into_outbox(client).await?;
             let is_owed = |delivery: &Value| delivery["state"] == "owed";
             if !outbox.as_array().is_some_and(|all| all.iter().any(is_owed)) || began.elapsed() > PATIENCE {
                 return Ok(outbox);
@@ -251,29 +267,22 @@ impl Run<'_> {
 
     /// Stops the daemon and looks at everything that is left.
     async fn end(mut self, daemon: Daemon) -> io::Result<Findings> {
-        let outbox = self.settled_outbox(&daemon).await?;
+        let outbox = self.settled_outbox(&daemon.client()).await?;
         let status = daemon.stop().await?;
         require(status.success(), || format!("the daemon ended with {status}"))?;
-        self.logs += &self.scene.log()?;
-        self.findings.messages = self.said.len();
-        self.findings.addressed = self.said.iter().filter(|said| said.addressed).count();
-        self.findings.compactions = self.scene.model.tally(Kind::Compaction).arrived;
-        self.check_outbox(&outbox)?;
-        self.check_answers()?;
-        self.check_histories().await?;
-        self.check_servers()?;
-        self.check_logs()?;
-        let verified = self.scene.json(&["store", "verify"]).await?;
-        require(verified["ok"] == Value::Bool(true), || format!("store verify: {verified}"))?;
+        self.logs += &self.scene.site.log()?;
+        let scene = self.scene.clone();
+        self.check_histories(&scene.site).await?;
+        self.check(&outbox, &scene.site).await?;
         Ok(self.findings)
     }
 }
 
 /// All of the words of a delivery; the outbox shows where they begin.
-async fn reply_of(daemon: &Daemon, delivery: &Value) -> io::Result<String> {
+async fn reply_of(client: &Client, delivery: &Value) -> io::Result<String> {
     let channel = delivery["channel"].as_str().unwrap_or_default().replace('/', "%2F");
     let path = format!("/v1/channels/{channel}/history?from={0}&to={0}", delivery["seq"]);
-    let entries = daemon.client().get(&path).await?;
+    let entries = client.get(&path).await?;
     Ok(entries[0]["parts"].to_string())
 }
 

@@ -1,4 +1,4 @@
-//! Both networks and a model, places on them where people talk, and a daemon between.
+//! Both networks and a model, places on them where people talk, and where a daemon between them runs.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -56,6 +56,8 @@ pub(super) struct Setting {
     pub(super) n_places: [usize; 2],
     /// The window of the model, in tokens.
     pub(super) window: u64,
+    /// How long the model takes for an answer, and for a compaction.
+    pub(super) reply: Duration,
     pub(super) compaction: Duration,
     pub(super) log: &'static str,
 }
@@ -66,6 +68,11 @@ pub(super) struct Scene {
     pub(super) model: FakeModel,
     pub(super) places: Vec<Place>,
     pub(super) asked: Asked,
+    pub(super) site: Site,
+}
+
+/// A folder with a configuration and a state, and the binary that is run there.
+pub(super) struct Site {
     cairn: PathBuf,
     dir: PathBuf,
 }
@@ -79,6 +86,7 @@ impl Scene {
             .window(setting.window)
             .expect_stable_prefix(false)
             .unrecorded()
+            .delay(Kind::Reply, setting.reply)
             .delay(Kind::Compaction, setting.compaction)
             .respond(move |seen| {
                 if seen.kind != Kind::Reply {
@@ -98,13 +106,37 @@ impl Scene {
         discord.guild(GUILD);
         let mut places: Vec<Place> = (0..setting.n_places[0]).map(|idx| on_discord(&discord, idx)).collect();
         places.extend((0..setting.n_places[1]).map(|idx| on_telegram(&telegram, idx)));
-        let (cairn, dir) = (cairn.to_owned(), dir.to_owned());
-        let scene = Self { discord, telegram, model, places, asked, cairn, dir };
-        scene.write_config(setting)?;
+        let site = Site { cairn: cairn.to_owned(), dir: dir.to_owned() };
+        let scene = Self { discord, telegram, model, places, asked, site };
+        scene.write_config(
+            &scene.site,
+            setting,
+            [&scene.discord.api_url(), &scene.telegram.api_url()],
+            "",
+        )?;
         Ok(scene)
     }
 
-    fn write_config(&self, setting: &Setting) -> io::Result<()> {
+    /// Another site, which reaches the networks at these addresses; with more of a configuration.
+    pub(super) fn another_site(
+        &self,
+        dir: PathBuf,
+        setting: &Setting,
+        networks: [&str; 2],
+        more: &str,
+    ) -> io::Result<Site> {
+        let site = Site { cairn: self.site.cairn.clone(), dir };
+        self.write_config(&site, setting, networks, more)?;
+        Ok(site)
+    }
+
+    fn write_config(
+        &self,
+        site: &Site,
+        setting: &Setting,
+        [discord, telegram]: [&str; 2],
+        more: &str,
+    ) -> io::Result<()> {
         let chats: Vec<String> =
             self.places.iter().filter_map(Place::group).map(|chat| chat.to_string()).collect();
         let config = format!(
@@ -113,53 +145,21 @@ impl Scene {
              context_window = {}\nmax_output_tokens = 600\n\n\
              [[agents]]\nid = \"main\"\nmodels = [\"main\"]\n\n\
              [discord]\ntoken_file = \"discord.token\"\napi_url = \"{}\"\ndirect = \"open\"\nservers = [{GUILD}]\n\n\
-             [telegram]\ntoken_file = \"telegram.token\"\napi_url = \"{}\"\ndirect = \"open\"\nchats = [{}]\n",
+             [telegram]\ntoken_file = \"telegram.token\"\napi_url = \"{}\"\ndirect = \"open\"\nchats = [{}]\n\n{more}",
             setting.log,
             self.model.base_url(),
             setting.window,
-            self.discord.api_url(),
-            self.telegram.api_url(),
+            discord,
+            telegram,
             chats.join(", "),
         );
-        std::fs::create_dir_all(self.state())?;
+        std::fs::create_dir_all(site.state())?;
         for (file, token) in
             [("discord.token", self.discord.token()), ("telegram.token", self.telegram.token())]
         {
-            let path = self.dir.join(file);
-            std::fs::write(&path, token)?;
-            std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
+            site.secret(file, token)?;
         }
-        std::fs::write(self.dir.join("config.toml"), config)
-    }
-
-    fn state(&self) -> PathBuf {
-        self.dir.join("state")
-    }
-
-    pub(super) async fn start(&self) -> io::Result<Daemon> {
-        Daemon::start(&self.cairn, &self.state(), Some(&self.dir.join("config.toml"))).await
-    }
-
-    /// What the daemon has logged since its last start.
-    pub(super) fn log(&self) -> io::Result<String> {
-        std::fs::read_to_string(self.state().join("daemon.log"))
-    }
-
-    /// What a command prints, while no daemon runs.
-    pub(super) async fn json(&self, args: &[&str]) -> io::Result<Value> {
-        let mut command = Command::new(&self.cairn);
-        command.args(args).arg("--json").arg("--state").arg(self.state());
-        command.arg("--config").arg(self.dir.join("config.toml"));
-        let output = command.env_remove("RUNTIME_DIRECTORY").stdin(Stdio::null()).output().await?;
-        if !output.status.success() {
-            let words = String::from_utf8_lossy(&output.stderr).into_owned();
-            return Err(io::Error::other(format!(
-                "`cairn {}` ended with {}: {words}",
-                args.join(" "),
-                output.status
-            )));
-        }
-        serde_json::from_slice(&output.stdout).map_err(io::Error::other)
+        std::fs::write(site.dir.join("config.toml"), config)
     }
 
     /// Somebody says the message of that number.
@@ -216,6 +216,19 @@ impl Scene {
         self.places.iter().map(count).collect()
     }
 
+    /// How much has happened in each place.
+    pub(super) fn acts(&self) -> Vec<usize> {
+        let mut by_chat: BTreeMap<i64, usize> = BTreeMap::new();
+        for act in self.telegram.all_acts() {
+            *by_chat.entry(act.chat).or_default() += 1;
+        }
+        let count = |place: &Place| match &place.spot {
+            Spot::Discord { channel, .. } => self.discord.acts(*channel).len(),
+            Spot::Telegram { chat, .. } => by_chat.get(chat).copied().unwrap_or(0),
+        };
+        self.places.iter().map(count).collect()
+    }
+
     /// What the bot has said in a place, in order. Of Telegram only what stands there.
     pub(super) fn heard(&self, place: usize) -> Vec<Heard> {
         match &self.places[place].spot {
@@ -231,6 +244,45 @@ impl Scene {
                 here.map(|sent| Heard { tokens: words::tokens(&sent.text), at: None }).collect()
             }
         }
+    }
+}
+
+impl Site {
+    /// A file that only its owner may read.
+    pub(super) fn secret(&self, name: &str, content: &str) -> io::Result<()> {
+        let path = self.dir.join(name);
+        std::fs::write(&path, content)?;
+        std::fs::set_permissions(path, Permissions::from_mode(0o600))
+    }
+
+    pub(super) fn state(&self) -> PathBuf {
+        self.dir.join("state")
+    }
+
+    pub(super) async fn start(&self) -> io::Result<Daemon> {
+        Daemon::start(&self.cairn, &self.state(), Some(&self.dir.join("config.toml"))).await
+    }
+
+    /// What the daemon has logged since its last start.
+    pub(super) fn log(&self) -> io::Result<String> {
+        std::fs::read_to_string(self.state().join("daemon.log"))
+    }
+
+    /// What a command prints.
+    pub(super) async fn json(&self, args: &[&str]) -> io::Result<Value> {
+        let mut command = Command::new(&self.cairn);
+        command.args(args).arg("--json").arg("--state").arg(self.state());
+        command.arg("--config").arg(self.dir.join("config.toml"));
+        let output = command.env_remove("RUNTIME_DIRECTORY").stdin(Stdio::null()).output().await?;
+        if !output.status.success() {
+            let words = String::from_utf8_lossy(&output.stderr).into_owned();
+            return Err(io::Error::other(format!(
+                "`cairn {}` ended with {}: {words}",
+                args.join(" "),
+                output.status
+            )));
+        }
+        serde_json::from_slice(&output.stdout).map_err(io::Error::other)
     }
 }
 

@@ -35,9 +35,10 @@ pub struct Speed {
 /// Measures single messages on both networks, then so many in each of so many channels of Discord at once.
 pub async fn speed(cairn: &Path, dir: &Path, n_channels: usize, n_each: usize) -> io::Result<Speed> {
     let n_places = [n_channels, ON_TELEGRAM];
-    let setting = Setting { n_places, window: WINDOW, compaction: Duration::ZERO, log: "info" };
+    let (reply, compaction) = (Duration::ZERO, Duration::ZERO);
+    let setting = Setting { n_places, window: WINDOW, reply, compaction, log: "info" };
     let scene = Scene::set(cairn, dir, &setting).await?;
-    let daemon = scene.start().await?;
+    let daemon = scene.site.start().await?;
     scene.discord.wait_ready().await;
     let mut measured = Speed { channels: n_channels, ..Speed::default() };
     let mut course = Course { scene: &scene, n_said: 0, said_at: BTreeMap::new() };

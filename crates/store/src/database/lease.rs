@@ -1,6 +1,5 @@
 //! The lease by which one node leads: taken, renewed and left by the database's clock, and counted out by this node's own.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -43,15 +42,21 @@ pub struct LeaseState {
     pub epoch: u64,
     /// Why it could not be renewed the last time.
     pub error: Option<StoreError>,
+    /// When this node counts itself out.
+    out_at_ms: u64,
+}
+
+impl LeaseState {
+    /// Whether no other node can lead at this moment. A process that slept has not been told yet.
+    pub fn holds(&self) -> bool {
+        self.held && Sent::now().boot_ms < self.out_at_ms
+    }
 }
 
 /// The lease, as long as this node leads.
 pub(crate) struct Lease {
     id: String,
     state: watch::Sender<LeaseState>,
-    /// When this node counts itself out, by a clock that goes on while the machine is suspended: the task that renews the
-    /// lease may wake later than whoever sends something.
-    out_at_ms: AtomicU64,
     renewal: parking_lot::Mutex<Option<AbortHandle>>,
     /// How far this node is, once its store is open.
     durable: OnceLock<watch::Receiver<Durable>>,
@@ -90,14 +95,10 @@ impl Lease {
         let Some(epoch) = row.get::<_, Option<i64>>(0) else {
             return Err(StoreError::Led { node: row.get(1), address: row.get(2) });
         };
-        let (state, _) = watch::channel(LeaseState { held: true, epoch: epoch as u64, error: None });
-        let lease = Arc::new(Self {
-            id,
-            state,
-            out_at_ms: AtomicU64::new(sent.out_at_ms()),
-            renewal: parking_lot::Mutex::default(),
-            durable: OnceLock::new(),
-        });
+        let state = LeaseState { held: true, epoch: epoch as u64, error: None, out_at_ms: sent.out_at_ms() };
+        let (state, _) = watch::channel(state);
+        let lease =
+            Arc::new(Self { id, state, renewal: parking_lot::Mutex::default(), durable: OnceLock::new() });
         let renewal = Renewal {
             connector: database.connector.clone(),
             of: Arc::downgrade(&lease),
@@ -124,7 +125,7 @@ impl Lease {
     }
 
     pub(crate) fn is_held(&self) -> bool {
-        self.state.borrow().held && Sent::now().boot_ms < self.out_at_ms.load(Ordering::Relaxed)
+        self.state.borrow().holds()
     }
 
     /// The database has answered something else than a renewal.
@@ -185,10 +186,7 @@ impl Renewal {
             let renewed = timeout_at(out_at, self.renew(&mut session)).await;
             match renewed {
                 Ok(Some(at)) => {
-                    self.tell(None);
-                    if let Some(lease) = self.of.upgrade() {
-                        lease.out_at_ms.store(at.out_at_ms(), Ordering::Relaxed);
-                    }
+                    self.renewed(at);
                     sent = at;
                 }
                 Ok(None) => {
@@ -206,11 +204,21 @@ impl Renewal {
         }
     }
 
-    /// Tells how the last attempt went.
-    fn tell(&self, error: Option<StoreError>) {
-        metrics::gauge!("cairn_database_up").set(if error.is_none() { 1.0 } else { 0.0 });
+    fn renewed(&self, sent: Sent) {
+        metrics::gauge!("cairn_database_up").set(1.0);
         if let Some(lease) = self.of.upgrade() {
-            lease.state.send_if_modified(|state| std::mem::replace(&mut state.error, error.clone()) != error);
+            // Nobody is woken where it is held as before.
+            lease.state.send_if_modified(|state| {
+                state.out_at_ms = sent.out_at_ms();
+                state.error.take().is_some()
+            });
+        }
+    }
+
+    fn failed(&self, error: StoreError) {
+        metrics::gauge!("cairn_database_up").set(0.0);
+        if let Some(lease) = self.of.upgrade() {
+            lease.state.send_modify(|state| state.error = Some(error));
         }
     }
 
@@ -229,7 +237,7 @@ impl Renewal {
             if !std::mem::replace(&mut is_told, true) {
                 tracing::warn!(%error, "the lease could not be renewed; trying again");
             }
-            self.tell(Some(error));
+            self.failed(error);
             sleep(AGAIN).await;
         }
     }
@@ -264,7 +272,8 @@ impl Drop for Renewal {
     }
 }
 
-/// When a renewal was sent.
+/// When a renewal was sent. Who sends something may wake before the task that renews the lease, so the second clock is one that
+/// goes on while the machine is suspended.
 #[derive(Clone, Copy)]
 struct Sent {
     at: Instant,
@@ -326,4 +335,18 @@ pub(super) async fn seen(session: &Session, node: &Node, n: u64) -> Result<(), S
     let params: [&(dyn ToSql + Sync); 4] = [&node.name, &node.address, &version, &n];
     let told = session.client.execute("SELECT cairn_seen($1, $2, $3, $4)", &params);
     answer("tell of this node", told).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_that_was_not_renewed_in_time_does_not_hold_before_anybody_is_told() {
+        let now = Sent::now();
+        let state = |held, out_at_ms| LeaseState { held, epoch: 1, error: None, out_at_ms };
+        assert!(state(true, now.out_at_ms()).holds());
+        assert!(!state(true, now.boot_ms).holds());
+        assert!(!state(false, now.out_at_ms()).holds());
+    }
 }

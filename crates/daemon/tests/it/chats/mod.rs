@@ -1,6 +1,9 @@
-//! Both chat networks at once, under trouble and a kill; the whole of it is `.ci/soak chats`.
+//! Both chat networks at once, under trouble and a kill; the whole of it is `.ci/soak chats`, and `.ci/soak cluster` with
+//! several daemons.
 
-use cairn_bench::chats::{Plan, run};
+use std::time::Duration;
+
+use cairn_bench::chats::{Plan, cluster, run};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_message_ends_as_promised_through_trouble_and_a_kill() {
@@ -17,4 +20,23 @@ async fn every_message_ends_as_promised_through_trouble_and_a_kill() {
     let findings = run(&plan).await.unwrap();
     assert_eq!(findings.kills, 1);
     assert!(findings.troubles >= 5 && findings.compactions > 0, "{findings:?}");
+}
+
+/// The beginning of `.ci/soak cluster`: a leader is stopped, then a node killed.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_message_ends_as_promised_while_nodes_of_one_database_die() {
+    if cairn_testkit::postgres::database().is_none() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let plan = cluster::Plan {
+        cairn: crate::CAIRN.into(),
+        dir: dir.path().to_owned(),
+        n_places: 4,
+        n_messages: 120,
+        every: Duration::from_secs(1),
+        seed: 18,
+    };
+    let findings = cluster::run(&plan).await.unwrap();
+    assert!(findings.troubles.contains_key("leader stopped") && findings.records > 0, "{findings}");
 }

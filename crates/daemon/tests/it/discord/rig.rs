@@ -72,9 +72,7 @@ impl Setup {
         discord.channel(SERVER, OTHER_ROOM);
         discord.thread(ROOM, THREAD);
         let model = self.model.start().await;
-        let token = folder.path().join("token");
-        std::fs::write(&token, format!("{}\n", self.token)).unwrap();
-        std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
+        secret(folder.path(), "token", &self.token);
         let config = folder.path().join("config.toml");
         let text = format!(
             "[defaults.compaction]\nretry_base_ms = 1\n\n[[models]]\nid = \"main\"\nprovider = \"openai\"\n\
@@ -101,6 +99,12 @@ impl Setup {
     }
 }
 
+fn secret(folder: &Path, name: &str, text: &str) {
+    let file = folder.join(name);
+    std::fs::write(&file, format!("{text}\n")).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
 pub(crate) struct Rig {
     folder: tempfile::TempDir,
     pub(crate) discord: FakeDiscord,
@@ -116,6 +120,11 @@ impl Rig {
 
     fn cairn() -> &'static Path {
         Path::new(env!("CARGO_BIN_EXE_cairn"))
+    }
+
+    /// A secret beside the configuration, which only its owner may read.
+    pub(crate) fn secret(&self, name: &str, text: &str) {
+        secret(self.folder.path(), name, text);
     }
 
     pub(crate) fn state(&self) -> PathBuf {

@@ -168,8 +168,13 @@ async fn sessions_go_on_after_a_planned_restart_and_what_came_meanwhile_is_told_
 async fn sessions_go_on_at_another_node_of_the_same_database() {
     let Some(url) = postgres::database() else { return };
     let discord = FakeDiscord::builder().shards(2).max_concurrency(2).identify_every(Duration::ZERO);
-    let tables = format!("[store]\nurl = \"{url}\"\n");
+    let password = url.split([':', '@']).nth(2).unwrap();
+    let tables = format!(
+        "[store]\nurl = \"{}\"\npassword_file = \"database.password\"\n",
+        url.replacen(&format!(":{password}@"), "@", 1)
+    );
     let mut rig = Setup { discord, tables, ..Setup::default() }.build().await;
+    rig.secret("database.password", password);
     rig.run().await;
     rig.discord.wait_shards(2).await;
     rig.ask(ROOM, "alice", "before").await;

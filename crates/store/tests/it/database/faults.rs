@@ -8,6 +8,7 @@ use std::sync::Arc;
 use cairn_core::ports::{Store as _, StoreError};
 use cairn_store::{Store, StoreOptions};
 use cairn_testkit::postgres::{Postgres, database, sql};
+use cairn_testkit::proxy::{Cut, Proxy};
 use cairn_testkit::watched::GIVE_UP_AFTER;
 use parking_lot::Mutex;
 use tempfile::tempdir;
@@ -19,7 +20,6 @@ use tracing::{Event, Metadata, Subscriber};
 use super::common::{
     found, in_copy, in_database, leader, options, query, remove_derived, run_out, say, say_in, segments,
 };
-use super::proxy::{Cut, Proxy};
 
 /// What is logged on this thread.
 #[derive(Clone, Default)]

@@ -1,5 +1,6 @@
-//! A network between a node and its database, which loses and holds what it is told to.
+//! A network between a daemon and a server that it talks to: it loses and holds what it is told to, and counts.
 
+use std::fmt;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::thread::spawn;
 
 use parking_lot::{Condvar, Mutex};
 
-pub(crate) struct Proxy {
+pub struct Proxy {
     shared: Arc<Shared>,
 }
 
@@ -25,26 +26,35 @@ struct State {
     /// The connection on which these words are sent breaks once.
     cut: Option<(Cut, &'static str)>,
     cuts: usize,
+    counted: &'static [&'static str],
+    count: usize,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cut {
-    /// Before the database has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// Before the server has them.
     Request,
-    /// When the database has answered.
+    /// When the server has answered.
     Answer,
 }
 
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proxy").field("to", &self.shared.to).finish_non_exhaustive()
+    }
+}
+
 impl Proxy {
-    /// To the server of that url; with the url of the same database by way of it.
-    pub(crate) fn to(url: &str) -> (Self, String) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let (head, tail) = url.rsplit_once(':').unwrap();
-        let (to, database) = tail.split_once('/').unwrap();
-        let by_way = format!("{head}:{port}/{database}");
-        let shared =
-            Arc::new(Shared { to: to.parse().unwrap(), state: Mutex::default(), changed: Condvar::new() });
+    /// To the server of that url on this machine; with the same url by way of it.
+    pub fn to(url: &str) -> (Self, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = listener.local_addr().expect("it listens").port();
+        let (head, tail) = url.rsplit_once(':').expect("the url has a port");
+        let end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
+        let (to, path) = tail.split_at(end);
+        let by_way = format!("{head}:{port}{path}");
+        let to = to.parse().expect("the port is a number");
+        let shared = Arc::new(Shared { to, state: Mutex::default(), changed: Condvar::new() });
         let of = shared.clone();
         spawn(move || {
             for client in listener.incoming().flatten() {
@@ -54,21 +64,32 @@ impl Proxy {
         (Self { shared }, by_way)
     }
 
-    pub(crate) fn cut(&self, what: Cut, words: &'static str) {
+    /// Breaks the connection on which these words are sent next.
+    pub fn cut(&self, what: Cut, words: &'static str) {
         self.shared.state.lock().cut = Some((what, words));
     }
 
     /// How many connections it has cut.
-    pub(crate) fn cuts(&self) -> usize {
+    pub fn cuts(&self) -> usize {
         self.shared.state.lock().cuts
     }
 
+    /// Counts requests with one of these words from here on.
+    pub fn count(&self, words: &'static [&'static str]) {
+        self.shared.state.lock().counted = words;
+    }
+
+    /// How many such requests it has passed on.
+    pub fn counted(&self) -> usize {
+        self.shared.state.lock().count
+    }
+
     /// Holds all traffic from here on.
-    pub(crate) fn hold(&self) {
+    pub fn hold(&self) {
         self.shared.state.lock().is_held = true;
     }
 
-    pub(crate) fn release(&self) {
+    pub fn release(&self) {
         self.shared.state.lock().is_held = false;
         self.shared.changed.notify_all();
     }
@@ -84,7 +105,7 @@ impl Shared {
     fn join(self: Arc<Self>, client: TcpStream) {
         let Ok(server) = TcpStream::connect(("127.0.0.1", self.to)) else { return };
         let is_lost = Arc::<AtomicBool>::default();
-        let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+        let (Ok(from), Ok(to)) = (client.try_clone(), server.try_clone()) else { return };
         let (shared, lost) = (self.clone(), is_lost.clone());
         spawn(move || shared.pump(from, to, |shared, bytes| shared.passes(bytes, &lost)));
         spawn(move || {
@@ -116,6 +137,7 @@ impl Shared {
     fn passes(&self, bytes: &[u8], is_lost: &AtomicBool) -> bool {
         let mut state = self.state.lock();
         let has = |words: &str| bytes.windows(words.len()).any(|here| here == words.as_bytes());
+        state.count += usize::from(state.counted.iter().any(|words| has(words)));
         match state.cut.take_if(|(_, words)| has(words)) {
             Some((Cut::Request, _)) => {
                 state.cuts += 1;
