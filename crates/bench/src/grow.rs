@@ -4,8 +4,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use cairn_bench::resend::is_to_be_sent_again;
 use cairn_testkit::daemon::{Client, Daemon};
 use cairn_testkit::model::{Answer, FakeModel, Kind};
 use cairn_testkit::random::Random;
@@ -14,6 +16,12 @@ use serde_json::json;
 use tokio::process::Command;
 
 const LANES: usize = 16;
+
+/// Pause before a message is sent again that the daemon could not take.
+const RESEND_PAUSE: Duration = Duration::from_secs(1);
+
+/// How often messages were sent again since the table of the size before.
+static SENT_AGAIN: AtomicU64 = AtomicU64::new(0);
 
 /// Samples of each kind of request.
 const SAMPLES: usize = 50;
@@ -55,6 +63,7 @@ pub(crate) async fn run(plan: &Plan<'_>) -> io::Result<()> {
     loop {
         run.grow(size).await?;
         run.measure().await?;
+        println!("  messages sent again  {}", SENT_AGAIN.swap(0, Ordering::Relaxed));
         if size >= plan.n_entries {
             return Ok(());
         }
@@ -210,8 +219,20 @@ impl Run<'_> {
 }
 
 async fn say(client: &Client, channel: &str, n: usize) -> io::Result<()> {
-    let (status, reply) = client.say(channel, &SAID.replace("{n}", &n.to_string())).await?;
-    if status.is_success() { Ok(()) } else { Err(io::Error::other(format!("{status}: {reply}"))) }
+    static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+    let id = format!("grow-{}", NEXT_ID.fetch_add(1, Ordering::Relaxed));
+    let body = json!({ "user": "anna", "text": SAID.replace("{n}", &n.to_string()), "id": id });
+    let path = format!("/v1/channels/{channel}/messages");
+    let mut n_sent = 1;
+    loop {
+        let (status, reply) = client.ask("POST", &path, &body).await?;
+        if !is_to_be_sent_again(n_sent, status, &reply)? {
+            return Ok(());
+        }
+        n_sent += 1;
+        SENT_AGAIN.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(RESEND_PAUSE).await;
+    }
 }
 
 /// What turns take until the work has ended.

@@ -7,3 +7,4 @@ pub mod faults;
 pub mod kills;
 pub mod load;
 pub mod locomo;
+pub mod resend;

@@ -59,6 +59,7 @@ pub(crate) fn source(channel: Option<&str>, model: &str) -> Source {
         summary: None,
         model: model.to_owned(),
         by: None,
+        said_at: None,
     }
 }
 

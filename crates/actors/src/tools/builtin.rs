@@ -201,6 +201,7 @@ impl Builtin {
                     summary: None,
                     model: model.to_owned(),
                     by: draft.by,
+                    said_at: draft.said_at,
                 },
                 // The number of the entry that calls, and the place of the call in it.
                 sighting: format!("{}/{last}/{ordinal}", self.handle.id),
@@ -222,7 +223,7 @@ impl Builtin {
         let lines: Vec<String> = found
             .iter()
             .map(|memory| {
-                let (kind, at) = (memory.kind.name(), short_time(memory.created_at));
+                let (kind, at) = (memory.kind.name(), short_time(memory.said_at()));
                 format!("[{kind} | {at}] {}", memory_words(memory))
             })
             .collect();

@@ -370,6 +370,7 @@ fn save(
             summary: Some(summary.clone()),
             model: model.to_owned(),
             by: memory.by,
+            said_at: memory.said_at,
         },
         sighting: format!("{}/{summary}/{idx}", conversation.channel),
         explicit: false,

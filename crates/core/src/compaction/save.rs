@@ -51,7 +51,7 @@ pub fn parse_memory(arguments: &Value) -> Result<DraftMemory, String> {
         Some(value) => value.as_f64().ok_or("`importance` is not a number from 0 to 1")?.clamp(0.0, 1.0),
     };
     let subject = field("subject").filter(|subject| !subject.is_empty()).map(str::to_owned);
-    Ok(DraftMemory { kind, text: text.to_owned(), subject, importance, by: None })
+    Ok(DraftMemory { kind, text: text.to_owned(), subject, importance, by: None, said_at: None })
 }
 
 /// Takes the list of memories off the text of a model without tools. A list that cannot be read saves nothing, and is

@@ -192,6 +192,7 @@ fn memory(scope: &str, subject: Option<&str>, text: &str, range: Option<(u64, u6
             summary: None,
             model: "model".to_owned(),
             by: None,
+            said_at: None,
         },
         sighting: format!("{GROUP}/s1/{text}"),
         explicit: false,

@@ -93,6 +93,9 @@ pub struct Source {
     /// Whose word it is: who typed it, or who is sure to have said it of themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Author>,
+    /// When it was said, where that was before it was saved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said_at: Option<Timestamp>,
 }
 
 impl Source {
@@ -133,6 +136,13 @@ pub struct Memory {
     pub superseded_by: Option<MemoryId>,
 }
 
+impl Memory {
+    /// When it was said; where that is not known, when it was saved.
+    pub fn said_at(&self) -> Timestamp {
+        self.source.said_at.unwrap_or(self.created_at)
+    }
+}
+
 /// A memory that somebody wants saved: the payload of journal events. Saving it twice changes nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MemorySave {
@@ -163,4 +173,7 @@ pub struct DraftMemory {
     /// Whose own word it is, where that is sure: see [`speaker_of`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Author>,
+    /// When it was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said_at: Option<Timestamp>,
 }

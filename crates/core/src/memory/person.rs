@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::origin::times_said;
 use super::{DraftMemory, Memory, Scope, SpokenWords, TYPED};
 use crate::ids::LOCAL_PLATFORM;
 use crate::message::{Author, Entry, Role};
@@ -15,10 +16,12 @@ const OF_OTHERS: f64 = 0.6;
 /// Shortest id, in characters, that is looked for in texts without its platform: a shorter one may be any number.
 const BARE_ID_MIN: usize = 5;
 
-/// Notes in each memory whose own word it is, where that is sure.
+/// Notes in each memory when it was said, and whose own word it is, where that is sure.
 pub fn credit(memories: &mut [DraftMemory], entries: &[Arc<Entry>]) {
-    for memory in memories {
+    let times = times_said(memories, entries);
+    for (memory, said_at) in memories.iter_mut().zip(times) {
         memory.by = speaker_of(memory, entries);
+        memory.said_at = said_at;
     }
 }
 
@@ -203,7 +206,8 @@ mod tests {
 
     fn draft(subject: &str, text: &str) -> DraftMemory {
         let subject = Some(subject.to_owned());
-        DraftMemory { kind: MemoryKind::Fact, text: text.into(), subject, importance: 0.5, by: None }
+        let (kind, text) = (MemoryKind::Fact, text.to_owned());
+        DraftMemory { kind, text, subject, importance: 0.5, by: None, said_at: None }
     }
 
     #[rstest]

@@ -43,10 +43,10 @@ mod tests {
 
     use super::*;
     use crate::ids::{AgentId, MemoryId};
-    use crate::memory::{MemoryKind, Scope, Source, TYPED};
+    use crate::memory::{MemoryKind, Scope, TYPED};
+    use crate::testing;
 
     fn memory(id: &str, scope: Scope, importance: f64) -> Memory {
-        let model = TYPED.to_owned();
         Memory {
             id: MemoryId::from(id),
             agent: AgentId::from("main"),
@@ -56,7 +56,7 @@ mod tests {
             subject: None,
             importance,
             sightings: 1,
-            source: Source { channel: None, from_seq: None, to_seq: None, summary: None, model, by: None },
+            source: testing::source(None, TYPED),
             created_at: Timestamp::UNIX_EPOCH,
             updated_at: Timestamp::UNIX_EPOCH,
             recalled_at: None,

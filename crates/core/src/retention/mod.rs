@@ -271,6 +271,7 @@ mod tests {
                 summary: None,
                 model: String::new(),
                 by: None,
+                said_at: None,
             },
             created_at: day(1),
             updated_at: day(updated),

@@ -71,7 +71,7 @@ pub(crate) fn tail_text(tail: &Tail) -> String {
             if let Some(subject) = memory.subject.as_ref().filter(|_| !is_told) {
                 let _ = write!(text, " (about {})", escape_name(subject));
             }
-            let _ = write!(text, " [{}]", short_date(memory.created_at));
+            let _ = write!(text, " [{}]", short_date(memory.said_at()));
         }
     }
     if tail.last_call {
@@ -88,4 +88,26 @@ const LAST_CALL: &str =
 /// Tokens of the tail, before correction: what [`crate::event::MemoryEvent::Recalled`] records.
 pub fn tail_tokens(tail: &Tail) -> u32 {
     MESSAGE_OVERHEAD + estimate(&tail_text(tail))
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use jiff::tz::TimeZone;
+
+    use super::*;
+    use crate::memory::Source;
+    use crate::testing;
+
+    #[test]
+    fn a_recalled_memory_has_the_day_when_it_was_said() {
+        let at = |day: i64| Timestamp::from_second(day * 86_400).unwrap();
+        let saved = Memory { created_at: at(60), ..testing::memory("agent", "Anna sails.") };
+        let source = Source { said_at: Some(at(31)), ..saved.source.clone() };
+        let recalled = vec![saved.clone(), Memory { source, ..saved }];
+        let tail = Tail { now: at(90), zone: TimeZone::UTC, recalled, last_call: false };
+        let text = tail_text(&tail);
+        let memories: Vec<&str> = text.lines().filter(|line| line.starts_with("- ")).collect();
+        assert_eq!(memories, ["- fact: Anna sails. [1970-03-02]", "- fact: Anna sails. [1970-02-01]"]);
+    }
 }

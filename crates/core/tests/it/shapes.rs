@@ -140,6 +140,7 @@ fn save() -> MemorySave {
             summary: Some("s1".into()),
             model: "main".into(),
             by: None,
+            said_at: None,
         },
         sighting: "main/local/main/s1/0".into(),
         explicit: true,
@@ -252,6 +253,7 @@ fn memories() -> Vec<Event> {
             source: Source {
                 model: TYPED_BY_MEMBER.into(),
                 by: Some(Author { id: "telegram/7".into(), name: "Anna".into() }),
+                said_at: Some(at()),
                 ..save().source
             },
             ..save()
@@ -380,6 +382,7 @@ fn windows() -> Vec<Event> {
         subject: Some("Anna".into()),
         importance: 0.5,
         by: None,
+        said_at: Some(at()),
     };
     let checkpoint = Checkpoint {
         chunks: 2,

@@ -144,6 +144,7 @@ pub(super) async fn add(
             summary: None,
             model: TYPED.to_owned(),
             by: None,
+            said_at: None,
         },
         sighting: format!("{TYPED}:{}", now.as_nanosecond()),
         explicit: true,

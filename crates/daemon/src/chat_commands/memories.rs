@@ -82,6 +82,7 @@ impl Runner {
                 summary: None,
                 model: if operator { TYPED } else { TYPED_BY_MEMBER }.to_owned(),
                 by: Some(call.caller.clone()),
+                said_at: None,
             },
             sighting: format!("{}/command/{}", call.channel, call.message),
             explicit: true,

@@ -359,6 +359,7 @@ async fn nobody_gets_at_the_memories_of_another_by_taking_their_name() {
             summary: None,
             model: "m".to_owned(),
             by: None,
+            said_at: None,
         },
         sighting: "s".to_owned(),
         explicit: false,

@@ -283,6 +283,7 @@ fn shown(view: &MemoryView) -> String {
         ("said by", said_by(memory)),
         ("trust", view.whose()),
         ("recalled in", recalled_in(memory)),
+        ("said", minute(memory.said_at())),
         ("created", minute(memory.created_at)),
         ("updated", minute(memory.updated_at)),
         ("recalled", memory.recalled_at.map_or_else(|| "never".to_owned(), minute)),

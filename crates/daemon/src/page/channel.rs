@@ -58,7 +58,6 @@ pub(super) async fn view(
 ) -> Result<Markup, PageError> {
     let channel = admin.resolve(&name)?;
     let (conversation, awake) = admin.conversation(&channel).await?;
-    let made = summaries::list(State(Arc::clone(&admin)), Channel(channel.clone(), ())).await?.0;
     let expired = admin.store.expired_ranges(channel.clone()).await?;
     let window = match channels::context(State(Arc::clone(&admin)), Channel(channel.clone(), ())).await {
         Ok(record) => window(&record.0),
@@ -72,7 +71,7 @@ pub(super) async fn view(
         (window)
         section aria-labelledby="coverage" {
             h2 #coverage { "What stands for every entry" }
-            (ribbon::drawn(&conversation, &made, &expired))
+            (ribbon::drawn(&conversation, &expired))
         }
     };
     // What sleeps is restored for each look, and changes when it wakes.
@@ -80,9 +79,10 @@ pub(super) async fn view(
     if is_poll(&headers, "now") {
         return Ok(now);
     }
+    let made = summaries::list(State(Arc::clone(&admin)), Channel(channel.clone(), ())).await?.0;
     let body = html! {
         (now)
-        details { summary { "As a table" } (ribbon::listed(&conversation, &made, &expired)) }
+        details { summary { "As a table" } (ribbon::listed(&conversation, &expired)) }
         (chart::section(&admin, &channel).await?)
         (turns(&admin, &conversation, asked.before()).await?)
         (summaries_section(&channel, &made))

@@ -201,6 +201,7 @@ pub(super) async fn one(
             ("importance", text(format!("{:.2}", memory.importance))),
             ("trust", text(view.whose())),
             ("found in", text(counted(memory.sightings.into(), "place", "places"))),
+            ("said", time(memory.said_at())),
             ("made", time(memory.created_at)),
             ("changed", time(memory.updated_at)),
             ("used", text(counted(memory.uses.into(), "time", "times"))),

@@ -1,15 +1,14 @@
 //! The ribbon of coverage: what stands for every entry, from the first to now.
 
-use std::collections::HashMap;
-
 use cairn_core::conversation::{Conversation, EntryPlace};
-use cairn_core::ids::{Seq, SummaryId};
+use cairn_core::ids::Seq;
+use cairn_core::summary::Summary;
 use maud::{Markup, html};
 
 use super::channel::summary_path;
 use super::layout::{table, text};
 use super::window_bar::of_all;
-use crate::records::{Stretch, SummaryLine, coverage};
+use crate::records::{Stretch, coverage};
 use crate::text::{counted, grouped, one_line};
 
 /// Least share of the width that a stretch gets, so that it can be seen.
@@ -20,48 +19,42 @@ const LEVELS: u32 = 3;
 
 struct Piece<'a> {
     stretch: Stretch,
-    /// Of a summary.
-    line: Option<&'a SummaryLine>,
+    summary: Option<&'a Summary>,
     /// Entries whose words have expired.
     expired: u64,
 }
 
-fn pieces<'a>(
-    conversation: &Conversation,
-    made: &'a [SummaryLine],
-    expired: &[(Seq, Seq)],
-) -> Vec<Piece<'a>> {
-    let lines: HashMap<&SummaryId, &SummaryLine> = made.iter().map(|line| (&line.id, line)).collect();
+fn pieces<'a>(conversation: &'a Conversation, expired: &[(Seq, Seq)]) -> Vec<Piece<'a>> {
     let piece = |stretch: Stretch| {
-        let line = match &stretch.place {
-            EntryPlace::Summary(id) => lines.get(id).copied(),
+        let summary = match &stretch.place {
+            EntryPlace::Summary(id) => conversation.stack.summary(id),
             _ => None,
         };
         let expired = expired.iter().map(|(from, to)| {
             let (from, to) = (from.0.max(stretch.from_seq.0), to.0.min(stretch.to_seq.0));
             (to + 1).saturating_sub(from)
         });
-        Piece { expired: expired.sum(), line, stretch }
+        Piece { expired: expired.sum(), summary, stretch }
     };
     coverage(conversation).into_iter().map(piece).collect()
 }
 
 impl Piece<'_> {
     fn class(&self) -> String {
-        match (&self.stretch.place, self.line) {
-            (EntryPlace::Summary(_), Some(line)) if line.provisional => "provisional".to_owned(),
-            (EntryPlace::Summary(_), line) => {
-                format!("level{}", line.map_or(0, |line| line.level.min(LEVELS - 1)))
+        match (&self.stretch.place, self.summary) {
+            (EntryPlace::Summary(_), Some(summary)) if summary.provisional => "provisional".to_owned(),
+            (EntryPlace::Summary(_), summary) => {
+                format!("level{}", summary.map_or(0, |summary| summary.level.min(LEVELS - 1)))
             }
             (place, _) => place.to_string(),
         }
     }
 
     fn named(&self) -> String {
-        match (&self.stretch.place, self.line) {
-            (EntryPlace::Summary(id), Some(line)) => {
-                let provisional = if line.provisional { ", provisional" } else { "" };
-                format!("summary {id}, level {}{provisional}", line.level)
+        match (&self.stretch.place, self.summary) {
+            (EntryPlace::Summary(id), Some(summary)) => {
+                let provisional = if summary.provisional { ", provisional" } else { "" };
+                format!("summary {id}, level {}{provisional}", summary.level)
             }
             (EntryPlace::Summary(id), None) => format!("summary {id}"),
             (place, _) => place.to_string(),
@@ -92,8 +85,8 @@ fn widths(entries: &[u64]) -> Vec<(f64, f64)> {
     places.collect()
 }
 
-pub(super) fn drawn(conversation: &Conversation, made: &[SummaryLine], expired: &[(Seq, Seq)]) -> Markup {
-    let pieces = pieces(conversation, made, expired);
+pub(super) fn drawn(conversation: &Conversation, expired: &[(Seq, Seq)]) -> Markup {
+    let pieces = pieces(conversation, expired);
     if pieces.is_empty() {
         return html! { p { "There are no entries yet." } };
     }
@@ -111,8 +104,8 @@ pub(super) fn drawn(conversation: &Conversation, made: &[SummaryLine], expired: 
                 @let bar = html! {
                     rect class=(piece.class()) x=(of_all(*from)) y="0" width=(of_all(*width)) height="30" { title { (one_line(&piece.described())) } }
                 };
-                @match piece.line {
-                    Some(line) => a href=(summary_path(&conversation.channel, line.id.as_str())) tabindex="-1" aria-label=(one_line(&piece.described())) { (bar) },
+                @match piece.summary {
+                    Some(summary) => a href=(summary_path(&conversation.channel, summary.id.as_str())) tabindex="-1" aria-label=(one_line(&piece.described())) { (bar) },
                     None => (bar),
                 }
                 @if piece.expired > 0 {
@@ -142,15 +135,15 @@ const KINDS: [(&str, &str); 8] = [
 ];
 
 /// The same as a table.
-pub(super) fn listed(conversation: &Conversation, made: &[SummaryLine], expired: &[(Seq, Seq)]) -> Markup {
-    let rows: Vec<_> = pieces(conversation, made, expired)
+pub(super) fn listed(conversation: &Conversation, expired: &[(Seq, Seq)]) -> Markup {
+    let rows: Vec<_> = pieces(conversation, expired)
         .iter()
         .map(|piece| {
             let name = piece.named();
             vec![
                 html! {
-                    @match piece.line {
-                        Some(line) => a href=(summary_path(&conversation.channel, line.id.as_str())) { (one_line(&name)) },
+                    @match piece.summary {
+                        Some(summary) => a href=(summary_path(&conversation.channel, summary.id.as_str())) { (one_line(&name)) },
                         None => (one_line(&name)),
                     }
                 },

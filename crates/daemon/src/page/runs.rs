@@ -53,13 +53,12 @@ pub(super) async fn view(
 ) -> Result<Markup, PageError> {
     let channel = admin.resolve(&name)?;
     let (conversation, _awake) = admin.conversation(&channel).await?;
-    let committed = admin.store.summaries(channel.clone()).await?;
     let prices = admin.agent_registry.loaded().config.prices();
     let now = live("run", &under_way(&conversation, &prices));
     if is_poll(&headers, "run") {
         return Ok(now);
     }
-    let ended = ended(&conversation, committed);
+    let ended = ended(&conversation, admin.store.summaries(channel.clone()).await?);
     let (n_runs, shown) = (ended.len(), ended.len().min(LINES));
     let rows: Vec<_> = ended[..shown].iter().map(|run| row(&channel, run, &prices)).collect();
     let body = html! {

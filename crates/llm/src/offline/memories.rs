@@ -151,5 +151,6 @@ fn statement(sentence: &str, name: &str) -> Option<DraftMemory> {
         subject: (*kind != Decision).then(|| name.to_owned()),
         importance: *importance,
         by: None,
+        said_at: None,
     })
 }

@@ -99,7 +99,8 @@ fn wanted(request: &ChatRequest, question: &str, words: &str) -> DraftMemory {
         Some(author) => format!("{author} said: {words}"),
         None => words.to_owned(),
     };
-    DraftMemory { kind: MemoryKind::Fact, text, subject: author, importance: ASKED_IMPORTANCE, by: None }
+    let (kind, importance) = (MemoryKind::Fact, ASKED_IMPORTANCE);
+    DraftMemory { kind, text, subject: author, importance, by: None, said_at: None }
 }
 
 /// What the newest message of a person begins with: who wrote it and when.

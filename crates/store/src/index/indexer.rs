@@ -520,6 +520,7 @@ mod tests {
             summary: None,
             model: String::new(),
             by: None,
+            said_at: None,
         };
         records.push(record(Event::Memory(MemoryEvent::Saved(MemorySave {
             agent: "main".into(),

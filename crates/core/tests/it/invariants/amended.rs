@@ -256,13 +256,14 @@ fn what_a_run_learns_in_a_private_chat_is_the_persons_own() {
     sim.turn("and jam", "noted");
     sim.manual();
     let run = sim.conversation.run.clone().unwrap();
-    let kind = MemoryKind::Preference;
-    let memory =
-        DraftMemory { kind, text: "Ana likes tea.".to_owned(), subject: None, importance: 0.5, by: None };
+    let (kind, text) = (MemoryKind::Preference, "Ana likes tea.".to_owned());
+    let said_at = Some(sim.now - jiff::SignedDuration::from_hours(720));
+    let memory = DraftMemory { kind, text, subject: None, importance: 0.5, by: None, said_at };
     let draft = compaction::SummaryDraft { memories: vec![memory], ..Sim::draft("Tea.") };
     let events = compaction::commit(&sim.conversation, &sim.agent, &run.id, draft, sim.now).unwrap();
     let Event::Compaction(CompactionEvent::RunEnded(end)) = &events[0] else { panic!("no end") };
     let own = Scope::User { platform: "telegram".to_owned(), user: "77".to_owned() };
     assert_eq!(end.memories[0].scope, own);
+    assert_eq!(end.memories[0].source.said_at, said_at, "it keeps the time when it was said");
     assert_eq!("user:telegram/77".parse(), Ok(own));
 }

@@ -10,6 +10,7 @@ use cairn_core::tier::Tier;
 use cairn_core::tokens::Correction;
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
+use serde_json::json;
 
 use crate::invariants::sim::Sim;
 
@@ -56,6 +57,32 @@ fn spend(sim: &mut Sim, tokens: u64) -> Timestamp {
         trace: None,
     }));
     sim.now
+}
+
+#[test]
+fn what_a_cancelled_run_took_and_tells_late_is_not_counted_to_the_next() {
+    let mut sim = filled_to(Tier::Background);
+    sim.manual();
+    let run = sim.conversation.run.clone().unwrap().id;
+    let usage = Usage { input_tokens: 90, output_tokens: 10, cached_tokens: 0, cache_write_tokens: 0 };
+    let mut told = |of: &str| {
+        let trace = json!({
+            "at_n": 1, "asked_at": 0, "frame": "f0", "total_ms": 9, "work": { "run": of, "round": 1 },
+        });
+        sim.journal(Event::Compaction(CompactionEvent::UsageSpent {
+            model: "offline".to_owned(),
+            usage,
+            is_estimate: false,
+            trace: serde_json::from_value(trace).unwrap(),
+        }));
+        let run = sim.conversation.run.as_ref().unwrap();
+        (
+            run.spent.values().map(|usage| usage.tokens()).sum::<u64>(),
+            sim.conversation.spent_within_hour(sim.now),
+        )
+    };
+    assert_eq!(told("r0"), (0, 100), "the hour counts it all the same");
+    assert_eq!(told(run.as_str()), (100, 200));
 }
 
 #[rstest]

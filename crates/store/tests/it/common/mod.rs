@@ -284,6 +284,7 @@ pub(crate) fn memory(text: &str, sighting: &str) -> MemorySave {
             summary: None,
             model: "rules".to_owned(),
             by: None,
+            said_at: None,
         },
         sighting: sighting.to_owned(),
         explicit: false,
