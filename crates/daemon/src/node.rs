@@ -154,9 +154,9 @@ pub(crate) async fn lead(
         (watch::channel(StandbyStatus::default()), watch::channel(None));
     let following =
         Following { of: Arc::clone(&candidate), status, copy, reading: tokio::sync::Mutex::default() };
-    let router = router(Arc::new(following));
-    drop(show.send_replace(Some(router.clone())));
-    let socket = match socket::serve(path, mode, router).await {
+    let following = Arc::new(following);
+    drop(show.send_replace(Some(at_address(Arc::clone(&following)))));
+    let socket = match socket::serve(path, mode, router(following)).await {
         Ok(socket) => socket,
         Err(error) => {
             if let Ok(standby) = first {
@@ -276,6 +276,14 @@ fn router(following: Arc<Following>) -> Router {
         .route("/v1/status", get(status))
         .route("/metrics", get(figures))
         .fallback(elsewhere)
+        .with_state(following)
+}
+
+/// What the admin address serves, which anybody may be able to reach: figures, and nothing of what was said.
+fn at_address(following: Arc<Following>) -> Router {
+    Router::new()
+        .route("/metrics", get(figures))
+        .fallback(async |State(at): State<Arc<Following>>| standing_by(&at))
         .with_state(following)
 }
 

@@ -14,7 +14,16 @@ use crate::format;
 
 /// Held as long as the store is open; the system releases it when the process ends, however it ends.
 pub(crate) struct StateLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for StateLock {
+    /// Closing the file is not enough: a process that is being started beside holds it, too, until it becomes another program.
+    fn drop(&mut self) {
+        if let Err(error) = FileExt::unlock(&self.file) {
+            tracing::warn!(%error, "the lock of the state could not be given back");
+        }
+    }
 }
 
 impl StateLock {
@@ -61,6 +70,6 @@ impl StateLock {
             writeln!(file, "{}", std::process::id())
         };
         write(&mut file).map_err(io_error("write", &path))?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }

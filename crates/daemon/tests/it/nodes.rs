@@ -7,6 +7,7 @@ use cairn_testkit::home::Home;
 use cairn_testkit::postgres::{self, Postgres, sql};
 use serde_json::{Value, json};
 
+use crate::sight::figures::{ask, free};
 use crate::{CAIRN, home};
 
 /// A home of a node of that name with that database.
@@ -140,8 +141,17 @@ async fn a_node_that_is_drained_hands_over_and_stands_by() {
     let first = run(&north).await;
     until(&first, true).await;
     north.cairn(&["node", "drain"]).told(1, &["no other node stands by", "start one"]);
+    let address = free();
+    let config = std::fs::read_to_string(south.path("config.toml")).unwrap();
+    south.config(&format!("{config}\n[admin]\nlisten = \"{address}\"\n"));
     let second = run(&south).await;
     until(&second, false).await;
+    // The address of its figures is for everybody: it tells nobody what was said, and balancers that another one answers.
+    assert!(ask(address, "GET /metrics").await.contains("\ncairn_node_leads 0\n"));
+    for closed in ["GET /v1/channels", "GET /v1/channels/main/history", "GET /v1/status", "GET /v1/health"] {
+        let answer = ask(address, closed).await;
+        assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("standby"), "{closed}: {answer}");
+    }
     let known = |status: &Value| status["node"]["nodes"].as_array().is_some_and(|nodes| nodes.len() == 2);
     first.client().until("/v1/status", known).await.unwrap();
 

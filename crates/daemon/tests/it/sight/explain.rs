@@ -1,6 +1,7 @@
 //! What the model saw at a past moment: the request of every call, made again from the journal, is the one that the server got,
 //! to the last byte; and where it cannot be, that is said.
 
+use cairn_testkit::daemon::PATIENCE;
 use cairn_testkit::home::Home;
 use cairn_testkit::model::{Answer, FakeModel, Kind, Seen};
 use cairn_testkit::rig::{Rig, one_model};
@@ -49,19 +50,42 @@ async fn check_all(rig: &Rig, when: &str) {
     }
 }
 
+/// The runs of the channel that have ended, explained.
+async fn told_runs(rig: &Rig) -> Vec<Value> {
+    let is_idle = |context: &Value| context["run"].is_null();
+    let context = rig.client().until(&rig.path_of("context"), is_idle).await.unwrap();
+    let mut told = Vec::new();
+    for run in context["outcomes"].as_array().unwrap() {
+        let run = run["run"].as_str().unwrap();
+        told.push(rig.get(&rig.path_of(&format!("runs/{run}/explain"))).await);
+        assert_eq!(told.last().unwrap()["run"], run);
+    }
+    told
+}
+
 /// Every call of every run of the channel is made again as the server got it. Returns how many rounds the longest talk
 /// had, and how many calls were merges.
 async fn check_runs(rig: &Rig, when: &str) -> (u64, u64) {
-    // A merge may follow a run at once.
-    let is_idle = |context: &Value| context["run"].is_null();
-    let context = rig.client().until(&rig.path_of("context"), is_idle).await.unwrap();
-    let runs: Vec<_> = context["outcomes"].as_array().unwrap().iter().map(|run| run["run"].clone()).collect();
+    let sent = || -> Vec<String> {
+        let seen = rig.model.seen().into_iter().filter(|seen| seen.kind != Kind::Reply);
+        seen.map(|seen| seen.sent.to_string()).collect()
+    };
+    // A merge may follow a run at once: its request is with the server before the run has an end.
+    let all_ended = async {
+        loop {
+            let told = told_runs(rig).await;
+            let n_calls: usize = told.iter().map(|run| run["calls"].as_array().unwrap().len()).sum();
+            if n_calls >= sent().len() {
+                return told;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
     let mut made = Vec::new();
     let (mut rounds, mut merges) = (0, 0);
-    for run in &runs {
-        let run = run.as_str().unwrap();
-        let told = rig.get(&rig.path_of(&format!("runs/{run}/explain"))).await;
-        assert_eq!((&told["run"], &told["missing"]), (&json!(run), &json!([])), "{when}: {told}");
+    for told in tokio::time::timeout(PATIENCE, all_ended).await.unwrap() {
+        let run = told["run"].as_str().unwrap();
+        assert_eq!(told["missing"], json!([]), "{when}: {told}");
         for call in told["calls"].as_array().unwrap() {
             let number = call["call"].as_u64().unwrap();
             merges += u64::from(call["trace"]["work"]["entries"].is_null());
@@ -72,8 +96,7 @@ async fn check_runs(rig: &Rig, when: &str) -> (u64, u64) {
             made.push(prompt["body"].as_str().unwrap().to_owned());
         }
     }
-    let seen = rig.model.seen().into_iter().filter(|seen| seen.kind != Kind::Reply);
-    let sent: Vec<String> = seen.map(|seen| seen.sent.to_string()).collect();
+    let sent = sent();
     assert!(!sent.is_empty(), "{when}");
     assert_eq!(made, sent, "{when}");
     (rounds, merges)
@@ -97,8 +120,20 @@ async fn talked(provider: &str) -> Rig {
     );
     rig.model.push(Kind::Reply, Answer::text("At seven."));
     rig.say("And when does the ferry leave, \"Zorblax\"\u{202e} & <b>?").await;
+    let run = rig.model.hold(Kind::Compaction);
     let mut events = talk_until_run(&rig).await;
-    assert_eq!(run_ended(&mut events).await["outcome"], "committed");
+    rig.model.wait_for(Kind::Compaction, 1).await;
+    // The run ends while a turn is under way, and the next one has its summary.
+    let (reply, asked) = (rig.model.hold(Kind::Reply), replies(&rig.model).len());
+    let ending = async {
+        rig.model.wait_for(Kind::Reply, asked + 1).await;
+        run.open();
+        let ended = run_ended(&mut events).await;
+        reply.open();
+        ended
+    };
+    let (_, ended) = tokio::join!(rig.say(LONG), ending);
+    assert_eq!(ended["outcome"], "committed");
     rig.say(LONG).await;
     rig
 }

@@ -15,7 +15,7 @@ use crate::sight::rig::Scene;
 /// A series, by its name and some of its labels, and the least that it has.
 type AtLeast<'a> = (&'a str, &'a [(&'a str, &'a str)], f64);
 
-fn free() -> SocketAddr {
+pub(crate) fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
@@ -26,7 +26,7 @@ pub(crate) async fn scrape(client: &Client) -> Exposition {
 }
 
 /// An answer over TCP, head and body.
-async fn ask(address: SocketAddr, request: &str) -> String {
+pub(crate) async fn ask(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!("{request} HTTP/1.1\r\nhost: cairn\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();

@@ -3,6 +3,6 @@ mod board;
 mod canary;
 mod explain;
 mod exposition;
-mod figures;
+pub(crate) mod figures;
 mod lines;
 mod rig;

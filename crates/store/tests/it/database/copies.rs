@@ -132,12 +132,7 @@ async fn a_journal_is_not_moved_into_a_database_that_it_has_left() {
     let error = move_to(alone(), to(), &Progress::default()).await.unwrap_err();
     assert!(error.to_string().contains("was moved to a"), "{error}");
     crate::common::open(dir.path()).close().await;
-    let tables = "cairn_journal, cairn_event, cairn_lease, cairn_node, cairn_artifact, cairn_erasure";
-    let functions = sql(
-        &url,
-        "SELECT string_agg(oid::regprocedure::text, ', ') FROM pg_proc WHERE proname LIKE 'cairn_%'",
-    );
-    sql(&url, &format!("DROP FUNCTION {functions}; DROP TABLE {tables}"));
+    sql(&url, "DROP SCHEMA public CASCADE; CREATE SCHEMA public");
     assert_eq!(move_to(alone(), to(), &Progress::default()).await.unwrap().records, 1);
     assert_eq!(in_database(&url), ["1 one"]);
 }
