@@ -1,16 +1,16 @@
 //! What goes wrong between a node and its database: nothing acknowledged is lost, nothing is there twice, and whoever must
 //! not write does not.
 
+use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::Once;
 
 use cairn_core::ports::{Store as _, StoreError};
 use cairn_store::{Store, StoreOptions};
 use cairn_testkit::postgres::{Postgres, database, sql};
 use cairn_testkit::proxy::{Cut, Proxy};
 use cairn_testkit::watched::GIVE_UP_AFTER;
-use parking_lot::Mutex;
 use tempfile::tempdir;
 use tokio::time::timeout;
 use tracing::field::{Field, Visit};
@@ -21,9 +21,13 @@ use super::common::{
     found, in_copy, in_database, leader, options, query, remove_derived, run_out, say, say_in, segments,
 };
 
-/// What is logged on this thread.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<String>>);
+thread_local! {
+    /// What is logged on this thread.
+    static LOGGED: RefCell<String> = RefCell::default();
+}
+
+/// Listens on all threads: one that listened on its own alone would miss what others have met first.
+struct Log;
 
 impl Subscriber for Log {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
@@ -39,7 +43,7 @@ impl Subscriber for Log {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        event.record(&mut self.clone());
+        event.record(&mut Log);
     }
 
     fn enter(&self, _: &Id) {}
@@ -49,16 +53,17 @@ impl Subscriber for Log {
 
 impl Visit for Log {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        *self.0.lock() += &format!("{field}={value:?} ");
+        LOGGED.with_borrow_mut(|text| *text += &format!("{field}={value:?} "));
     }
 }
 
 /// Opens it, and returns what that logs, too.
 fn open_logged(options: StoreOptions) -> (Store, String) {
-    let log = Log::default();
-    let store = tracing::subscriber::with_default(log.clone(), || Store::open(options)).unwrap();
-    let text = log.0.lock().clone();
-    (store, text)
+    static LISTENS: Once = Once::new();
+    LISTENS.call_once(|| tracing::subscriber::set_global_default(Log).unwrap());
+    LOGGED.take();
+    let store = Store::open(options).unwrap();
+    (store, LOGGED.take())
 }
 
 /// Copies that were kept aside.
