@@ -195,13 +195,14 @@ impl Models {
     }
 
     /// A conversation has learnt something of a model.
-    pub(crate) fn learn(&self, model: &str, window_tokens: Option<u64>, no_tools: bool, inferred: bool) {
+    pub(crate) fn learn(&self, model: &str, news: Learnt) {
         let mut known = self.known.lock();
         let learnt = &mut known.entry(model.to_owned()).or_default().learnt;
-        if window_tokens.is_some() {
-            (learnt.window_tokens, learnt.inferred) = (window_tokens, inferred);
+        let no_tools = learnt.no_tools | news.no_tools;
+        if news.window_tokens.is_some() {
+            *learnt = news;
         }
-        learnt.no_tools |= no_tools;
+        learnt.no_tools = no_tools;
     }
 }
 

@@ -23,6 +23,15 @@ const BACKUP_EVERY: usize = 50;
 /// The window of the agent, in tokens.
 const WINDOW: u64 = 6_000;
 
+/// A run of this many seconds is settled from the tenth minute on, when all that is cached once is cached; a shorter one
+/// after its half.
+const LONG_SECS: f64 = 20.0 * 60.0;
+const SETTLED_SECS: f64 = 10.0 * 60.0;
+
+/// A run of this many seconds tells how memory grows: by fewer bytes an hour than this.
+const TELLING_SECS: f64 = 30.0 * 60.0;
+const GROWTH_MAX: f64 = 1e6;
+
 const TALK: &str = "We looked at seven flats in Lisbon and Anna liked the third one best, near the river, with two \
     balconies and a lemon tree, for 1,450 euros a month from 1 June on; the second had more light but no lift.";
 
@@ -46,6 +55,8 @@ pub struct Sample {
     pub seconds: f64,
     /// Resident bytes.
     pub rss: u64,
+    /// Those of them that are no mapped files.
+    pub anon: u64,
     pub fds: u64,
 }
 
@@ -60,25 +71,48 @@ pub struct Report {
 }
 
 impl Report {
-    /// Bytes an hour by which memory grew over the second half, when all that is cached once is cached.
-    pub fn rss_slope(&self) -> f64 {
-        slope(&self.settled(|sample| sample.rss as f64)) * 3600.0
+    /// Bytes an hour by which memory that is no mapped file grew once it was settled.
+    pub fn anon_slope(&self) -> f64 {
+        slope(&self.settled(|sample| sample.anon as f64)) * 3600.0
     }
 
-    /// Descriptors an hour by which their number grew over the second half.
+    /// Descriptors an hour by which their number grew then.
     pub fn fd_slope(&self) -> f64 {
         slope(&self.settled(|sample| sample.fds as f64)) * 3600.0
     }
 
+    /// # Errors
+    /// The run was long enough to tell, and memory grew too much.
+    pub fn check(&self) -> io::Result<()> {
+        let slope = self.anon_slope();
+        if self.seconds() < TELLING_SECS || slope < GROWTH_MAX {
+            return Ok(());
+        }
+        let (slope, most) = (slope / 1e6, GROWTH_MAX / 1e6);
+        Err(io::Error::other(format!("memory grew by {slope:.2} MB an hour, not below {most:.2}")))
+    }
+
+    /// Whole seconds of the run.
+    fn seconds(&self) -> f64 {
+        self.samples.last().map_or(0.0, |last| last.seconds.round())
+    }
+
+    /// The second from which on the run is settled.
+    fn settled_from(&self) -> f64 {
+        let seconds = self.seconds();
+        if seconds >= LONG_SECS { SETTLED_SECS } else { seconds / 2.0 }
+    }
+
     fn settled(&self, value: impl Fn(&Sample) -> f64) -> Vec<(f64, f64)> {
-        let half = &self.samples[self.samples.len() / 2..];
-        half.iter().map(|sample| (sample.seconds, value(sample))).collect()
+        let from = self.settled_from();
+        let settled = self.samples.iter().filter(|sample| sample.seconds >= from);
+        settled.map(|sample| (sample.seconds, value(sample))).collect()
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let mb = |bytes: u64| bytes as f64 / 1e6;
         let most = |value: fn(&Sample) -> u64| self.samples.iter().map(value).max().unwrap_or_default();
         let (first, last) = (self.samples.first(), self.samples.last());
         let (Some(first), Some(last)) = (first, last) else { return write!(f, "no samples") };
@@ -89,15 +123,23 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "RSS {:.1} MiB at first, {:.1} at last, {:.1} at most; second half {:+.2} MiB an hour",
-            mib(first.rss),
-            mib(last.rss),
-            mib(most(|sample| sample.rss)),
-            self.rss_slope() / f64::from(1 << 20)
+            "resident {:.1} MB at first, {:.1} at last, {:.1} at most",
+            mb(first.rss),
+            mb(last.rss),
+            mb(most(|sample| sample.rss)),
+        )?;
+        let from = self.settled_from();
+        writeln!(
+            f,
+            "of it not mapped files {:.1} MB at first, {:.1} at last, {:.1} at most; {:+.2} MB an hour from {from:.0} s on",
+            mb(first.anon),
+            mb(last.anon),
+            mb(most(|sample| sample.anon)),
+            self.anon_slope() / 1e6
         )?;
         write!(
             f,
-            "descriptors {} at first, {} at last, {} at most; second half {:+.2} an hour",
+            "descriptors {} at first, {} at last, {} at most; {:+.2} an hour from {from:.0} s on",
             first.fds,
             last.fds,
             most(|sample| sample.fds),
@@ -202,7 +244,8 @@ async fn expect(client: &Client, method: &str, path: &str, body: &Value) -> io::
 fn sample(daemon: &Daemon, began: Instant) -> io::Result<Sample> {
     let pid = daemon.pid().ok_or_else(|| io::Error::other("the daemon has ended"))?;
     let fds = std::fs::read_dir(Path::new("/proc").join(pid.to_string()).join("fd"))?.count() as u64;
-    Ok(Sample { seconds: began.elapsed().as_secs_f64(), rss: daemon.rss_bytes()?, fds })
+    let (rss, anon) = (daemon.rss_bytes()?, daemon.anon_bytes()?);
+    Ok(Sample { seconds: began.elapsed().as_secs_f64(), rss, anon, fds })
 }
 
 /// By how much `y` grows for one of `x`, by least squares; 0 for fewer than two points.
@@ -229,5 +272,26 @@ mod tests {
             .collect();
         assert!((slope(&noisy) - 2.0).abs() < 0.01);
         assert_eq!((slope(&[]), slope(&[(1.0, 5.0)])), (0.0, 0.0));
+    }
+
+    /// A sample a minute of a run in which memory grows by so many bytes an hour from one minute on, and before by much.
+    fn grown(minutes: u32, settled: u32, bytes_an_hour: f64) -> Report {
+        let sample = |minute: u32| {
+            let late = f64::from(minute.saturating_sub(settled)) / 60.0 * bytes_an_hour;
+            let anon = f64::from(minute.min(settled)) * 1e6 + late;
+            Sample { seconds: f64::from(minute) * 60.0, rss: 0, anon: anon as u64, fds: 0 }
+        };
+        let samples = (0..=minutes).map(sample).collect();
+        Report { answered: 0, reloads: 0, backups: 0, runs: (0, 0), samples }
+    }
+
+    #[test]
+    fn memory_that_grows_fails_a_run_that_is_long_enough_to_tell() {
+        // What is cached in the first ten minutes does not count.
+        assert!(grown(60, 10, 0.9e6).check().is_ok());
+        assert!(grown(60, 10, 1.1e6).check().is_err());
+        assert!(grown(30, 10, 1.1e6).check().is_err());
+        assert!(grown(29, 10, 1.1e6).check().is_ok(), "too short to tell");
+        assert!((grown(10, 5, 2e6).anon_slope() - 2e6).abs() < 1e3, "the second half");
     }
 }

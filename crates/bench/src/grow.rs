@@ -304,25 +304,15 @@ fn print(name: &str, mut times: Vec<Duration>) {
     println!("  {name:<20} p50 {:.1} ms, p99 {:.1} ms", at(0.5), at(0.99));
 }
 
-fn proc_file(daemon: &Daemon, name: &str) -> io::Result<String> {
-    let pid = daemon.pid().ok_or_else(|| io::Error::other("the daemon has ended"))?;
-    std::fs::read_to_string(format!("/proc/{pid}/{name}"))
-}
-
 /// Megabytes that are resident, and those of them that are no mapped files.
 fn memory(daemon: &Daemon) -> io::Result<(f64, f64)> {
-    let status = proc_file(daemon, "status")?;
-    let field = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim().trim_end_matches(" kB").trim().parse::<f64>().ok()
-    };
-    let found = field("VmRSS:").zip(field("RssAnon:"));
-    found.map(|(all, own)| (all * 1.024e-3, own * 1.024e-3)).ok_or_else(|| io::Error::other("no VmRSS"))
+    Ok((daemon.rss_bytes()? as f64 / 1e6, daemon.anon_bytes()? as f64 / 1e6))
 }
 
 /// What the processor has worked for a daemon since its start, in seconds.
 fn processor_seconds(daemon: &Daemon) -> io::Result<f64> {
-    let stat = proc_file(daemon, "stat")?;
+    let pid = daemon.pid().ok_or_else(|| io::Error::other("the daemon has ended"))?;
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // Behind the name, which may have spaces: the state is field 3, user and system time are 14 and 15.
     let behind = stat.rsplit(')').next().unwrap_or_default();
     let ticks: f64 = behind.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<f64>().ok()).sum();

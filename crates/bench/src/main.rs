@@ -27,7 +27,7 @@ usage: cairn-bench PART …
   faults CAIRN [KIND] [N] [SEED] [PLACE]  N (25) seeds of each place of a kind of faults, or of all
   faults CAIRN disk [N] [PART] [FAULT]    N runs (20) of each fault of each part of the state, of 0.5 to 30 seconds
   load CAIRN [TURNS] [SEED] [KEYS] a long conversation at a window of 32,000; KEYS: more of [defaults.compaction], as TOML
-  endure CAIRN [MINUTES]           mixed load (60), memory and descriptors sampled, their slopes at the end
+  endure CAIRN [MINUTES]           mixed load (60), memory and descriptors sampled, their slopes at the end; memory must not grow
   figures CAIRN [start|turns|during|channels …]
   grow CAIRN [ENTRIES] [CHANNELS]  what a state costs as it grows to ENTRIES (100,000) in CHANNELS (2,000)
   recall CAIRN FILE [OPTION …]     evidence recall at 10 through `cairn search`, on a file in LoCoMo's format
@@ -110,7 +110,9 @@ async fn run(args: &[&str], dir: &Path) -> Result<(), Box<dyn Error>> {
         ["endure", cairn, ref rest @ ..] => {
             let end = endure::End::After(Duration::from_secs_f64(arg(rest, 0, 60.0)? * 60.0));
             let plan = endure::Plan { cairn: cairn.into(), dir: dir.to_owned(), end };
-            println!("{}", endure::run(&plan).await?);
+            let report = endure::run(&plan).await?;
+            println!("{report}");
+            report.check()?;
         }
         ["figures", cairn, ref parts @ ..] => figures::run(cairn.as_ref(), dir, parts).await?,
         ["grow", cairn, ref rest @ ..] => {

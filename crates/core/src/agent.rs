@@ -50,7 +50,9 @@ impl AgentSettings {
     }
 
     fn learn(&mut self, learnt: &Learnt) {
-        if let Some(tokens) = learnt.window_tokens.filter(|tokens| *tokens < self.window.window_tokens) {
+        if let Some(tokens) =
+            learnt.window(self.window.window_tokens).filter(|tokens| *tokens < self.window.window_tokens)
+        {
             self.window = self.window.narrowed(tokens);
         }
         if learnt.no_tools {

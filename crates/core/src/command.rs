@@ -73,11 +73,14 @@ pub struct BanOrder {
     pub reason: Option<String>,
 }
 
+/// How the words behind `/ban` are written.
+const BAN_WORDS: &str = "WHO [for 3d] [REASON]";
+
 impl BanOrder {
-    /// Reads `WHO [for 3d] [REASON]`.
+    /// Reads [`BAN_WORDS`].
     ///
     /// # Errors
-    /// The length of time cannot be read: the sentence says so.
+    /// The length of time cannot be read, or stands where the reason does: the sentence says so.
     fn read(words: &str) -> Result<Self, String> {
         let (who, rest) = words.split_once(char::is_whitespace).unwrap_or((words, ""));
         let mut rest = rest.trim();
@@ -87,6 +90,12 @@ impl BanOrder {
                 timed.trim_start().split_once(char::is_whitespace).unwrap_or((timed.trim(), ""));
             lasts = Some(ban_length(length)?);
             rest = reason.trim();
+        } else if let Some(length) = rest.split_whitespace().next()
+            && when::length(length).is_some()
+        {
+            return Err(format!(
+                "`{length}` would be the reason, and the ban without end: write `for {length}` for how long it lasts"
+            ));
         }
         let reason = (!rest.is_empty()).then(|| rest.to_owned());
         Ok(Self { who: who.to_owned(), lasts, reason })
@@ -119,6 +128,19 @@ pub struct CommandSpec {
     /// What it does, in up to 100 characters.
     pub description: &'static str,
     pub argument: Option<ArgumentSpec>,
+}
+
+impl CommandSpec {
+    /// As it is written: `/ban WHO [for 3d] [REASON]`.
+    pub fn usage(&self) -> String {
+        let name = self.name;
+        match self.argument {
+            None => format!("/{name}"),
+            Some(_) if name == "ban" => format!("/{name} {BAN_WORDS}"),
+            Some(argument) if argument.required => format!("/{name} {}", argument.name.to_uppercase()),
+            Some(argument) => format!("/{name} [{}]", argument.name.to_uppercase()),
+        }
+    }
 }
 
 const fn spec(name: &'static str, description: &'static str) -> CommandSpec {
@@ -186,8 +208,8 @@ impl Command {
         let spec = COMMANDS.iter().find(|spec| spec.name == name)?;
         let words = words.trim();
         let given = (!words.is_empty()).then(|| words.to_owned());
-        if let (Some(ArgumentSpec { name: argument, required: true, .. }), None) = (spec.argument, &given) {
-            return Some(Err(format!("write it like this: `/{name} {}`", argument.to_uppercase())));
+        if let (Some(ArgumentSpec { required: true, .. }), None) = (spec.argument, &given) {
+            return Some(Err(format!("write it like this: `{}`", spec.usage())));
         }
         Some(Ok(match spec.name {
             "compact" => Self::Compact { instruction: given },
@@ -425,6 +447,9 @@ mod tests {
             Ok(("telegram/7".to_owned(), Some(12), why("spam and worse")))
         );
         assert_eq!(read("7 forever a nuisance"), Ok(("7".to_owned(), None, why("forever a nuisance"))));
+        for wrong in ["7 1h rude", "telegram/7 3d"] {
+            assert!(read(wrong).is_err_and(|wrong| wrong.contains("write `for ")), "{wrong}");
+        }
         for wrong in ["7 for ever", "7 for -3d", "7 for 0h", "7 for 99999999999d"] {
             assert!(
                 read(wrong).is_err_and(|wrong| wrong.contains("such as") || wrong.contains("3d")),
@@ -438,6 +463,19 @@ mod tests {
         let error = Command::parse("remember", "  ").expect("is known").expect_err("needs words");
         assert!(error.contains("/remember TEXT"), "{error}");
         assert!(Command::parse("dance", "").is_none());
+    }
+
+    #[test]
+    fn a_command_is_shown_as_it_is_written() {
+        let usage = |name: &str| COMMANDS.iter().find(|spec| spec.name == name).map(CommandSpec::usage);
+        for (name, shown) in [
+            ("ban", "/ban WHO [for 3d] [REASON]"),
+            ("unban", "/unban WHO"),
+            ("memory", "/memory [QUERY]"),
+            ("help", "/help"),
+        ] {
+            assert_eq!(usage(name).as_deref(), Some(shown));
+        }
     }
 
     #[test]

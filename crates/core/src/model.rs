@@ -217,7 +217,7 @@ pub enum ModelError {
     #[error("cannot reach the model's server: {0}")]
     Transport(String),
     /// The request was on its way, or read: the server may have worked for it.
-    #[error("the connection to the model's server broke before an answer was there: {0}")]
+    #[error("the connection to the model's server broke: {0}")]
     Broken(String),
     /// The answer took all the tokens that it was allowed before its first word.
     #[error(
@@ -250,7 +250,7 @@ impl ModelError {
         }
     }
 
-    /// Whether a server may have worked for a request that ended so, and want to be paid, though nothing of an answer came.
+    /// Whether the server may charge for a request that failed this way.
     pub fn may_have_cost(&self) -> bool {
         matches!(self, Self::Timeout(_) | Self::Broken(_))
     }

@@ -9,6 +9,7 @@ pub mod chat_commands;
 pub mod cli;
 pub mod clock;
 pub mod config;
+mod forward;
 mod http_server;
 pub mod meters;
 mod models;

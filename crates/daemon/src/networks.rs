@@ -1,11 +1,11 @@
 //! From the configuration to the adapters of the chat networks.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::OpenOptions;
-use std::io::Write as _;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use axum::Router;
 use cairn_core::ids::AgentId;
 use cairn_core::ports::{Adapter, PairingStore, StoreError};
 use cairn_platforms::discord::{self, Discord, DiscordSettings, Refusals};
+use cairn_platforms::fence::Fence;
 use cairn_platforms::settings::{CatchUp, ChatSettings, LiveChat};
 use cairn_platforms::telegram::{self, Telegram, TelegramSettings};
 use cairn_store::Store;
@@ -89,22 +90,24 @@ const SESSIONS: &str = "-sessions.json";
 /// How long the database may take for them: without them new sessions begin.
 const HAND_OVER: Duration = Duration::from_secs(3);
 
-/// Leaves what adapters have kept to whichever node leads next.
+/// Leaves what adapters have kept to whichever node leads next. A node that does not lead any more leaves nothing.
 pub async fn hand_over(store: &Store, state: &Path) {
-    for file in std::fs::read_dir(state).into_iter().flatten().flatten() {
-        let name = file.file_name().to_string_lossy().into_owned();
-        if !name.ends_with(SESSIONS) || store.lease().is_none() {
-            continue;
-        }
+    if !store.leads() {
+        return;
+    }
+    for (name, path) in sessions(state).await {
         let handed = async {
-            let bytes = std::fs::read(file.path()).map_err(|error| error.to_string())?;
-            store.hand_over(&name, bytes).await.map_err(|error| error.to_string())?;
-            std::fs::remove_file(file.path()).map_err(|error| error.to_string())
+            let from = path.clone();
+            let bytes = on_disk(move || fs::read(from)).await?;
+            if store.hand_over(&name, bytes).await.map_err(io::Error::other)? {
+                on_disk(move || fs::remove_file(path)).await?;
+            }
+            Ok::<_, io::Error>(())
         };
         match tokio::time::timeout(HAND_OVER, handed).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(name, error, "sessions could not be handed over; new ones begin")
+                tracing::warn!(name, %error, "sessions could not be handed over; new ones begin")
             }
             Err(_) => tracing::warn!(name, "sessions could not be handed over in time; new ones begin"),
         }
@@ -113,6 +116,14 @@ pub async fn hand_over(store: &Store, state: &Path) {
 
 /// Takes what the adapters of the leader before have kept.
 pub async fn take_over(store: &Store, state: &Path) {
+    if store.lease().is_some() {
+        // A planned stop hands its sessions over: those that are here are of an earlier time.
+        for (name, path) in sessions(state).await {
+            if let Err(error) = on_disk(move || fs::remove_file(path)).await {
+                tracing::warn!(name, %error, "old sessions could not be removed");
+            }
+        }
+    }
     let taken = match tokio::time::timeout(HAND_OVER, store.take_over()).await {
         Ok(Ok(taken)) => taken,
         Ok(Err(error)) => return tracing::warn!(%error, "sessions could not be taken over; new ones begin"),
@@ -120,15 +131,38 @@ pub async fn take_over(store: &Store, state: &Path) {
     };
     for (name, bytes) in taken.into_iter().filter(|(name, _)| name.ends_with(SESSIONS) && !name.contains('/'))
     {
-        let mut options = OpenOptions::new();
-        let file = options.write(true).create(true).truncate(true).mode(0o600).open(state.join(&name));
-        if let Err(error) = file.and_then(|mut file| file.write_all(&bytes)) {
+        let path = state.join(&name);
+        if let Err(error) = on_disk(move || write(&path, &bytes)).await {
             tracing::warn!(name, %error, "sessions could not be taken over; new ones begin");
         }
     }
 }
 
-/// The adapters of all bots that are used. None of them is connected yet. What they keep for the next start is in `state`.
+/// The files in which adapters keep sessions, with their names.
+async fn sessions(state: &Path) -> Vec<(String, PathBuf)> {
+    let state = state.to_owned();
+    let listed = on_disk(move || {
+        let files = fs::read_dir(state)?.flatten();
+        let named = files.map(|file| (file.file_name().to_string_lossy().into_owned(), file.path()));
+        Ok(named.filter(|(name, _)| name.ends_with(SESSIONS)).collect())
+    });
+    listed.await.unwrap_or_default()
+}
+
+/// For nobody else's eyes: with the token, a session can be taken over.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let beside = path.with_extension("new");
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?.write_all(bytes)?;
+    fs::rename(beside, path)
+}
+
+async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+/// The adapters of all bots that are used. None of them is connected yet. What they keep for the next start is in `state`;
+/// they ask nothing while `fence` is closed.
 ///
 /// # Errors
 /// Settings that no adapter can be made from.
@@ -136,6 +170,7 @@ pub fn adapters(
     loaded: &Loaded,
     pairing_store: &Arc<dyn PairingStore>,
     state: &Path,
+    fence: &Fence,
 ) -> Result<Networks, BadNetwork> {
     let (mut out, all_refusals) = (Networks::default(), Refusals::default());
     for bot in loaded.config.bots().filter(|bot| bot.network.enabled) {
@@ -147,15 +182,18 @@ pub fn adapters(
             NetworkKind::Discord => {
                 let settings = discord_settings(&loaded.config, bot.network, token);
                 let sessions = Some(state.join(format!("{platform}{SESSIONS}")));
-                let refusals = all_refusals.clone();
-                let settings = DiscordSettings { platform, sessions, refusals, ..settings };
+                let (refusals, fence) = (all_refusals.clone(), fence.clone());
+                let settings = DiscordSettings { platform, sessions, refusals, fence, ..settings };
                 let discord = Discord::new(settings, pairing_store)?;
                 let chat = discord.chat();
                 (Arc::new(discord), chat)
             }
             NetworkKind::Telegram => {
                 let settings = telegram_settings(&loaded.config, bot.network, token);
-                let telegram = Telegram::new(TelegramSettings { platform, ..settings }, pairing_store)?;
+                let telegram = Telegram::new(
+                    TelegramSettings { platform, fence: fence.clone(), ..settings },
+                    pairing_store,
+                )?;
                 if let (Some(address), Some(router)) = (bot.network.webhook_address(), telegram.webhook()) {
                     let others = out.webhooks.remove(&address).unwrap_or_default();
                     out.webhooks.insert(address, others.merge(router));

@@ -1,110 +1,36 @@
-//! One of several machines that share a database: it stands by until it leads, and sends nothing once it no longer does.
+//! One of several machines that share a database: it stands by until it leads.
 
 use std::convert::Infallible;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use cairn_core::ids::{ChannelId, MessageId};
-use cairn_core::ports::{
-    Clock as _, Platform, PlatformStatus, PlatformTraits, SendError, SendPart, StoreError,
-};
+use cairn_core::ports::{Clock as _, StoreError};
 use cairn_platforms::local::ApiError;
-use cairn_store::{Standby, StandbyStatus, Store, StoreOptions};
-use futures::future::BoxFuture;
+use cairn_store::{Standby, StandbyStatus, Store, StoreOptions, Unanswered};
 use sd_notify::NotifyState;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt as _;
 
+use crate::background::Background;
 use crate::clock::SystemClock;
 use crate::config::{Loaded, StateDir};
+use crate::forward::{Door, Forwarder, answered};
 use crate::meters::{Meters, installed};
 use crate::records::{Identity, NodeStatus, StatusRecord, StoreStatus};
-use crate::socket::{self, SocketMode};
+use crate::socket::{self, Socket, SocketMode};
 use crate::systemd;
+use crate::webhooks;
 use crate::wiring::{self, SOCKET_GRACE, StartError, Tools, blocking};
 
 /// The code of every answer of a node that follows.
 pub(crate) const STANDBY: &str = "standby";
-
-/// What a call to a chat network answers on a node that no longer leads: another one makes it.
-const NO_LONGER: &str = "this node no longer leads";
-
-/// A chat network as a node reaches it that leads by a lease: nothing is sent once the lease may have run out.
-pub(crate) struct Fenced {
-    platform: Arc<dyn Platform>,
-    store: Store,
-}
-
-impl Fenced {
-    /// The platform itself where there is no lease.
-    pub(crate) fn of(platform: Arc<dyn Platform>, store: &Store) -> Arc<dyn Platform> {
-        match store.lease() {
-            Some(_) => Arc::new(Self { platform, store: store.clone() }),
-            None => platform,
-        }
-    }
-
-    fn check(&self) -> Result<(), SendError> {
-        if self.store.leads() {
-            return Ok(());
-        }
-        Err(SendError::Later { after: None, reason: NO_LONGER.to_owned() })
-    }
-}
-
-impl Platform for Fenced {
-    fn name(&self) -> &'static str {
-        self.platform.name()
-    }
-
-    fn traits(&self) -> PlatformTraits {
-        self.platform.traits()
-    }
-
-    fn split(&self, words: &str) -> Vec<String> {
-        self.platform.split(words)
-    }
-
-    fn first_part(&self, words: &str) -> Option<String> {
-        self.platform.first_part(words)
-    }
-
-    fn send(&self, part: SendPart) -> BoxFuture<'_, Result<MessageId, SendError>> {
-        Box::pin(async move {
-            self.check()?;
-            self.platform.send(part).await
-        })
-    }
-
-    fn edit(
-        &self,
-        channel: ChannelId,
-        message: MessageId,
-        words: String,
-    ) -> BoxFuture<'_, Result<(), SendError>> {
-        Box::pin(async move {
-            self.check()?;
-            self.platform.edit(channel, message, words).await
-        })
-    }
-
-    fn typing(&self, channel: ChannelId) -> BoxFuture<'_, Result<(), SendError>> {
-        Box::pin(async move {
-            self.check()?;
-            self.platform.typing(channel).await
-        })
-    }
-
-    fn status(&self) -> PlatformStatus {
-        self.platform.status()
-    }
-}
 
 /// What a node needs to follow, and to show what it has.
 pub(crate) struct Candidate {
@@ -121,14 +47,28 @@ pub(crate) struct Candidate {
     pub(crate) is_drained: bool,
 }
 
+impl Candidate {
+    fn name(&self) -> &str {
+        self.options.database.as_ref().map(|database| database.node.as_str()).unwrap_or_default()
+    }
+}
+
 /// A node that follows, as its socket shows it.
 struct Following {
     of: Arc<Candidate>,
     status: watch::Receiver<StandbyStatus>,
     /// Its copy; none while it is made.
     copy: watch::Receiver<Option<Store>>,
-    /// What reads in the copy, and up to which record it knows the copy.
-    reading: tokio::sync::Mutex<Option<(u64, Router)>>,
+    /// What reads in the copy, where it was made of that copy as it is now.
+    reading: Mutex<Option<Reading>>,
+    forwarder: Forwarder,
+}
+
+/// The routes that read, with the record up to which they know the copy.
+struct Reading {
+    copy: watch::Receiver<Option<Store>>,
+    n: u64,
+    router: Router,
 }
 
 /// Waits until this node leads. Meanwhile it follows, its socket says who leads, and whatever only reads is answered from its
@@ -152,23 +92,50 @@ pub(crate) async fn lead(
     let (path, mode) = (candidate.identity.socket.clone().unwrap_or_default(), candidate.mode);
     let ((tell, status), (tell_copy, copy)) =
         (watch::channel(StandbyStatus::default()), watch::channel(None));
-    let following =
-        Following { of: Arc::clone(&candidate), status, copy, reading: tokio::sync::Mutex::default() };
+    let following = Following {
+        of: Arc::clone(&candidate),
+        status,
+        copy,
+        reading: Mutex::default(),
+        forwarder: Forwarder::default(),
+    };
     let following = Arc::new(following);
     drop(show.send_replace(Some(at_address(Arc::clone(&following)))));
-    let socket = match socket::serve(path, mode, router(following)).await {
-        Ok(socket) => socket,
+    let (socket, webhooks) = match doors(following, path, mode).await {
+        Ok(doors) => doors,
         Err(error) => {
             if let Ok(standby) = first {
                 standby.close().await;
             }
-            return Err(error.into());
+            return Err(error);
         }
     };
     let store = lead_at_last(&candidate, stop, first, (&tell, &tell_copy)).await;
+    for task in webhooks {
+        task.stop().await;
+    }
     socket.close(SOCKET_GRACE).await;
+    let store = store?;
     metrics::gauge!("cairn_node_leads").set(1.0);
-    Ok(store?)
+    Ok(store)
+}
+
+/// The socket, and where Telegram's webhooks come in.
+async fn doors(
+    following: Arc<Following>,
+    path: PathBuf,
+    mode: SocketMode,
+) -> Result<(Socket, Vec<Background>), StartError> {
+    let bots = following.of.loaded.config.bots().filter(|bot| bot.network.enabled);
+    let passes_on = |address| {
+        let at = Arc::clone(&following);
+        let pass = async move |request: Request| pass_to_leader(&at, Door::Webhook(address), request).await;
+        (address, Router::new().fallback(pass))
+    };
+    let routers = bots.filter_map(|bot| bot.network.webhook_address()).map(passes_on).collect();
+    let webhooks = webhooks::bind(&routers).await?;
+    let socket = socket::serve(path, mode, router(following)).await?;
+    Ok((socket, webhooks.into_iter().map(webhooks::serve).collect()))
 }
 
 async fn follow(options: &StoreOptions) -> Result<Standby, StoreError> {
@@ -189,8 +156,11 @@ async fn lead_at_last(
                 let (status, copy, mut leader) = (standby.status(), standby.store(), standby.status());
                 let lead = async {
                     if candidate.is_drained {
-                        let leads = leader.wait_for(|status| status.leader.is_some());
-                        drop(tokio::time::timeout(DRAINED, leads).await);
+                        // Its own lease may be there still.
+                        let other = |status: &StandbyStatus| {
+                            status.leader.as_ref().is_some_and(|leader| leader.name != candidate.name())
+                        };
+                        drop(tokio::time::timeout(DRAINED, leader.wait_for(other)).await);
                     }
                     standby.lead().await
                 };
@@ -258,7 +228,7 @@ async fn pass_on(
     }
 }
 
-/// How long nothing is told of at the most.
+/// Status is sent at least this often.
 const TELL_EVERY: Duration = Duration::from_secs(5);
 
 fn following(status: &StandbyStatus) -> String {
@@ -279,12 +249,20 @@ fn router(following: Arc<Following>) -> Router {
         .with_state(following)
 }
 
-/// What the admin address serves, which anybody may be able to reach: figures, and nothing of what was said.
+/// What the admin address serves, which anybody may be able to reach: this node's figures, and the page of the one that leads,
+/// which checks who asks.
 fn at_address(following: Arc<Following>) -> Router {
-    Router::new()
-        .route("/metrics", get(figures))
-        .fallback(async |State(at): State<Arc<Following>>| standing_by(&at))
-        .with_state(following)
+    let standing_by = async |State(at): State<Arc<Following>>| standing_by(&at);
+    let router = Router::new().route("/metrics", get(figures));
+    let router = match following.of.loaded.config.admin.page {
+        true => router.route("/v1/health", get(standing_by)).fallback(pass_page_on),
+        false => router.fallback(standing_by),
+    };
+    router.with_state(following)
+}
+
+async fn pass_page_on(State(at): State<Arc<Following>>, request: Request) -> Response {
+    pass_to_leader(&at, Door::AdminAddress, request).await
 }
 
 /// What a router answers that may become another one. Until there is one a request waits.
@@ -292,10 +270,7 @@ pub(crate) fn as_shown(shown: watch::Receiver<Option<Router>>) -> Router {
     Router::new().fallback(async move |request: Request| {
         let mut shown = shown.clone();
         let router = shown.wait_for(Option::is_some).await.ok().and_then(|router| router.clone());
-        match router.unwrap_or_default().oneshot(request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
-        }
+        answered(router.unwrap_or_default(), request).await
     })
 }
 
@@ -303,33 +278,60 @@ async fn figures() -> String {
     installed().map(Meters::render).unwrap_or_default()
 }
 
-/// What only reads is answered from the copy; what changes something, by the one that leads.
+/// What is about this node or its disk, and is asked of no other one.
+const OF_THIS_NODE: [&str; 3] = ["/v1/node/", "/v1/reload", "/v1/store/"];
+
+/// What only reads is answered from the copy; the rest, by the one that leads.
 async fn elsewhere(State(at): State<Arc<Following>>, request: Request) -> Response {
     if request.method() == Method::GET
         && let Some(router) = reading(&at).await
     {
-        return match router.oneshot(request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
-        };
+        let mut same = Request::new(Body::empty());
+        *same.uri_mut() = request.uri().clone();
+        same.headers_mut().clone_from(request.headers());
+        let response = answered(router, same).await;
+        // What needs a daemon that leads is no part of the copy.
+        if response.status() != StatusCode::SERVICE_UNAVAILABLE {
+            return response;
+        }
     }
-    standing_by(&at).into_response()
+    if OF_THIS_NODE.iter().any(|path| request.uri().path().starts_with(path)) {
+        return standing_by(&at).into_response();
+    }
+    pass_to_leader(&at, Door::Socket, request).await
 }
 
-/// The routes that read, made anew where something was copied since: what they hold in memory is of when they were made.
+async fn pass_to_leader(at: &Following, door: Door, request: Request) -> Response {
+    let copy = at.copy.borrow().clone();
+    let (Some(copy), true) = (copy, at.status.borrow().leader.is_some()) else {
+        return standing_by(at).into_response();
+    };
+    match at.forwarder.ask(&copy, at.status.clone(), door, request).await {
+        Ok(response) => response,
+        Err(Unanswered::NotBegun(_)) => standing_by(at).into_response(),
+        Err(error @ Unanswered::Lost(_)) => {
+            let hint = "look whether it was done before you ask again";
+            ApiError::new(StatusCode::GATEWAY_TIMEOUT, "lost", error.to_string(), hint).into_response()
+        }
+    }
+}
+
+/// The routes that read, made again where something was copied since: what they hold in memory is of when they were made.
 async fn reading(at: &Following) -> Option<Router> {
-    let store = at.copy.borrow().clone()?;
-    let n = at.status.borrow().n;
     let mut made = at.reading.lock().await;
-    if let Some((known, router)) = &*made
-        && *known == n
+    let mut copy = at.copy.clone();
+    let store = copy.borrow_and_update().clone()?;
+    let n = at.status.borrow().n;
+    if let Some(made) = &*made
+        && made.n == n
+        && made.copy.has_changed().is_ok_and(|is_another| !is_another)
     {
-        return Some(router.clone());
+        return Some(made.router.clone());
     }
     let Candidate { loaded, state, tools, .. } = &*at.of;
     match wiring::reading_routes(&store, loaded, state, tools).await {
         Ok((router, _)) => {
-            *made = Some((n, router.clone()));
+            *made = Some(Reading { copy, n, router: router.clone() });
             Some(router)
         }
         Err(error) => {
@@ -360,7 +362,7 @@ async fn status(State(at): State<Arc<Following>>) -> Json<StatusRecord> {
         error: status.error.as_ref().map(ToString::to_string),
     };
     let node = NodeStatus {
-        name: at.of.options.database.as_ref().map(|database| database.node.clone()).unwrap_or_default(),
+        name: at.of.name().to_owned(),
         leads: false,
         leader: status.leader.as_ref().map(|leader| leader.name.clone()),
         nodes: Vec::new(),
@@ -389,12 +391,13 @@ pub(crate) async fn status_of(store: &Store, loaded: &Loaded) -> Option<NodeStat
     let lease = store.lease()?;
     let leads = lease.borrow().held;
     // What the database does not tell now is left out: the status is asked for when something is wrong.
-    let nodes = tokio::time::timeout(NODES_LIMIT, store.nodes()).await.ok()?.unwrap_or_default();
+    let nodes =
+        tokio::time::timeout(NODES_LIMIT, store.nodes()).await.unwrap_or(Ok(Vec::new())).unwrap_or_default();
     let leader = nodes.iter().find(|row| row.leads).map(|row| row.node.name.clone());
     Some(NodeStatus { name, leads, leader, nodes })
 }
 
-/// A node that was heard of so long ago at most is there.
+/// A node is there if it was heard of within so many seconds.
 pub(crate) const AWAKE_SECS: u64 = 5;
 
 /// How long a status waits for the database.

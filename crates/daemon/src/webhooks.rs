@@ -31,12 +31,12 @@ pub struct NoWebhook {
 
 /// Listens for the webhooks. Nobody is answered yet.
 pub(crate) async fn bind(
-    webhooks: BTreeMap<SocketAddr, Router>,
+    webhooks: &BTreeMap<SocketAddr, Router>,
 ) -> Result<Vec<(TcpListener, Router)>, NoWebhook> {
     let mut bound = Vec::with_capacity(webhooks.len());
-    for (address, router) in webhooks {
+    for (&address, router) in webhooks {
         let listener = TcpListener::bind(address).await.map_err(|error| NoWebhook { address, error })?;
-        bound.push((listener, router));
+        bound.push((listener, router.clone()));
     }
     Ok(bound)
 }

@@ -11,6 +11,7 @@ use cairn_core::ports::{
     Adapter, AdapterPorts, Clock, PairingStore, Platform, Store as _, StoreError, Tool, Toolset,
 };
 use cairn_llm::BadModel;
+use cairn_platforms::fence::Fence;
 use cairn_platforms::local::{self, LocalApi, Mint};
 use cairn_store::{DatabaseOptions, Standby, Store, StoreOptions, keep_checked};
 use cairn_tools::schema::Schemas;
@@ -23,9 +24,9 @@ use crate::background::Background;
 use crate::chat_commands::{Runner, RunnerDeps};
 use crate::clock::SystemClock;
 use crate::config::{ConfigError, Environment, Live, Loaded, StateDir};
+use crate::forward::{self, Doors};
 use crate::models;
 use crate::networks::{self, BadNetwork, Networks};
-use crate::node::Fenced;
 use crate::page::Access;
 use crate::pairing_store::DaemonPairings;
 use crate::records::Identity;
@@ -41,7 +42,7 @@ pub(crate) const SOCKET_GRACE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The password of the database cannot be read.
+    /// The password of the database cannot be read, or this machine has no host name and `node` is not set.
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
@@ -116,6 +117,8 @@ pub struct Daemon {
     state_dir: PathBuf,
     /// Retention, the check of what a start leaves unread, and the windows that servers list late.
     background: [Background; 3],
+    /// Answers what other nodes pass on.
+    forwarded: Background,
 }
 
 impl Daemon {
@@ -176,10 +179,10 @@ impl Daemon {
             Some(_) => networks_of(&store, &loaded, state, &pairing_store).await?,
             None => Networks::default(),
         };
-        let webhooks = webhooks::bind(webhooks).await?;
+        let bound = webhooks::bind(&webhooks).await?;
         let adapters: Arc<[Arc<dyn Adapter>]> = adapters.into();
-        let runtime = runtime(&store, &loaded, &agents, &clock, &adapters).await?;
         networks::note_access(&chats, &loaded.config, &pairing_store).await?;
+        let runtime = runtime(&store, &loaded, &agents, &clock, &adapters).await?;
         let reloader = control.map(|control| {
             Arc::new(Reloader::new(ReloadDeps {
                 live: live.clone(),
@@ -205,22 +208,22 @@ impl Daemon {
         let (router, admin_routes) = routes(&ports, admin);
         match socket::serve(socket, mode, router.clone()).await {
             Ok(socket) => {
-                let adapters = Adapters::start(adapters, &ports);
-                let webhooks = webhooks.into_iter().map(webhooks::serve).collect();
                 let background = [
                     Background::start(keep_checked(store.clone(), Arc::clone(&clock))),
                     Background::start(daily(store.clone(), live.clone(), clock)),
                     Background::start(watch_windows(Arc::clone(&agents), runtime.clone())),
                 ];
+                let doors = Doors { socket: router.clone(), admin_address: admin_routes.clone(), webhooks };
                 Ok(Self {
+                    forwarded: Background::start(forward::answer(store.clone(), doors)),
                     store,
                     runtime,
                     agent_registry: agents,
                     router,
                     admin_routes,
                     socket,
-                    adapters,
-                    webhooks,
+                    adapters: Adapters::start(adapters, &ports),
+                    webhooks: bound.into_iter().map(webhooks::serve).collect(),
                     reloader,
                     live: live.clone(),
                     state_dir: state.path.clone(),
@@ -279,6 +282,7 @@ impl Daemon {
         self.runtime.shutdown(grace).await;
         self.agent_registry.tools().servers().close().await;
         self.socket.close(SOCKET_GRACE).await;
+        self.forwarded.stop().await;
         self.store.close().await
     }
 
@@ -296,7 +300,9 @@ async fn networks_of(
 ) -> Result<Networks, StartError> {
     networks::take_over(store, &state.path).await;
     let pairing_store = Arc::clone(pairing_store) as Arc<dyn PairingStore>;
-    Ok(networks::adapters(loaded, &pairing_store, &state.path)?)
+    let asked = store.clone();
+    let fence = Fence::new(move || asked.leads());
+    Ok(networks::adapters(loaded, &pairing_store, &state.path, &fence)?)
 }
 
 fn ports(runtime: &Runtime, live: &Live, admin: &Admin) -> AdapterPorts {
@@ -411,8 +417,7 @@ pub(crate) async fn runtime(
     clock: &Arc<dyn Clock>,
     adapters: &[Arc<dyn Adapter>],
 ) -> Result<Runtime, StartError> {
-    let fenced = |adapter: &Arc<dyn Adapter>| Fenced::of(Arc::clone(adapter) as Arc<dyn Platform>, store);
-    let platforms = adapters.iter().map(fenced).collect();
+    let platforms = adapters.iter().map(|adapter| Arc::clone(adapter) as Arc<dyn Platform>).collect();
     let limits = &loaded.config.limits;
     let runtime = Runtime::start(RuntimeDeps {
         store: Arc::new(store.clone()),

@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// And so long for a channel that takes nothing, though others do.
 const LONG_PATIENCE: Duration = Duration::from_secs(60);
 
-/// A channel that was not asked for so long begins to refuse anew: a message that waits asks more often.
+/// A channel that was not asked for so long begins to refuse again: a message that waits asks more often.
 const BREAK: Duration = Duration::from_secs(30);
 
 /// What is told to a press under a message that is not the bot's own, or not there any more.

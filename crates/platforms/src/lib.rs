@@ -6,6 +6,7 @@ mod buttons;
 mod chat_queues;
 pub mod checkup;
 pub mod discord;
+pub mod fence;
 mod inbound;
 mod lenient;
 pub mod link;

@@ -21,6 +21,25 @@ struct State {
     status: PlatformStatus,
     /// Oldest first; one for each place.
     troubles: VecDeque<(String, String)>,
+    /// Connections that the platform has, or had last.
+    n_shards: u32,
+}
+
+impl State {
+    /// How many connections are not up. `shards`: what is known of them; none of a platform with one, or that was stopped.
+    fn n_down(&mut self, is_connected: bool, shards: Option<&Shards>) -> usize {
+        match shards {
+            Some(shards) => {
+                self.n_shards = shards.total;
+                shards.down.len()
+            }
+            None if is_connected => {
+                self.n_shards = 1;
+                0
+            }
+            None => self.n_shards as usize,
+        }
+    }
 }
 
 impl Link {
@@ -42,7 +61,8 @@ impl Link {
             caught_up: None,
             invalid_requests: None,
         };
-        Self { platform, clock, state: Mutex::new(State { status, troubles: VecDeque::new() }) }
+        let state = State { status, troubles: VecDeque::new(), n_shards: 1 };
+        Self { platform, clock, state: Mutex::new(state) }
     }
 
     /// The connection is in another state. What is wrong with it is forgotten once it is connected, and replaced by
@@ -53,7 +73,10 @@ impl Link {
 
     /// The same of a platform with several connections.
     pub fn set_sharded(&self, state: LinkState, failure: Option<&AdapterFailure>, shards: Option<Shards>) {
-        let status = &mut self.state.lock().status;
+        let mut locked = self.state.lock();
+        let is_connected = state == LinkState::Connected;
+        let n_down = locked.n_down(is_connected, shards.as_ref());
+        let status = &mut locked.status;
         match state {
             LinkState::Connected => {
                 if status.state != LinkState::Connected {
@@ -70,11 +93,10 @@ impl Link {
             status.hint = Some(failure.hint.clone()).filter(|hint| !hint.is_empty());
         }
         status.state = state;
-        let connected = if state == LinkState::Connected { 1.0 } else { 0.0 };
-        metrics::gauge!("cairn_platform_connected", "platform" => self.platform).set(connected);
-        let n_down = shards.as_ref().map_or(1.0 - connected, |shards| shards.down.len() as f64);
-        metrics::gauge!("cairn_platform_shards_down", "platform" => self.platform).set(n_down);
         status.shards = shards;
+        let connected = if is_connected { 1.0 } else { 0.0 };
+        metrics::gauge!("cairn_platform_connected", "platform" => self.platform).set(connected);
+        metrics::gauge!("cairn_platform_shards_down", "platform" => self.platform).set(n_down as f64);
     }
 
     /// The platform's name in channel ids.
@@ -137,13 +159,18 @@ impl Link {
         troubles.len() < before
     }
 
+    /// Where something does not work; oldest first.
+    pub fn places_in_trouble(&self) -> Vec<String> {
+        self.state.lock().troubles.iter().map(|(place, _)| place.clone()).collect()
+    }
+
     pub fn state(&self) -> LinkState {
         self.state.lock().status.state
     }
 
     /// All of it, for `cairn status`.
     pub fn status(&self) -> PlatformStatus {
-        let State { status, troubles } = &*self.state.lock();
+        let State { status, troubles, .. } = &*self.state.lock();
         let troubles = troubles.iter().map(|(place, reason)| format!("{place}: {reason}")).collect();
         PlatformStatus { troubles, ..status.clone() }
     }
@@ -186,6 +213,16 @@ mod tests {
         assert_eq!(link.status().hint.as_deref(), Some("look"));
         link.set(LinkState::Connected, None);
         assert_eq!((link.status().reason, link.status().hint), (None, None));
+    }
+
+    #[test]
+    fn a_platform_that_stops_has_all_its_connections_down() {
+        let (_, link) = link();
+        let n_down = |is_connected, shards: Option<&Shards>| link.state.lock().n_down(is_connected, shards);
+        assert_eq!((n_down(false, None), n_down(true, None)), (1, 0));
+        assert_eq!(n_down(false, Some(&Shards { total: 4, down: vec![2] })), 1);
+        assert_eq!((n_down(false, None), n_down(false, None)), (4, 4));
+        assert_eq!((n_down(true, None), n_down(false, None)), (0, 1), "one connection is enough by now");
     }
 
     #[test]

@@ -57,38 +57,28 @@ impl Artifacts {
         Self { dir: state.join("artifacts").into(), held: Arc::default(), database }
     }
 
-    /// Fetches the file of an artifact where this node lacks it, or has another one of that id: a leader that lost its lease
-    /// may have written one that nobody knows. Blocks.
+    /// Fetches the file of an artifact where this node lacks it. Blocks.
     ///
     /// # Errors
     /// The database does not answer, or the file cannot be read or written.
-    pub(crate) fn fetch(
-        &self,
-        channel: &ChannelId,
-        id: &ArtifactId,
-        sha256: Option<&str>,
-    ) -> Result<(), StoreError> {
-        if self.database.is_none() {
+    pub(crate) fn fetch(&self, channel: &ChannelId, id: &ArtifactId) -> Result<(), StoreError> {
+        let file = self.file(channel, id);
+        if self.database.is_none() || file.try_exists().map_err(io_error("read", &file))? {
             return Ok(());
         }
-        let file = self.file(channel, id);
-        let is_there = match File::open(&file) {
-            Ok(mut open) => sha256.map_or(Ok(true), |sha256| Ok(sum(&mut open)? == sha256)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
-        };
-        if is_there.map_err(io_error("read", &file))? { Ok(()) } else { self.fetch_anew(channel, id) }
+        self.fetch_again(channel, id).map(drop)
     }
 
-    /// Fetches the file of an artifact, whatever this node has. Blocks.
+    /// Fetches the file of an artifact, whatever this node has: a leader that lost its lease may have written another one of
+    /// that id. False: there is none to fetch. Blocks.
     ///
     /// # Errors
     /// As [`Self::fetch`].
-    pub(crate) fn fetch_anew(&self, channel: &ChannelId, id: &ArtifactId) -> Result<(), StoreError> {
-        let Some(database) = &self.database else { return Ok(()) };
+    pub(crate) fn fetch_again(&self, channel: &ChannelId, id: &ArtifactId) -> Result<bool, StoreError> {
+        let Some(database) = &self.database else { return Ok(false) };
         match database.artifact(channel, id)? {
-            Some(bytes) => put(&self.folder(channel), &self.file(channel, id), &bytes),
-            None => Ok(()),
+            Some(bytes) => put(&self.folder(channel), &self.file(channel, id), &bytes).map(|()| true),
+            None => Ok(false),
         }
     }
 
@@ -112,8 +102,7 @@ impl Artifacts {
             return None;
         }
         let file = self.file(channel, &artifact.id);
-        let looked = self.fetch(channel, &artifact.id, artifact.sha256.as_deref()).map_err(io::Error::other);
-        let (what, is_lost) = match looked.and_then(|()| look(&file, artifact)) {
+        let (what, is_lost) = match self.looked(channel, artifact, &file) {
             Ok(None) => return None,
             Ok(Some(what)) => (what, true),
             // Nobody can tell what is in it.
@@ -121,6 +110,16 @@ impl Artifacts {
         };
         let what = format!("channel {channel}: artifact {} ({}) {what}", artifact.id, file.display());
         Some(Wrong { id: artifact.id.clone(), what, is_lost })
+    }
+
+    fn looked(&self, channel: &ChannelId, artifact: &Artifact, file: &Path) -> io::Result<Option<String>> {
+        self.fetch(channel, &artifact.id).map_err(io::Error::other)?;
+        match look(file, artifact)? {
+            Some(_) if self.fetch_again(channel, &artifact.id).map_err(io::Error::other)? => {
+                look(file, artifact)
+            }
+            found => Ok(found),
+        }
     }
 
     /// Moves the file of an artifact to that folder, if there is one.
@@ -163,11 +162,15 @@ impl Artifacts {
         let (file, sha256) = (self.file(channel, &artifact.id), artifact.sha256.clone());
         let (artifacts, channel, id) = (self.clone(), channel.clone(), artifact.id.clone());
         Box::pin(blocking(WORK, move || {
-            artifacts.fetch(&channel, &id, sha256.as_deref())?;
-            match File::open(&file) {
+            artifacts.fetch(&channel, &id)?;
+            let read = || match File::open(&file) {
                 Ok(open) => lines_of(open, sha256.as_deref(), range).map_err(io_error("read", &file)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
                 Err(error) => Err(io_error("open", &file)(error)),
+            };
+            match read()? {
+                None if artifacts.fetch_again(&channel, &id)? => read(),
+                found => Ok(found),
             }
         }))
     }

@@ -2,7 +2,7 @@
 //! little at a time while the daemon runs.
 //!
 //! What is wrong with views or index is mended at once from the journal; what is wrong with the journal is told until
-//! somebody mends it. The time of the last pass that found nothing is in `checked`, so that a start after a clean stop
+//! somebody mends it, by each start, too. The time of the last pass that found nothing is in `checked`, so that a start after a clean stop
 //! need not begin again.
 
 use std::time::{Duration, Instant};
@@ -13,10 +13,11 @@ use jiff::{SignedDuration, Timestamp};
 use crate::database::copy;
 use crate::disk::Layout;
 use crate::index::Task;
-use crate::journal::mark::Mark;
+use crate::journal::mark::{DAMAGE_MAX, Mark};
 use crate::journal::open::{Tail, read_number};
 use crate::journal::segment::{self, Lines, Piece};
 use crate::store::{Inner, Store};
+use crate::verify::note;
 use crate::views::Command;
 
 /// Read without a pause.
@@ -34,9 +35,6 @@ const EVERY: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The same after a pass that found something, or was broken off by an error.
 const AGAIN_AFTER: Duration = Duration::from_secs(60 * 60);
-
-/// More damage than that is only counted.
-const TOLD_MAX: usize = 20;
 
 /// Checks the store again and again. Ends when it is closed.
 pub async fn keep_checked(store: Store, clock: std::sync::Arc<dyn Clock>) {
@@ -79,6 +77,8 @@ impl Store {
         let mut found = Found::default();
         self.check_journal_slowly(&mut found).await?;
         self.inner.damage.lock().clone_from(&found.told);
+        let damage = found.told.clone();
+        self.step(move |inner| note(&inner.options.dir, &damage)).await?;
         self.check_views_slowly(&mut found).await?;
         self.check_index_slowly(&mut found).await?;
         let seconds = began.elapsed().as_secs_f64();
@@ -108,7 +108,7 @@ impl Store {
         }
         if found.n > 0 && self.inner.database.is_some() {
             self.step(|inner| copy::doubt(&inner.options.dir)).await?;
-            found.tell("the journal here is a copy: the next start of this node makes it anew".to_owned());
+            found.tell("the journal here is a copy: the next start of this node copies it again".to_owned());
         }
         Ok(())
     }
@@ -184,7 +184,7 @@ struct Found {
 impl Found {
     fn tell(&mut self, problem: String) {
         self.n += 1;
-        if self.told.len() < TOLD_MAX {
+        if self.told.len() < DAMAGE_MAX {
             tracing::error!(problem, "the check in the background found damage");
             self.told.push(problem);
         }

@@ -30,8 +30,8 @@ pub use background_check::keep_checked;
 pub use backup::restore::{is_begun, restore_dir};
 pub use backup::{BackupError, BackupReport, RestoreReport};
 pub use database::{
-    DatabaseOptions, DatabaseReport, LeaseState, Moved, Node, NodeRow, Standby, StandbyStatus, move_from,
-    move_to, report_on,
+    DatabaseOptions, DatabaseReport, LeaseState, Moved, Node, NodeRow, Part, Reply, Request, Standby,
+    StandbyStatus, Taken, Unanswered, move_from, move_to, report_on,
 };
 pub use disk::can_start_threads;
 pub use erasure::erase_dir;

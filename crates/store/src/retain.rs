@@ -118,11 +118,11 @@ impl Store {
     /// # Errors
     /// It cannot be read or written; it stays as it was.
     pub async fn compress_segment(&self, first: u64, dry_run: bool) -> Result<Shrunk, StoreError> {
-        let (lease, inner) = (self.free_lease().await?, self.inner.clone());
+        let (maintenance, inner) = (self.free_maintenance().await?, self.inner.clone());
         self.inner
             .background
             .run(RETENTION, move || {
-                let _lease = lease;
+                let _maintenance = maintenance;
                 let segment = Closed::of(&Layout::of(&inner.options.dir).journal, first)?;
                 if segment.is_packed() {
                     return Ok(Shrunk::default());
@@ -161,15 +161,13 @@ impl Store {
         dry_run: bool,
     ) -> Result<Expired, StoreError> {
         if self.inner.database.is_some() {
-            let message = "words of a journal in a database do not expire; leave out `journal_days` and `journal_mib` of \
-                           [retention]";
-            return Err(StoreError::Elsewhere { message: message.to_owned() });
+            return Err(StoreError::Elsewhere { message: "words in a database do not expire".to_owned() });
         }
         let mut done = Expired::default();
         if first >= needs.before {
             return Ok(done);
         }
-        let lease = self.free_lease().await?;
+        let maintenance = self.free_maintenance().await?;
         let needed = needs.clone();
         let (walk, taken) =
             self.read(RETENTION, move |inner, reads| walk(inner, reads, first, &needed.channels)).await?;
@@ -190,7 +188,7 @@ impl Store {
             .inner
             .background
             .run(RETENTION, move || {
-                let _lease = lease;
+                let _maintenance = maintenance;
                 let segment = Closed::of(&Layout::of(&inner.options.dir).journal, first)?;
                 pack(&inner, &segment, dry_run, &mut |record, bytes| {
                     Ok(without(record, bytes, &needs.channels, &taken).map_or(Fate::Stays, Fate::Becomes))
@@ -208,10 +206,10 @@ impl Store {
         }
     }
 
-    /// The lease, unless an erasure was asked for, which writes all segments again itself.
-    async fn free_lease(&self) -> Result<OwnedMutexGuard<()>, StoreError> {
-        let lease = self.maintenance().await?;
-        if self.inner.erasing.load(Ordering::Acquire) { Err(StoreError::Closed) } else { Ok(lease) }
+    /// The guard, unless an erasure was asked for, which writes all segments again itself.
+    async fn free_maintenance(&self) -> Result<OwnedMutexGuard<()>, StoreError> {
+        let maintenance = self.maintenance().await?;
+        if self.inner.erasing.load(Ordering::Acquire) { Err(StoreError::Closed) } else { Ok(maintenance) }
     }
 }
 

@@ -12,16 +12,19 @@ use std::time::Duration;
 
 use cairn_core::ports::StoreError;
 use parking_lot::Mutex;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::artifacts::Artifacts;
 use crate::database::{
-    Database, DatabaseOptions, Lease, LeaseState, NodeRow, Sequencer, Standby, copy, follow,
+    Database, DatabaseOptions, Lease, LeaseState, NodeRow, Part, Request, Sequencer, Standby, Taken,
+    Unanswered, copy, follow,
 };
 use crate::disk::{Background, Disk, Layout, RealDisk, folder_bytes, has_room, io_error, make_dir};
 use crate::erasure::{self, Order};
 use crate::format;
 use crate::index::{self, Indexer, SearchIndex, Task};
+use crate::journal::mark::Mark;
 use crate::journal::open::{Shown, Start, Tail};
 use crate::journal::reader::Reader;
 use crate::journal::{Appender, Durable, Writer, open, segment};
@@ -37,7 +40,7 @@ use crate::views::{Applied, Applier, Command, JournalRows, Meta, PATIENCE, Views
 const COMMANDS: usize = 64;
 
 /// How long a store that closes waits for work over whole segments to come to an end.
-const LEASE_PATIENCE: Duration = Duration::from_secs(20);
+const MAINTENANCE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long it waits for views that are behind: the next start applies what they lack.
 const SETTLE_PATIENCE: Duration = Duration::from_millis(500);
@@ -306,7 +309,7 @@ impl Store {
             stopped_cleanly: AtomicBool::new(stopped_cleanly),
             database,
             lease: OnceLock::new(),
-            damage: Mutex::default(),
+            damage: Mutex::new(Mark::read(&layout.checked).damage),
             spent: Mutex::default(),
             threads: Mutex::new(vec![writer, applier]),
             indexer: Mutex::new(Some(indexer)),
@@ -325,8 +328,8 @@ impl Store {
         self.inner.lease.get().map(|lease| lease.state())
     }
 
-    /// Leaves something to whichever node leads next. Nothing happens without a database: the state folder has it already.
-    /// False: so it is.
+    /// Leaves something to whichever node leads next. False: there is no database, and nothing happens, since the state folder
+    /// has it already.
     ///
     /// # Errors
     /// The database does not answer, or another node leads.
@@ -362,6 +365,29 @@ impl Store {
             Some(database) => database.nodes().await,
             None => Ok(Vec::new()),
         }
+    }
+
+    /// Passes a request on to the node that leads. What comes ends with a last part, or with why there is none; dropping it
+    /// ends the request.
+    ///
+    /// # Errors
+    /// There is no database, or no id can be made.
+    pub fn pass_on(&self, request: Request) -> Result<mpsc::Receiver<Result<Part, Unanswered>>, Unanswered> {
+        match &self.inner.database {
+            Some(database) => database.pass_on(request),
+            None => Err(Unanswered::NotBegun(StoreError::Closed)),
+        }
+    }
+
+    /// The last record that is durable.
+    pub fn last_n(&self) -> u64 {
+        self.inner.durable().tail.n
+    }
+
+    /// What other nodes pass on to this one, until it does not lead any more; none where there is no lease.
+    pub fn requests(&self) -> Option<mpsc::Receiver<Taken>> {
+        let (database, lease) = self.inner.leading()?;
+        Some(database.requests(lease.id().to_owned(), lease.state()))
     }
 
     /// Appends go by way of the database from here on: everything that it has is copied.
@@ -434,8 +460,8 @@ impl Store {
         }
         // Work over whole segments, which nobody may wait for any more, must not go on when another opens the store.
         // It breaks off at the next line: the time is for one that waits for the disk.
-        let lease = self.inner.maintenance.clone().lock_owned();
-        if tokio::time::timeout(LEASE_PATIENCE, lease).await.is_err() {
+        let maintenance = self.inner.maintenance.clone().lock_owned();
+        if tokio::time::timeout(MAINTENANCE_PATIENCE, maintenance).await.is_err() {
             tracing::warn!("work over the journal's segments goes on while the store is closed");
         } else if ended {
             let inner = self.inner.clone();
@@ -447,7 +473,7 @@ impl Store {
         ended
     }
 
-    /// Waits for the lease that work over whole segments takes for as long as it lasts: a backup that copies them, an
+    /// Waits for the guard that work over whole segments takes for as long as it lasts: a backup that copies them, an
     /// erasure or a retention that writes them again. While it is held, no sealed segment is renamed, rewritten or removed
     /// by anyone else; appends, reads and replies never wait for it. It belongs to its holder until it is dropped and may
     /// be moved into a blocking task.
@@ -455,14 +481,14 @@ impl Store {
     /// # Errors
     /// [`StoreError::Closed`]: the store is being closed, and such work has no time any more.
     pub async fn maintenance(&self) -> Result<tokio::sync::OwnedMutexGuard<()>, StoreError> {
-        let lease = self.inner.maintenance.clone().lock_owned().await;
-        self.inner.goes_on().map(|()| lease)
+        let maintenance = self.inner.maintenance.clone().lock_owned().await;
+        self.inner.goes_on().map(|()| maintenance)
     }
 
-    /// The same lease, when nobody holds it now and the store is not being closed.
+    /// The same guard, when nobody holds it now and the store is not being closed.
     pub fn try_maintenance(&self) -> Option<tokio::sync::OwnedMutexGuard<()>> {
-        let lease = self.inner.maintenance.clone().try_lock_owned().ok()?;
-        self.inner.goes_on().ok().map(|()| lease)
+        let maintenance = self.inner.maintenance.clone().try_lock_owned().ok()?;
+        self.inner.goes_on().ok().map(|()| maintenance)
     }
 
     /// Work over whole segments breaks off from here on, and none begins: the daemon stops.
@@ -737,12 +763,12 @@ impl Inner {
         }
     }
 
-    /// Whether what is asked is read from the journal.
     /// The database whose journal this node writes, and by which lease; `None`: the journal is in the state folder.
     pub(crate) fn leading(&self) -> Option<(&Arc<Database>, &Lease)> {
         Some((self.database.as_ref()?, &**self.lease.get()?))
     }
 
+    /// Whether what is asked is read from the journal.
     pub(crate) fn is_aside(&self) -> bool {
         self.is_aside.load(Ordering::Acquire)
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,12 +12,14 @@ use cairn_core::event::{ArtifactEvent, Event, NewRecord};
 use cairn_core::ids::ChannelId;
 use cairn_core::ports::{ChannelRow, Store as _, StoreError};
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
 
 use crate::artifacts::Wrong;
 use crate::backup::restore;
-use crate::database::copy;
-use crate::disk::{Layout, blocking, io_error, make_dir, move_aside, put, remove_dir};
+use crate::database::{Standby, copy};
+use crate::disk::{Layout, blocking, io_error, make_dir, move_aside, put, remove_dir, remove_file};
 use crate::index;
+use crate::journal::mark::Mark;
 use crate::journal::open::{Checkpoint, Shown, Tail, holds, last_n, lost_message, refuse_lost_end};
 use crate::journal::segment::{Lines, Piece, Position};
 use crate::journal::{line, quarantine, segment};
@@ -106,16 +108,14 @@ impl Store {
         for (channel, wrong) in doubtful {
             // What was on its way while it was looked at is there now.
             let still = self.read(CHECKING, move |inner, reads| Ok(wrong_in(inner, reads, &channel))).await?;
-            let still = still.into_iter().map(|one| one.told());
+            let is_copy = self.inner.database.is_some();
+            let still = still.into_iter().map(|one| one.told(is_copy));
             report.problems.extend(still.filter(|one| wrong.contains(one)));
         }
         report.ok = report.problems.is_empty();
-        if report.ok && report.since.is_none() {
-            let dir = self.inner.options.dir.clone();
-            // Without it the next quick check is one of all.
-            if let Err(error) = blocking(CHECKING, move || Verified::of(&end).write(&dir)).await {
-                tracing::warn!(%error, "cannot keep up to where all was checked");
-            }
+        if report.since.is_none() || !report.ok {
+            self.inner.damage.lock().clone_from(&report.problems);
+            keep_outcome(self.inner.options.dir.clone(), report.problems.clone(), Some(end)).await;
         }
         Ok(report)
     }
@@ -163,10 +163,13 @@ enum Finding {
 }
 
 impl Finding {
-    /// For people.
-    fn told(self) -> String {
+    /// For people. `is_copy`: of a journal in a database, which does not have it either.
+    fn told(self, is_copy: bool) -> String {
         match self {
             Self::Channel(what) => what,
+            Self::Artifact(wrong) if wrong.is_lost && is_copy => {
+                format!("{}; its tool must be called again", wrong.what)
+            }
             Self::Artifact(wrong) if wrong.is_lost => format!(
                 "{}; its tool must be called again, and `cairn store verify --quarantine` goes on without it",
                 wrong.what
@@ -234,6 +237,9 @@ fn check_open(
         None => {
             progress.begin("journal", end.n);
             walk = check_journal(&layout.journal, since.unwrap_or_default(), Some(tail), goes_on)?;
+            if !walk.report.problems.is_empty() {
+                copy::doubt(&inner.options.dir)?;
+            }
         }
     }
     let mut report = walk.report;
@@ -257,13 +263,14 @@ fn doubtful(
     goes_on: &(impl Fn(u64) -> Result<(), StoreError> + Sync),
 ) -> Result<Doubtful, StoreError> {
     let n_done = AtomicU64::new(0);
+    let is_copy = inner.database.is_some();
     let some = |channels: &[ChannelId]| {
         let mut doubtful = Vec::new();
         for channel in channels {
             goes_on(n_done.fetch_add(1, Ordering::Relaxed) + 1)?;
             let wrong = wrong_in(inner, reads, channel);
             if !wrong.is_empty() {
-                doubtful.push((channel.clone(), wrong.into_iter().map(Finding::told).collect()));
+                doubtful.push((channel.clone(), wrong.into_iter().map(|one| one.told(is_copy)).collect()));
             }
         }
         Ok(doubtful)
@@ -311,6 +318,29 @@ impl Verified {
     }
 }
 
+/// Keeps what a check has found, for the next quick one and the next start. `end`: up to where all was checked.
+async fn keep_outcome(dir: PathBuf, problems: Vec<String>, end: Option<Checkpoint>) {
+    let keep = move || match end {
+        Some(end) if problems.is_empty() => {
+            Verified::of(&end).write(&dir)?;
+            note(&dir, &problems)
+        }
+        _ => note(&dir, &problems),
+    };
+    // Without it the next check begins at the beginning, or the next start says nothing before its own check.
+    if let Err(error) = blocking(CHECKING, keep).await {
+        tracing::warn!(%error, "cannot keep what a check has found");
+    }
+}
+
+/// Keeps what is damaged. The next quick check is one of all then.
+pub(crate) fn note(dir: &Path, damage: &[String]) -> Result<(), StoreError> {
+    if !damage.is_empty() {
+        remove_file(&dir.join(VERIFIED))?;
+    }
+    Mark::note(&Layout::of(dir).checked, damage)
+}
+
 /// Checks the store in a folder that no daemon has open. With `quarantine`, damaged journal lines are quarantined first, and
 /// they and what is missing are said to be lost; the views are then moved aside and made again.
 ///
@@ -318,19 +348,25 @@ impl Verified {
 /// [`StoreError::InUse`], or something cannot be read or written at all.
 pub async fn verify_dir(options: StoreOptions, quarantine: bool) -> Result<VerifyReport, StoreError> {
     if quarantine && options.database.is_some() {
-        let message = "nothing of a copy is set aside: one that is damaged is made anew from the database when the node starts";
+        let message = "a copy is not quarantined: one that is damaged is copied again from the database when the node starts";
         return Err(StoreError::Elsewhere { message: message.to_owned() });
     }
-    let progress = options.progress.clone();
+    let (dir, progress) = (options.dir.clone(), options.progress.clone());
     let (report, opened) = blocking(CHECKING, move || verify_blocking(options, quarantine)).await?;
-    let Some((store, known)) = opened else { return Ok(report) };
-    let store = unless_stopped(store, &progress).await?;
+    let Some((opened, known)) = opened else {
+        if !report.ok {
+            keep_outcome(dir, report.problems.clone(), None).await;
+        }
+        return Ok(report);
+    };
+    let opened = unless_stopped(opened, &progress).await?;
+    let store = &opened.store;
     let accepted = if quarantine { store.accept_lost().await } else { Ok(Vec::new()) };
     let mut found = match &accepted {
         Ok(_) => store.verify_beyond(known, false, &progress).await,
         Err(error) => Err(error.clone()),
     };
-    store.close().await;
+    opened.close().await;
     if let Ok(found) = &mut found {
         found.problems.splice(0..0, report.problems.into_iter().chain(accepted.unwrap_or_default()));
         found.views.bad += report.views.bad;
@@ -344,19 +380,19 @@ pub async fn verify_dir(options: StoreOptions, quarantine: bool) -> Result<Verif
 /// As [`verify_dir`]; also [`StoreError::Damaged`].
 pub async fn verify_dir_quick(options: StoreOptions) -> Result<VerifyReport, StoreError> {
     let progress = options.progress.clone();
-    let store = blocking(CHECKING, move || Store::open(options)).await?;
-    let store = unless_stopped(store, &progress).await?;
-    let report = store.verify_watched(true, &progress).await;
-    store.close().await;
+    let opened = blocking(CHECKING, move || Opened::open(options)).await?;
+    let opened = unless_stopped(opened, &progress).await?;
+    let report = opened.store.verify_watched(true, &progress).await;
+    opened.close().await;
     report
 }
 
 /// A store whose opening was stopped is closed: views that were given up half made are waited for in vain.
-async fn unless_stopped(store: Store, progress: &Progress) -> Result<Store, StoreError> {
+async fn unless_stopped(opened: Opened, progress: &Progress) -> Result<Opened, StoreError> {
     if !progress.is_stopped() {
-        return Ok(store);
+        return Ok(opened);
     }
-    store.close().await;
+    opened.close().await;
     Err(StoreError::Stopped)
 }
 
@@ -463,14 +499,40 @@ pub(crate) fn shown(layout: &Layout) -> Result<Shown, StoreError> {
     Ok(shown)
 }
 
+/// A store that was opened to be checked.
+struct Opened {
+    store: Store,
+    /// What follows the database whose journal it has a copy of: a check never leads.
+    standby: Option<Standby>,
+}
+
+impl Opened {
+    /// Blocks.
+    fn open(options: StoreOptions) -> Result<Self, StoreError> {
+        if options.database.is_none() {
+            return Ok(Self { store: Store::open(options)?, standby: None });
+        }
+        let mut standby = Standby::begin(options)?;
+        let store = Handle::current().block_on(standby.opened())?;
+        Ok(Self { store, standby: Some(standby) })
+    }
+
+    async fn close(self) {
+        match self.standby {
+            Some(standby) => standby.close().await,
+            None => drop(self.store.close().await),
+        }
+    }
+}
+
 /// A store that was checked before it was opened, with what is known of it.
-type Opened = (Store, Option<Known>);
+type Checked = (Opened, Option<Known>);
 
 /// The check that comes before opening: opening would mend views in silence, and refuses a damaged journal.
 fn verify_blocking(
     options: StoreOptions,
     quarantine: bool,
-) -> Result<(VerifyReport, Option<Opened>), StoreError> {
+) -> Result<(VerifyReport, Option<Checked>), StoreError> {
     let layout = Layout::of(&options.dir);
     let there = layout.journal.try_exists().map_err(io_error("look into", &options.dir))?;
     if !there && !restore::is_pending(&options.dir) {
@@ -513,6 +575,10 @@ fn verify_blocking(
         Err(error) => return Err(error),
     };
     report.problems.extend(lost);
+    if !is_whole {
+        // The next start of a copy's node copies it again.
+        copy::doubt(&options.dir)?;
+    }
     drop(lock);
     if !report.problems.is_empty() {
         report.problems.splice(0..0, done);
@@ -522,7 +588,7 @@ fn verify_blocking(
         tracing::warn!(what = line, "set damaged journal lines aside");
     }
     report.problems = done;
-    Ok((report, Some((Store::open(options)?, known))))
+    Ok((report, Some((Opened::open(options)?, known))))
 }
 
 /// What a walk through the journal found.

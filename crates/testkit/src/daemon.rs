@@ -100,11 +100,20 @@ impl Daemon {
 
     /// Its resident memory, in bytes.
     pub fn rss_bytes(&self) -> io::Result<u64> {
+        self.status_bytes("VmRSS:")
+    }
+
+    /// What of its resident memory is no mapped file, in bytes.
+    pub fn anon_bytes(&self) -> io::Result<u64> {
+        self.status_bytes("RssAnon:")
+    }
+
+    fn status_bytes(&self, field: &str) -> io::Result<u64> {
         let pid = self.child.id().ok_or_else(|| io::Error::other("the daemon has ended"))?;
         let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
         let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok());
-        kib.map(|kib| kib * 1024).ok_or_else(|| io::Error::other("no VmRSS"))
+        kib.map(|kib| kib * 1024).ok_or_else(|| io::Error::other(format!("no {field}")))
     }
 
     /// Kills it as `kill -9` does.

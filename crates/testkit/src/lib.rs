@@ -1,5 +1,7 @@
 //! Fakes and builders for tests. Never part of the daemon.
 
+use std::net::{SocketAddr, TcpListener};
+
 pub mod clock;
 pub mod daemon;
 pub mod discord;
@@ -18,3 +20,9 @@ pub mod telegram;
 pub mod terminal;
 pub mod tools;
 pub mod watched;
+
+/// An address of this machine that was free just now; nobody listens there.
+pub fn free_address() -> SocketAddr {
+    let taken = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    taken.expect("a port is free")
+}

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -13,11 +12,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
+use crate::free_address;
+
 /// Where Debian has the programs of each version.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
 const USER: &str = "cairn";
 const PASSWORD: &str = "9f2c-of-the-tests";
+
+/// The file that [`store_table`] names.
+pub const PASSWORD_FILE: &str = "database.password";
 
 /// Runs as the server's user, in its folder. Does what it is told line by line, and says `done`.
 /// When the process that tells it ends, its input does: then it ends the server and removes the folder.
@@ -79,6 +83,26 @@ pub fn sql(url: &str, statement: &str) -> String {
     String::from_utf8(output.stdout).expect("what it says is UTF-8").trim_end().to_owned()
 }
 
+/// A url without its password, and that.
+#[track_caller]
+pub fn without_password(url: &str) -> (String, String) {
+    let parts = || {
+        let (scheme, rest) = url.split_once("://")?;
+        let (account, rest) = rest.split_once('@')?;
+        let (user, password) = account.split_once(':')?;
+        Some((format!("{scheme}://{user}@{rest}"), password.to_owned()))
+    };
+    parts().expect("the url has a password")
+}
+
+/// The table of a configuration for the database of that url, to which keys may be added; and the password, which the file
+/// [`PASSWORD_FILE`] beside it must have.
+#[track_caller]
+pub fn store_table(url: &str) -> (String, String) {
+    let (url, password) = without_password(url);
+    (format!("[store]\nurl = \"{url}\"\npassword_file = \"{PASSWORD_FILE}\"\n"), password)
+}
+
 impl Postgres {
     /// Starts one; none, and a word of it, where none is installed. `is_synced`: a commit waits for the disk.
     pub fn start(is_synced: bool) -> Option<Self> {
@@ -98,7 +122,7 @@ impl Postgres {
         let options = format!("{OPTIONS} {}", if is_synced { "" } else { UNSYNCED });
         // Somebody else may take a port before the server does.
         let port = (0..10).find_map(|_| {
-            let port = free_port();
+            let port = free_address().port();
             guard.order(&format!("start {port} {options}"));
             guard.is_done().then_some(port)
         });
@@ -111,10 +135,6 @@ impl Postgres {
         let name = format!("cairn_{}", self.databases.fetch_add(1, Ordering::Relaxed));
         sql(&self.url("postgres"), &format!("CREATE DATABASE {name}"));
         self.url(&name)
-    }
-
-    pub fn port(&self) -> u16 {
-        self.port
     }
 
     /// Ends it as a crash would: all connections break, and nothing is written any more.
@@ -215,11 +235,6 @@ fn unprivileged() -> (u32, u32) {
     owner.ok().filter(|(uid, _)| *uid != 0).unwrap_or((65534, 65534))
 }
 
-fn free_port() -> u16 {
-    let taken = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    taken.expect("a port is free").port()
-}
-
 /// What it and its programs said.
 fn said(dir: &Path) -> String {
     let logs = ["log", "server.log"].map(|name| fs::read_to_string(dir.join(name)).unwrap_or_default());
@@ -238,12 +253,12 @@ mod tests {
         sql(&url, "CREATE TABLE kept (n int); INSERT INTO kept VALUES (1), (2)");
         assert_eq!(sql(&other, "SELECT to_regclass('kept') IS NULL"), "t", "each database is its own");
         server.crash();
-        assert!(std::net::TcpStream::connect(("127.0.0.1", server.port())).is_err());
+        assert!(std::net::TcpStream::connect(("127.0.0.1", server.port)).is_err());
         server.start_again();
         server.kill();
         server.start_again();
         assert_eq!(sql(&url, "SELECT sum(n), count(*) FROM kept"), "3|2");
-        let (dir, port) = (server.dir.path().to_owned(), server.port());
+        let (dir, port) = (server.dir.path().to_owned(), server.port);
         drop(server);
         assert!(!dir.exists() && std::net::TcpStream::connect(("127.0.0.1", port)).is_err());
     }

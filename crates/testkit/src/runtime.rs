@@ -42,7 +42,7 @@ pub struct State {
     /// Who may answer those, by `PLATFORM/USER`; none: everybody.
     pub approvers: BTreeSet<String>,
     pub decided: Vec<(ApprovalId, bool)>,
-    /// Commands that the desk ran, each once.
+    /// Commands that `ChatCommands` ran, each once.
     ran: BTreeSet<(ChannelId, MessageId)>,
     pub claimed: BTreeSet<MessageId>,
     /// What the next submissions are refused with.
@@ -284,7 +284,7 @@ impl State {
         taken.map(row).or_else(|| self.rows.iter().rev().find(|row| row.channel == *channel).cloned())
     }
 
-    /// What the desk says to a command; none: it was run before.
+    /// What `ChatCommands` says to a command; none: it was run before.
     fn answer_to(&mut self, call: CommandCall) -> Option<CommandAnswer> {
         if !self.ran.insert((call.channel.clone(), call.message.clone())) {
             return None;

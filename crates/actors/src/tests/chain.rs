@@ -311,6 +311,33 @@ async fn a_window_that_the_server_names_is_learnt_and_kept() {
     assert_eq!(states(&live), [ModelState::Answers], "an overflow cools nothing down");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_window_that_was_learnt_is_forgotten_when_the_server_lists_or_the_configuration_says_another() {
+    let world = World::new();
+    let live = world.start().await;
+    for n in 0..14 {
+        live.ask(&format!("m{n}"), &chatter(n)).await;
+    }
+    world.model.plan(Kind::Reply, overflow(Some(1_600)));
+    live.ask("last", "still there?").await;
+    let window = |world: &World, live: &Live| {
+        let settings = live.runtime.agent(&"main".into()).unwrap().settings(&world.conversation());
+        (settings.window.window_tokens, settings.window.source)
+    };
+    assert_eq!(window(&world, &live), (1_600, WindowSource::Learnt));
+    drop(live);
+    let mut world = world.killed();
+    world.settings.window.window_tokens = 9_000;
+    let live = world.start().await;
+    assert_eq!(window(&world, &live).0, 9_000);
+    live.ask("more", "and now?").await;
+    assert_eq!(window(&world, &live).0, 9_000, "nor is it taken from what others have learnt");
+    // Refused again, it is learnt again.
+    world.model.plan(Kind::Reply, overflow(Some(2_000)));
+    live.ask("again", "and now?").await;
+    assert_eq!(window(&world, &live), (2_000, WindowSource::Learnt));
+}
+
 fn learnt(world: &World) -> Vec<u64> {
     let windows = world.store.events().into_iter().filter_map(|event| match event {
         Event::Turn(TurnEvent::ModelLearnt { window_tokens, bounds: Some(_), .. }) => window_tokens,

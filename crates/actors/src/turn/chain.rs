@@ -11,9 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::agent::AgentSettings;
+use cairn_core::agent::{AgentSettings, WindowSize};
 use cairn_core::backoff::Backoff;
 use cairn_core::chain::{ModelStanding, Pick, cools, pick};
+use cairn_core::conversation::Learnt;
 use cairn_core::engine::MakeRoom;
 use cairn_core::event::{DeliveryEvent, Event, TurnEvent};
 use cairn_core::ids::{ChannelId, OutboxId, Seq, TurnId};
@@ -125,7 +126,10 @@ impl OutageWait {
             ModelError::RateLimited { retry_after, .. } => {
                 self.is_chat || retry_after.is_none_or(|asked| asked <= self.asked_max)
             }
-            ModelError::Overloaded { .. } | ModelError::Timeout(_) | ModelError::Transport(_) | ModelError::Broken(_) => true,
+            ModelError::Overloaded { .. }
+            | ModelError::Timeout(_)
+            | ModelError::Transport(_)
+            | ModelError::Broken(_) => true,
         }
     }
 
@@ -361,11 +365,19 @@ impl Turn {
         no_tools: bool,
         bounds: Option<WindowBounds>,
     ) -> Result<(), TurnFailure> {
-        self.args.shared.models.learn(&model, window_tokens, no_tools, bounds.is_some());
-        self.step(vec![Event::Turn(TurnEvent::ModelLearnt { model, window_tokens, no_tools, bounds })])
-            .await?;
+        let window_of = window_tokens.map(|_| self.configured(&model).window_tokens);
+        let news = Learnt { window_tokens, window_of, no_tools, inferred: bounds.is_some() };
+        self.args.shared.models.learn(&model, news);
+        let learnt = TurnEvent::ModelLearnt { model, window_tokens, window_of, no_tools, bounds };
+        self.step(vec![Event::Turn(learnt)]).await?;
         self.settings = self.args.handle.settings();
         Ok(())
+    }
+
+    /// The window of a model without what was learnt of it.
+    fn configured(&self, model: &str) -> WindowSize {
+        let configured = self.agent.chain().find(|candidate| candidate.settings.model == model);
+        configured.map_or(self.settings.window, |candidate| candidate.settings.window)
     }
 
     /// Notes what other conversations have learnt of the models of the chain, and that a server has taken a larger request
@@ -376,24 +388,28 @@ impl Turn {
             .agent
             .chain()
             .filter_map(|candidate| {
-                let model = candidate.settings.model.clone();
+                let (model, window) = (candidate.settings.model.clone(), candidate.settings.window);
                 let known = models.learnt(&model);
                 let (here, bounds) = handle.read(|conversation| {
                     let bounds = conversation.bounds.get(&model).copied().unwrap_or_default();
                     (conversation.learnt.get(&model).cloned().unwrap_or_default(), bounds)
                 });
-                let holding = candidate.settings.window.holding(bounds.taken);
+                let (holding, learnt) = (window.holding(bounds.taken), here.window(window.window_tokens));
                 let raised =
-                    here.inferred.then_some(holding).filter(|holding| Some(*holding) > here.window_tokens);
-                let window_tokens = known.window_tokens.filter(|_| here.window_tokens.is_none()).or(raised);
+                    here.inferred.then_some(holding).filter(|_| learnt.is_some_and(|of| of < holding));
+                let window_tokens =
+                    known.window(window.window_tokens).filter(|_| learnt.is_none()).or(raised);
                 let no_tools = known.no_tools && !here.no_tools;
                 let inferred = if raised.is_some() { here.inferred } else { known.inferred };
-                if let Some(raised) = raised {
-                    models.learn(&model, Some(raised), false, true);
+                let window_of = window_tokens.map(|_| window.window_tokens);
+                if raised.is_some() {
+                    let news = Learnt { window_tokens: raised, window_of, no_tools: false, inferred: true };
+                    models.learn(&model, news);
                 }
                 (window_tokens.is_some() || no_tools).then_some(Event::Turn(TurnEvent::ModelLearnt {
                     model,
                     window_tokens,
+                    window_of,
                     no_tools,
                     bounds: (inferred && window_tokens.is_some()).then_some(bounds),
                 }))
@@ -459,8 +475,7 @@ impl Turn {
     async fn bound(&mut self, model: &str, tokens: u64, first: bool) -> Result<(), TurnFailure> {
         let known = self.args.handle.read(|conversation| conversation.bounds.get(model).copied());
         let bounds = known.unwrap_or_default().refusing(tokens, first);
-        let configured = self.agent.chain().find(|candidate| candidate.settings.model == model);
-        let window = configured.map_or(self.settings.window, |candidate| candidate.settings.window);
+        let window = self.configured(model);
         let window_tokens = bounds
             .usable_tokens()
             .map(|usable| window.holding(usable))

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use cairn_testkit::daemon::{Client, Daemon, PATIENCE};
 use cairn_testkit::random::Random;
-use scene::{Scene, Setting, Way};
+use scene::{Scene, Setting, Site, Way};
 
 pub use speed::{Speed, speed};
 
@@ -100,9 +100,11 @@ pub async fn run(plan: &Plan) -> io::Result<Findings> {
     // At its most talkative: what is never logged then is never logged.
     let (n_places, window) = ([plan.n_places; 2], plan.window);
     let setting = Setting { n_places, window, reply: Duration::ZERO, compaction: COMPACTION, log: "trace" };
-    let scene = Scene::set(&plan.cairn, &plan.dir, &setting).await?;
+    let scene = Scene::set(&plan.cairn, &setting).await;
+    let (discord, telegram) = (scene.discord.api_url(), scene.telegram.api_url());
+    let site = scene.site(plan.dir.clone(), &setting, [&discord, &telegram], "")?;
     let mut run = Run::of(plan, Arc::new(scene));
-    let mut daemon = run.scene.site.start().await?;
+    let mut daemon = site.start().await?;
     run.scene.discord.wait_ready().await;
     let began = Instant::now();
     // Where nothing was ever said, nothing can have been missed.
@@ -112,7 +114,7 @@ pub async fn run(plan: &Plan) -> io::Result<Findings> {
     run.settle(&daemon, 0).await?;
     while run.said.len() < plan.n_messages {
         if run.is_time_to_kill() {
-            daemon = run.kill(daemon).await?;
+            daemon = run.kill(&site, daemon).await?;
         }
         let place = run.moments.below(run.scene.places.len() as u64) as usize;
         if run.is_time_for_trouble() {
@@ -125,7 +127,7 @@ pub async fn run(plan: &Plan) -> io::Result<Findings> {
     }
     run.settle(&daemon, 0).await?;
     run.findings.seconds = began.elapsed().as_secs_f64();
-    run.end(daemon).await
+    run.end(&site, daemon).await
 }
 
 impl<'a> Run<'a> {
@@ -181,19 +183,19 @@ impl<'a> Run<'a> {
     }
 
     /// Kills the daemon while it is at work, lets people go on meanwhile, and starts it again.
-    async fn kill(&mut self, daemon: Daemon) -> io::Result<Daemon> {
+    async fn kill(&mut self, site: &Site, daemon: Daemon) -> io::Result<Daemon> {
         let place = self.moments.below(self.scene.places.len() as u64) as usize;
         self.burst(place, 3);
         tokio::time::sleep(Duration::from_millis(self.moments.below(30))).await;
         daemon.kill().await?;
-        self.logs += &self.scene.site.log()?;
+        self.logs += &site.log()?;
         self.findings.kills += 1;
         for _ in 0..5 {
             let place = self.moments.below(self.scene.places.len() as u64) as usize;
             self.burst(place, 2);
         }
         tokio::time::sleep(DOWN).await;
-        let daemon = self.scene.site.start().await?;
+        let daemon = site.start().await?;
         self.scene.discord.wait_ready().await;
         Ok(daemon)
     }
@@ -266,14 +268,13 @@ impl<'a> Run<'a> {
     }
 
     /// Stops the daemon and looks at everything that is left.
-    async fn end(mut self, daemon: Daemon) -> io::Result<Findings> {
+    async fn end(mut self, site: &Site, daemon: Daemon) -> io::Result<Findings> {
         let outbox = self.settled_outbox(&daemon.client()).await?;
         let status = daemon.stop().await?;
         require(status.success(), || format!("the daemon ended with {status}"))?;
-        self.logs += &self.scene.site.log()?;
-        let scene = self.scene.clone();
-        self.check_histories(&scene.site).await?;
-        self.check(&outbox, &scene.site).await?;
+        self.logs += &site.log()?;
+        self.check_histories(site).await?;
+        self.check(&outbox, site).await?;
         Ok(self.findings)
     }
 }

@@ -1,4 +1,4 @@
-//! Both networks and a model, places on them where people talk, and where a daemon between them runs.
+//! Both networks and a model, places on them where people talk, and the folders of daemons between them.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -68,7 +68,7 @@ pub(super) struct Scene {
     pub(super) model: FakeModel,
     pub(super) places: Vec<Place>,
     pub(super) asked: Asked,
-    pub(super) site: Site,
+    cairn: PathBuf,
 }
 
 /// A folder with a configuration and a state, and the binary that is run there.
@@ -78,8 +78,8 @@ pub(super) struct Site {
 }
 
 impl Scene {
-    /// Sets the scene; the daemon is not started yet.
-    pub(super) async fn set(cairn: &Path, dir: &Path, setting: &Setting) -> io::Result<Self> {
+    /// Sets the scene, without a daemon.
+    pub(super) async fn set(cairn: &Path, setting: &Setting) -> Self {
         let asked = Asked::default();
         let stamps = asked.clone();
         let model = FakeModel::builder()
@@ -106,37 +106,18 @@ impl Scene {
         discord.guild(GUILD);
         let mut places: Vec<Place> = (0..setting.n_places[0]).map(|idx| on_discord(&discord, idx)).collect();
         places.extend((0..setting.n_places[1]).map(|idx| on_telegram(&telegram, idx)));
-        let site = Site { cairn: cairn.to_owned(), dir: dir.to_owned() };
-        let scene = Self { discord, telegram, model, places, asked, site };
-        scene.write_config(
-            &scene.site,
-            setting,
-            [&scene.discord.api_url(), &scene.telegram.api_url()],
-            "",
-        )?;
-        Ok(scene)
+        Self { discord, telegram, model, places, asked, cairn: cairn.to_owned() }
     }
 
-    /// Another site, which reaches the networks at these addresses; with more of a configuration.
-    pub(super) fn another_site(
+    /// Where a daemon runs that reaches the networks at these addresses; with more of a configuration. It is not started yet.
+    pub(super) fn site(
         &self,
         dir: PathBuf,
         setting: &Setting,
-        networks: [&str; 2],
-        more: &str,
-    ) -> io::Result<Site> {
-        let site = Site { cairn: self.site.cairn.clone(), dir };
-        self.write_config(&site, setting, networks, more)?;
-        Ok(site)
-    }
-
-    fn write_config(
-        &self,
-        site: &Site,
-        setting: &Setting,
         [discord, telegram]: [&str; 2],
         more: &str,
-    ) -> io::Result<()> {
+    ) -> io::Result<Site> {
+        let site = Site { cairn: self.cairn.clone(), dir };
         let chats: Vec<String> =
             self.places.iter().filter_map(Place::group).map(|chat| chat.to_string()).collect();
         let config = format!(
@@ -159,7 +140,8 @@ impl Scene {
         {
             site.secret(file, token)?;
         }
-        std::fs::write(site.dir.join("config.toml"), config)
+        std::fs::write(site.dir.join("config.toml"), config)?;
+        Ok(site)
     }
 
     /// Somebody says the message of that number.

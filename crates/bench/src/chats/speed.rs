@@ -37,8 +37,10 @@ pub async fn speed(cairn: &Path, dir: &Path, n_channels: usize, n_each: usize) -
     let n_places = [n_channels, ON_TELEGRAM];
     let (reply, compaction) = (Duration::ZERO, Duration::ZERO);
     let setting = Setting { n_places, window: WINDOW, reply, compaction, log: "info" };
-    let scene = Scene::set(cairn, dir, &setting).await?;
-    let daemon = scene.site.start().await?;
+    let scene = Scene::set(cairn, &setting).await;
+    let (discord, telegram) = (scene.discord.api_url(), scene.telegram.api_url());
+    let site = scene.site(dir.to_owned(), &setting, [&discord, &telegram], "")?;
+    let daemon = site.start().await?;
     scene.discord.wait_ready().await;
     let mut measured = Speed { channels: n_channels, ..Speed::default() };
     let mut course = Course { scene: &scene, n_said: 0, said_at: BTreeMap::new() };

@@ -1,6 +1,7 @@
 //! `kill -9` at named points: before a call, within it or behind it. After each the state is sound, whatever was acknowledged is
 //! there and comes to its end, and what was under way can be done again.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +15,8 @@ use cairn_testkit::model::Kind;
 use cairn_testkit::random::Random;
 
 use super::damage::follow;
-use super::prepared::{BERTS, FORGOTTEN, is_packed, shown, shown_as};
+use super::lost::{are_kept, is_in, lost_records, words_of};
+use super::prepared::{BERTS, Entries, FORGOTTEN, entries, is_packed, shown, shown_as};
 use super::scene::Scene;
 use super::{Case, Outcome, files, require};
 
@@ -153,33 +155,7 @@ async fn at_command(
         "quarantine" => (vec!["store", "verify", "--quarantine"], state),
         _ => return Err(io::Error::other(format!("there is no point `{command}`"))),
     };
-    match command {
-        "pack" => {
-            // Nothing is left to pack, unless what was packed is unpacked.
-            let packed = files(&case.state().join("journal"))?.into_iter().filter(|path| is_packed(path));
-            for path in packed {
-                let status = tokio::process::Command::new("gunzip").arg(path).status().await?;
-                require(status.success(), || "gunzip failed".to_owned())?;
-            }
-            let config = std::fs::read_to_string(case.config())?;
-            std::fs::write(case.config(), config + "\n[retention]\ncompress_days = 1\n")?;
-            case.disk.set_clock(3 * 86_400)?;
-        }
-        "restore" => {
-            let made = case.cairn(&["store", "backup", &backup]).await?;
-            require(made.code == Some(0), || made.stderr.clone())?;
-        }
-        "quarantine" => {
-            let mut segments = files(&case.state().join("journal"))?;
-            segments.retain(|path| !is_packed(path));
-            let last = segments.pop().ok_or_else(|| io::Error::other("no segment"))?;
-            let mut bytes = std::fs::read(&last)?;
-            let middle = bytes.len() / 2;
-            bytes[middle] ^= 1;
-            std::fs::write(last, bytes)?;
-        }
-        _ => {}
-    }
+    let lost = set_up(case, command, &backup).await?;
     let most = if command == "backup" { 60 } else { 120 };
     case.disk.fail_at(&Calls { part, kinds: "wsortu", bytes: "", from: 1 + random.below(most) }, fault)?;
     let ran = case.cairn(&args).await?;
@@ -196,12 +172,45 @@ async fn at_command(
     let config = std::fs::read_to_string(case.config())?.replace("compress_days = 1", "compress_days = 0");
     std::fs::write(case.config(), config)?;
     case.disk.set_clock(0)?;
-    look(case, command).await?;
+    look(case, command, &lost).await?;
     Ok(if ran.code.is_none() { Outcome::Harmless } else { Outcome::NotMet })
 }
 
-/// All is shown as before, but for what the command was to take out.
-async fn look(case: &Case<'_>, command: &str) -> io::Result<()> {
+/// Makes what a command finds to do; the records that are damaged for it.
+async fn set_up(case: &Case<'_>, command: &str, backup: &str) -> io::Result<Vec<Value>> {
+    match command {
+        "pack" => {
+            // Nothing is left to pack, unless what was packed is unpacked.
+            let packed = files(&case.state().join("journal"))?.into_iter().filter(|path| is_packed(path));
+            for path in packed {
+                let status = tokio::process::Command::new("gunzip").arg(path).status().await?;
+                require(status.success(), || "gunzip failed".to_owned())?;
+            }
+            let config = std::fs::read_to_string(case.config())?;
+            std::fs::write(case.config(), config + "\n[retention]\ncompress_days = 1\n")?;
+            case.disk.set_clock(3 * 86_400)?;
+        }
+        "restore" => {
+            let made = case.cairn(&["store", "backup", backup]).await?;
+            require(made.code == Some(0), || made.stderr.clone())?;
+        }
+        "quarantine" => {
+            let mut segments = files(&case.state().join("journal"))?;
+            segments.retain(|path| !is_packed(path));
+            let last = segments.pop().ok_or_else(|| io::Error::other("no segment"))?;
+            let mut bytes = std::fs::read(&last)?;
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            std::fs::write(&last, bytes)?;
+            return lost_records(case, &last).await;
+        }
+        _ => {}
+    }
+    Ok(Vec::new())
+}
+
+/// All is shown as before, but for what the command was to take out: words of the erased person, or these records.
+async fn look(case: &Case<'_>, command: &str, lost: &[Value]) -> io::Result<()> {
     if command == "backup" {
         let backup = case.dir.join("backup").display().to_string();
         require(!case.dir.join("backup.partial").exists(), || "half a backup is left".to_owned())?;
@@ -209,10 +218,12 @@ async fn look(case: &Case<'_>, command: &str) -> io::Result<()> {
         require(restored.code == Some(0), || format!("the backup is no good: {}", restored.stderr))?;
     }
     let daemon = case.daemon().await?;
+    let client = daemon.client();
     let now = match command {
-        "rewrite" | "quarantine" => shown(&daemon.client()).await?,
-        _ => shown_as(&case.prepared.shown, &daemon.client(), |_| false).await?,
+        "rewrite" | "quarantine" => shown(&client).await?,
+        _ => shown_as(&case.prepared.shown, &client, |_| false).await?,
     };
+    let before = &case.prepared.entries;
     match command {
         "rewrite" => {
             for path in files(&case.state().join("journal"))? {
@@ -220,22 +231,29 @@ async fn look(case: &Case<'_>, command: &str) -> io::Result<()> {
                 require(!words.contains(BERTS), || format!("words are left in {}", path.display()))?;
             }
             require(!format!("{now:?}").contains(BERTS), || "words are still shown".to_owned())?;
+            are_kept(before, &entries(&client).await?, is_theirs(before))?;
         }
-        // What was set aside is missed.
-        "quarantine" => {}
+        "quarantine" => {
+            let is_lost = |channel: &str, entry: &Value| is_in(lost, channel, entry);
+            are_kept(before, &entries(&client).await?, is_lost)?;
+        }
         _ => {
             let other = now.iter().find(|(path, value)| case.prepared.shown.get(*path) != Some(value));
             require(other.is_none(), || format!("something else is shown: {other:?}"))?;
         }
     }
-    let (status, told) = daemon.client().say("main", "and now?").await?;
+    let (status, told) = client.say("main", "and now?").await?;
     require(status.is_success(), || format!("{status}: {told}"))?;
     case.stop(daemon).await
 }
 
-async fn words_of(path: &Path) -> io::Result<String> {
-    let output = tokio::process::Command::new("zcat").arg("-f").arg(path).output().await?;
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+/// Whether an entry is of the erased person, or answers them.
+fn is_theirs(entries: &Entries) -> impl Fn(&str, &Value) -> bool {
+    let by_them = |entry: &Value| entry["author"]["id"] == FORGOTTEN;
+    let turn = |channel: &str, entry: &Value| (channel.to_owned(), entry["turn"].to_string());
+    let theirs = entries.iter().filter(|(_, entry)| by_them(entry));
+    let turns: BTreeSet<_> = theirs.map(|((channel, _), entry)| turn(channel, entry)).collect();
+    move |channel, entry| by_them(entry) || (entry["role"] != "user" && turns.contains(&turn(channel, entry)))
 }
 
 /// A state of the first format is read for the first time.

@@ -1,20 +1,30 @@
 //! Damaged files: flipped bits, torn ends, stretches of zeros, files that are gone. Each is either mended without anybody, so
-//! that all is shown as before, or told with a remedy; the remedy is carried out as it is printed, and then it works again.
+//! that all is shown as before, or told with a remedy; the remedy is carried out as it is printed, and then it works again, and
+//! shows all that the damage has not hit.
 
 use std::io;
 use std::path::Path;
 
 use serde_json::Value;
 
+use cairn_testkit::daemon::Client;
 use cairn_testkit::random::Random;
 
-use super::prepared::{Shown, is_packed, shown, shown_as};
+use super::lost::{are_kept, is_in, lost_records};
+use super::prepared::{Shown, entries, is_packed, shown, shown_as};
 use super::{Case, Outcome, files, require};
 
 pub(super) const PLACES: [&str; 6] = ["journal", "packed", "views", "index", "artifacts", "marks"];
 
 /// As often a hint is followed before it counts as one that does not help.
 const HINTS: usize = 4;
+
+/// What was damaged.
+struct Hit<'a> {
+    file: &'a Path,
+    /// The records whose lines are not whole any more; none: it is no file of the journal.
+    lost: Option<Vec<Value>>,
+}
 
 pub(super) async fn run(case: &Case<'_>, place: &str, seed: u64) -> io::Result<Outcome> {
     case.prepared.copy_to(case.dir)?;
@@ -33,8 +43,14 @@ pub(super) async fn run(case: &Case<'_>, place: &str, seed: u64) -> io::Result<O
         _ => true,
     });
     require(!damaged.is_empty(), || format!("there are no files of `{place}`"))?;
-    let what = spoil(&damaged[random.below(damaged.len() as u64) as usize], &mut random)?;
-    told_or_harmless(case).await.map_err(|error| io::Error::other(format!("{what}: {error}"))).map(
+    let file = &damaged[random.below(damaged.len() as u64) as usize];
+    let what = spoil(file, &mut random)?;
+    let lost = match place {
+        "journal" | "packed" => Some(lost_records(case, file).await?),
+        _ => None,
+    };
+    let hit = Hit { file, lost };
+    told_or_harmless(case, &hit).await.map_err(|error| io::Error::other(format!("{what}: {error}"))).map(
         |outcome| match outcome {
             Outcome::Mended(how) => Outcome::Mended(format!("{what}: {how}")),
             other => other,
@@ -93,7 +109,7 @@ pub(super) async fn follow(case: &Case<'_>, told: &str) -> io::Result<bool> {
     Ok(true)
 }
 
-async fn told_or_harmless(case: &Case<'_>) -> io::Result<Outcome> {
+async fn told_or_harmless(case: &Case<'_>, hit: &Hit<'_>) -> io::Result<Outcome> {
     let (mut told, mut n_hints) = (None, 0);
     let daemon = loop {
         match case.daemon().await {
@@ -116,10 +132,11 @@ async fn told_or_harmless(case: &Case<'_>) -> io::Result<Outcome> {
     let checked = client.get("/v1/store/verify").await?;
     let is_fine = checked["ok"] == true;
     match (&now, is_fine) {
+        // What was lost by then is looked at in the end.
         _ if told.is_some() => {}
         (Ok(now), true) if *now == case.prepared.shown => {
             case.stop(daemon).await?;
-            return works(case, &Value::Null).await.map(|()| Outcome::Harmless);
+            return works(case, &Value::Null, hit).await.map(|()| Outcome::Harmless);
         }
         (Ok(now), true) => {
             let other = now.iter().find(|(path, value)| case.prepared.shown.get(*path) != Some(value));
@@ -129,12 +146,12 @@ async fn told_or_harmless(case: &Case<'_>) -> io::Result<Outcome> {
         (_, false) => told = Some(format!("verify: {}", checked["problems"][0])),
     }
     case.stop(daemon).await?;
-    works(case, &checked).await?;
+    works(case, &checked, hit).await?;
     Ok(Outcome::Mended(told.unwrap_or_default()))
 }
 
-/// Whatever is found is followed; then the store is sound, and it answers.
-async fn works(case: &Case<'_>, checked: &Value) -> io::Result<()> {
+/// Whatever is found is followed; then the store is sound, shows all that was not hit, and it answers.
+async fn works(case: &Case<'_>, checked: &Value, hit: &Hit<'_>) -> io::Result<()> {
     if checked["ok"] == false {
         // Asked of the daemon, it was damaged; the command says what to do.
         let verified = case.cairn(&["store", "verify"]).await?;
@@ -143,9 +160,29 @@ async fn works(case: &Case<'_>, checked: &Value) -> io::Result<()> {
     }
     case.verify().await?;
     let daemon = case.daemon().await?;
-    let (status, told) = daemon.client().say("main", "and now?").await?;
+    let client = daemon.client();
+    let lost = hit.lost.as_deref().unwrap_or_default();
+    let is_lost = |channel: &str, entry: &Value| is_in(lost, channel, entry);
+    are_kept(&case.prepared.entries, &entries(&client).await?, is_lost)?;
+    if hit.lost.is_none() {
+        artifacts_are_kept(case, &client, hit.file).await?;
+    }
+    let (status, told) = client.say("main", "and now?").await?;
     require(status.is_success(), || format!("{status}: {told}"))?;
     case.stop(daemon).await
+}
+
+/// Every artifact says what it said before, but for the one of the damaged file.
+async fn artifacts_are_kept(case: &Case<'_>, client: &Client, damaged: &Path) -> io::Result<()> {
+    for (path, before) in case.prepared.shown.iter().filter(|(path, _)| path.contains("/artifacts/")) {
+        // `/v1/channels/CHANNEL/artifacts/ID` is the file `artifacts/AGENT%2FPLATFORM%2FCHANNEL/ID`.
+        let file = path.replace("/v1/channels/", "%2F").replace("/artifacts/", "/");
+        if !damaged.to_string_lossy().ends_with(&file) {
+            let now = client.get(path).await.map_err(|error| io::Error::other(format!("{path}: {error}")))?;
+            require(now["text"] == before["text"], || format!("LOST: {path}, which no damage hit"))?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether it says where the damage is.

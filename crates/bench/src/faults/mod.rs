@@ -6,6 +6,7 @@ mod crash;
 mod damage;
 pub mod disk;
 mod flood;
+mod lost;
 mod prepared;
 mod scene;
 

@@ -37,9 +37,13 @@ const LOOKS: usize = 200;
 /// What paths of the socket answer.
 pub(super) type Shown = BTreeMap<String, Value>;
 
+/// What histories show, by channel and number of the entry.
+pub(super) type Entries = BTreeMap<(&'static str, u64), Value>;
+
 pub(super) struct Prepared {
-    state: PathBuf,
+    pub(super) state: PathBuf,
     pub(super) shown: Shown,
+    pub(super) entries: Entries,
 }
 
 impl Prepared {
@@ -71,9 +75,10 @@ impl Prepared {
         std::fs::write(&config, CONFIG)?;
         // Once more, for what a start keeps.
         let daemon = Daemon::start(cairn, &state, Some(&config)).await?;
-        let shown = shown(&daemon.client()).await?;
+        let (shown, entries) = (shown(&daemon.client()).await?, entries(&daemon.client()).await?);
+        require(!entries.is_empty(), || "no history shows anything".to_owned())?;
         require(daemon.stop().await?.success(), || "it did not stop".to_owned())?;
-        Ok(Self { state, shown })
+        Ok(Self { state, shown, entries })
     }
 
     /// A copy of it, with its configuration.
@@ -130,8 +135,22 @@ pub(super) async fn shown(client: &Client) -> io::Result<Shown> {
     Ok(found)
 }
 
-/// The same, once it is as before; what is still made again behind it, the index for one, comes later. At last what is shown
-/// then, or the error instead; at once where `is_enough`.
+/// All entries of all histories.
+///
+/// # Errors
+/// What a history answers instead.
+pub(super) async fn entries(client: &Client) -> io::Result<Entries> {
+    let mut found = Entries::new();
+    for channel in CHANNELS {
+        let history = client.get(&format!("/v1/channels/{channel}/history?limit=10000")).await?;
+        let entries = history.as_array().into_iter().flatten();
+        found.extend(entries.filter_map(|entry| Some(((channel, entry["seq"].as_u64()?), entry.clone()))));
+    }
+    Ok(found)
+}
+
+/// What [`shown`] finds, once it is as before; what is still made again behind it, the index for one, comes later. At last
+/// what is shown then, or the error instead; at once where `is_enough`.
 pub(super) async fn shown_as(
     before: &Shown,
     client: &Client,

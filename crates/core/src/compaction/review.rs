@@ -3,18 +3,24 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use self::loose::{Loose, loose};
 use super::commit::Rejection;
 use super::identifiers::{Kind, extract, find, words};
 use super::sections::{Section, Sections, fit};
 use crate::ids::Seq;
-use crate::message::Entry;
+use crate::message::{Entry, Role};
 use crate::summary::Summary;
 use crate::tokens::estimate;
+
+mod loose;
 
 const NAMED_MAX: usize = 8;
 
 /// Numbers with fewer digits may be reckoned rather than copied: "for 3 days".
 const COUNTED_DIGITS: usize = 2;
+
+/// Letters that a name may have behind it where it is bent: "Anna's", "Annas".
+const ENDING_LETTERS: usize = 2;
 
 #[derive(Debug, Clone, Default)]
 pub struct SummarySource {
@@ -175,6 +181,26 @@ impl SummarySource {
             }
         }
     }
+
+    /// It stands there by itself.
+    fn says(&self, word: Loose<'_>) -> bool {
+        let (_, text) = word.parts();
+        let text = plain(text);
+        self.text.match_indices(text.as_str()).any(|(at, _)| {
+            let before = self.text[..at].chars().next_back();
+            let mut behind = self.text[at + text.len()..].chars();
+            match word {
+                Loose::Number(_) => {
+                    let is_digit = |c: char| c.is_ascii_digit();
+                    !before.is_some_and(is_digit) && !behind.next().is_some_and(is_digit)
+                }
+                Loose::Name(_) => {
+                    let n_more = behind.take_while(|c| c.is_alphanumeric()).count();
+                    !before.is_some_and(char::is_alphanumeric) && n_more <= ENDING_LETTERS
+                }
+            }
+        })
+    }
 }
 
 /// Without case, and without commas between digits.
@@ -192,12 +218,15 @@ fn plain(text: &str) -> String {
     out
 }
 
-/// What entries say exactly and a text does not: identifiers, numbers, and who spoke (`author`). By kind and words: the first
-/// entry that says it, and how many do.
+/// What entries say exactly and a text does not: identifiers, numbers, names (`name`), and who spoke (`author`). By kind
+/// and words: the first entry that says it, and how many do.
 pub type LeftOut = HashMap<(&'static str, String), (Seq, u64)>;
 
 /// Most of what is told; more would be no help.
 const LEFT_OUT_MAX: usize = 5_000;
+
+/// Behind so many, plain numbers and names leave the room to what is told by its shape.
+const LOOSE_MAX: usize = LEFT_OUT_MAX / 2;
 
 /// Adds what these entries say and a text does not have, up to a bound.
 pub fn left_out(entries: &[Arc<Entry>], shown: &SummarySource, found: &mut LeftOut) {
@@ -206,12 +235,24 @@ pub fn left_out(entries: &[Arc<Entry>], shown: &SummarySource, found: &mut LeftO
         let exact = extract(&text).into_iter().filter(|(kind, text)| !shown.has(*kind, text));
         let exact = exact.map(|(kind, text)| (kind.name(), text));
         let author = entry.author.iter().map(|author| ("author", author.name.as_str()));
-        for (kind, text) in exact.chain(author.filter(|(_, name)| !shown.text.contains(&plain(name)))) {
-            let (is_full, key) = (found.len() >= LEFT_OUT_MAX, (kind, text.to_owned()));
-            if !is_full || found.contains_key(&key) {
-                found.entry(key).or_insert((entry.seq, 0)).1 += 1;
+        for what in exact.chain(author.filter(|(_, name)| !shown.text.contains(&plain(name)))) {
+            note(found, what, entry.seq, LEFT_OUT_MAX);
+        }
+        let said = entry.text();
+        for word in loose(&said).into_iter().filter(|word| !shown.says(*word)) {
+            // What a tool returns is mostly no prose: its capitals tell little.
+            if entry.role != Role::Tool || matches!(word, Loose::Number(_)) {
+                note(found, word.parts(), entry.seq, LOOSE_MAX);
             }
         }
+    }
+}
+
+/// Counts an entry that says it, unless there are so many already.
+fn note(found: &mut LeftOut, (kind, text): (&'static str, &str), seq: Seq, most: usize) {
+    let (is_full, key) = (found.len() >= most, (kind, text.to_owned()));
+    if !is_full || found.contains_key(&key) {
+        found.entry(key).or_insert((seq, 0)).1 += 1;
     }
 }
 

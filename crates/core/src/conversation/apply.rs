@@ -131,14 +131,15 @@ impl Conversation {
                 self.model = Some(model.clone());
                 self.model_reason = Some(reason.clone());
             }
-            TurnEvent::ModelLearnt { model, window_tokens, no_tools, bounds } => {
+            TurnEvent::ModelLearnt { model, window_tokens, window_of, no_tools, bounds } => {
                 if let Some(bounds) = bounds {
                     self.bounds.insert(model.clone(), *bounds);
                 }
                 if window_tokens.is_some() || *no_tools {
                     let learnt = self.learnt.entry(model.clone()).or_default();
                     if window_tokens.is_some() {
-                        (learnt.window_tokens, learnt.inferred) = (*window_tokens, bounds.is_some());
+                        (learnt.window_tokens, learnt.window_of) = (*window_tokens, *window_of);
+                        learnt.inferred = bounds.is_some();
                     }
                     learnt.no_tools |= no_tools;
                 }

@@ -120,10 +120,21 @@ pub struct Reported {
 pub struct Learnt {
     /// Its window in tokens.
     pub window_tokens: Option<u64>,
+    /// What the configuration or the server's list said of the window then. With another size it is asked again; none in
+    /// journals of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_of: Option<u64>,
     pub no_tools: bool,
     /// The server has not named that window: it is bounded by what was taken and refused.
     #[serde(default)]
     pub inferred: bool,
+}
+
+impl Learnt {
+    /// The window that was learnt, where what is otherwise known of it is what was known then.
+    pub fn window(&self, known_tokens: u64) -> Option<u64> {
+        self.window_tokens.filter(|_| self.window_of.is_none_or(|of| of == known_tokens))
+    }
 }
 
 /// Tokens that runs took.

@@ -291,8 +291,7 @@ impl Mask {
         }
     }
 
-    /// The rules of a platform. A list that names the person alone names the pseudonym then: an empty one may say that everybody
-    /// is heard.
+    /// The person's id becomes the pseudonym, and is not just removed: an empty list may mean that everybody is heard.
     pub(super) fn access(&self, platform: &str, access: &mut AccessPolicy) {
         if platform != self.platform() {
             return;

@@ -56,6 +56,9 @@ pub enum TurnEvent {
         /// Its window in tokens, when it was named, or bounded by what was taken and refused.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         window_tokens: Option<u64>,
+        /// What the configuration or the server's list said of it then.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        window_of: Option<u64>,
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         no_tools: bool,
         /// What it has taken and refused, where it refused a request without naming its window.

@@ -363,6 +363,11 @@ fn bans() -> Vec<Event> {
     ]
 }
 
+fn learnt(window_tokens: Option<u64>, no_tools: bool, bounds: Option<WindowBounds>) -> Event {
+    let window_of = window_tokens.map(|_| 128_000);
+    Event::Turn(TurnEvent::ModelLearnt { model: "main".into(), window_tokens, window_of, no_tools, bounds })
+}
+
 fn windows() -> Vec<Event> {
     let artifact = Artifact {
         id: "a1".into(),
@@ -406,9 +411,6 @@ fn windows() -> Vec<Event> {
         pruned(5, PruneForm::Edges { chars: 1_500 }),
         pruned(7, PruneForm::Cleared),
     ];
-    let learnt = |window_tokens, no_tools, bounds| {
-        Event::Turn(TurnEvent::ModelLearnt { model: "main".into(), window_tokens, no_tools, bounds })
-    };
     vec![
         Event::Compaction(CompactionEvent::RunCheckpointed { run: "r1".into(), checkpoint }),
         Event::Compaction(CompactionEvent::WindowSlid {

@@ -134,6 +134,10 @@ pub(super) async fn drain(State(admin): State<Shared>) -> Result<(StatusCode, Js
             "`url` under [store] names a database that several machines share",
         ));
     };
+    if node.nodes.is_empty() {
+        let hint = "try again when the database answers; `cairn status` says whether it does";
+        return Err(refuse("unknown", "the database does not say which nodes stand by", hint));
+    }
     let awake = |row: &&NodeRow| row.node.name != node.name && row.silent_secs <= node::AWAKE_SECS;
     let standbys: Vec<_> = node.nodes.iter().filter(awake).map(|row| row.node.name.clone()).collect();
     if standbys.is_empty() {

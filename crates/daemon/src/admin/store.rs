@@ -102,7 +102,7 @@ async fn asked(
     progress: &Progress,
 ) -> Result<ForgetRecord, ApiError> {
     let person = request.user.trim();
-    let lease = match request.dry_run {
+    let maintenance = match request.dry_run {
         true => admin.store.maintenance().await?,
         false => admin.store.try_maintenance().ok_or_else(|| {
             conflict(
@@ -112,7 +112,7 @@ async fn asked(
             )
         })?,
     };
-    let (lease, figures) = admin.store.survey_erasure(lease, person, progress).await?;
+    let (maintenance, figures) = admin.store.survey_erasure(maintenance, person, progress).await?;
     let figures = figures.ok_or_else(|| {
         ApiError::not_found(
             "no_such_person",
@@ -131,7 +131,7 @@ async fn asked(
             "wait until the command has ended",
         ));
     }
-    if !admin.store.ask_erasure(lease, person, at).await.map_err(not_asked)? {
+    if !admin.store.ask_erasure(maintenance, person, at).await.map_err(not_asked)? {
         return Err(conflict(
             "erasure_pending",
             "another erasure is still pending",

@@ -162,14 +162,8 @@ impl Runner {
         let operator = commands.is_operator(&call.caller.id);
         let mine =
             COMMANDS.iter().filter(|spec| commands.permission(spec.name).allows(call.direct, operator));
-        let lines = mine.map(|spec| {
-            let argument = spec.argument.map(|argument| {
-                let name = argument.name.to_uppercase();
-                if argument.required { format!(" {name}") } else { format!(" [{name}]") }
-            });
-            format!("- `/{}{}`: {}", spec.name, argument.unwrap_or_default(), spec.description)
-        });
-        let lines: Vec<String> = lines.collect();
+        let lines: Vec<String> =
+            mine.map(|spec| format!("- `{}`: {}", spec.usage(), spec.description)).collect();
         format!("Talk to me, or use a command:\n\n{}", lines.join("\n"))
     }
 

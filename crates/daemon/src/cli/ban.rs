@@ -9,6 +9,7 @@ use super::client::encode;
 use super::connect::Connector;
 use super::failure::Failure;
 use super::out::{self, Table};
+use crate::config::is_person;
 use crate::records::{BanRecord, BanRequest};
 use crate::text::{minute, one_line};
 
@@ -50,7 +51,14 @@ pub(crate) async fn ban(global: Global, args: BanArgs) -> Result<(), Failure> {
         let records: Vec<BanRecord> = connector.get("/v1/bans").await?;
         return out::record(global.json, &records, |records| listed(records));
     };
-    let request = BanRequest { user: user.trim().to_owned(), reason, lasts };
+    let user = user.trim().to_owned();
+    if !is_person(&user) {
+        return Err(Failure::usage(
+            format!("`{}` names nobody", user.escape_debug()),
+            "write PLATFORM/USER with the person's id there, such as telegram/123456789",
+        ));
+    }
+    let request = BanRequest { user, reason, lasts };
     let record: BanRecord = connector.change(Method::POST, "/v1/bans", &request).await?;
     out::record(global.json, &record, |record| {
         let end = record

@@ -71,6 +71,7 @@ pub(crate) async fn config(global: Global, command: ConfigCommand) -> Result<(),
 
 async fn check(global: &Global, mut loaded: Loaded) -> Result<(), Failure> {
     loaded.check_tokens()?;
+    loaded.database()?;
     let (unmatched, not_checked) = unmatched_tools(global, &loaded).await?;
     loaded.warnings.extend(unmatched);
     if global.json {

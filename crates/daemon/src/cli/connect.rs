@@ -1,5 +1,6 @@
 //! How a command reaches its daemon: over a socket, in the store opened for reading, or in a daemon started inside.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -141,10 +142,24 @@ impl Connector {
             let live = Live::new(Arc::clone(&this.loaded));
             let daemon =
                 Daemon::start(&live, &this.state, (socket, SocketMode::Owner), &this.tools, None).await?;
+            this.warn_of_models();
             let client = Client::Embedded(daemon.router());
             Ok(Connection { client, opened: Opened::Daemon(Box::new(daemon)) })
         })
         .await
+    }
+
+    /// Tells what is amiss with the models that agents ask, such as a key that is not set: `cairn run` logs it.
+    fn warn_of_models(&self) {
+        let agents = &self.loaded.config.agents;
+        let used: BTreeSet<&str> = agents.iter().flat_map(|agent| agent.chain()).collect();
+        let is_of_model = |warning: &&String| {
+            let id = warning.strip_prefix("model `").and_then(|rest| rest.split_once('`'));
+            id.is_some_and(|(id, _)| used.contains(id))
+        };
+        for warning in self.loaded.warnings.iter().filter(is_of_model) {
+            out::note(&format!("warning: {warning}"));
+        }
     }
 
     /// The same to change something that is there already: it creates no state.

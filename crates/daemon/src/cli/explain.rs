@@ -3,7 +3,7 @@
 use cairn_core::event::RunOutcome;
 use cairn_core::model::Usage;
 use cairn_core::spend::money;
-use cairn_core::trace::CUT_SHORT;
+use cairn_core::trace::{CUT_SHORT, CallTrace};
 use cairn_core::when::When;
 use clap::Args;
 
@@ -23,6 +23,10 @@ const DIFF_LINE: usize = 400;
 
 /// Lines that are the same, shown around those that are not.
 const CONTEXT_LINES: usize = 2;
+
+/// The codes of errors by which a server refuses a call.
+const REFUSALS: [&str; 6] =
+    ["bad_request", "auth", "context_overflow", "no_tools", "rate_limited", "overloaded"];
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -285,17 +289,7 @@ fn call_lines(call: &CallRecord) -> Vec<String> {
     }
     lines.push(format!("     {}", took(call)));
     if let Some(trace) = &call.trace {
-        let first = trace.first_ms.map(|ms| format!("first word after {}, ", seconds(ms)));
-        let failure = trace.failure.as_deref().map(|failure| match failure {
-            CUT_SHORT => "; cut short".to_owned(),
-            failure => format!("; cut short: {}", one_line(failure)),
-        });
-        lines.push(format!(
-            "     {}whole after {}{}",
-            first.unwrap_or_default(),
-            seconds(trace.total_ms),
-            failure.unwrap_or_default()
-        ));
+        lines.push(format!("     {}", ended(call, trace)));
         if trace.last_call {
             lines.push("     told that no more tools can be called".to_owned());
         }
@@ -309,6 +303,37 @@ fn call_lines(call: &CallRecord) -> Vec<String> {
     lines
 }
 
+/// When a call ended, and how.
+fn ended(call: &CallRecord, trace: &CallTrace) -> String {
+    let total = seconds(trace.total_ms);
+    match unanswered(call) {
+        // That it was refused stands where its tokens would.
+        Some(_) if call.usage == Usage::default() => return format!("ended after {total}"),
+        Some(why) => return format!("ended after {total}; {why}"),
+        None => {}
+    }
+    let first = trace.first_ms.map(|ms| format!("first word after {}, ", seconds(ms))).unwrap_or_default();
+    match trace.failure.as_deref() {
+        None => format!("{first}whole after {total}"),
+        Some(CUT_SHORT) => format!("{first}cut short after {total}"),
+        Some(failure) => format!("{first}cut short after {total}: {}", one_line(failure)),
+    }
+}
+
+/// Why nothing was said. `None`: something was, or nothing failed.
+fn unanswered(call: &CallRecord) -> Option<String> {
+    let trace = call.trace.as_ref()?;
+    let failure = trace.failure.as_deref()?;
+    if trace.first_ms.is_some() || call.usage.output_tokens > 0 {
+        return None;
+    }
+    Some(match failure {
+        CUT_SHORT => "stopped before its first word".to_owned(),
+        code if REFUSALS.contains(&code) => format!("refused: {}", one_line(code)),
+        code => format!("failed: {}", one_line(code)),
+    })
+}
+
 /// What a call took, as far as it took anything of anybody's.
 fn took(call: &CallRecord) -> String {
     let estimated = match call.estimated {
@@ -316,7 +341,8 @@ fn took(call: &CallRecord) -> String {
         estimated => format!(" (our estimate of the request: {})", grouped(estimated)),
     };
     if call.usage == Usage::default() {
-        return format!("no tokens of anybody's{estimated}");
+        let why = unanswered(call).unwrap_or_else(|| "no tokens of anybody's".to_owned());
+        return format!("{why}{estimated}");
     }
     let (asked, said) = (grouped(call.usage.input_tokens), grouped(call.usage.output_tokens));
     let origin = if call.is_estimate { ", estimated" } else { "" };

@@ -29,6 +29,10 @@ pub(crate) mod exit {
 /// Where packages and `install.sh` put the reference configuration.
 const REFERENCES: [&str; 2] = ["/usr/share/doc/cairn/config.toml", "/usr/local/share/cairn/config.toml"];
 
+/// What to do about a damaged copy of a journal in a database.
+pub(crate) const MENDING_COPY: &str =
+    "start the daemon, or restart it: it copies the journal from the database again";
+
 /// What the system says where a user has no right.
 const DENIED: &str = "Permission denied";
 

@@ -182,11 +182,12 @@ async fn by_daemon(
                 }
                 line.show(&record.progress);
             }
-            // The one that leads now does it before anything else.
             Err(CallError::Api { body, .. }) if body.error.code == STANDBY => {
                 return Err(Failure::failed(
-                    "they are asked to be erased, and another node leads now, which does it first",
-                    "`cairn forget-user` with --dry-run shows there what is left of them",
+                    "the erasure is ordered; another node leads now and carries it out before anything else",
+                    format!(
+                        "run `cairn forget-user {user} --dry-run` on that node to see whether it is done"
+                    ),
                 ));
             }
             // Starting or stopping.

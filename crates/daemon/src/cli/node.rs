@@ -52,7 +52,7 @@ pub(crate) async fn node(global: Global, NodeCommand::Drain: NodeCommand) -> Res
     let began = Instant::now();
     while began.elapsed() < WAIT_MAX {
         tokio::time::sleep(ASK_EVERY).await;
-        // Its socket is made anew meanwhile.
+        // Its socket is made again meanwhile.
         let Some(client) = connector.running().await else { continue };
         let Ok(status) = client.get::<StatusRecord>("/v1/status").await else { continue };
         let leader = status.node.and_then(|node| node.leader);

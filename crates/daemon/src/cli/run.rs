@@ -8,6 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use axum::Router;
+use cairn_core::ports::StoreError;
 use cairn_store::Store;
 use clap::Args;
 use sd_notify::NotifyState;
@@ -262,7 +263,7 @@ async fn served(daemon: &Daemon, service: &Service, control: &Control, signals: 
                 break End::Drained;
             }
             () = node::led_no_longer(daemon.store()) => {
-                tracing::error!("this node leads no longer: it stops everything at once, and stands by");
+                tracing::warn!("this node leads no longer: it stops everything at once, and stands by");
                 systemd::tell_reloading();
                 break End::Fenced;
             }
@@ -301,7 +302,15 @@ async fn once(
     };
     let mut start = pin!(start);
     let daemon = tokio::select! {
-        daemon = &mut start => daemon?,
+        daemon = &mut start => match daemon {
+            Err(StartError::Store(StoreError::Fenced)) => {
+                tracing::warn!("this node lost the lead while it started; it stands by");
+                systemd::tell_reloading();
+                metrics.stop().await;
+                return Ok(End::Fenced);
+            }
+            daemon => daemon?,
+        },
         signal = signals.stop() => {
             tracing::info!("stopped while starting: {signal}");
             systemd::tell(&[NotifyState::Stopping]);

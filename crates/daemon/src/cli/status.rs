@@ -8,6 +8,7 @@ use super::connect::Connector;
 use super::failure::{Failure, exit};
 use super::out;
 use crate::adapters::link_name;
+use crate::node::AWAKE_SECS;
 use crate::records::{AgentStatus, NodeStatus, StatusRecord};
 use crate::text::{counted, grouped, minute, one_line};
 
@@ -60,7 +61,7 @@ fn node_lines(node: &NodeStatus) -> Vec<String> {
         (false, None) => "stands by; no node leads at the moment".to_owned(),
     };
     let others = node.nodes.iter().filter(|row| row.node.name != node.name).map(|row| {
-        let seen = if row.silent_secs < SILENT_SECS {
+        let seen = if row.silent_secs <= AWAKE_SECS {
             String::new()
         } else {
             format!(", silent for {} s", grouped(row.silent_secs))
@@ -74,9 +75,6 @@ fn node_lines(node: &NodeStatus) -> Vec<String> {
     });
     [format!("node      {} {role}", one_line(&node.name))].into_iter().chain(others).collect()
 }
-
-/// A node that follows is heard of every few seconds.
-const SILENT_SECS: u64 = 10;
 
 /// An agent, and below it the models of its chain in the order in which they are tried.
 fn agent_lines(agent: &AgentStatus) -> Vec<String> {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use axum::http::Method;
-use cairn_core::ports::Clock as _;
+use cairn_core::ports::{Clock as _, StoreError};
 use cairn_store::{
     BackupError, BackupReport, Moved, Progress, RestoreReport, Shrunk, StoreOptions, VerifyReport, move_from,
     move_to, rebuild_dir, restore_dir, verify_dir, verify_dir_quick,
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::args::Global;
 use super::connect::{Connector, quiet_log};
-use super::failure::{Failure, exit};
+use super::failure::{Failure, MENDING_COPY, exit};
 use super::{out, watch};
 use crate::admin::backup_error;
 use crate::clock::SystemClock;
@@ -147,9 +147,9 @@ pub(crate) async fn store(global: Global, command: StoreCommand) -> Result<(), F
             let connector = Connector::configured(&global)?;
             check_there(&connector)?;
             let options = store_options(&connector.loaded, &connector.state)?;
-            let progress = options.progress.clone();
+            let (progress, is_copy) = (options.progress.clone(), options.database.is_some());
             let rebuilt = watch::here(&global, &progress, rebuild_dir(options)).await;
-            report(&global, &rebuilt.map_err(Failure::of_store)?)
+            report(&global, &rebuilt.map_err(|error| damaged(error, is_copy))?, is_copy)
         }
         StoreCommand::Backup(args) => backup(&global, args).await,
         StoreCommand::Move(args) => move_it(&global, args.to.to_database).await,
@@ -219,6 +219,7 @@ const MENDING: &str = "`cairn store verify --quarantine`, with the daemon stoppe
 async fn verify(global: &Global, quarantine: bool, quick: bool) -> Result<(), Failure> {
     let connector = if quarantine { Connector::configured(global)? } else { Connector::load(global).await? };
     let running = if quarantine { None } else { connector.running().await };
+    let is_copy = connector.loaded.config.store.url.is_some();
     let verified = match running {
         Some(client) => {
             let path = if quick { "/v1/store/verify?quick=true" } else { "/v1/store/verify" };
@@ -226,23 +227,34 @@ async fn verify(global: &Global, quarantine: bool, quick: bool) -> Result<(), Fa
         }
         None => {
             check_there(&connector)?;
+            if quarantine && is_copy {
+                return Err(Failure::failed("a copy is not quarantined", MENDING_COPY));
+            }
             let options = store_options(&connector.loaded, &connector.state)?;
             let progress = options.progress.clone();
             let work = async {
                 if quick { verify_dir_quick(options).await } else { verify_dir(options, quarantine).await }
             };
-            watch::here(global, &progress, work).await.map_err(Failure::of_store)?
+            watch::here(global, &progress, work).await.map_err(|error| damaged(error, is_copy))?
         }
     };
-    report(global, &verified)
+    report(global, &verified, is_copy)
 }
 
-fn report(global: &Global, report: &VerifyReport) -> Result<(), Failure> {
+/// What mends a journal of its own does not mend a copy.
+fn damaged(error: StoreError, is_copy: bool) -> Failure {
+    match error {
+        StoreError::Damaged { .. } if is_copy => Failure::new(exit::DAMAGED, error.to_string(), MENDING_COPY),
+        error => Failure::of_store(error),
+    }
+}
+
+fn report(global: &Global, report: &VerifyReport, is_copy: bool) -> Result<(), Failure> {
     out::record(global.json, report, verified)?;
     if report.ok {
         return Ok(());
     }
-    out::note(&format!("hint: {MENDING}"));
+    out::note(&format!("hint: {}", if is_copy { MENDING_COPY } else { MENDING }));
     Err(Failure::Silent(exit::DAMAGED))
 }
 

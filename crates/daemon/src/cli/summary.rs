@@ -26,8 +26,9 @@ pub(crate) enum SummaryCommand {
 Example:
   cairn summary show main s3
 
-Below the text stand the identifiers, numbers and names that the entries have
-and the summary does not. `cairn history` shows the entries themselves.")]
+Below the text stand the identifiers, numbers and names that are found in the
+entries and not in the summary: by their shape, so that some are passed over.
+`cairn history` shows the entries themselves.")]
     Show {
         #[command(flatten)]
         channel: ChannelArg,
@@ -146,7 +147,9 @@ fn left_out(view: &SummaryView) -> Vec<String> {
         ),
     };
     if view.left_out.is_empty() {
-        return vec![format!("compared with its {of}: no identifier, number or name of theirs is missing")];
+        return vec![format!(
+            "compared with its {of}: no identifier, number or name that was found in them is missing"
+        )];
     }
     let n = grouped(view.left_out.len() as u64);
     let mut lines = vec![format!("compared with its {of}: {n} identifiers, numbers and names are not in it")];

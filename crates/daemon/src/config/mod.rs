@@ -11,6 +11,7 @@ mod live;
 mod lookup;
 mod origins;
 mod prompts;
+mod redact;
 mod schema;
 mod secrets;
 mod source;
@@ -38,11 +39,12 @@ pub use lookup::{
 };
 use origins::Origins;
 pub(crate) use origins::{KeyInForce, Origin};
+pub(crate) use redact::shown_text;
 use schema::Findings;
 pub(crate) use schema::range_trouble;
 pub use schema::schema;
 pub use secrets::McpSecrets;
-pub(crate) use secrets::is_secret;
+pub(crate) use secrets::{is_secret, names_variable, without_secrets};
 use source::{Seg, Source};
 pub use types::{
     AdminConfig, AgentConfig, Bot, Bots, Config, FetchConfig, Limits, Log, LogFormat, McpConfig, ModelConfig,
@@ -139,9 +141,11 @@ impl Loaded {
             Some(file) => format!("# resolved from {}\n", file.display()),
             None => "# built-in defaults; no config file was found\n".to_owned(),
         };
-        match toml::to_string_pretty(&self.config) {
-            Ok(text) => {
-                let shown = secrets::without_secrets(&text);
+        let texts = toml::to_string_pretty(&self.config)
+            .and_then(|text| Ok((text, toml::to_string_pretty(&redact::shown(&self.config))?)));
+        match texts {
+            Ok((text, shown)) => {
+                let shown = without_secrets(&shown);
                 let note = if shown == text { "" } else { "# what looks like a secret is left out: …\n" };
                 format!("{source}{note}\n{shown}")
             }
@@ -152,7 +156,7 @@ impl Loaded {
     /// The resolved configuration as JSON, as [`Self::show`].
     pub fn to_json(&self) -> serde_json::Value {
         // Everything in it was read from a file or is a default: it can be written.
-        let mut whole = serde_json::to_value(&self.config).unwrap_or_default();
+        let mut whole = serde_json::to_value(redact::shown(&self.config)).unwrap_or_default();
         secrets::hide(&mut whole);
         whole
     }
@@ -295,7 +299,7 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
     let secrets =
         |server: &McpConfig| (server.id.clone(), secrets::read_mcp_secrets(server, env, &mut warnings));
     let mcp = config.mcp.iter().map(secrets).collect();
-    let warnings = warnings.iter().map(|warning| secrets::without_secrets(warning)).collect();
+    let warnings = warnings.iter().map(|warning| without_secrets(warning)).collect();
     let origins = Origins::of(&source);
     Ok((Loaded { config, file: None, warnings, origins, keys, headers, tokens, mcp, password }, problems))
 }

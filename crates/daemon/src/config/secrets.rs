@@ -73,8 +73,12 @@ impl SecretSource<'_> {
         let what = self.what;
         let (text, warning) = match (self.variable, self.file) {
             (Some(name), _) => {
+                let key = self.env_key;
+                if !names_variable(name) {
+                    return Some(Err(format!("`{key}` is not the name of a variable; name one there")));
+                }
                 let Some(value) = env.var(name) else {
-                    return Some(Err(format!("${name} is not set; set it or correct `{}`", self.env_key)));
+                    return Some(Err(format!("${name} is not set; set it or correct `{key}`")));
                 };
                 (value.into_string().unwrap_or_default(), None)
             }
@@ -167,7 +171,7 @@ pub(super) fn looks_secret(text: &str) -> bool {
 }
 
 /// A text that may be shown: what looks like a key or a token in it, wherever it was pasted, is left out.
-pub(super) fn without_secrets(text: &str) -> String {
+pub(crate) fn without_secrets(text: &str) -> String {
     let of_word = |c: char| c.is_ascii_alphanumeric() || "_-.:".contains(c);
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -209,6 +213,11 @@ pub(super) fn is_variable(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with(|c: char| c.is_ascii_digit())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+/// The text is the name of a variable, and not a key in its place.
+pub(crate) fn names_variable(text: &str) -> bool {
+    is_variable(text) && !looks_secret(text)
 }
 
 fn warning_if_open(what: &str, file: &Path) -> Option<String> {

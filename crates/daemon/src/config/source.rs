@@ -7,7 +7,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::{FilePosition, Problem};
-use super::secrets::without_secrets;
+use super::redact::{is_about_secret, shown_line, without_quoted};
 
 /// Longest excerpt of a line in an error, in characters.
 const EXCERPT_MAX: usize = 160;
@@ -76,6 +76,11 @@ impl<'t> Source<'t> {
         self.text[..span.start].matches('\n').count() + 1
     }
 
+    /// Where the line begins on which a byte stands.
+    fn line_start(&self, at: usize) -> usize {
+        self.text[..at].rfind('\n').map_or(0, |idx| idx + 1)
+    }
+
     /// The place of a span of bytes.
     fn place(&self, span: Range<usize>) -> FilePosition {
         place(&self.file, self.text, span)
@@ -98,6 +103,10 @@ impl<'t> Source<'t> {
     /// What the deserializer found wrong with the value of a key.
     pub(super) fn type_problem(&self, error: &toml::de::Error) -> Problem {
         let said = in_plain_words(error.message());
+        let said = match error.span() {
+            Some(span) if is_about_secret(self.text, self.line_start(span.start)) => without_quoted(&said),
+            _ => said,
+        };
         let name = error.span().and_then(|span| self.name_at(&span));
         let message = match name {
             Some(name) => format!("`{name}`: {said}"),
@@ -186,31 +195,17 @@ pub(super) fn place(file: &Path, text: &str, span: Range<usize>) -> FilePosition
     let column = text[line_start..start].chars().count() + 1;
     let end = span.end.clamp(start, line_start + whole.len().max(start - line_start));
     let width = text.get(start..end).map_or(1, |part| part.chars().count()).max(1);
-    let shown = redact(whole);
+    let shown = excerpt(text, line_start);
     let room = shown.chars().count().saturating_sub(column - 1).max(1);
     FilePosition { file: file.to_owned(), line, column, width: width.min(room), text: shown }
 }
 
-/// The line as it may be shown: what follows a key that names a secret is left out, and so is the account in a
-/// URL; very long lines are cut.
-fn redact(line: &str) -> String {
-    let lower = line.to_ascii_lowercase();
-    let secret = ["api_key", "apikey", "token", "secret", "password"].iter().any(|name| {
-        lower.match_indices(name).any(|(idx, _)| {
-            let rest = lower[idx + name.len()..].trim_start_matches(['"', '\'']).trim_start();
-            rest.starts_with('=')
-        })
-    });
-    let account = lower.find("://").is_some_and(|idx| lower[idx..].contains('@'));
-    let kept = if secret || account {
-        let end = line.find('=').map_or(0, |idx| idx + 1);
-        format!("{} …", without_secrets(&line[..end]))
+/// A line of the text as it may be shown; a very long one is cut.
+fn excerpt(text: &str, line_start: usize) -> String {
+    let shown = shown_line(text, line_start);
+    if shown.chars().count() > EXCERPT_MAX {
+        shown.chars().take(EXCERPT_MAX).chain(std::iter::once('…')).collect()
     } else {
-        without_secrets(line)
-    };
-    if kept.chars().count() > EXCERPT_MAX {
-        kept.chars().take(EXCERPT_MAX).chain(std::iter::once('…')).collect()
-    } else {
-        kept
+        shown
     }
 }

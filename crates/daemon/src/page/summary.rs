@@ -137,7 +137,7 @@ fn left_out(shown: &SummaryView) -> Markup {
     html! {
         section aria-labelledby="left-out" {
             h2 #left-out { "What it leaves out" }
-            @if all.is_empty() { p.well { "Every identifier, number and name of its source is in it, or its source has no words any more." } }
+            @if all.is_empty() { p.well { "No identifier, number or name that was found in its source is missing, or its source has no words any more." } }
             @else {
                 details open[all.len() <= 12] {
                     summary { (counted(all.len() as u64, "identifier, number or name", "identifiers, numbers and names")) }

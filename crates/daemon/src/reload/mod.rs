@@ -121,6 +121,7 @@ impl Reloader {
         let old = deps.live.now();
         let new = self.read(&old).await?;
         new.check_tokens()?;
+        new.database()?;
         let mut reloaded = Reloaded { warnings: new.warnings.clone(), ..Reloaded::default() };
         let merged = Arc::new(merged(&old, new.clone()));
         reloaded.warnings.extend(deps.agent_registry.tools().unmatched(&merged.config));
@@ -128,8 +129,11 @@ impl Reloader {
         reloaded.needs_restart = changes(&merged, &new);
         // What can fail comes first.
         deps.agent_registry.runtimes_of(&merged).await?;
-        networks::note_access(&deps.chats, &merged.config, &deps.pairings).await?;
         (deps.set_level)(&merged.config.log.level).map_err(ReloadError::Level)?;
+        if let Err(error) = networks::note_access(&deps.chats, &merged.config, &deps.pairings).await {
+            (deps.set_level)(&old.config.log.level).map_err(ReloadError::Level)?;
+            return Err(error.into());
+        }
         let config = &merged.config;
         deps.live.set(Arc::clone(&merged));
         deps.agent_registry.deploy(&deps.runtime).await?;

@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use cairn_testkit::daemon::{Daemon, PATIENCE};
+use cairn_testkit::free_address;
 use cairn_testkit::home::Home;
-use cairn_testkit::postgres::{self, Postgres, sql};
+use cairn_testkit::postgres::{self, PASSWORD_FILE, Postgres, sql, store_table};
 use serde_json::{Value, json};
 
-use crate::sight::figures::{ask, free};
+use crate::faults::home::files;
+use crate::sight::figures::ask;
 use crate::{CAIRN, home};
 
 /// A home of a node of that name with that database.
@@ -18,13 +20,9 @@ fn node(name: &str, url: &str) -> Home {
 }
 
 fn use_database(home: &Home, name: &str, url: &str) {
-    let (scheme, rest) = url.split_once("://").unwrap();
-    let (account, rest) = rest.split_once('@').unwrap();
-    let (user, password) = account.split_once(':').unwrap();
-    home.secret("database.password", password);
-    home.config(&format!(
-        "[store]\nurl = \"{scheme}://{user}@{rest}\"\npassword_file = \"database.password\"\nnode = \"{name}\"\n"
-    ));
+    let (table, password) = store_table(url);
+    home.secret(PASSWORD_FILE, &password);
+    home.config(&format!("{table}node = \"{name}\"\n"));
 }
 
 async fn run(home: &Home) -> Daemon {
@@ -36,7 +34,7 @@ async fn run(home: &Home) -> Daemon {
 /// Waits until a node leads, or follows.
 async fn until(daemon: &Daemon, leads: bool) {
     let fits = |status: &Value| status["node"]["leads"] == leads && (!leads || status["state"] == "ready");
-    // Its socket is made anew when it begins to lead.
+    // Its socket is made again when it begins to lead.
     let search = async {
         while daemon.client().until("/v1/status", fits).await.is_err() {
             tokio::task::yield_now().await;
@@ -86,8 +84,7 @@ async fn one_node_leads_and_the_next_takes_over_when_it_is_killed_or_stopped() {
     let follower = run(&south).await;
     until(&follower, false).await;
     assert_eq!(south.status()["node"]["leader"], "north");
-    south.cairn(&["chat", "hello"]).told(1, &["stands by", "north leads", "ask that one"]);
-    south.cairn(&["pair", "revoke", "discord/7"]).told(1, &["stands by", "ask that one"]);
+    south.cairn(&["node", "drain"]).told(1, &["stands by", "north leads", "ask that one"]);
     follower
         .client()
         .until("/v1/status", |status| status["store"]["applied"] == status["store"]["last"])
@@ -129,6 +126,52 @@ async fn one_node_leads_and_the_next_takes_over_when_it_is_killed_or_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn whatever_a_node_that_stands_by_is_asked_the_leader_answers() {
+    let Some(url) = postgres::database() else { return };
+    let (north, south) = (node("north", &url), node("south", &url));
+    let addresses = [&north, &south].map(|home| {
+        let (address, config) = (free_address(), std::fs::read_to_string(home.path("config.toml")).unwrap());
+        home.config(&format!("{config}[admin]\nlisten = \"{address}\"\nhosts = [\"cairn\"]\npage = true\n"));
+        address
+    });
+    let leader = run(&north).await;
+    until(&leader, true).await;
+    let follower = run(&south).await;
+    until(&follower, false).await;
+
+    // A conversation, as a stream and as one answer.
+    let said = south.cairn(&["chat", "remember that my cat is called Flix"]).ended(0).stdout;
+    assert!(!said.trim().is_empty());
+    let (status, answer) = follower.client().say("main", "What is my cat called?").await.unwrap();
+    assert!(status == 200 && answer.to_string().contains("Flix"), "{answer}");
+    // What was changed is there for whoever reads next.
+    for fact in ["Ann plays the oboe.", "Ben plays the drums."] {
+        south.cairn(&["memory", "add", fact, "--kind", "fact", "--scope", "agent"]).ended(0);
+        let listed = south.json(&["memory", "list"]);
+        assert!(listed.as_array().unwrap().iter().any(|memory| memory["text"] == fact), "{listed}");
+    }
+    // Errors are the leader's own.
+    south.cairn(&["pair", "revoke", "discord/7"]).told(4, &["neither paired nor waiting"]);
+    // Events come as they happen.
+    let mut events = follower.client().events().await.unwrap();
+    north.cairn(&["chat", "hello"]).ended(0);
+    events.wait_for("turn_ended", |_| true).await.unwrap();
+    drop(events);
+    // The page is the leader's, too.
+    let [own, other] = [addresses[0], addresses[1]].map(|address| ask(address, "GET /login"));
+    let (own, other) = (own.await, other.await);
+    let page = |answer: &str| answer.split_once("\r\n\r\n").map(|(_, body)| body.len());
+    assert!(own.starts_with("HTTP/1.1 200") && other.starts_with("HTTP/1.1 200"), "{own} {other}");
+    assert!(other.contains("content-security-policy") && page(&own) <= page(&other), "{own} {other}");
+    // Not what is about this machine.
+    for args in [&["reload"][..], &["store", "backup", "elsewhere"]] {
+        south.cairn(args).told(1, &["stands by", "north leads"]);
+    }
+    follower.stop().await.unwrap();
+    leader.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_is_drained_hands_over_and_stands_by() {
     let Some(url) = postgres::database() else { return };
     let home = home();
@@ -141,7 +184,7 @@ async fn a_node_that_is_drained_hands_over_and_stands_by() {
     let first = run(&north).await;
     until(&first, true).await;
     north.cairn(&["node", "drain"]).told(1, &["no other node stands by", "start one"]);
-    let address = free();
+    let address = free_address();
     let config = std::fs::read_to_string(south.path("config.toml")).unwrap();
     south.config(&format!("{config}\n[admin]\nlisten = \"{address}\"\n"));
     let second = run(&south).await;
@@ -215,26 +258,13 @@ async fn who_is_erased_is_in_no_copy_and_not_in_the_database() {
     for home in [&north, &south] {
         let history = said(home).join("\n");
         assert!(history.contains("Flix") && !history.contains("plum"), "{history}");
-        for file in walkdir(&home.state()) {
+        for file in files(&home.state()) {
             let bytes = std::fs::read(&file).unwrap();
             assert!(!String::from_utf8_lossy(&bytes).contains("plum"), "{}", file.display());
         }
     }
     let found = "SELECT (SELECT count(*) FROM cairn_event WHERE body LIKE '%plum%'), (SELECT count(*) FROM cairn_erasure)";
     assert_eq!(sql(&url, found), "0|0");
-}
-
-fn walkdir(dir: &Path) -> Vec<std::path::PathBuf> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        match path.symlink_metadata().unwrap() {
-            meta if meta.is_dir() => files.extend(walkdir(&path)),
-            meta if meta.is_file() => files.push(path),
-            _ => {}
-        }
-    }
-    files
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -272,4 +302,28 @@ async fn without_its_database_a_node_takes_nothing_in_and_goes_on_when_it_is_bac
     let doctor = north.cairn(&["doctor", "--offline"]).ended(1);
     assert!(doctor.stdout.contains("password authentication failed"), "{doctor:?}");
     assert!(!format!("{told:?}{doctor:?}").contains("canary"), "{told:?}{doctor:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_begins_to_lead_forgets_sessions_that_nobody_handed_over() {
+    let Some(url) = postgres::database() else { return };
+    let north = node("north", &url);
+    std::fs::create_dir_all(north.state()).unwrap();
+    let old = north.state().join("discord-sessions.json");
+    std::fs::write(&old, "{}").unwrap();
+    let daemon = run(&north).await;
+    until(&daemon, true).await;
+    assert!(!old.exists());
+    daemon.stop().await.unwrap();
+}
+
+#[test]
+fn a_password_of_the_database_that_cannot_be_read_is_told_before_a_start() {
+    let home = home();
+    home.config(
+        "[store]\nurl = \"postgres://cairn@127.0.0.1:1/cairn\"\npassword_env = \"CAIRN_DB_PASSWORD\"\n",
+    );
+    home.cairn(&["config", "check"]).told(2, &["$CAIRN_DB_PASSWORD is not set"]);
+    let doctor = home.cairn(&["doctor", "--offline"]).ended(1);
+    assert!(doctor.stdout.contains("$CAIRN_DB_PASSWORD is not set"), "{doctor:?}");
 }

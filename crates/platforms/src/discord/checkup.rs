@@ -1,7 +1,7 @@
 //! The checkup of a bot on Discord: its token, its name, the privileged intent, its rights where it is to serve. By REST
 //! alone: no session is begun, so that a running daemon is not disturbed.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde_json::Value;
 use serenity::all::{ChannelId, GuildId, UserId};
@@ -9,6 +9,7 @@ use serenity::all::{ChannelId, GuildId, UserId};
 use super::gateway::bad_token;
 use super::rest::{Rest, RestError};
 use super::rights::{ADMINISTRATOR, HISTORY, SEND, SEND_IN_THREADS, VIEW, within};
+use super::wire::ChannelInfo;
 use super::{BadSettings, DiscordSettings, bot_rest};
 use crate::checkup::{Checked, shown};
 
@@ -30,7 +31,7 @@ const THREADS: [u64; 3] = [10, 11, 12];
 /// The token or an address is none, or the HTTP client cannot be made.
 pub async fn checkup(settings: &DiscordSettings) -> Result<Vec<Checked>, BadSettings> {
     let addresses = settings.addresses()?;
-    let rest = bot_rest(&settings.token, &addresses, settings.refusals.clone())?;
+    let rest = bot_rest(settings, &addresses)?;
     let mut out = Vec::new();
     let gateway = match rest.gateway().await {
         Ok(gateway) => gateway,
@@ -63,13 +64,13 @@ pub async fn checkup(settings: &DiscordSettings) -> Result<Vec<Checked>, BadSett
     let bot = BotRights { rest, servers: rights(&servers), me: number(&me["id"]).unwrap_or_default() };
     let access = &settings.chat.access;
     let of_places = access.places.iter();
-    let wanted: HashSet<&String> =
+    let wanted: BTreeSet<&String> =
         access.servers.iter().chain(of_places.clone().filter_map(|place| place.server.as_ref())).collect();
     for server in wanted {
         out.push(bot.server(server));
     }
     let named = of_places.flat_map(|place| [place.chat.as_ref(), place.thread.as_ref()]).flatten();
-    let chats: HashSet<&String> = access.chats.iter().chain(named).collect();
+    let chats: BTreeSet<&String> = access.chats.iter().chain(named).collect();
     for chat in chats {
         out.push(bot.channel(chat).await);
     }
@@ -165,9 +166,8 @@ impl BotRights {
             return Checked::fine(format!("{what} is there"));
         };
         let roles = self.roles(guild).await;
-        let rules = parent.as_ref().unwrap_or(&channel);
-        let rules = rules["permission_overwrites"].as_array().cloned().unwrap_or_default();
-        let rules: Vec<_> = rules.into_iter().filter_map(|rule| serde_json::from_value(rule).ok()).collect();
+        let info = serde_json::from_value::<ChannelInfo>(parent.unwrap_or(channel)).ok();
+        let rules = info.map(|info| info.permission_overwrites).unwrap_or_default();
         let rights = within(server.rights, guild, self.me, &roles, &rules);
         graded(&what, rights, if is_thread { SEND_IN_THREADS } else { SEND })
     }

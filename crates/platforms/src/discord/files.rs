@@ -9,6 +9,7 @@ use crate::attach::{AttachLimits, Attachment, DownloadError, Downloads, Unread};
 const HOSTS: [&str; 2] = ["https://cdn.discordapp.com", "https://media.discordapp.net"];
 
 pub(super) struct Files {
+    platform: &'static str,
     downloads: Downloads,
 }
 
@@ -18,14 +19,19 @@ impl Files {
     ///
     /// # Errors
     /// No HTTP client can be made.
-    pub(super) fn new(api: &Url, own: bool, cdn: Option<&Url>) -> Result<Self, DownloadError> {
+    pub(super) fn new(
+        platform: &'static str,
+        api: &Url,
+        own: bool,
+        cdn: Option<&Url>,
+    ) -> Result<Self, DownloadError> {
         let discords = HOSTS.iter().filter_map(|host| Url::parse(host).ok());
         let hosts: Vec<Url> = match cdn {
             Some(cdn) => vec![cdn.clone()],
             None => discords.chain(own.then(|| api.clone())).collect(),
         };
         let own = own || cdn.is_some();
-        Ok(Self { downloads: Downloads::new(hosts, own)? })
+        Ok(Self { platform, downloads: Downloads::new(hosts, own)? })
     }
 
     /// A file within the limits as a part of a message; one that cannot be fetched is named.
@@ -37,7 +43,7 @@ impl Files {
         };
         let fetched = match attachment.wanted(&limits) {
             Ok(most) => self.downloads.fetch(&attached.url, most).await.map_err(|error| {
-                tracing::warn!(platform = "discord", %error, "an attachment could not be read; it is only named");
+                tracing::warn!(platform = self.platform, %error, "an attachment could not be read; it is only named");
                 match error {
                     DownloadError::TooLong(_) => Unread::TooLarge,
                     DownloadError::Foreign | DownloadError::Status(_) | DownloadError::Transport(_) => {

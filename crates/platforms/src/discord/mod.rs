@@ -39,7 +39,8 @@ use self::gateway::{Addresses, Gateway, Sessions, bad_token};
 use self::inbox::{InboundHandler, Inbox};
 use self::outbox::{Outbox, number};
 use self::places::Places;
-use self::rest::{REFUSED_MAX, Rest, RestError};
+use self::rest::{REFUSED_MAX, Rest, RestError, STOP_AT};
+use crate::fence::Fence;
 use crate::link::Link;
 use crate::pause::Pauses;
 use crate::settings::{ChatSettings, LiveChat};
@@ -48,7 +49,7 @@ pub use self::checkup::checkup;
 pub use self::gateway::BadAddress;
 pub use self::rest::Refusals;
 
-/// The network's name: that of its only bot in channel ids, and of all of its bots in the log.
+/// The network's name: the platform of a bot that has none of its own.
 const NAME: &str = "discord";
 
 /// Discord shows typing for ten seconds.
@@ -85,6 +86,8 @@ pub struct DiscordSettings {
     pub shards: Option<u32>,
     /// What Discord refuses, counted for all bots at this address.
     pub refusals: Refusals,
+    /// Whether it may be asked anything.
+    pub fence: Fence,
     /// Where sessions are kept from a stop to the next start; none: they are not.
     pub sessions: Option<PathBuf>,
     /// Whom it hears, what it takes in, how it shows answers.
@@ -101,6 +104,7 @@ impl DiscordSettings {
             cdn_url: None,
             shards: None,
             refusals: Refusals::default(),
+            fence: Fence::default(),
             sessions: None,
             chat,
         }
@@ -151,16 +155,17 @@ impl Discord {
     pub fn new(settings: DiscordSettings, pairing_store: Arc<dyn PairingStore>) -> Result<Self, BadSettings> {
         let addresses = settings.addresses()?;
         let token = bare_token(&settings.token).ok_or(BadSettings::Token)?;
-        let rest = bot_rest(&token, &addresses, settings.refusals)?;
+        let rest = bot_rest(&settings, &addresses)?;
         let (rest, link) = (Arc::new(rest), Arc::new(Link::new(settings.platform, pairing_store.clock())));
         let chat = LiveChat::new(settings.chat);
-        let files = Files::new(addresses.api(), addresses.own(), addresses.cdn())
+        let files = Files::new(settings.platform, addresses.api(), addresses.own(), addresses.cdn())
             .map_err(|error| BadSettings::Client(error.to_string()))?;
         let places = Arc::new(Places::default());
         let outbox = Arc::new(Outbox::new(rest.clone(), link.clone(), places.clone(), files));
         let parts = Parts { chat, pairing_store, rest, link, places, outbox };
         let last_record = parts.pairing_store.last_record();
-        let sessions = Arc::new(Sessions::new(settings.sessions, &token, &addresses, last_record));
+        let sessions = Sessions::new(settings.platform, settings.sessions, &token, &addresses, last_record);
+        let sessions = Arc::new(sessions);
         Ok(Self { parts, addresses, token, shards: settings.shards, sessions })
     }
 
@@ -172,7 +177,7 @@ impl Discord {
     /// The private chats with the bot, of which no server tells: those that the runtime has, and those of people who were let in
     /// and have said nothing since. Waits while the runtime cannot say.
     async fn private_chats(&self, ports: &AdapterPorts) -> HashSet<ChannelId> {
-        let known = until_known(|| ports.intake.private_chats(self.name())).await;
+        let known = until_known(self.name(), || ports.intake.private_chats(self.name())).await;
         let paired = self.parts.pairing_store.paired_chats(self.name());
         let known = known.iter().map(RuntimeChannel::chat).chain(paired.iter().map(String::as_str));
         known.filter_map(number).map(ChannelId::new).collect()
@@ -220,23 +225,24 @@ impl Discord {
 }
 
 /// Asks the runtime for something until it can say.
-async fn until_known<'a, T>(ask: impl Fn() -> BoxFuture<'a, Result<T, StoreError>>) -> T {
+async fn until_known<'a, T>(platform: &str, ask: impl Fn() -> BoxFuture<'a, Result<T, StoreError>>) -> T {
     let mut pauses = Pauses::new(ARCHIVE_PAUSE, ARCHIVE_PAUSE_MAX);
     loop {
         match ask().await {
             Ok(known) => return known,
             Err(error) => {
-                tracing::warn!(platform = NAME, %error, "cannot tell what was taken in last; trying again");
+                tracing::warn!(platform, %error, "cannot tell what was taken in last; trying again");
                 tokio::time::sleep(pauses.next()).await;
             }
         }
     }
 }
 
-fn bot_rest(token: &SecretString, addresses: &Addresses, refusals: Refusals) -> Result<Rest, BadSettings> {
-    let token = bare_token(token).ok_or(BadSettings::Token)?;
+fn bot_rest(settings: &DiscordSettings, addresses: &Addresses) -> Result<Rest, BadSettings> {
+    let token = bare_token(&settings.token).ok_or(BadSettings::Token)?;
     let bot_token = SecretString::from(format!("Bot {}", token.expose_secret()));
-    Rest::new(bot_token, addresses.api(), addresses.own(), refusals)
+    let counted = (settings.refusals.clone(), settings.fence.clone());
+    Rest::new(settings.platform, bot_token, addresses.api(), addresses.own(), counted)
         .map_err(|error| BadSettings::Client(error.without_url().to_string()))
 }
 
@@ -248,6 +254,19 @@ fn bare_token(token: &SecretString) -> Option<SecretString> {
     let token = after_word.unwrap_or(token).trim();
     let sound = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
     sound.then(|| SecretString::from(token))
+}
+
+/// What `cairn status` says when so many requests were refused.
+fn refusals_trouble(n_refused: u64) -> Option<&'static str> {
+    match n_refused {
+        0..REFUSED_MAX => None,
+        REFUSED_MAX..STOP_AT => Some(
+            "requests: too many were refused of late; those that were refused wait, for Discord shuts out whoever goes on",
+        ),
+        STOP_AT.. => Some(
+            "requests: far too many were refused of late; every request waits, for Discord shuts out whoever goes on",
+        ),
+    }
 }
 
 impl Platform for Discord {
@@ -292,11 +311,7 @@ impl Platform for Discord {
         let mut status = self.parts.link.status();
         let n_refused = self.parts.rest.n_refused();
         status.invalid_requests = Some(n_refused);
-        if n_refused >= REFUSED_MAX {
-            let trouble = "requests: too many were refused of late; those that were refused wait, for Discord shuts out \
-                           whoever goes on";
-            status.troubles.push(trouble.to_owned());
-        }
+        status.troubles.extend(refusals_trouble(n_refused).map(str::to_owned));
         status
     }
 }
@@ -318,6 +333,15 @@ impl Adapter for Discord {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_status_tells_which_requests_wait() {
+        let told = |n| refusals_trouble(n).unwrap_or_default();
+        assert_eq!(told(REFUSED_MAX - 1), "");
+        assert!(told(REFUSED_MAX).contains("those that were refused wait"));
+        assert!(told(STOP_AT - 1).contains("those that were refused wait"));
+        assert!(told(STOP_AT).contains("every request waits"));
+    }
 
     #[test]
     fn a_token_is_taken_with_or_without_its_word_and_nothing_else_is_one() {

@@ -21,6 +21,7 @@ use teloxide::requests::Payload;
 use tokio::time::Instant;
 
 use super::{API_URL, BadSettings, TelegramSettings, address};
+use crate::fence::Fence;
 
 /// Longest answer that is read; a hundred updates take far less.
 const ANSWER_MAX_BYTES: usize = 32 << 20;
@@ -72,6 +73,7 @@ pub(super) struct Api {
     client: Client,
     base: Url,
     token: SecretString,
+    fence: Fence,
     /// What the server's clock showed in its last answer, and when that came.
     server_clock: Mutex<Option<(Timestamp, Instant)>>,
 }
@@ -93,7 +95,8 @@ impl Api {
             builder = builder.no_proxy();
         }
         let client = builder.build().map_err(|error| BadSettings::Client(error.without_url().to_string()))?;
-        Ok(Self { client, base, token: settings.token.clone(), server_clock: Mutex::default() })
+        let (token, fence) = (settings.token.clone(), settings.fence.clone());
+        Ok(Self { client, base, token, fence, server_clock: Mutex::default() })
     }
 
     /// Calls a method and gives its result as it came: what teloxide cannot read is still there.
@@ -103,6 +106,7 @@ impl Api {
     {
         let token = self.token.expose_secret();
         let url = self.url(&[&format!("bot{token}"), P::NAME])?;
+        self.fence.check().map_err(CallError::Connect)?;
         let sent = self.client.post(url).timeout(timeout).json(payload).send().await;
         let response = sent.map_err(|error| self.transport(error))?;
         self.note_time(&response);

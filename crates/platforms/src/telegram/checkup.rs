@@ -10,7 +10,7 @@ use teloxide::payloads::{GetChat, GetChatMember, GetMe, GetWebhookInfo};
 use teloxide::types::{ChatId, UserId};
 
 use super::api::{Api, CallError};
-use super::webhook::{Standing, Webhook, trouble};
+use super::webhook::{Webhook, WebhookOwner, trouble};
 use super::{BadSettings, TelegramSettings};
 use crate::checkup::{Checked, shown};
 
@@ -62,7 +62,7 @@ fn unusable(error: &CallError) -> Checked {
 }
 
 /// An error of the last hour says something of how the webhook is now.
-const LATELY_SECS: u64 = 3_600;
+const LATELY_SECS: i64 = 3_600;
 
 /// `wanted`: the webhook of the configuration.
 async fn webhook(api: &Api, wanted: Option<&Webhook>) -> Checked {
@@ -73,26 +73,27 @@ async fn webhook(api: &Api, wanted: Option<&Webhook>) -> Checked {
         }
     };
     let waits = match info["pending_update_count"].as_u64() {
-        Some(n) if n > 0 => format!("; {n} updates wait"),
+        Some(1) => "; 1 update waits".to_owned(),
+        Some(n) if n > 1 => format!("; {n} updates wait"),
         _ => String::new(),
     };
-    match (Standing::of(&info), wanted) {
-        (Standing::Anothers, _) => Checked::bad(
+    match (WebhookOwner::of(&info), wanted) {
+        (WebhookOwner::Anothers, _) => Checked::bad(
             "a webhook is set for this bot by another service, so it cannot be asked for updates",
             "switch off the service that set it, then call the Bot API's deleteWebhook with this token",
         ),
-        (Standing::Nobodys, None) => Checked::fine(format!("no webhook is in the way{waits}")),
-        (Standing::Cairns, None) => Checked::fine(format!(
+        (WebhookOwner::Nobodys, None) => Checked::fine(format!("no webhook is in the way{waits}")),
+        (WebhookOwner::Cairns, None) => Checked::fine(format!(
             "the webhook that cairn had set still stands: the next `cairn run` deletes it and polls{waits}"
         )),
-        (Standing::Nobodys, Some(_)) => {
+        (WebhookOwner::Nobodys, Some(_)) => {
             Checked::fine(format!("no webhook is set yet: `cairn run` sets it when it starts{waits}"))
         }
-        (Standing::Cairns, Some(wanted)) if !wanted.is_that_of(&info) => Checked::doubtful(
+        (WebhookOwner::Cairns, Some(wanted)) if !wanted.is_that_of(&info) => Checked::doubtful(
             "the webhook that stands leads elsewhere than `webhook_url`",
             "restart `cairn run`: it sets the one that is configured",
         ),
-        (Standing::Cairns, Some(_)) => {
+        (WebhookOwner::Cairns, Some(_)) => {
             let now = api.server_now().map_or(i64::MAX, |now| now.as_second());
             match trouble(&info, now, LATELY_SECS) {
                 None => Checked::fine(format!("the webhook is set{waits}")),

@@ -50,6 +50,7 @@ pub use self::checkup::checkup;
 use self::pace::Pace;
 use self::send::OwnMessages;
 use self::webhook::Webhook;
+use crate::fence::Fence;
 use crate::link::Link;
 use crate::markup::telegram as rendering;
 use crate::settings::{ChatSettings, LiveChat};
@@ -77,6 +78,8 @@ pub struct TelegramSettings {
     pub api_url: String,
     /// Where Telegram is to send updates, as it reaches this daemon (https); none: it is asked for them.
     pub webhook_url: Option<String>,
+    /// Whether it may be asked anything.
+    pub fence: Fence,
     /// Whom it hears, what it takes in, how it shows answers.
     pub chat: ChatSettings,
     /// How long the server holds a poll open while there is nothing new.
@@ -92,6 +95,7 @@ impl TelegramSettings {
             token,
             api_url: API_URL.to_owned(),
             webhook_url: None,
+            fence: Fence::default(),
             chat,
             poll_timeout: Duration::from_secs(50),
             look_every: Duration::from_secs(60),

@@ -102,10 +102,7 @@ where
             }
             Err(error) => error,
         };
-        match troubles.met(&error, telegram) {
-            Next::Again(pause) => tokio::time::sleep(pause).await,
-            Next::Fail(failure) => return Err(failure),
-        }
+        troubles.wait(&error, telegram).await?;
     }
 }
 
@@ -128,10 +125,7 @@ async fn connect(telegram: &Telegram, troubles: &mut Troubles) -> Result<User, A
             },
             Err(error) => error,
         };
-        match troubles.met(&error, telegram) {
-            Next::Again(pause) => tokio::time::sleep(pause).await,
-            Next::Fail(failure) => return Err(failure),
-        }
+        troubles.wait(&error, telegram).await?;
     }
 }
 
@@ -350,7 +344,7 @@ const LONGEST_FAILURE_PAUSE: Duration = Duration::from_secs(60);
 const CONFLICT_WINDOW: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Next {
+enum Next {
     Again(Duration),
     Fail(AdapterFailure),
 }
@@ -380,7 +374,7 @@ impl Troubles {
     }
 
     /// A call failed: says what comes next, and shows it.
-    pub(super) fn met(&mut self, error: &CallError, telegram: &Telegram) -> Next {
+    fn met(&mut self, error: &CallError, telegram: &Telegram) -> Next {
         metrics::counter!("cairn_telegram_poll_failures_total", "kind" => kind(error)).increment(1);
         if let Some(failure) = self.lasting(error) {
             return Next::Fail(failure);
@@ -401,6 +395,22 @@ impl Troubles {
         }
         telegram.link.set(LinkState::Reconnecting, Some(&failure));
         Next::Again(pause)
+    }
+
+    /// A call failed: waits until it may be tried again.
+    ///
+    /// # Errors
+    /// It is not to be tried again.
+    pub(super) async fn wait(
+        &mut self,
+        error: &CallError,
+        telegram: &Telegram,
+    ) -> Result<(), AdapterFailure> {
+        match self.met(error, telegram) {
+            Next::Again(pause) => tokio::time::sleep(pause).await,
+            Next::Fail(failure) => return Err(failure),
+        }
+        Ok(())
     }
 
     fn lasting(&mut self, error: &CallError) -> Option<AdapterFailure> {

@@ -14,18 +14,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::to_bytes;
-use axum::extract::{Request, State};
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, FromRequest as _, Request, State};
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
+use cairn_core::artifact::checksum;
 use cairn_core::ports::{AdapterFailure, LinkState};
 use parking_lot::Mutex;
 use reqwest::Url;
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use teloxide::payloads::{DeleteWebhook, GetWebhookInfo, SetWebhook};
 use tokio::sync::{mpsc, oneshot};
@@ -33,7 +34,7 @@ use tokio::time::Instant;
 
 use super::api::CallError;
 use super::offset_tracker::WINDOW;
-use super::poll::{ALLOWED_UPDATES, CALL_TIMEOUT, Next, Poller, Troubles, ask};
+use super::poll::{ALLOWED_UPDATES, CALL_TIMEOUT, Poller, Troubles, ask};
 use super::{BadSettings, Telegram, TelegramSettings};
 
 /// The header that has the secret.
@@ -49,7 +50,7 @@ const DONE_WITHIN: Duration = Duration::from_secs(15);
 const REPEAT_AFTER_SECS: u16 = 3;
 
 /// An error that is older than this says nothing of how the webhook is now.
-const FRESH_SECS: u64 = 120;
+const FRESH_SECS: i64 = 120;
 
 /// The query of the address as it is told to Telegram: by it a webhook that cairn set is known from one of another service.
 const MARK: &str = "cairn";
@@ -72,7 +73,7 @@ pub(super) struct Webhook {
 
 /// Why an update was not taken in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Refused {
+enum NotTaken {
     /// It does not come from Telegram.
     Stranger,
     TooLarge,
@@ -83,7 +84,7 @@ enum Refused {
     Late,
 }
 
-impl Refused {
+impl NotTaken {
     fn status(self) -> StatusCode {
         match self {
             Self::Stranger => StatusCode::UNAUTHORIZED,
@@ -113,17 +114,17 @@ impl Webhook {
             return Err(BadSettings::Webhook(text.clone()));
         }
         url.set_query(Some(MARK));
-        let mut hash = Sha256::new();
-        hash.update("cairn: the secret of a webhook\n");
-        hash.update(settings.token.expose_secret());
-        let secret = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let token = settings.token.expose_secret();
+        let secret = checksum(format!("cairn: the secret of a webhook\n{token}").as_bytes());
         Ok(Some(Self { url, secret, look_every: settings.look_every, inlet: Mutex::default() }))
     }
 
     /// Whether this is what `getWebhookInfo` tells of, however it writes it.
     pub(super) fn is_that_of(&self, info: &Value) -> bool {
-        let place =
-            |url: &Url| (url.host_str().map(str::to_owned), url.path().to_owned(), url.query() == Some(MARK));
+        let place = |url: &Url| {
+            let (host, port) = (url.host_str().map(str::to_owned), url.port_or_known_default());
+            (host, port, url.path().to_owned(), url.query() == Some(MARK))
+        };
         let told = info["url"].as_str().and_then(|url| Url::parse(url).ok());
         told.is_some_and(|told| place(&told) == place(&self.url))
     }
@@ -133,16 +134,22 @@ impl Webhook {
     }
 
     /// Takes an update in. Returns when what it says is durable.
-    async fn take(&self, request: Request) -> Result<(), Refused> {
+    async fn take(&self, mut request: Request) -> Result<(), NotTaken> {
         if !self.is_from_telegram(request.headers()) {
-            return Err(Refused::Stranger);
+            return Err(NotTaken::Stranger);
         }
-        let body = to_bytes(request.into_body(), UPDATE_MAX_BYTES).await.map_err(|_| Refused::TooLarge)?;
-        let update = serde_json::from_slice(&body).map_err(|_| Refused::Unreadable)?;
-        let inlet = self.inlet.lock().clone().ok_or(Refused::NotReady)?;
+        DefaultBodyLimit::max(UPDATE_MAX_BYTES).apply(&mut request);
+        let body = Bytes::from_request(request, &()).await.map_err(|error: BytesRejection| {
+            match error.status() {
+                StatusCode::PAYLOAD_TOO_LARGE => NotTaken::TooLarge,
+                _ => NotTaken::Unreadable,
+            }
+        })?;
+        let update = serde_json::from_slice(&body).map_err(|_| NotTaken::Unreadable)?;
+        let inlet = self.inlet.lock().clone().ok_or(NotTaken::NotReady)?;
         let (taken, done) = oneshot::channel();
-        inlet.send(Delivery { update, taken }).await.map_err(|_| Refused::NotReady)?;
-        done.await.map_err(|_| Refused::NotReady)
+        inlet.send(Delivery { update, taken }).await.map_err(|_| NotTaken::NotReady)?;
+        done.await.map_err(|_| NotTaken::NotReady)
     }
 }
 
@@ -153,17 +160,17 @@ pub(super) fn router(webhook: &Arc<Webhook>) -> Router {
 
 async fn deliver(State(webhook): State<Arc<Webhook>>, request: Request) -> Response {
     let taken = tokio::time::timeout(DONE_WITHIN, webhook.take(request)).await;
-    let Err(refused) = taken.unwrap_or(Err(Refused::Late)) else { return StatusCode::OK.into_response() };
+    let Err(refused) = taken.unwrap_or(Err(NotTaken::Late)) else { return StatusCode::OK.into_response() };
     let why = refused.name();
     metrics::counter!("cairn_telegram_webhook_refused_total", "why" => why).increment(1);
     match refused {
-        Refused::Stranger => {
+        NotTaken::Stranger => {
             tracing::debug!("the webhook was called without telegram's secret; refused");
         }
-        Refused::TooLarge | Refused::Unreadable => {
-            tracing::warn!(why, "an update of telegram is none that can be read; refused");
+        NotTaken::TooLarge | NotTaken::Unreadable => {
+            tracing::warn!(why, "an update from telegram cannot be read; refused");
         }
-        Refused::NotReady | Refused::Late => {
+        NotTaken::NotReady | NotTaken::Late => {
             tracing::debug!(why, "an update of telegram was not taken in; telegram repeats it");
         }
     }
@@ -172,13 +179,13 @@ async fn deliver(State(webhook): State<Arc<Webhook>>, request: Request) -> Respo
 
 /// Whose webhook stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum WebhookOwner {
     Nobodys,
     Cairns,
     Anothers,
 }
 
-impl Standing {
+impl WebhookOwner {
     /// By what `getWebhookInfo` tells.
     pub(super) fn of(info: &Value) -> Self {
         let url = info["url"].as_str().unwrap_or_default();
@@ -192,19 +199,18 @@ impl Standing {
 
 /// What was in the way of a delivery of late, in Telegram's words, while updates wait. `within`: how long ago at most, in
 /// seconds, at `now`.
-pub(super) fn trouble(info: &Value, now: i64, within: u64) -> Option<&str> {
+pub(super) fn trouble(info: &Value, now: i64, within: i64) -> Option<&str> {
     let waits = info["pending_update_count"].as_u64().is_some_and(|n| n > 0);
-    let is_late =
-        info["last_error_date"].as_i64().is_some_and(|at| now.saturating_sub(at) <= within.cast_signed());
+    let is_late = info["last_error_date"].as_i64().is_some_and(|at| now.saturating_sub(at) <= within);
     (waits && is_late).then(|| info["last_error_message"].as_str().unwrap_or("no reason given"))
 }
 
 /// Sees to it that no webhook is in the way of a poll: one that cairn set is deleted.
 pub(super) async fn clear(telegram: &Telegram, troubles: &mut Troubles) -> Result<(), AdapterFailure> {
-    match Standing::of(&ask(telegram, &GetWebhookInfo::new(), troubles).await?) {
-        Standing::Nobodys => Ok(()),
-        Standing::Anothers => Err(of_another()),
-        Standing::Cairns => {
+    match WebhookOwner::of(&ask(telegram, &GetWebhookInfo::new(), troubles).await?) {
+        WebhookOwner::Nobodys => Ok(()),
+        WebhookOwner::Anothers => Err(of_another()),
+        WebhookOwner::Cairns => {
             ask(telegram, &DeleteWebhook::new(), troubles).await?;
             tracing::info!("the webhook that cairn had set is deleted; what waits is polled");
             Ok(())
@@ -251,10 +257,7 @@ async fn register(
             }
             Err(error) => error,
         };
-        match troubles.met(&error, telegram) {
-            Next::Again(pause) => tokio::time::sleep(pause).await,
-            Next::Fail(failure) => return Err(failure),
-        }
+        troubles.wait(&error, telegram).await?;
     }
 }
 
@@ -372,6 +375,7 @@ impl Poller<'_> {
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
+    use futures::stream;
     use rstest::rstest;
     use serde_json::json;
     use tower::ServiceExt as _;
@@ -379,14 +383,14 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::none(json!({ "url": "" }), Standing::Nobodys)]
-    #[case::no_answer(json!({}), Standing::Nobodys)]
-    #[case::of_cairn(json!({ "url": "https://bot.example.org/hook?cairn" }), Standing::Cairns)]
-    #[case::of_another(json!({ "url": "https://bot.example.org/hook" }), Standing::Anothers)]
-    #[case::of_another_with_a_query(json!({ "url": "https://bot.example.org/?cairn=1" }), Standing::Anothers)]
-    #[case::unreadable(json!({ "url": "?cairn" }), Standing::Anothers)]
-    fn a_webhook_of_cairn_is_known_by_its_query(#[case] info: Value, #[case] standing: Standing) {
-        assert_eq!(Standing::of(&info), standing);
+    #[case::none(json!({ "url": "" }), WebhookOwner::Nobodys)]
+    #[case::no_answer(json!({}), WebhookOwner::Nobodys)]
+    #[case::of_cairn(json!({ "url": "https://bot.example.org/hook?cairn" }), WebhookOwner::Cairns)]
+    #[case::of_another(json!({ "url": "https://bot.example.org/hook" }), WebhookOwner::Anothers)]
+    #[case::of_another_with_a_query(json!({ "url": "https://bot.example.org/?cairn=1" }), WebhookOwner::Anothers)]
+    #[case::unreadable(json!({ "url": "?cairn" }), WebhookOwner::Anothers)]
+    fn a_webhook_of_cairn_is_known_by_its_query(#[case] info: Value, #[case] owner: WebhookOwner) {
+        assert_eq!(WebhookOwner::of(&info), owner);
     }
 
     #[rstest]
@@ -411,15 +415,38 @@ mod tests {
         assert_eq!(waiting.len(), 1);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn an_update_that_is_not_durable_in_time_is_to_be_repeated_soon() {
-        let (inlet, mut deliveries) = mpsc::channel(1);
-        let webhook = Arc::new(Webhook {
+    fn webhook(inlet: Option<mpsc::Sender<Delivery>>) -> Webhook {
+        Webhook {
             url: Url::parse("https://bot.example.org/hook?cairn").unwrap(),
             secret: "quokka".to_owned(),
             look_every: Duration::from_secs(60),
-            inlet: Mutex::new(Some(inlet)),
-        });
+            inlet: Mutex::new(inlet),
+        }
+    }
+
+    #[rstest]
+    #[case::the_same("https://bot.example.org/hook?cairn", true)]
+    #[case::with_its_port("https://bot.example.org:443/hook?cairn", true)]
+    #[case::another_port("https://bot.example.org:8443/hook?cairn", false)]
+    #[case::another_path("https://bot.example.org/?cairn", false)]
+    fn a_webhook_is_known_by_its_whole_address(#[case] url: &str, #[case] is_its: bool) {
+        assert_eq!(webhook(None).is_that_of(&json!({ "url": url })), is_its);
+    }
+
+    #[rstest]
+    #[case::too_large(Body::from(vec![b' '; UPDATE_MAX_BYTES + 1]), NotTaken::TooLarge)]
+    #[case::cut_off(Body::from_stream(stream::iter([Err::<String, _>("cut off")])), NotTaken::Unreadable)]
+    #[case::no_json(Body::from("{"), NotTaken::Unreadable)]
+    #[tokio::test]
+    async fn a_body_that_cannot_be_read_is_refused_for_what_it_is(#[case] body: Body, #[case] why: NotTaken) {
+        let request = Request::post("/hook").header(SECRET_HEADER, "quokka").body(body).unwrap();
+        assert_eq!(webhook(None).take(request).await, Err(why));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_update_that_is_not_durable_in_time_is_to_be_repeated_soon() {
+        let (inlet, mut deliveries) = mpsc::channel(1);
+        let webhook = Arc::new(webhook(Some(inlet)));
         let request = Request::post("/hook").header(SECRET_HEADER, "quokka").body(Body::from("{}")).unwrap();
         let began = Instant::now();
         let answer = router(&webhook).oneshot(request).await.unwrap();

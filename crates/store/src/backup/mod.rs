@@ -20,7 +20,7 @@ use cairn_core::ports::StoreError;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{Layout, io_error, make_dir, put_by};
+use crate::disk::{Layout, io_error, make_dir, put_by, remove_file};
 use crate::format;
 use crate::journal::open::Tail;
 use crate::journal::rewrite::records;
@@ -139,14 +139,14 @@ impl Store {
         at: Timestamp,
         progress: &Progress,
     ) -> Result<BackupReport, BackupError> {
-        let lease = self.maintenance().await?;
+        let maintenance = self.maintenance().await?;
         if self.inner.erasing.load(Ordering::Acquire) {
             let message = "a person is about to be erased, who would be in the backup";
             return Err(BackupError::refused("busy", message, "try again when the daemon has restarted"));
         }
         let (inner, watched) = (self.inner.clone(), progress.clone());
         let work = move || {
-            let _lease = lease;
+            let _maintenance = maintenance;
             let outcome = back_up(&inner, &dir, at, &watched);
             tell(&outcome);
             outcome
@@ -176,7 +176,7 @@ fn tell(outcome: &Result<BackupReport, BackupError>) {
     metrics::counter!("cairn_backups_total", "outcome" => told).increment(1);
 }
 
-/// Copies the state of an open store to `dir`. The caller holds the lease.
+/// Copies the state of an open store to `dir`. The caller holds the guard of [`Store::maintenance`].
 fn back_up(
     inner: &Inner,
     dir: &Path,
@@ -286,7 +286,7 @@ impl BackupWriter<'_> {
                 inner.goes_on()?;
                 done += 1;
                 self.progress.reach(done)?;
-                inner.artifacts.fetch(&channel, &id, sha256.as_deref())?;
+                inner.artifacts.fetch(&channel, &id)?;
                 let from = inner.artifacts.file(&channel, &id);
                 let mut wrong = |what: &str| {
                     missing.push(format!("channel {channel}: artifact {id} ({}) {what}", from.display()));
@@ -295,8 +295,13 @@ impl BackupWriter<'_> {
                     wrong("is missing");
                     continue;
                 }
-                let copied = self.copy(&from, None)?;
-                if sha256.is_some_and(|sha256| sha256 != copied) {
+                let differs = |copied: &str| sha256.as_deref().is_some_and(|sha256| sha256 != copied);
+                let mut is_wrong = differs(self.copy(&from, None)?);
+                if is_wrong && inner.artifacts.fetch_again(&channel, &id)? {
+                    self.items.pop().map_or(Ok(()), |item| remove_file(&self.to.join(item.path)))?;
+                    is_wrong = differs(self.copy(&from, None)?);
+                }
+                if is_wrong {
                     wrong("is damaged: its checksum does not match");
                 }
             }

@@ -118,17 +118,11 @@ impl Sequencer {
         let Some(error) = error.as_db_error() else { return Attempt::Unknown(told) };
         match error.code().code() {
             "CN001" => {
-                tracing::error!(first_n, "another node leads; this one writes nothing any more");
+                tracing::warn!(first_n, "another node leads; this one writes nothing any more");
                 self.lease.lose();
                 Attempt::Refused(StoreError::Fenced)
             }
-            "CN002" => {
-                tracing::error!(
-                    error = error.message(),
-                    "the database lacks events that it had acknowledged"
-                );
-                Attempt::Refused(self.misplaced(first_n))
-            }
+            "CN002" => Attempt::Refused(self.misplaced(first_n)),
             // A server that shuts down may have committed before.
             _ if error.parsed_severity() != Some(Severity::Error)
                 || *error.code() == SqlState::ADMIN_SHUTDOWN =>

@@ -1,5 +1,5 @@
 //! The copy of the journal in a node's state folder: marked as such, compared with the database at a start, and brought up to
-//! it, or made anew.
+//! it, or rebuilt.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -52,7 +52,7 @@ pub(crate) struct Marker {
     pub(crate) journal: String,
     /// What the events were when they were copied: rewritten ones are copied again.
     pub(crate) generation: i64,
-    /// The copy counts for nothing, and is made anew by the next start: an erasure has begun to rewrite it, and the database does
+    /// The copy counts for nothing, and is rebuilt by the next start: an erasure has begun to rewrite it, and the database does
     /// not have that yet; or a check has found that it is damaged.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_rewritten: bool,
@@ -75,6 +75,10 @@ fn place(dir: &Path) -> Option<String> {
 }
 
 impl Marker {
+    pub(super) fn new(journal: String, generation: i64) -> Self {
+        Self { journal, generation, is_rewritten: false, lease: None }
+    }
+
     pub(crate) fn read(dir: &Path) -> Result<Option<Self>, StoreError> {
         let path = dir.join(FILE);
         match fs::read(&path) {
@@ -92,7 +96,7 @@ impl Marker {
     }
 }
 
-/// The copy in that folder is damaged: the next start makes it anew.
+/// The copy in that folder is damaged: the next start rebuilds it.
 pub(crate) fn doubt(dir: &Path) -> Result<(), StoreError> {
     match Marker::read(dir)? {
         Some(marker) => Marker { is_rewritten: true, ..marker }.write(dir),
@@ -157,12 +161,7 @@ impl Copy {
                 return Err(StoreError::Elsewhere { message });
             }
             None => {
-                let marker = Marker {
-                    journal: head.id,
-                    generation: head.generation,
-                    is_rewritten: false,
-                    lease: None,
-                };
+                let marker = Marker::new(head.id, head.generation);
                 marker.write(&dir)?;
                 marker
             }
@@ -171,7 +170,7 @@ impl Copy {
         Ok(Self { dir, layout, options, database, marker })
     }
 
-    /// Brings the copy up to what the database has now. One that is not as the database says is made anew: where events were
+    /// Brings the copy up to what the database has now. One that is not as the database says is rebuilt: where events were
     /// rewritten, or it is damaged, or the database has lost what had been acknowledged, which is said and kept.
     ///
     /// # Errors
@@ -180,7 +179,7 @@ impl Copy {
         let head = head(&self.database)?;
         if head.generation != self.marker.generation || self.marker.is_rewritten {
             tracing::info!(
-                "the journal was rewritten in the database, or its copy is damaged; the copy is made anew"
+                "the journal was rewritten in the database, or its copy is damaged; the copy is rebuilt"
             );
             if head.generation != self.marker.generation {
                 // What was kept aside may have words of somebody who was erased.
@@ -215,7 +214,7 @@ impl Copy {
                     channels = lost.channels,
                     kept = %kept.display(),
                     "the database lacks records that were acknowledged, as after a failover to a server that did not have them; \
-                     this node's copy that has them is kept, and made anew from the database"
+                     this node's copy that has them is kept, and a new one is made from the database"
                 );
                 Tail::default()
             }
@@ -223,7 +222,7 @@ impl Copy {
         self.fetch(tail, head.next)
     }
 
-    /// Opens the store on a copy that is brought up. One that turns out to be damaged is made anew.
+    /// Opens the store on a copy that is brought up. One that turns out to be damaged is rebuilt.
     ///
     /// # Errors
     /// As [`Store::open`].
@@ -261,12 +260,7 @@ impl Copy {
     /// Whether a folder without a marker has just what the database has.
     pub(super) fn is_of(dir: &Path, database: &Arc<Database>, tail: &Tail) -> Result<bool, StoreError> {
         let (layout, head) = (Layout::of(dir), head(database)?);
-        let marker = Marker {
-            journal: head.id.clone(),
-            generation: head.generation,
-            is_rewritten: false,
-            lease: None,
-        };
+        let marker = Marker::new(head.id.clone(), head.generation);
         let (dir, options) = (dir.to_owned(), StoreOptions::new(dir));
         let copy = Self { dir, layout, options, database: database.clone(), marker };
         Ok(tail.n + 1 == head.next as u64 && copy.fits_head(tail, &head)?)
@@ -292,6 +286,8 @@ impl Copy {
 
     /// Notes whose lease it is that this process holds, so that the next one with this folder need not wait for its end.
     pub(super) fn hold(&mut self, lease: &str) -> Result<(), StoreError> {
+        // It may have been doubted since it was read.
+        self.marker.is_rewritten |= Marker::read(&self.dir)?.is_some_and(|marker| marker.is_rewritten);
         self.marker.lease = place(&self.dir).map(|place| LastLease { id: lease.to_owned(), place });
         self.marker.write(&self.dir)
     }
@@ -374,7 +370,7 @@ impl Copy {
 
     fn set_damaged_aside(&self, error: &StoreError) -> Result<(), StoreError> {
         let kept = self.set_aside()?;
-        tracing::error!(%error, kept = %kept.display(), "the copy of the journal is damaged; it is made anew from the database");
+        tracing::error!(%error, kept = %kept.display(), "the copy of the journal is damaged; it is rebuilt from the database");
         Ok(())
     }
 

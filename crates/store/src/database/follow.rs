@@ -43,13 +43,13 @@ pub struct StandbyStatus {
 pub struct Standby {
     status: watch::Receiver<StandbyStatus>,
     store: watch::Receiver<Option<Store>>,
-    wish: watch::Sender<Wish>,
+    instruction: watch::Sender<Instruction>,
     task: Option<JoinHandle<Result<Option<Store>, StoreError>>>,
 }
 
 /// What a follower is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wish {
+enum Instruction {
     Follow,
     /// Lead as soon as it may.
     Lead,
@@ -69,7 +69,7 @@ impl Standby {
         let (lock, database) = connect(&options)?;
         let copy = Copy::of(options, database.clone())?;
         let (tell, status) = watch::channel(StandbyStatus::default());
-        let (wish, wished) = watch::channel(Wish::Follow);
+        let (instruction, instructions) = watch::channel(Instruction::Follow);
         let (show, store) = watch::channel(None);
         let handle = database.handle();
         let follower = Follower {
@@ -77,7 +77,7 @@ impl Standby {
             lock,
             copy: Arc::new(Mutex::new(copy)),
             status: tell,
-            wish: wished,
+            instruction: instructions,
             session: None,
             is_compared: false,
             seen_at: None,
@@ -85,7 +85,7 @@ impl Standby {
             put_off: None,
         };
         let task = Some(handle.spawn(follower.run()));
-        Ok(Self { status, store, wish, task })
+        Ok(Self { status, store, instruction, task })
     }
 
     /// The copy, to read in; none while it is made.
@@ -102,7 +102,7 @@ impl Standby {
     /// # Errors
     /// It cannot follow any more: the state folder or the database cannot be used.
     pub async fn lead(&mut self) -> Result<Store, StoreError> {
-        self.end_with(Wish::Lead).await?.ok_or(StoreError::Closed)
+        self.end_with(Instruction::Lead).await?.ok_or(StoreError::Closed)
     }
 
     /// The copy, once it is brought up to the database.
@@ -124,12 +124,12 @@ impl Standby {
             }
         }
         // It has ended by itself.
-        self.end_with(Wish::End).await.and(Err(StoreError::Closed))
+        self.end_with(Instruction::End).await.and(Err(StoreError::Closed))
     }
 
     /// Ends it in order: views and index are closed.
     pub async fn close(mut self) {
-        match self.end_with(Wish::End).await {
+        match self.end_with(Instruction::End).await {
             // It began to lead in the same moment.
             Ok(Some(store)) => drop(store.close().await),
             Ok(None) => {}
@@ -137,8 +137,8 @@ impl Standby {
         }
     }
 
-    async fn end_with(&mut self, wish: Wish) -> Result<Option<Store>, StoreError> {
-        self.wish.send_replace(wish);
+    async fn end_with(&mut self, instruction: Instruction) -> Result<Option<Store>, StoreError> {
+        self.instruction.send_replace(instruction);
         let Some(task) = &mut self.task else { return Ok(None) };
         task.await.unwrap_or_else(|error| Err(failed("follow", error)))
     }
@@ -200,7 +200,7 @@ struct Follower {
     /// Used by one at a time, on threads that may block.
     copy: Arc<Mutex<Copy>>,
     status: watch::Sender<StandbyStatus>,
-    wish: watch::Receiver<Wish>,
+    instruction: watch::Receiver<Instruction>,
     session: Option<Session>,
     /// Whether the copy was compared with what the session leads to.
     is_compared: bool,
@@ -251,7 +251,7 @@ impl Follower {
                     return Err(error);
                 }
             };
-            if *self.wish.borrow_and_update() == Wish::End {
+            if *self.instruction.borrow_and_update() == Instruction::End {
                 self.close().await;
                 return Ok(None);
             }
@@ -264,7 +264,7 @@ impl Follower {
             };
             tokio::select! {
                 biased;
-                _ = self.wish.changed() => {}
+                _ = self.instruction.changed() => {}
                 () = hinted => {}
                 () = tokio::time::sleep(wait) => {}
             }
@@ -312,7 +312,7 @@ impl Follower {
         self.tell(&state, n);
         let own = &self.database.options.node;
         let may_lead = state.leader.as_ref().is_none_or(|leader| leader.name == *own);
-        if may_lead && *self.wish.borrow() == Wish::Lead {
+        if may_lead && *self.instruction.borrow() == Instruction::Lead {
             match self.lead(&store).await {
                 Ok(Led::Leads) => return Ok(Step::Leads(store)),
                 Ok(Led::Not) => return Ok(Step::Again),
@@ -471,7 +471,7 @@ impl Follower {
 /// What an attempt to lead came to.
 enum Led {
     Leads,
-    /// The copy must be made anew first.
+    /// The copy must be rebuilt first.
     Not,
     /// Somebody must be erased first.
     Erases(Arc<Lease>),
@@ -486,7 +486,7 @@ enum Step {
     Waits(Duration),
 }
 
-/// Whether what failed may be well again without anybody who starts this node anew.
+/// Whether what failed may be well again without anybody who starts this node again.
 fn may_pass(error: &StoreError) -> bool {
     matches!(error, StoreError::Database { .. } | StoreError::DiskFull { .. } | StoreError::View { .. })
 }

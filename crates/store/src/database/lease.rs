@@ -190,11 +190,11 @@ impl Renewal {
                     sent = at;
                 }
                 Ok(None) => {
-                    tracing::error!("another node leads; this one writes nothing any more");
+                    tracing::warn!("another node leads; this one writes nothing any more");
                     break;
                 }
                 Err(_) => {
-                    tracing::error!(
+                    tracing::warn!(
                         "the lease could not be renewed for {} s; this node does not lead any more",
                         COUNTED_OUT.as_secs()
                     );

@@ -10,6 +10,7 @@ pub(crate) mod copy;
 pub(crate) mod follow;
 mod lease;
 mod push;
+mod requests;
 mod schema;
 mod tls;
 
@@ -32,6 +33,7 @@ pub use follow::{Standby, StandbyStatus};
 pub(crate) use lease::Lease;
 pub use lease::LeaseState;
 pub use push::{Moved, move_from, move_to};
+pub use requests::{Part, Reply, Request, Taken, Unanswered};
 
 /// A question whose answer is short is given up after so long.
 pub(crate) const CALL: Duration = Duration::from_secs(5);

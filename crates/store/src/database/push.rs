@@ -220,7 +220,7 @@ fn fetch_all(
     for (done, row) in rows.iter().enumerate() {
         let channel = row.get::<_, &str>(0).parse::<ChannelId>();
         let channel = channel.map_err(|error| failed("read an artifact", error))?;
-        artifacts.fetch_anew(&channel, &ArtifactId::from(row.get::<_, &str>(1)))?;
+        artifacts.fetch_again(&channel, &ArtifactId::from(row.get::<_, &str>(1)))?;
         progress.reach(done as u64 + 1)?;
     }
     Ok(rows.len() as u64)
@@ -267,7 +267,7 @@ impl Copy {
     pub(super) fn ready(&mut self, lease: &Arc<Lease>) -> Result<Option<StoreError>, StoreError> {
         let orders = self.database.ask_blocking("look for erasures", ORDERS, Vec::new())?;
         if !orders.is_empty() {
-            // Nothing goes to the database but what it has, and what the erasure makes of it: the copy is made anew.
+            // Nothing goes to the database but what it has, and what the erasure makes of it: the copy is rebuilt.
             self.marker.is_rewritten = true;
             self.marker.write(&self.dir)?;
         }
@@ -497,10 +497,6 @@ async fn send_artifacts(
 }
 
 impl Marker {
-    fn new(journal: String, generation: i64) -> Self {
-        Self { journal, generation, is_rewritten: false, lease: None }
-    }
-
     /// The journal in the folder is one of its own from here on.
     fn remove(dir: &Path) -> Result<(), StoreError> {
         remove_file(&dir.join(super::copy::FILE))?;

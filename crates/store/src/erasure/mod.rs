@@ -97,20 +97,20 @@ impl Request {
 
 impl Store {
     /// Has a person erased: whoever waits for [`Store::prepare_erasure`] is to close the store, and to open it again. Durable
-    /// when it returns; no backup begins from then on. `lease`: nobody else asks meanwhile. False: another is asked for
+    /// when it returns; no backup begins from then on. `maintenance`: nobody else asks meanwhile. False: another is asked for
     /// already, and this one is not.
     ///
     /// # Errors
     /// [`StoreError::DiskFull`] when there is no room for the journal to be rewritten, or it cannot be written.
     pub async fn ask_erasure(
         &self,
-        lease: OwnedMutexGuard<()>,
+        maintenance: OwnedMutexGuard<()>,
         person: &str,
         at: Timestamp,
     ) -> Result<bool, StoreError> {
         let (inner, person) = (self.inner.clone(), person.to_owned());
         blocking("an erasure", move || {
-            let _lease = lease;
+            let _maintenance = maintenance;
             let dir = &inner.options.dir;
             if Request::read(dir)?.is_some() || inner.erasing.load(Ordering::Acquire) {
                 return Ok(false);
@@ -136,13 +136,13 @@ impl Store {
     }
 
     /// What erasing a person would do; `None`: nobody knows them. Reads the whole journal, twice, beside everything
-    /// that goes on. `lease`: segments stay meanwhile; it is given back.
+    /// that goes on. `maintenance`: segments stay meanwhile; it is given back.
     ///
     /// # Errors
     /// The journal cannot be read; [`StoreError::Stopped`].
     pub async fn survey_erasure(
         &self,
-        lease: OwnedMutexGuard<()>,
+        maintenance: OwnedMutexGuard<()>,
         person: &str,
         progress: &Progress,
     ) -> Result<(OwnedMutexGuard<()>, Option<ErasureFigures>), StoreError> {
@@ -150,7 +150,7 @@ impl Store {
         let (inner, person, progress) = (self.inner.clone(), person.to_owned(), progress.clone());
         let work = move || {
             let surveyed = survey(&inner.options.dir, &tail, &person, &progress)?;
-            Ok((lease, surveyed))
+            Ok((maintenance, surveyed))
         };
         self.inner.background.run("an erasure", work).await
     }
@@ -214,9 +214,10 @@ async fn erase_in_database(
     let (of, progress) = (options.clone(), options.progress.clone());
     let store = blocking("an erasure", move || Store::open(of)).await?;
     let asked = async {
-        let (lease, found) = store.survey_erasure(store.maintenance().await?, person, &progress).await?;
+        let (maintenance, found) =
+            store.survey_erasure(store.maintenance().await?, person, &progress).await?;
         if found.is_some() && !dry_run {
-            store.ask_erasure(lease, person, at).await?;
+            store.ask_erasure(maintenance, person, at).await?;
         }
         Ok(found)
     };

@@ -103,17 +103,18 @@ impl Store {
     /// # Errors
     /// Something cannot be read or written; [`StoreError::Closed`].
     pub async fn prepare_erasure(&self) -> Result<(), StoreError> {
-        let lease = self.maintenance().await?;
+        let maintenance = self.maintenance().await?;
         let store = self.clone();
-        // A task of its own, so that it ends in order when nobody waits for it any more. The close waits for the lease.
-        let made = tokio::spawn(async move { store.make_ready(lease).await });
+        // A task of its own, so that it ends in order when nobody waits for it any more. The close waits for the
+        // guard.
+        let made = tokio::spawn(async move { store.make_ready(maintenance).await });
         made.await.unwrap_or_else(|_| {
             let message = format!("{PREPARING} failed: it panicked; the log says where");
             Err(StoreError::View { view: "store", message })
         })
     }
 
-    async fn make_ready(&self, _lease: OwnedMutexGuard<()>) -> Result<(), StoreError> {
+    async fn make_ready(&self, _maintenance: OwnedMutexGuard<()>) -> Result<(), StoreError> {
         let Some(_lock) = self.inner.state_lock() else { return Err(StoreError::Closed) };
         for _ in 0..ATTEMPTS {
             let (inner, tail) = (self.inner.clone(), self.inner.durable().tail);

@@ -11,11 +11,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::disk::{io_error, put};
 
+/// More damage is only counted.
+pub(crate) const DAMAGE_MAX: usize = 20;
+
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mark {
     /// When the background check had read everything and found nothing wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) checked_at: Option<Timestamp>,
+    /// What the last check of everything found; empty: nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) damage: Vec<String>,
     /// In their order.
     #[serde(default)]
     pub(crate) segments: Vec<Sealed>,
@@ -42,6 +48,17 @@ impl Mark {
     pub(crate) fn of(&self, first: u64, bytes: u64) -> Option<Sealed> {
         let idx = self.segments.binary_search_by_key(&first, |sealed| sealed.first).ok()?;
         self.segments.get(idx).copied().filter(|sealed| sealed.bytes == bytes)
+    }
+
+    /// Keeps what a check of everything has found. Damage is told by each start until a check finds none.
+    ///
+    /// # Errors
+    /// As [`Self::keep`].
+    pub(crate) fn note(path: &Path, damage: &[String]) -> Result<(), StoreError> {
+        let known = Self::read(path);
+        let checked_at = known.checked_at.filter(|_| damage.is_empty());
+        let damage = damage.iter().take(DAMAGE_MAX).cloned().collect();
+        Self { checked_at, damage, ..known }.keep(path)
     }
 
     /// # Errors

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::line;
 use super::open::Tail;
 use super::segment;
-use crate::database::{Batch, Sequencer};
+use crate::database::{Batch, Sequencer, copy};
 use crate::disk::{AppendFile, Calls, Disk, io_error, sync_dir};
 
 /// Appends that may wait for the writer; more make their callers wait.
@@ -171,7 +171,11 @@ impl Writer {
         if let (false, Some(file)) = (self.is_only_one, &mut self.file)
             && let Err(error) = file.sync()
         {
-            tracing::warn!(%error, "the copy of the journal could not be synced; the next start fetches what it lacks");
+            tracing::warn!(%error, "the copy of the journal could not be synced; the next start copies it again");
+            // A start reads the last segment alone, and this one may have been closed by then.
+            if let Err(error) = self.dir.parent().map_or(Ok(()), copy::doubt) {
+                tracing::warn!(%error, "the copy could not be marked to be copied again");
+            }
         }
     }
 
@@ -214,7 +218,15 @@ impl Writer {
             }
             Err(error) => {
                 metrics::counter!("cairn_journal_failures_total").increment(1);
-                tracing::error!(%error, records = tail.n + 1 - first_n, "the journal could not be written; what waited is refused");
+                let records = tail.n + 1 - first_n;
+                match &error {
+                    StoreError::Fenced => {
+                        tracing::warn!(records, "this node no longer leads; what waited is refused")
+                    }
+                    _ => {
+                        tracing::error!(%error, records, "the journal could not be written; what waited is refused")
+                    }
+                }
                 *self.trouble.lock() = Some(error.clone());
                 for (_, _, reply) in group {
                     let _ = reply.send(Err(error.clone()));

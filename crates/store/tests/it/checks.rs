@@ -8,7 +8,7 @@ use crate::common::{Chat, at, channel, found, open, segments};
 use cairn_core::event::{Event, TurnEvent};
 use cairn_core::ids::{Generation, Seq};
 use cairn_core::ports::{Store as _, StoreError};
-use cairn_store::{Store, StoreOptions, verify_dir};
+use cairn_store::{Store, StoreOptions, verify_dir, verify_dir_quick};
 
 /// Of whose state a start reads no more than was written since the last stop.
 fn large(dir: &Path) -> StoreOptions {
@@ -38,6 +38,10 @@ fn spoil(file: &Path, words: &str, others: &str) {
 async fn an_old_line_that_is_damaged_does_not_stop_the_start_and_is_told_by_the_check() {
     let dir = tempfile::tempdir().unwrap();
     let mut chat = lived_in(dir.path()).await;
+    let store = Store::open(large(dir.path())).unwrap();
+    assert!(store.check(at(0)).await.unwrap().is_empty());
+    assert!(store.verify().await.unwrap().ok);
+    store.close().await;
     let second = segments(dir.path()).remove(1);
     spoil(&second, "of the lighthouse", "of the lightships");
     let store = Store::open(large(dir.path())).unwrap();
@@ -55,6 +59,17 @@ async fn an_old_line_that_is_damaged_does_not_stop_the_start_and_is_told_by_the_
     chat.store = store.clone();
     chat.turn("next", "and now?", "here").await;
     store.close().await;
+
+    // The next start tells it at once, and no quick check says otherwise.
+    for full in [false, true] {
+        if full {
+            assert!(!verify_dir(large(dir.path()), false).await.unwrap().ok);
+        }
+        assert!(!verify_dir_quick(large(dir.path())).await.unwrap().ok);
+        let store = Store::open(large(dir.path())).unwrap();
+        assert!(!store.stats().await.unwrap().damage.is_empty());
+        store.close().await;
+    }
 
     let report = verify_dir(large(dir.path()), true).await.unwrap();
     assert!(report.ok, "{:?}", report.problems);

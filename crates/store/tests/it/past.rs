@@ -68,7 +68,7 @@ async fn a_conversation_is_read_as_it_was_after_each_record() {
     let last = states.last().unwrap();
     let twice = store.conversations_at(&channel("main"), vec![last.last_n, last.last_n + 50]).await.unwrap();
     assert_eq!(twice, [last.clone(), last.clone()]);
-    // The same from a head on, and before it.
+    // The same from a snapshot on, and before it.
     store.keep_snapshot(Arc::new(last.clone())).await.unwrap();
     chat.turn("m4", "question 4", "answer 4").await;
     let at = vec![last.last_n, chat.state.last_n];

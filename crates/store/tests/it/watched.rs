@@ -100,10 +100,14 @@ async fn a_quick_check_reads_what_came_since_the_last_of_all() {
     let report = quick(&store).await;
     let line = format!("line {}", whole.iter().filter(|byte| **byte == b'\n').count());
     assert!(!report.ok && report.problems[0].contains(&line), "{:?}", report.problems);
+    fs::write(&path, &whole).unwrap();
+    assert!(store.verify().await.unwrap().ok);
     flipped(60);
     assert!(quick(&store).await.ok);
     assert!(!store.verify().await.unwrap().ok);
+    assert!(!quick(&store).await.ok, "what a check of all has found is not forgotten");
     fs::write(&path, whole).unwrap();
+    let last = store.verify().await.unwrap().journal.last;
     // A journal that has something else at that place is checked from its beginning.
     let mark = fs::read_to_string(dir.path().join("verified.json")).unwrap();
     fs::write(dir.path().join("verified.json"), mark.replace(&format!("\"n\":{last}"), "\"n\":2")).unwrap();

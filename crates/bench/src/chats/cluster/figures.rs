@@ -80,7 +80,7 @@ impl Rig {
     ) -> io::Result<Self> {
         let n_places = [n_places, 0];
         let setting = Setting { n_places, window: WINDOW, reply, compaction: Duration::ZERO, log: "info" };
-        let scene = Scene::set(cairn, &dir.join("unused"), &setting).await?;
+        let scene = Scene::set(cairn, &setting).await;
         let of = |name: &&'static str| Node::set(&scene, &setting, name, dir.join(name), url);
         let mut nodes = NAMES[..n_nodes.max(1)].iter().map(of).collect::<io::Result<Vec<_>>>()?;
         for node in &mut nodes {

@@ -99,7 +99,7 @@ pub async fn run(plan: &Plan) -> io::Result<Findings> {
         compaction: COMPACTION,
         log: "info",
     };
-    let scene = Arc::new(Scene::set(&plan.cairn, &plan.dir.join("unused"), &setting).await?);
+    let scene = Arc::new(Scene::set(&plan.cairn, &setting).await);
     let nodes = NAMES.map(|name| Node::set(&scene, &setting, name, plan.dir.join(name), Some(&url)));
     let mut nodes: Vec<Node> = nodes.into_iter().collect::<io::Result<_>>()?;
     for node in &mut nodes {

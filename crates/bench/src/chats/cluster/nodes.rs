@@ -6,6 +6,7 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use cairn_testkit::daemon::{Client, Daemon, PATIENCE};
+use cairn_testkit::postgres::{PASSWORD_FILE, store_table};
 use cairn_testkit::proxy::Proxy;
 use serde_json::Value;
 
@@ -50,14 +51,12 @@ impl Node {
         let (mut database, mut store, mut secret) = (None, String::new(), String::new());
         if let Some(url) = url {
             let (proxy, url) = Proxy::to(url);
-            let (url, password) = without_password(&url)?;
-            store = format!(
-                "[store]\nurl = \"{url}\"\npassword_file = \"database.password\"\nnode = \"{name}\"\n"
-            );
+            let (table, password) = store_table(&url);
+            store = format!("{table}node = \"{name}\"\n");
             (database, secret) = (Some(proxy), password);
         }
-        let site = scene.another_site(dir, setting, [&discord_url, &telegram_url], &store)?;
-        site.secret("database.password", &secret)?;
+        let site = scene.site(dir, setting, [&discord_url, &telegram_url], &store)?;
+        site.secret(PASSWORD_FILE, &secret)?;
         Ok(Self { name, site, database, networks, daemon: None, log: String::new() })
     }
 
@@ -146,15 +145,4 @@ pub(super) async fn leader(nodes: &[Node]) -> io::Result<usize> {
             return Err(io::Error::other(format!("no node leads, or others do not follow: {told:?}")));
         }
     }
-}
-
-/// A url without its password, and that.
-fn without_password(url: &str) -> io::Result<(String, String)> {
-    let parts = || {
-        let (scheme, rest) = url.split_once("://")?;
-        let (account, rest) = rest.split_once('@')?;
-        let (user, password) = account.split_once(':')?;
-        Some((format!("{scheme}://{user}@{rest}"), password.to_owned()))
-    };
-    parts().ok_or_else(|| io::Error::other("the url has no password"))
 }

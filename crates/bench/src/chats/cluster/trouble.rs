@@ -20,18 +20,33 @@ const FROZEN: Duration = Duration::from_secs(20);
 /// What was on its way when a process died has arrived by then.
 const ARRIVED: Duration = Duration::from_millis(100);
 
-const KINDS: [&str; 11] = [
-    "a node killed, back soon",
-    "a node killed again in its starts",
-    "leader and another node killed",
-    "leader killed",
-    "leader killed, back at once",
-    "leader stopped",
-    "leader frozen",
-    "leader cut off from the database",
-    "database killed, back at once",
-    "database away for longer",
-    "connections cut in commits",
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    KillOne,
+    KillStarting,
+    KillTwo,
+    KillLeader,
+    RestartLeader,
+    StopLeader,
+    Freeze,
+    CutOff,
+    RestartDatabase,
+    LoseDatabase,
+    CutCommits,
+}
+
+const KINDS: [(&str, Kind); 11] = [
+    ("a node killed, back soon", Kind::KillOne),
+    ("a node killed again in its starts", Kind::KillStarting),
+    ("leader and another node killed", Kind::KillTwo),
+    ("leader killed", Kind::KillLeader),
+    ("leader killed, back at once", Kind::RestartLeader),
+    ("leader stopped", Kind::StopLeader),
+    ("leader frozen", Kind::Freeze),
+    ("leader cut off from the database", Kind::CutOff),
+    ("database killed, back at once", Kind::RestartDatabase),
+    ("database away for longer", Kind::LoseDatabase),
+    ("connections cut in commits", Kind::CutCommits),
 ];
 
 pub(super) struct Troubles<'a> {
@@ -49,35 +64,36 @@ impl Troubles<'_> {
     /// One trouble after the other, until people have no more to say. Each begins when one node leads and the others follow.
     pub(super) async fn go_on(&mut self) -> io::Result<()> {
         // Each kind once, before chance has its way.
-        let mut next: Vec<&'static str> = KINDS.to_vec();
+        let mut next = KINDS.to_vec();
         for at in (1..next.len()).rev() {
             next.swap(at, self.moments.below(at as u64 + 1) as usize);
         }
         while !self.is_over.get() {
             sleep(self.every.mul_f64(0.5 + self.moments.below(100) as f64 / 100.0)).await;
             let leader = nodes::leader(self.nodes).await?;
-            let kind = next.pop().unwrap_or_else(|| KINDS[self.moments.below(KINDS.len() as u64) as usize]);
+            let (name, kind) =
+                next.pop().unwrap_or_else(|| KINDS[self.moments.below(KINDS.len() as u64) as usize]);
             let at = self.began.elapsed().as_secs_f64();
             let answer = self.make(kind, leader).await.map_err(|error| {
                 io::Error::other(format!(
-                    "{kind}, {at:.1} s after the start, {} led: {error}",
+                    "{name}, {at:.1} s after the start, {} led: {error}",
                     self.nodes[leader].name
                 ))
             })?;
             let after = answer
                 .map_or(String::new(), |after| format!(": next answer after {:.2} s", after.as_secs_f64()));
-            println!("{at:7.1} s  {kind} ({} led){after}", self.nodes[leader].name);
-            self.findings.troubles.entry(kind).or_default().push(answer);
+            println!("{at:7.1} s  {name} ({} led){after}", self.nodes[leader].name);
+            self.findings.troubles.entry(name).or_default().push(answer);
         }
         Ok(())
     }
 
     /// Makes it, and waits until it is over. How long people had to wait for the next answer.
-    async fn make(&mut self, kind: &str, leader: usize) -> io::Result<Option<Duration>> {
+    async fn make(&mut self, kind: Kind, leader: usize) -> io::Result<Option<Duration>> {
         let (scene, is_over) = (self.scene, self.is_over);
         let answer = |began| next_answer(scene, began, is_over);
         match kind {
-            "a node killed, back soon" => {
+            Kind::KillOne => {
                 let one = self.moments.below(self.nodes.len() as u64) as usize;
                 let pause = Duration::from_millis(self.moments.below(4_000));
                 self.nodes[one].kill().await?;
@@ -85,8 +101,8 @@ impl Troubles<'_> {
                 self.nodes[one].start().await?;
                 Ok(None)
             }
-            "a node killed again in its starts" => self.kill_starting().await,
-            "leader and another node killed" => {
+            Kind::KillStarting => self.kill_starting().await,
+            Kind::KillTwo => {
                 let (began, other) = (Instant::now(), (leader + 1) % self.nodes.len());
                 self.nodes[other].kill().await?;
                 self.nodes[leader].kill().await?;
@@ -95,20 +111,20 @@ impl Troubles<'_> {
                 self.nodes[other].start().await?;
                 Ok(answered)
             }
-            "leader killed" => {
+            Kind::KillLeader => {
                 let began = Instant::now();
                 self.nodes[leader].kill().await?;
                 let answered = answer(began).await;
                 self.nodes[leader].start().await?;
                 Ok(answered)
             }
-            "leader killed, back at once" => {
+            Kind::RestartLeader => {
                 let began = Instant::now();
                 self.nodes[leader].kill().await?;
                 let (started, answered) = tokio::join!(self.nodes[leader].start(), answer(began));
                 started.map(|()| answered)
             }
-            "leader stopped" => {
+            Kind::StopLeader => {
                 let began = Instant::now();
                 let (stopped, answered) = tokio::join!(self.nodes[leader].stop(), answer(began));
                 let status = stopped?;
@@ -116,14 +132,14 @@ impl Troubles<'_> {
                 self.nodes[leader].start().await?;
                 Ok(answered)
             }
-            "leader frozen" => self.freeze(leader).await,
-            "leader cut off from the database" => self.cut_off(leader).await,
-            "database killed, back at once" => self.kill_database(Duration::ZERO).await,
-            "database away for longer" => {
+            Kind::Freeze => self.freeze(leader).await,
+            Kind::CutOff => self.cut_off(leader).await,
+            Kind::RestartDatabase => self.kill_database(Duration::ZERO).await,
+            Kind::LoseDatabase => {
                 let away = 3_000 + self.moments.below(12_000);
                 self.kill_database(Duration::from_millis(away)).await
             }
-            _ => self.cut_commits(leader).await,
+            Kind::CutCommits => self.cut_commits(leader).await,
         }
     }
 
@@ -157,13 +173,10 @@ impl Troubles<'_> {
         let (began, node) = (Instant::now(), &self.nodes[leader]);
         let way = way(node)?;
         way.hold();
-        let other = async {
-            while node.leads().await == Some(true) {
-                sleep(ARRIVED).await;
-            }
-            next_answer(self.scene, began, self.is_over).await
-        };
-        let answered = other.await;
+        while node.leads().await == Some(true) {
+            sleep(ARRIVED).await;
+        }
+        let answered = next_answer(self.scene, began, self.is_over).await;
         let sends = node.sends();
         sleep(FROZEN.saturating_sub(began.elapsed())).await;
         way.release();

@@ -62,3 +62,33 @@ fn a_digest_needs_no_headings() {
     assert!(review("Ann has a cellar.", &source.clone().plain(true)).is_empty());
     assert_eq!(review("Ann has a cellar.", &source), [SummaryFault::NoSections]);
 }
+
+#[rstest]
+#[case::nothing("Anna has 47 hens in Lisbon", "I have 47 hens in Lisbon", &[])]
+#[case::number("Anna has hens", "I have 47 hens", &["number 47"])]
+#[case::part_of_a_number("Anna has 1474 hens", "I have 47 hens", &["number 47"])]
+#[case::commas("Anna has 1,474 hens", "I have 1474 hens", &[])]
+#[case::name("Anna has hens", "my hens are in Lisbon", &["name Lisbon"])]
+#[case::other_case_and_ending("LISBONS hens", "my hens are in Lisbon", &[])]
+#[case::part_of_a_word("an annual report", "my hens are with Ann", &["name Ann"])]
+#[case::identifier("Anna has 47 hens", "see /srv/hens/47.txt", &["path /srv/hens/47.txt"])]
+fn what_a_text_leaves_out_is_told(#[case] text: &str, #[case] source: &str, #[case] expected: &[&str]) {
+    let entries = said(&[source]);
+    let shown = SummarySource::of(text, []);
+    let mut found = LeftOut::new();
+    left_out(&entries, &shown, &mut found);
+    let told = found.into_keys().filter(|(kind, _)| *kind != "author");
+    let mut told: Vec<String> = told.map(|(kind, text)| format!("{kind} {text}")).collect();
+    told.sort();
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn of_what_tools_return_only_numbers_are_looked_for() {
+    let mut entry = (*said(&["it has 455 rows of Lisbon"])[0]).clone();
+    entry.role = Role::Tool;
+    let mut found = LeftOut::new();
+    left_out(&[Arc::new(entry)], &SummarySource::default(), &mut found);
+    let told: Vec<_> = found.into_keys().filter(|(kind, _)| *kind != "author").collect();
+    assert_eq!(told, [("number", "455".to_owned())]);
+}

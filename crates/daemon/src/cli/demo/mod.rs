@@ -61,7 +61,7 @@ const QUESTION_BEFORE_THE_KILL: &str = "How many boards did the shelves need, an
 /// Words of an answer after which its daemon is killed.
 const WORDS_HEARD: usize = 6;
 
-/// How often the window is drawn anew while an answer is on its way.
+/// How often the window is drawn again while an answer is on its way.
 const DRAW_EVERY: Duration = Duration::from_millis(150);
 
 #[derive(Debug, Args)]

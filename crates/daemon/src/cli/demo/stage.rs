@@ -1,4 +1,4 @@
-//! Where the demo shows itself: lines that scroll, and on a terminal the window below them, drawn anew in its place.
+//! Where the demo shows itself: lines that scroll, and on a terminal the window below them, drawn again in its place.
 
 use console::{Term, style};
 
@@ -33,7 +33,7 @@ impl Stage {
         Self { term: moves.then_some(term), drawn: Vec::new(), announced: String::new() }
     }
 
-    /// A window is shown that can be drawn anew.
+    /// A window is shown that can be drawn again.
     pub(super) fn has_window(&self) -> bool {
         !self.drawn.is_empty()
     }

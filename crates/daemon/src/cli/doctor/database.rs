@@ -2,8 +2,8 @@
 
 use cairn_store::{DatabaseReport, report_on};
 
-use super::Examination;
 use super::report::Finding;
+use super::{Examination, problem_of};
 use crate::cli::failure::Failure;
 use crate::node::AWAKE_SECS;
 use crate::text::counted;
@@ -16,8 +16,7 @@ pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
     let Ok(connector) = x.connector() else { return Vec::new() };
     let options = match store_options(&connector.loaded, &connector.state) {
         Ok(options) => options.database,
-        // The configuration's own finding says so.
-        Err(_) => None,
+        Err(error) => return error.problems.iter().map(|problem| problem_of("database", problem)).collect(),
     };
     let Some(options) = options else { return Vec::new() };
     match tokio::time::timeout(x.limit, report_on(&options)).await {

@@ -6,7 +6,7 @@ use cairn_tools::mcp::find_program;
 
 use super::Examination;
 use super::report::Finding;
-use crate::config::{Environment as _, McpConfig};
+use crate::config::{Environment as _, McpConfig, shown_text};
 use crate::records::ServerRecord;
 
 pub(super) fn check(x: &mut Examination) -> Vec<Finding> {
@@ -27,6 +27,7 @@ fn one(server: &McpConfig, is_used: bool, x: &Examination) -> Finding {
     if let Some(command) = &server.command
         && let Err(why) = find_program(command, x.env.var("PATH").as_deref())
     {
+        let why = why.replace(command.as_str(), &shown_text(command));
         return Finding::failed(&check, why, "install it, or correct `command` in [[mcp]]");
     }
     let look = format!("`cairn mcp show {id}`, then `cairn mcp approve {id}`");

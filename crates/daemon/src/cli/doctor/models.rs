@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout};
 use super::Examination;
 use super::report::Finding;
 use crate::clock::SystemClock;
-use crate::config::{Loaded, ModelConfig, Provider};
+use crate::config::{Loaded, ModelConfig, Provider, names_variable, without_secrets};
 use crate::models::options;
 use crate::text::grouped;
 
@@ -80,7 +80,12 @@ fn missing_key(loaded: &Loaded, model: &ModelConfig, check: &str) -> Option<Find
     }
     let remedy = match (&model.api_key_file, &model.api_key_env) {
         (Some(file), _) if file.is_dir() => "name the file in it with `api_key_file`".to_owned(),
-        (Some(file), _) => format!("put the key into {}, mode 600", file.display()),
+        (Some(file), _) => {
+            format!("put the key into {}, mode 600", without_secrets(&file.display().to_string()))
+        }
+        (None, Some(name)) if !names_variable(name) => {
+            "name a variable with `api_key_env`, or a file with `api_key_file`".to_owned()
+        }
         (None, Some(name)) => format!("set ${name}, or name a file with `api_key_file`"),
         (None, None) => String::new(),
     };

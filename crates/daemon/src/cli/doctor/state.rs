@@ -10,7 +10,7 @@ use super::report::Finding;
 use super::{Examination, problem_of};
 use crate::cli::client::{CallError, Client};
 use crate::cli::connect::Connector;
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Failure, MENDING_COPY};
 use crate::cli::owner;
 use crate::config::{sockets_to_try, state_dir};
 use crate::records::{ServerRecord, StatusRecord};
@@ -55,7 +55,7 @@ pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
     }
     let options = match store_options(&connector.loaded, &connector.state) {
         Ok(options) => options,
-        // The configuration's own finding says so.
+        // The database's own finding says so.
         Err(_) => return Vec::new(),
     };
     match verify_dir(options, false).await {
@@ -160,7 +160,12 @@ fn verified(report: &VerifyReport, before: &str, dir: &Path, x: &mut Examination
 
 fn damaged(found: String, x: &mut Examination) -> Finding {
     x.damaged = true;
-    let remedy = "`cairn store verify` shows all damage; with the daemon stopped, --quarantine removes what is damaged and continues";
+    let is_copy = x.loaded.as_ref().is_some_and(|loaded| loaded.config.store.url.is_some());
+    let remedy = if is_copy {
+        MENDING_COPY
+    } else {
+        "`cairn store verify` shows all damage; with the daemon stopped, --quarantine removes what is damaged and continues"
+    };
     Finding::failed("state", found, remedy)
 }
 

@@ -10,7 +10,7 @@ use cairn_core::settings::BadSetting;
 
 use super::error::Problem;
 use super::schema::nearest;
-use super::secrets::{is_variable, looks_secret};
+use super::secrets::{looks_secret, names_variable};
 use super::source::{Seg, Source};
 use super::types::{AdminConfig, Limits, Log};
 use super::url;
@@ -49,7 +49,7 @@ impl<'s, 't> Check<'s, 't> {
 
     /// Notes a key that is to name a variable and does not: most often it holds the secret itself.
     fn variable(&mut self, path: &[Seg], key: &str, name: &str) {
-        if is_variable(name) && !looks_secret(name) {
+        if names_variable(name) {
             return;
         }
         let message = if looks_secret(name) {

@@ -10,8 +10,8 @@ const NAME_MAX: usize = 64;
 
 const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 
-const EXAMPLE: &str = "write it as url = \"postgres://ACCOUNT@HOST/DATABASE\"; add ?sslmode=require where others share the \
-                       network";
+const EXAMPLE: &str = "write it as url = \"postgres://ACCOUNT@HOST/DATABASE\"; add ?sslmode=verify-full where others share \
+                       the network";
 
 pub(in crate::config) fn check_store(check: &mut Check<'_, '_>, config: &mut Config, env: &dyn Environment) {
     let (store, retention) = (&mut config.store, &config.retention);

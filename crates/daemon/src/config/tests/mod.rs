@@ -6,6 +6,7 @@ mod lookup;
 mod networks;
 mod origins;
 mod prompts;
+mod redact;
 mod reference;
 mod resolve;
 mod schema;

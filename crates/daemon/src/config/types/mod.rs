@@ -169,9 +169,11 @@ pub struct Store {
     pub cache_mib: u64,
     /// A PostgreSQL database (15 or later) that holds the journal and the artifacts; the state folder is a copy of it then.
     /// `cairn run` on several machines with the same url: one leads and the others stand by, and one of them takes over
-    /// when it dies. `?sslmode=require` has it refuse a connection without TLS. Not set: the state folder holds everything.
+    /// when it dies. `?sslmode=verify-full` checks the server's certificate by the usual roots, or by those of a file with
+    /// `&sslrootcert=/path`; `?sslmode=require` alone encrypts and does not check it. Not set: the state folder holds
+    /// everything.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(example = &"postgres://cairn@db.example.net/cairn?sslmode=require")]
+    #[schemars(example = &"postgres://cairn@db.example.net/cairn?sslmode=verify-full")]
     pub url: Option<String>,
     /// The variable or the file that holds the password of the account in `url`, where it needs one.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,8 +1,9 @@
 //! A state that has much to show: months of talk about a boat, with searches, memories and compactions, made by the real
 //! binary in seconds.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 
+use cairn_testkit::free_address;
 use cairn_testkit::home::Home;
 use cairn_testkit::model::{Answer, Builder, FakeModel, Kind, Seen, last_user_text, text_of};
 use cairn_testkit::rig::{Rig, model_table};
@@ -159,7 +160,7 @@ impl Scene {
 
     /// In that home, with more keys of the agent, and tables behind it.
     pub(crate) async fn start_in(home: Home, model: Builder, more: &str) -> Self {
-        let (model, address) = (model.start().await, free());
+        let (model, address) = (model.start().await, free_address());
         let table = model_table("main", &model.base_url(), WINDOW);
         let config = format!(
             "[admin]\npage = true\nlisten = \"{address}\"\n\n[defaults.compaction]\ntokens_per_hour = 0\nretry_base_ms = 1\n\n\
@@ -214,10 +215,6 @@ impl Scene {
 /// A path of the socket below the long conversation.
 pub(crate) fn path(what: &str) -> String {
     format!("/v1/channels/boat/{what}")
-}
-
-fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 /// Answers as the boat's people are used to.

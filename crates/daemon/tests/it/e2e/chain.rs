@@ -1,6 +1,7 @@
 //! A chain of models from outside: who answers, why, and what the status says.
 
 use cairn_testkit::daemon::Daemon;
+use cairn_testkit::free_address;
 use cairn_testkit::home::Home;
 use cairn_testkit::model::{Answer, FakeModel, Kind};
 use cairn_testkit::rig::one_model;
@@ -115,7 +116,7 @@ async fn words_of_a_model_that_broke_are_taken_back() {
 async fn a_window_that_could_not_be_asked_for_is_known_once_the_server_answers() {
     for provider in ["openai", "anthropic"] {
         let home = home();
-        let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = free_address();
         let config = home.config(&format!(
             "[[models]]\nid = \"late\"\nprovider = \"{provider}\"\nbase_url = \"http://{address}/v1\"\nmodel = \"late\"\n\
              max_output_tokens = 1024\n\n[[agents]]\nid = \"main\"\nmodels = [\"late\"]\n"
@@ -187,7 +188,7 @@ async fn metrics(daemon: &Daemon) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_local_message_waits_for_a_model_server_that_starts_again() {
     let home = home();
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = free_address();
     let limits =
         "[limits]\nmodel_cool_down_secs = 0\nmodel_limited_secs = 0\nmodel_cool_down_max_secs = 0\n\n";
     let config = home.config(&format!("{limits}{}", one_model(&format!("http://{address}/v1"), 32_000)));

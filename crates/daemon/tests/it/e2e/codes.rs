@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use cairn_testkit::free_address;
+
 use crate::e2e::as_a_stranger;
 use crate::home;
 
@@ -144,7 +146,7 @@ fn looking_around_makes_no_state() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_daemon_on_the_same_state_ends_with_3() {
     let home = home();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_address().port();
     // The address that the first has for its figures is no reason of its own.
     let config = home.config(&format!("[admin]\nlisten = \"127.0.0.1:{port}\"\n"));
     let daemon = home.daemon(Some(&config)).await;

@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use cairn_testkit::discord::FakeDiscord;
+use cairn_testkit::free_address;
 use cairn_testkit::home::{Home, Run};
 use cairn_testkit::model::{Answer, FakeModel, Kind, Seen};
 use cairn_testkit::telegram::FakeTelegram;
@@ -164,7 +165,7 @@ async fn what_is_wrong_with_a_model_is_told_with_its_remedy() {
     setup.finds(0, "permissions", "warning", &["everybody", "model.key", "chmod 600"]);
     setup.change("api_key_file = \"model.key\"", "api_key_env = \"NO_SUCH_KEY\"");
     setup.finds(1, "model fake", "failed", &["$NO_SUCH_KEY is not set"]);
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_address().port();
     setup.change(&setup.model.base_url(), &format!("http://127.0.0.1:{port}/v1"));
     setup.finds(1, "model fake", "failed", &["cannot be reached", "is the server running"]);
     setup.asked(&["--offline"]).ended(0);
@@ -213,7 +214,7 @@ async fn what_is_wrong_with_a_bot_on_telegram_is_told_with_its_remedy() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_webhook_is_looked_at_as_telegram_sees_it() {
     let setup = Setup::new().await;
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = free_address();
     setup.telegram.lead("bot.example.org", address);
     let keys =
         format!("webhook_url = \"https://bot.example.org/t\"\nwebhook_listen = \"{address}\"\nchats = [");
@@ -227,7 +228,7 @@ async fn a_webhook_is_looked_at_as_telegram_sees_it() {
     let before = setup.telegram.deliveries();
     setup.telegram.say(ann.id, &ann, "hello?");
     setup.telegram.wait_until("a failure", |fake| fake.deliveries() > before).await;
-    setup.finds(1, "telegram", "failed", &["Connection refused", "1 updates wait", "webhook_listen"]);
+    setup.finds(1, "telegram", "failed", &["Connection refused", "1 update waits", "webhook_listen"]);
     setup.home.config(&setup.config());
     setup.finds(0, "telegram", "ok", &["cairn had set still stands", "deletes it"]);
 }

@@ -8,6 +8,7 @@ use cairn_core::message::{Author, Part, Pending, fingerprint};
 use cairn_core::model::Usage;
 use cairn_core::ports::Store as _;
 use cairn_store::{Store, StoreOptions};
+use cairn_testkit::free_address;
 use cairn_testkit::home::Home;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -152,7 +153,7 @@ async fn a_network_that_cannot_be_reached_is_shown_and_makes_the_daemon_no_worse
     let home = home();
     home.file("bot.token", "123456789:AAcanary_canary_canary_canary_canary");
     // A port that was free just now, and nobody listens at.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_address().port();
     let config = home
         .config(&format!("[telegram]\ntoken_file = \"bot.token\"\napi_url = \"http://127.0.0.1:{port}\"\n"));
     let daemon = home.daemon(Some(&config)).await;

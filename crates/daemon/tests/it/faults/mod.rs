@@ -7,7 +7,7 @@ mod damage;
 mod disk;
 mod formats;
 mod hints;
-mod home;
+pub(crate) mod home;
 mod memory;
 mod room;
 mod unwritable;

@@ -1,8 +1,9 @@
 //! Who gets to see the page, and what it lets browsers do.
 
+use cairn_testkit::free_address;
 use rstest::rstest;
 
-use super::rig::{Site, free};
+use super::rig::Site;
 use crate::home;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -221,7 +222,7 @@ async fn a_proxy_is_known_by_its_origin_and_gets_a_secure_cookie() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_page_there_is_none_and_the_command_says_how_to_have_it() {
-    let (home, address) = (home(), free());
+    let (home, address) = (home(), free_address());
     let config = home.config(&format!("[admin]\nlisten = \"{address}\"\n"));
     home.cairn(&["ui"]).told(1, &["no daemon runs here", "cairn run"]);
     let site = Site { daemon: home.daemon(Some(&config)).await, home, address };

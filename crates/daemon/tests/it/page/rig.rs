@@ -1,8 +1,9 @@
 //! A daemon with its page, and requests for it.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 
 use cairn_testkit::daemon::Daemon;
+use cairn_testkit::free_address;
 use cairn_testkit::home::Home;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -51,7 +52,7 @@ impl Answer {
 impl Site {
     /// With more under [admin].
     pub(super) async fn start(more: &str) -> Self {
-        let (home, address) = (home(), free());
+        let (home, address) = (home(), free_address());
         let config = home.config(&format!("[admin]\npage = true\nlisten = \"{address}\"\n{more}"));
         let daemon = home.daemon(Some(&config)).await;
         Self { home, daemon, address }
@@ -113,8 +114,4 @@ impl Site {
         let entered = self.post("/login", "", &format!("code={code}")).await.is(303);
         entered.cookie().unwrap()
     }
-}
-
-pub(super) fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }

@@ -3,6 +3,7 @@
 use std::net::{SocketAddr, TcpListener};
 
 use cairn_testkit::daemon::Client;
+use cairn_testkit::free_address;
 use cairn_testkit::model::{Answer, Kind};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -14,10 +15,6 @@ use crate::sight::rig::Scene;
 
 /// A series, by its name and some of its labels, and the least that it has.
 type AtLeast<'a> = (&'a str, &'a [(&'a str, &'a str)], f64);
-
-pub(crate) fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
 
 pub(crate) async fn scrape(client: &Client) -> Exposition {
     let (status, body) = client.raw("GET", "/metrics", "text/plain", Vec::new()).await.unwrap();
@@ -131,7 +128,7 @@ async fn two_hundred_channels_make_no_more_series_than_one_hundred() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_admin_address_serves_figures_and_health_and_nothing_else() {
-    let (home, address) = (home(), free());
+    let (home, address) = (home(), free_address());
     let config = home.config(&format!("[admin]\nlisten = \"{address}\"\nhosts = [\"bot.example.net\"]\n"));
     let daemon = home.daemon(Some(&config)).await;
     let metrics = ask(address, "GET /metrics").await;

@@ -15,7 +15,7 @@ pub(crate) const WORD: &str = "quokka";
 
 /// The fakes, before there is a daemon.
 pub(crate) struct World {
-    dir: tempfile::TempDir,
+    pub(crate) dir: tempfile::TempDir,
     pub(crate) telegram: FakeTelegram,
     pub(crate) model: FakeModel,
     pub(crate) alice: Person,
@@ -24,7 +24,7 @@ pub(crate) struct World {
 
 pub(crate) struct Rig {
     world: World,
-    config: PathBuf,
+    pub(crate) config: PathBuf,
     daemon: Option<Daemon>,
     log_level: &'static str,
 }

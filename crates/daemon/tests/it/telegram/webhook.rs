@@ -1,20 +1,23 @@
 //! Updates by a webhook, through a balancer: answered once, through kills and a change of mind.
 
-use std::net::{SocketAddr, TcpListener};
+use std::fs::Permissions;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
+use cairn_testkit::daemon::Daemon;
+use cairn_testkit::free_address;
+use cairn_testkit::postgres::{self, PASSWORD_FILE, store_table};
 use cairn_testkit::telegram::Fault;
 
 use super::rig::{Rig, World, texts};
+use crate::CAIRN;
 
 const HOST: &str = "bot.example.org";
 
-fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
 /// A daemon whose bot has a webhook.
 async fn hooked() -> Rig {
-    let (world, address) = (World::new().await, free());
+    let (world, address) = (World::new().await, free_address());
     world.telegram.lead(HOST, address);
     let keys = format!(
         "direct = \"open\"\nwebhook_url = \"https://{HOST}/telegram\"\nwebhook_listen = \"{address}\""
@@ -41,6 +44,41 @@ async fn what_is_said_is_answered_once_through_a_kill() {
     assert_eq!(rig.telegram.sent(rig.alice.id).len(), 2);
     assert!(rig.telegram.calls("getUpdates").len() > polls, "what was missed is asked for");
     rig.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_update_that_comes_to_a_node_that_stands_by_is_answered_by_the_one_that_leads() {
+    let Some(url) = postgres::database() else { return };
+    let (world, addresses) = (World::new().await, [free_address(), free_address()]);
+    let (table, password) = store_table(&url);
+    let secret = world.dir.path().join(PASSWORD_FILE);
+    std::fs::write(&secret, password).unwrap();
+    std::fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
+    world.telegram.lead(HOST, addresses[0]);
+    let keys = format!(
+        "direct = \"open\"\nwebhook_url = \"https://{HOST}/telegram\"\nwebhook_listen = \"{}\"\n{table}node = \"a\"",
+        addresses[0]
+    );
+    let mut rig = world.start(&keys).await;
+    rig.telegram.wait_until("a webhook", |fake| fake.webhook().is_some()).await;
+
+    let (config, state) = (rig.dir.path().join("b.toml"), rig.dir.path().join("b"));
+    let text = std::fs::read_to_string(&rig.config).unwrap();
+    let text = text.replace("node = \"a\"", "node = \"b\"");
+    std::fs::write(&config, text.replace(&addresses[0].to_string(), &addresses[1].to_string())).unwrap();
+    std::fs::create_dir(&state).unwrap();
+    let standby = Daemon::start(Path::new(CAIRN), &state, Some(&config)).await.unwrap();
+    standby.client().until("/v1/status", |status| status["node"]["leader"] == "a").await.unwrap();
+    rig.telegram.lead(HOST, addresses[1]);
+    assert_eq!(rig.ask(&rig.alice, "hello quokka").await.text, "echo: hello quokka");
+
+    // Then it leads itself, and what came in between is repeated.
+    rig.kill().await;
+    rig.telegram.say(rig.alice.id, &rig.alice, "are you there, quokka?");
+    let sent = rig.telegram.wait_sent(rig.alice.id, 2).await;
+    assert_eq!(texts(&sent), ["echo: hello quokka", "echo: are you there, quokka?"]);
+    standby.stop().await.unwrap();
+    rig.telegram.assert_clean();
 }
 
 #[tokio::test]

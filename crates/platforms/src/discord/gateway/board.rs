@@ -1,4 +1,4 @@
-//! How the shards are: of what is known of each, what `cairn status` says of all of them.
+//! The state of each shard, and the one state that `cairn status` shows.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::Shard;
 use crate::link::Link;
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Standing {
+pub(super) enum ShardState {
     /// It has not been connected yet.
     Waiting,
     Up,
@@ -18,40 +18,40 @@ pub(super) enum Standing {
 
 pub(super) struct Board {
     link: Arc<Link>,
-    shards: Mutex<Box<[Standing]>>,
+    shards: Mutex<Box<[ShardState]>>,
 }
 
 impl Board {
     pub(super) fn new(link: Arc<Link>, n_shards: u32) -> Self {
-        let shards: Box<[Standing]> = (0..n_shards).map(|_| Standing::Waiting).collect();
+        let shards: Box<[ShardState]> = (0..n_shards).map(|_| ShardState::Waiting).collect();
         show(&link, &shards);
         Self { link, shards: Mutex::new(shards) }
     }
 
     /// True: with this all shards are up.
-    pub(super) fn set(&self, shard: Shard, standing: Standing) -> bool {
+    pub(super) fn set(&self, shard: Shard, state: ShardState) -> bool {
         let mut shards = self.shards.lock();
-        shards[shard.id as usize] = standing;
+        shards[shard.id as usize] = state;
         show(&self.link, &shards) == LinkState::Connected
     }
 }
 
-fn show(link: &Link, shards: &[Standing]) -> LinkState {
+fn show(link: &Link, shards: &[ShardState]) -> LinkState {
     let (state, failure) = all_of(shards);
     link.set_sharded(state, failure.as_ref(), counted(shards));
     state
 }
 
 /// The state of all of them: connected only when each is.
-fn all_of(shards: &[Standing]) -> (LinkState, Option<AdapterFailure>) {
+fn all_of(shards: &[ShardState]) -> (LinkState, Option<AdapterFailure>) {
     let down = || {
-        shards.iter().enumerate().filter_map(|(id, standing)| match standing {
-            Standing::Down(failure) => Some((id, failure)),
-            Standing::Waiting | Standing::Up => None,
+        shards.iter().enumerate().filter_map(|(id, state)| match state {
+            ShardState::Down(failure) => Some((id, failure)),
+            ShardState::Waiting | ShardState::Up => None,
         })
     };
     let Some((id, failure)) = down().next() else {
-        let up = shards.iter().all(|standing| *standing == Standing::Up);
+        let up = shards.iter().all(|state| *state == ShardState::Up);
         return (if up { LinkState::Connected } else { LinkState::Connecting }, None);
     };
     let which = match (shards.len(), down().count() - 1) {
@@ -63,8 +63,8 @@ fn all_of(shards: &[Standing]) -> (LinkState, Option<AdapterFailure>) {
 }
 
 /// What is told of their number; nothing of a single one.
-fn counted(shards: &[Standing]) -> Option<Shards> {
-    let is_down = |(id, standing): (u32, &Standing)| (*standing != Standing::Up).then_some(id);
+fn counted(shards: &[ShardState]) -> Option<Shards> {
+    let is_down = |(id, state): (u32, &ShardState)| (*state != ShardState::Up).then_some(id);
     let down: Vec<u32> = (0..).zip(shards).filter_map(is_down).collect();
     let total = u32::try_from(shards.len()).unwrap_or(u32::MAX);
     (total > 1).then_some(Shards { total, down })
@@ -72,10 +72,12 @@ fn counted(shards: &[Standing]) -> Option<Shards> {
 
 #[cfg(test)]
 mod tests {
-    use super::Standing::{Down, Up, Waiting};
+    use cairn_testkit::clock::TestClock;
+
+    use super::ShardState::{Down, Up, Waiting};
     use super::*;
 
-    fn down(reason: &str) -> Standing {
+    fn down(reason: &str) -> ShardState {
         Down(AdapterFailure { reason: reason.to_owned(), hint: "wait".to_owned(), lasting: false })
     }
 
@@ -104,5 +106,24 @@ mod tests {
             );
             assert_eq!(counted(&shards).map(|shards| shards.down), not_up, "{shards:?}");
         }
+    }
+
+    #[test]
+    fn while_shards_wait_the_bot_is_connecting_and_tells_which() {
+        let link = Arc::new(Link::new("discord", Arc::new(TestClock::default())));
+        let board = Board::new(link.clone(), 4);
+        let shown = || {
+            let status = link.status();
+            let shards = status.shards.map(|shards| (shards.total, shards.down));
+            (status.state, shards, status.connected_since.is_some())
+        };
+        assert_eq!(shown(), (LinkState::Connecting, Some((4, vec![0, 1, 2, 3])), false));
+        for id in [0, 1] {
+            assert!(!board.set(Shard { id, of: 4 }, Up));
+        }
+        assert_eq!(shown(), (LinkState::Connecting, Some((4, vec![2, 3])), false));
+        assert!(!board.set(Shard { id: 2, of: 4 }, Up));
+        assert!(board.set(Shard { id: 3, of: 4 }, Up));
+        assert_eq!(shown(), (LinkState::Connected, Some((4, vec![])), true));
     }
 }

@@ -12,11 +12,11 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{self, protocol::frame::CloseFrame};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
-use super::board::Standing;
+use super::board::ShardState;
 use super::close::{Next, after_close, meaning};
 use super::frame::{Frame, Ready, heartbeat, identify, resume};
 use super::shard::{Session, ShardRun};
-use super::starts::Turn;
+use super::starts::StartSlot;
 use super::{Bot, Listener};
 use crate::pause::part_of;
 
@@ -89,11 +89,11 @@ pub(super) struct Connection<'a, L: Listener> {
     pub(super) of: &'a ShardRun<L>,
     pub(super) session: &'a mut Option<Session>,
     /// Leave to begin a session; none where one goes on.
-    pub(super) turn: Option<Turn<'a>>,
+    pub(super) turn: Option<StartSlot<'a>>,
 }
 
 /// What changes while a connection lasts.
-struct Course {
+struct ConnectionProgress {
     beat: Option<Beat>,
     heard: Instant,
     up_since: Option<Instant>,
@@ -101,10 +101,10 @@ struct Course {
 
 impl<L: Listener> Connection<'_, L> {
     pub(super) async fn run(mut self) -> Ended {
-        let mut course = Course { beat: None, heard: Instant::now(), up_since: None };
+        let mut progress = ConnectionProgress { beat: None, heard: Instant::now(), up_since: None };
         let mut ended = loop {
-            let start_limit = course.up_since.is_none().then(|| course.heard + START_LIMIT);
-            let beat = course.beat.as_ref().map(|beat| beat.next);
+            let start_limit = progress.up_since.is_none().then(|| progress.heard + START_LIMIT);
+            let beat = progress.beat.as_ref().map(|beat| beat.next);
             let deadline = [start_limit, beat].into_iter().flatten().min();
             let wake = async {
                 match deadline {
@@ -115,24 +115,24 @@ impl<L: Listener> Connection<'_, L> {
             // The heartbeat first: a flood of events must not make the connection look dead.
             let step = tokio::select! {
                 biased;
-                () = wake => self.on_time(&mut course).await,
-                message = self.socket.next() => self.on_message(message, &mut course).await,
+                () = wake => self.on_time(&mut progress).await,
+                message = self.socket.next() => self.on_message(message, &mut progress).await,
             };
             if let Err(ended) = step {
                 break ended;
             }
         };
-        ended.up_for = course.up_since.map(|since| since.elapsed());
+        ended.up_for = progress.up_since.map(|since| since.elapsed());
         ended
     }
 
-    async fn on_time(&mut self, course: &mut Course) -> Result<(), Ended> {
+    async fn on_time(&mut self, progress: &mut ConnectionProgress) -> Result<(), Ended> {
         let now = Instant::now();
-        if course.up_since.is_none() && now >= course.heard + START_LIMIT {
+        if progress.up_since.is_none() && now >= progress.heard + START_LIMIT {
             return Err(Ended::new(Next::Fresh, "the gateway began no session in time"));
         }
         let seq = self.session.as_ref().map(|session| session.seq);
-        let Some(beat) = course.beat.as_mut().filter(|beat| now >= beat.next) else { return Ok(()) };
+        let Some(beat) = progress.beat.as_mut().filter(|beat| now >= beat.next) else { return Ok(()) };
         if beat.open.is_some() {
             return Err(Ended::new(Next::Resume, "the gateway is silent: a heartbeat was not acknowledged"));
         }
@@ -144,7 +144,7 @@ impl<L: Listener> Connection<'_, L> {
     async fn on_message(
         &mut self,
         message: Option<Result<Message, tungstenite::Error>>,
-        course: &mut Course,
+        progress: &mut ConnectionProgress,
     ) -> Result<(), Ended> {
         let text = match message {
             Some(Ok(Message::Text(text))) => text,
@@ -158,21 +158,21 @@ impl<L: Listener> Connection<'_, L> {
             }
             None => return Err(Ended::new(after_close(None), "the gateway hung up")),
         };
-        course.heard = Instant::now();
+        progress.heard = Instant::now();
         match Frame::read(&text) {
-            Ok(frame) => self.on_frame(frame, course).await,
+            Ok(frame) => self.on_frame(frame, progress).await,
             Err(kind) => {
-                unreadable(kind);
+                unreadable(self.of.gateway.link.platform(), kind);
                 Ok(())
             }
         }
     }
 
-    async fn on_frame(&mut self, frame: Frame, course: &mut Course) -> Result<(), Ended> {
+    async fn on_frame(&mut self, frame: Frame, progress: &mut ConnectionProgress) -> Result<(), Ended> {
         match frame {
             Frame::Hello(millis) => {
                 let every = Duration::from_millis(millis);
-                course.beat = Some(Beat { every, next: Instant::now() + part_of(every), open: None });
+                progress.beat = Some(Beat { every, next: Instant::now() + part_of(every), open: None });
                 let token = self.of.gateway.token();
                 let hello = match &*self.session {
                     Some(session) => resume(token, &session.id, session.seq),
@@ -189,7 +189,7 @@ impl<L: Listener> Connection<'_, L> {
                 self.write(heartbeat(seq)).await
             }
             Frame::Ack => {
-                if let Some(sent) = course.beat.as_mut().and_then(|beat| beat.open.take()) {
+                if let Some(sent) = progress.beat.as_mut().and_then(|beat| beat.open.take()) {
                     self.of.gateway.link.latency(sent.elapsed());
                 }
                 self.settle();
@@ -198,7 +198,7 @@ impl<L: Listener> Connection<'_, L> {
             Frame::Reconnect => Err(Ended::new(Next::Resume, "the gateway asks for a new connection")),
             Frame::Invalid(true) => Err(Ended::new(Next::Resume, "the session was interrupted")),
             Frame::Invalid(false) => Err(Ended::new(Next::Fresh, "the session is over")),
-            Frame::Dispatch { seq, kind, data } => self.on_dispatch(seq, &kind, data, course),
+            Frame::Dispatch { seq, kind, data } => self.on_dispatch(seq, &kind, data, progress),
             Frame::Other(_) => Ok(()),
         }
     }
@@ -208,7 +208,7 @@ impl<L: Listener> Connection<'_, L> {
         seq: Option<u64>,
         kind: &str,
         data: Value,
-        course: &mut Course,
+        progress: &mut ConnectionProgress,
     ) -> Result<(), Ended> {
         self.settle();
         if let (Some(session), Some(seq)) = (self.session.as_mut(), seq) {
@@ -217,7 +217,7 @@ impl<L: Listener> Connection<'_, L> {
         match kind {
             "READY" => {
                 let ready: Ready = serde_json::from_value(data).map_err(|_| {
-                    unreadable("READY");
+                    unreadable(self.of.gateway.link.platform(), "READY");
                     Ended::new(Next::Slowly, "the gateway began a session that cannot be read")
                 })?;
                 let fail = |failure: AdapterFailure| {
@@ -229,10 +229,10 @@ impl<L: Listener> Connection<'_, L> {
                 let bot = Bot { user: ready.user.clone(), application: ready.application.clone() };
                 self.of.gateway.sessions.began(self.of.shard, &session, bot);
                 *self.session = Some(session);
-                self.up(course, "connected to discord");
+                self.up(progress, "connected to discord");
                 self.of.listener.ready(self.of.shard, &ready);
             }
-            "RESUMED" => self.up(course, "the session with discord goes on"),
+            "RESUMED" => self.up(progress, "the session with discord goes on"),
             kind => self.of.listener.heard(kind, data),
         }
         Ok(())
@@ -247,11 +247,11 @@ impl<L: Listener> Connection<'_, L> {
         }
     }
 
-    fn up(&self, course: &mut Course, what: &'static str) {
-        course.up_since = Some(Instant::now());
+    fn up(&self, progress: &mut ConnectionProgress, what: &'static str) {
+        progress.up_since = Some(Instant::now());
         let shard = self.of.shard;
         tracing::info!(platform = self.of.gateway.link.platform(), shard = shard.id, "{what}");
-        if self.of.board.set(shard, Standing::Up) && shard.of > 1 {
+        if self.of.board.set(shard, ShardState::Up) && shard.of > 1 {
             tracing::info!(
                 platform = self.of.gateway.link.platform(),
                 n_shards = shard.of,
@@ -282,11 +282,11 @@ fn closed(frame: Option<&CloseFrame>) -> Ended {
 }
 
 /// A payload that cannot be read: counted, named by its kind, passed over.
-pub(crate) fn unreadable(kind: &str) {
+pub(crate) fn unreadable(platform: &str, kind: &str) {
     let kind: String =
         kind.chars().filter(|c| c.is_ascii_alphanumeric() || "_ ".contains(*c)).take(48).collect();
     metrics::counter!("cairn_discord_unreadable_total").increment(1);
-    tracing::warn!(platform = "discord", kind, "discord sent something that cannot be read; passed over");
+    tracing::warn!(platform, kind, "discord sent something that cannot be read; passed over");
 }
 
 #[cfg(test)]
@@ -304,7 +304,7 @@ mod tests {
     use super::super::starts::{Allowance, Starts};
     use super::super::{Addresses, Gateway, Sessions, Shard};
     use super::*;
-    use crate::discord::rest::{Refusals, Rest};
+    use crate::discord::rest::Rest;
     use crate::link::Link;
 
     struct Nobody;
@@ -333,9 +333,9 @@ mod tests {
             let link = Arc::new(Link::new("discord", Arc::new(TestClock::default())));
             let addresses = Addresses::new(api.as_str(), None, None).unwrap();
             let gateway = Gateway {
-                rest: Arc::new(Rest::new(token.clone(), &api, true, Refusals::default()).unwrap()),
+                rest: Arc::new(Rest::new("discord", token.clone(), &api, true, Default::default()).unwrap()),
                 link: link.clone(),
-                sessions: Arc::new(Sessions::new(None, &token, &addresses, 0)),
+                sessions: Arc::new(Sessions::new("discord", None, &token, &addresses, 0)),
                 addresses,
                 bot_token: token,
                 shards: None,

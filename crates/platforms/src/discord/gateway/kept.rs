@@ -2,18 +2,18 @@
 //!
 //! While the adapter runs, each shard notes how far that is. At a stop it is written to a file, together with what only the
 //! beginning of a session tells: who the bot is and where channels are. The next start takes the file away and resumes. After
-//! a crash there is none, and sessions begin anew; what was missed is then read by channel.
+//! a crash there is none, and new sessions begin; what was missed is then read by channel.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use cairn_core::artifact::checksum;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 use super::frame::{Application, INTENTS, Me};
 use super::shard::Session;
@@ -60,6 +60,7 @@ struct File {
 
 /// The sessions of all shards, as they may be resumed by another run.
 pub(in crate::discord) struct Sessions {
+    platform: &'static str,
     /// None: they are not kept.
     path: Option<PathBuf>,
     bot_hash: String,
@@ -70,21 +71,22 @@ pub(in crate::discord) struct Sessions {
 
 impl Sessions {
     pub(in crate::discord) fn new(
+        platform: &'static str,
         path: Option<PathBuf>,
         token: &SecretString,
         addresses: &Addresses,
         last_record: u64,
     ) -> Self {
         let text = format!("{}\n{}\n{}", addresses.api(), token.expose_secret(), INTENTS.bits());
-        let bot_hash = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
-        Self { path, bot_hash, last_record, state: Mutex::default() }
+        let bot_hash = checksum(text.as_bytes());
+        Self { platform, path, bot_hash, last_record, state: Mutex::default() }
     }
 
     /// Takes up what was kept at the last stop, once, and forgets everything else.
     pub(in crate::discord) fn take_up(&self, places: &Places, now: Timestamp) {
         let read = self.path.as_deref().map_or(Ok(None), |path| self.read(path, now));
         let file = read.unwrap_or_else(|error| {
-            tracing::warn!(platform = "discord", %error, "kept sessions cannot be read; new ones begin");
+            tracing::warn!(platform = self.platform, %error, "kept sessions cannot be read; new ones begin");
             None
         });
         *self.state.lock() = match file {
@@ -125,10 +127,10 @@ impl Sessions {
         let file = File { bot_hash: self.bot_hash.clone(), at: now, last_record, sessions, places };
         match write(path, &file) {
             Ok(()) => {
-                tracing::info!(platform = "discord", n_sessions, "sessions are kept for the next start")
+                tracing::info!(platform = self.platform, n_sessions, "sessions are kept for the next start")
             }
             Err(error) => {
-                tracing::warn!(platform = "discord", %error, "sessions cannot be kept; new ones begin at the next start");
+                tracing::warn!(platform = self.platform, %error, "sessions cannot be kept; new ones begin at the next start");
             }
         }
     }
@@ -199,7 +201,8 @@ mod tests {
 
     /// The sessions at a start, when the journal ends with this record.
     fn of_journal(path: &Path, token: &str, last_record: u64) -> Sessions {
-        Sessions::new(Some(path.to_owned()), &SecretString::from(token), &addresses(), last_record)
+        let (path, token) = (Some(path.to_owned()), SecretString::from(token));
+        Sessions::new("discord", path, &token, &addresses(), last_record)
     }
 
     fn begun(path: &Path) -> Sessions {

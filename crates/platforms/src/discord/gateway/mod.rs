@@ -215,7 +215,7 @@ impl Gateway {
         }
         let hours = left.reset_after.as_secs().div_ceil(3600);
         let reason = format!(
-            "Discord lets the bot begin {} more in the next {hours} h; find out what ends them so often",
+            "Discord lets the bot begin {} more sessions in the next {hours} h; find out what ends them so often",
             left.remaining
         );
         if self.link.trouble(BUDGET, &reason) {
@@ -239,16 +239,13 @@ fn number(configured: Option<u32>, recommended: u32, refused: &BTreeSet<u32>) ->
         return Ok(n_shards);
     }
     let hint = match configured {
-        Some(_) => format!(
-            "leave `shards` under [discord] out, or set it to {recommended} as Discord recommends; then restart"
-        ),
-        None => "Discord is asked again in some minutes; if it lasts, set `shards` under [discord] to more"
-            .to_owned(),
+        Some(_) => {
+            format!("leave `shards` out, or set it to {recommended} as Discord recommends; then restart")
+        }
+        None => "Discord is asked again in some minutes; if it lasts, set `shards` to more".to_owned(),
     };
     Err(AdapterFailure {
-        reason: format!(
-            "Discord refuses to divide the bot's servers by {n_shards} (`shards`): they are too many"
-        ),
+        reason: format!("Discord refuses {n_shards} shards: the bot is in too many servers for so few"),
         hint,
         lasting: true,
     })
@@ -286,6 +283,8 @@ mod tests {
         let told = number(Some(2), 4, &refused(&[2])).expect_err("is refused");
         assert!(told.lasting && told.hint.contains("set it to 4"), "{told}");
         let asked = number(None, 4, &refused(&[4])).expect_err("is refused");
-        assert!(asked.lasting && asked.reason.contains("by 4") && asked.hint.contains("asked again"));
+        assert!(
+            asked.lasting && asked.reason.contains("refuses 4 shards") && asked.hint.contains("asked again")
+        );
     }
 }

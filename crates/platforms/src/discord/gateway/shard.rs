@@ -9,10 +9,10 @@ use futures::FutureExt as _;
 use parking_lot::Mutex;
 use reqwest::Url;
 
-use super::board::{Board, Standing};
+use super::board::{Board, ShardState};
 use super::close::Next;
 use super::connection::{Connection, Ended, connect};
-use super::starts::{Place, Spent, Starts, Turn};
+use super::starts::{QueuedStart, Spent, StartSlot, Starts};
 use super::{Gateway, Listener, NoAnswer, Shard, passing};
 use crate::pause::{Pauses, part_of};
 
@@ -55,17 +55,17 @@ pub(super) struct ShardRun<L> {
     pub(super) board: Arc<Board>,
     pub(super) listener: Arc<L>,
     /// Its place for the first session. Shards begin in the order of their numbers, whichever task runs first.
-    pub(super) place: Mutex<Option<Place>>,
+    pub(super) place: Mutex<Option<QueuedStart>>,
 }
 
 /// What a shard keeps between its connections.
-struct Course {
+struct ShardProgress {
     session: Option<Session>,
     pauses: Pauses,
     n_failed: u32,
 }
 
-impl Course {
+impl ShardProgress {
     fn new() -> Self {
         Self { session: None, pauses: Pauses::new(FIRST_PAUSE, LONGEST_PAUSE), n_failed: 0 }
     }
@@ -98,21 +98,21 @@ impl Course {
 impl<L: Listener> ShardRun<L> {
     /// Connects, and stays connected, until it cannot go on by itself.
     pub(super) async fn run(self) -> Stopped {
-        let mut course = Course::new();
+        let mut progress = ShardProgress::new();
         if let Some((session, bot)) = self.gateway.sessions.of(self.shard, &self.gateway.addresses) {
             self.listener.resumes(self.shard, &bot);
-            course.session = Some(session);
+            progress.session = Some(session);
             *self.place.lock() = None;
         }
         loop {
-            let once = AssertUnwindSafe(self.once(&mut course.session, course.n_failed)).catch_unwind();
+            let once = AssertUnwindSafe(self.once(&mut progress.session, progress.n_failed)).catch_unwind();
             let ended = once.await.unwrap_or_else(|_panic| Ended::new(Next::Fresh, PANICKED));
-            match course.after(&ended) {
+            match progress.after(&ended) {
                 Ok(pause) => {
-                    if course.session.is_none() {
+                    if progress.session.is_none() {
                         self.gateway.sessions.ended(self.shard);
                     }
-                    if course.n_failed >= RESUMES_MAX {
+                    if progress.n_failed >= RESUMES_MAX {
                         self.starts.forget();
                     }
                     self.pause(&ended.reason, pause).await;
@@ -123,7 +123,7 @@ impl<L: Listener> ShardRun<L> {
     }
 
     async fn pause(&self, reason: &str, pause: Duration) {
-        self.board.set(self.shard, Standing::Down(passing(reason)));
+        self.board.set(self.shard, ShardState::Down(passing(reason)));
         metrics::counter!("cairn_discord_reconnects_total").increment(1);
         tracing::warn!(
             platform = self.gateway.link.platform(),
@@ -155,7 +155,7 @@ impl<L: Listener> ShardRun<L> {
     }
 
     /// Waits until a session may begin. The API is asked for the address; this also tells whether the token is good.
-    async fn may_begin(&self) -> Result<(Turn<'_>, Url), Ended> {
+    async fn may_begin(&self) -> Result<(StartSlot<'_>, Url), Ended> {
         loop {
             let place = self.place.lock().take();
             let place = place.unwrap_or_else(|| self.starts.queue(self.shard));
@@ -182,34 +182,37 @@ mod tests {
         Ended { up_for: up_for.map(Duration::from_secs), ..Ended::new(next, "") }
     }
 
-    fn with_session() -> Course {
+    fn with_session() -> ShardProgress {
         let address = "wss://gateway.discord.gg".parse().expect("is an address");
-        Course { session: Some(Session { id: String::new(), seq: 7, address }), ..Course::new() }
+        ShardProgress {
+            session: Some(Session { id: String::new(), seq: 7, address }),
+            ..ShardProgress::new()
+        }
     }
 
     #[test]
     fn connections_that_end_at_once_follow_each_other_ever_more_slowly() {
-        let mut course = with_session();
+        let mut progress = with_session();
         let pauses: Vec<_> =
-            (0..10).map(|_| course.after(&ended(Next::Resume, None)).expect("goes on")).collect();
+            (0..10).map(|_| progress.after(&ended(Next::Resume, None)).expect("goes on")).collect();
         assert!(pauses.iter().all(|pause| *pause >= FIRST_PAUSE / 2), "{pauses:?}");
         assert!(pauses[9] >= LONGEST_PAUSE / 2 && pauses[9] <= LONGEST_PAUSE, "{pauses:?}");
-        course.after(&ended(Next::Resume, Some(STEADY.as_secs()))).expect("goes on");
-        assert!(course.after(&ended(Next::Resume, None)).expect("goes on") <= FIRST_PAUSE * 2);
+        progress.after(&ended(Next::Resume, Some(STEADY.as_secs()))).expect("goes on");
+        assert!(progress.after(&ended(Next::Resume, None)).expect("goes on") <= FIRST_PAUSE * 2);
     }
 
     #[test]
     fn a_session_is_kept_while_it_may_be_resumed() {
-        let mut course = with_session();
-        course.after(&ended(Next::Resume, Some(1))).expect("goes on");
-        course.after(&ended(Next::Resume, None)).expect("goes on");
-        assert!(course.after(&ended(Next::Slowly, None)).expect("goes on") >= SLOW_PAUSE);
-        assert!(course.session.is_some());
-        course.after(&ended(Next::Resume, None)).expect("goes on");
-        assert!(course.session.is_some(), "through an outage, too");
-        let mut course = with_session();
-        assert!(course.after(&ended(Next::Fresh, Some(1))).expect("goes on") >= Duration::from_secs(1));
-        assert!(course.session.is_none());
-        assert!(matches!(course.after(&ended(Next::Number, None)), Err(Stopped::Number)));
+        let mut progress = with_session();
+        progress.after(&ended(Next::Resume, Some(1))).expect("goes on");
+        progress.after(&ended(Next::Resume, None)).expect("goes on");
+        assert!(progress.after(&ended(Next::Slowly, None)).expect("goes on") >= SLOW_PAUSE);
+        assert!(progress.session.is_some());
+        progress.after(&ended(Next::Resume, None)).expect("goes on");
+        assert!(progress.session.is_some(), "through an outage, too");
+        let mut progress = with_session();
+        assert!(progress.after(&ended(Next::Fresh, Some(1))).expect("goes on") >= Duration::from_secs(1));
+        assert!(progress.session.is_none());
+        assert!(matches!(progress.after(&ended(Next::Number, None)), Err(Stopped::Number)));
     }
 }

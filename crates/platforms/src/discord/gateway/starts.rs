@@ -76,15 +76,15 @@ pub(super) struct Starts {
 
 /// A shard's turn. Its bucket stays closed to the others until it is used or dropped.
 #[derive(Debug)]
-pub(super) struct Turn<'a> {
+pub(super) struct StartSlot<'a> {
     bucket: &'a Bucket,
     _turn: Option<OwnedSemaphorePermit>,
 }
 
 /// A shard's place in the queue of its bucket.
-pub(super) type Place = BoxFuture<'static, Result<OwnedSemaphorePermit, AcquireError>>;
+pub(super) type QueuedStart = BoxFuture<'static, Result<OwnedSemaphorePermit, AcquireError>>;
 
-impl Turn<'_> {
+impl StartSlot<'_> {
     /// The session begins now.
     pub(super) fn used(self) {
         *self.bucket.began.lock() = Some(Instant::now());
@@ -104,7 +104,7 @@ impl Starts {
     }
 
     /// Takes the next place in the queue of the shard's bucket.
-    pub(super) fn queue(&self, shard: Shard) -> Place {
+    pub(super) fn queue(&self, shard: Shard) -> QueuedStart {
         let mut place = self.bucket(shard).turn.clone().acquire_owned().boxed();
         // It is taken by the first look at it.
         match (&mut place).now_or_never() {
@@ -114,7 +114,7 @@ impl Starts {
     }
 
     /// Waits until a session of this shard may begin, as far as its bucket is concerned.
-    pub(super) async fn turn(&self, shard: Shard, place: Place) -> Turn<'_> {
+    pub(super) async fn turn(&self, shard: Shard, place: QueuedStart) -> StartSlot<'_> {
         let bucket = self.bucket(shard);
         // It is never closed.
         let turn = place.await.ok();
@@ -122,7 +122,7 @@ impl Starts {
         if let Some(began) = began {
             tokio::time::sleep_until(began + IDENTIFY_EVERY).await;
         }
-        Turn { bucket, _turn: turn }
+        StartSlot { bucket, _turn: turn }
     }
 
     /// Takes a session from what may still begin today, and says where. `ask` is called when that is not known, or no

@@ -29,7 +29,7 @@ pub(super) fn overlap(last: u64) -> u64 {
 }
 
 /// A channel that is read, under its name in the runtime.
-struct Place<'a> {
+struct ChannelToRead<'a> {
     id: ChannelId,
     name: &'a RuntimeChannel,
     /// What is deleted there shows: Discord tells who may not read the history that there is none.
@@ -56,7 +56,7 @@ impl InboundHandler {
         }
         let Some(channel_ref) = self.channel_ref(channel, None).await else { return Looked::Unreadable };
         let Some(name) = self.path.channel_of(&(&channel_ref).into()) else { return Looked::Quiet };
-        let row = until_known(|| self.path.ports.intake.channel(&name)).await;
+        let row = until_known(self.link.platform(), || self.path.ports.intake.channel(&name)).await;
         let last = row.and_then(|row| row.last_message).and_then(|message| number(message.as_str()));
         let Some(from) = self.where_from(missed, last) else { return Looked::Quiet };
         let me = *self.me.lock();
@@ -71,7 +71,7 @@ impl InboundHandler {
             _ => {}
         }
         let shows_all = channel_ref.is_direct() || may_read == Some(true);
-        self.read_missed(&Place { id: channel, name: &name, shows_all }, from).await
+        self.read_missed(&ChannelToRead { id: channel, name: &name, shows_all }, from).await
     }
 
     /// From which message on a channel is read; none: nothing was missed there. `last`: the message of it that was taken in last.
@@ -89,8 +89,10 @@ impl InboundHandler {
         }
     }
 
-    async fn read_missed(&self, place: &Place<'_>, from: u64) -> Looked {
-        let channel = place.id;
+    async fn read_missed(&self, to_read: &ChannelToRead<'_>, from: u64) -> Looked {
+        let channel = to_read.id;
+        // Before the pages: what is taken in while they are read is not in them.
+        let known = self.standing(to_read, from).await;
         let history = loop {
             match self.read_after(channel, from).await {
                 Ok(history) => {
@@ -117,7 +119,7 @@ impl InboundHandler {
                 }
             }
         };
-        let deleted = self.amend_deleted(place, &history).await;
+        let deleted = self.amend_deleted(to_read, known, &history).await;
         let mut fresh = Vec::new();
         for message in history.messages {
             let id = RuntimeMessage::new(message.id.to_string());
@@ -141,19 +143,28 @@ impl InboundHandler {
         Looked::Read { messages, deleted }
     }
 
-    /// Tells the runtime which messages it has and Discord has not any more. How many.
-    async fn amend_deleted(&self, place: &Place<'_>, history: &History) -> u64 {
-        if !place.shows_all {
-            return 0;
+    /// The messages of a channel that the runtime has; none where their deletion does not show.
+    async fn standing(&self, to_read: &ChannelToRead<'_>, from: u64) -> Vec<RuntimeMessage> {
+        if !to_read.shows_all {
+            return Vec::new();
         }
-        let since = time_of(history.from);
-        let known = until_known(|| self.path.ports.intake.standing_messages(place.name, since)).await;
+        let (platform, since) = (self.link.platform(), time_of(from));
+        until_known(platform, || self.path.ports.intake.standing_messages(to_read.name, since)).await
+    }
+
+    /// Tells the runtime which of the messages it has are not with Discord any more. How many.
+    async fn amend_deleted(
+        &self,
+        to_read: &ChannelToRead<'_>,
+        known: Vec<RuntimeMessage>,
+        history: &History,
+    ) -> u64 {
         let is_gone = |message: &RuntimeMessage| {
             number(message.as_str()).is_some_and(|id| id > history.from && !history.ids.contains(&id))
         };
         let mut n_gone = 0;
         for message in known.into_iter().filter(is_gone) {
-            let (channel, at) = (place.name.clone(), self.path.now());
+            let (channel, at) = (to_read.name.clone(), self.path.now());
             self.path.amend(Amendment { channel, message, at, change: Change::Deleted }).await;
             n_gone += 1;
         }
@@ -183,7 +194,7 @@ impl InboundHandler {
             (values, from) = self.read_back(channel, after.max(oldest), limits.max_messages).await?;
         }
         let ids = values.iter().filter_map(id_of).collect();
-        let mut read = readable(values);
+        let mut read = self.readable(values);
         read.sort_by_key(|message| message.id.get());
         read.dedup_by_key(|message| message.id.get());
         let me = *self.me.lock();
@@ -202,6 +213,10 @@ impl InboundHandler {
             );
         }
         Ok(History { from, messages: read.split_off(too_many), ids })
+    }
+
+    fn readable(&self, values: Vec<Value>) -> Vec<Message> {
+        values.into_iter().filter_map(|value| self.read("message of a channel", value)).collect()
     }
 
     /// Few at a time ask; who waits for a limit keeps nobody else from asking.
@@ -247,8 +262,4 @@ pub(super) fn history_of(channel: ChannelId) -> String {
 /// The id of a message, whatever else of it can be read.
 fn id_of(message: &Value) -> Option<u64> {
     message.get("id")?.as_str().and_then(number)
-}
-
-fn readable(values: Vec<Value>) -> Vec<Message> {
-    values.into_iter().filter_map(|value| super::read("message of a channel", value)).collect()
 }

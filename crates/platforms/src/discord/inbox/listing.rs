@@ -136,7 +136,17 @@ impl CatchUps {
         state.is_news = true;
     }
 
-    pub(super) fn looked(&self, looked: Looked) {
+    /// A channel is looked at now. If its handling panics it counts as one that cannot be read.
+    pub(super) fn look(&self) -> Looking<'_> {
+        Looking { catch_ups: self, looked: Looked::Unreadable }
+    }
+
+    /// A channel is still to be looked at.
+    pub(super) fn is_open(&self) -> bool {
+        self.0.lock().open > 0
+    }
+
+    fn looked(&self, looked: Looked) {
         let state = &mut *self.0.lock();
         state.open = state.open.saturating_sub(1);
         match looked {
@@ -159,6 +169,24 @@ impl CatchUps {
         }
         let State { read, quiet, unread, messages, deleted, .. } = *state;
         Some(CaughtUp { at, read, quiet, unread, messages, deleted })
+    }
+}
+
+/// A channel is being looked at, until this is dropped.
+pub(super) struct Looking<'a> {
+    catch_ups: &'a CatchUps,
+    looked: Looked,
+}
+
+impl Looking<'_> {
+    pub(super) fn done(mut self, looked: Looked) {
+        self.looked = looked;
+    }
+}
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        self.catch_ups.looked(self.looked);
     }
 }
 
@@ -218,8 +246,21 @@ mod tests {
         ups.looked(Looked::Unreadable);
         assert_eq!(ups.done(now), Some(CaughtUp { unread: 1, ..done }), "of the session as a whole");
     }
+
     #[test]
-    fn the_first_sessions_of_all_shards_are_one_catching_up_and_a_further_one_begins_anew() {
+    fn a_channel_whose_handling_breaks_is_not_open_any_more() {
+        let ups = CatchUps::default();
+        ups.begin(Shard { id: 0, of: 1 }, []);
+        ups.opened();
+        let looking = ups.look();
+        assert!(ups.is_open());
+        drop(looking);
+        assert!(!ups.is_open());
+        assert_eq!(ups.done(Timestamp::UNIX_EPOCH).map(|done| done.unread), Some(1));
+    }
+
+    #[test]
+    fn the_first_sessions_of_all_shards_are_one_catching_up_and_a_further_one_begins_again() {
         let (ups, now) = (CatchUps::default(), Timestamp::UNIX_EPOCH);
         let server = |shard: u32| GuildId::new(u64::from(shard) << 22 | 1);
         let begin = |id| ups.begin(Shard { id, of: 2 }, [server(id)]);

@@ -8,6 +8,7 @@ use cairn_core::message::{Amendment, Change, Inbound, Part, Provenance};
 use serenity::all::{ChannelId, GuildId, UserId};
 
 use super::{InboundHandler, Item};
+use crate::discord::outbox::number;
 use crate::discord::places::ChannelRef;
 use crate::discord::rest::RestError;
 use crate::discord::wire::{Message, User, time_of};
@@ -17,6 +18,9 @@ use crate::inbound::{Access, Admitted, ChatAddress, Outcome, Sender};
 /// First and longest pause before Discord is asked again where a channel is.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_LONGEST: Duration = Duration::from_secs(30);
+
+/// So begins the place in the status of rights that the bot lacks.
+const RIGHTS_IN: &str = "rights in channel ";
 
 /// A message that is for the runtime.
 pub(super) struct Served {
@@ -62,8 +66,9 @@ impl InboundHandler {
                 self.path.amend(Amendment { channel, message, at, change: Change::Deleted }).await;
             }
             Item::Backfill(missed) => {
+                let looking = self.catch_ups.look();
                 let looked = self.backfill(channel, missed).await;
-                self.catch_ups.looked(looked);
+                looking.done(looked);
                 self.tell_caught_up();
             }
         }
@@ -108,8 +113,8 @@ impl InboundHandler {
         }
     }
 
-    /// Whether an answer could be sent where a message is `asked`. Where Discord would refuse it no turn is paid for: the message
-    /// is kept, and operators are told.
+    /// Whether an answer could be sent. `asked`: the message addresses the bot. Where Discord would refuse it no turn is paid for:
+    /// the message is kept, and operators are told.
     fn can_answer(&self, channel: ChannelId, me: UserId, asked: bool) -> bool {
         let place = rights_in(channel);
         match self.places.may_send(channel, me, self.path.now()) {
@@ -250,5 +255,10 @@ pub(super) fn sight_of(channel: ChannelId) -> String {
 
 /// The place of this trouble in the status.
 pub(super) fn rights_in(channel: ChannelId) -> String {
-    format!("rights in channel {channel}")
+    format!("{RIGHTS_IN}{channel}")
+}
+
+/// The channel of a place that [`rights_in`] made.
+pub(super) fn channel_of_rights(place: &str) -> Option<ChannelId> {
+    place.strip_prefix(RIGHTS_IN).and_then(number).map(ChannelId::new)
 }

@@ -20,7 +20,6 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::DropGuard;
 
 use self::listing::{CatchUps, LIST_LIMIT, Missed, with_news};
-use super::NAME;
 use super::gateway::{Bot, Listener, Ready, Shard, unreadable};
 use super::outbox::Outbox;
 use super::places::{ChannelRef, Places};
@@ -59,7 +58,13 @@ pub(super) enum Item {
 /// Puts something at the end of a channel's queue. What does not fit is not lost but left to Discord: the channel is read
 /// again from there. Until then nothing newer is taken, so that what was missed comes before it. True: the channel is to be
 /// read, and was not before.
-fn enqueue(queue: &mut VecDeque<Item>, n_waiting: usize, channel: ChannelId, item: Item) -> bool {
+fn enqueue(
+    platform: &str,
+    queue: &mut VecDeque<Item>,
+    n_waiting: usize,
+    channel: ChannelId,
+    item: Item,
+) -> bool {
     let full = queue.len() >= QUEUE_MAX || n_waiting >= ALL_MAX;
     let known = queue.iter_mut().find_map(|item| match item {
         Item::Backfill(missed) => Some(missed),
@@ -73,7 +78,7 @@ fn enqueue(queue: &mut VecDeque<Item>, n_waiting: usize, channel: ChannelId, ite
             queue.push_back(Item::Backfill(Missed::after(message.id.get() - 1)));
             metrics::counter!("cairn_discord_lane_full_total").increment(1);
             tracing::warn!(
-                platform = NAME,
+                platform,
                 channel = channel.get(),
                 "more is said than can be taken in; the channel is read again in a moment"
             );
@@ -82,7 +87,7 @@ fn enqueue(queue: &mut VecDeque<Item>, n_waiting: usize, channel: ChannelId, ite
         (Item::Edited(_) | Item::Deleted { .. }, _) if full => {
             metrics::counter!("cairn_discord_changes_dropped_total").increment(1);
             tracing::warn!(
-                platform = NAME,
+                platform,
                 channel = channel.get(),
                 "a change of an older message was dropped: more happens than can be taken in"
             );
@@ -134,6 +139,15 @@ impl InboundHandler {
     pub(super) fn oldest(&self) -> u64 {
         let max_age = self.path.chat.get().catch_up.max_age;
         id_at(self.path.now().checked_sub(max_age).unwrap_or(jiff::Timestamp::UNIX_EPOCH))
+    }
+
+    /// Reads an event; one that cannot be read is counted and passed over.
+    fn read<T: DeserializeOwned>(&self, kind: &str, data: Value) -> Option<T> {
+        let event = serde_json::from_value(data).ok();
+        if event.is_none() {
+            unreadable(self.link.platform(), kind);
+        }
+        event
     }
 
     /// Discord does not know a channel any more.
@@ -191,9 +205,10 @@ impl Inbox {
     }
 
     fn push(&self, channel: ChannelId, item: Item) {
+        let platform = self.inbound.link.platform();
         let is_new = self.chat_queues.change(channel, |queue, n_waiting| {
             // While the queue is held: its worker may look at once.
-            if enqueue(queue, n_waiting, channel, item) {
+            if enqueue(platform, queue, n_waiting, channel, item) {
                 self.inbound.catch_ups.opened();
             }
         });
@@ -208,6 +223,13 @@ impl Inbox {
                 }
             };
             self.tasks.spawn(work_off(self.chat_queues.clone(), channel, handle));
+        }
+    }
+
+    /// Reads an event and does something with it.
+    fn with<T: DeserializeOwned>(&self, kind: &str, data: Value, act: impl FnOnce(T)) {
+        if let Some(event) = self.inbound.read(kind, data) {
+            act(event);
         }
     }
 
@@ -242,40 +264,46 @@ impl Inbox {
         let Some(me) = *self.inbound.me.lock() else { return };
         match kind {
             "GUILD_CREATE" => {
-                with(kind, data, |server: Server| {
+                self.with(kind, data, |server: Server| {
                     places.learn_server(&server, me);
                     self.listed(&server, me);
                 });
             }
-            "GUILD_DELETE" => with(kind, data, |gone: ServerGone| self.server_gone(&gone)),
+            "GUILD_DELETE" => self.with(kind, data, |gone: ServerGone| self.server_gone(&gone)),
             "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE" => {
-                with(kind, data, |room: ChannelInfo| {
+                self.with(kind, data, |room: ChannelInfo| {
                     places.learn(&room, room.guild_id);
-                    self.rights_changed(room.id, me);
                     // A thread has the rights of its channel.
-                    self.read_unread(me, |id, at| id == room.id || at.is_some_and(|at| at.chat == room.id));
+                    self.rights_changed(me, |id, at| {
+                        id == room.id || at.is_some_and(|at| at.chat == room.id)
+                    });
                 });
             }
             "CHANNEL_DELETE" | "THREAD_DELETE" => {
-                with(kind, data, |room: ChannelInfo| self.inbound.gone(room.id));
+                self.with(kind, data, |room: ChannelInfo| self.inbound.gone(room.id));
             }
             "THREAD_LIST_SYNC" => {
-                if let Some(sync) = read::<ThreadList>(kind, data) {
+                if let Some(sync) = self.inbound.read::<ThreadList>(kind, data) {
                     sync.threads.iter().for_each(|thread| places.learn(thread, Some(sync.guild_id)));
                 }
             }
             "GUILD_ROLE_CREATE" | "GUILD_ROLE_UPDATE" => {
-                with(kind, data, |change: RoleChange| {
+                self.with(kind, data, |change: RoleChange| {
                     places.learn_role(change.guild_id, &change.role, me);
-                    self.read_unread_of(change.guild_id, me);
+                    self.server_rights_changed(change.guild_id, me);
                 });
             }
-            "GUILD_ROLE_DELETE" => with(kind, data, |gone: RoleGone| places.forget_role(&gone)),
+            "GUILD_ROLE_DELETE" => {
+                self.with(kind, data, |gone: RoleGone| {
+                    places.forget_role(&gone);
+                    self.server_rights_changed(gone.guild_id, me);
+                });
+            }
             "GUILD_MEMBER_UPDATE" => {
-                with(kind, data, |change: MemberChange| {
+                self.with(kind, data, |change: MemberChange| {
                     places.learn_member(&change, me);
                     if change.member.user.as_ref().is_some_and(|user| user.id == me) {
-                        self.read_unread_of(change.guild_id, me);
+                        self.server_rights_changed(change.guild_id, me);
                     }
                 });
             }
@@ -283,21 +311,21 @@ impl Inbox {
         }
     }
 
-    /// The bot may do other things in a channel than before.
-    fn rights_changed(&self, channel: ChannelId, me: UserId) {
-        let (inbound, now) = (&self.inbound, self.inbound.path.now());
-        if inbound.places.may_send(channel, me, now) == Some(true) {
-            inbound.link.clear(&messages::rights_in(channel));
+    fn server_rights_changed(&self, server: GuildId, me: UserId) {
+        self.rights_changed(me, |_, at| at.is_some_and(|at| at.guild == Some(server)));
+    }
+
+    /// The bot may do other things in some places than before: where it may write again the trouble is over, and what could not
+    /// be read is read.
+    fn rights_changed(&self, me: UserId, is_there: impl Fn(ChannelId, Option<&ChannelRef>) -> bool) {
+        let (places, link, now) = (&self.inbound.places, &self.inbound.link, self.inbound.path.now());
+        // They are few, so all are looked at.
+        let troubles = link.places_in_trouble();
+        for channel in troubles.iter().filter_map(|place| messages::channel_of_rights(place)) {
+            if places.may_send(channel, me, now) == Some(true) {
+                link.clear(&messages::rights_in(channel));
+            }
         }
-    }
-
-    fn read_unread_of(&self, server: GuildId, me: UserId) {
-        self.read_unread(me, |_, at| at.is_some_and(|at| at.guild == Some(server)));
-    }
-
-    /// Reads what could not be read in some places, where it can be read by now.
-    fn read_unread(&self, me: UserId, is_there: impl Fn(ChannelId, Option<&ChannelRef>) -> bool) {
-        let (places, now) = (&self.inbound.places, self.inbound.path.now());
         for (channel, from) in places.unread(is_there) {
             if places.may_read(channel, me, now) == Some(true) {
                 self.push(channel, Item::Backfill(Missed::after(from)));
@@ -403,50 +431,36 @@ impl Listener for Inbox {
     }
 
     fn is_idle(&self) -> bool {
-        self.chat_queues.is_idle() && self.inbound.commands.available_permits() == COMMANDS_MAX
+        self.chat_queues.is_idle()
+            && !self.inbound.catch_ups.is_open()
+            && self.inbound.commands.available_permits() == COMMANDS_MAX
     }
 
     fn heard(&self, kind: &str, data: Value) {
         match kind {
-            "MESSAGE_CREATE" => with(kind, data, |message: Message| self.message(message, false)),
+            "MESSAGE_CREATE" => self.with(kind, data, |message: Message| self.message(message, false)),
             "MESSAGE_UPDATE" => {
                 // A change that Discord made itself may lack an author; then nobody changed any words.
                 if data.get("author").is_some() {
-                    with(kind, data, |message: Message| self.message(message, true));
+                    self.with(kind, data, |message: Message| self.message(message, true));
                 }
             }
             "MESSAGE_DELETE" => {
-                if let Some(Deleted { id, channel_id, guild_id }) = read(kind, data) {
+                if let Some(Deleted { id, channel_id, guild_id }) = self.inbound.read(kind, data) {
                     self.deleted(channel_id, id, guild_id);
                 }
             }
             "MESSAGE_DELETE_BULK" => {
-                if let Some(DeletedMany { ids, channel_id, guild_id }) = read(kind, data) {
+                if let Some(DeletedMany { ids, channel_id, guild_id }) = self.inbound.read(kind, data) {
                     ids.into_iter().for_each(|id| self.deleted(channel_id, id, guild_id));
                 }
             }
             "INTERACTION_CREATE" => {
-                with(kind, data, |interaction: Interaction| self.called(interaction));
+                self.with(kind, data, |interaction: Interaction| self.called(interaction));
             }
             kind => self.learn_places(kind, data),
         }
     }
-}
-
-/// Reads an event and does something with it.
-fn with<T: DeserializeOwned>(kind: &str, data: Value, act: impl FnOnce(T)) {
-    if let Some(event) = read(kind, data) {
-        act(event);
-    }
-}
-
-/// Reads an event; one that cannot be read is counted and passed over.
-fn read<T: DeserializeOwned>(kind: &str, data: Value) -> Option<T> {
-    let event = serde_json::from_value(data).ok();
-    if event.is_none() {
-        unreadable(kind);
-    }
-    event
 }
 
 #[cfg(test)]
@@ -478,7 +492,7 @@ mod tests {
             let mut queue = VecDeque::new();
             for id in 1000..1100 {
                 let n_waiting = n_others + queue.len();
-                enqueue(&mut queue, n_waiting, ONE, message(id));
+                enqueue("discord", &mut queue, n_waiting, ONE, message(id));
             }
             let last = 1000 + fit as u64 - 1;
             let ids = ids(&queue);
@@ -490,7 +504,8 @@ mod tests {
     fn what_was_missed_comes_after_what_waited_and_before_what_is_said_next() {
         let mut queue = VecDeque::from([message(10)]);
         let missed = |last| Item::Backfill(Missed { after: None, last, since: 0 });
-        let to_read = [missed(9), message(20), missed(8)].map(|item| enqueue(&mut queue, 1, ONE, item));
+        let to_read =
+            [missed(9), message(20), missed(8)].map(|item| enqueue("discord", &mut queue, 1, ONE, item));
         assert_eq!(to_read, [true, false, false], "it is read once");
         assert_eq!(
             ids(&queue),
@@ -498,7 +513,7 @@ mod tests {
             "20 is read with what was missed, and is news"
         );
         queue.clear();
-        enqueue(&mut queue, 0, ONE, message(21));
+        enqueue("discord", &mut queue, 0, ONE, message(21));
         assert_eq!(ids(&queue), [("message", 21)]);
     }
 }

@@ -24,13 +24,14 @@ use tokio::sync::Notify;
 
 use self::error::Fault;
 use self::limits::{Key, Limits};
+use crate::fence::Fence;
 
 pub(crate) use self::calls::{PAGE, Page};
 pub(crate) use self::error::{
     ALREADY_ANSWERED, BAD_FORM, NO_HISTORY_FOR_REPLY, RestError, UNKNOWN_INTERACTION, UNKNOWN_MESSAGE,
 };
-pub(crate) use self::refused::REFUSED_MAX;
 pub use self::refused::Refusals;
+pub(crate) use self::refused::{REFUSED_MAX, STOP_AT};
 
 /// Longest that a connection may take to come about.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
@@ -53,10 +54,12 @@ const RETRY_LONGEST: Duration = Duration::from_secs(16);
 
 /// The API, for one token.
 pub(crate) struct Rest {
+    platform: &'static str,
     client: Client,
     token: SecretString,
     api: String,
     limits: Limits,
+    fence: Fence,
     rejected: Notify,
 }
 
@@ -66,10 +69,11 @@ impl Rest {
     /// # Errors
     /// The client cannot be made (its certificates cannot be loaded).
     pub(crate) fn new(
+        platform: &'static str,
         token: SecretString,
         api: &Url,
         own: bool,
-        refusals: Refusals,
+        (refusals, fence): (Refusals, Fence),
     ) -> Result<Self, reqwest::Error> {
         let mut builder = Client::builder()
             .redirect(reqwest::redirect::Policy::none())
@@ -81,7 +85,8 @@ impl Rest {
         }
         let api = api.as_str().trim_end_matches('/').to_owned();
         let limits = Limits::new(refusals);
-        Ok(Self { client: builder.build()?, token, api, limits, rejected: Notify::new() })
+        let (client, rejected) = (builder.build()?, Notify::new());
+        Ok(Self { platform, client, token, api, limits, fence, rejected })
     }
 
     /// Requests of the last ten minutes that count against the bot, with those of the other bots of the daemon.
@@ -172,6 +177,7 @@ impl Rest {
     async fn execute(&self, request: Request<'_>) -> Result<Vec<u8>, RestError> {
         let key: Key = (request.route_ref().ratelimiting_bucket(), *request.method_ref());
         let by_bot = is_by_bot(request.route_ref());
+        self.fence.check().map_err(RestError::Unreachable)?;
         self.limits.acquire(key, by_bot, Instant::now()).map_err(|after| RestError::Limited { after })?;
         let request = request
             .build(&self.client, self.token.expose_secret(), Some(&self.api))
@@ -202,7 +208,7 @@ impl Rest {
             metrics::counter!("cairn_discord_refused_total").increment(1);
             if self.limits.refused(key, Instant::now()) {
                 tracing::error!(
-                    platform = "discord",
+                    platform = self.platform,
                     "{REFUSED_MAX} requests were refused within ten minutes; those that were refused wait now, because \
                      Discord shuts out whoever makes 10,000"
                 );

@@ -1,4 +1,4 @@
-//! Requests that count against the bot: those that get 401, 403, or 429 for a limit of its own. Discord shuts an address out
+//! Requests that count against the bot: those that get 401, 403, or 429 for a limit of its own. Discord shuts out an address
 //! that makes 10,000 of them in ten minutes, with every bot behind it: the bots of a daemon count together.
 
 use std::collections::{HashMap, VecDeque};
@@ -20,9 +20,9 @@ const STEP: Duration = Duration::from_secs(60);
 pub(crate) const REFUSED_MAX: u64 = 1_000;
 
 /// From here on nothing is asked any more: half of what Discord takes.
-const STOP_AT: u64 = 5_000;
+pub(crate) const STOP_AT: u64 = 5_000;
 
-/// Past so many kinds of requests those that were refused longest ago are forgotten.
+/// At so many kinds of requests those that were refused before the window are forgotten. If none was, new kinds are not noted.
 const KEYS_MAX: usize = 10_000;
 
 /// How many requests of late were refused to all bots that share it: since when, and how many, oldest first.
@@ -55,7 +55,7 @@ impl Refused {
     }
 
     /// How long a request must wait so that it does not add to them; none: it may go.
-    pub(super) fn wait(&mut self, key: Key, now: Instant) -> Option<Duration> {
+    pub(super) fn wait(&self, key: Key, now: Instant) -> Option<Duration> {
         let (n, oldest) = self.all.now(now);
         let was_refused = || self.last.get(&key).is_some_and(|at| now.duration_since(*at) < WINDOW);
         let waits = n >= STOP_AT || (n >= REFUSED_MAX && was_refused());
@@ -120,7 +120,7 @@ mod tests {
     fn what_was_refused_waits_once_there_are_too_many_and_the_rest_goes_on() {
         let now = Instant::now();
         assert_eq!(refused(REFUSED_MAX - 1, now).wait(key(1), now), None);
-        let mut many = refused(REFUSED_MAX, now);
+        let many = refused(REFUSED_MAX, now);
         assert_eq!(many.wait(key(1), now), Some(WINDOW + STEP));
         assert_eq!(many.wait(key(2), now), None);
         let later = now + WINDOW + STEP;
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn far_below_what_discord_takes_everything_stops() {
         let now = Instant::now();
-        let mut all = refused(STOP_AT, now);
+        let all = refused(STOP_AT, now);
         assert_eq!(all.wait(key(2), now), Some(WINDOW + STEP));
     }
 }

@@ -42,6 +42,19 @@ async fn threads_and_forum_posts_are_channels_of_their_own() {
 }
 
 #[tokio::test]
+async fn a_channel_where_the_bot_may_not_write_is_a_trouble_until_a_role_gives_the_right() {
+    let (discord, runtime, running) = start().await;
+    discord.deny(CHANNEL);
+    discord.post(CHANNEL, "alice", "well?").mention_bot().send();
+    assert!(!runtime.wait_taken(1).await[0].addressed, "it could not be answered");
+    let status = running.wait_status(|status| !status.troubles.is_empty()).await;
+    assert!(status.troubles[0].starts_with("rights in channel 101: "), "{:?}", status.troubles);
+    discord.allow_by_role(GUILD);
+    running.wait_status(|status| status.troubles.is_empty()).await;
+    discord.assert_clean();
+}
+
+#[tokio::test]
 async fn a_thread_that_nobody_told_of_is_asked_for() {
     let (discord, runtime, _running) = start().await;
     discord

@@ -1,13 +1,18 @@
 //! What leaves: once, in its place, inert; and a failure says what is known of the message.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cairn_core::ids::{ChannelId, OutboxId};
-use cairn_core::ports::{Platform as _, SendError, SendPart};
+use cairn_core::ports::{LinkState, Platform as _, SendError, SendPart};
+use cairn_platforms::discord::DiscordSettings;
+use cairn_platforms::fence::Fence;
 use cairn_testkit::discord::{Fault, Route};
 
 use crate::discord::runtime::{
-    CHANNEL, CHANNEL_NAME, OTHER, OTHER_NAME, Runtime, connected, discord, id, start, words,
+    CHANNEL, CHANNEL_NAME, OTHER, OTHER_NAME, Running, Runtime, connected, discord, id, settings, start,
+    words,
 };
 
 fn part(channel: &str, delivery: &str, words: &str) -> SendPart {
@@ -53,6 +58,29 @@ async fn a_lost_answer_is_unknown_and_repeating_it_makes_no_double() {
     assert_eq!(again, id(sent[0].id));
     adapter.send(part(CHANNEL_NAME, "o2", "once")).await.expect("another delivery is another message");
     assert_eq!(discord.sent(CHANNEL).len(), 2);
+    discord.assert_clean();
+}
+
+#[tokio::test]
+async fn nothing_is_sent_while_the_fence_is_closed_and_all_of_it_may_be_later() {
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let is_open = Arc::new(AtomicBool::new(true));
+    let asked = Arc::clone(&is_open);
+    let fence = Fence::new(move || asked.load(Ordering::Relaxed));
+    let adapter = Running::start(DiscordSettings { fence, ..settings(&discord) }, &runtime);
+    adapter.wait_state(LinkState::Connected).await;
+    let adapter = &adapter.adapter;
+    is_open.store(false, Ordering::Relaxed);
+    let refused = adapter.send(part(CHANNEL_NAME, "o1", "once")).await;
+    assert!(
+        matches!(&refused, Err(SendError::Later { reason, .. }) if reason.contains("no longer leads")),
+        "{refused:?}"
+    );
+    let channel: ChannelId = CHANNEL_NAME.parse().expect("is a channel");
+    assert!(adapter.typing(channel.clone()).await.is_err() && !discord.is_typing(CHANNEL));
+    is_open.store(true, Ordering::Relaxed);
+    adapter.send(part(CHANNEL_NAME, "o1", "once")).await.expect("is sent");
+    assert_eq!(discord.sent(CHANNEL).iter().map(|sent| sent.content.as_str()).collect::<Vec<_>>(), ["once"]);
     discord.assert_clean();
 }
 

@@ -1,10 +1,13 @@
 //! What leaves: messages, edits, typing, and what is known of each afterwards.
 
 use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cairn_core::ids::{ChannelId, MessageId, OutboxId};
 use cairn_core::ports::{Platform as _, SendError, SendPart};
+use cairn_platforms::fence::Fence;
 use cairn_testkit::telegram::{FakeTelegram, Fault, What};
 use serde_json::json;
 
@@ -58,6 +61,30 @@ async fn a_message_answers_another_by_entities_and_is_edited() {
     assert_eq!(rig.fake.sent(ann.id)[0].text, "so");
     rig.fake.fail_next("editMessageText", Fault::error(400, "Bad Request: message is not modified: same"));
     in_time(edit).await.expect("it says so already");
+    rig.fake.assert_clean();
+}
+
+#[tokio::test]
+async fn nothing_is_asked_while_the_fence_is_closed_and_all_of_it_may_be_later() {
+    let is_open = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&is_open);
+    let fence = Fence::new(move || asked.load(Ordering::Relaxed));
+    let rig =
+        Rig::set_up(FakeTelegram::start().await, open_to(&[]), |settings| settings.fence = fence.clone());
+    let ann = rig.fake.person("Ann");
+    rig.fake.say(ann.id, &ann, "hello");
+    let refused = rig.telegram.send(part(channel(ann.id), None, "once")).await;
+    assert!(
+        matches!(&refused, Err(SendError::Later { reason, .. }) if reason.contains("no longer leads")),
+        "{refused:?}"
+    );
+    assert!(rig.telegram.typing(channel(ann.id)).await.is_err());
+    for method in ["sendMessage", "sendChatAction", "getUpdates", "getMe"] {
+        assert!(rig.fake.calls(method).is_empty(), "{method}");
+    }
+    is_open.store(true, Ordering::Relaxed);
+    in_time(|| rig.telegram.send(part(channel(ann.id), None, "once"))).await.expect("is sent");
+    assert_eq!(rig.fake.sent(ann.id).len(), 1);
     rig.fake.assert_clean();
 }
 

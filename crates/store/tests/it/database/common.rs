@@ -3,12 +3,16 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use cairn_core::event::{Event, MaintenanceEvent, NewRecord};
+use cairn_core::artifact::checksum;
+use cairn_core::event::{ArtifactEvent, Event, MaintenanceEvent, NewRecord};
+use cairn_core::message::Artifact;
 use cairn_core::ports::{Store as _, StoreError};
-use cairn_store::{DatabaseOptions, Store, StoreOptions};
+use cairn_store::{DatabaseOptions, Standby, StandbyStatus, Store, StoreOptions};
 use cairn_testkit::postgres::{self, sql};
+use cairn_testkit::watched::GIVE_UP_AFTER;
 use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::time::timeout;
 
 pub(crate) use crate::common::*;
 
@@ -46,6 +50,22 @@ pub(crate) fn leader(url: &str, node: &str) -> (tempfile::TempDir, Store) {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(options(dir.path(), url, node)).unwrap();
     (dir, store)
+}
+
+/// Waits until a node that stands by is like that.
+pub(crate) async fn until(standby: &Standby, what: impl FnMut(&StandbyStatus) -> bool) {
+    let mut status = standby.status();
+    let is_so = timeout(GIVE_UP_AFTER, status.wait_for(what)).await.is_ok_and(|found| found.is_ok());
+    assert!(is_so, "{:?}", status.borrow());
+}
+
+/// Stores an artifact with these words, which the journal names.
+pub(crate) async fn stored(chat: &mut Chat, id: &str, text: &str) -> Artifact {
+    chat.store.put_artifact(&chat.state.channel, &id.into(), text.into()).await.unwrap();
+    let sha256 = Some(checksum(text.as_bytes()));
+    let artifact = Artifact { sha256, ..artifact(id, text.len() as u64) };
+    chat.append(vec![Event::Artifact(ArtifactEvent::Stored { artifact: artifact.clone() })]).await;
+    artifact
 }
 
 /// Appends a record with these words, and returns its number.

@@ -3,27 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use cairn_core::artifact::checksum;
 use cairn_core::event::{ArtifactEvent, Event};
-use cairn_core::message::Artifact;
 use cairn_core::ports::{LineRange, Store as _, StoreError};
 use cairn_store::{
     DatabaseOptions, Progress, Store, StoreOptions, erase_dir, move_from, move_to, restore_dir, verify_dir,
 };
 use cairn_testkit::postgres::{database, sql};
-use cairn_testkit::watched::GIVE_UP_AFTER;
 use tempfile::tempdir;
-use tokio::time::timeout;
 
-use super::common::{Chat, artifact, at, channel, in_database, leader, options, say, segments};
-
-async fn stored(chat: &mut Chat, id: &str, text: &str) -> Artifact {
-    chat.store.put_artifact(&chat.state.channel, &id.into(), text.into()).await.unwrap();
-    let sha256 = Some(checksum(text.as_bytes()));
-    let artifact = Artifact { sha256, ..artifact(id, text.len() as u64) };
-    chat.append(vec![Event::Artifact(ArtifactEvent::Stored { artifact: artifact.clone() })]).await;
-    artifact
-}
+use super::common::{Chat, at, channel, in_database, leader, options, say, segments, stored, until};
 
 /// The files of the chat's artifacts, by name.
 fn artifacts(dir: &Path) -> Vec<PathBuf> {
@@ -76,10 +64,9 @@ async fn an_artifact_that_expires_goes_from_a_node_that_led_before() {
     // Before it follows, and while it does.
     chat.append(vec![expire("a1")]).await;
     let standby = Store::stand_by(options(a.path(), &url, "a")).unwrap();
-    let mut status = standby.status();
     for (left, next) in [(["a2", "a3"].as_slice(), Some("a2")), (&["a3"], None)] {
         let n = chat.state.last_n;
-        drop(timeout(GIVE_UP_AFTER, status.wait_for(|status| status.n == n)).await.unwrap().unwrap());
+        until(&standby, |status| status.n == n).await;
         let names = artifacts(a.path());
         let names: Vec<_> = names.iter().map(|file| file.file_name().unwrap().to_str().unwrap()).collect();
         assert_eq!(names, left);
@@ -135,4 +122,34 @@ async fn a_journal_is_not_moved_into_a_database_that_it_has_left() {
     sql(&url, "DROP SCHEMA public CASCADE; CREATE SCHEMA public");
     assert_eq!(move_to(alone(), to(), &Progress::default()).await.unwrap().records, 1);
     assert_eq!(in_database(&url), ["1 one"]);
+}
+
+#[tokio::test]
+async fn a_check_of_a_copy_does_not_lead_and_has_a_damaged_one_copied_again() {
+    let Some(url) = database() else { return };
+    let dir = tempdir().unwrap();
+    let options = StoreOptions { segment_bytes: 300, ..options(dir.path(), &url, "a") };
+    let store = Store::open(options.clone()).unwrap();
+    for n in 0..12 {
+        say(&store, &format!("number {n}")).await.unwrap();
+    }
+    store.close().await;
+    let all = super::common::in_copy(dir.path());
+    let (_b, led) = leader(&url, "b");
+    assert!(verify_dir(options.clone(), false).await.unwrap().ok);
+    assert!(cairn_store::verify_dir_quick(options.clone()).await.unwrap().ok);
+    let refused = verify_dir(options.clone(), true).await.unwrap_err();
+    assert!(refused.to_string().contains("a copy is not quarantined"), "{refused}");
+    // No start reads it: it is closed, and the views show it.
+    let first = segments(dir.path()).remove(0);
+    let text = fs::read_to_string(&first).unwrap();
+    fs::write(&first, text.replacen("number", "lumber", 1)).unwrap();
+    assert!(!verify_dir(options.clone(), false).await.unwrap().ok);
+    let standby = Store::stand_by(options).unwrap();
+    until(&standby, |status| status.n == 12).await;
+    assert_eq!(super::common::in_copy(dir.path()), all);
+    standby.close().await;
+    assert!(led.leads() && led.lease().unwrap().borrow().held);
+    led.close().await;
+    assert_eq!(sql(&url, "SELECT epoch FROM cairn_journal"), "2", "nobody else has led");
 }

@@ -4,17 +4,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use cairn_core::artifact::checksum;
-use cairn_core::event::{ArtifactEvent, Event};
-use cairn_core::message::Artifact;
-use cairn_core::ports::{Store as _, StoreError};
+use cairn_core::ports::StoreError;
 use cairn_store::{DatabaseOptions, Progress, Store, StoreOptions, erase_dir, move_to};
 use cairn_testkit::postgres::{database, sql};
 use cairn_testkit::watched::GIVE_UP_AFTER;
 use tempfile::tempdir;
 use tokio::time::timeout;
 
-use super::common::{Chat, artifact, at, channel, found, leader, options};
+use super::common::{Chat, at, found, leader, options, stored, until};
 
 const ANA: &str = "local/ana";
 
@@ -62,8 +59,7 @@ async fn who_is_erased_is_in_nothing_that_a_follower_kept_aside() {
     let n = ana_speaks(&store).await.state.last_n;
     let b = tempdir().unwrap();
     let standby = Store::stand_by(options(b.path(), &url, "b")).unwrap();
-    let mut status = standby.status();
-    drop(timeout(GIVE_UP_AFTER, status.wait_for(|status| status.n == n)).await.unwrap().unwrap());
+    until(&standby, |status| status.n == n).await;
     for file in ["quarantine/1-torn-at-30.jsonl", "before-copy-1/1.jsonl", "views.damaged/db"] {
         let file = b.path().join(file);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -72,7 +68,7 @@ async fn who_is_erased_is_in_nothing_that_a_follower_kept_aside() {
     ask(store).await;
     let store = Store::open(options(a.path(), &url, "a")).unwrap();
     let n = store.stats().await.unwrap().last_n;
-    drop(timeout(GIVE_UP_AFTER, status.wait_for(|status| status.n == n)).await.unwrap().unwrap());
+    until(&standby, |status| status.n == n).await;
     standby.close().await;
     store.close().await;
     for dir in [a.path(), b.path()] {
@@ -158,10 +154,7 @@ async fn an_erasure_takes_nothing_to_the_database_that_only_its_node_says() {
     ana_speaks(&store).await;
     let mut other = bob_speaks(&store, "other", "the carrots are in the cellar").await;
     let text = "the words of a long result";
-    store.put_artifact(&channel("other"), &"a1".into(), text.into()).await.unwrap();
-    let sha256 = Some(checksum(text.as_bytes()));
-    let artifact = Artifact { sha256, ..artifact("a1", text.len() as u64) };
-    other.append(vec![Event::Artifact(ArtifactEvent::Stored { artifact })]).await;
+    stored(&mut other, "a1", text).await;
     ask(store).await;
     // What this node has is not what the database has.
     let file = files(&a.path().join("artifacts")).remove(0);

@@ -19,6 +19,7 @@ use tracing::{Event, Metadata, Subscriber};
 
 use super::common::{
     found, in_copy, in_database, leader, options, query, remove_derived, run_out, say, say_in, segments,
+    until,
 };
 
 thread_local! {
@@ -155,20 +156,18 @@ async fn a_leader_whose_lease_another_has_taken_writes_nothing_any_more() {
     assert_eq!(in_database(&url), all);
     assert_eq!(in_copy(b.path()), all);
     let standby = Store::stand_by(options(dir.path(), &by_way, "a")).unwrap();
-    let mut status = standby.status();
-    drop(timeout(GIVE_UP_AFTER, status.wait_for(|status| status.n == 3)).await.unwrap().unwrap());
+    until(&standby, |status| status.n == 3).await;
     assert_eq!(in_copy(dir.path()), all);
     assert_eq!(kept(dir.path()).len(), 0);
     standby.close().await;
     led.close().await;
 }
 
-/// The database is as it was after the third record, as after a failover to a server that had no more.
-fn lose(url: &str) {
-    sql(
-        url,
-        "DELETE FROM cairn_event WHERE n > 3; UPDATE cairn_journal SET next = 4, batch = NULL, batch_first = NULL",
-    );
+/// The database is as it was after that record, as after a failover to a server that had no more.
+fn lose(url: &str, after: u64) {
+    let next = after + 1;
+    let events = format!("DELETE FROM cairn_event WHERE n > {after}");
+    sql(url, &format!("{events}; UPDATE cairn_journal SET next = {next}, batch = NULL, batch_first = NULL"));
     break_connections(url);
 }
 
@@ -189,13 +188,13 @@ async fn records_that_the_database_has_lost_are_told_and_kept_and_the_leader_goe
             say_in(&store, to, words).await.unwrap();
         }
         if is_open {
-            lose(&url);
+            lose(&url, 3);
             assert_eq!(say(&store, "six").await, Err(StoreError::Fenced));
             assert!(!store.lease().unwrap().borrow().held);
             store.close().await;
         } else {
             store.close().await;
-            lose(&url);
+            lose(&url, 3);
         }
         let (store, log) = open_logged(options(dir.path(), &url, "a"));
         for words in ["from_n=4", "to_n=5", "main/local/y, main/local/z", "kept="] {
@@ -229,7 +228,7 @@ async fn a_loss_over_several_segments_is_found_though_a_crash_has_left_nothing_i
         if is_cut {
             fs::write(dir.path().join(format!("journal/{:020}.jsonl", 13)), "").unwrap();
         }
-        lose(&url);
+        lose(&url, 3);
         let (store, log) = open_logged(options);
         let channels = "channel-10, main/local/channel-11, main/local/channel-12, main/local/channel-4";
         for words in ["from_n=4", "to_n=12", channels, "4 more"] {
@@ -250,10 +249,7 @@ async fn of_copies_that_were_kept_aside_the_newest_stay() {
             say(&store, &format!("time {n}")).await.unwrap();
         }
         store.close().await;
-        sql(
-            &url,
-            "DELETE FROM cairn_event; UPDATE cairn_journal SET next = 1, batch = NULL, batch_first = NULL",
-        );
+        lose(&url, 0);
         store = Store::open(options(dir.path(), &url, "a")).unwrap();
     }
     store.close().await;
@@ -274,23 +270,16 @@ async fn a_follower_keeps_aside_what_the_database_has_lost_though_others_have_wr
     }
     let b = tempdir().unwrap();
     let standby = Store::stand_by(options(b.path(), &url, "b")).unwrap();
-    let mut status = standby.status();
-    drop(timeout(GIVE_UP_AFTER, status.wait_for(|status| status.n == 5)).await.unwrap().unwrap());
+    until(&standby, |status| status.n == 5).await;
     store.close().await;
-    lose(&url);
+    lose(&url, 3);
     let (_c, store) = leader(&url, "c");
     for n in 4..=7 {
         assert_eq!(say(&store, "other").await, Ok(n));
     }
     break_connections(&url);
-    drop(timeout(GIVE_UP_AFTER, status.wait_for(|status| status.n == 7)).await.unwrap().unwrap());
     let all = ["1 one", "2 two", "3 three", "4 other", "5 other", "6 other", "7 other"];
-    let whole = timeout(GIVE_UP_AFTER, async {
-        while in_copy(b.path()) != all {
-            status.changed().await.unwrap();
-        }
-    });
-    whole.await.unwrap();
+    until(&standby, |status| status.n == 7 && in_copy(b.path()) == all).await;
     assert_eq!(kept(b.path()).len(), 1);
     standby.close().await;
     store.close().await;
@@ -325,7 +314,7 @@ async fn a_copy_that_a_crash_has_torn_is_whole_again_after_a_start() {
 }
 
 #[tokio::test]
-async fn a_copy_that_is_damaged_anywhere_is_made_anew() {
+async fn a_copy_that_is_damaged_anywhere_is_rebuilt() {
     // Which segment, and whether the views show it: what they show of closed segments no start reads.
     for (segment, is_shown) in [(0, true), (0, false), (1, true), (3, true), (3, false)] {
         let Some(url) = database() else { return };
@@ -349,7 +338,7 @@ async fn a_copy_that_is_damaged_anywhere_is_made_anew() {
         assert_eq!(kept(dir.path()).len(), usize::from(!is_left), "{segment}");
         if is_left {
             let told = store.check(super::common::at(0)).await.unwrap();
-            assert!(told.iter().any(|told| told.contains("makes it anew")), "{told:?}");
+            assert!(told.iter().any(|told| told.contains("copies it again")), "{told:?}");
             store.close().await;
             store = Store::open(options).unwrap();
         }
@@ -362,7 +351,7 @@ async fn a_copy_that_is_damaged_anywhere_is_made_anew() {
 }
 
 #[tokio::test]
-async fn events_that_were_rewritten_are_copied_anew_by_who_was_there_and_who_was_not() {
+async fn events_that_were_rewritten_are_copied_again_by_who_was_there_and_who_was_not() {
     let Some(url) = database() else { return };
     let (dir, store) = leader(&url, "a");
     let mut chat = super::common::Chat::new(&store, "main");
@@ -370,9 +359,8 @@ async fn events_that_were_rewritten_are_copied_anew_by_who_was_there_and_who_was
     assert!(!found(&store, "rhubarb").await.is_empty());
     let b = tempdir().unwrap();
     let mut standby = Store::stand_by(options(b.path(), &url, "b")).unwrap();
-    let mut status = standby.status();
     let n = chat.state.last_n;
-    drop(timeout(GIVE_UP_AFTER, status.wait_for(|status| status.n == n)).await.unwrap().unwrap());
+    until(&standby, |status| status.n == n).await;
     store.close().await;
     sql(
         &url,

@@ -1,21 +1,15 @@
 //! Several nodes with one database: who leads, who follows, and what each of them has.
 
 use cairn_core::ports::{Store as _, StoreError};
-use cairn_store::{Standby, StandbyStatus, Store, StoreOptions};
-use cairn_testkit::postgres::{database, sql};
+use cairn_store::{Store, StoreOptions};
+use cairn_testkit::postgres::{database, sql, without_password};
 use cairn_testkit::watched::GIVE_UP_AFTER;
 use tempfile::tempdir;
 use tokio::time::timeout;
 
 use super::common::{
-    Chat, channel, found, history, in_copy, in_database, leader, open, options, run_out, say, segments,
+    Chat, channel, found, history, in_copy, in_database, leader, open, options, run_out, say, segments, until,
 };
-
-async fn until(standby: &Standby, what: impl FnMut(&StandbyStatus) -> bool) {
-    let mut status = standby.status();
-    let waited = timeout(GIVE_UP_AFTER, status.wait_for(what)).await.map(drop);
-    assert!(waited.is_ok(), "{:?}", status.borrow());
-}
 
 #[tokio::test]
 async fn one_node_leads_and_whoever_wants_to_is_told_which() {
@@ -122,12 +116,12 @@ async fn a_folder_that_was_copied_does_not_take_the_lead_from_where_it_was_copie
 #[tokio::test]
 async fn a_copy_is_no_journal_of_its_own_and_a_journal_of_its_own_is_no_copy() {
     let (Some(url), Some(other)) = (database(), database()) else { return };
+    let (_, secret) = without_password(&url);
     let told = |options: StoreOptions, words: &[&str]| {
-        let secret = url.split([':', '@']).nth(2).unwrap();
         let both = [Store::open(options.clone()).err(), Store::stand_by(options).err()];
         for error in both.map(|error| error.unwrap()) {
             let text = error.to_string();
-            assert!(matches!(error, StoreError::Elsewhere { .. }) && !text.contains(secret), "{text}");
+            assert!(matches!(error, StoreError::Elsewhere { .. }) && !text.contains(&secret), "{text}");
             assert!(words.iter().all(|word| text.contains(word)), "{text}");
         }
     };
@@ -169,8 +163,24 @@ async fn a_database_of_a_newer_version_is_not_touched() {
     let error = Store::open(options(a.path(), &url, "a")).err().unwrap();
     assert!(matches!(&error, StoreError::Newer { format: 99, .. }), "{error}");
     assert!(error.to_string().contains("9.9.9"), "{error}");
-    sql(&url, "UPDATE cairn_journal SET format = 1");
+    sql(&url, "UPDATE cairn_journal SET format = 2");
     Store::open(options(a.path(), &url, "a")).unwrap().close().await;
+}
+
+#[tokio::test]
+async fn what_a_database_of_an_older_version_lacks_is_added() {
+    let Some(url) = database() else { return };
+    let (a, store) = leader(&url, "a");
+    say(&store, "one").await.unwrap();
+    store.close().await;
+    sql(&url, "DROP FUNCTION cairn_answer; DROP TABLE cairn_answer, cairn_request");
+    sql(&url, "UPDATE cairn_journal SET format = 1");
+    let store = Store::open(options(a.path(), &url, "a")).unwrap();
+    assert_eq!(say(&store, "two").await.unwrap(), 2);
+    store.close().await;
+    assert_eq!(in_database(&url), ["1 one", "2 two"]);
+    assert_eq!(sql(&url, "SELECT format FROM cairn_journal").trim(), "2");
+    sql(&url, "SELECT * FROM cairn_request, cairn_answer");
 }
 
 #[tokio::test]

@@ -1,0 +1,286 @@
+//! Requests to a node that stands by, which only the one that leads can answer: passed on to it through the database.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use cairn_core::ports::StoreError;
+use cairn_platforms::local::ApiError;
+use cairn_store::{Part, Reply, StandbyStatus, Store, Taken, Unanswered};
+use futures::{StreamExt as _, stream};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
+use tower::ServiceExt as _;
+
+/// Requests that a node passes on at once, and that the leader answers at once.
+const AT_ONCE: usize = 64;
+
+/// Longest body of a request, in bytes: that of the longest message, written as JSON.
+const BODY_LIMIT: usize = 8 << 20;
+
+/// Longest part of an answer, in bytes.
+const PART: usize = 256 << 10;
+
+/// How long the end of an answer waits for the copy to have what the leader had.
+const COPIED_WITHIN: Duration = Duration::from_secs(2);
+
+/// Pause before requests are taken again after the task that did so failed.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Where a request came in: other routes are served there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Door {
+    Socket,
+    AdminAddress,
+    /// Of Telegram's webhooks that are served there.
+    Webhook(SocketAddr),
+}
+
+/// What the node that leads serves.
+#[derive(Clone)]
+pub(crate) struct Doors {
+    pub(crate) socket: Router,
+    pub(crate) admin_address: Router,
+    pub(crate) webhooks: BTreeMap<SocketAddr, Router>,
+}
+
+impl Doors {
+    fn at(&self, door: Door) -> Router {
+        match door {
+            Door::Socket => self.socket.clone(),
+            Door::AdminAddress => self.admin_address.clone(),
+            // Machines may have addresses of their own.
+            Door::Webhook(address) => {
+                let only = self.webhooks.values().next().filter(|_| self.webhooks.len() == 1);
+                self.webhooks.get(&address).or(only).cloned().unwrap_or_default()
+            }
+        }
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct RequestHead {
+    door: Door,
+    method: String,
+    uri: String,
+    headers: Vec<(String, String)>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct AnswerHead {
+    status: u16,
+    headers: Vec<(String, String)>,
+}
+
+/// Headers of one connection alone.
+const OF_A_CONNECTION: [HeaderName; 5] =
+    [header::CONNECTION, header::TRANSFER_ENCODING, header::CONTENT_LENGTH, header::UPGRADE, header::EXPECT];
+
+fn passed(headers: &HeaderMap) -> Vec<(String, String)> {
+    let kept = headers.iter().filter(|(name, _)| !OF_A_CONNECTION.contains(name));
+    kept.filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned()))).collect()
+}
+
+fn headers_of(passed: &[(String, String)]) -> HeaderMap {
+    let read = |(name, value): &(String, String)| {
+        Some((name.parse::<HeaderName>().ok()?, value.parse::<HeaderValue>().ok()?))
+    };
+    let mut headers = HeaderMap::new();
+    for (name, value) in passed.iter().filter_map(read) {
+        headers.append(name, value);
+    }
+    headers
+}
+
+/// What passes requests on.
+pub(crate) struct Forwarder {
+    room: Arc<Semaphore>,
+}
+
+impl Default for Forwarder {
+    fn default() -> Self {
+        Self { room: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+}
+
+/// An answer whose body comes part by part.
+struct Answer {
+    parts: mpsc::Receiver<Result<Part, Unanswered>>,
+    status: watch::Receiver<StandbyStatus>,
+    is_over: bool,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Forwarder {
+    /// Asks the node that leads. The answer ends when `store`, this node's copy, has what the leader had then: who reads
+    /// next, reads what was changed.
+    ///
+    /// # Errors
+    /// There is no answer; [`Unanswered::NotBegun`]: nothing was done.
+    pub(crate) async fn ask(
+        &self,
+        store: &Store,
+        status: watch::Receiver<StandbyStatus>,
+        door: Door,
+        request: Request,
+    ) -> Result<Response, Unanswered> {
+        let Ok(room) = Arc::clone(&self.room).try_acquire_owned() else {
+            return Ok(refusal(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "busy",
+                "too many requests are passed on at once",
+            ));
+        };
+        let (head, body) = request.into_parts();
+        let Ok(body) = to_bytes(body, BODY_LIMIT).await else {
+            return Ok(refusal(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "too_large",
+                "the body is too long or breaks off",
+            ));
+        };
+        let head = RequestHead {
+            door,
+            method: head.method.to_string(),
+            uri: head.uri.to_string(),
+            headers: passed(&head.headers),
+        };
+        let head = serde_json::to_string(&head).map_err(|error| Unanswered::Lost(error.to_string()))?;
+        let parts = store.pass_on(cairn_store::Request { head, body: body.into() })?;
+        let mut answer = Answer { parts, status, is_over: false, _room: room };
+        let head =
+            answer.next().await.unwrap_or_else(|| Err(Unanswered::Lost("it has no head".to_owned())))?;
+        let head: AnswerHead =
+            serde_json::from_slice(&head).map_err(|error| Unanswered::Lost(error.to_string()))?;
+        let body = stream::unfold(answer, async |mut answer| Some((answer.next().await?, answer)));
+        let mut response = Response::new(Body::from_stream(body));
+        *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or(StatusCode::BAD_GATEWAY);
+        *response.headers_mut() = headers_of(&head.headers);
+        Ok(response)
+    }
+}
+
+impl Answer {
+    async fn next(&mut self) -> Option<Result<Bytes, Unanswered>> {
+        if self.is_over {
+            return None;
+        }
+        let part = self.parts.recv().await.unwrap_or_else(|| {
+            Err(Unanswered::Lost("what waits for the answer failed; please report it".to_owned()))
+        });
+        match part {
+            Ok(Part { bytes, last_n }) => {
+                if let Some(n) = last_n {
+                    self.is_over = true;
+                    count("answered");
+                    let copied = self.status.wait_for(|status| status.n >= n);
+                    drop(tokio::time::timeout(COPIED_WITHIN, copied).await);
+                }
+                Some(Ok(bytes.into()))
+            }
+            Err(error) => {
+                self.is_over = true;
+                count(if matches!(error, Unanswered::NotBegun(_)) { "not_begun" } else { "lost" });
+                tracing::warn!(%error, "a request that was passed on to the node that leads has no answer");
+                Some(Err(error))
+            }
+        }
+    }
+}
+
+fn count(outcome: &'static str) {
+    metrics::counter!("cairn_forwarded_total", "outcome" => outcome).increment(1);
+}
+
+fn refusal(status: StatusCode, code: &str, message: &str) -> Response {
+    ApiError::new(status, code, message, "ask the node that leads; `cairn status` names it").into_response()
+}
+
+/// Answers what other nodes pass on, as long as this one leads, as if it was asked at the same of its own doors.
+pub(crate) async fn answer(store: Store, doors: Doors) {
+    while let Some(mut requests) = store.requests() {
+        let mut under_way = JoinSet::new();
+        loop {
+            tokio::select! {
+                taken = requests.recv(), if under_way.len() < AT_ONCE => {
+                    let Some(taken) = taken else { break };
+                    under_way.spawn(answer_one(store.clone(), taken, doors.clone()));
+                }
+                Some(ended) = under_way.join_next() => {
+                    if ended.is_err() {
+                        tracing::error!("the answer to another node's request panicked; please report it");
+                    }
+                }
+            }
+        }
+        if store.lease().is_none_or(|lease| !lease.borrow().held) {
+            return;
+        }
+        tracing::error!("what takes other nodes' requests failed; it restarts, please report it");
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn answer_one(store: Store, taken: Taken, doors: Doors) {
+    let Taken { node, request, mut reply } = taken;
+    let sent = match serde_json::from_str::<RequestHead>(&request.head) {
+        Ok(head) => {
+            tracing::debug!(node, method = head.method, uri = head.uri, "another node passes a request on");
+            let response = match request_of(&head, request.body) {
+                Ok(request) => answered(doors.at(head.door), request).await,
+                Err(error) => ApiError::malformed(error.to_string()).into_response(),
+            };
+            send(&store, &mut reply, response).await
+        }
+        // A node of another version.
+        Err(error) => send(&store, &mut reply, ApiError::malformed(error.to_string()).into_response()).await,
+    };
+    if let Err(error) = sent {
+        tracing::warn!(node, %error, "the answer to a request of another node could not be sent");
+    }
+}
+
+fn request_of(head: &RequestHead, body: Vec<u8>) -> Result<Request, axum::http::Error> {
+    let mut request =
+        Request::builder().method(head.method.as_str()).uri(head.uri.as_str()).body(body.into())?;
+    *request.headers_mut() = headers_of(&head.headers);
+    Ok(request)
+}
+
+/// What a router answers.
+pub(crate) async fn answered(router: Router, request: Request) -> Response {
+    match router.oneshot(request).await {
+        Ok(response) => response,
+        Err::<_, Infallible>(never) => match never {},
+    }
+}
+
+/// Sends an answer to its end, or until nobody waits for it.
+async fn send(store: &Store, reply: &mut Reply, response: Response) -> Result<(), StoreError> {
+    let (head, body) = response.into_parts();
+    let head = AnswerHead { status: head.status.as_u16(), headers: passed(&head.headers) };
+    let head = serde_json::to_vec(&head).unwrap_or_default();
+    if !reply.send(Part { bytes: head, last_n: None }).await? {
+        return Ok(());
+    }
+    let mut body = body.into_data_stream();
+    while let Some(bytes) = body.next().await {
+        let Ok(bytes) = bytes else { break };
+        for bytes in bytes.chunks(PART) {
+            if !reply.send(Part { bytes: bytes.to_vec(), last_n: None }).await? {
+                return Ok(());
+            }
+        }
+    }
+    let last_n = Some(store.last_n());
+    reply.send(Part { bytes: Vec::new(), last_n }).await.map(drop)
+}
