@@ -53,7 +53,7 @@ struct State {
 #[derive(Default)]
 pub(crate) struct TurnSubscribers {
     waiting: Mutex<State>,
-    /// How often the answer under way has begun anew.
+    /// How often the answer under way has started again.
     changed: watch::Sender<u64>,
 }
 
@@ -125,7 +125,7 @@ impl TurnSubscribers {
         self.waiting.lock().so_far.clone()
     }
 
-    /// Told whenever the words of the answer under way have changed, with how often it has begun anew.
+    /// Told whenever the words of the answer under way have changed, with how often it has started again.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }

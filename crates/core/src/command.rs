@@ -118,6 +118,8 @@ pub struct ArgumentSpec {
     /// What it is, in up to 100 characters.
     pub description: &'static str,
     pub required: bool,
+    /// How it is written, where its name does not say so.
+    pub form: Option<&'static str>,
 }
 
 /// A command, as platforms register it.
@@ -136,7 +138,7 @@ impl CommandSpec {
         let name = self.name;
         match self.argument {
             None => format!("/{name}"),
-            Some(_) if name == "ban" => format!("/{name} {BAN_WORDS}"),
+            Some(ArgumentSpec { form: Some(form), .. }) => format!("/{name} {form}"),
             Some(argument) if argument.required => format!("/{name} {}", argument.name.to_uppercase()),
             Some(argument) => format!("/{name} [{}]", argument.name.to_uppercase()),
         }
@@ -154,7 +156,7 @@ const fn with(
     what: &'static str,
     required: bool,
 ) -> CommandSpec {
-    let argument = ArgumentSpec { name: argument, description: what, required };
+    let argument = ArgumentSpec { name: argument, description: what, required, form: None };
     CommandSpec { name, description, argument: Some(argument) }
 }
 
@@ -185,13 +187,16 @@ pub const COMMANDS: &[CommandSpec] = &[
         false,
     ),
     with("deny", "Say no to a call of a tool that waits for a yes", "id", "Which, where several wait", false),
-    with(
-        "ban",
-        "Stop hearing somebody",
-        "who",
-        "Their id or a mention; then, if you like: for 3d, and why",
-        true,
-    ),
+    CommandSpec {
+        name: "ban",
+        description: "Stop hearing somebody",
+        argument: Some(ArgumentSpec {
+            name: "who",
+            description: "Their id or a mention; then, if you like: for 3d, and why",
+            required: true,
+            form: Some(BAN_WORDS),
+        }),
+    },
     with("unban", "Hear somebody again who was banned", "who", "Their id or a mention", true),
     with("pair", "Let somebody in by their code, or show who waits", "code", "The code", false),
     spec("help", "List the commands"),

@@ -234,6 +234,10 @@ fn retry_hint(retry_after: &Option<Duration>) -> String {
 }
 
 impl ModelError {
+    /// The codes of errors by which a server refuses a call.
+    pub const REFUSALS: [&str; 6] =
+        ["context_overflow", "no_tools", "rate_limited", "overloaded", "auth", "bad_request"];
+
     /// The typed error's name in records, logs and metrics.
     pub fn code(&self) -> &'static str {
         match self {

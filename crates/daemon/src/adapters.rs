@@ -46,7 +46,7 @@ impl Adapters {
             .iter()
             .map(|adapter| {
                 let work = supervise(Arc::clone(adapter), ports.clone(), stop.clone());
-                // Lines of the log name the network by themselves; which of its bots is told by the span.
+                // Which of a network's bots a line of the log is of.
                 let named = NetworkKind::of_platform(adapter.name())
                     .is_some_and(|kind| kind.name() != adapter.name());
                 let span = match named {

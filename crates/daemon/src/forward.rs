@@ -125,7 +125,7 @@ impl Forwarder {
     /// next, reads what was changed.
     ///
     /// # Errors
-    /// There is no answer; [`Unanswered::NotBegun`]: nothing was done.
+    /// There is no answer; [`Unanswered::NotStarted`]: nothing was done.
     pub(crate) async fn ask(
         &self,
         store: &Store,
@@ -189,7 +189,7 @@ impl Answer {
             }
             Err(error) => {
                 self.is_over = true;
-                count(if matches!(error, Unanswered::NotBegun(_)) { "not_begun" } else { "lost" });
+                count(if matches!(error, Unanswered::NotStarted(_)) { "not_started" } else { "lost" });
                 tracing::warn!(%error, "a request that was passed on to the node that leads has no answer");
                 Some(Err(error))
             }

@@ -308,7 +308,7 @@ async fn pass_to_leader(at: &Following, door: Door, request: Request) -> Respons
     };
     match at.forwarder.ask(&copy, at.status.clone(), door, request).await {
         Ok(response) => response,
-        Err(Unanswered::NotBegun(_)) => standing_by(at).into_response(),
+        Err(Unanswered::NotStarted(_)) => standing_by(at).into_response(),
         Err(error @ Unanswered::Lost(_)) => {
             let hint = "look whether it was done before you ask again";
             ApiError::new(StatusCode::GATEWAY_TIMEOUT, "lost", error.to_string(), hint).into_response()

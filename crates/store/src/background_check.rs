@@ -1,13 +1,14 @@
-//! The check of what a start leaves unread: every line of the journal, every row of the views, every file of the index, a
-//! little at a time while the daemon runs.
+//! The check of what a start leaves unread: every line of the journal, every file of an artifact, every row of the views,
+//! every file of the index, a little at a time while the daemon runs.
 //!
-//! What is wrong with views or index is mended at once from the journal; what is wrong with the journal is told until
-//! somebody mends it, by each start, too. The time of the last pass that found nothing is in `checked`, so that a start after a clean stop
-//! need not begin again.
+//! What is wrong with views or index is mended at once from the journal. What is wrong with journal or artifacts is told
+//! until somebody mends it, by each start, too. The time of the last pass that found nothing is in `checked`, so that a
+//! start after a clean stop need not begin again.
 
 use std::time::{Duration, Instant};
 
-use cairn_core::ports::{Clock, StoreError};
+use cairn_core::ids::ChannelId;
+use cairn_core::ports::{Clock, Store as _, StoreError};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::database::copy;
@@ -17,8 +18,9 @@ use crate::journal::mark::{DAMAGE_MAX, Mark};
 use crate::journal::open::{Tail, read_number};
 use crate::journal::segment::{self, Lines, Piece};
 use crate::store::{Inner, Store};
-use crate::verify::note;
+use crate::verify::{note, told_wrong_files};
 use crate::views::Command;
+use crate::views::archive::Reads;
 
 /// Read without a pause.
 const STEP_BYTES: u64 = 256 * 1024;
@@ -76,6 +78,7 @@ impl Store {
         let began = Instant::now();
         let mut found = Found::default();
         self.check_journal_slowly(&mut found).await?;
+        self.check_artifacts_slowly(&mut found).await?;
         self.inner.damage.lock().clone_from(&found.told);
         let damage = found.told.clone();
         self.step(move |inner| note(&inner.options.dir, &damage)).await?;
@@ -109,6 +112,29 @@ impl Store {
         if found.n > 0 && self.inner.database.is_some() {
             self.step(|inner| copy::doubt(&inner.options.dir)).await?;
             found.tell("the journal here is a copy: the next start of this node copies it again".to_owned());
+        }
+        Ok(())
+    }
+
+    async fn check_artifacts_slowly(&self, found: &mut Found) -> Result<(), StoreError> {
+        for row in self.channels().await? {
+            let wrong_in = async |channel: ChannelId| {
+                self.step(move |inner| {
+                    let db = inner.views.db()?;
+                    let told = told_wrong_files(inner, &Reads { db: &db, journal: &inner.journal }, &channel);
+                    inner.views.release(db);
+                    Ok(told)
+                })
+                .await
+            };
+            let wrong = wrong_in(row.channel.clone()).await?;
+            if wrong.is_empty() {
+                continue;
+            }
+            // What expired while it was looked at is gone from the views now.
+            self.settle().await?;
+            let still = wrong_in(row.channel).await?;
+            still.into_iter().filter(|one| wrong.contains(one)).for_each(|problem| found.tell(problem));
         }
         Ok(())
     }

@@ -141,7 +141,7 @@ pub(crate) struct Inner {
     pub(crate) database: Option<Arc<Database>>,
     /// Since this node leads.
     lease: OnceLock<Arc<Lease>>,
-    /// What the last check in the background found wrong with the journal, for people.
+    /// What the last check in the background found wrong with journal or artifacts, for people.
     pub(crate) damage: Mutex<Vec<String>>,
     /// Segments of whose words nothing is left to be taken out.
     pub(crate) spent: Mutex<HashSet<u64>>,
@@ -169,7 +169,7 @@ pub struct StoreStats {
     pub syncs: u64,
     /// Why the journal or the views cannot be written at present. While the journal cannot, nothing is taken in.
     pub trouble: Option<StoreError>,
-    /// What the last check in the background found wrong with the journal, for people. Nothing stands still for it.
+    /// What the last check in the background found wrong with journal or artifacts, for people. Nothing stands still for it.
     pub damage: Vec<String>,
 }
 
@@ -375,7 +375,7 @@ impl Store {
     pub fn pass_on(&self, request: Request) -> Result<mpsc::Receiver<Result<Part, Unanswered>>, Unanswered> {
         match &self.inner.database {
             Some(database) => database.pass_on(request),
-            None => Err(Unanswered::NotBegun(StoreError::Closed)),
+            None => Err(Unanswered::NotStarted(StoreError::Closed)),
         }
     }
 

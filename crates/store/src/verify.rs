@@ -183,15 +183,26 @@ impl Finding {
 fn wrong_in(inner: &Inner, reads: &Reads<'_>, channel: &ChannelId) -> Vec<Finding> {
     let quarantined = reads.db.meta().ok().flatten().is_some_and(|meta| meta.quarantined);
     match reads.restore(channel, quarantined) {
-        Ok(_) => match reads.artifacts(channel, false) {
-            Ok(artifacts) => {
-                let wrong = artifacts.iter().filter_map(|artifact| inner.artifacts.wrong(channel, artifact));
-                wrong.map(Finding::Artifact).collect()
-            }
-            Err(error) => vec![Finding::Channel(format!("channel {channel}: {error}"))],
-        },
+        Ok(_) => wrong_files(inner, reads, channel),
         Err(error) => vec![Finding::Channel(format!("channel {channel}: {error}"))],
     }
+}
+
+/// What is wrong with the files of a channel's artifacts.
+fn wrong_files(inner: &Inner, reads: &Reads<'_>, channel: &ChannelId) -> Vec<Finding> {
+    match reads.artifacts(channel, false) {
+        Ok(artifacts) => {
+            let wrong = artifacts.iter().filter_map(|artifact| inner.artifacts.wrong(channel, artifact));
+            wrong.map(Finding::Artifact).collect()
+        }
+        Err(error) => vec![Finding::Channel(format!("channel {channel}: {error}"))],
+    }
+}
+
+/// The same, for people.
+pub(crate) fn told_wrong_files(inner: &Inner, reads: &Reads<'_>, channel: &ChannelId) -> Vec<String> {
+    let is_copy = inner.database.is_some();
+    wrong_files(inner, reads, channel).into_iter().map(|one| one.told(is_copy)).collect()
 }
 
 /// What was found right about a store before it was opened: nobody uses it meanwhile, and nothing has to be read twice.

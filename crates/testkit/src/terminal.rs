@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
@@ -79,9 +80,13 @@ impl Terminal {
         }
     }
 
-    /// The process of the command.
-    pub fn pid(&self) -> u32 {
-        self.child.id()
+    /// Sends what Ctrl-C sends where the terminal is the command's own.
+    ///
+    /// # Panics
+    /// The command has ended.
+    pub fn interrupt(&self) {
+        let pid = Pid::from_raw(self.child.id().cast_signed()).expect("it has a process");
+        kill_process(pid, Signal::INT).expect("it is there");
     }
 
     /// Waits for the end of the command: its exit code.

@@ -89,7 +89,7 @@ async fn a_stream_that_breaks_is_counted_once_and_a_refusal_costs_nothing() {
     assert_eq!(took.len(), 2, "the broken one and the answer: {took:?}");
     assert_eq!(turn_ends(&world)[0].usage, took[0].0 + took[1].0);
     let texts: Vec<_> = answers(&world).iter().map(Entry::text).collect();
-    assert_eq!(texts, ["re: tell me"], "what was given anew is not kept twice");
+    assert_eq!(texts, ["re: tell me"], "what was given again is not kept twice");
 }
 
 #[tokio::test(start_paused = true)]

@@ -153,10 +153,8 @@ impl Connector {
     fn warn_of_models(&self) {
         let agents = &self.loaded.config.agents;
         let used: BTreeSet<&str> = agents.iter().flat_map(|agent| agent.chain()).collect();
-        let is_of_model = |warning: &&String| {
-            let id = warning.strip_prefix("model `").and_then(|rest| rest.split_once('`'));
-            id.is_some_and(|(id, _)| used.contains(id))
-        };
+        let is_of_model =
+            |warning: &&String| used.iter().any(|id| warning.starts_with(&format!("model `{id}`")));
         for warning in self.loaded.warnings.iter().filter(is_of_model) {
             out::note(&format!("warning: {warning}"));
         }

@@ -1,7 +1,7 @@
 //! `cairn explain`: what a turn was made of, the exact request of a call, and how it differs from the one before.
 
 use cairn_core::event::RunOutcome;
-use cairn_core::model::Usage;
+use cairn_core::model::{ModelError, Usage};
 use cairn_core::spend::money;
 use cairn_core::trace::{CUT_SHORT, CallTrace};
 use cairn_core::when::When;
@@ -23,10 +23,6 @@ const DIFF_LINE: usize = 400;
 
 /// Lines that are the same, shown around those that are not.
 const CONTEXT_LINES: usize = 2;
-
-/// The codes of errors by which a server refuses a call.
-const REFUSALS: [&str; 6] =
-    ["bad_request", "auth", "context_overflow", "no_tools", "rate_limited", "overloaded"];
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -329,7 +325,7 @@ fn unanswered(call: &CallRecord) -> Option<String> {
     }
     Some(match failure {
         CUT_SHORT => "stopped before its first word".to_owned(),
-        code if REFUSALS.contains(&code) => format!("refused: {}", one_line(code)),
+        code if ModelError::REFUSALS.contains(&code) => format!("refused: {}", one_line(code)),
         code => format!("failed: {}", one_line(code)),
     })
 }

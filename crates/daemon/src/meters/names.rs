@@ -120,7 +120,7 @@ pub(super) const METRICS: &[(Kind, &str, &str)] = &[
     (Counter, "cairn_slides_total", "Times that the engine sliding dropped turns"),
     (Counter, "cairn_socket_connections_total", "Connections of the socket by outcome; slow: closed, no request came in time"),
     (Gauge, "cairn_spent_today", "What the day has cost, in the currency of the models' prices"),
-    (Gauge, "cairn_store_damage", "Damaged places of the journal that the last check in the background found"),
+    (Gauge, "cairn_store_damage", "Damaged places of journal and artifacts that the last check in the background found"),
     (Counter, "cairn_summaries_mended_total", "Summaries that were repaired without a model"),
     (Counter, "cairn_telegram_late_total", "Messages on Telegram that were too old to be answered"),
     (Counter, "cairn_telegram_poll_failures_total", "Calls for updates that Telegram did not answer"),

@@ -67,7 +67,7 @@ pub struct SummaryView {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOutRecord {
-    /// `path`, `url`, `id`, `number`, `function`, `author`.
+    /// `path`, `url`, `id`, `number`, `function`, `author`, `name`.
     pub kind: String,
     pub text: String,
     /// The entry that says it first.

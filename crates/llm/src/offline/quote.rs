@@ -127,7 +127,7 @@ pub(super) fn best(question: &str, fact: Option<&Asked>, candidates: Vec<Candida
     chosen.into_iter().take(MAX_QUOTES).map(|idx| shortened(&candidates[idx], &asked)).collect()
 }
 
-/// Takes out what somebody told of a fact before they told it anew.
+/// Takes out what somebody told of a fact before they told it again.
 fn keep_what_holds(fact: &Asked, candidates: &mut Vec<Candidate>) {
     let mut newest: HashMap<Option<String>, usize> = HashMap::new();
     let mut former = HashSet::new();

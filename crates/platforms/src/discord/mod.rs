@@ -241,8 +241,8 @@ async fn until_known<'a, T>(platform: &str, ask: impl Fn() -> BoxFuture<'a, Resu
 fn bot_rest(settings: &DiscordSettings, addresses: &Addresses) -> Result<Rest, BadSettings> {
     let token = bare_token(&settings.token).ok_or(BadSettings::Token)?;
     let bot_token = SecretString::from(format!("Bot {}", token.expose_secret()));
-    let counted = (settings.refusals.clone(), settings.fence.clone());
-    Rest::new(settings.platform, bot_token, addresses.api(), addresses.own(), counted)
+    let shared = (settings.refusals.clone(), settings.fence.clone());
+    Rest::new(settings.platform, bot_token, addresses.api(), addresses.own(), shared)
         .map_err(|error| BadSettings::Client(error.without_url().to_string()))
 }
 

@@ -128,7 +128,7 @@ impl From<StoreError> for ApiError {
             StoreError::Closed => {
                 (StatusCode::SERVICE_UNAVAILABLE, "stopping", "start the daemon again with `cairn run`")
             }
-            StoreError::Stopped => (StatusCode::CONFLICT, "stopped", "ask again to begin anew"),
+            StoreError::Stopped => (StatusCode::CONFLICT, "stopped", "ask again to start from the beginning"),
             StoreError::Database { .. } => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "database",

@@ -17,8 +17,8 @@ const LOOK_SOON: Duration = Duration::from_millis(20);
 const LOOK_LATE: Duration = Duration::from_millis(100);
 const SOON: Duration = Duration::from_secs(2);
 
-/// A request that no leader has begun with in so long is taken back.
-const BEGUN_WITHIN: Duration = Duration::from_secs(5);
+/// A request that no leader has started in so long is taken back.
+const STARTED_WITHIN: Duration = Duration::from_secs(5);
 
 /// How often the leader looks for requests, whatever it is told.
 const TAKE_EVERY: Duration = Duration::from_secs(1);
@@ -80,17 +80,11 @@ pub struct Part {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Unanswered {
     /// Nothing was done.
-    #[error("nobody has begun with it: {0}")]
-    NotBegun(StoreError),
+    #[error("no node has started it: {0}")]
+    NotStarted(StoreError),
     /// It may have been done.
-    #[error("it was begun with, and what became of it is not known: {0}")]
+    #[error("it was started, and its outcome is not known: {0}")]
     Lost(String),
-}
-
-impl Unanswered {
-    fn of(error: StoreError, is_begun: bool) -> Self {
-        if is_begun { Self::Lost(error.to_string()) } else { Self::NotBegun(error) }
-    }
 }
 
 impl Database {
@@ -99,9 +93,9 @@ impl Database {
         self: &Arc<Self>,
         request: Request,
     ) -> Result<mpsc::Receiver<Result<Part, Unanswered>>, Unanswered> {
-        let id = new_id().map_err(Unanswered::NotBegun)?;
+        let id = new_id().map_err(Unanswered::NotStarted)?;
         let (tell, parts) = mpsc::channel(1);
-        let asking = Asking { database: self.clone(), id, tell, next: 0, is_begun: false };
+        let asking = Asking { database: self.clone(), id, tell, next: 0, is_started: false };
         self.handle().spawn(asking.run(request));
         Ok(parts)
     }
@@ -126,7 +120,7 @@ struct Asking {
     tell: mpsc::Sender<Result<Part, Unanswered>>,
     /// The part that comes next.
     next: i32,
-    is_begun: bool,
+    is_started: bool,
 }
 
 impl Asking {
@@ -149,15 +143,18 @@ impl Asking {
         let since = Instant::now();
         if let Err(error) = asked {
             // It may be there all the same.
-            return Err(Unanswered::of(error, self.is_begun || !self.take_back().await));
+            return Err(match self.take_back().await {
+                true => Unanswered::NotStarted(error),
+                false => Unanswered::Lost(error.to_string()),
+            });
         }
         loop {
             if self.look().await? {
                 return Ok(());
             }
-            if !self.is_begun && since.elapsed() >= BEGUN_WITHIN && self.take_back().await {
+            if !self.is_started && since.elapsed() >= STARTED_WITHIN && self.take_back().await {
                 let why = "the node that leads does not take it";
-                return Err(Unanswered::NotBegun(failed("pass a request on", why)));
+                return Err(Unanswered::NotStarted(failed("pass a request on", why)));
             }
             let wait = if since.elapsed() < SOON { LOOK_SOON } else { LOOK_LATE };
             tokio::select! {
@@ -170,11 +167,11 @@ impl Asking {
     /// Tells what there is of the answer. True: that was all.
     async fn look(&mut self) -> Result<bool, Unanswered> {
         let rows = self.database.ask("look for an answer", LOOK, vec![Box::new(self.id.clone())]).await;
-        let rows = rows.map_err(|error| Unanswered::of(error, true))?;
+        let rows = rows.map_err(|error| Unanswered::Lost(error.to_string()))?;
         let Some(first) = rows.first() else {
             return Err(Unanswered::Lost("it was given up".to_owned()));
         };
-        self.is_begun |= first.get::<_, bool>(0);
+        self.is_started |= first.get::<_, bool>(0);
         let is_led = first.get::<_, bool>(1);
         for row in &rows {
             let Some(part) = row.get::<_, Option<i32>>(2) else { break };
@@ -191,13 +188,13 @@ impl Asking {
                 return Ok(true);
             }
         }
-        if self.is_begun && !is_led {
-            return Err(Unanswered::Lost("the node that had begun does not lead any more".to_owned()));
+        if self.is_started && !is_led {
+            return Err(Unanswered::Lost("the node that had started it does not lead any more".to_owned()));
         }
         Ok(false)
     }
 
-    /// True: nobody has begun with it, and nobody will.
+    /// True: nobody has started it, and nobody will.
     async fn take_back(&self) -> bool {
         let taken =
             self.database.ask("take a request back", TAKE_BACK, vec![Box::new(self.id.clone())]).await;
@@ -310,7 +307,7 @@ impl Taking {
             let id: String = row.get(0);
             // Nobody takes them any more: `run` ends.
             let Ok(room) = self.tell.reserve().await else { continue };
-            if let Some((node, request)) = self.begin(&id).await {
+            if let Some((node, request)) = self.start(&id).await {
                 let reply = Reply { database: self.database.clone(), id, next: 0, has_ended: false };
                 room.send(Taken { node, request, reply });
             }
@@ -318,12 +315,12 @@ impl Taking {
         Ok(())
     }
 
-    /// Begins with a request, however long the database takes to say whether it is still there: whoever waits must not wait
-    /// for one that was begun with and forgotten.
-    async fn begin(&self, id: &str) -> Option<(String, Request)> {
+    /// Starts a request, however long the database takes to say whether it is still there: whoever waits must not wait for
+    /// one that was started and forgotten.
+    async fn start(&self, id: &str) -> Option<(String, Request)> {
         loop {
             let params: Vec<Param> = vec![Box::new(id.to_owned()), Box::new(self.lease.clone())];
-            match self.database.ask("begin with a request", TAKE, params).await {
+            match self.database.ask("start a request", TAKE, params).await {
                 Ok(rows) => {
                     let row = rows.first()?;
                     return Some((row.get(0), Request { head: row.get(1), body: row.get(2) }));

@@ -10,7 +10,7 @@ CREATE UNLOGGED TABLE cairn_request (
     asked_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- When the node looked for the answer the last time.
     looked_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- Of the leader that has begun with it.
+    -- Of the leader that has started it.
     lease uuid
 );
 

@@ -243,7 +243,9 @@ async fn a_flipped_bit_is_found_when_it_is_read_checked_or_backed_up_and_can_be_
         let read = store.artifact_lines(&channel("main"), &of(A1), range).await.unwrap();
         assert_eq!(read, None, "bit {bit} went unnoticed");
     }
+    let checked = store.check(at(0)).await.unwrap();
     let report = store.verify().await.unwrap();
+    assert_eq!(checked, report.problems);
     let [damaged, missing] = &report.problems[..] else { panic!("{:?}", report.problems) };
     assert!(damaged.contains("artifact a1") && damaged.contains("checksum"), "{damaged}");
     assert!(missing.contains("artifact a3") && missing.contains("verify --quarantine"), "{missing}");
@@ -265,5 +267,6 @@ async fn a_flipped_bit_is_found_when_it_is_read_checked_or_backed_up_and_can_be_
     assert_eq!(told, "the words of artifact a1 are lost; call the tool again");
     let sound = store.artifact(&channel("main"), &"a2".into()).await.unwrap();
     assert!(readable(sound, 3, "a2", 1).is_ok());
+    assert!(store.check(at(0)).await.unwrap().is_empty());
     store.close().await;
 }

@@ -67,14 +67,22 @@ pub(crate) async fn chat(global: Global, args: ChatArgs) -> Result<(), Failure> 
     let channel = connector.channel(&args.channel, args.agent.as_deref())?;
     let connection = connector.changing().await?;
     let talk = Talk { client: connection.client.clone(), channel, user: args.user, json: global.json };
-    if let Some(message) = args.message {
-        connection.carry_out(Box::pin(piped::once(&talk, &message))).await
-    } else if std::io::stdin().is_terminal() {
-        // On a terminal Ctrl-C stops an answer, not the program.
-        let history = chat_history(connector.env.as_ref());
-        connection.finish(Box::pin(terminal::talk(&talk, history)).await).await
-    } else {
-        connection.carry_out(Box::pin(piped::talk(&talk, tokio::io::stdin()))).await
+    let asks = std::io::stdin().is_terminal();
+    // On a terminal Ctrl-C stops an answer, not the program.
+    match args.message {
+        Some(message) => match Line::read(&message) {
+            Line::Message(text) if asks && std::io::stdout().is_terminal() && !talk.json => {
+                connection.finish(Box::pin(terminal::once(&talk, text)).await).await
+            }
+            Line::Message(_) | Line::Command(_) => {
+                connection.carry_out(Box::pin(piped::once(&talk, &message))).await
+            }
+        },
+        None if asks => {
+            let history = chat_history(connector.env.as_ref());
+            connection.finish(Box::pin(terminal::talk(&talk, history)).await).await
+        }
+        None => connection.carry_out(Box::pin(piped::talk(&talk, tokio::io::stdin()))).await,
     }
 }
 

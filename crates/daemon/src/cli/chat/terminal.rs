@@ -9,6 +9,7 @@ use cairn_core::approval::{Approval, reads_as, shown_arguments};
 use cairn_core::command::COMMANDS;
 use cairn_core::memory::Memory;
 use cairn_core::ports::Reply;
+use cairn_platforms::local::ErrorDetail;
 use console::{Term, style};
 use futures::StreamExt;
 use parking_lot::Mutex;
@@ -28,7 +29,7 @@ use tokio::time::{Instant, interval_at};
 use super::{Line, NoAnswer, Piece, Talk};
 use crate::cli::client::{CallError, encode};
 use crate::cli::connect::{channel_path, listen};
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Failure, exit};
 use crate::cli::out;
 use crate::config::OFFLINE;
 use crate::records::StatusRecord;
@@ -48,13 +49,15 @@ Ctrl-C stops an answer. Alt-Enter begins a new line. To send a line that begins 
 
 /// Reads, sends and prints until the person leaves. `history`: the file of the lines that were typed before.
 pub(super) async fn talk(talk: &Talk, history: Option<PathBuf>) -> Result<(), Failure> {
+    // The editor takes Ctrl-C for itself when it is made: whoever listens later is told of it, too.
+    let editor = editor(history.as_deref()).map_err(|error| terminal_failure(&error))?;
+    let editor = Arc::new(Mutex::new(editor));
     // Before the terminal is changed: whatever ends the program puts it back first.
     let mut signals = Signals::listen()?;
     let unechoed = Unechoed::begin();
     for line in banner(talk).await? {
         out::line(&style(line).dim().to_string())?;
     }
-    let editor = Arc::new(Mutex::new(editor(history.as_deref()).map_err(|error| terminal_failure(&error))?));
     let mut ahead = TypedAhead::default();
     loop {
         let line = match ahead.next_line() {
@@ -83,13 +86,38 @@ pub(super) async fn talk(talk: &Talk, history: Option<PathBuf>) -> Result<(), Fa
         match flow {
             Ok(ControlFlow::Continue(())) => {}
             Ok(ControlFlow::Break(())) => return Ok(()),
-            Err(NoAnswer::Refused(error)) => {
-                out::note(&format!("{} {}", style("error:").red(), error.message));
-                out::note(&format!("hint: {}", error.hint));
-            }
+            Err(NoAnswer::Refused(error)) => refused(&error),
             Err(NoAnswer::Lost(failure)) => return Err(failure),
         }
     }
+}
+
+/// Sends one message and prints its answer as it comes.
+pub(super) async fn once(talk: &Talk, text: &str) -> Result<(), Failure> {
+    let mut signals = Signals::listen()?;
+    let unechoed = Unechoed::begin();
+    match send(talk, &mut signals, &unechoed, &mut TypedAhead::default(), text).await {
+        Ok(ControlFlow::Continue(())) => Ok(()),
+        Ok(ControlFlow::Break(())) => Err(Failure::Silent(exit::FAILED)),
+        Err(NoAnswer::Refused(error)) => {
+            refused(&error);
+            Err(Failure::Silent(exit::FAILED))
+        }
+        Err(NoAnswer::Lost(failure)) => Err(failure),
+    }
+}
+
+fn not_sent() -> ErrorDetail {
+    ErrorDetail {
+        code: "stopped".to_owned(),
+        message: "stopped before it was accepted".to_owned(),
+        hint: "`cairn history` shows whether it was sent all the same".to_owned(),
+    }
+}
+
+fn refused(error: &ErrorDetail) {
+    out::note(&format!("{} {}", style("error:").red(), error.message));
+    out::note(&format!("hint: {}", error.hint));
 }
 
 /// What answers here, and what to know first.
@@ -353,8 +381,7 @@ async fn send(
     let mut pieces = tokio::select! {
         said = talk.say(text) => said?,
         interrupted = signals.come() => {
-            print("\n(not sent)\n")?;
-            return Ok(if interrupted { ControlFlow::Continue(()) } else { ControlFlow::Break(()) });
+            return if interrupted { Err(NoAnswer::Refused(not_sent())) } else { Ok(ControlFlow::Break(())) };
         }
     };
     let mut wrap = Wrap::new(out::width());

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use cairn_testkit::home::{Home, Run};
 use cairn_testkit::terminal::Terminal;
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, test_kill_process};
 
 use crate::home;
 
@@ -100,9 +100,7 @@ fn on_a_terminal_the_window_is_drawn_in_place_and_ctrl_c_leaves_nothing() {
         terminal.wait_for("\u{1b}[2K");
     }
     assert_eq!(left(&home), 1);
-    // What Ctrl-C sends where the terminal is the demo's own.
-    let pid = Pid::from_raw(terminal.pid().cast_signed()).unwrap();
-    kill_process(pid, Signal::INT).unwrap();
+    terminal.interrupt();
     terminal.wait_for("stopped before its end; its daemon and its folder are gone");
     assert_eq!(terminal.end(), Some(1));
     assert_eq!(left(&home), 0);

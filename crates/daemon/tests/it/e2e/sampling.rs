@@ -4,7 +4,7 @@ use std::path::Path;
 
 use cairn_testkit::daemon::Daemon;
 use cairn_testkit::model::{Answer, FakeModel, Kind};
-use cairn_testkit::rig::one_model;
+use cairn_testkit::rig::{model_table, one_model};
 use hyper::StatusCode;
 use serde_json::json;
 
@@ -56,6 +56,16 @@ async fn what_is_set_of_a_model_goes_with_its_requests_and_is_shown_without_secr
     let (_, failed) = daemon.client().say("main", "think").await.unwrap();
     let error = failed["error"].to_string();
     assert!(error.contains("before its first word") && error.contains("raise max_output_tokens"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_asks_a_model_itself_warns_of_a_key_that_is_not_there() {
+    let (home, model) = (home(), FakeModel::start().await);
+    let spare = model_table("spare", &model.base_url(), 32_000) + "api_key_env = \"CAIRN_TEST_SPARE\"\n";
+    home.config(&format!("{spare}{}", with(&model, "api_key_env = \"CAIRN_TEST_UNSET\"\n")));
+    let run = home.cairn(&["chat", "hello"]).ended(0);
+    assert!(run.stderr.contains("warning: model `main`: $CAIRN_TEST_UNSET is not set"), "{run:?}");
+    assert!(!run.stderr.contains("CAIRN_TEST_SPARE"), "no agent asks it: {run:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

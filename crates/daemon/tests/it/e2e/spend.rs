@@ -102,7 +102,7 @@ async fn a_broken_answer_is_in_the_history_with_its_error_and_is_given_anew_when
     let (status, reply) = daemon.client().ask("POST", path, &message).await.unwrap();
     assert_eq!(status, StatusCode::OK, "{reply}");
     let request = model.requests_of(Kind::Reply).pop().unwrap();
-    assert!(!request.to_string().contains(SAID), "what is given anew is not shown to the model: {request}");
+    assert!(!request.to_string().contains(SAID), "what is given again is not shown to the model: {request}");
     assert_eq!(last_entry(&home)["end"]["outcome"], "answered");
 }
 

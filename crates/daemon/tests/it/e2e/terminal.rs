@@ -1,7 +1,7 @@
 //! `cairn chat` on a real terminal: nothing that is typed or pasted is lost.
 
 use cairn_testkit::home::Home;
-use cairn_testkit::model::{FakeModel, Kind};
+use cairn_testkit::model::{Answer, FakeModel, Kind};
 use cairn_testkit::rig::one_model;
 use cairn_testkit::terminal::Terminal;
 
@@ -62,6 +62,45 @@ async fn what_is_typed_during_an_answer_is_sent_after_it_and_answers_no_question
     leave(terminal);
     assert_eq!(said(&home), ["first", "second", "third"]);
     model.assert_clean();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ctrl_c_stops_an_answer_and_the_next_message_is_answered() {
+    let (home, model) = (home(), FakeModel::start().await);
+    let config = home.config(&one_model(&model.base_url(), 64_000));
+    let gate = model.hold(Kind::Reply);
+    let mut terminal = Terminal::start(home.command(&["chat", "--config", config.to_str().unwrap()]));
+    terminal.wait_for("> ");
+    terminal.type_keys("first\r");
+    model.wait_for(Kind::Reply, 1).await;
+    terminal.wait_for("(working, ");
+    terminal.interrupt();
+    terminal.wait_for("stopped");
+    gate.open();
+    terminal.wait_for("> ");
+    terminal.type_keys("second\r");
+    model.wait_for(Kind::Reply, 2).await;
+    terminal.wait_for("> ");
+    leave(terminal);
+    assert_eq!(said(&home), ["first", "second"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_message_shows_its_answer_as_it_comes_and_ctrl_c_stops_it() {
+    let (home, model) = (home(), FakeModel::start().await);
+    let config = home.config(&one_model(&model.base_url(), 64_000));
+    let ask =
+        |text: &str| Terminal::start(home.command(&["chat", "--config", config.to_str().unwrap(), text]));
+    model.push(Kind::Reply, Answer::text("The harbour lies north of here").hanging());
+    let mut terminal = ask("where is it?");
+    terminal.wait_for("The harbour");
+    terminal.interrupt();
+    terminal.wait_for("stopped");
+    assert_eq!(terminal.end(), Some(1));
+    let history = home.json(&["history", "main"]);
+    assert!(history.to_string().contains("The harbour"), "{history}");
+    assert_eq!(ask("and now?").end(), Some(0));
+    assert_eq!(said(&home), ["where is it?", "and now?"]);
 }
 
 #[test]

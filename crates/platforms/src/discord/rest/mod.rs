@@ -73,7 +73,7 @@ impl Rest {
         token: SecretString,
         api: &Url,
         own: bool,
-        (refusals, fence): (Refusals, Fence),
+        shared: (Refusals, Fence),
     ) -> Result<Self, reqwest::Error> {
         let mut builder = Client::builder()
             .redirect(reqwest::redirect::Policy::none())
@@ -84,6 +84,7 @@ impl Rest {
             builder = builder.no_proxy();
         }
         let api = api.as_str().trim_end_matches('/').to_owned();
+        let (refusals, fence) = shared;
         let limits = Limits::new(refusals);
         let (client, rejected) = (builder.build()?, Notify::new());
         Ok(Self { platform, client, token, api, limits, fence, rejected })

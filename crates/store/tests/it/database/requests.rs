@@ -118,7 +118,7 @@ async fn what_nobody_takes_is_taken_back_and_was_not_done() {
     // It leads, and takes none.
     let mut asked = two.copy.pass_on(request("waits")).unwrap();
     let why = next(&mut asked).await;
-    assert!(matches!(why, Some(Err(Unanswered::NotBegun(_)))), "{why:?}");
+    assert!(matches!(why, Some(Err(Unanswered::NotStarted(_)))), "{why:?}");
     let mut requests = two.leader.requests().unwrap();
     let mut asked = two.copy.pass_on(request("goes on")).unwrap();
     assert_eq!(taken(&mut requests).await.request, request("goes on"));
