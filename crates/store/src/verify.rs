@@ -428,13 +428,13 @@ pub async fn rebuild_dir(options: StoreOptions) -> Result<VerifyReport, StoreErr
         let lock = StateLock::take(&options.dir)?;
         move_before(&options.dir)?;
         drop(lock);
-        Store::open(options)
+        Opened::open(options)
     })
     .await;
     let outcome = match opened {
-        Ok(store) => {
-            let rebuilt = rebuild(&store, &progress).await;
-            store.close().await;
+        Ok(opened) => {
+            let rebuilt = rebuild(&opened.store, &progress).await;
+            opened.close().await;
             rebuilt
         }
         Err(error) => Err(error),
@@ -510,16 +510,16 @@ pub(crate) fn shown(layout: &Layout) -> Result<Shown, StoreError> {
     Ok(shown)
 }
 
-/// A store that was opened to be checked.
-struct Opened {
-    store: Store,
-    /// What follows the database whose journal it has a copy of: a check never leads.
+/// A store that was opened to be read, or to have what derives from its journal made again.
+pub(crate) struct Opened {
+    pub(crate) store: Store,
+    /// What follows the database whose journal it has a copy of: this node does not lead for it.
     standby: Option<Standby>,
 }
 
 impl Opened {
     /// Blocks.
-    fn open(options: StoreOptions) -> Result<Self, StoreError> {
+    pub(crate) fn open(options: StoreOptions) -> Result<Self, StoreError> {
         if options.database.is_none() {
             return Ok(Self { store: Store::open(options)?, standby: None });
         }
@@ -528,7 +528,7 @@ impl Opened {
         Ok(Self { store, standby: Some(standby) })
     }
 
-    async fn close(self) {
+    pub(crate) async fn close(self) {
         match self.standby {
             Some(standby) => standby.close().await,
             None => drop(self.store.close().await),

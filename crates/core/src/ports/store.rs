@@ -197,7 +197,7 @@ pub enum StoreError {
     #[error("the node {node} ({address}) leads; this one follows until that one stops")]
     Led { node: String, address: String },
     /// This node led, and another may lead now: nothing more is written.
-    #[error("this node does not lead any more; nothing acknowledged is lost, start it again to follow")]
+    #[error("this node does not lead any more; nothing acknowledged is lost")]
     Fenced,
     /// The journal is not where it was looked for; the message says where it is, and what to do.
     #[error("{message}")]

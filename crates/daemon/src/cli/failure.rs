@@ -127,7 +127,7 @@ impl Failure {
             StoreError::Led { .. } => {
                 (exit::IN_USE, "ask that node, or stop it: a node that follows takes over then")
             }
-            StoreError::Fenced => (exit::FAILED, "start it again; it follows whoever leads now"),
+            StoreError::Fenced => (exit::FAILED, "ask again: the node that leads now does it"),
             StoreError::Elsewhere { .. } => {
                 (exit::FAILED, "check [store] url in the configuration, or name another folder with --state")
             }

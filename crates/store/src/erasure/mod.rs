@@ -35,7 +35,7 @@ use crate::journal::segment;
 use crate::lock::StateLock;
 use crate::progress::Progress;
 use crate::store::{Store, StoreOptions};
-use crate::verify::{VERIFIED, shown};
+use crate::verify::{Opened, VERIFIED, shown};
 
 pub(crate) use prepare::{Order, finish};
 
@@ -204,7 +204,7 @@ pub async fn erase_dir(
     Ok(registry?.erasures.into_iter().rfind(|erasure| erasure.at == at))
 }
 
-/// The same with a journal in a database: this node leads meanwhile.
+/// The same with a journal in a database: this node leads meanwhile, but not to say what it would do.
 async fn erase_in_database(
     options: StoreOptions,
     person: &str,
@@ -212,20 +212,29 @@ async fn erase_in_database(
     dry_run: bool,
 ) -> Result<Option<Erasure>, StoreError> {
     let (of, progress) = (options.clone(), options.progress.clone());
+    if dry_run {
+        let opened = blocking("an erasure", move || Opened::open(of)).await?;
+        let surveyed = async {
+            let maintenance = opened.store.maintenance().await?;
+            opened.store.survey_erasure(maintenance, person, &progress).await
+        };
+        let surveyed = surveyed.await;
+        opened.close().await;
+        return Ok(surveyed?.1.map(|figures| Erasure { pseudonym: String::new(), figures, at }));
+    }
     let store = blocking("an erasure", move || Store::open(of)).await?;
     let asked = async {
         let (maintenance, found) =
             store.survey_erasure(store.maintenance().await?, person, &progress).await?;
-        if found.is_some() && !dry_run {
+        if found.is_some() {
             store.ask_erasure(maintenance, person, at).await?;
         }
-        Ok(found)
+        Ok(found.is_some())
     };
     let asked = asked.await;
     store.close().await;
-    let Some(figures) = asked? else { return Ok(None) };
-    if dry_run {
-        return Ok(Some(Erasure { pseudonym: String::new(), figures, at }));
+    if !asked? {
+        return Ok(None);
     }
     let store = blocking("an erasure", move || Store::open(options)).await?;
     let (registry, put_off) = (store.registry().await, store.inner.erasure.put_off());

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use cairn_core::event::{ArtifactEvent, Event};
 use cairn_core::ports::{LineRange, Store as _, StoreError};
 use cairn_store::{
-    DatabaseOptions, Progress, Store, StoreOptions, erase_dir, move_from, move_to, restore_dir, verify_dir,
+    DatabaseOptions, Progress, Store, StoreOptions, erase_dir, move_from, move_to, rebuild_dir, restore_dir,
+    verify_dir,
 };
 use cairn_testkit::postgres::{database, sql};
 use tempfile::tempdir;
@@ -125,7 +126,7 @@ async fn a_journal_is_not_moved_into_a_database_that_it_has_left() {
 }
 
 #[tokio::test]
-async fn a_check_of_a_copy_does_not_lead_and_has_a_damaged_one_copied_again() {
+async fn what_only_reads_a_copy_does_not_lead_and_has_a_damaged_one_copied_again() {
     let Some(url) = database() else { return };
     let dir = tempdir().unwrap();
     let options = StoreOptions { segment_bytes: 300, ..options(dir.path(), &url, "a") };
@@ -138,6 +139,8 @@ async fn a_check_of_a_copy_does_not_lead_and_has_a_damaged_one_copied_again() {
     let (_b, led) = leader(&url, "b");
     assert!(verify_dir(options.clone(), false).await.unwrap().ok);
     assert!(cairn_store::verify_dir_quick(options.clone()).await.unwrap().ok);
+    assert!(rebuild_dir(options.clone()).await.unwrap().ok);
+    assert_eq!(erase_dir(options.clone(), "local/nobody", at(9), true).await.unwrap(), None);
     let refused = verify_dir(options.clone(), true).await.unwrap_err();
     assert!(refused.to_string().contains("a copy is not quarantined"), "{refused}");
     // No start reads it: it is closed, and the views show it.

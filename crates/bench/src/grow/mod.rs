@@ -1,5 +1,8 @@
 //! One state as it grows: what a start, a list, a first turn, a search, a stop and the commands of the store cost at each
-//! size. Grown by the release binary itself, over its socket, with a model that answers at once.
+//! size. Grown by the release binary itself, over its socket, with a model that answers at once. Behind it, what a turn costs
+//! beside much of something else.
+
+mod busy;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -65,7 +68,7 @@ pub(crate) async fn run(plan: &Plan<'_>) -> io::Result<()> {
         run.measure().await?;
         println!("  messages sent again  {}", SENT_AGAIN.swap(0, Ordering::Relaxed));
         if size >= plan.n_entries {
-            return Ok(());
+            return busy::run(plan).await;
         }
         size = (size * 10).min(plan.n_entries);
     }
@@ -117,6 +120,8 @@ impl Run<'_> {
         println!("  memory after start   {rss:.0} MB resident, {own:.0} MB of it not mapped files");
         let lists = times(3, async || client.get("/v1/channels?limit=100").await.map(drop)).await?;
         print("list of channels", lists);
+        let whole = times(3, async || client.get("/v1/channels?limit=2000").await.map(drop)).await?;
+        print("2,000 channels", whole);
         let mut first = Vec::new();
         for _ in 0..SAMPLES {
             let channel = format!("c{}", self.random.below(self.plan.n_channels as u64));
@@ -135,6 +140,7 @@ impl Run<'_> {
         daemon.stop().await?;
         self.disk()?;
         self.offline(&["store", "verify"]).await?;
+        self.offline(&["store", "verify", "--quick"]).await?;
         let backup = self.plan.dir.join("backup");
         self.offline(&["store", "backup", &backup.display().to_string()]).await?;
         std::fs::remove_dir_all(backup)?;
@@ -154,12 +160,14 @@ impl Run<'_> {
         std::fs::remove_dir_all(backup)?;
         let text = json!({ "text": "We looked at a flat in Porto", "user": "porto" });
         client.ask("POST", "/v1/channels/c1/messages", &text).await?;
-        let (erasure, longest) = turns_during_erasure(&client, "local/porto").await?;
+        let Erased { turns: erasure, longest, memory } = turns_during_erasure(daemon, "local/porto").await?;
         self.entries += 2 * (alone.len() + verify.len() + copy.len() + erasure.len() + 1);
         for (name, turns) in [("verify", verify), ("backup", copy), ("erasure", erasure)] {
             print_beside(name, &turns, &alone);
         }
-        println!("  no message taken     {longest:.2} s of an erasure");
+        println!(
+            "  no message taken     {longest:.2} s of an erasure, {memory:.0} MB not mapped files at most"
+        );
         Ok(())
     }
 
@@ -211,7 +219,7 @@ impl Run<'_> {
         let (took, journal) = (began.elapsed().as_secs_f64(), folder_bytes(&self.state.join("journal"))?);
         println!(
             "  {:<20} {took:.2} s, {:.0} MB/s of journal ({status})",
-            args[..2].join(" "),
+            if args.contains(&"--quick") { args.join(" ") } else { args[..2].join(" ") },
             journal as f64 / 1e6 / took
         );
         Ok(())
@@ -255,37 +263,50 @@ async fn turns_during<T>(
     Ok(turns)
 }
 
-/// The same while a person is erased, with the longest time in seconds between two messages that were taken.
-async fn turns_during_erasure(client: &Client, user: &str) -> io::Result<(Vec<Duration>, f64)> {
+/// What an erasure did to turns beside it.
+struct Erased {
+    turns: Vec<Duration>,
+    /// Longest time in seconds between two messages that were taken.
+    longest: f64,
+    /// Most megabytes that were no mapped files.
+    memory: f64,
+}
+
+/// The same while a person is erased.
+async fn turns_during_erasure(daemon: &Daemon, user: &str) -> io::Result<Erased> {
+    let client = daemon.client();
     let (status, asked) = client.ask("POST", "/v1/people/forget", &json!({ "user": user })).await?;
     if !status.is_success() {
         return Err(io::Error::other(format!("{status}: {asked}")));
     }
-    let (mut turns, mut longest, mut taken) = (Vec::new(), Duration::ZERO, Instant::now());
+    let (mut turns, mut longest, mut most, mut taken) = (Vec::new(), Duration::ZERO, 0.0_f64, Instant::now());
     loop {
         let began = Instant::now();
         // It fails while the daemon restarts.
-        if say(client, "c0", 0).await.is_ok() {
+        if say(&client, "c0", 0).await.is_ok() {
             turns.push(began.elapsed());
             longest = longest.max(taken.elapsed());
             taken = Instant::now();
         }
+        most = most.max(memory(daemon)?.1);
         let erased = client.get("/v1/people/erased").await.unwrap_or_default();
         let erasures = erased["erasures"].as_array().map(Vec::as_slice).unwrap_or_default();
         if erasures.iter().any(|erasure| erasure["at"] == asked["at"]) {
-            return Ok((turns, longest.as_secs_f64()));
+            return Ok(Erased { turns, longest: longest.as_secs_f64(), memory: most });
         }
     }
 }
 
 fn print_beside(name: &str, turns: &[Duration], alone: &[Duration]) {
-    let p99 = |times: &[Duration]| {
-        let mut times = times.to_vec();
-        times.sort();
-        times.get((times.len().saturating_sub(1)) * 99 / 100).map_or(0.0, Duration::as_secs_f64)
-    };
     let ratio = p99(turns) / p99(alone);
     println!("  {:<20} p99 {ratio:.1} x ({} turns)", format!("turn beside {name}"), turns.len());
+}
+
+/// In seconds.
+fn p99(times: &[Duration]) -> f64 {
+    let mut times = times.to_vec();
+    times.sort();
+    times.get((times.len().saturating_sub(1)) * 99 / 100).map_or(0.0, Duration::as_secs_f64)
 }
 
 async fn times(n: usize, work: impl AsyncFn() -> io::Result<()>) -> io::Result<Vec<Duration>> {
