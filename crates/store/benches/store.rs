@@ -1,12 +1,14 @@
-//! Appending with its sync, in a folder and in a database, and restoring a channel of 2,000 entries.
+//! Appending with its sync, in a folder and in a database, restoring a channel of 2,000 entries, and recalling from 50,000
+//! memories.
 
 #![expect(clippy::unwrap_used, reason = "a failure here is the test's failure")]
 
 use std::sync::Arc;
 
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{Event, NewRecord, TurnEvent};
-use cairn_core::ids::{ChannelId, Generation, Seq, TurnId};
+use cairn_core::event::{Event, MemoryEvent, NewRecord, TurnEvent};
+use cairn_core::ids::{AgentId, ChannelId, Generation, Seq, TurnId};
+use cairn_core::memory::{MemoryKind, MemorySave, Reach, Scope, Source};
 use cairn_core::message::{Entry, Part, Role};
 use cairn_core::ports::Store as _;
 use cairn_store::{DatabaseOptions, Store, StoreOptions};
@@ -156,4 +158,52 @@ fn restore_2000_entries_from_a_head(bencher: Bencher) {
     bencher.bench_local(|| {
         black_box(bench.runtime.block_on(bench.store.restore(&conversation.channel)).unwrap())
     });
+}
+
+/// Every memory has most words of the question.
+#[divan::bench(sample_count = 50)]
+fn recall_from_50000_memories(bencher: Bencher) {
+    const N: usize = 50_000;
+    let bench = open();
+    let agent = AgentId::from("main");
+    let saved = (0..N).map(|n| {
+        let text = format!(
+            "Anna looked at flat number {n} in Lisbon, with {} balconies and a view of the river",
+            n % 7
+        );
+        let source = Source {
+            channel: None,
+            from_seq: None,
+            to_seq: None,
+            summary: None,
+            model: "typed".to_owned(),
+            by: None,
+            said_at: None,
+        };
+        let save = MemorySave {
+            agent: agent.clone(),
+            scope: Scope::Agent,
+            kind: MemoryKind::Fact,
+            text,
+            subject: None,
+            importance: 0.5,
+            source,
+            sighting: format!("typed:{n}"),
+            explicit: true,
+        };
+        NewRecord { channel: None, at: Timestamp::UNIX_EPOCH, event: Event::Memory(MemoryEvent::Saved(save)) }
+    });
+    let saved: Vec<NewRecord> = saved.collect();
+    let asked = "We looked at flat number 12 in Lisbon; it has two balconies and a view of the river, and Anna liked it";
+    let reach = [Reach::Scope(Scope::Agent)];
+    let recall = || bench.runtime.block_on(bench.store.recall(&agent, &reach, asked, 8)).unwrap();
+    bench.runtime.block_on(async {
+        for some in saved.chunks(1_000) {
+            bench.store.append(some.to_vec()).await.unwrap();
+        }
+        while bench.store.stats().await.unwrap().indexed_n < N as u64 {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    });
+    bencher.bench_local(|| black_box(recall()));
 }

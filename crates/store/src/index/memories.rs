@@ -95,12 +95,34 @@ pub(crate) struct Ranking {
 
 /// A segment of the index.
 struct Segment {
-    own: FieldNormReader,
-    near: FieldNormReader,
     times: tantivy::columnar::Column<u64>,
     weights: tantivy::columnar::Column<f64>,
-    /// Document, word and how often it counts there, by document.
-    counts: Vec<(DocId, u32, u32)>,
+    /// The memories within reach, in order.
+    docs: Vec<DocId>,
+    /// How long each of them is.
+    lens: Vec<u32>,
+    /// For each word, which documents have it, in order, and how often it counts there.
+    having: Vec<Vec<(DocId, u32)>>,
+}
+
+impl Segment {
+    /// The score of each document without its weight; zero: it has none of the words.
+    fn sums(&self, worth_of: impl Fn(usize, u32, u32) -> f64) -> Vec<f64> {
+        let mut sums = vec![0.0; self.docs.len()];
+        // Word by word, so that words are summed in one order everywhere.
+        for (word, having) in self.having.iter().enumerate() {
+            let mut at = 0;
+            for (doc, count) in having {
+                while self.docs.get(at).is_some_and(|one| one < doc) {
+                    at += 1;
+                }
+                if self.docs.get(at) == Some(doc) {
+                    sums[at] += worth_of(word, *count, self.lens[at]);
+                }
+            }
+        }
+        sums
+    }
 }
 
 /// A memory that is counted by its row.
@@ -161,31 +183,36 @@ impl Ranking {
         let mut docs = Vec::new();
         for place in &self.places {
             let before = docs.len();
-            each(segment, fields.place, place, |doc, _| docs.extend(is_seen(doc).then_some(doc)))?;
+            each(segment, fields.place, place, |doc, _| {
+                if is_seen(doc) {
+                    docs.push(doc)
+                }
+            })?;
             places.extend((docs.len() > before).then_some(place));
         }
         once(&mut docs, places.len(), |doc| *doc);
+        let lens: Vec<u32> = docs.iter().map(|doc| own.fieldnorm(*doc) + near.fieldnorm(*doc)).collect();
         self.n += docs.len() as u64;
-        self.total_len +=
-            docs.iter().map(|doc| u64::from(own.fieldnorm(*doc) + near.fieldnorm(*doc))).sum::<u64>();
-        let mut counts = Vec::new();
-        for (idx, word) in self.words.iter().enumerate() {
-            let mut having = Vec::new();
+        self.total_len += lens.iter().copied().map(u64::from).sum::<u64>();
+        let most = docs.len();
+        let mut having = Vec::with_capacity(self.words.len());
+        for (word, with) in self.words.iter().zip(&mut self.with) {
+            let mut docs = Vec::with_capacity(most);
             for place in &places {
                 let word = topic_word(place, word);
                 each(segment, fields.topic, &word, |doc, count| {
-                    having.extend(is_seen(doc).then_some((doc, idx as u32, count)));
+                    if is_seen(doc) {
+                        docs.push((doc, count));
+                    }
                 })?;
             }
-            once(&mut having, places.len(), |(doc, _, _)| *doc);
-            self.with[idx] += having.len() as u64;
-            counts.append(&mut having);
+            once(&mut docs, places.len(), |(doc, _)| *doc);
+            *with += docs.len() as u64;
+            having.push(docs);
         }
-        // Runs that are in order already, one for each word: stable, so that words are summed in one order everywhere.
-        counts.sort_by_key(|(doc, _, _)| *doc);
         let columns = segment.fast_fields();
         let (times, weights) = (columns.u64(AT)?, columns.f64(WEIGHT)?);
-        self.segments.push(Segment { own, near, times, weights, counts });
+        self.segments.push(Segment { times, weights, docs, lens, having });
         Ok(())
     }
 
@@ -251,26 +278,22 @@ impl Ranking {
         let n = self.n as f64;
         let mean = self.total_len as f64 / n.max(1.0);
         let rarities: Vec<f64> = self.with.iter().map(|with| rarity(*with as f64, n)).collect();
-        let sum = |counts: &mut dyn Iterator<Item = (u32, u32)>, len: u32| -> f64 {
-            counts
-                .map(|(word, count)| worth(rarities[word as usize], f64::from(count), (f64::from(len), mean)))
-                .sum()
+        let worth_of = |word: usize, count: u32, len: u32| {
+            worth(rarities[word], f64::from(count), (f64::from(len), mean))
         };
         let mut found = Vec::new();
         for (ord, segment) in self.segments.iter().enumerate() {
-            for of_doc in segment.counts.chunk_by(|a, b| a.0 == b.0) {
-                let doc = of_doc[0].0;
-                let len = segment.own.fieldnorm(doc) + segment.near.fieldnorm(doc);
-                let sum = sum(&mut of_doc.iter().map(|(_, word, count)| (*word, *count)), len);
-                let weight = segment.weights.first(doc).unwrap_or(1.0);
-                let at = segment.times.first(doc).unwrap_or(0);
-                let place = Place::Index(DocAddress::new(ord as u32, doc));
-                found.push(Found { score: sum * weight, at, place });
-            }
+            let scored = segment.docs.iter().zip(segment.sums(worth_of)).filter(|(_, sum)| *sum > 0.0);
+            found.extend(scored.map(|(doc, sum)| Found {
+                score: sum * segment.weights.first(*doc).unwrap_or(1.0),
+                at: segment.times.first(*doc).unwrap_or(0),
+                place: Place::Index(DocAddress::new(ord as u32, *doc)),
+            }));
         }
         found.extend(self.rows.iter().enumerate().map(|(idx, row)| {
-            let score = sum(&mut row.counts.iter().copied(), row.len) * row.weight;
-            Found { score, at: row.at, place: Place::Row(idx) }
+            let sum: f64 =
+                row.counts.iter().map(|(word, count)| worth_of(*word as usize, *count, row.len)).sum();
+            Found { score: sum * row.weight, at: row.at, place: Place::Row(idx) }
         }));
         found
     }
