@@ -23,12 +23,11 @@ const BACKUP_EVERY: usize = 50;
 /// The window of the agent, in tokens.
 const WINDOW: u64 = 6_000;
 
-/// A run of this many seconds is settled from the tenth minute on, when all that is cached once is cached; a shorter one
-/// after its half.
+/// Runs of at least `LONG_SECS` are measured from `SETTLED_SECS` on, when the caches are full; shorter ones from their half.
 const LONG_SECS: f64 = 20.0 * 60.0;
 const SETTLED_SECS: f64 = 10.0 * 60.0;
 
-/// A run of this many seconds tells how memory grows: by fewer bytes an hour than this.
+/// Runs of at least `TELLING_SECS` fail if memory grows by `GROWTH_MAX` bytes an hour or more.
 const TELLING_SECS: f64 = 30.0 * 60.0;
 const GROWTH_MAX: f64 = 1e6;
 

@@ -27,7 +27,8 @@ usage: cairn-bench PART …
   faults CAIRN [KIND] [N] [SEED] [PLACE]  N (25) seeds of each place of a kind of faults, or of all
   faults CAIRN disk [N] [PART] [FAULT]    N runs (20) of each fault of each part of the state, of 0.5 to 30 seconds
   load CAIRN [TURNS] [SEED] [KEYS] a long conversation at a window of 32,000; KEYS: more of [defaults.compaction], as TOML
-  endure CAIRN [MINUTES]           mixed load (60), memory and descriptors sampled, their slopes at the end; memory must not grow
+  endure CAIRN [MINUTES]           mixed load (60), memory and descriptors sampled, their slopes at the end;
+                                   fails at 1 MB an hour or more, if it runs 30 minutes
   figures CAIRN [start|turns|during|channels …]
   grow CAIRN [ENTRIES] [CHANNELS]  what a state costs as it grows to ENTRIES (100,000) in CHANNELS (2,000)
   recall CAIRN FILE [OPTION …]     evidence recall at 10 through `cairn search`, on a file in LoCoMo's format

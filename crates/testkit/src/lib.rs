@@ -1,6 +1,8 @@
 //! Fakes and builders for tests. Never part of the daemon.
 
 use std::net::{SocketAddr, TcpListener};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub mod clock;
 pub mod daemon;
@@ -21,8 +23,22 @@ pub mod terminal;
 pub mod tools;
 pub mod watched;
 
-/// An address of this machine that was free just now; nobody listens there.
+/// Below the ports that the system itself gives to connections, so nobody else takes one of these by chance.
+const PORTS: Range<u16> = 20_000..32_000;
+
+/// Has no factor in common with the number of ports, and puts processes with neighbouring ids far apart.
+const STRIDE: u64 = 7_417;
+
+/// An address of this machine that was free just now; nobody listens there. Each call tries other ports.
+///
+/// # Panics
+/// All ports are taken.
 pub fn free_address() -> SocketAddr {
-    let taken = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    taken.expect("a port is free")
+    static TRIED: AtomicU64 = AtomicU64::new(0);
+    let first = u64::from(std::process::id()) * STRIDE;
+    let mut addresses = PORTS.map(|_| {
+        let n = (first + TRIED.fetch_add(1, Ordering::Relaxed)) % PORTS.len() as u64;
+        SocketAddr::from(([127, 0, 0, 1], PORTS.start + n as u16))
+    });
+    addresses.find(|address| TcpListener::bind(address).is_ok()).expect("a port is free")
 }

@@ -4,15 +4,17 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-/// Longest wait for what is to be shown.
-const PATIENCE: Duration = Duration::from_secs(120);
+use crate::daemon::PATIENCE;
+
+/// How often it is looked whether the command has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 pub struct Terminal {
     keys: Arc<File>,
@@ -92,9 +94,22 @@ impl Terminal {
     /// Waits for the end of the command: its exit code.
     ///
     /// # Panics
-    /// It cannot be waited for.
+    /// It does not end, or cannot be waited for.
+    #[track_caller]
     pub fn end(mut self) -> Option<i32> {
-        self.child.wait().expect("it ends").code()
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            if let Some(status) = self.child.try_wait().expect("it can be waited for") {
+                return status.code();
+            }
+            match self.screen.recv_timeout(LOOK_EVERY) {
+                Ok(piece) => self.shown.push_str(&String::from_utf8_lossy(&piece)),
+                Err(RecvTimeoutError::Timeout) => {}
+                // It has closed its terminal, and ends soon.
+                Err(RecvTimeoutError::Disconnected) => std::thread::park_timeout(LOOK_EVERY),
+            }
+        }
+        panic!("it does not end; what was shown: {:?}", self.shown)
     }
 }
 

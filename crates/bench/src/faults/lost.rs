@@ -60,7 +60,7 @@ pub(super) async fn words_of(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Whether an entry is lost when one of these records is: that of its words, or of the turn that took it up.
+/// Whether one of these records holds the entry's words or started its turn.
 pub(super) fn is_in(records: &[Value], channel: &str, entry: &Value) -> bool {
     records.iter().any(|record| {
         let event = &record["event"];

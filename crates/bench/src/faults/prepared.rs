@@ -59,11 +59,12 @@ impl Prepared {
         require(client.ask("POST", "/v1/memories", &memory).await?.0.is_success(), || {
             "no memory".to_owned()
         })?;
-        for channel in CHANNELS {
-            let idle =
-                |context: &Value| context["run"].is_null() && context["regions"]["sealed"]["entries"] == 0;
-            client.until(&format!("/v1/channels/{channel}/context"), idle).await?;
-        }
+        idle(&client).await?;
+        // No further run starts before the stop.
+        std::fs::write(&config, format!("{MAKING}\n[defaults.compaction]\nenabled = false\n"))?;
+        let (status, told) = client.ask("POST", "/v1/reload", &json!({})).await?;
+        require(status.is_success(), || format!("{status}: {told}"))?;
+        idle(&client).await?;
         require(daemon.stop().await?.success(), || "it did not stop".to_owned())?;
         // A day later the closed segments are packed.
         disk.set_clock(2 * 86_400)?;
@@ -90,6 +91,16 @@ impl Prepared {
 
 pub(super) fn is_packed(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "gz")
+}
+
+/// Waits until no run is under way in any channel.
+async fn idle(client: &Client) -> io::Result<()> {
+    for channel in CHANNELS {
+        let is_idle =
+            |context: &Value| context["run"].is_null() && context["regions"]["sealed"]["entries"] == 0;
+        client.until(&format!("/v1/channels/{channel}/context"), is_idle).await?;
+    }
+    Ok(())
 }
 
 async fn talk(client: Client, channel: &str) -> io::Result<()> {

@@ -7,13 +7,12 @@ use cairn_core::ids::{AgentId, MemoryId};
 use cairn_core::memory::{Memory, Reach};
 use cairn_core::ports::StoreError;
 use tantivy::fieldnorm::FieldNormReader;
-use tantivy::postings::{Postings, SegmentPostings};
 use tantivy::schema::{Field, IndexRecordOption, Value};
-use tantivy::{DocAddress, DocId, DocSet, Searcher, SegmentReader, TERMINATED, TantivyDocument, Term};
+use tantivy::{DocAddress, DocId, Searcher, SegmentReader, TantivyDocument, Term};
 
 use super::documents::Topic;
 use super::schema::{AT, Fields, Subject, WEIGHT, memories_within, seconds, topic_word};
-use super::search::{question_words, rarity, worth};
+use super::search::{discount, question_words, rarity, worth};
 use super::{SearchIndex, index_error};
 use crate::views::PATIENCE;
 
@@ -107,17 +106,18 @@ struct Segment {
 
 impl Segment {
     /// The score of each document without its weight; zero: it has none of the words.
-    fn sums(&self, worth_of: impl Fn(usize, u32, u32) -> f64) -> Vec<f64> {
+    fn sums(&self, rarities: &[f64], mean: f64) -> Vec<f64> {
         let mut sums = vec![0.0; self.docs.len()];
+        let discounts: Vec<f64> = self.lens.iter().map(|len| discount(f64::from(*len), mean)).collect();
         // Word by word, so that words are summed in one order everywhere.
-        for (word, having) in self.having.iter().enumerate() {
+        for (rarity, having) in rarities.iter().zip(&self.having) {
             let mut at = 0;
             for (doc, count) in having {
                 while self.docs.get(at).is_some_and(|one| one < doc) {
                     at += 1;
                 }
                 if self.docs.get(at) == Some(doc) {
-                    sums[at] += worth_of(word, *count, self.lens[at]);
+                    sums[at] += worth(*rarity, f64::from(*count), discounts[at]);
                 }
             }
         }
@@ -278,12 +278,9 @@ impl Ranking {
         let n = self.n as f64;
         let mean = self.total_len as f64 / n.max(1.0);
         let rarities: Vec<f64> = self.with.iter().map(|with| rarity(*with as f64, n)).collect();
-        let worth_of = |word: usize, count: u32, len: u32| {
-            worth(rarities[word], f64::from(count), (f64::from(len), mean))
-        };
         let mut found = Vec::new();
         for (ord, segment) in self.segments.iter().enumerate() {
-            let scored = segment.docs.iter().zip(segment.sums(worth_of)).filter(|(_, sum)| *sum > 0.0);
+            let scored = segment.docs.iter().zip(segment.sums(&rarities, mean)).filter(|(_, sum)| *sum > 0.0);
             found.extend(scored.map(|(doc, sum)| Found {
                 score: sum * segment.weights.first(*doc).unwrap_or(1.0),
                 at: segment.times.first(*doc).unwrap_or(0),
@@ -291,8 +288,10 @@ impl Ranking {
             }));
         }
         found.extend(self.rows.iter().enumerate().map(|(idx, row)| {
-            let sum: f64 =
-                row.counts.iter().map(|(word, count)| worth_of(*word as usize, *count, row.len)).sum();
+            let discount = discount(f64::from(row.len), mean);
+            let worth_of =
+                |(word, count): &(u32, u32)| worth(rarities[*word as usize], f64::from(*count), discount);
+            let sum: f64 = row.counts.iter().map(worth_of).sum();
             Found { score: sum * row.weight, at: row.at, place: Place::Row(idx) }
         }));
         found
@@ -307,12 +306,14 @@ fn each(
     mut each: impl FnMut(DocId, u32),
 ) -> tantivy::Result<()> {
     let term = Term::from_field_text(field, word);
-    let postings: Option<SegmentPostings> =
-        segment.inverted_index(field)?.read_postings(&term, IndexRecordOption::WithFreqs)?;
-    let Some(mut postings) = postings else { return Ok(()) };
-    while postings.doc() != TERMINATED {
-        each(postings.doc(), postings.term_freq());
-        postings.advance();
+    let postings = segment.inverted_index(field)?.read_block_postings(&term, IndexRecordOption::WithFreqs)?;
+    let Some(mut block) = postings else { return Ok(()) };
+    while block.block_len() > 0 {
+        let often = block.freqs();
+        for (idx, doc) in block.docs().iter().enumerate() {
+            each(*doc, often.get(idx).copied().unwrap_or(1));
+        }
+        block.advance();
     }
     Ok(())
 }

@@ -419,7 +419,7 @@ fn score(
         for (of_word, with) in counts.iter().zip(&with) {
             let rarity = rarity(*with as f64, n);
             for (idx, count) in of_word {
-                sums[*idx] += worth(rarity, *count, (f64::from(visible.docs[*idx].1), mean));
+                sums[*idx] += worth(rarity, *count, discount(f64::from(visible.docs[*idx].1), mean));
             }
         }
         let weights = searcher.segment_reader(ord as u32).fast_fields().f64(WEIGHT)?;
@@ -459,7 +459,7 @@ fn score_all(
         each_with(segment, fields, words, |doc, counts| {
             let len = f64::from(own.fieldnorm(doc) + near.fieldnorm(doc));
             let sum: f64 =
-                counts.iter().map(|(word, count)| worth(rarities[*word], *count, (len, mean))).sum();
+                counts.iter().map(|(word, count)| worth(rarities[*word], *count, discount(len, mean))).sum();
             best.take((DocAddress::new(ord as u32, doc), sum * weights.first(doc).unwrap_or(1.0)));
         })?;
     }
@@ -514,9 +514,13 @@ pub(super) fn rarity(with: f64, all: f64) -> f64 {
     (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
 }
 
-/// What it is worth to have a word so often in a text of that length, where texts have that mean one.
-pub(super) fn worth(rarity: f64, count: f64, (len, mean): (f64, f64)) -> f64 {
-    let discount = K1 * (1.0 - B + B * len / mean.max(1.0));
+/// How much less each word counts in a text of that length, where texts have that mean one.
+pub(super) fn discount(len: f64, mean: f64) -> f64 {
+    K1 * (1.0 - B + B * len / mean.max(1.0))
+}
+
+/// What it is worth to have a word so often in a text with that discount.
+pub(super) fn worth(rarity: f64, count: f64, discount: f64) -> f64 {
     rarity * count * (K1 + 1.0) / (count + discount)
 }
 

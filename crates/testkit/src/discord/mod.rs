@@ -245,9 +245,9 @@ impl FakeDiscord {
         self.wait_until("a session", Self::is_ready).await;
     }
 
-    /// Waits until so many shards listen.
+    /// Waits until so many shards listen, or more.
     pub async fn wait_shards(&self, n: usize) {
-        self.wait_until(&format!("{n} shards"), |discord| discord.n_ready() == n).await;
+        self.wait_until(&format!("{n} shards"), |discord| discord.n_ready() >= n).await;
     }
 
     /// Waits until so many requests of a route have arrived since the start, held ones and failed ones included.

@@ -169,9 +169,9 @@ pub struct Store {
     pub cache_mib: u64,
     /// A PostgreSQL database (15 or later) that holds the journal and the artifacts; the state folder is a copy of it then.
     /// `cairn run` on several machines with the same url: one leads and the others stand by, and one of them takes over
-    /// when it dies. `?sslmode=verify-full` checks the server's certificate by the usual roots, or by those of a file with
-    /// `&sslrootcert=/path`; `?sslmode=require` alone encrypts and does not check it. Not set: the state folder holds
-    /// everything.
+    /// when it dies. `?sslmode=verify-full` checks the server's certificate by the root certificates that browsers trust,
+    /// which are built in; not by those of the system. With `&sslrootcert=/path` it checks by those of a file.
+    /// `?sslmode=require` alone encrypts and does not check it. Not set: the state folder holds everything.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"postgres://cairn@db.example.net/cairn?sslmode=verify-full")]
     pub url: Option<String>,

@@ -22,7 +22,7 @@ async fn every_message_ends_as_promised_through_trouble_and_a_kill() {
     assert!(findings.troubles >= 5 && findings.compactions > 0, "{findings:?}");
 }
 
-/// The beginning of `.ci/soak cluster`: a leader is stopped. What else befalls the nodes depends on the machine's speed.
+/// The beginning of `.ci/soak cluster`: a leader is stopped. Which other troubles follow depends on the machine's speed.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_message_ends_as_promised_while_nodes_of_one_database_die() {
     if cairn_testkit::postgres::database().is_none() {

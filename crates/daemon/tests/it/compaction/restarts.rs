@@ -55,6 +55,8 @@ async fn three_crashes_in_one_turn_send_it_to_the_dead_letters() {
         rig.crash().await;
     }
     assert!(asked.await.unwrap().is_err(), "the connection went with the daemon");
+    let ended = rig.until(&rig.path_of("turns/last/explain"), |turn| turn["outcome"] != "open").await;
+    assert_eq!(ended["outcome"], "dead_lettered", "{ended}");
     assert_eq!(rig.model.tally(Kind::Reply).arrived, 3, "it was not given up");
     let history = history(&rig).await;
     assert_eq!(history[&1]["parts"][0]["text"], "crash me", "its words stay in the history");

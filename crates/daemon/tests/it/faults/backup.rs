@@ -1,5 +1,7 @@
 //! Backups and restores by the command line.
 
+use std::time::Duration;
+
 use cairn_testkit::daemon::PATIENCE;
 use serde_json::Value;
 
@@ -64,16 +66,20 @@ async fn kills_during_backups_leave_a_whole_one_or_none_and_the_state_as_it_was(
     let home = home();
     lived_in(&home).await;
     let config = home.path("config.toml");
-    let (mut whole, mut broken_off) = (0, 0);
-    for n in 0..10_u64 {
+    let (mut whole, mut broken_off, mut pause) = (0, 0, Duration::ZERO);
+    for n in 0..20 {
+        if n >= 10 && whole > 0 && broken_off > 0 {
+            break;
+        }
         let daemon = home.daemon(Some(&config)).await;
         let before = shown(&daemon.client()).await.unwrap();
         let dir = home.path(&format!("backup-{n}"));
         let call = serde_json::json!({ "dir": dir });
         let client = daemon.client();
         let made = tokio::spawn(async move { client.ask("POST", "/v1/store/backup", &call).await });
-        // From at once to when it is long done: every moment of it is met by one of them.
-        tokio::time::sleep(std::time::Duration::from_micros(n * n * 400)).await;
+        // The first kill comes at once. Each pause is twice as long as the last one, until a backup is whole before the kill.
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).max(Duration::from_micros(100));
         daemon.kill().await.unwrap();
         let answered = tokio::time::timeout(PATIENCE, made).await.unwrap().unwrap();
         if dir.exists() {
@@ -90,8 +96,7 @@ async fn kills_during_backups_leave_a_whole_one_or_none_and_the_state_as_it_was(
         let verified = home.json(&["store", "verify"]);
         assert_eq!(verified["ok"], Value::Bool(true), "{verified}");
     }
-    eprintln!("{whole} whole, {broken_off} broken off");
-    assert_eq!(whole + broken_off, 10);
+    assert!(whole > 0 && broken_off > 0, "{whole} whole, {broken_off} broken off");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -111,7 +116,7 @@ async fn kills_during_restores_leave_the_old_state_or_the_new_one() {
         let backup = ["old", "new"][(n % 2) as usize];
         let before = history();
         let mut child = home.command(&["store", "restore", backup, "--force"]).spawn().unwrap();
-        tokio::time::sleep(std::time::Duration::from_micros(5_000 + n * 3_000)).await;
+        tokio::time::sleep(Duration::from_micros(5_000 + n * 3_000)).await;
         // It may have ended by itself.
         let _ended = child.kill();
         child.wait().unwrap();

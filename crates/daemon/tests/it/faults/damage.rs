@@ -1,8 +1,9 @@
 //! Files that go and bits that flip.
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use cairn_testkit::daemon::Daemon;
+use cairn_testkit::daemon::{Daemon, PATIENCE};
 use cairn_testkit::home::Home;
 use cairn_testkit::random::Random;
 use serde_json::Value;
@@ -121,9 +122,8 @@ async fn a_channel_that_cannot_be_read_does_not_keep_the_others_from_being_liste
     daemon.kill().await.unwrap();
     let daemon = home.daemon(None).await;
     // What the views have to read of the journal, they have read, and nobody has the channels in memory.
-    let at_rest = |status: &Value| {
-        status["store"]["applied"] == status["store"]["last"] && status["awake"] == 0
-    };
+    let at_rest =
+        |status: &Value| status["store"]["applied"] == status["store"]["last"] && status["awake"] == 0;
     daemon.client().until("/v1/status", at_rest).await.unwrap();
     let segment = segments(&home).remove(0);
     let at = std::fs::read_to_string(&segment).unwrap().find("the second flat").unwrap();
@@ -212,7 +212,8 @@ async fn look(
     let mut now = shown(&client).await;
     // What turns out to be bad while it is read is made again, the index behind the views; then all is shown again. What
     // stays wrong was served without a word.
-    for _ in 0..100 {
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
         let settled = match &now {
             Ok(now) => now == before,
             Err(error) => error.contains("line "),

@@ -19,7 +19,12 @@ pub(crate) async fn lived_in(home: &Home) {
     static MADE: OnceCell<PathBuf> = OnceCell::const_new();
     copy(MADE.get_or_init(make).await, &home.state());
     // From here on nothing happens by itself: what is shown twice is the same.
-    home.config(&format!("{SMALL}\n[defaults.compaction]\nenabled = false\n"));
+    home.config(&still());
+}
+
+/// A configuration in which no run starts by itself.
+fn still() -> String {
+    format!("{SMALL}\n[defaults.compaction]\nenabled = false\n")
 }
 
 async fn make() -> PathBuf {
@@ -39,7 +44,11 @@ async fn make() -> PathBuf {
     // A run that is cut off by the stop would be ended by the next start, and show something else.
     let idle = |context: &Value| context["run"].is_null() && context["regions"]["sealed"]["entries"] == 0;
     client.until(CONTEXT, idle).await.unwrap();
-    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    // No further run starts before the stop.
+    home.config(&still());
+    let (status, told) = client.ask("POST", "/v1/reload", &serde_json::json!({})).await.unwrap();
+    assert!(status.is_success(), "{told}");
+    client.until(CONTEXT, idle).await.unwrap();
     assert!(daemon.stop().await.unwrap().success());
     split_journal(&home);
     // Of this process: another run of the same program makes its own, and takes away those of runs that have ended.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use cairn_core::ports::{LinkState, Platform as _};
 use cairn_platforms::telegram::TelegramSettings;
+use cairn_testkit::free_address;
 use cairn_testkit::runtime::text;
 use cairn_testkit::telegram::{FakeTelegram, Say};
 use reqwest::{Client, StatusCode};
@@ -208,8 +209,7 @@ async fn a_webhook_that_telegram_cannot_reach_or_that_is_gone_shows() {
         by_webhook(settings);
         settings.look_every = Duration::from_millis(20);
     });
-    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    rig.fake.lead(HOST, gone);
+    rig.fake.lead(HOST, free_address());
     rig.run();
     rig.fake.wait_until("a webhook", |fake| fake.webhook().is_some()).await;
     assert_eq!(rig.telegram.status().state, LinkState::Connected);

@@ -351,7 +351,7 @@ async fn a_copy_that_is_damaged_anywhere_is_rebuilt() {
 }
 
 #[tokio::test]
-async fn events_that_were_rewritten_are_copied_again_by_who_was_there_and_who_was_not() {
+async fn rewritten_events_are_copied_again_by_every_node() {
     let Some(url) = database() else { return };
     let (dir, store) = leader(&url, "a");
     let mut chat = super::common::Chat::new(&store, "main");

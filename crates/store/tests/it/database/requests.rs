@@ -80,7 +80,7 @@ async fn a_request_comes_to_the_leader_once_and_its_answer_back_in_order() {
 }
 
 #[tokio::test]
-async fn whoever_hangs_up_or_fails_is_noticed_on_the_other_side() {
+async fn each_side_notices_when_the_other_hangs_up_or_fails() {
     let Some(url) = database() else { return };
     let two = two(&url).await;
     let mut requests = two.leader.requests().unwrap();
@@ -92,8 +92,8 @@ async fn whoever_hangs_up_or_fails_is_noticed_on_the_other_side() {
 
     let mut asked = two.copy.pass_on(request("fails")).unwrap();
     let mut got = taken(&mut requests).await;
-    assert!(got.reply.send(part(b"begun", None)).await.unwrap());
-    assert_eq!(next(&mut asked).await, Some(Ok(part(b"begun", None))));
+    assert!(got.reply.send(part(b"started", None)).await.unwrap());
+    assert_eq!(next(&mut asked).await, Some(Ok(part(b"started", None))));
     drop(got);
     assert!(matches!(next(&mut asked).await, Some(Err(Unanswered::Lost(_)))));
     assert_eq!(next(&mut asked).await, None);
