@@ -9,6 +9,7 @@ use cairn_core::ids::{ChannelId, MessageId, OutboxId};
 use cairn_core::ports::{Platform as _, SendError, SendPart};
 use cairn_platforms::fence::Fence;
 use cairn_testkit::telegram::{FakeTelegram, Fault, What};
+use cairn_testkit::watched::GIVE_UP_AFTER;
 use serde_json::json;
 
 use crate::telegram::{Rig, open_to};
@@ -69,10 +70,18 @@ async fn nothing_is_asked_while_the_fence_is_closed_and_all_of_it_may_be_later()
     let is_open = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&is_open);
     let fence = Fence::new(move || asked.load(Ordering::Relaxed));
-    let rig =
+    let mut rig =
         Rig::set_up(FakeTelegram::start().await, open_to(&[]), |settings| settings.fence = fence.clone());
     let ann = rig.fake.person("Ann");
     rig.fake.say(ann.id, &ann, "hello");
+    rig.run();
+    // The fake sees nothing of it.
+    let told = async {
+        while rig.telegram.status().reason.is_none_or(|reason| !reason.contains("no longer leads")) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(GIVE_UP_AFTER, told).await.expect("the status says why nothing is asked");
     let refused = rig.telegram.send(part(channel(ann.id), None, "once")).await;
     assert!(
         matches!(&refused, Err(SendError::Later { reason, .. }) if reason.contains("no longer leads")),
@@ -84,7 +93,8 @@ async fn nothing_is_asked_while_the_fence_is_closed_and_all_of_it_may_be_later()
     }
     is_open.store(true, Ordering::Relaxed);
     in_time(|| rig.telegram.send(part(channel(ann.id), None, "once"))).await.expect("is sent");
-    assert_eq!(rig.fake.sent(ann.id).len(), 1);
+    assert_eq!(rig.fake.sent(ann.id).iter().filter(|sent| sent.text == "once").count(), 1);
+    rig.fake.wait_until("a poll", |fake| !fake.calls("getUpdates").is_empty()).await;
     rig.fake.assert_clean();
 }
 
