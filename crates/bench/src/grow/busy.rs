@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 
 use cairn_testkit::daemon::{Client, Daemon};
 use cairn_testkit::mcp::Script;
-use cairn_testkit::model::{Answer, FakeModel, Kind};
 use cairn_testkit::rig::one_model;
 use serde_json::json;
 use tokio::process::Command;
 use tokio::task::JoinSet;
 
-use super::{ANSWER, LANES, Plan, memory, p99, print, print_beside, say, times};
+use super::{LANES, Plan, all, memory, model, p99, print, print_beside, say, times};
 
 const MEMORIES: usize = 50_000;
 const TOOLS: usize = 30;
@@ -37,11 +36,6 @@ pub(super) async fn run(plan: &Plan<'_>) -> io::Result<()> {
     with_tools(plan).await?;
     long_channels(plan).await?;
     beside_a_crowd(plan).await
-}
-
-async fn model(thinking: Duration) -> FakeModel {
-    let model = FakeModel::builder().lenient().unrecorded().delay(Kind::Reply, thinking);
-    model.respond(|seen| (seen.kind == Kind::Reply).then(|| Answer::text(ANSWER))).start().await
 }
 
 /// A daemon with a state of its own.
@@ -69,9 +63,7 @@ async fn with_memories(plan: &Plan<'_>) -> io::Result<()> {
             io::Result::Ok(())
         });
     }
-    while let Some(lane) = lanes.join_next().await {
-        lane.map_err(io::Error::other)??;
-    }
+    all(lanes).await?;
     print(&format!("with {MEMORIES}"), turns().await?);
     let changes = async {
         for n in MEMORIES.. {
@@ -98,11 +90,7 @@ async fn with_memories(plan: &Plan<'_>) -> io::Result<()> {
             io::Result::Ok(took)
         });
     }
-    let mut eight = Vec::new();
-    while let Some(lane) = lanes.join_next().await {
-        eight.extend(lane.map_err(io::Error::other)??);
-    }
-    print("eight at once", eight);
+    print("eight at once", all(lanes).await?.concat());
     let (rss, own) = memory(&daemon)?;
     println!("  memory               {rss:.0} MB resident, {own:.0} MB of it not mapped files");
     daemon.stop().await.map(drop)
@@ -167,9 +155,7 @@ async fn long_channels(plan: &Plan<'_>) -> io::Result<()> {
             io::Result::Ok(())
         });
     }
-    while let Some(lane) = lanes.join_next().await {
-        lane.map_err(io::Error::other)??;
-    }
+    all(lanes).await?;
     grown.stop().await?;
     let (mut short, mut long, mut awake) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..STARTS {

@@ -17,6 +17,7 @@ use cairn_testkit::random::Random;
 use cairn_testkit::rig::one_model;
 use serde_json::json;
 use tokio::process::Command;
+use tokio::task::JoinSet;
 
 const LANES: usize = 16;
 
@@ -55,9 +56,7 @@ struct Run<'a> {
 
 /// Grows a state by tens from 1,000 entries on, and measures at each size.
 pub(crate) async fn run(plan: &Plan<'_>) -> io::Result<()> {
-    let model = FakeModel::builder().lenient().unrecorded();
-    let model = model.respond(|seen| (seen.kind == Kind::Reply).then(|| Answer::text(ANSWER)));
-    let model = model.start().await;
+    let model = model(Duration::ZERO).await;
     let (config, state) = (plan.dir.join("config.toml"), plan.dir.join("state"));
     std::fs::create_dir_all(&state)?;
     std::fs::write(&config, one_model(&model.base_url(), 32_000))?;
@@ -83,7 +82,7 @@ impl Run<'_> {
         let daemon = self.daemon().await?;
         let (first, n_turns) = (self.entries / 2, (size - self.entries) / 2);
         let began = Instant::now();
-        let mut lanes = tokio::task::JoinSet::new();
+        let mut lanes = JoinSet::new();
         for lane in 0..LANES {
             let (client, n_channels) = (daemon.client(), self.plan.n_channels);
             lanes.spawn(async move {
@@ -95,9 +94,7 @@ impl Run<'_> {
                 io::Result::Ok(())
             });
         }
-        while let Some(lane) = lanes.join_next().await {
-            lane.map_err(io::Error::other)??;
-        }
+        all(lanes).await?;
         self.entries = size;
         let (rss, own) = memory(&daemon)?;
         println!("\n{size} entries in {} channels", self.plan.n_channels);
@@ -224,6 +221,21 @@ impl Run<'_> {
         );
         Ok(())
     }
+}
+
+/// A model that answers after so long.
+async fn model(thinking: Duration) -> FakeModel {
+    let model = FakeModel::builder().lenient().unrecorded().delay(Kind::Reply, thinking);
+    model.respond(|seen| (seen.kind == Kind::Reply).then(|| Answer::text(ANSWER))).start().await
+}
+
+/// What came of all lanes.
+async fn all<T: 'static>(mut lanes: JoinSet<io::Result<T>>) -> io::Result<Vec<T>> {
+    let mut done = Vec::new();
+    while let Some(lane) = lanes.join_next().await {
+        done.push(lane.map_err(io::Error::other)??);
+    }
+    Ok(done)
 }
 
 async fn say(client: &Client, channel: &str, n: usize) -> io::Result<()> {

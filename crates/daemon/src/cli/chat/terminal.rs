@@ -107,11 +107,11 @@ pub(super) async fn once(talk: &Talk, text: &str) -> Result<(), Failure> {
     }
 }
 
-fn not_sent() -> ErrorDetail {
+fn not_sent(talk: &Talk) -> ErrorDetail {
     ErrorDetail {
         code: "stopped".to_owned(),
         message: "stopped before it was accepted".to_owned(),
-        hint: "`cairn history` shows whether it was sent all the same".to_owned(),
+        hint: format!("`cairn history {}` shows whether it was sent after all", talk.channel),
     }
 }
 
@@ -381,7 +381,7 @@ async fn send(
     let mut pieces = tokio::select! {
         said = talk.say(text) => said?,
         interrupted = signals.come() => {
-            return if interrupted { Err(NoAnswer::Refused(not_sent())) } else { Ok(ControlFlow::Break(())) };
+            return if interrupted { Err(NoAnswer::Refused(not_sent(talk))) } else { Ok(ControlFlow::Break(())) };
         }
     };
     let mut wrap = Wrap::new(out::width());

@@ -13,6 +13,12 @@ fn said(home: &Home) -> Vec<String> {
     entries.map(|entry| entry["parts"][0]["text"].as_str().unwrap().to_owned()).collect()
 }
 
+/// `cairn chat` with that model.
+fn chat(home: &Home, model: &FakeModel, args: &[&str]) -> Terminal {
+    let config = home.config(&one_model(&model.base_url(), 64_000));
+    Terminal::start(home.command(&[&["chat", "--config", config.to_str().unwrap()], args].concat()))
+}
+
 fn leave(mut terminal: Terminal) {
     terminal.type_keys("/quit\r");
     assert_eq!(terminal.end(), Some(0));
@@ -45,9 +51,8 @@ fn a_marked_paste_and_alt_enter_make_one_message_of_several_lines() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_typed_during_an_answer_is_sent_after_it_and_answers_no_question() {
     let (home, model) = (home(), FakeModel::start().await);
-    let config = home.config(&one_model(&model.base_url(), 64_000));
     let gate = model.hold(Kind::Reply);
-    let mut terminal = Terminal::start(home.command(&["chat", "--config", config.to_str().unwrap()]));
+    let mut terminal = chat(&home, &model, &[]);
     terminal.wait_for("answers, with a window of 64,000 tokens");
     terminal.wait_for("> ");
     terminal.type_keys("first\r");
@@ -67,9 +72,8 @@ async fn what_is_typed_during_an_answer_is_sent_after_it_and_answers_no_question
 #[tokio::test(flavor = "multi_thread")]
 async fn ctrl_c_stops_an_answer_and_the_next_message_is_answered() {
     let (home, model) = (home(), FakeModel::start().await);
-    let config = home.config(&one_model(&model.base_url(), 64_000));
     let gate = model.hold(Kind::Reply);
-    let mut terminal = Terminal::start(home.command(&["chat", "--config", config.to_str().unwrap()]));
+    let mut terminal = chat(&home, &model, &[]);
     terminal.wait_for("> ");
     terminal.type_keys("first\r");
     model.wait_for(Kind::Reply, 1).await;
@@ -88,9 +92,7 @@ async fn ctrl_c_stops_an_answer_and_the_next_message_is_answered() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_message_shows_its_answer_as_it_comes_and_ctrl_c_stops_it() {
     let (home, model) = (home(), FakeModel::start().await);
-    let config = home.config(&one_model(&model.base_url(), 64_000));
-    let ask =
-        |text: &str| Terminal::start(home.command(&["chat", "--config", config.to_str().unwrap(), text]));
+    let ask = |text: &str| chat(&home, &model, &[text]);
     model.push(Kind::Reply, Answer::text("The harbour lies north of here").hanging());
     let mut terminal = ask("where is it?");
     terminal.wait_for("The harbour");

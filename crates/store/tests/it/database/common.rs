@@ -52,6 +52,17 @@ pub(crate) fn leader(url: &str, node: &str) -> (tempfile::TempDir, Store) {
     (dir, store)
 }
 
+/// A node's folder with twelve records in several segments, closed.
+pub(crate) async fn in_segments(dir: &Path, url: &str) -> StoreOptions {
+    let options = StoreOptions { segment_bytes: 300, ..options(dir, url, "a") };
+    let store = Store::open(options.clone()).unwrap();
+    for n in 0..12 {
+        say(&store, &format!("number {n}")).await.unwrap();
+    }
+    store.close().await;
+    options
+}
+
 /// Waits until a node that stands by is like that.
 pub(crate) async fn until(standby: &Standby, what: impl FnMut(&StandbyStatus) -> bool) {
     let mut status = standby.status();

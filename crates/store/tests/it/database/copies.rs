@@ -12,7 +12,9 @@ use cairn_store::{
 use cairn_testkit::postgres::{database, sql};
 use tempfile::tempdir;
 
-use super::common::{Chat, at, channel, in_database, leader, options, say, segments, stored, until};
+use super::common::{
+    Chat, at, channel, in_database, in_segments, leader, options, say, segments, stored, until,
+};
 
 /// The files of the chat's artifacts, by name.
 fn artifacts(dir: &Path) -> Vec<PathBuf> {
@@ -129,12 +131,7 @@ async fn a_journal_is_not_moved_into_a_database_that_it_has_left() {
 async fn what_only_reads_a_copy_does_not_lead_and_has_a_damaged_one_copied_again() {
     let Some(url) = database() else { return };
     let dir = tempdir().unwrap();
-    let options = StoreOptions { segment_bytes: 300, ..options(dir.path(), &url, "a") };
-    let store = Store::open(options.clone()).unwrap();
-    for n in 0..12 {
-        say(&store, &format!("number {n}")).await.unwrap();
-    }
-    store.close().await;
+    let options = in_segments(dir.path(), &url).await;
     let all = super::common::in_copy(dir.path());
     let (_b, led) = leader(&url, "b");
     assert!(verify_dir(options.clone(), false).await.unwrap().ok);

@@ -18,8 +18,8 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
 use super::common::{
-    found, in_copy, in_database, leader, options, query, remove_derived, run_out, say, say_in, segments,
-    until,
+    found, in_copy, in_database, in_segments, leader, options, query, remove_derived, run_out, say, say_in,
+    segments, until,
 };
 
 thread_local! {
@@ -319,12 +319,7 @@ async fn a_copy_that_is_damaged_anywhere_is_rebuilt() {
     for (segment, is_shown) in [(0, true), (0, false), (1, true), (3, true), (3, false)] {
         let Some(url) = database() else { return };
         let dir = tempdir().unwrap();
-        let options = StoreOptions { segment_bytes: 300, ..options(dir.path(), &url, "a") };
-        let store = Store::open(options.clone()).unwrap();
-        for n in 0..12 {
-            say(&store, &format!("number {n}")).await.unwrap();
-        }
-        store.close().await;
+        let options = in_segments(dir.path(), &url).await;
         let all = in_copy(dir.path());
         let files = segments(dir.path());
         assert_eq!(files.len(), 4, "{files:?}");
