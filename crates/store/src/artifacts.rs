@@ -209,6 +209,7 @@ impl Artifacts {
 }
 
 /// What is wrong with the file of an artifact.
+#[derive(PartialEq)]
 pub(crate) struct Wrong {
     pub(crate) id: ArtifactId,
     /// For people.

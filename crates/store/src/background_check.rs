@@ -301,7 +301,8 @@ impl Place {
         if let Some(last) = self.last.filter(|last| last + 1 != begins) {
             let message =
                 format!("records {} to {} are missing before it", last + 1, begins.saturating_sub(1));
-            problems.push(StoreError::Damaged { file: path.display().to_string(), line: 1, message });
+            let file = segment::file_of(&path).display().to_string();
+            problems.push(StoreError::Damaged { file, line: 1, message });
         }
         Ok(next.map(|segment| Self { segment, offset: 0, last: Some(segment - 1) }))
     }

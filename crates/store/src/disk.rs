@@ -260,7 +260,7 @@ pub(crate) fn has_room(dir: &Path) -> io::Result<()> {
 }
 
 /// Turns a system error into the store's, with what was tried and where.
-pub(crate) fn io_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> StoreError {
+pub(crate) fn io_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> StoreError + use<> {
     let path = path.display().to_string();
     move |error| match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {

@@ -1,6 +1,6 @@
 //! Checking a store from end to end, and making what derives from the journal again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::database::{Standby, copy};
 use crate::disk::{Layout, blocking, io_error, make_dir, move_aside, put, remove_dir, remove_file};
 use crate::index;
 use crate::journal::mark::Mark;
-use crate::journal::open::{Checkpoint, Shown, Tail, holds, last_n, lost_message, refuse_lost_end};
+use crate::journal::open::{Checkpoint, Shown, Tail, holds, last_n, lost_message, named, refuse_lost_end};
 use crate::journal::segment::{Lines, Piece, Position};
 use crate::journal::{line, quarantine, segment};
 use crate::lock::StateLock;
@@ -73,7 +73,7 @@ pub struct ViewsReport {
 }
 
 /// Channels in which something was wrong at the first look, with what.
-type Doubtful = Vec<(ChannelId, Vec<String>)>;
+type Doubtful = Vec<(ChannelId, Vec<Finding>)>;
 
 impl Store {
     /// Checks the open store: every row of the views, every line of the journal up to what they showed then, every channel
@@ -105,13 +105,13 @@ impl Store {
         let checked =
             self.read(CHECKING, move |inner, reads| check_open(inner, reads, known, quick, &watched));
         let (mut report, doubtful, end) = checked.await?;
+        let mut found = Vec::new();
         for (channel, wrong) in doubtful {
             // What was on its way while it was looked at is there now.
             let still = self.read(CHECKING, move |inner, reads| Ok(wrong_in(inner, reads, &channel))).await?;
-            let is_copy = self.inner.database.is_some();
-            let still = still.into_iter().map(|one| one.told(is_copy));
-            report.problems.extend(still.filter(|one| wrong.contains(one)));
+            found.extend(still.into_iter().filter(|one| wrong.contains(one)));
         }
+        tell(found, self.inner.database.is_some(), &mut report.problems);
         report.ok = report.problems.is_empty();
         if report.since.is_none() || !report.ok {
             self.inner.damage.lock().clone_from(&report.problems);
@@ -131,7 +131,7 @@ impl Store {
                 .into_iter()
                 .filter_map(|one| match one {
                     Finding::Artifact(wrong) if wrong.is_lost => Some(wrong),
-                    Finding::Artifact(_) | Finding::Channel(_) => None,
+                    Finding::Artifact(_) | Finding::Channel(..) => None,
                 })
                 .collect();
             if lost.is_empty() {
@@ -156,9 +156,10 @@ impl Store {
 }
 
 /// What is wrong in a channel.
+#[derive(PartialEq)]
 enum Finding {
     /// It cannot be restored.
-    Channel(String),
+    Channel(ChannelId, StoreError),
     Artifact(Wrong),
 }
 
@@ -166,7 +167,7 @@ impl Finding {
     /// For people. `is_copy`: of a journal in a database, which does not have it either.
     fn told(self, is_copy: bool) -> String {
         match self {
-            Self::Channel(what) => what,
+            Self::Channel(channel, error) => format!("channel {channel}: {error}"),
             Self::Artifact(wrong) if wrong.is_lost && is_copy => {
                 format!("{}; its tool must be called again", wrong.what)
             }
@@ -179,12 +180,36 @@ impl Finding {
     }
 }
 
+/// Adds to the problems what is wrong in channels, for people. A damaged line is told once, with all channels that cannot be
+/// restored because of it.
+fn tell(found: Vec<Finding>, is_copy: bool, problems: &mut Vec<String>) {
+    let mut lines: BTreeMap<String, (String, Vec<ChannelId>)> = BTreeMap::new();
+    for one in found {
+        match one {
+            Finding::Channel(channel, StoreError::Damaged { file, line, message }) => {
+                let place = place(&file, line);
+                let told = StoreError::Damaged { file, line, message }.to_string();
+                lines.entry(place).or_insert((told, Vec::new())).1.push(channel);
+            }
+            other => problems.push(other.told(is_copy)),
+        }
+    }
+    for (place, (told, channels)) in lines {
+        let channels = named(&channels.iter().collect::<Vec<_>>());
+        let follows = format!("; channels that cannot be restored because of it: {channels}");
+        match problems.iter_mut().find(|problem| problem.starts_with(&place)) {
+            Some(problem) => problem.push_str(&follows),
+            None => problems.push(told + &follows),
+        }
+    }
+}
+
 /// What is wrong with a channel and the files of its artifacts.
 fn wrong_in(inner: &Inner, reads: &Reads<'_>, channel: &ChannelId) -> Vec<Finding> {
     let quarantined = reads.db.meta().ok().flatten().is_some_and(|meta| meta.quarantined);
     match reads.restore(channel, quarantined) {
         Ok(_) => wrong_files(inner, reads, channel),
-        Err(error) => vec![Finding::Channel(format!("channel {channel}: {error}"))],
+        Err(error) => vec![Finding::Channel(channel.clone(), error)],
     }
 }
 
@@ -195,7 +220,7 @@ fn wrong_files(inner: &Inner, reads: &Reads<'_>, channel: &ChannelId) -> Vec<Fin
             let wrong = artifacts.iter().filter_map(|artifact| inner.artifacts.wrong(channel, artifact));
             wrong.map(Finding::Artifact).collect()
         }
-        Err(error) => vec![Finding::Channel(format!("channel {channel}: {error}"))],
+        Err(error) => vec![Finding::Channel(channel.clone(), error)],
     }
 }
 
@@ -274,14 +299,13 @@ fn doubtful(
     goes_on: &(impl Fn(u64) -> Result<(), StoreError> + Sync),
 ) -> Result<Doubtful, StoreError> {
     let n_done = AtomicU64::new(0);
-    let is_copy = inner.database.is_some();
     let some = |channels: &[ChannelId]| {
         let mut doubtful = Vec::new();
         for channel in channels {
             goes_on(n_done.fetch_add(1, Ordering::Relaxed) + 1)?;
             let wrong = wrong_in(inner, reads, channel);
             if !wrong.is_empty() {
-                doubtful.push((channel.clone(), wrong.into_iter().map(|one| one.told(is_copy)).collect()));
+                doubtful.push((channel.clone(), wrong));
             }
         }
         Ok(doubtful)
@@ -621,6 +645,8 @@ fn check_journal(
 ) -> Result<JournalWalk, StoreError> {
     let JournalWalk { mut report, mut channels, .. } = JournalWalk::default();
     let mut last = Tail { n: from.n, ..Tail::default() };
+    // Lines behind it that cannot be read: the number that comes next is not known then.
+    let mut n_bad = 0;
     let mut segments = segment::list(dir)?;
     // The writer may have begun another one meanwhile.
     segments.retain(|first| *first >= from.position.segment && end.is_none_or(|end| *first <= end.segment));
@@ -649,16 +675,21 @@ fn check_journal(
                     reach(record.n)?;
                     report.problems.append(&mut torn);
                     let expected = last.n + 1;
-                    if record.n != expected {
+                    let follows = if n_bad == 0 { record.n == expected } else { record.n >= expected };
+                    if !follows {
                         let message = format!("it has number {}, expected {expected}", record.n);
                         report.problems.push(problem(&path, number, &message));
                     }
+                    n_bad = 0;
                     report.journal.events += 1;
                     let n = last_n(&record.event, record.n);
                     last = Tail { n, segment: *first, len: line_end };
                     channels.extend(record.channel);
                 }
-                Err(message) => torn.push(problem(&path, number, &message)),
+                Err(message) => {
+                    n_bad += 1;
+                    torn.push(problem(&path, number, &message));
+                }
             }
         }
         // Up to an end that is known to be durable there is none that a crash left.
@@ -666,10 +697,10 @@ fn check_journal(
             report.problems.append(&mut torn);
         }
     }
-    if let Some(end) = end.filter(|end| last.n < end.n) {
+    if let Some(end) = end.filter(|end| last.n + n_bad < end.n) {
         let path = segment::path(dir, end.segment);
         let message = format!("records {} to {} are missing at its end", last.n + 1, end.n);
-        report.problems.push(format!("{}: {message}", path.display()));
+        report.problems.push(format!("{}: {message}", segment::file_of(&path).display()));
     }
     report.journal.last = last.n;
     report.channels = channels.len() as u64;
@@ -677,7 +708,12 @@ fn check_journal(
 }
 
 fn problem(path: &Path, line: u64, message: &str) -> String {
-    format!("{}, line {line}: {message}", path.display())
+    place(&segment::file_of(path).display().to_string(), line) + message
+}
+
+/// How a problem begins that is of a line, as a [`StoreError::Damaged`] does.
+fn place(file: &str, line: u64) -> String {
+    format!("{file}, line {line}: ")
 }
 
 fn add(check: Check, report: &mut VerifyReport) {

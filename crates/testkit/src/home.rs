@@ -1,7 +1,7 @@
 //! A home of its own for each test: state, config and working directory; and the real binary run in it.
 
 use std::fs::Permissions;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -62,6 +62,12 @@ impl Run {
     }
 }
 
+/// Writes a file that only its owner may read, as those of keys and tokens.
+pub fn write_secret(path: &Path, content: &str) -> io::Result<()> {
+    std::fs::write(path, content)?;
+    std::fs::set_permissions(path, Permissions::from_mode(0o600))
+}
+
 impl Home {
     /// An empty home, for that binary.
     pub fn of(cairn: &str) -> Self {
@@ -93,11 +99,10 @@ impl Home {
         self.file("config.toml", text)
     }
 
-    /// A file that only its owner may read, as those of keys and tokens.
+    /// A file of [`write_secret`].
     pub fn secret(&self, name: &str, content: &str) -> PathBuf {
-        let path = self.file(name, content);
-        let closed = std::fs::set_permissions(&path, Permissions::from_mode(0o600));
-        closed.unwrap_or_else(|error| panic!("cannot close {name}: {error}"));
+        let path = self.path(name);
+        write_secret(&path, content).unwrap_or_else(|error| panic!("cannot write {name}: {error}"));
         path
     }
 

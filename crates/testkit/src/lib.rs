@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::ops::Range;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub mod clock;
@@ -41,4 +42,27 @@ pub fn free_address() -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], PORTS.start + n as u16))
     });
     addresses.find(|address| TcpListener::bind(address).is_ok()).expect("a port is free")
+}
+
+/// A fake by hand: serves with the arguments of this process. What is wrong is told with the help.
+pub fn program(help: &str, serve: impl AsyncFnOnce(&[String]) -> Result<(), String>) -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
+        print!("{help}");
+        return ExitCode::SUCCESS;
+    }
+    let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string());
+    let served = runtime.and_then(|runtime| {
+        let served = runtime.block_on(serve(&arguments));
+        // A read of the keyboard cannot be stopped.
+        runtime.shutdown_background();
+        served
+    });
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}\n\n{help}");
+            ExitCode::from(2)
+        }
+    }
 }

@@ -1,9 +1,7 @@
 //! Both networks and a model, places on them where people talk, and the folders of daemons between them.
 
 use std::collections::BTreeMap;
-use std::fs::Permissions;
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -16,6 +14,7 @@ use tokio::process::Command;
 use super::words;
 use cairn_testkit::daemon::Daemon;
 use cairn_testkit::discord::{Act, FakeDiscord};
+use cairn_testkit::home::write_secret;
 use cairn_testkit::model::{Answer, FakeModel, Kind};
 use cairn_testkit::telegram::{FakeTelegram, Person, Say, What};
 
@@ -230,11 +229,8 @@ impl Scene {
 }
 
 impl Site {
-    /// A file that only its owner may read.
     pub(super) fn secret(&self, name: &str, content: &str) -> io::Result<()> {
-        let path = self.dir.join(name);
-        std::fs::write(&path, content)?;
-        std::fs::set_permissions(path, Permissions::from_mode(0o600))
+        write_secret(&self.dir.join(name), content)
     }
 
     pub(super) fn state(&self) -> PathBuf {

@@ -16,7 +16,7 @@ use cairn_testkit::random::Random;
 
 use super::damage::follow;
 use super::lost::{are_kept, is_in, lost_records, words_of};
-use super::prepared::{BERTS, Entries, FORGOTTEN, entries, is_packed, shown, shown_as};
+use super::prepared::{BERTS, Entries, FORGOTTEN, entries_in, is_packed, shown, shown_as};
 use super::scene::Scene;
 use super::{Case, Outcome, files, require};
 
@@ -221,7 +221,7 @@ async fn look(case: &Case<'_>, command: &str, lost: &[Value]) -> io::Result<()> 
     let client = daemon.client();
     let now = match command {
         "rewrite" | "quarantine" => shown(&client).await?,
-        _ => shown_as(&case.prepared.shown, &client, |_| false).await?,
+        _ => shown_as(&case.prepared.shown, &client).await?.0?,
     };
     let before = &case.prepared.entries;
     match command {
@@ -231,11 +231,11 @@ async fn look(case: &Case<'_>, command: &str, lost: &[Value]) -> io::Result<()> 
                 require(!words.contains(BERTS), || format!("words are left in {}", path.display()))?;
             }
             require(!format!("{now:?}").contains(BERTS), || "words are still shown".to_owned())?;
-            are_kept(before, &entries(&client).await?, is_theirs(before))?;
+            are_kept(before, &entries_in(&now), is_theirs(before))?;
         }
         "quarantine" => {
             let is_lost = |channel: &str, entry: &Value| is_in(lost, channel, entry);
-            are_kept(before, &entries(&client).await?, is_lost)?;
+            are_kept(before, &entries_in(&now), is_lost)?;
         }
         _ => {
             let other = now.iter().find(|(path, value)| case.prepared.shown.get(*path) != Some(value));

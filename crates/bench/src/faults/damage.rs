@@ -11,7 +11,7 @@ use cairn_testkit::daemon::Client;
 use cairn_testkit::random::Random;
 
 use super::lost::{are_kept, is_in, lost_records};
-use super::prepared::{Shown, entries, is_packed, shown, shown_as};
+use super::prepared::{Shown, entries, is_packed, shown, shown_as, verified};
 use super::{Case, Outcome, files, require};
 
 pub(super) const PLACES: [&str; 6] = ["journal", "packed", "views", "index", "artifacts", "marks"];
@@ -125,11 +125,10 @@ async fn told_or_harmless(case: &Case<'_>, hit: &Hit<'_>) -> io::Result<Outcome>
         }
     };
     let client = daemon.client();
-    let now = match told {
-        None => shown_as(&case.prepared.shown, &client, is_told).await,
-        Some(_) => shown(&client).await,
+    let (now, checked) = match told {
+        None => shown_as(&case.prepared.shown, &client).await?,
+        Some(_) => (shown(&client).await, verified(&client).await?),
     };
-    let checked = client.get("/v1/store/verify").await?;
     let is_fine = checked["ok"] == true;
     match (&now, is_fine) {
         // What was lost by then is looked at in the end.
@@ -183,12 +182,6 @@ async fn artifacts_are_kept(case: &Case<'_>, client: &Client, damaged: &Path) ->
         }
     }
     Ok(())
-}
-
-/// Whether it says where the damage is.
-fn is_told(error: &io::Error) -> bool {
-    let error = error.to_string();
-    ["line ", "damaged", "lost"].iter().any(|word| error.contains(word))
 }
 
 fn difference(other: Option<(&String, &Value)>, before: &Shown) -> String {

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use cairn_testkit::daemon::{Client, Daemon};
+use cairn_testkit::daemon::{Client, Daemon, PATIENCE};
 use cairn_testkit::disk::Disk;
 
 use super::{copy, require, run_cairn};
@@ -30,9 +30,6 @@ pub(super) const BERTS: &str = "wombat";
 
 /// Some dozen messages fill a segment, and one in ten becomes an artifact. One long word, which costs an index nothing.
 const LONG: &str = "we0walked0along0the0river0to0the0old0mill0";
-
-/// Looks until all should be as before.
-const LOOKS: usize = 200;
 
 /// What paths of the socket answer.
 pub(super) type Shown = BTreeMap<String, Value>;
@@ -76,7 +73,8 @@ impl Prepared {
         std::fs::write(&config, CONFIG)?;
         // Once more, for what a start keeps.
         let daemon = Daemon::start(cairn, &state, Some(&config)).await?;
-        let (shown, entries) = (shown(&daemon.client()).await?, entries(&daemon.client()).await?);
+        let shown = shown(&daemon.client()).await?;
+        let entries = entries_in(&shown);
         require(!entries.is_empty(), || "no history shows anything".to_owned())?;
         require(daemon.stop().await?.success(), || "it did not stop".to_owned())?;
         Ok(Self { state, shown, entries })
@@ -125,7 +123,8 @@ pub(super) async fn shown(client: &Client) -> io::Result<Shown> {
     let mut paths: Vec<String> =
         ["memories?limit=1000", "outbox", "people/erased"].map(|path| format!("/v1/{path}")).into();
     for channel in CHANNELS {
-        for what in ["context", "history?limit=10000", "search?q=otter&limit=50", "artifacts"] {
+        paths.push(history_of(channel));
+        for what in ["context", "search?q=otter&limit=50", "artifacts"] {
             paths.push(format!("/v1/channels/{channel}/{what}"));
         }
     }
@@ -146,37 +145,55 @@ pub(super) async fn shown(client: &Client) -> io::Result<Shown> {
     Ok(found)
 }
 
-/// All entries of all histories.
+fn history_of(channel: &str) -> String {
+    format!("/v1/channels/{channel}/history?limit=10000")
+}
+
+/// All entries of all histories that are shown.
+pub(super) fn entries_in(shown: &Shown) -> Entries {
+    let mut found = Entries::new();
+    for channel in CHANNELS {
+        let entries = shown.get(&history_of(channel)).and_then(Value::as_array).into_iter().flatten();
+        found.extend(entries.filter_map(|entry| Some(((channel, entry["seq"].as_u64()?), entry.clone()))));
+    }
+    found
+}
+
+/// All entries of all histories, whatever else is shown.
 ///
 /// # Errors
 /// What a history answers instead.
 pub(super) async fn entries(client: &Client) -> io::Result<Entries> {
-    let mut found = Entries::new();
-    for channel in CHANNELS {
-        let history = client.get(&format!("/v1/channels/{channel}/history?limit=10000")).await?;
-        let entries = history.as_array().into_iter().flatten();
-        found.extend(entries.filter_map(|entry| Some(((channel, entry["seq"].as_u64()?), entry.clone()))));
+    let mut histories = Shown::new();
+    for path in CHANNELS.map(history_of) {
+        let history = client.get(&path).await?;
+        histories.insert(path, history);
     }
-    Ok(found)
+    Ok(entries_in(&histories))
 }
 
-/// What [`shown`] finds, once it is as before; what is still made again behind it, the index for one, comes later. At last
-/// what is shown then, or the error instead; at once where `is_enough`.
-pub(super) async fn shown_as(
-    before: &Shown,
-    client: &Client,
-    is_enough: impl Fn(&io::Error) -> bool,
-) -> io::Result<Shown> {
-    let mut now = shown(client).await;
-    for _ in 0..LOOKS {
-        match &now {
-            Ok(now) if now == before => break,
-            Err(error) if is_enough(error) => break,
-            _ => tokio::time::sleep(Duration::from_millis(50)).await,
+/// Looks until all is shown as before, since what is made again behind it, the index for one, comes later; or until a check of
+/// the store finds something. What is shown then, or the error instead, and what the check says.
+///
+/// # Errors
+/// The store cannot be checked.
+pub(super) async fn shown_as(before: &Shown, client: &Client) -> io::Result<(io::Result<Shown>, Value)> {
+    let began = Instant::now();
+    loop {
+        let (now, checked) = (shown(client).await, verified(client).await);
+        let is_as_before = now.as_ref().is_ok_and(|now| now == before);
+        let is_told = checked.as_ref().is_ok_and(|checked| checked["ok"] == false);
+        if is_as_before || is_told || began.elapsed() > PATIENCE {
+            return Ok((now, checked?));
         }
-        now = shown(client).await;
+        // There is no event to wait for.
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    now
+}
+
+/// What a check of the store says.
+pub(super) async fn verified(client: &Client) -> io::Result<Value> {
+    client.get("/v1/store/verify").await
 }
 
 /// What depends on the hour is no difference.

@@ -13,6 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use cairn_testkit::daemon::{Client, Daemon, PATIENCE};
 use cairn_testkit::disk::{Calls, Fault};
+use cairn_testkit::home::write_secret;
 use cairn_testkit::model::{Answer, FakeModel, Kind, text_of};
 use cairn_testkit::random::Random;
 use cairn_testkit::telegram::{FakeTelegram, Person};
@@ -108,9 +109,7 @@ impl Scene {
         );
         std::fs::create_dir_all(case.state())?;
         std::fs::write(case.config(), config)?;
-        let token = case.dir.join("telegram.token");
-        std::fs::write(&token, telegram.token())?;
-        std::fs::set_permissions(token, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+        write_secret(&case.dir.join("telegram.token"), telegram.token())?;
         Ok(Self {
             model,
             telegram,

@@ -120,6 +120,11 @@ impl Loaded {
         Ok(Some(Database { url: secrets::with_password(url, password.as_ref()), node, host }))
     }
 
+    /// The password of the database's account, where one is named and could be read.
+    pub(crate) fn password(&self) -> Option<&SecretString> {
+        self.password.as_ref()?.as_ref().ok()
+    }
+
     /// The secrets of a tool server, as far as they could be read.
     pub fn mcp_secrets(&self, server: &str) -> McpSecrets {
         self.mcp.get(server).cloned().unwrap_or_default()

@@ -192,8 +192,10 @@ pub(super) fn place(file: &Path, text: &str, span: Range<usize>) -> FilePosition
     let line_start = text[..start].rfind('\n').map_or(0, |idx| idx + 1);
     let line = text[..line_start].matches('\n').count() + 1;
     let whole = text[line_start..].lines().next().unwrap_or_default();
+    // A break is one place, of however many characters it is.
+    let start = start.min(line_start + whole.len());
     let column = text[line_start..start].chars().count() + 1;
-    let end = span.end.clamp(start, line_start + whole.len().max(start - line_start));
+    let end = span.end.clamp(start, line_start + whole.len());
     let width = text.get(start..end).map_or(1, |part| part.chars().count()).max(1);
     let shown = excerpt(text, line_start);
     let room = shown.chars().count().saturating_sub(column - 1).max(1);

@@ -19,6 +19,19 @@ pub struct Change {
     pub to: Value,
 }
 
+/// Stands for a secret, also where values differ in one alone.
+const HIDDEN: &str = "(hidden)";
+
+/// The value of a key.
+#[derive(PartialEq)]
+struct Held {
+    /// Never shown: it may have secrets.
+    real: Value,
+    shown: Value,
+}
+
+type Keys = BTreeMap<String, Held>;
+
 /// All that differs, in the order of the keys. Of `[defaults]` what shows at agents is left out.
 pub fn changes(old: &Loaded, new: &Loaded) -> Vec<Change> {
     let (mut old_keys, mut new_keys) = (keys_of(old), keys_of(new));
@@ -26,16 +39,17 @@ pub fn changes(old: &Loaded, new: &Loaded) -> Vec<Change> {
     join_lone(&mut new_keys, &old_keys);
     let all: BTreeSet<&String> = old_keys.keys().chain(new_keys.keys()).collect();
     let differs = |key: &&String| old_keys.get(*key) != new_keys.get(*key);
-    let value = |keys: &BTreeMap<String, Value>, key: &str| keys.get(key).cloned().unwrap_or(Value::Null);
+    let shown = |keys: &Keys, key: &str| keys.get(key).map_or(Value::Null, |held| held.shown.clone());
+    let change = |key: &String| {
+        let (from, to) = (shown(&old_keys, key), shown(&new_keys, key));
+        let (from, to) = if from == to { (json!(HIDDEN), json!(HIDDEN)) } else { (from, to) };
+        Change { key: key.clone(), from, to }
+    };
     let differing: Vec<&String> = all.into_iter().filter(differs).collect();
     let at_agents: BTreeSet<&str> =
         differing.iter().filter(|key| key.starts_with("agents[")).filter_map(|key| below(key)).collect();
     let shows = |key: &str| key.strip_prefix("defaults.").is_some_and(|rest| at_agents.contains(rest));
-    let mut out: Vec<_> = differing
-        .into_iter()
-        .filter(|key| !shows(key))
-        .map(|key| Change { key: key.clone(), from: value(&old_keys, key), to: value(&new_keys, key) })
-        .collect();
+    let mut out: Vec<_> = differing.into_iter().filter(|key| !shows(key)).map(change).collect();
     out.extend(hidden(old, new));
     out
 }
@@ -46,7 +60,7 @@ fn below(key: &str) -> Option<&str> {
 }
 
 /// What one side alone has, an agent, a model, a server, a network, is one change, not one of each of its keys.
-fn join_lone(keys: &mut BTreeMap<String, Value>, others: &BTreeMap<String, Value>) {
+fn join_lone(keys: &mut Keys, others: &Keys) {
     let owner = |key: &str| match key.split_once("].") {
         Some((owner, _)) => Some(format!("{owner}]")),
         None => key.split_once('.').map(|(table, _)| table.to_owned()),
@@ -55,45 +69,54 @@ fn join_lone(keys: &mut BTreeMap<String, Value>, others: &BTreeMap<String, Value
     let lone = |key: &str| owner(key).filter(|owner| !there.contains(owner));
     let joined: BTreeSet<String> = keys.keys().filter_map(|key| lone(key)).collect();
     keys.retain(|key, _| lone(key).is_none());
-    keys.extend(joined.into_iter().map(|owner| (owner, json!("(configured)"))));
+    keys.extend(joined.into_iter().map(|owner| (owner, open("(configured)"))));
 }
 
-fn keys_of(loaded: &Loaded) -> BTreeMap<String, Value> {
-    let mut out = BTreeMap::new();
+/// A value without a secret.
+fn open(text: &str) -> Held {
+    Held { real: json!(text), shown: json!(text) }
+}
+
+fn keys_of(loaded: &Loaded) -> Keys {
+    let mut out = Keys::new();
+    let real = serde_json::to_value(&loaded.config).unwrap_or_default();
     if let Value::Object(tables) = loaded.to_json() {
         for (name, table) in tables {
+            let real = &real[&name];
             match (NetworkKind::of_platform(&name), table) {
-                (None, table) => spread(&name, table, &mut out),
+                (None, table) => spread(&name, table, real, &mut out),
                 // Bots go by their platforms.
                 (Some(kind), Value::Array(bots)) => {
-                    bots.into_iter()
-                        .for_each(|bot| spread(&kind.platform(bot["name"].as_str()), bot, &mut out));
+                    for (idx, bot) in bots.into_iter().enumerate() {
+                        spread(&kind.platform(bot["name"].as_str()), bot, &real[idx], &mut out);
+                    }
                 }
-                (Some(kind), bot) => spread(&kind.platform(bot["name"].as_str()), bot, &mut out),
+                (Some(kind), bot) => spread(&kind.platform(bot["name"].as_str()), bot, real, &mut out),
             }
         }
     }
     out.retain(|key, _| !key.ends_with(".prompt_text"));
     // A list of which agent stands where: the first is the default one.
     let first = loaded.config.default_agent();
-    out.insert("agents".to_owned(), json!(format!("`{first}` first")));
+    out.insert("agents".to_owned(), open(&format!("`{first}` first")));
     out
 }
 
-fn spread(key: &str, value: Value, out: &mut BTreeMap<String, Value>) {
-    match value {
+/// Adds a value with all that is below it. `real`: the same, with what is hidden.
+fn spread(key: &str, shown: Value, real: &Value, out: &mut Keys) {
+    match shown {
         Value::Object(table) => {
-            for (name, value) in table {
-                spread(&format!("{key}.{name}"), value, out);
+            for (name, shown) in table {
+                spread(&format!("{key}.{name}"), shown, &real[&name], out);
             }
         }
         Value::Array(items) if !items.is_empty() && items.iter().all(|item| item["id"].is_string()) => {
-            for item in items {
-                let id = item["id"].as_str().unwrap_or_default().to_owned();
-                spread(&format!("{key}[{id}]"), item, out);
+            for (idx, shown) in items.into_iter().enumerate() {
+                let id = shown["id"].as_str().unwrap_or_default().to_owned();
+                spread(&format!("{key}[{id}]"), shown, &real[idx], out);
             }
         }
-        value => drop(out.insert(key.to_owned(), value)),
+        shown => drop(out.insert(key.to_owned(), Held { real: real.clone(), shown })),
     }
 }
 
@@ -113,7 +136,7 @@ fn hidden(old: &Loaded, new: &Loaded) -> Vec<Change> {
         compare("compactor_prompt", &before.compaction_prompt, &agent.compaction_prompt);
     }
     let exposed = |secret: Option<&SecretString>| secret.map(|secret| secret.expose_secret().to_owned());
-    let shown = |secret: &Option<String>| secret.as_ref().map_or(Value::Null, |_| json!("(hidden)"));
+    let shown = |secret: &Option<String>| secret.as_ref().map_or(Value::Null, |_| json!(HIDDEN));
     let mut compare = |key: String, from: Option<&SecretString>, to: Option<&SecretString>| {
         let (from, to) = (exposed(from), exposed(to));
         if from != to {
@@ -135,6 +158,17 @@ fn hidden(old: &Loaded, new: &Loaded) -> Vec<Change> {
         if let Some(token) = new.token(&platform) {
             compare(format!("{platform}.token"), old.token(&platform), Some(token));
         }
+    }
+    for server in &new.config.mcp {
+        let (before, now) = (old.mcp_secrets(&server.id), new.mcp_secrets(&server.id));
+        for (table, before, now) in [("env", before.env, now.env), ("headers", before.headers, now.headers)] {
+            for (name, value) in &now {
+                compare(format!("mcp[{}].{table}.{name}", server.id), before.get(name), Some(value));
+            }
+        }
+    }
+    if let Some(password) = new.password() {
+        compare("store.password".to_owned(), old.password(), Some(password));
     }
     out
 }

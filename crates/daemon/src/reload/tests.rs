@@ -130,6 +130,65 @@ fn secrets_are_not_shown() {
     assert!(!shown.contains("1:abc") && !shown.contains("1:def"), "{shown}");
 }
 
+#[rstest]
+#[case::body(
+    "[[models]]\nid = \"three\"\nbase_url = \"http://127.0.0.1:3/v1\"\nmodel = \"m\"\n\
+     extra_body = { auth = { key = \"secr3t-one\" } }",
+    "models[three].extra_body.auth.key",
+    ""
+)]
+#[case::header(
+    "[[models]]\nid = \"three\"\nbase_url = \"http://127.0.0.1:3/v1\"\nmodel = \"m\"\n\
+     extra_headers = { X-Team = \"Bearer secr3t-one\" }",
+    "models[three].extra_headers.X-Team",
+    ""
+)]
+#[case::variable(
+    "[[mcp]]\nid = \"s\"\ncommand = \"x\"\nenv = { DB_PASSWORD = \"secr3t-one\" }",
+    "",
+    "mcp[s].env.DB_PASSWORD"
+)]
+#[case::argument(
+    "[[mcp]]\nid = \"s\"\ncommand = \"x\"\nargs = [\"--token\", \"secr3t-one\"]",
+    "",
+    "mcp[s].args"
+)]
+fn what_is_hidden_is_listed_when_it_changes_and_stays_hidden(
+    #[case] table: &str,
+    #[case] live: &str,
+    #[case] restart: &str,
+) {
+    let read = |secret: &str| loaded(&format!("{}\n\n{FILE}", table.replace("secr3t-one", secret)));
+    let (old, new) = (Arc::new(read("secr3t-one")), read("secr3t-two"));
+    let merged = merged(&old, new.clone());
+    let changed = [changes(&old, &merged), changes(&merged, &new)];
+    let keys = |changes: &Vec<Change>| changes.iter().map(|change| &*change.key).collect::<String>();
+    assert_eq!(changed.each_ref().map(keys), [live, restart]);
+    let hidden = json!("(hidden)");
+    let all = changed.concat();
+    assert!(all.iter().all(|change| change.from == hidden && change.to == hidden), "{all:?}");
+}
+
+#[test]
+fn a_secret_that_was_written_anew_into_its_file_is_listed() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("secret");
+    let text = format!(
+        "[store]\nurl = \"postgres://cairn@h/d\"\npassword_file = \"{0}\"\n\n\
+         [[mcp]]\nid = \"s\"\ncommand = \"x\"\nenv_from_file = {{ A = \"{0}\" }}\n\n{FILE}",
+        file.display()
+    );
+    let read = |secret: &str| {
+        std::fs::write(&file, secret).unwrap();
+        loaded(&text)
+    };
+    let (old, new) = (read("secr3t-one"), read("secr3t-two"));
+    let changes = changes(&old, &new);
+    let keys: Vec<&str> = changes.iter().map(|change| &*change.key).collect();
+    assert_eq!(keys, ["mcp[s].env.A", "store.password"]);
+    assert!(!format!("{changes:?}").contains("secr3t"), "{changes:?}");
+}
+
 #[test]
 fn what_holds_is_the_new_file_except_what_only_a_restart_changes() {
     let old = Arc::new(loaded(FILE));

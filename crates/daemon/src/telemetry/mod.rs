@@ -1,6 +1,7 @@
 //! Logs: text on a terminal, fields in systemd's journal, or JSON. Only our own crates log: libraries log what they carry,
 //! including message texts and tokens, and our adapters report failures themselves.
 
+mod held;
 mod lines;
 
 use std::io::IsTerminal as _;
@@ -16,7 +17,10 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
 use crate::config::{Environment, LogFormat};
+use held::Stderr;
 use lines::{Lines, Shape};
+
+pub(crate) use held::HeldLog;
 
 /// What journald files our lines under: `journalctl -t cairn`.
 const IDENTIFIER: &str = "cairn";
@@ -112,10 +116,10 @@ type Boxed = Box<dyn Layer<Registry> + Send + Sync>;
 /// The layer that writes; with the reason, where the journal was meant and cannot be reached.
 fn layer(to: To) -> (Boxed, Option<std::io::Error>) {
     match to {
-        To::Stderr(shape) => (Lines::new(shape, std::io::stderr).boxed(), None),
+        To::Stderr(shape) => (Lines::new(shape, || Stderr).boxed(), None),
         To::Journald => match tracing_journald::layer() {
             Ok(journald) => (as_fields(journald).boxed(), None),
-            Err(error) => (Lines::new(Shape::Json, std::io::stderr).boxed(), Some(error)),
+            Err(error) => (Lines::new(Shape::Json, || Stderr).boxed(), Some(error)),
         },
     }
 }

@@ -4,4 +4,5 @@
 
 mod discord;
 mod local;
+mod question;
 mod telegram;

@@ -1,18 +1,20 @@
 //! Memories that have words of a question, scored as a search scores, over those within reach alone. What changed since the
 //! index was committed is counted by its rows, and without an index all are.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use cairn_core::ids::{AgentId, MemoryId};
 use cairn_core::memory::{Memory, Reach};
 use cairn_core::ports::StoreError;
 use tantivy::fieldnorm::FieldNormReader;
-use tantivy::schema::{Field, IndexRecordOption, Value};
-use tantivy::{DocAddress, DocId, Searcher, SegmentReader, TantivyDocument, Term};
+use tantivy::postings::TermInfo;
+use tantivy::schema::{IndexRecordOption, Value};
+use tantivy::{DocAddress, DocId, InvertedIndexReader, Searcher, SegmentReader, TantivyDocument, Term};
 
 use super::documents::Topic;
 use super::schema::{AT, Fields, Subject, WEIGHT, memories_within, seconds, topic_word};
-use super::search::{discount, question_words, rarity, worth};
+use super::search::{Best, discount, question_words, rarity, worth};
 use super::{SearchIndex, index_error};
 use crate::views::PATIENCE;
 
@@ -96,32 +98,77 @@ pub(crate) struct Ranking {
 struct Segment {
     times: tantivy::columnar::Column<u64>,
     weights: tantivy::columnar::Column<f64>,
-    /// The memories within reach, in order.
+    topics: Arc<InvertedIndexReader>,
+    parts: Vec<Part>,
+}
+
+/// The memories of a place in a segment, but those that a place before it has, too.
+#[derive(Default)]
+struct Part {
     docs: Vec<DocId>,
     /// How long each of them is.
     lens: Vec<u32>,
-    /// For each word, which documents have it, in order, and how often it counts there.
-    having: Vec<Vec<(DocId, u32)>>,
+    /// Where it stands which documents have a word.
+    words: Vec<Option<TermInfo>>,
+}
+
+impl Part {
+    /// Calls with the place among its documents of each that has the word, and how often it counts there.
+    fn each_with(
+        &self,
+        topics: &InvertedIndexReader,
+        word: &TermInfo,
+        mut take: impl FnMut(usize, u32),
+    ) -> tantivy::Result<()> {
+        let mut at = 0;
+        each(topics, word, |doc, count| {
+            if self.docs.get(at).is_some_and(|one| *one < doc) {
+                at += 1;
+                // The next one has it, too, or many have it not.
+                if self.docs.get(at).is_some_and(|one| *one < doc) {
+                    at += self.docs[at..].partition_point(|one| *one < doc);
+                }
+            }
+            if self.docs.get(at) == Some(&doc) {
+                take(at, count);
+            }
+        })
+    }
+
+    /// The score of each document without its weight; zero: it has none of the words.
+    fn sums(&self, topics: &InvertedIndexReader, rarities: &[f64], mean: f64) -> tantivy::Result<Vec<f64>> {
+        let mut sums = vec![0.0; self.docs.len()];
+        // Word by word, so that words are summed in one order everywhere.
+        for (rarity, word) in rarities.iter().zip(&self.words) {
+            let Some(word) = word else { continue };
+            self.each_with(topics, word, |at, count| {
+                let discount = discount(f64::from(self.lens[at]), mean);
+                sums[at] += worth(*rarity, f64::from(count), discount);
+            })?;
+        }
+        Ok(sums)
+    }
 }
 
 impl Segment {
-    /// The score of each document without its weight; zero: it has none of the words.
-    fn sums(&self, rarities: &[f64], mean: f64) -> Vec<f64> {
-        let mut sums = vec![0.0; self.docs.len()];
-        let discounts: Vec<f64> = self.lens.iter().map(|len| discount(f64::from(*len), mean)).collect();
-        // Word by word, so that words are summed in one order everywhere.
-        for (rarity, having) in rarities.iter().zip(&self.having) {
-            let mut at = 0;
-            for (doc, count) in having {
-                while self.docs.get(at).is_some_and(|one| one < doc) {
-                    at += 1;
+    /// Hands over those of its documents that may be among the best.
+    fn find(&self, ord: u32, rarities: &[f64], mean: f64, best: &mut Best<Found>) -> tantivy::Result<()> {
+        let heaviest = self.weights.max_value();
+        for part in &self.parts {
+            let sums = part.sums(&self.topics, rarities, mean)?;
+            for (doc, sum) in part.docs.iter().zip(sums).filter(|(_, sum)| *sum > 0.0) {
+                let least = best.last().map_or(0.0, |last| last.score);
+                if sum * heaviest < least {
+                    continue;
                 }
-                if self.docs.get(at) == Some(doc) {
-                    sums[at] += worth(*rarity, f64::from(*count), discounts[at]);
+                let score = sum * self.weights.first(*doc).unwrap_or(1.0);
+                if score >= least {
+                    let place = Place::Index(DocAddress::new(ord, *doc));
+                    best.take(Found { score, at: self.times.first(*doc).unwrap_or(0), place });
                 }
             }
         }
-        sums
+        Ok(())
     }
 }
 
@@ -135,11 +182,13 @@ struct Row {
 }
 
 /// Where a memory that was found is.
+#[derive(Clone, Copy)]
 enum Place {
     Index(DocAddress),
     Row(usize),
 }
 
+#[derive(Clone, Copy)]
 struct Found {
     score: f64,
     /// Seconds since 1970.
@@ -170,49 +219,50 @@ impl Ranking {
         if self.words.is_empty() {
             return Ok(());
         }
-        let mut hidden = Vec::new();
+        let keys = segment.inverted_index(fields.key)?;
+        let mut hidden = BTreeSet::new();
         for id in but {
-            let key = Subject::Memory(id.clone()).key();
-            each(segment, fields.key, &key, |doc, _| hidden.push(doc))?;
+            let key = Term::from_field_text(fields.key, &Subject::Memory(id.clone()).key());
+            if let Some(key) = keys.get_term_info(&key)? {
+                each(&keys, &key, |doc, _| {
+                    hidden.insert(doc);
+                })?;
+            }
         }
         let is_seen = |doc: DocId| !segment.is_deleted(doc) && !hidden.contains(&doc);
         let (own, near) =
             (segment.get_fieldnorms_reader(fields.own)?, segment.get_fieldnorms_reader(fields.near)?);
-        // Who has none of the places has none of their words.
-        let mut places = Vec::new();
-        let mut docs = Vec::new();
+        let places = segment.inverted_index(fields.place)?;
+        let topics = segment.inverted_index(fields.topic)?;
+        let mut parts: Vec<Part> = Vec::new();
         for place in &self.places {
-            let before = docs.len();
-            each(segment, fields.place, place, |doc, _| {
-                if is_seen(doc) {
-                    docs.push(doc)
+            let term = Term::from_field_text(fields.place, place);
+            let Some(within) = places.get_term_info(&term)? else { continue };
+            let mut part = Part::default();
+            each(&places, &within, |doc, _| {
+                if is_seen(doc) && !parts.iter().any(|before| before.docs.binary_search(&doc).is_ok()) {
+                    part.docs.push(doc);
                 }
             })?;
-            places.extend((docs.len() > before).then_some(place));
-        }
-        once(&mut docs, places.len(), |doc| *doc);
-        let lens: Vec<u32> = docs.iter().map(|doc| own.fieldnorm(*doc) + near.fieldnorm(*doc)).collect();
-        self.n += docs.len() as u64;
-        self.total_len += lens.iter().copied().map(u64::from).sum::<u64>();
-        let most = docs.len();
-        let mut having = Vec::with_capacity(self.words.len());
-        for (word, with) in self.words.iter().zip(&mut self.with) {
-            let mut docs = Vec::with_capacity(most);
-            for place in &places {
-                let word = topic_word(place, word);
-                each(segment, fields.topic, &word, |doc, count| {
-                    if is_seen(doc) {
-                        docs.push((doc, count));
-                    }
-                })?;
+            part.lens.extend(part.docs.iter().map(|doc| own.fieldnorm(*doc) + near.fieldnorm(*doc)));
+            self.n += part.docs.len() as u64;
+            self.total_len += part.lens.iter().copied().map(u64::from).sum::<u64>();
+            let is_whole = part.docs.len() == within.doc_freq as usize;
+            for (word, with) in self.words.iter().zip(&mut self.with) {
+                let term = Term::from_field_text(fields.topic, &topic_word(place, word));
+                let word = topics.get_term_info(&term)?;
+                match &word {
+                    Some(word) if is_whole => *with += u64::from(word.doc_freq),
+                    Some(word) => part.each_with(&topics, word, |_, _| *with += 1)?,
+                    None => {}
+                }
+                part.words.push(word);
             }
-            once(&mut docs, places.len(), |(doc, _)| *doc);
-            *with += docs.len() as u64;
-            having.push(docs);
+            parts.push(part);
         }
         let columns = segment.fast_fields();
         let (times, weights) = (columns.u64(AT)?, columns.f64(WEIGHT)?);
-        self.segments.push(Segment { times, weights, docs, lens, having });
+        self.segments.push(Segment { times, weights, topics, parts });
         Ok(())
     }
 
@@ -251,14 +301,10 @@ impl Ranking {
         n: usize,
         id_of: impl Fn(DocAddress) -> Result<Option<MemoryId>, StoreError>,
     ) -> Result<Ranked, StoreError> {
-        let mut found = self.found();
-        if n == 0 || found.is_empty() {
+        if n == 0 {
             return Ok(Vec::new());
         }
-        if found.len() > n {
-            found.select_nth_unstable_by(n - 1, Found::order);
-            found.truncate(n);
-        }
+        let found = self.found(n).map_err(|error| index_error(&error))?;
         let mut ranked = Vec::with_capacity(found.len());
         for found in found {
             let id = match found.place {
@@ -273,41 +319,33 @@ impl Ranking {
         Ok(ranked.into_iter().map(|(score, _, id)| (score, id)).collect())
     }
 
-    /// All that have a word, in no order.
-    fn found(&self) -> Vec<Found> {
+    /// The best of those that have a word.
+    fn found(&self, most: usize) -> tantivy::Result<Vec<Found>> {
         let n = self.n as f64;
         let mean = self.total_len as f64 / n.max(1.0);
         let rarities: Vec<f64> = self.with.iter().map(|with| rarity(*with as f64, n)).collect();
-        let mut found = Vec::new();
+        let mut best = Best::new(most, Found::order, None);
         for (ord, segment) in self.segments.iter().enumerate() {
-            let scored = segment.docs.iter().zip(segment.sums(&rarities, mean)).filter(|(_, sum)| *sum > 0.0);
-            found.extend(scored.map(|(doc, sum)| Found {
-                score: sum * segment.weights.first(*doc).unwrap_or(1.0),
-                at: segment.times.first(*doc).unwrap_or(0),
-                place: Place::Index(DocAddress::new(ord as u32, *doc)),
-            }));
+            segment.find(ord as u32, &rarities, mean, &mut best)?;
         }
-        found.extend(self.rows.iter().enumerate().map(|(idx, row)| {
+        for (idx, row) in self.rows.iter().enumerate() {
             let discount = discount(f64::from(row.len), mean);
             let worth_of =
                 |(word, count): &(u32, u32)| worth(rarities[*word as usize], f64::from(*count), discount);
             let sum: f64 = row.counts.iter().map(worth_of).sum();
-            Found { score: sum * row.weight, at: row.at, place: Place::Row(idx) }
-        }));
-        found
+            best.take(Found { score: sum * row.weight, at: row.at, place: Place::Row(idx) });
+        }
+        Ok(best.sorted())
     }
 }
 
-/// Each document of a segment that has a word, with how often it has it.
+/// Each document that has a word, with how often it has it.
 fn each(
-    segment: &SegmentReader,
-    field: Field,
-    word: &str,
+    index: &InvertedIndexReader,
+    word: &TermInfo,
     mut each: impl FnMut(DocId, u32),
 ) -> tantivy::Result<()> {
-    let term = Term::from_field_text(field, word);
-    let postings = segment.inverted_index(field)?.read_block_postings(&term, IndexRecordOption::WithFreqs)?;
-    let Some(mut block) = postings else { return Ok(()) };
+    let mut block = index.read_block_postings_from_terminfo(word, IndexRecordOption::WithFreqs)?;
     while block.block_len() > 0 {
         let often = block.freqs();
         for (idx, doc) in block.docs().iter().enumerate() {
@@ -316,12 +354,4 @@ fn each(
         block.advance();
     }
     Ok(())
-}
-
-/// Leaves each document once, of what was read of several places one after the other.
-fn once<T>(of_places: &mut Vec<T>, places: usize, doc: impl Fn(&T) -> DocId) {
-    if places > 1 {
-        of_places.sort_by_key(|one| doc(one));
-        of_places.dedup_by_key(|one| doc(one));
-    }
 }

@@ -199,7 +199,7 @@ fn found(
     places: Option<&[String]>,
     (most, after): (usize, Option<Scored>),
 ) -> Result<Vec<Scored>, StoreError> {
-    let mut best = Best { most, after, held: Vec::new() };
+    let mut best = Best::new(most, best_first, after);
     let scored = match places {
         Some(places) => score(searcher, fields, words, places, &mut best),
         None => score_all(searcher, fields, words, &mut best),
@@ -209,27 +209,39 @@ fn found(
 }
 
 /// The best of what it is given. It holds twice as many at most.
-struct Best {
+pub(super) struct Best<T> {
     most: usize,
+    order: fn(&T, &T) -> Ordering,
     /// Only what comes after this one.
-    after: Option<Scored>,
-    held: Vec<Scored>,
+    after: Option<T>,
+    held: Vec<T>,
+    /// What comes after this one is none of the best.
+    last: Option<T>,
 }
 
-impl Best {
-    fn take(&mut self, scored: Scored) {
-        if self.after.as_ref().is_some_and(|after| best_first(after, &scored) != Ordering::Less) {
+impl<T: Copy> Best<T> {
+    pub(super) fn new(most: usize, order: fn(&T, &T) -> Ordering, after: Option<T>) -> Self {
+        Self { most, order, after, held: Vec::new(), last: None }
+    }
+
+    pub(super) fn last(&self) -> Option<&T> {
+        self.last.as_ref()
+    }
+
+    pub(super) fn take(&mut self, one: T) {
+        if self.after.as_ref().is_some_and(|after| (self.order)(after, &one) != Ordering::Less) {
             return;
         }
-        self.held.push(scored);
+        self.held.push(one);
         if self.held.len() >= self.most.saturating_mul(2) {
-            self.held.select_nth_unstable_by(self.most - 1, best_first);
+            let (_, last, _) = self.held.select_nth_unstable_by(self.most - 1, self.order);
+            self.last = Some(*last);
             self.held.truncate(self.most);
         }
     }
 
-    fn sorted(mut self) -> Vec<Scored> {
-        self.held.sort_unstable_by(best_first);
+    pub(super) fn sorted(mut self) -> Vec<T> {
+        self.held.sort_unstable_by(self.order);
         self.held.truncate(self.most);
         self.held
     }
@@ -397,7 +409,7 @@ fn score(
     fields: &Fields,
     words: &BTreeSet<String>,
     places: &[String],
-    best: &mut Best,
+    best: &mut Best<Scored>,
 ) -> tantivy::Result<()> {
     let mut segments = Vec::new();
     let mut with = vec![0; words.len()];
@@ -437,7 +449,7 @@ fn score_all(
     searcher: &Searcher,
     fields: &Fields,
     words: &BTreeSet<String>,
-    best: &mut Best,
+    best: &mut Best<Scored>,
 ) -> tantivy::Result<()> {
     let n = searcher.num_docs() as f64;
     let (mut with, mut tokens, mut n_written) = (vec![0_usize; words.len()], 0, 0_u64);
@@ -595,7 +607,7 @@ mod tests {
         for most in [1, 7, 100, 5_000] {
             let (mut found, mut after): (Vec<Scored>, _) = (Vec::new(), None);
             loop {
-                let mut best = Best { most, after, held: Vec::new() };
+                let mut best = Best::new(most, best_first, after);
                 for one in &all {
                     best.take(*one);
                     assert!(best.held.len() < most * 2);

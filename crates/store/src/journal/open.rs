@@ -66,8 +66,18 @@ pub(crate) struct ShownChannel {
     pub(crate) next_seq: Seq,
 }
 
-/// Channels that an error about a lost end names.
+/// Channels that an error names.
 const NAMED: usize = 5;
+
+/// The first few of some channels by name, the others by their number.
+pub(crate) fn named(channels: &[&ChannelId]) -> String {
+    let mut names: Vec<&str> = channels.iter().take(NAMED).map(|channel| channel.as_str()).collect();
+    let more = format!("{} more", channels.len().saturating_sub(NAMED));
+    if channels.len() > NAMED {
+        names.push(&more);
+    }
+    names.join(", ")
+}
 
 impl Shown {
     /// The last record that is shown and lies behind that end of the journal. Number and place must both say so: one of
@@ -176,12 +186,8 @@ pub(crate) fn lost_message(from_n: u64, to_n: u64, since: Option<Timestamp>, sho
     };
     let until = time("until", channels.iter().map(|channel| channel.at).max());
     let since = time("after", since);
-    let mut names: Vec<&str> = channels.iter().rev().take(NAMED).map(|one| one.channel.as_str()).collect();
-    let more = format!("{} more", channels.len().saturating_sub(NAMED));
-    if channels.len() > NAMED {
-        names.push(&more);
-    }
-    let of = if names.is_empty() { String::new() } else { format!(", in {}", names.join(", ")) };
+    let ids: Vec<&ChannelId> = channels.iter().rev().map(|one| &one.channel).collect();
+    let of = if ids.is_empty() { String::new() } else { format!(", in {}", named(&ids)) };
     let records = match from_n == to_n {
         true => format!("record {from_n} is"),
         false => format!("records {from_n} to {to_n} are"),

@@ -35,7 +35,8 @@ impl Reader {
         let path = segment::path(&self.dir, position.segment);
         let file = self.file(position.segment, &path)?;
         let mut bytes = vec![0; position.len as usize];
-        file.read_exact_at(&mut bytes, position.offset).map_err(io_error("read", &path))?;
+        let read = file.read_exact_at(&mut bytes, position.offset);
+        read.map_err(|error| io_error("read", &segment::file_of(&path))(error))?;
         line::parse(&bytes).map_err(|why| segment::damaged(&path, position.offset, why))
     }
 
@@ -54,7 +55,8 @@ impl Reader {
         if let Some((_, file)) = files.iter().find(|(first, _)| *first == segment) {
             return Ok(file.clone());
         }
-        let file = Arc::new(SegmentFile::open(path).map_err(io_error("open", path))?);
+        let opened = SegmentFile::open(path);
+        let file = Arc::new(opened.map_err(|error| io_error("open", &segment::file_of(path))(error))?);
         files.push_back((segment, file.clone()));
         if files.len() > OPEN_FILES {
             files.pop_front();

@@ -209,7 +209,7 @@ impl Closed {
         if !reads_alike(&self.path, beside)? {
             return Err(StoreError::Io {
                 action: "compress",
-                path: self.path.display().to_string(),
+                path: segment::file_of(&self.path).display().to_string(),
                 message: "what was written does not read back; the segment stays as it is".to_owned(),
             });
         }

@@ -30,7 +30,7 @@ impl Position {
 }
 
 /// The file of the segment that begins with record `first_n`, as long as it is not compressed. All that reads segments
-/// takes this name, and finds the compressed file where that is what there is.
+/// takes this name, and finds the compressed file where that is what there is; [`file_of`] is for messages.
 pub(crate) fn path(dir: &Path, first_n: u64) -> PathBuf {
     dir.join(format!("{first_n:020}.jsonl"))
 }
@@ -65,10 +65,7 @@ impl SegmentFile {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         match File::open(path) {
             Ok(file) => Ok(Self::Plain(file)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => match File::open(packed_path(path)) {
-                Ok(file) => Ok(Self::Packed(Box::new(Packed::open(file)?))),
-                Err(_) => Err(error),
-            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::open_packed(&packed_path(path)),
             Err(error) => Err(error),
         }
     }
@@ -144,6 +141,7 @@ pub(crate) enum Piece<'a> {
 /// Reads a segment line by line, never beyond a given end.
 pub(crate) struct Lines {
     file: SegmentFile,
+    /// For errors.
     path: PathBuf,
     next: u64,
     end: u64,
@@ -154,13 +152,14 @@ pub(crate) struct Lines {
 impl Lines {
     /// Opens the segment to read from `offset` up to `end`; no end: to the end of the file as it is now.
     pub(crate) fn open(path: &Path, offset: u64, end: Option<u64>) -> Result<Self, StoreError> {
-        let fail = io_error("open", path);
+        let shown = file_of(path);
+        let fail = io_error("open", &shown);
         let file = SegmentFile::open(path).map_err(&fail)?;
         let end = match end {
             Some(end) => end,
             None => file.len().map_err(&fail)?,
         };
-        Ok(Self { file, path: path.to_owned(), next: offset, end, buf: Vec::new(), buf_at: offset })
+        Ok(Self { file, path: shown, next: offset, end, buf: Vec::new(), buf_at: offset })
     }
 
     /// Reads a file that is open from its beginning; `path` is for errors.
@@ -249,7 +248,10 @@ pub(crate) fn line_number(path: &Path, offset: u64) -> Result<u64, StoreError> {
 /// The error for a line that is damaged.
 pub(crate) fn damaged(path: &Path, offset: u64, message: impl Into<String>) -> StoreError {
     match line_number(path, offset) {
-        Ok(line) => StoreError::Damaged { file: path.display().to_string(), line, message: message.into() },
+        Ok(line) => {
+            let file = file_of(path).display().to_string();
+            StoreError::Damaged { file, line, message: message.into() }
+        }
         Err(error) => error,
     }
 }

@@ -23,8 +23,14 @@ async fn lived_in(dir: &Path) -> Chat {
         chat.turn(&format!("m{n}"), &format!("tale {n} of the lighthouse"), "go on").await;
     }
     store.close().await;
-    Store::open(large(dir)).unwrap().close().await;
-    assert!(segments(dir).len() > 4);
+    // A start behind a stop for which the disk was too slow knows nothing yet.
+    for _ in 0..10 {
+        Store::open(large(dir)).unwrap().close().await;
+        if dir.join("checked").exists() {
+            break;
+        }
+    }
+    assert!(dir.join("checked").exists() && segments(dir).len() > 4);
     chat
 }
 
@@ -52,7 +58,12 @@ async fn an_old_line_that_is_damaged_does_not_stop_the_start_and_is_told_by_the_
         assert!(problem.contains(word), "{problem}");
     }
     assert_eq!(store.stats().await.unwrap().damage, problems);
-    assert!(!store.verify().await.unwrap().ok);
+    // With the channel that it keeps from being restored, and not once more for that.
+    let problems = store.verify().await.unwrap().problems;
+    let [problem] = problems.as_slice() else { panic!("{problems:?}") };
+    for word in [second.to_str().unwrap(), "checksum", "cannot be restored because of it: main/local/main"] {
+        assert!(problem.contains(word), "{problem}");
+    }
     // Nobody is given other words, and the conversation goes on.
     let error = store.entries(&channel("main"), Seq(1), Seq(99), 99).await.unwrap_err();
     assert!(matches!(error, StoreError::Damaged { .. }), "{error}");

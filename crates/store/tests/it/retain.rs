@@ -21,10 +21,14 @@ fn day(day: u64) -> Timestamp {
 }
 
 async fn add(store: &Store, seq: u64) {
+    add_to(store, "main", seq).await;
+}
+
+async fn add_to(store: &Store, name: &str, seq: u64) {
     let mut entry = Entry::lost(Seq(seq), &"t1".into(), Generation(1), day(seq));
     entry.parts = vec![Part::text(format!("message {seq} {}", "of tea and bread ".repeat(40)))];
     let event = Event::Turn(TurnEvent::EntryAdded { entry });
-    store.append(vec![NewRecord { channel: Some(channel("main")), at: day(seq), event }]).await.unwrap();
+    store.append(vec![NewRecord { channel: Some(channel(name)), at: day(seq), event }]).await.unwrap();
 }
 
 /// Compresses what is due after so many days on day 300, or says what it would come to; how often it failed.
@@ -145,11 +149,41 @@ async fn damage_in_a_compressed_segment_is_found_and_quarantined() {
     bytes[middle] ^= 0x55;
     std::fs::write(&second, bytes).unwrap();
     let report = verify_dir(options(home.path()), false).await.unwrap();
-    assert!(!report.ok, "{report:?}");
+    let place = format!("{}, line 1: ", second.display());
+    assert!(!report.ok && report.problems[0].starts_with(&place), "by the file that is there: {report:?}");
+    let store = Store::open(options(home.path())).unwrap();
+    let told = store.check(day(300)).await.unwrap();
+    assert!(told[0].starts_with(&place), "by the check in the background: {told:?}");
+    store.close().await;
     let report = verify_dir(options(home.path()), true).await.unwrap();
     assert!(report.problems.iter().any(|problem| problem.contains("are lost")), "{report:?}");
     assert!(verify_dir(options(home.path()), false).await.unwrap().ok);
     let store = Store::open(options(home.path())).unwrap();
     assert_eq!(history(&store).await.len(), 200, "the loss is shown, and numbers stay whole");
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_that_keeps_many_channels_from_being_restored_is_told_once() {
+    let home = tempfile::tempdir().unwrap();
+    let store = Store::open(options(home.path())).unwrap();
+    for seq in 1..=30 {
+        for name in ["a", "b", "c", "d", "e", "f", "g"] {
+            add_to(&store, name, seq).await;
+        }
+    }
+    compress(&store, 150, false).await;
+    store.close().await;
+    let second = home.path().join("journal").join(&names(home.path())[1]);
+    let mut bytes = std::fs::read(&second).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x55;
+    std::fs::write(&second, bytes).unwrap();
+    let store = Store::open(options(home.path())).unwrap();
+    let problems = store.verify().await.unwrap().problems;
+    let [problem] = problems.as_slice() else { panic!("{problems:?}") };
+    assert!(problem.starts_with(&format!("{}, line 1: ", second.display())), "{problem}");
+    assert_eq!(problem.matches("main/local/").count(), 5, "{problem}");
+    assert!(problem.ends_with(", 2 more"), "{problem}");
     store.close().await;
 }

@@ -27,22 +27,7 @@ and Anthropic's messages (provider = \"anthropic\"), both at the same base_url.
 ";
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
-        print!("{HELP}");
-        return ExitCode::SUCCESS;
-    }
-    let served = options(&arguments).and_then(|builder| {
-        let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
-        runtime.block_on(serve(builder))
-    });
-    match served {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}\n\n{HELP}");
-            ExitCode::from(2)
-        }
-    }
+    cairn_testkit::program(HELP, serve)
 }
 
 fn options(arguments: &[String]) -> Result<Builder, String> {
@@ -111,8 +96,8 @@ fn seconds(name: &str, value: &str) -> Result<Duration, String> {
         .map_err(|_| format!("{name} needs a time of at least 0, not `{value}`"))
 }
 
-async fn serve(builder: Builder) -> Result<(), String> {
-    let model = builder.start().await;
+async fn serve(arguments: &[String]) -> Result<(), String> {
+    let model = options(arguments)?.start().await;
     println!("base_url = \"{}\"", model.base_url());
     let stopped = tokio::signal::ctrl_c().await.map_err(|error| error.to_string());
     let (replies, compactions) = (model.tally(Kind::Reply), model.tally(Kind::Compaction));

@@ -28,34 +28,25 @@ Lines:
 ";
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
-        print!("{HELP}");
-        return ExitCode::SUCCESS;
-    }
+    cairn_testkit::program(HELP, serve)
+}
+
+async fn serve(arguments: &[String]) -> Result<(), String> {
     let mut builder = FakeTelegram::builder();
-    let mut port = Ok(8081);
+    let mut port: u16 = 8081;
     let mut rest = arguments.iter();
     while let Some(name) = rest.next() {
         match name.as_str() {
-            "--port" => port = rest.next().and_then(|port| port.parse().ok()).ok_or("--port needs a number"),
+            "--port" => {
+                port = rest.next().and_then(|port| port.parse().ok()).ok_or("--port needs a number")?
+            }
             "--privacy" => builder = builder.privacy(),
             "--rates" => builder = builder.limit_rates(),
-            _ => port = Err("unknown option"),
+            _ => return Err("unknown option".to_owned()),
         }
     }
-    let ended = port.map_err(str::to_owned).and_then(|port| {
-        let builder = builder.address(SocketAddr::from(([127, 0, 0, 1], port)));
-        let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
-        runtime.block_on(async { Console::new(builder.start().await).run().await })
-    });
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}\n\n{HELP}");
-            ExitCode::from(2)
-        }
-    }
+    let builder = builder.address(SocketAddr::from(([127, 0, 0, 1], port)));
+    Console::new(builder.start().await).run().await
 }
 
 type Place = (i64, Option<i64>);

@@ -37,11 +37,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::model::Usage;
-use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::watch;
 
 use crate::gate::Gates;
+use crate::watched::{Watched, listen};
 
 pub use crate::gate::Gate;
 pub use answer::Answer;
@@ -269,10 +268,8 @@ impl Builder {
 /// What all requests share.
 pub(crate) struct Shared {
     builder: Builder,
-    state: Mutex<State>,
+    state: Watched<State>,
     gates: Gates<Kind>,
-    /// Rises with everything that [`FakeModel::wait_for`] and its like look at.
-    changed: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -296,14 +293,9 @@ impl State {
 impl Shared {
     /// Changes the state and wakes whoever waits for a change.
     fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        let result = change(&mut self.state.lock());
-        self.changed.send_modify(|n| *n += 1);
-        result
+        self.state.update(change)
     }
 }
-
-/// How long the waiting methods wait before they give up on a test that went wrong.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
 
 /// A running fake model server; dropping it stops it.
 pub struct FakeModel {
@@ -329,16 +321,9 @@ impl FakeModel {
     }
 
     async fn with(builder: Builder) -> Self {
-        let listener = tokio::net::TcpListener::bind(builder.address).await;
-        let listener =
-            listener.unwrap_or_else(|error| panic!("cannot listen at {}: {error}", builder.address));
+        let listener = listen(builder.address).await;
         let address = listener.local_addr().unwrap_or(builder.address);
-        let shared = Arc::new(Shared {
-            builder,
-            state: Mutex::default(),
-            gates: Gates::default(),
-            changed: watch::Sender::new(0),
-        });
+        let shared = Arc::new(Shared { builder, state: Watched::default(), gates: Gates::default() });
         let app = serve::router(shared.clone());
         let server = tokio::spawn(async move {
             if let Err(error) = axum::serve(listener, app).await {
@@ -376,20 +361,8 @@ impl FakeModel {
 
     /// Waits until a condition on this server holds; it is looked at with every request that arrives or ends.
     pub async fn wait_until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
-        let mut changed = self.shared.changed.subscribe();
-        let waiting = async {
-            while !condition(self) {
-                if changed.changed().await.is_err() {
-                    return;
-                }
-            }
-        };
-        let waited = tokio::time::timeout(GIVE_UP_AFTER, waiting).await;
-        assert!(
-            waited.is_ok(),
-            "waited {GIVE_UP_AFTER:?} without success for {what}; violations: {:?}",
-            self.violations()
-        );
+        let more = || format!("violations: {:?}", self.violations());
+        self.shared.state.wait(what, || condition(self).then_some(()), more).await;
     }
 
     /// How often what happened to requests of a kind.

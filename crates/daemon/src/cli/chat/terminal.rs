@@ -33,6 +33,7 @@ use crate::cli::failure::{Failure, exit};
 use crate::cli::out;
 use crate::config::OFFLINE;
 use crate::records::StatusRecord;
+use crate::telemetry::HeldLog;
 use crate::text::{Wrap, grouped, one_line, plain};
 
 /// Lines of earlier starts that are kept.
@@ -55,11 +56,13 @@ pub(super) async fn talk(talk: &Talk, history: Option<PathBuf>) -> Result<(), Fa
     // Before the terminal is changed: whatever ends the program puts it back first.
     let mut signals = Signals::listen()?;
     let unechoed = Unechoed::begin();
+    let log = HeldLog::begin();
     for line in banner(talk).await? {
         out::line(&style(line).dim().to_string())?;
     }
     let mut ahead = TypedAhead::default();
     loop {
+        log.release();
         let line = match ahead.next_line() {
             Some(line) => {
                 out::line(&style(format!("> {}", one_line(&line))).dim().to_string())?;
@@ -96,6 +99,7 @@ pub(super) async fn talk(talk: &Talk, history: Option<PathBuf>) -> Result<(), Fa
 pub(super) async fn once(talk: &Talk, text: &str) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     let unechoed = Unechoed::begin();
+    let _log = HeldLog::begin();
     match send(talk, &mut signals, &unechoed, &mut TypedAhead::default(), text).await {
         Ok(ControlFlow::Continue(())) => Ok(()),
         Ok(ControlFlow::Break(())) => Err(Failure::Silent(exit::FAILED)),

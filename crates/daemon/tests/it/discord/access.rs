@@ -22,11 +22,9 @@ async fn a_stranger_is_told_a_code_and_answered_once_an_operator_lets_them_in() 
     let list = rig.json_of(&["pair", "list"]).await;
     assert_eq!(list[0]["user"], format!("discord/{alice}"));
     assert_eq!(list[0]["state"], "waiting");
-    let wrong = rig.cairn_with(&["pair", "approve", "NOSUCH22"]).await;
-    assert_eq!(wrong.code, Some(4), "{wrong:?}");
+    let wrong = rig.cairn_with(&["pair", "approve", "NOSUCH22"]).await.ended(4);
     assert!(wrong.stderr.contains("NOSUCH22"), "{}", wrong.stderr);
-    let run = rig.cairn_with(&["pair", "approve", &code]).await;
-    assert_eq!(run.code, Some(0), "{run:?}");
+    rig.cairn_with(&["pair", "approve", &code]).await.ended(0);
     let sent = rig.discord.wait_sent(chat, 2).await;
     assert!(sent[1].content.contains("approved"), "{}", sent[1].content);
     rig.discord.say(chat, "alice", "now answer me");
@@ -38,11 +36,9 @@ async fn a_stranger_is_told_a_code_and_answered_once_an_operator_lets_them_in() 
     rig.back().await;
     rig.discord.say(chat, "alice", "still me");
     assert_eq!(rig.discord.wait_sent(chat, 4).await[3].content, "echo: still me");
-    let run = rig.cairn_with(&["pair", "revoke", &format!("discord/{alice}")]).await;
-    assert_eq!(run.code, Some(0), "{run:?}");
+    rig.cairn_with(&["pair", "revoke", &format!("discord/{alice}")]).await.ended(0);
     rig.discord.say(chat, "alice", "and now?");
-    let approved = rig.cairn_with(&["pair", "approve", &format!("discord/{alice}")]).await;
-    assert_eq!(approved.code, Some(0), "{approved:?}");
+    rig.cairn_with(&["pair", "approve", &format!("discord/{alice}")]).await.ended(0);
     rig.discord.say(chat, "alice", "back again");
     let sent = rig.discord.wait_sent(chat, 6).await;
     assert!(sent[4].content.contains("approved"), "{}", sent[4].content);
@@ -66,13 +62,11 @@ async fn whoever_is_banned_is_heard_nowhere_until_the_ban_is_lifted() {
     assert!(refused.words().contains("not set up"), "{}", refused.words());
     let listed = rig.json_of(&["ban"]).await;
     assert_eq!((&listed[0]["user"], &listed[0]["reason"]), (&user.as_str().into(), &"sells watches".into()));
-    let run = rig.cairn_with(&["unban", &user]).await;
-    assert_eq!(run.code, Some(0), "{run:?}");
+    rig.cairn_with(&["unban", &user]).await.ended(0);
     rig.discord.post(ROOM, "alice", "heard again").mention_bot().send();
     rig.discord.wait_sent(ROOM, 2).await;
     assert!(rig.requests().iter().all(|request| !request.contains("not heard")));
-    let wrong = rig.cairn_with(&["ban", "alice"]).await;
-    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+    rig.cairn_with(&["ban", "alice"]).await.ended(2);
     rig.assert_clean();
 }
 

@@ -153,8 +153,7 @@ async fn rules_that_a_reload_brought_count_from_then_on() {
     rig.discord.post(ROOM, "bob", "shut out").mention_bot().send();
     rig.ask(ROOM, "alice", "before").await;
     rig.configure(&only_alice, "members = []");
-    let run = rig.cairn_with(&["reload"]).await;
-    assert_eq!(run.code, Some(0), "{run:?}");
+    rig.cairn_with(&["reload"]).await.ended(0);
     rig.stop().await;
     rig.discord.forget_sessions();
     rig.discord.post(ROOM, "bob", "missed").mention_bot().send();
@@ -193,8 +192,7 @@ async fn a_private_chat_that_was_never_heard_in_is_caught_up_from_when_its_perso
     rig.discord.say(chat, "alice", "hello, let me in");
     let told = rig.discord.wait_sent(chat, 1).await;
     let code = told[0].content.split('`').nth(1).unwrap().to_owned();
-    let run = rig.cairn_with(&["pair", "approve", &code]).await;
-    assert_eq!(run.code, Some(0), "{run:?}");
+    rig.cairn_with(&["pair", "approve", &code]).await.ended(0);
     rig.discord.wait_sent(chat, 2).await;
     rig.stop().await;
     rig.discord.forget_sessions();

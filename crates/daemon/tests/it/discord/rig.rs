@@ -1,11 +1,11 @@
 //! A daemon with a fake Discord and a fake model, in a folder of its own.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cairn_testkit::daemon::{Client, Daemon, PATIENCE};
 use cairn_testkit::discord::{self, FakeDiscord};
+use cairn_testkit::home::{Run, write_secret};
 use cairn_testkit::model::{self, FakeModel, Kind};
 use serde_json::Value;
 
@@ -19,19 +19,6 @@ pub(crate) const THREAD: u64 = 111;
 const WINDOW: u64 = 8_000;
 
 pub(crate) const OPERATOR: &str = "operator";
-
-#[derive(Debug)]
-pub(crate) struct Run {
-    pub(crate) code: Option<i32>,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-}
-
-impl Run {
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
-    }
-}
 
 pub(crate) struct Setup {
     pub(crate) discord: discord::Builder,
@@ -72,7 +59,7 @@ impl Setup {
         discord.channel(SERVER, OTHER_ROOM);
         discord.thread(ROOM, THREAD);
         let model = self.model.start().await;
-        secret(folder.path(), "token", &self.token);
+        write_secret(&folder.path().join("token"), &self.token).unwrap();
         let config = folder.path().join("config.toml");
         let text = format!(
             "[defaults.compaction]\nretry_base_ms = 1\n\n[[models]]\nid = \"main\"\nprovider = \"openai\"\n\
@@ -99,12 +86,6 @@ impl Setup {
     }
 }
 
-fn secret(folder: &Path, name: &str, text: &str) {
-    let file = folder.join(name);
-    std::fs::write(&file, format!("{text}\n")).unwrap();
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-}
-
 pub(crate) struct Rig {
     folder: tempfile::TempDir,
     pub(crate) discord: FakeDiscord,
@@ -122,9 +103,9 @@ impl Rig {
         Path::new(env!("CARGO_BIN_EXE_cairn"))
     }
 
-    /// A secret beside the configuration, which only its owner may read.
+    /// A secret beside the configuration.
     pub(crate) fn secret(&self, name: &str, text: &str) {
-        secret(self.folder.path(), name, text);
+        write_secret(&self.folder.path().join(name), text).unwrap();
     }
 
     pub(crate) fn state(&self) -> PathBuf {
@@ -178,16 +159,12 @@ impl Rig {
     pub(crate) async fn cairn_with(&self, args: &[&str]) -> Run {
         let mut command = tokio::process::Command::new(Self::cairn());
         command.args(args).arg("--config").arg(&self.config).arg("--state").arg(self.state());
-        let output = command.env_remove("RUNTIME_DIRECTORY").kill_on_drop(true).output().await.unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Run { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+        command.env_remove("RUNTIME_DIRECTORY").kill_on_drop(true).output().await.unwrap().into()
     }
 
     /// Runs a command that must succeed; its JSON.
     pub(crate) async fn json_of(&self, args: &[&str]) -> Value {
-        let run = self.cairn_with(&[args, &["--json"]].concat()).await;
-        assert_eq!(run.code, Some(0), "{run:?}");
-        run.json()
+        self.cairn_with(&[args, &["--json"]].concat()).await.ended(0).json()
     }
 
     /// How Discord is, in the daemon's status.

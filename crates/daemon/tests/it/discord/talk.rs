@@ -113,8 +113,7 @@ async fn what_is_deleted_after_the_answer_is_out_of_requests_after_a_compaction(
         history.as_array()?.iter().find(|entry| entry["message"].as_str() == Some(wanted.as_str())).cloned()
     };
     assert!(rig.until("the entry", marked).await.is_object());
-    let run = rig.cairn_with(&["compact", "main/discord/101", "--wait"]).await;
-    assert_eq!(run.code, Some(0), "{run:?}");
+    let run = rig.cairn_with(&["compact", "main/discord/101", "--wait"]).await.ended(0);
     assert_eq!(rig.model.requests_of(Kind::Compaction).len(), 1, "{run:?}");
     let n = rig.requests().len();
     rig.ask(ROOM, "bob", "what did alice say?").await;

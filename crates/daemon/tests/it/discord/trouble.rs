@@ -18,8 +18,8 @@ async fn assert_failed(rig: &Rig, reason: &str, hint: &str) {
     assert_eq!((status.as_u16(), &reply["reply"]), (200, &json!("echo: hello")), "{reply}");
     let health = rig.client().get("/v1/health").await.unwrap();
     assert_eq!(health["status"], "ok", "{health}");
-    let run = rig.cairn_with(&["status"]).await;
-    assert!(run.stdout.contains("discord   failed") && run.code == Some(0), "{run:?}");
+    let run = rig.cairn_with(&["status"]).await.ended(0);
+    assert!(run.stdout.contains("discord   failed"), "{run:?}");
     let shown = |key: &str, mark: &str| {
         let text = platform[key].as_str().unwrap_or_default();
         run.stdout.contains(&format!("          {mark} {text}"))
@@ -120,8 +120,7 @@ async fn what_cannot_be_delivered_goes_to_the_dead_letters_and_harms_no_other_ch
     assert!(status.contains("outbox    1 dead") && status.contains("`cairn outbox list`"), "{status}");
     rig.ask(OTHER_ROOM, "alice", "and here?").await;
     let id = item["id"].as_str().unwrap();
-    let run = rig.cairn_with(&["outbox", "drop", id]).await;
-    assert_eq!(run.code, Some(0), "{run:?}");
+    rig.cairn_with(&["outbox", "drop", id]).await.ended(0);
     assert_eq!(rig.json_of(&["outbox", "list"]).await, json!([]));
     let none = json!({ "owed": 0, "dead": 0, "unknown": 0 });
     assert_eq!(rig.json_of(&["status"]).await["outbox"], none);

@@ -105,6 +105,20 @@ async fn one_message_shows_its_answer_as_it_comes_and_ctrl_c_stops_it() {
     assert_eq!(said(&home), ["where is it?", "and now?"]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_log_warns_of_during_an_answer_comes_above_the_next_prompt() {
+    let (home, model) = (home(), FakeModel::start().await);
+    model.push(Kind::Reply, Answer::error(503, "busy"));
+    model.push(Kind::Reply, Answer::text("The harbour lies north of here."));
+    let mut terminal = chat(&home, &model, &[]);
+    terminal.wait_for("> ");
+    terminal.type_keys("where is it?\r");
+    terminal.wait_for("north of here.");
+    terminal.wait_for("model call failed");
+    terminal.wait_for("> ");
+    leave(terminal);
+}
+
 #[test]
 fn commands_are_completed_and_lines_of_earlier_starts_come_back() {
     let home = home();

@@ -1,12 +1,11 @@
 //! Updates by a webhook, through a balancer: answered once, through kills and a change of mind.
 
-use std::fs::Permissions;
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use cairn_testkit::daemon::Daemon;
 use cairn_testkit::free_address;
+use cairn_testkit::home::write_secret;
 use cairn_testkit::postgres::{self, PASSWORD_FILE, store_table};
 use cairn_testkit::telegram::Fault;
 
@@ -51,9 +50,7 @@ async fn an_update_that_comes_to_a_node_that_stands_by_is_answered_by_the_one_th
     let Some(url) = postgres::database() else { return };
     let (world, addresses) = (World::new().await, [free_address(), free_address()]);
     let (table, password) = store_table(&url);
-    let secret = world.dir.path().join(PASSWORD_FILE);
-    std::fs::write(&secret, password).unwrap();
-    std::fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
+    write_secret(&world.dir.path().join(PASSWORD_FILE), &password).unwrap();
     world.telegram.lead(HOST, addresses[0]);
     let keys = format!(
         "direct = \"open\"\nwebhook_url = \"https://{HOST}/telegram\"\nwebhook_listen = \"{}\"\n{table}node = \"a\"",

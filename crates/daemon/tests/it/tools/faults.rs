@@ -134,7 +134,7 @@ async fn tools_that_cannot_be_offered_are_left_out_and_the_rest_is_there() {
     assert!(result.ends_with("there"), "{result}");
     let offered: Vec<String> = rig.offered().into_iter().filter(|tool| tool.starts_with("files__")).collect();
     assert_eq!(offered, ["files__echo"]);
-    assert_eq!(rig.cairn(&["mcp", "show", "files"]).code, 0);
+    rig.cairn(&["mcp", "show", "files"]).ended(0);
     rig.model.assert_clean();
 }
 

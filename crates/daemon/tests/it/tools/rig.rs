@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use cairn_testkit::daemon::{Client, Daemon, Events};
+use cairn_testkit::home::Run;
 use cairn_testkit::mcp::{FakeMcp, Log, OverStdio, Script};
 use cairn_testkit::model::{Answer, Builder, FakeModel, Kind};
 use serde_json::{Value, json};
@@ -118,19 +119,6 @@ impl Server {
     }
 }
 
-#[derive(Debug)]
-pub(crate) struct Run {
-    pub(crate) code: i32,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-}
-
-impl Run {
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
-    }
-}
-
 pub(crate) struct Rig {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) model: FakeModel,
@@ -222,8 +210,7 @@ impl Rig {
     }
 
     pub(crate) fn approve(&self, id: &str) {
-        let run = self.cairn(&["mcp", "approve", id, "--yes"]);
-        assert_eq!(run.code, 0, "{run:?}");
+        self.cairn(&["mcp", "approve", id, "--yes"]).ended(0);
     }
 
     pub(crate) async fn say(&self, text: &str) -> Value {
@@ -333,9 +320,7 @@ pub(crate) fn command(folder: &Path, args: &[&str], input: &str) -> Run {
         .unwrap();
     // A command that reads nothing may be gone by now.
     let _closed = child.stdin.take().unwrap().write_all(input.as_bytes());
-    let output = child.wait_with_output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Run { code: output.status.code().unwrap_or(-1), stdout: text(output.stdout), stderr: text(output.stderr) }
+    child.wait_with_output().unwrap().into()
 }
 
 async fn run(folder: &Path) -> Daemon {

@@ -106,9 +106,8 @@ async fn entries_that_name_no_tool_are_told_by_a_check_with_and_without_a_daemon
                 \"*\" = \"auto\", history_read = \"auto\", \"web/browse\" = \"auto\", \"files/bg\" = \"auto\", brwose = \"auto\" }\n";
     let rig = Plan::one(Over::Stdio, Script::default()).trust(more).start().await;
     let check = |folder: &std::path::Path| {
-        let run = command(folder, &["config", "check", "--json"], "");
-        assert_eq!(run.code, 0, "{run:?}");
-        run.json()["warnings"].as_array().unwrap().iter().map(ToString::to_string).collect::<Vec<_>>()
+        let checked = command(folder, &["config", "check", "--json"], "").ended(0).json();
+        checked["warnings"].as_array().unwrap().iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let warnings = check(rig.folder.path());
     for (n, (named, why)) in [
@@ -166,8 +165,7 @@ async fn the_command_line_lists_and_answers() {
     let (mut events, asked) = rig.asked("files__write", json!({ "text": "for all to see" })).await;
     let listed = rig.cairn(&["tools", "approvals"]);
     assert!(listed.stdout.contains("for all to see"), "{listed:?}");
-    let run = rig.cairn(&["tools", "approve", asked["id"].as_str().unwrap()]);
-    assert_eq!(run.code, 0, "{run:?}");
+    rig.cairn(&["tools", "approve", asked["id"].as_str().unwrap()]).ended(0);
     events.wait_for("reply", |_| true).await.unwrap();
     assert_eq!(rig.files().effects().len(), 1);
     let log = rig.cairn(&["tools", "log", "--json"]).json();

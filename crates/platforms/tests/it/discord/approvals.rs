@@ -1,41 +1,23 @@
 //! Questions whether a call may be made: their buttons, who presses them, and what becomes of them.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::approval::Approval;
 use cairn_core::command::Command;
-use cairn_core::ids::{ApprovalId, OutboxId};
-use cairn_core::ports::{Platform as _, SendPart};
+use cairn_core::ids::ApprovalId;
+use cairn_core::ports::Platform as _;
 use cairn_testkit::discord::{BOT_ID, FakeDiscord, Fault, Route, Sent};
 use cairn_testkit::runtime::{MAY_NOT, NOTHING_WAITS};
-use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::discord::runtime::{
     CHANNEL, CHANNEL_NAME, GUILD, OTHER, Running, Runtime, connected, furnished, id,
 };
+use crate::question::{question_of, send_question};
 
 const MESSAGE: u64 = 4;
 const LATER: u64 = 6;
 const UPDATE: u64 = 7;
-
-fn question_of(id: &ApprovalId, arguments: Value) -> String {
-    let asked_at = Timestamp::UNIX_EPOCH;
-    let approval = Approval {
-        id: id.clone(),
-        turn: "t1".into(),
-        call: "c1".to_owned(),
-        tool: "files__write".to_owned(),
-        arguments,
-        caused_by: BTreeSet::new(),
-        reason: "results of tools".to_owned(),
-        asked_at,
-        expires_at: asked_at + SignedDuration::from_secs(300),
-    };
-    approval.question()
-}
 
 /// A fake Discord with the server that waits for answers as long as a slow machine takes.
 async fn discord() -> FakeDiscord {
@@ -50,7 +32,7 @@ async fn start() -> (FakeDiscord, Arc<Runtime>, Running) {
     (discord, runtime, running)
 }
 
-/// Sends a question as the outbox does. Its messages.
+/// Sends a question. Its messages.
 async fn ask(
     discord: &FakeDiscord,
     running: &Running,
@@ -60,19 +42,8 @@ async fn ask(
 ) -> Vec<Sent> {
     let number = channel.rsplit('/').next().and_then(|id| id.parse().ok()).expect("is a number");
     let before = discord.sent(number).len();
-    let parts = running.adapter.split(words);
-    let last = parts.len() - 1;
-    for (n, words) in parts.into_iter().enumerate() {
-        let part = SendPart {
-            delivery: OutboxId::from(format!("{channel} {id}")),
-            part: u32::try_from(n).expect("few"),
-            channel: channel.parse().expect("is a channel"),
-            reply_to: None,
-            words,
-            approval: (n == last).then(|| id.clone()),
-        };
-        running.adapter.send(part).await.expect("is sent");
-    }
+    let channel = channel.parse().expect("is a channel");
+    send_question(&*running.adapter, &channel, id, words).await;
     discord.sent(number).split_off(before)
 }
 

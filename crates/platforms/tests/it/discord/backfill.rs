@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use cairn_core::access::AccessPolicy;
 use cairn_core::message::Change;
-use cairn_core::ports::{Adapter as _, LinkState};
+use cairn_core::ports::LinkState;
 use cairn_platforms::discord::DiscordSettings;
 use cairn_testkit::discord::{Fault, Route};
 use jiff::SignedDuration;
@@ -278,10 +278,7 @@ async fn a_channel_that_could_not_be_read_is_read_after_a_restart_once_a_role_gi
     // What is heard live must not hide what was missed before it.
     discord.say(CHANNEL, "alice", "live");
     runtime.wait_taken(1).await;
-    let adapter = running.adapter.clone();
-    running.stopped().await;
-    discord.wait_until("the end of the connection", |discord| !discord.is_ready()).await;
-    adapter.set_state(LinkState::Stopped, None);
+    running.stopped(&discord).await;
     let running = Running::start(kept(), &runtime);
     running.wait_state(LinkState::Connected).await;
     assert_eq!(discord.arrived(Route::Fetch), 0);

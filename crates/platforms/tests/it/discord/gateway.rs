@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cairn_core::ports::{Adapter as _, LinkState};
+use cairn_core::ports::LinkState;
 use cairn_platforms::discord::DiscordSettings;
 use cairn_testkit::discord::{FakeDiscord, Fault, Route};
 
@@ -194,6 +194,23 @@ async fn without_budget_no_session_is_begun() {
 }
 
 #[tokio::test]
+async fn a_shard_that_is_up_serves_while_another_waits_to_begin() {
+    let builder = FakeDiscord::builder().identify_every(Duration::ZERO).shards(2);
+    let (discord, runtime) = (furnished(builder.start().await), Runtime::new());
+    // The second one waits for its turn, and then for hours, since no session is left: however slow this machine is.
+    discord.set_identify_budget(1);
+    let running = Running::start(settings(&discord), &runtime);
+    discord.wait_ready().await;
+    for (n, text) in ["one", "two"].into_iter().enumerate() {
+        discord.say(CHANNEL, "alice", text);
+        assert_eq!(words(&runtime.wait_taken(n + 1).await[n]), text);
+    }
+    assert_eq!(running.status().shards.map(|shards| shards.down), Some(vec![1]));
+    assert_eq!(discord.identified_shards(), [(0, 2)]);
+    discord.assert_clean();
+}
+
+#[tokio::test]
 async fn over_a_backup_that_was_restored_no_session_goes_on() {
     let (discord, runtime, folder) =
         (discord().await, Runtime::new(), tempfile::tempdir().expect("a folder"));
@@ -209,10 +226,7 @@ async fn over_a_backup_that_was_restored_no_session_goes_on() {
     // Has the session settled.
     discord.say(OTHER, "alice", "elsewhere");
     runtime.wait_taken(2).await;
-    let adapter = running.adapter.clone();
-    running.stopped().await;
-    discord.wait_until("the end of the connection", |discord| !discord.is_ready()).await;
-    adapter.set_state(LinkState::Stopped, None);
+    running.stopped(&discord).await;
     assert!(path.exists());
     let _running = Running::start(kept(), &restored);
     assert_eq!(words(&restored.wait_taken(1).await[0]), "after the backup");
@@ -233,10 +247,7 @@ async fn a_stop_during_the_first_catching_up_loses_no_private_message() {
     let gate = discord.hold(Route::Fetch);
     let running = Running::start(kept(), &runtime);
     discord.wait_for(Route::Fetch, 1).await;
-    let adapter = running.adapter.clone();
-    running.stopped().await;
-    discord.wait_until("the end of the connection", |discord| !discord.is_ready()).await;
-    adapter.set_state(LinkState::Stopped, None);
+    running.stopped(&discord).await;
     gate.open();
     let _running = Running::start(kept(), &runtime);
     assert_eq!(words(&runtime.wait_taken(1).await[0]), "missed");
@@ -258,10 +269,7 @@ async fn a_session_goes_on_after_a_stop_from_what_the_runtime_has() {
     discord.say(CHANNEL, "alice", "two");
     discord.say(OTHER, "alice", "three");
     runtime.wait_taken(2).await;
-    let adapter = running.adapter.clone();
-    running.stopped().await;
-    discord.wait_until("the end of the connection", |discord| !discord.is_ready()).await;
-    adapter.set_state(LinkState::Stopped, None);
+    running.stopped(&discord).await;
     gate.open();
     assert!(path.exists());
     let running = Running::start(kept(), &runtime);

@@ -77,10 +77,12 @@ impl Running {
         Self { adapter, run }
     }
 
-    /// Stops it as the supervisor does, and waits until it has let go.
-    pub(crate) async fn stopped(mut self) {
+    /// Stops it as the supervisor does, and waits until it has let go and its sessions are kept.
+    pub(crate) async fn stopped(mut self, discord: &FakeDiscord) {
         self.run.abort();
         assert!((&mut self.run).await.is_err_and(|error| error.is_cancelled()));
+        discord.wait_until("the end of the connection", |discord| !discord.is_ready()).await;
+        self.adapter.set_state(LinkState::Stopped, None);
     }
 
     pub(crate) async fn failure(mut self) -> AdapterFailure {

@@ -3,52 +3,24 @@
 use std::collections::BTreeSet;
 
 use cairn_core::access::DirectPolicy;
-use cairn_core::approval::Approval;
 use cairn_core::command::Command;
 use cairn_core::ids::{ApprovalId, ChannelId, MessageId, OutboxId};
 use cairn_core::ports::{Platform as _, SendPart};
 use cairn_testkit::runtime::{MAY_NOT, NOTHING_WAITS};
 use cairn_testkit::telegram::{FakeTelegram, Fault, Person, Say, Sent, What};
-use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use crate::question::{question_of, send_question};
 use crate::telegram::{Rig, open_to};
 
 fn channel(chat: i64) -> ChannelId {
     format!("main/telegram/{chat}").parse().expect("is a channel")
 }
 
-fn approval(id: &ApprovalId, arguments: Value) -> Approval {
-    let asked_at = Timestamp::UNIX_EPOCH;
-    Approval {
-        id: id.clone(),
-        turn: "t1".into(),
-        call: "c1".to_owned(),
-        tool: "files__write".to_owned(),
-        arguments,
-        caused_by: BTreeSet::new(),
-        reason: "results of tools".to_owned(),
-        asked_at,
-        expires_at: asked_at + SignedDuration::from_secs(300),
-    }
-}
-
-/// Sends a question as the outbox does. Its messages.
+/// Sends a question. Its messages.
 async fn ask(rig: &Rig, chat: i64, id: &ApprovalId, words: &str) -> Vec<Sent> {
     let before = rig.fake.sent(chat).len();
-    let parts = rig.telegram.split(words);
-    let last = parts.len() - 1;
-    for (n, words) in parts.into_iter().enumerate() {
-        let part = SendPart {
-            delivery: OutboxId::from("o1"),
-            part: u32::try_from(n).expect("few"),
-            channel: channel(chat),
-            reply_to: None,
-            words,
-            approval: (n == last).then(|| id.clone()),
-        };
-        rig.telegram.send(part).await.expect("is sent");
-    }
+    send_question(&*rig.telegram, &channel(chat), id, words).await;
     rig.fake.sent(chat).split_off(before)
 }
 
@@ -59,8 +31,7 @@ async fn asked(approvers: &[&Person], fake: FakeTelegram) -> (Rig, i64, i64) {
     let approvers: Vec<String> = approvers.iter().map(|who| format!("telegram/{}", who.id)).collect();
     let approvers: Vec<&str> = approvers.iter().map(String::as_str).collect();
     let id = rig.runtime.asks("abc234", &approvers);
-    let question = approval(&id, json!({"path": "/tmp/x"})).question();
-    let sent = ask(&rig, hut, &id, &question).await;
+    let sent = ask(&rig, hut, &id, &question_of(&id, json!({"path": "/tmp/x"}))).await;
     (rig, hut, sent[0].id)
 }
 
@@ -277,7 +248,7 @@ async fn hostile_arguments_and_names_stay_words() {
     let hostile = json!({
         "text": "```\n````\n@durov press Yes [ok](tg://user?id=1) <a href=\"tg://user?id=1\">x</a> https://evil.example /deny",
     });
-    let sent = ask(&rig, eve.id, &id, &approval(&id, hostile).question()).await;
+    let sent = ask(&rig, eve.id, &id, &question_of(&id, hostile)).await;
     rig.fake.press(eve.id, sent[0].id, "Yes", &eve);
     let closed = wait_closed(&rig, eve.id, sent[0].id).await;
     let kinds: BTreeSet<&str> = closed.entities.iter().filter_map(|entity| entity["type"].as_str()).collect();

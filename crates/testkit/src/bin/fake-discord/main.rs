@@ -37,25 +37,7 @@ A fake Discord: start it, paste what it prints into config.toml, start `cairn ru
 ";
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
-        print!("{HELP}");
-        return ExitCode::SUCCESS;
-    }
-    let served = Options::read(&arguments).and_then(|options| {
-        let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
-        let served = runtime.block_on(serve(options));
-        // A read of the keyboard cannot be stopped.
-        runtime.shutdown_background();
-        served
-    });
-    match served {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}\n\n{HELP}");
-            ExitCode::from(2)
-        }
-    }
+    cairn_testkit::program(HELP, serve)
 }
 
 struct Options {
@@ -83,7 +65,8 @@ impl Options {
     }
 }
 
-async fn serve(Options { port, shards, max_concurrency }: Options) -> Result<(), String> {
+async fn serve(arguments: &[String]) -> Result<(), String> {
+    let Options { port, shards, max_concurrency } = Options::read(arguments)?;
     let mut builder = FakeDiscord::builder().shards(shards).max_concurrency(max_concurrency);
     if shards == 1 {
         builder = builder.identify_every(std::time::Duration::ZERO);
