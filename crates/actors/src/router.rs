@@ -47,6 +47,8 @@ struct Awake {
     sent: u64,
     crashes: Crashes,
     compactor_crashes: Crashes,
+    /// It began with a turn that was cut short, if one was open.
+    interrupted: bool,
     /// Cancels the tasks of this incarnation.
     token: CancellationToken,
 }
@@ -144,15 +146,19 @@ impl Actor for Router {
         event: SupervisionEvent,
         state: &mut RouterState,
     ) -> Result<(), ActorProcessingErr> {
-        let (who, reason) = match event {
-            SupervisionEvent::ActorFailed(who, error) => (who.get_id(), failure::of_actor(&error)),
-            SupervisionEvent::ActorTerminated(who, _, reason) => (who.get_id(), reason.unwrap_or_default()),
+        let (who, reason, by_store) = match event {
+            SupervisionEvent::ActorFailed(who, error) => {
+                (who.get_id(), failure::of_actor(&error), error.is::<StoreError>())
+            }
+            SupervisionEvent::ActorTerminated(who, _, reason) => {
+                (who.get_id(), reason.unwrap_or_default(), false)
+            }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => return Ok(()),
         };
         // Who sleeps or was given up is no longer in the list.
         let Some((channel, part)) = state.who.get(&who).cloned() else { return Ok(()) };
         match part {
-            Part::Channel => state.recover(&myself, &channel, &reason),
+            Part::Channel => state.recover(&myself, &channel, &reason, by_store),
             Part::Compactor => state.recover_compactor(&myself, who, &channel, &reason),
         }
         Ok(())
@@ -205,7 +211,7 @@ impl RouterState {
                 return;
             }
         };
-        self.recover(myself, &channel, "it takes no messages");
+        self.recover(myself, &channel, "it takes no messages", false);
         if let Some(Slot::Waking(waking)) = self.slots.get_mut(&channel) {
             waking.queue.push((create, back));
         }
@@ -330,6 +336,7 @@ impl RouterState {
             sent: 0,
             crashes: waking.crashes,
             compactor_crashes: Crashes::default(),
+            interrupted: waking.interrupted,
             token,
         };
         let mut back = Vec::new();
@@ -416,8 +423,9 @@ impl RouterState {
         }
     }
 
-    /// A channel's actor failed: it starts again from the archive, after a pause.
-    fn recover(&mut self, myself: &ActorRef<RouterMsg>, channel: &ChannelId, reason: &str) {
+    /// A channel's actor failed: it starts again from the archive, after a pause. `by_store`: the store was away as it
+    /// began, before it ran a turn.
+    fn recover(&mut self, myself: &ActorRef<RouterMsg>, channel: &ChannelId, reason: &str, by_store: bool) {
         let Some(Slot::Awake(mut awake)) = self.slots.remove(channel) else { return };
         awake.token.cancel();
         self.who.remove(&awake.channel.get_id());
@@ -430,7 +438,7 @@ impl RouterState {
         let waking = Waking {
             queue: Vec::new(),
             must: true,
-            interrupted: true,
+            interrupted: awake.interrupted || !by_store,
             crashes: awake.crashes,
             compactor: awake.compactor,
         };

@@ -273,8 +273,10 @@ impl Runtime {
     }
 
     /// Stops: takes nothing more in, lets open turns end within `grace`, cancels the rest (they are taken up
-    /// again at the next start, as are runs), keeps snapshots, journals the stop. Returns when all is at rest.
-    pub async fn shutdown(&self, grace: Duration) {
+    /// again at the next start, as are runs), keeps snapshots, journals the stop. Returns when all is at rest: whether every
+    /// actor and task ended in order, even where the stop could not be journalled (see [`RuntimeDeps::clean_stop`]).
+    pub async fn shutdown(&self, grace: Duration) -> bool {
+        let mut in_order = true;
         let stop_by = Instant::now() + grace;
         self.shared.set_phase(Phase::Stopping);
         self.shared.stop_by.send_replace(Some(stop_by));
@@ -302,20 +304,40 @@ impl Runtime {
         }
         if timeout(STOP_LIMIT, ask_all(|done| ChannelMsg::Abandon { done })).await.is_err() {
             tracing::warn!("a channel does not answer; its state is in the journal");
+            in_order = false;
         }
         self.shared.tasks.cancel();
         self.supervisor.stop(Some("shutdown".to_owned()));
         if let Err(error) = self.supervisor.wait(Some(STOP_LIMIT)).await {
             tracing::warn!(%error, "the actors are slow to stop");
+            in_order = false;
         }
         if timeout(STOP_LIMIT, self.shared.tasks.wait()).await.is_err() {
             tracing::warn!("tasks are slow to stop");
+            in_order = false;
         }
         handles.iter().for_each(|handle| handle.dispose());
-        // What is not kept in time is read from the journal when its channel wakes.
+        self.keep_snapshots(&handles).await;
+        self.shared.handles.write().clear();
+        match timeout(STOP_LIMIT, journal(&self.shared, Event::Maintenance(MaintenanceEvent::DaemonStopped)))
+            .await
+        {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::error!(%error, "the stop was not journalled; another process takes it for a crash");
+            }
+            Err(_) => {
+                tracing::error!("the journal does not answer; another process takes this stop for a crash");
+            }
+        }
+        in_order
+    }
+
+    /// What is not kept in time is read from the journal when its channel wakes.
+    async fn keep_snapshots(&self, handles: &[Arc<ChannelHandle>]) {
         let mut n_kept = 0;
         let snapshots = async {
-            for handle in &handles {
+            for handle in handles {
                 match handle.keep(&*self.shared.deps.store).await {
                     Ok(()) => n_kept += 1,
                     Err(error) => {
@@ -329,18 +351,6 @@ impl Runtime {
                 kept = n_kept,
                 "not all snapshots were kept in time; the other channels wake more slowly"
             );
-        }
-        self.shared.handles.write().clear();
-        match timeout(STOP_LIMIT, journal(&self.shared, Event::Maintenance(MaintenanceEvent::DaemonStopped)))
-            .await
-        {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                tracing::error!(%error, "the stop was not journalled; the next start takes it for a crash");
-            }
-            Err(_) => {
-                tracing::error!("the journal does not answer; the next start takes this stop for a crash");
-            }
         }
     }
 

@@ -60,8 +60,9 @@ pub struct RuntimeDeps {
     /// What models cost, by their ids in the configuration.
     pub prices: BTreeMap<String, Price>,
     pub usage_day: UsageDay,
-    /// The daemon before this one journalled its stop (or there was none): turns found open were not cut short
-    /// by a crash.
+    /// Turns found open were not cut short by a crash: the daemon before this one journalled its stop, or there was none,
+    /// or it was a runtime of this process whose [`crate::Runtime::shutdown`] ended in order. False: they are counted as
+    /// interrupted.
     pub clean_stop: bool,
 }
 

@@ -195,6 +195,8 @@ pub fn summed_up(
 
 /// Money as people read it: cents, and where it is less than a cent as many digits as tell it.
 pub fn money(amount: f64) -> String {
+    // A sum of nothing is a negative zero.
+    let amount = amount + 0.0;
     if amount == 0.0 || amount.abs() >= 0.01 {
         return format!("{amount:.2}");
     }
@@ -215,6 +217,7 @@ mod tests {
 
     #[rstest]
     #[case(0.0, "0.00")]
+    #[case(-0.0, "0.00")]
     #[case(12.0, "12.00")]
     #[case(0.126, "0.13")]
     #[case(0.01, "0.01")]

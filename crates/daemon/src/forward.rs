@@ -7,17 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use cairn_core::ports::StoreError;
-use cairn_platforms::local::ApiError;
+use cairn_platforms::local::{ApiError, read_body};
 use cairn_store::{Part, Reply, StandbyStatus, Store, Taken, Unanswered};
 use futures::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tower::ServiceExt as _;
 
 /// Requests that a node passes on at once, and that the leader answers at once.
@@ -29,8 +31,17 @@ const BODY_LIMIT: usize = 8 << 20;
 /// Longest part of an answer, in bytes.
 const PART: usize = 256 << 10;
 
+/// The code of every answer of a node that follows and can have nobody answer.
+pub(crate) const STANDBY: &str = "standby";
+
+/// How long requests that are under way when a node stands by no longer may take to end.
+const ENDED_WITHIN: Duration = Duration::from_secs(2);
+
 /// How long the end of an answer waits for the copy to have what the leader had.
 const COPIED_WITHIN: Duration = Duration::from_secs(2);
+
+/// After so many seconds what was not done may be asked for again.
+const RETRY_SECS: u64 = 1;
 
 /// Pause before requests are taken again after the task that did so failed.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -104,11 +115,13 @@ fn headers_of(passed: &[(String, String)]) -> HeaderMap {
 /// What passes requests on.
 pub(crate) struct Forwarder {
     room: Arc<Semaphore>,
+    /// True once this node does not stand by any more.
+    ending: watch::Sender<bool>,
 }
 
 impl Default for Forwarder {
     fn default() -> Self {
-        Self { room: Arc::new(Semaphore::new(AT_ONCE)) }
+        Self { room: Arc::new(Semaphore::new(AT_ONCE)), ending: watch::Sender::new(false) }
     }
 }
 
@@ -116,60 +129,93 @@ impl Default for Forwarder {
 struct Answer {
     parts: mpsc::Receiver<Result<Part, Unanswered>>,
     status: watch::Receiver<StandbyStatus>,
+    ending: watch::Receiver<bool>,
     is_over: bool,
+    /// Server-sent events: where they end early, the last one says why.
+    is_events: bool,
+    /// What was read ends with a whole event.
+    is_whole: bool,
     _room: OwnedSemaphorePermit,
 }
 
 impl Forwarder {
     /// Asks the node that leads. The answer ends when `store`, this node's copy, has what the leader had then: who reads
     /// next, reads what was changed.
-    ///
-    /// # Errors
-    /// There is no answer; [`Unanswered::NotStarted`]: nothing was done.
     pub(crate) async fn ask(
         &self,
         store: &Store,
         status: watch::Receiver<StandbyStatus>,
         door: Door,
         request: Request,
-    ) -> Result<Response, Unanswered> {
+    ) -> Response {
+        self.passed_on(store, status, door, request).await.unwrap_or_else(ApiError::into_response)
+    }
+
+    /// This node does not stand by any more: whoever waits for an answer is told what is known of it. Returns once all have
+    /// been, or do not read it.
+    pub(crate) async fn end(&self) {
+        self.ending.send_replace(true);
+        drop(timeout(ENDED_WITHIN, self.room.acquire_many(AT_ONCE as u32)).await);
+    }
+
+    async fn passed_on(
+        &self,
+        store: &Store,
+        status: watch::Receiver<StandbyStatus>,
+        door: Door,
+        request: Request,
+    ) -> Result<Response, ApiError> {
+        if *self.ending.borrow() {
+            return Err(unanswered(&Unanswered::NotTaken));
+        }
         let Ok(room) = Arc::clone(&self.room).try_acquire_owned() else {
-            return Ok(refusal(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "busy",
-                "too many requests are passed on at once",
-            ));
+            return Err(busy());
         };
         let (head, body) = request.into_parts();
-        let Ok(body) = to_bytes(body, BODY_LIMIT).await else {
-            return Ok(refusal(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "too_large",
-                "the body is too long or breaks off",
-            ));
-        };
+        let body = read_body(body, BODY_LIMIT).await?.ok_or_else(too_large)?;
         let head = RequestHead {
             door,
             method: head.method.to_string(),
             uri: head.uri.to_string(),
             headers: passed(&head.headers),
         };
-        let head = serde_json::to_string(&head).map_err(|error| Unanswered::Lost(error.to_string()))?;
-        let parts = store.pass_on(cairn_store::Request { head, body: body.into() })?;
-        let mut answer = Answer { parts, status, is_over: false, _room: room };
-        let head =
-            answer.next().await.unwrap_or_else(|| Err(Unanswered::Lost("it has no head".to_owned())))?;
-        let head: AnswerHead =
-            serde_json::from_slice(&head).map_err(|error| Unanswered::Lost(error.to_string()))?;
-        let body = stream::unfold(answer, async |mut answer| Some((answer.next().await?, answer)));
+        let head = serde_json::to_string(&head).map_err(|error| ApiError::internal(&error))?;
+        let ending = self.ending.subscribe();
+        let request = cairn_store::Request { head, body };
+        let parts = store.pass_on(request, ending.clone()).map_err(|error| unanswered(&error))?;
+        let mut answer =
+            Answer { parts, status, ending, is_over: false, is_events: false, is_whole: true, _room: room };
+        let lost = |why: String| unanswered(&Unanswered::Lost(why));
+        let head = answer.next().await.ok_or_else(|| lost("it has no head".to_owned()))?;
+        let head = head.map_err(|error| unanswered(&error))?;
+        let head: AnswerHead = serde_json::from_slice(&head).map_err(|error| lost(error.to_string()))?;
+        let headers = headers_of(&head.headers);
+        answer.is_events = headers
+            .get(header::CONTENT_TYPE)
+            .is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"));
+        let body = stream::unfold(answer, async |mut answer| Some((answer.next_of_body().await?, answer)));
         let mut response = Response::new(Body::from_stream(body));
         *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or(StatusCode::BAD_GATEWAY);
-        *response.headers_mut() = headers_of(&head.headers);
+        *response.headers_mut() = headers;
         Ok(response)
     }
 }
 
 impl Answer {
+    /// Events that end early end with one that says why. Behind a part of an event it would be taken for the rest of that.
+    async fn next_of_body(&mut self) -> Option<Result<Bytes, Unanswered>> {
+        match self.next().await? {
+            Ok(bytes) => {
+                if !bytes.is_empty() {
+                    self.is_whole = bytes.ends_with(b"\n\n");
+                }
+                Some(Ok(bytes))
+            }
+            Err(error) if self.is_events && self.is_whole => Some(Ok(error_event(&error))),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
     async fn next(&mut self) -> Option<Result<Bytes, Unanswered>> {
         if self.is_over {
             return None;
@@ -182,17 +228,25 @@ impl Answer {
                 if let Some(n) = last_n {
                     self.is_over = true;
                     count("answered");
-                    let copied = self.status.wait_for(|status| status.n >= n);
-                    drop(tokio::time::timeout(COPIED_WITHIN, copied).await);
+                    self.copied(n).await;
                 }
                 Some(Ok(bytes.into()))
             }
             Err(error) => {
                 self.is_over = true;
-                count(if matches!(error, Unanswered::NotStarted(_)) { "not_started" } else { "lost" });
+                count(if matches!(error, Unanswered::Lost(_)) { "lost" } else { "not_started" });
                 tracing::warn!(%error, "a request that was passed on to the node that leads has no answer");
                 Some(Err(error))
             }
+        }
+    }
+
+    /// Waits until the copy has that record, for a while.
+    async fn copied(&mut self, n: u64) {
+        tokio::select! {
+            _ = self.status.wait_for(|status| status.n >= n) => {}
+            _ = self.ending.wait_for(|is_ending| *is_ending) => {}
+            () = tokio::time::sleep(COPIED_WITHIN) => {}
         }
     }
 }
@@ -201,8 +255,37 @@ fn count(outcome: &'static str) {
     metrics::counter!("cairn_forwarded_total", "outcome" => outcome).increment(1);
 }
 
-fn refusal(status: StatusCode, code: &str, message: &str) -> Response {
-    ApiError::new(status, code, message, "ask the node that leads; `cairn status` names it").into_response()
+fn unanswered(error: &Unanswered) -> ApiError {
+    match error {
+        Unanswered::NotStarted(error) => error.clone().into(),
+        Unanswered::NotTaken => {
+            let hint = "try again in a few seconds; `cairn status` says who leads";
+            let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, STANDBY, error.to_string(), hint);
+            ApiError { retry_after_secs: Some(RETRY_SECS), ..error }
+        }
+        Unanswered::Lost(_) => {
+            let hint = "look whether it was done before you ask again";
+            ApiError::new(StatusCode::GATEWAY_TIMEOUT, "lost", error.to_string(), hint)
+        }
+    }
+}
+
+fn busy() -> ApiError {
+    let (message, hint) = ("too many requests are passed on at once", "try again in a moment");
+    let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "busy", message, hint);
+    ApiError { retry_after_secs: Some(RETRY_SECS), ..error }
+}
+
+fn too_large() -> ApiError {
+    let message = format!("the body is longer than {BODY_LIMIT} bytes");
+    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message, "send less at once")
+}
+
+/// The last event of an answer that has no end, as the daemon's own are.
+fn error_event(error: &Unanswered) -> Bytes {
+    let ApiError { status, detail, .. } = unanswered(error);
+    let data = json!({ "status": status.as_u16(), "error": detail });
+    format!("event: error\ndata: {data}\n\n").into()
 }
 
 /// Answers what other nodes pass on, as long as this one leads, as if it was asked at the same of its own doors.
@@ -274,7 +357,8 @@ async fn send(store: &Store, reply: &mut Reply, response: Response) -> Result<()
     }
     let mut body = body.into_data_stream();
     while let Some(bytes) = body.next().await {
-        let Ok(bytes) = bytes else { break };
+        // It broke: dropped before its last part, the answer is told as such.
+        let Ok(bytes) = bytes else { return Ok(()) };
         for bytes in bytes.chunks(PART) {
             if !reply.send(Part { bytes: bytes.to_vec(), last_n: None }).await? {
                 return Ok(());

@@ -43,6 +43,20 @@ pub(crate) fn client(
     })
 }
 
+/// Whether the models that agents ask can be used, as far as that shows without asking a server.
+///
+/// # Errors
+/// As for [`client`].
+pub(crate) fn check(loaded: &Loaded) -> Result<(), BadModel> {
+    let mut asked = loaded
+        .config
+        .agents
+        .iter()
+        .flat_map(|agent| agent.chain().into_iter().chain(agent.compaction.model.as_deref()));
+    let search = search_nowhere();
+    asked.try_for_each(|id| client(loaded, loaded.config.model(id), &search).map(drop))
+}
+
 /// How a model behind a server is asked, with its key.
 pub(crate) fn options(loaded: &Loaded, model: &ModelConfig) -> ServerOptions {
     ServerOptions {

@@ -1,7 +1,6 @@
 //! One of several machines that share a database: it stands by until it leads.
 
 use std::convert::Infallible;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,37 +8,41 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use cairn_core::ports::{Clock as _, StoreError};
 use cairn_platforms::local::ApiError;
-use cairn_store::{Standby, StandbyStatus, Store, StoreOptions, Unanswered};
+use cairn_store::{NodeRow, Standby, StandbyStatus, Store, StoreOptions, Totals};
 use sd_notify::NotifyState;
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::admin::daemon::not_reloaded;
 use crate::background::Background;
 use crate::clock::SystemClock;
 use crate::config::{Loaded, StateDir};
+pub(crate) use crate::forward::STANDBY;
 use crate::forward::{Door, Forwarder, answered};
 use crate::meters::{Meters, installed};
 use crate::records::{Identity, NodeStatus, StatusRecord, StoreStatus};
-use crate::socket::{self, Socket, SocketMode};
+use crate::reload::{Reloaded, Source};
+use crate::socket::Socket;
 use crate::systemd;
 use crate::webhooks;
-use crate::wiring::{self, SOCKET_GRACE, StartError, Tools, blocking};
+use crate::wiring::{self, StartError, Tools, blocking};
 
-/// The code of every answer of a node that follows.
-pub(crate) const STANDBY: &str = "standby";
+/// The code of every answer of a node between two roles, and its state.
+pub(crate) const CHANGING: &str = "changing";
 
 /// What a node needs to follow, and to show what it has.
 pub(crate) struct Candidate {
     pub(crate) options: StoreOptions,
-    pub(crate) loaded: Arc<Loaded>,
+    /// The configuration, which may be read again before this node leads.
+    pub(crate) source: Source,
     pub(crate) state: StateDir,
     pub(crate) tools: Tools,
     pub(crate) identity: Identity,
-    pub(crate) mode: SocketMode,
+    pub(crate) socket: Socket,
     /// A database that cannot be reached is told as an error, as every other mistake of a configuration is; later it is
     /// waited for.
     pub(crate) is_first: bool,
@@ -48,6 +51,10 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
+    fn loaded(&self) -> Arc<Loaded> {
+        self.source.live.now()
+    }
+
     fn name(&self) -> &str {
         self.options.database.as_ref().map(|database| database.node.as_str()).unwrap_or_default()
     }
@@ -64,8 +71,9 @@ struct Following {
     forwarder: Forwarder,
 }
 
-/// The routes that read, with the record up to which they know the copy.
+/// The routes that read, with the configuration and the record up to which they know the copy.
 struct Reading {
+    loaded: Arc<Loaded>,
     copy: watch::Receiver<Option<Store>>,
     n: u64,
     router: Router,
@@ -89,7 +97,6 @@ pub(crate) async fn lead(
     {
         return Err(error.into());
     }
-    let (path, mode) = (candidate.identity.socket.clone().unwrap_or_default(), candidate.mode);
     let ((tell, status), (tell_copy, copy)) =
         (watch::channel(StandbyStatus::default()), watch::channel(None));
     let following = Following {
@@ -101,8 +108,8 @@ pub(crate) async fn lead(
     };
     let following = Arc::new(following);
     drop(show.send_replace(Some(at_address(Arc::clone(&following)))));
-    let (socket, webhooks) = match doors(following, path, mode).await {
-        Ok(doors) => doors,
+    let webhooks = match doors(Arc::clone(&following)).await {
+        Ok(webhooks) => webhooks,
         Err(error) => {
             if let Ok(standby) = first {
                 standby.close().await;
@@ -111,22 +118,25 @@ pub(crate) async fn lead(
         }
     };
     let store = lead_at_last(&candidate, stop, first, (&tell, &tell_copy)).await;
+    following.forwarder.end().await;
     for task in webhooks {
         task.stop().await;
     }
-    socket.close(SOCKET_GRACE).await;
+    // Nobody asks the copy from here on.
+    let left = candidate.socket.serve(changing(&candidate.identity)).await;
     let store = store?;
+    if let Err(error) = left {
+        store.close().await;
+        return Err(error.into());
+    }
     metrics::gauge!("cairn_node_leads").set(1.0);
     Ok(store)
 }
 
-/// The socket, and where Telegram's webhooks come in.
-async fn doors(
-    following: Arc<Following>,
-    path: PathBuf,
-    mode: SocketMode,
-) -> Result<(Socket, Vec<Background>), StartError> {
-    let bots = following.of.loaded.config.bots().filter(|bot| bot.network.enabled);
+/// Serves the socket; returns what serves Telegram's webhooks.
+async fn doors(following: Arc<Following>) -> Result<Vec<Background>, StartError> {
+    let loaded = following.of.loaded();
+    let bots = loaded.config.bots().filter(|bot| bot.network.enabled);
     let passes_on = |address| {
         let at = Arc::clone(&following);
         let pass = async move |request: Request| pass_to_leader(&at, Door::Webhook(address), request).await;
@@ -134,8 +144,9 @@ async fn doors(
     };
     let routers = bots.filter_map(|bot| bot.network.webhook_address()).map(passes_on).collect();
     let webhooks = webhooks::bind(&routers).await?;
-    let socket = socket::serve(path, mode, router(following)).await?;
-    Ok((socket, webhooks.into_iter().map(webhooks::serve).collect()))
+    let socket = following.of.socket.clone();
+    socket.serve(router(following)).await?;
+    Ok(webhooks.into_iter().map(webhooks::serve).collect())
 }
 
 async fn follow(options: &StoreOptions) -> Result<Standby, StoreError> {
@@ -244,9 +255,33 @@ fn following(status: &StandbyStatus) -> String {
 fn router(following: Arc<Following>) -> Router {
     Router::new()
         .route("/v1/status", get(status))
+        .route("/v1/reload", post(reload))
         .route("/metrics", get(figures))
         .fallback(elsewhere)
         .with_state(following)
+}
+
+/// What the socket serves while this process leads no longer, or not yet, and does not stand by: it says so.
+pub(crate) fn changing(identity: &Identity) -> Router {
+    let identity = identity.clone();
+    let status = async move || {
+        let of_store = StoreStatus::unknown(None);
+        let state = CHANGING.to_owned();
+        let stopped = StatusRecord::of_stopped(&identity, Vec::new(), of_store);
+        Json(StatusRecord { running: true, state, uptime_seconds: uptime(&identity), ..stopped })
+    };
+    let refuse = async || {
+        let message = "this node changes its role".to_owned();
+        let hint = "try again in a few seconds; `cairn status` says what it does then";
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, CHANGING, message, hint)
+    };
+    Router::new().route("/v1/status", get(status)).route("/metrics", get(figures)).fallback(refuse)
+}
+
+/// In seconds.
+fn uptime(identity: &Identity) -> u64 {
+    let up = SystemClock.now().duration_since(identity.started_at);
+    u64::try_from(up.as_secs()).unwrap_or(0)
 }
 
 /// What the admin address serves, which anybody may be able to reach: this node's figures, and the page of the one that leads,
@@ -254,7 +289,7 @@ fn router(following: Arc<Following>) -> Router {
 fn at_address(following: Arc<Following>) -> Router {
     let standing_by = async |State(at): State<Arc<Following>>| standing_by(&at);
     let router = Router::new().route("/metrics", get(figures));
-    let router = match following.of.loaded.config.admin.page {
+    let router = match following.of.loaded().config.admin.page {
         true => router.route("/v1/health", get(standing_by)).fallback(pass_page_on),
         false => router.fallback(standing_by),
     };
@@ -279,7 +314,7 @@ async fn figures() -> String {
 }
 
 /// What is about this node or its disk, and is asked of no other one.
-const OF_THIS_NODE: [&str; 3] = ["/v1/node/", "/v1/reload", "/v1/store/"];
+const OF_THIS_NODE: [&str; 2] = ["/v1/node/", "/v1/store/"];
 
 /// What only reads is answered from the copy; the rest, by the one that leads.
 async fn elsewhere(State(at): State<Arc<Following>>, request: Request) -> Response {
@@ -306,14 +341,7 @@ async fn pass_to_leader(at: &Following, door: Door, request: Request) -> Respons
     let (Some(copy), true) = (copy, at.status.borrow().leader.is_some()) else {
         return standing_by(at).into_response();
     };
-    match at.forwarder.ask(&copy, at.status.clone(), door, request).await {
-        Ok(response) => response,
-        Err(Unanswered::NotStarted(_)) => standing_by(at).into_response(),
-        Err(error @ Unanswered::Lost(_)) => {
-            let hint = "look whether it was done before you ask again";
-            ApiError::new(StatusCode::GATEWAY_TIMEOUT, "lost", error.to_string(), hint).into_response()
-        }
-    }
+    at.forwarder.ask(&copy, at.status.clone(), door, request).await
 }
 
 /// The routes that read, made again where something was copied since: what they hold in memory is of when they were made.
@@ -321,17 +349,18 @@ async fn reading(at: &Following) -> Option<Router> {
     let mut made = at.reading.lock().await;
     let mut copy = at.copy.clone();
     let store = copy.borrow_and_update().clone()?;
-    let n = at.status.borrow().n;
+    let (n, loaded) = (at.status.borrow().n, at.of.loaded());
     if let Some(made) = &*made
         && made.n == n
+        && Arc::ptr_eq(&made.loaded, &loaded)
         && made.copy.has_changed().is_ok_and(|is_another| !is_another)
     {
         return Some(made.router.clone());
     }
-    let Candidate { loaded, state, tools, .. } = &*at.of;
-    match wiring::reading_routes(&store, loaded, state, tools).await {
+    let Candidate { state, tools, .. } = &*at.of;
+    match wiring::reading_routes(&store, &loaded, state, tools).await {
         Ok((router, _)) => {
-            *made = Some(Reading { copy, n, router: router.clone() });
+            *made = Some(Reading { loaded, copy, n, router: router.clone() });
             Some(router)
         }
         Err(error) => {
@@ -350,32 +379,58 @@ fn standing_by(at: &Following) -> ApiError {
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, STANDBY, format!("this node {}", following(&status)), hint)
 }
 
+/// `POST /v1/reload`: what the file says is used when this node leads.
+async fn reload(State(at): State<Arc<Following>>) -> Result<Json<Reloaded>, ApiError> {
+    let mut reloaded =
+        at.of.source.renew_standing_by("cairn reload").await.map_err(|error| not_reloaded(&error))?;
+    reloaded.warnings.push("this node stands by: it uses the configuration when it leads".to_owned());
+    Ok(Json(reloaded))
+}
+
+/// What the copy tells, as far as there is one, and the list of the nodes, as far as the database answers.
 async fn status(State(at): State<Arc<Following>>) -> Json<StatusRecord> {
     let status = at.status.borrow().clone();
-    let store = StoreStatus {
-        journal_bytes: 0,
-        segments: 0,
-        views_bytes: 0,
-        last: status.last_n,
-        applied: status.n,
-        indexed: 0,
-        error: status.error.as_ref().map(ToString::to_string),
-    };
+    let copy = at.copy.borrow().clone();
+    let (mut nodes, mut totals) = (Vec::new(), Totals::default());
+    let error = status.error.as_ref().map(ToString::to_string);
+    let mut store = StoreStatus::unknown(error.clone());
+    if let Some(copy) = &copy {
+        let listed = async { if error.is_some() { Vec::new() } else { nodes_of(copy).await } };
+        let (stats, counted, listed) = tokio::join!(copy.stats(), copy.totals(), listed);
+        nodes = listed;
+        totals = counted.unwrap_or_default();
+        if let Ok(stats) = stats {
+            let trouble = stats.trouble.as_ref().map(ToString::to_string);
+            store = StoreStatus::of(&stats, error.or(trouble));
+        }
+    }
     let node = NodeStatus {
         name: at.of.name().to_owned(),
         leads: false,
         leader: status.leader.as_ref().map(|leader| leader.name.clone()),
-        nodes: Vec::new(),
+        nodes,
     };
     let identity = &at.of.identity;
-    let up = SystemClock.now().duration_since(identity.started_at);
+    let Totals { channels, outbox, last_at } = totals;
     Json(StatusRecord {
         running: true,
         state: following(&status),
-        uptime_seconds: u64::try_from(up.as_secs()).unwrap_or(0),
+        uptime_seconds: uptime(identity),
+        channels,
+        outbox,
+        last_at,
         node: Some(node),
-        ..StatusRecord::of_stopped(identity, Vec::new(), store)
+        ..StatusRecord::of_stopped(
+            identity,
+            Vec::new(),
+            StoreStatus { last: status.last_n, applied: status.n, ..store },
+        )
     })
+}
+
+/// What the database does not tell now is left out: the status is asked for when something is wrong.
+async fn nodes_of(store: &Store) -> Vec<NodeRow> {
+    tokio::time::timeout(NODES_LIMIT, store.nodes()).await.unwrap_or(Ok(Vec::new())).unwrap_or_default()
 }
 
 /// Returns when this node does not lead any more; never where there is no lease.
@@ -390,9 +445,7 @@ pub(crate) async fn status_of(store: &Store, loaded: &Loaded) -> Option<NodeStat
     let name = loaded.database().ok().flatten()?.node;
     let lease = store.lease()?;
     let leads = lease.borrow().held;
-    // What the database does not tell now is left out: the status is asked for when something is wrong.
-    let nodes =
-        tokio::time::timeout(NODES_LIMIT, store.nodes()).await.unwrap_or(Ok(Vec::new())).unwrap_or_default();
+    let nodes = nodes_of(store).await;
     let leader = nodes.iter().find(|row| row.leads).map(|row| row.node.name.clone());
     Some(NodeStatus { name, leads, leader, nodes })
 }

@@ -2,12 +2,15 @@
 
 use std::fs::Permissions;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixListener as BoundListener;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use rustix::process::{Resource, getrlimit};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +24,9 @@ const MODE_RUNTIME: u32 = 0o660;
 
 /// Most connections at once: one for each answer that is waited for.
 const AT_ONCE: u64 = 4_096;
+
+/// How long answers may take to be read to their end when something else is served, or nothing any more.
+pub(crate) const GRACE: Duration = Duration::from_millis(500);
 
 /// Longest until the head of a request is there, and until a connection that is kept open brings another one.
 const HEAD_LIMIT: Duration = Duration::from_secs(30);
@@ -51,11 +57,25 @@ pub enum SocketError {
     Io { action: &'static str, path: PathBuf, error: std::io::Error },
 }
 
-/// A socket that is being served. It is removed when serving ends.
-pub struct Socket {
+/// A socket, which is there from when something is served at it until it is closed. Clones share it.
+#[derive(Clone)]
+pub struct Socket(Arc<Inner>);
+
+struct Inner {
     path: PathBuf,
+    mode: SocketMode,
+    bound: Mutex<Option<Bound>>,
+}
+
+struct Bound {
+    /// Kept while what is served changes: who comes then waits.
+    listener: BoundListener,
+    server: Server,
+}
+
+struct Server {
     stop: CancellationToken,
-    server: JoinHandle<()>,
+    task: JoinHandle<()>,
 }
 
 /// Who may connect to a socket.
@@ -65,24 +85,6 @@ pub enum SocketMode {
     Owner,
     /// In a runtime directory: its group may connect, too.
     Group,
-}
-
-/// Binds the socket and begins to serve. The caller holds the lock of the state folder.
-///
-/// # Errors
-/// Something else is in its place, or the system refuses.
-pub async fn serve(path: PathBuf, mode: SocketMode, router: Router) -> Result<Socket, SocketError> {
-    clear(&path).await?;
-    let io = |action| {
-        let path = path.clone();
-        move |error| SocketError::Io { action, path, error }
-    };
-    let listener = UnixListener::bind(&path).map_err(io("bind"))?;
-    let mode = if mode == SocketMode::Group { MODE_RUNTIME } else { MODE_STATE };
-    std::fs::set_permissions(&path, Permissions::from_mode(mode)).map_err(io("set the mode of"))?;
-    let stop = CancellationToken::new();
-    let server = tokio::spawn(http_server::serve(listener, router, bounds(), stop.clone()));
-    Ok(Socket { path, stop, server })
 }
 
 /// Removes a socket that nobody listens at.
@@ -104,27 +106,80 @@ async fn clear(path: &Path) -> Result<(), SocketError> {
 }
 
 impl Socket {
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub fn at(path: PathBuf, mode: SocketMode) -> Self {
+        Self(Arc::new(Inner { path, mode, bound: Mutex::default() }))
     }
 
-    /// Takes no more connections, lets answers under way end within `grace`, then removes the socket.
-    pub async fn close(mut self, grace: Duration) {
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// Serves these routes, in place of those before. The caller holds the lock of the state folder, or waits for a database.
+    ///
+    /// # Errors
+    /// Something else is in its place, or the system refuses.
+    pub async fn serve(&self, router: Router) -> Result<(), SocketError> {
+        let mut bound = self.0.bound.lock().await;
+        let listener = match bound.take() {
+            Some(before) => {
+                before.server.end(GRACE).await;
+                before.listener
+            }
+            None => self.bind().await?,
+        };
+        let accepting = listener.try_clone().and_then(UnixListener::from_std);
+        let accepting = accepting.map_err(|error| self.failed("listen at", error))?;
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(http_server::serve(accepting, router, bounds(), stop.clone()));
+        *bound = Some(Bound { listener, server: Server { stop, task } });
+        Ok(())
+    }
+
+    async fn bind(&self) -> Result<BoundListener, SocketError> {
+        let Inner { path, mode, .. } = &*self.0;
+        clear(path).await?;
+        let listener = BoundListener::bind(path).map_err(|error| self.failed("bind", error))?;
+        listener.set_nonblocking(true).map_err(|error| self.failed("bind", error))?;
+        let mode = if *mode == SocketMode::Group { MODE_RUNTIME } else { MODE_STATE };
+        let set = std::fs::set_permissions(path, Permissions::from_mode(mode));
+        set.map_err(|error| self.failed("set the mode of", error))?;
+        Ok(listener)
+    }
+
+    fn failed(&self, action: &'static str, error: std::io::Error) -> SocketError {
+        SocketError::Io { action, path: self.0.path.clone(), error }
+    }
+
+    /// Takes no more connections, lets answers under way end within `grace`, then removes the socket, if it is there.
+    pub async fn close(&self, grace: Duration) {
+        let Some(Bound { listener, server }) = self.0.bound.lock().await.take() else { return };
+        // Who comes now finds nobody listening.
+        drop(listener);
+        server.end(grace).await;
+        if let Err(error) = std::fs::remove_file(&self.0.path) {
+            tracing::warn!(%error, socket = %self.0.path.display(), "cannot remove the socket; the next start does");
+        }
+    }
+}
+
+impl Server {
+    async fn end(mut self, grace: Duration) {
         self.stop.cancel();
-        match tokio::time::timeout(grace, &mut self.server).await {
+        match tokio::time::timeout(grace, &mut self.task).await {
             Ok(Ok(())) => {}
             Ok(Err(_panic)) => tracing::error!("the socket's server panicked"),
             // Watchers of `/v1/events` never hang up by themselves.
-            Err(_elapsed) => self.server.abort(),
-        }
-        if let Err(error) = std::fs::remove_file(&self.path) {
-            tracing::warn!(%error, socket = %self.path.display(), "cannot remove the socket; the next start does");
+            Err(_elapsed) => self.task.abort(),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
     use super::*;
 
     fn at(dir: &tempfile::TempDir) -> PathBuf {
@@ -135,7 +190,8 @@ mod tests {
     async fn a_stale_socket_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         drop(UnixListener::bind(at(&dir)).unwrap());
-        let socket = serve(at(&dir), SocketMode::Owner, Router::new()).await.unwrap();
+        let socket = Socket::at(at(&dir), SocketMode::Owner);
+        socket.serve(Router::new()).await.unwrap();
         let mode = std::fs::metadata(at(&dir)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         socket.close(Duration::from_secs(1)).await;
@@ -146,12 +202,39 @@ mod tests {
     async fn a_living_socket_and_a_file_stay_as_they_are() {
         let dir = tempfile::tempdir().unwrap();
         let _listener = UnixListener::bind(at(&dir)).unwrap();
-        let error = serve(at(&dir), SocketMode::Owner, Router::new()).await.err().unwrap();
+        let error = Socket::at(at(&dir), SocketMode::Owner).serve(Router::new()).await.unwrap_err();
         assert!(matches!(error, SocketError::Taken(_)), "{error}");
         let file = dir.path().join("file");
         std::fs::write(&file, "precious").unwrap();
-        let error = serve(file.clone(), SocketMode::Owner, Router::new()).await.err().unwrap();
+        let error = Socket::at(file.clone(), SocketMode::Owner).serve(Router::new()).await.unwrap_err();
         assert!(matches!(error, SocketError::NotASocket(_)), "{error}");
         assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+    }
+
+    /// What it answers to one request.
+    async fn answer(stream: &mut UnixStream) -> String {
+        stream.write_all(b"GET / HTTP/1.1\r\nhost: cairn\r\nconnection: close\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn it_stays_while_something_else_is_served() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = Socket::at(at(&dir), SocketMode::Owner);
+        let saying = |words: &'static str| Router::new().fallback(async move || words);
+        socket.serve(saying("first")).await.unwrap();
+        let inode = || std::fs::metadata(at(&dir)).unwrap().ino();
+        let before = inode();
+        let mut stream = UnixStream::connect(at(&dir)).await.unwrap();
+        assert!(answer(&mut stream).await.ends_with("first"));
+        socket.serve(saying("second")).await.unwrap();
+        assert_eq!(inode(), before);
+        let mut stream = UnixStream::connect(at(&dir)).await.unwrap();
+        assert!(answer(&mut stream).await.ends_with("second"));
+        socket.close(GRACE).await;
+        assert!(!at(&dir).exists());
+        socket.close(GRACE).await;
     }
 }

@@ -15,6 +15,7 @@ use cairn_platforms::fence::Fence;
 use cairn_platforms::local::{self, LocalApi, Mint};
 use cairn_store::{DatabaseOptions, Standby, Store, StoreOptions, keep_checked};
 use cairn_tools::schema::Schemas;
+use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 
 use crate::adapters::Adapters;
@@ -27,18 +28,16 @@ use crate::config::{ConfigError, Environment, Live, Loaded, StateDir};
 use crate::forward::{self, Doors};
 use crate::models;
 use crate::networks::{self, BadNetwork, Networks};
+use crate::node;
 use crate::page::Access;
 use crate::pairing_store::DaemonPairings;
 use crate::records::Identity;
-use crate::reload::{ReloadDeps, Reloader, SetLevel};
+use crate::reload::{ReloadDeps, Reloader, SetLevel, Source};
 use crate::restart_handle::RestartHandle;
 use crate::retention_job::daily;
 use crate::socket::{self, Socket, SocketError, SocketMode};
 use crate::tool_registry::{BadTools, ToolRegistry};
 use crate::webhooks::{self, NoWebhook};
-
-/// How long answers on the socket may take to be read to their end when the daemon stops.
-pub(crate) const SOCKET_GRACE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -101,6 +100,20 @@ pub struct Control {
     pub env: Arc<dyn Environment>,
     pub set_level: SetLevel,
     pub restart_handle: RestartHandle,
+    /// When the process began: it may serve several daemons, one after the other.
+    pub started_at: Timestamp,
+}
+
+impl Control {
+    /// What reads the configuration again.
+    pub(crate) fn source(&self, live: &Live) -> Source {
+        Source {
+            live: live.clone(),
+            flag: self.flag.clone(),
+            env: Arc::clone(&self.env),
+            set_level: Arc::clone(&self.set_level),
+        }
+    }
 }
 
 pub struct Daemon {
@@ -114,11 +127,19 @@ pub struct Daemon {
     webhooks: Vec<Background>,
     reloader: Option<Arc<Reloader>>,
     live: Live,
-    state_dir: PathBuf,
+    identity: Identity,
     /// Retention, the check of what a start leaves unread, and the windows that servers list late.
     background: [Background; 3],
     /// Answers what other nodes pass on.
     forwarded: Background,
+}
+
+/// How a daemon ended.
+pub(crate) struct Ended {
+    /// Every turn and actor ended, whether that could be journalled or not.
+    pub(crate) in_order: bool,
+    /// False: a part of the store hangs, and keeps the lock until the process ends.
+    pub(crate) is_store_closed: bool,
 }
 
 impl Daemon {
@@ -135,22 +156,25 @@ impl Daemon {
         control: Option<&Control>,
     ) -> Result<Self, StartError> {
         let store = open(&live.now(), state).await?;
-        Self::start_with(store, live, state, socket, tools, control).await
+        let socket = Socket::at(socket.0, socket.1);
+        let clean_stop = store.stopped_cleanly();
+        Self::start_with((store, clean_stop), live, state, &socket, tools, control).await
     }
 
-    /// The same on a store that is open already. It is closed again where that fails.
+    /// The same on a store that is open already, with whether what wrote it last ended in order. It is closed again where that
+    /// fails.
     ///
     /// # Errors
     /// As [`Self::start`].
     pub async fn start_with(
-        store: Store,
+        (store, clean_stop): (Store, bool),
         live: &Live,
         state: &StateDir,
-        socket: (PathBuf, SocketMode),
+        socket: &Socket,
         tools: &Tools,
         control: Option<&Control>,
     ) -> Result<Self, StartError> {
-        match Self::start_on(store.clone(), live, state, socket, tools, control).await {
+        match Self::start_on((store.clone(), clean_stop), live, state, socket, tools, control).await {
             Ok(daemon) => Ok(daemon),
             Err(error) => {
                 store.close().await;
@@ -160,10 +184,10 @@ impl Daemon {
     }
 
     async fn start_on(
-        store: Store,
+        (store, clean_stop): (Store, bool),
         live: &Live,
         state: &StateDir,
-        (socket, mode): (PathBuf, SocketMode),
+        socket: &Socket,
         tools: &Tools,
         control: Option<&Control>,
     ) -> Result<Self, StartError> {
@@ -182,32 +206,29 @@ impl Daemon {
         let bound = webhooks::bind(&webhooks).await?;
         let adapters: Arc<[Arc<dyn Adapter>]> = adapters.into();
         networks::note_access(&chats, &loaded.config, &pairing_store).await?;
-        let runtime = runtime(&store, &loaded, &agents, &clock, &adapters).await?;
+        let runtime = runtime((&store, clean_stop), &loaded, &agents, &clock, &adapters).await?;
         let reloader = control.map(|control| {
-            Arc::new(Reloader::new(ReloadDeps {
-                live: live.clone(),
-                agent_registry: Arc::clone(&agents),
-                runtime: runtime.clone(),
-                chats,
-                pairings: Arc::clone(&pairing_store),
-                flag: control.flag.clone(),
-                env: Arc::clone(&control.env),
-                set_level: Arc::clone(&control.set_level),
-            }))
+            let (source, runtime) = (control.source(live), runtime.clone());
+            let (agent_registry, pairings) = (Arc::clone(&agents), Arc::clone(&pairing_store));
+            Arc::new(Reloader::new(ReloadDeps { source, agent_registry, runtime, chats, pairings }))
         });
+        let mut identity = identity(&loaded, state, Some(socket.path().to_owned()));
+        if let Some(control) = control {
+            identity.started_at = control.started_at;
+        }
         let admin = Admin {
             runtime: Some(runtime.clone()),
             adapters: Arc::clone(&adapters),
             reloader: reloader.clone(),
             restart_handle: control.map(|control| control.restart_handle.clone()),
             page: control.and_then(|_| Access::of(&loaded.config.admin, Arc::clone(&clock))),
-            identity: identity(&loaded, state, Some(socket.clone())),
+            identity: identity.clone(),
             ..reading_admin(&store, &loaded, state, &agents, pairing_store, &clock)
         };
         let ports = ports(&runtime, live, &admin);
         let (router, admin_routes) = routes(&ports, admin);
-        match socket::serve(socket, mode, router.clone()).await {
-            Ok(socket) => {
+        match socket.serve(router.clone()).await {
+            Ok(()) => {
                 let background = [
                     Background::start(keep_checked(store.clone(), Arc::clone(&clock))),
                     Background::start(daily(store.clone(), live.clone(), clock)),
@@ -221,12 +242,12 @@ impl Daemon {
                     agent_registry: agents,
                     router,
                     admin_routes,
-                    socket,
+                    socket: socket.clone(),
                     adapters: Adapters::start(adapters, &ports),
                     webhooks: bound.into_iter().map(webhooks::serve).collect(),
                     reloader,
                     live: live.clone(),
-                    state_dir: state.path.clone(),
+                    identity,
                     background,
                 })
             }
@@ -272,18 +293,35 @@ impl Daemon {
     /// Stops: nothing more is accepted, turns under way get their time and their answers are sent, everything is made
     /// durable, the lock is released. False: a part of the store hangs, and keeps the lock until the process ends.
     pub async fn stop(self, grace: Duration) -> bool {
+        let socket = self.socket.clone();
+        self.end(grace, async move { socket.close(socket::GRACE).await }).await.is_store_closed
+    }
+
+    /// The same in a process that stands by then: its socket stays, and says so meanwhile, however long the store takes to close.
+    pub(crate) async fn step_down(self, grace: Duration) -> Ended {
+        let (socket, routes) = (self.socket.clone(), node::changing(&self.identity));
+        let say_so = async move {
+            if let Err(error) = socket.serve(routes).await {
+                tracing::warn!(%error, "the socket answers nobody until this node stands by");
+            }
+        };
+        self.end(grace, say_so).await
+    }
+
+    /// `leave`: what ends the answers at the socket.
+    async fn end(self, grace: Duration, leave: impl Future<Output = ()>) -> Ended {
         self.adapters.stop().await;
-        networks::hand_over(&self.store, &self.state_dir).await;
+        networks::hand_over(&self.store, &self.identity.state_dir).await;
         // Backups and retention passes end early: nothing of theirs comes after the stop.
         self.store.end_maintenance();
         for task in self.webhooks.into_iter().chain(self.background) {
             task.stop().await;
         }
-        self.runtime.shutdown(grace).await;
+        let in_order = self.runtime.shutdown(grace).await;
         self.agent_registry.tools().servers().close().await;
-        self.socket.close(SOCKET_GRACE).await;
+        leave.await;
         self.forwarded.stop().await;
-        self.store.close().await
+        Ended { in_order, is_store_closed: self.store.close().await }
     }
 
     /// The time that turns under way get when it stops.
@@ -363,6 +401,10 @@ impl Reader {
         self.router.clone()
     }
 
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
     pub async fn close(self) {
         self.agent_registry.tools().servers().close().await;
         match self.standby {
@@ -411,7 +453,7 @@ fn agent_registry(
 }
 
 pub(crate) async fn runtime(
-    store: &Store,
+    (store, clean_stop): (&Store, bool),
     loaded: &Loaded,
     agent_registry: &AgentRegistry,
     clock: &Arc<dyn Clock>,
@@ -431,7 +473,7 @@ pub(crate) async fn runtime(
         talk: limits.talk(),
         prices: loaded.config.prices(),
         usage_day: store.usage_day().await?,
-        clean_stop: store.stopped_cleanly(),
+        clean_stop,
     })
     .await?;
     Ok(runtime)

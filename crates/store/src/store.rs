@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use cairn_core::ports::StoreError;
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::artifacts::Artifacts;
@@ -324,7 +324,7 @@ impl Store {
     }
 
     /// Whether this node leads, by a lease; `None`: the journal is in the state folder alone.
-    pub fn lease(&self) -> Option<tokio::sync::watch::Receiver<LeaseState>> {
+    pub fn lease(&self) -> Option<watch::Receiver<LeaseState>> {
         self.inner.lease.get().map(|lease| lease.state())
     }
 
@@ -368,13 +368,17 @@ impl Store {
     }
 
     /// Passes a request on to the node that leads. What comes ends with a last part, or with why there is none; dropping it
-    /// ends the request.
+    /// ends the request. `ending`: true once this node does not stand by any more, or gone.
     ///
     /// # Errors
     /// There is no database, or no id can be made.
-    pub fn pass_on(&self, request: Request) -> Result<mpsc::Receiver<Result<Part, Unanswered>>, Unanswered> {
+    pub fn pass_on(
+        &self,
+        request: Request,
+        ending: watch::Receiver<bool>,
+    ) -> Result<mpsc::Receiver<Result<Part, Unanswered>>, Unanswered> {
         match &self.inner.database {
-            Some(database) => database.pass_on(request),
+            Some(database) => database.pass_on(request, ending),
             None => Err(Unanswered::NotStarted(StoreError::Closed)),
         }
     }

@@ -92,7 +92,7 @@ impl ChannelState {
                 tracing::warn!(channel = %self.handle.id, turn = %open.id, interruptions,
                     "a turn was cut short by a failure; it is taken up again");
             }
-            // The store may be unwell: then this actor fails and is started again after a pause.
+            // The store may be away: then this actor fails before the turn runs, and is started again after a pause.
             answer(self.commit(events).await)??;
             let told = open.notes.contains(&note_id(&self.handle.id, &open.id));
             if interruptions >= if told { MAX_WHILE_WAITING } else { MAX_INTERRUPTIONS } {
@@ -101,7 +101,8 @@ impl ChannelState {
         }
         // Its end was still to come when what it was to answer had been deleted.
         if self.handle.read(Conversation::is_withdrawn) {
-            answer(self.stop_open_turn().await)??;
+            // What the store refuses of it is tried again.
+            drop(answer(self.stop_open_turn().await)?);
         }
         self.go_on().await?;
         self.expire().await?;

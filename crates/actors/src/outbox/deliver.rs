@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cairn_core::event::{DeliveryEvent, Event, Receipt};
 use cairn_core::ids::{ApprovalId, MessageId};
 use cairn_core::message::Entry;
-use cairn_core::ports::{OutboxItem, Platform, SendError, SendPart, StoreError};
+use cairn_core::ports::{OutboxItem, Platform, SendError, SendPart};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -285,9 +285,8 @@ impl Delivery {
                 Ok(Err(error)) | Err(error) => error,
             };
             tracing::warn!(%channel, delivery = %id, %error, "a delivery is not journalled yet; trying again");
-            let asked =
-                matches!(error, RuntimeError::Store(StoreError::DiskFull { .. } | StoreError::Io { .. }))
-                    .then_some(self.shared.limits().store_retry_pause);
+            let asked = matches!(&error, RuntimeError::Store(error) if error.is_transient())
+                .then_some(self.shared.limits().store_retry_pause);
             if pace.wait(&self.shared, asked).await == Paced::Stopping {
                 return Err(Stopped::Parked);
             }

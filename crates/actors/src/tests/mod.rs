@@ -3,6 +3,7 @@
 mod answers;
 mod approvals;
 mod artifacts;
+mod away;
 mod chain;
 mod changes;
 mod clocks;

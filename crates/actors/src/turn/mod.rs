@@ -13,7 +13,7 @@ use cairn_core::engine::MakeRoom;
 use cairn_core::event::{Event, MemoryEvent, TurnEvent};
 use cairn_core::ids::MemoryId;
 use cairn_core::memory::{Memory, Reach};
-use cairn_core::ports::{Recall, TurnFailure};
+use cairn_core::ports::{Recall, StoreError, TurnFailure};
 use cairn_core::tool::bound_calls;
 use cairn_core::trace::FailedTry;
 use cairn_core::window::{Tail, question, tail_tokens};
@@ -187,15 +187,43 @@ impl Turn {
 
     /// Has the channel journal something of this turn.
     async fn step(&self, events: Vec<Event>) -> Result<(), TurnFailure> {
-        self.args.turn.step(events).await.map_err(|error| failure::of_store(&error))
+        self.until_journalled(|| self.args.turn.step(events.clone())).await
     }
 
     /// Has the channel free the window. False when nothing could leave.
     async fn make_room(&self, cause: MakeRoom) -> Result<bool, TurnFailure> {
-        let (attempt, settings) = (self.args.turn.attempt, Arc::clone(&self.settings));
-        let make_room = |reply| ChannelMsg::MakeRoom { attempt, settings, cause, reply };
-        let done = self.args.turn.propose(make_room).await;
-        done.map_err(|error| failure::of_store(&error))
+        let attempt = self.args.turn.attempt;
+        let ask = || {
+            let settings = Arc::clone(&self.settings);
+            let message = move |reply| ChannelMsg::MakeRoom { attempt, settings, cause, reply };
+            self.args.turn.propose(message)
+        };
+        self.until_journalled(ask).await
+    }
+
+    /// Asks the channel again after each pause while the store is away. The turn keeps what it has and waits, for as long as
+    /// a turn may take.
+    async fn until_journalled<T, F>(&self, ask: impl Fn() -> F) -> Result<T, TurnFailure>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let (limits, began) = (self.args.shared.limits(), Instant::now());
+        let mut waited = false;
+        loop {
+            match ask().await {
+                Err(error) if error.is_transient() && began.elapsed() < limits.turn_timeout => {
+                    self.budget.note(Some(failure::of_store(&error)));
+                    waited = true;
+                    tokio::time::sleep(limits.store_retry_pause).await;
+                }
+                done => {
+                    if waited {
+                        self.budget.note(None);
+                    }
+                    return done.map_err(|error| failure::of_store(&error));
+                }
+            }
+        }
     }
 }
 
@@ -204,7 +232,7 @@ struct Budget {
     limit: Duration,
     /// When it is over; none while the clock stands still.
     deadline: watch::Sender<Option<Instant>>,
-    /// Why there is no answer yet, while no model answers.
+    /// Why there is no answer yet, while no model answers or the store is away.
     why: Mutex<Option<TurnFailure>>,
 }
 
@@ -213,7 +241,7 @@ impl Budget {
         Self { limit, deadline: watch::Sender::new(Some(Instant::now() + limit)), why: Mutex::default() }
     }
 
-    /// Notes why there is no answer yet; none: a model has answered.
+    /// Notes why there is no answer yet; none: it goes on.
     fn note(&self, why: Option<TurnFailure>) {
         *self.why.lock() = why;
     }

@@ -209,6 +209,13 @@ pub enum StoreError {
     Stopped,
 }
 
+impl StoreError {
+    /// It may pass by itself: what was refused is worth another try after a pause.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::DiskFull { .. } | Self::Io { .. } | Self::Database { .. })
+    }
+}
+
 /// How a message id stands with the channel.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Seen {

@@ -58,17 +58,9 @@ pub(crate) async fn status(State(admin): State<Shared>) -> Result<Json<StatusRec
     let up = admin.clock.now().duration_since(identity.started_at);
     // What cannot be counted now is part of the answer, not a reason to give none.
     let totals = admin.store.totals().await;
-    let trouble = stats.trouble.or_else(|| totals.as_ref().err().cloned());
+    let trouble = stats.trouble.clone().or_else(|| totals.as_ref().err().cloned());
     let Totals { channels, outbox, last_at } = totals.unwrap_or_default();
-    let store = StoreStatus {
-        journal_bytes: stats.journal_bytes,
-        segments: stats.segments,
-        views_bytes: stats.views_bytes,
-        last: stats.last_n,
-        applied: stats.applied_n,
-        indexed: stats.indexed_n,
-        error: trouble.map(|error| error.to_string()).or_else(|| damage_told(&stats.damage)),
-    };
+    let store = StoreStatus::of(&stats, trouble.map(|error| error.to_string()));
     let agents = agent_statuses(&admin.runtimes().await?, admin.runtime.as_ref());
     let stopped = StatusRecord {
         uptime_seconds: u64::try_from(up.as_secs()).unwrap_or(0),
@@ -91,17 +83,6 @@ pub(crate) async fn status(State(admin): State<Shared>) -> Result<Json<StatusRec
         node: node::status_of(&admin.store, &admin.agent_registry.loaded()).await,
         ..stopped
     }))
-}
-
-/// What the check in the background has found, in one line.
-fn damage_told(damage: &[String]) -> Option<String> {
-    let first = damage.first()?;
-    let more = damage.len() - 1;
-    Some(if more == 0 {
-        first.clone()
-    } else {
-        format!("{first}; and {more} more, which `/v1/health` names")
-    })
 }
 
 /// `GET /v1/events`: every event of the runtime from here on. A reader that is too slow is told how many it missed
@@ -159,19 +140,19 @@ pub(crate) async fn reload(State(admin): State<Shared>) -> Result<Json<Reloaded>
             "every command reads the configuration when it starts; `cairn run` reloads",
         )
     })?;
-    reloader.reload("cairn reload").await.map(Json).map_err(|error| {
-        let (status, hint) = match &error {
-            ReloadError::Config(_) | ReloadError::Model(_) | ReloadError::Level(_) => {
-                (StatusCode::UNPROCESSABLE_ENTITY, "nothing was changed; correct the file and reload again")
-            }
-            ReloadError::Store(_) => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "nothing was changed; `cairn status` says what ails the journal, then reload again",
-            ),
-            ReloadError::Stopping => {
-                (StatusCode::SERVICE_UNAVAILABLE, "the next start reads the file anyway")
-            }
-        };
-        ApiError::new(status, error.code(), error.to_string(), hint)
-    })
+    reloader.reload("cairn reload").await.map(Json).map_err(|error| not_reloaded(&error))
+}
+
+pub(crate) fn not_reloaded(error: &ReloadError) -> ApiError {
+    let (status, hint) = match error {
+        ReloadError::Config(_) | ReloadError::Model(_) | ReloadError::Level(_) => {
+            (StatusCode::UNPROCESSABLE_ENTITY, "nothing was changed; correct the file and reload again")
+        }
+        ReloadError::Store(_) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "nothing was changed; `cairn status` says what ails the journal, then reload again",
+        ),
+        ReloadError::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "the next start reads the file anyway"),
+    };
+    ApiError::new(status, error.code(), error.to_string(), hint)
 }

@@ -56,16 +56,7 @@ async fn list_servers(State(shared): State<Shared>) -> Json<Vec<ServerRecord>> {
 async fn status(State(shared): State<Shared>) -> Result<Json<StatusRecord>, ApiError> {
     let (agent_registry, identity) = &*shared;
     let agents = agent_statuses(&agent_registry.runtimes().await.map_err(|error| bad_model(&error))?, None);
-    let store = StoreStatus {
-        journal_bytes: 0,
-        segments: 0,
-        views_bytes: 0,
-        last: 0,
-        applied: 0,
-        indexed: 0,
-        error: None,
-    };
-    Ok(Json(StatusRecord::of_stopped(identity, agents, store)))
+    Ok(Json(StatusRecord::of_stopped(identity, agents, StoreStatus::unknown(None))))
 }
 
 async fn not_there() -> ApiError {

@@ -56,7 +56,7 @@ async fn fixture(config: &str) -> Fixture {
         ToolRegistry::new(&loaded, dir.path(), Pins::default(), Vec::new(), Arc::clone(&clock));
     let tools = Arc::new(tool_registry.unwrap());
     let agent_registry = AgentRegistry::new(Live::new(Arc::clone(&loaded)), search_in(&store), tools);
-    let runtime = wiring::runtime(&store, &loaded, &agent_registry, &clock, &[]).await.unwrap();
+    let runtime = wiring::runtime((&store, true), &loaded, &agent_registry, &clock, &[]).await.unwrap();
     let pairing_store = Arc::new(wiring::pairing_store(&store, &clock).await.unwrap());
     let chat_commands = Runner::new(RunnerDeps {
         store: store.clone(),

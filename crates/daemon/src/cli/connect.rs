@@ -12,13 +12,14 @@ use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::args::Global;
-use super::client::{Client, encode};
+use super::client::{CallError, Client, encode};
 use super::failure::{Failure, exit};
 use super::{out, owner};
 use crate::config::{
     Config, ConfigError, Environment, Live, Loaded, LogFormat, ProcessEnvironment, StateDir, check_socket,
     sockets_to_try, state_dir,
 };
+use crate::node::CHANGING;
 use crate::records::StatusRecord;
 use crate::socket::SocketMode;
 use crate::telemetry;
@@ -249,14 +250,26 @@ impl Connector {
         #[derive(Deserialize)]
         struct Identity {
             state_dir: std::path::PathBuf,
+            state: String,
         }
         for socket in sockets_to_try(&self.state, self.env.as_ref()) {
             if !Client::answers(&socket).await {
                 continue;
             }
             let client = Client::Socket(socket);
-            let status = tokio::time::timeout(STATUS_TIMEOUT, client.get::<Identity>("/v1/status")).await;
-            let Ok(Ok(identity)) = status else {
+            let status = async {
+                let mut identity = client.get::<Identity>("/v1/status").await?;
+                // It soon leads, or stands by.
+                for _ in 0..IN_USE_ATTEMPTS {
+                    if identity.state != CHANGING {
+                        break;
+                    }
+                    tokio::time::sleep(IN_USE_PAUSE).await;
+                    identity = client.get("/v1/status").await?;
+                }
+                Ok::<_, CallError>(identity)
+            };
+            let Ok(Ok(identity)) = tokio::time::timeout(STATUS_TIMEOUT, status).await else {
                 continue;
             };
             if !self.state.origin.is_explicit() || same_dir(&identity.state_dir, &self.state.path) {

@@ -121,9 +121,7 @@ impl Failure {
             StoreError::Newer { .. } => {
                 (exit::FAILED, "use that version of cairn or a later one, or restore a backup from before it")
             }
-            StoreError::Database { .. } => {
-                (exit::FAILED, "check that the database runs, and [store] url in the configuration")
-            }
+            StoreError::Database { message } => (exit::FAILED, hint_of_database(message)),
             StoreError::Led { .. } => {
                 (exit::IN_USE, "ask that node, or stop it: a node that follows takes over then")
             }
@@ -135,6 +133,18 @@ impl Failure {
         };
         Self::new(code, error.to_string(), hint)
     }
+}
+
+/// By the code that PostgreSQL gave, which ends its message.
+fn hint_of_database(message: &str) -> &'static str {
+    let is_of = |codes: &[&str]| codes.iter().any(|code| message.contains(code));
+    if is_of(&["(28P01)", "(28000)", "password missing"]) {
+        return "check the user in [store] url, and the password that `password_env` or `password_file` there names";
+    }
+    if is_of(&["(42501)"]) {
+        return "let the account in [store] url own the database and its tables: ALTER DATABASE … OWNER TO …";
+    }
+    "check that the database runs, and [store] url in the configuration"
 }
 
 impl From<ApiError> for Failure {
@@ -182,5 +192,25 @@ impl From<StartError> for Failure {
                 Self::failed(message, "remove what is in the way, or give another --state")
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hint_is_of_what_the_database_refused() {
+        let hint =
+            |message: &str| match Failure::of_store(StoreError::Database { message: message.to_owned() }) {
+                Failure::Said { hint, .. } => hint,
+                Failure::Silent(_) | Failure::OutputClosed => String::new(),
+            };
+        let password = "cannot connect to it: password authentication failed for user \"cairn\" (28P01)";
+        assert!(hint(password).contains("`password_file`"));
+        assert!(
+            hint("cannot set up its tables: permission denied for schema public (42501)").contains("own")
+        );
+        assert!(hint("cannot connect to it: connection refused").contains("database runs"));
     }
 }

@@ -17,7 +17,6 @@ use super::connect::{Connector, quiet_log};
 use super::failure::{Failure, exit};
 use super::{out, watch};
 use crate::clock::SystemClock;
-use crate::node::STANDBY;
 use crate::records::{ErasuresRecord, ForgetRecord, ForgetRequest};
 use crate::text::{counted, grouped};
 use crate::wiring::store_options;
@@ -105,7 +104,10 @@ pub(crate) async fn forget_user(global: Global, args: ForgetUserArgs) -> Result<
 }
 
 fn no_longer_waited_for() -> Failure {
-    Failure::failed("not waited for any longer; the erasure may be under way", "see --dry-run")
+    Failure::failed(
+        "not waited for any longer; the erasure may be under way",
+        "once it is done, the same command with --dry-run says that nothing is stored about them",
+    )
 }
 
 fn nobody(user: &str) -> Failure {
@@ -145,7 +147,8 @@ async fn erase(
     done.ok_or_else(|| nobody(user))
 }
 
-/// Asks the daemon for it, and waits until it has restarted and done it.
+/// Asks the daemon for it, and waits until it is done: by the daemon when it has restarted; of several nodes, by the one that
+/// leads next.
 async fn by_daemon(
     global: &Global,
     connector: &Connector,
@@ -161,8 +164,8 @@ async fn by_daemon(
             () = tokio::time::sleep(ASK_EVERY) => {}
             _ = tokio::signal::ctrl_c() => {
                 return Err(Failure::failed(
-                    "not waited for any longer; the erasure is asked for, and the daemon carries it out",
-                    "`cairn forget-user` with --dry-run shows what is left of them",
+                    "not waited for any longer; the erasure is ordered, and done in any case",
+                    how_to_look(user),
                 ));
             }
         }
@@ -182,15 +185,7 @@ async fn by_daemon(
                 }
                 line.show(&record.progress);
             }
-            Err(CallError::Api { body, .. }) if body.error.code == STANDBY => {
-                return Err(Failure::failed(
-                    "the erasure is ordered; another node leads now and carries it out before anything else",
-                    format!(
-                        "run `cairn forget-user {user} --dry-run` on that node to see whether it is done"
-                    ),
-                ));
-            }
-            // Starting or stopping.
+            // Starting or stopping, or it stands by and has no copy at the moment.
             Err(CallError::Api { .. }) => {}
             Err(CallError::Broken(_)) => {
                 restarted = true;
@@ -202,10 +197,15 @@ async fn by_daemon(
             out::note("the daemon erases them beside its work; the request is kept, and done in any case");
         }
     }
+    let minutes = WAIT_MAX.as_secs() / 60;
     Err(Failure::failed(
-        "the daemon has not restarted yet",
-        "restart it: the request is kept and done at its next start",
+        format!("the erasure is ordered, and was not done within {minutes} minutes; the next start does it"),
+        how_to_look(user),
     ))
+}
+
+fn how_to_look(user: &str) -> String {
+    format!("once it is done, `cairn forget-user {user} --dry-run` says that nothing is stored about {user}")
 }
 
 fn tell(

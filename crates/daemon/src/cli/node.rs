@@ -49,16 +49,22 @@ pub(crate) async fn node(global: Global, NodeCommand::Drain: NodeCommand) -> Res
         }
         Err(error) => return Err(error.into()),
     };
-    let began = Instant::now();
+    let (began, mut has_stepped_down) = (Instant::now(), false);
     while began.elapsed() < WAIT_MAX {
         tokio::time::sleep(ASK_EVERY).await;
-        // Its socket is made again meanwhile.
         let Some(client) = connector.running().await else { continue };
         let Ok(status) = client.get::<StatusRecord>("/v1/status").await else { continue };
-        let leader = status.node.and_then(|node| node.leader);
-        if let Some(leader) = leader.filter(|leader| *leader != asked.node) {
+        let Some(node) = status.node else { continue };
+        if let Some(leader) = node.leader.filter(|leader| *leader != asked.node) {
             return out::record(global.json, &Printed { leader }, |done| format!("{} leads\n", done.leader));
         }
+        if has_stepped_down && node.leads {
+            return Err(Failure::failed(
+                format!("no other node took the lead; {} leads again", asked.node),
+                "`cairn status` on each of them says why it stands by",
+            ));
+        }
+        has_stepped_down |= !node.leads;
     }
     Err(Failure::failed("no other node leads yet", "`cairn status` on each of them says why it stands by"))
 }

@@ -1,14 +1,14 @@
 //! `cairn run`: the daemon in the foreground, until a signal.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use axum::Router;
-use cairn_core::ports::StoreError;
+use cairn_core::ports::{Clock as _, StoreError};
 use cairn_store::Store;
 use clap::Args;
 use sd_notify::NotifyState;
@@ -21,15 +21,17 @@ use super::args::Global;
 use super::connect::{Connector, listen};
 use super::failure::{Failure, exit};
 use super::version;
+use crate::clock::SystemClock;
 use crate::config::{Config, Live, LogFormat, StateDir, socket_to_bind};
 use crate::meters::{self, Meters, MetricsListener};
 use crate::node::{self, Candidate};
+use crate::records::Identity;
 use crate::restart_handle::RestartHandle;
 use crate::service::Service;
-use crate::socket::SocketMode;
+use crate::socket::{self, Socket, SocketMode};
 use crate::systemd;
 use crate::telemetry;
-use crate::wiring::{self, Control, Daemon, StartError};
+use crate::wiring::{self, Control, Daemon, Ended, StartError};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -149,41 +151,151 @@ pub(crate) async fn run(global: Global, _args: RunArgs) -> Result<(), Failure> {
         env: Arc::clone(&connector.env),
         set_level: Arc::new(move |level| log.set_level(level).map_err(|error| error.to_string())),
         restart_handle: RestartHandle::default(),
+        started_at: SystemClock.now(),
     };
-    let live = Live::new(Arc::clone(&connector.loaded));
-    let mut after = None;
-    loop {
-        let end = once(&connector, &global, &live, &control, meters, &mut signals, after).await?;
-        after = Some(end);
-        match end {
-            End::Stop => return Ok(()),
-            End::Restart => tracing::info!("restarting"),
-            End::Fenced | End::Drained => tracing::info!("standing by"),
-            End::Hung => {
-                return Err(Failure::new(
-                    exit::HUNG,
-                    "a part of the daemon hung",
-                    "start it again (systemd does); if it happens again, check the disk",
-                ));
+    let state = &connector.state;
+    let path = socket_to_bind(state, connector.env.as_ref())?;
+    let mode = if path.starts_with(&state.path) { SocketMode::Owner } else { SocketMode::Group };
+    let process = Process {
+        global: &global,
+        live: Live::new(Arc::clone(&connector.loaded)),
+        control,
+        meters,
+        socket: Socket::at(path, mode),
+        connector: &connector,
+        stands_by: AtomicBool::new(false),
+        led_in_order: AtomicU64::new(NO_EPOCH),
+    };
+    let ended = process.run(&mut signals).await;
+    process.socket.close(if ended.is_ok() { socket::GRACE } else { Duration::ZERO }).await;
+    ended
+}
+
+/// What one daemon after the other has in this process.
+struct Process<'a> {
+    connector: &'a Connector,
+    global: &'a Global,
+    live: Live,
+    control: Control,
+    meters: &'static Meters,
+    socket: Socket,
+    stands_by: AtomicBool,
+    /// The epoch of the lead that ended in order within this process, though the database was away perhaps.
+    led_in_order: AtomicU64,
+}
+
+/// Comes before no epoch.
+const NO_EPOCH: u64 = u64::MAX - 1;
+
+impl Process<'_> {
+    async fn run(&self, signals: &mut Signals) -> Result<(), Failure> {
+        let mut after = None;
+        loop {
+            let end = once(self, signals, after).await?;
+            after = Some(end);
+            match end {
+                End::Stop => return Ok(()),
+                End::Restart => tracing::info!("restarting"),
+                End::Fenced | End::Drained => tracing::info!("standing by"),
+                End::Hung => {
+                    return Err(Failure::new(
+                        exit::HUNG,
+                        "a part of the daemon hung",
+                        "start it again (systemd does); if it happens again, check the disk",
+                    ));
+                }
             }
         }
     }
+
+    fn stands_by(&self) -> bool {
+        self.stands_by.load(Ordering::Acquire)
+    }
+
+    /// The store, once this node may write it. `after`: what this process ended before.
+    async fn open(
+        &self,
+        after: Option<End>,
+        stop: &CancellationToken,
+        show: &watch::Sender<Option<Router>>,
+    ) -> Result<Store, StartError> {
+        let (loaded, state) = (self.live.now(), &self.connector.state);
+        if loaded.config.store.url.is_none() {
+            return systemd::with_time("starting: opening the state", wiring::open(&loaded, state)).await;
+        }
+        let source = self.control.source(&self.live);
+        let identity = wiring::identity(&loaded, state, Some(self.socket.path().to_owned()));
+        let candidate = Candidate {
+            options: wiring::store_options(&loaded, state)?,
+            identity: Identity { started_at: self.control.started_at, ..identity },
+            source: source.clone(),
+            state: state.clone(),
+            tools: self.connector.tools().clone(),
+            socket: self.socket.clone(),
+            is_first: after.is_none(),
+            is_drained: after == Some(End::Drained),
+        };
+        self.stands_by.store(true, Ordering::Release);
+        let store = node::lead(candidate, stop, show).await;
+        self.stands_by.store(false, Ordering::Release);
+        let store = store?;
+        // It may have stood by for long. The log says what is wrong with the file.
+        drop(source.renew("beginning to lead").await);
+        Ok(store)
+    }
+
+    /// A daemon of a store that this node may write.
+    async fn start(
+        &self,
+        after: Option<End>,
+        stop: &CancellationToken,
+        show: &watch::Sender<Option<Router>>,
+    ) -> Result<Daemon, StartError> {
+        let store = self.open(after, stop, show).await?;
+        let epoch = epoch(&store);
+        let follows = epoch.is_some_and(|epoch| self.led_in_order.load(Ordering::Acquire) + 1 == epoch);
+        if let Some(epoch) = epoch.filter(|_| follows) {
+            // A start that loses the lead again has run nothing.
+            self.led_in_order.store(epoch, Ordering::Release);
+        }
+        let store = (store.clone(), follows || store.stopped_cleanly());
+        let (state, tools) = (&self.connector.state, &self.global.tools);
+        let start = Daemon::start_with(store, &self.live, state, &self.socket, tools, Some(&self.control));
+        systemd::with_time("starting: opening the state", start).await
+    }
 }
 
-/// The metrics end last: they show how the stop goes. False: a part of the store does not end.
-async fn stop_all(daemon: Daemon, grace: Duration, listener: MetricsListener) -> bool {
-    let ended = daemon.stop(grace).await;
+/// With which this node leads; `None`: it needs no lease.
+fn epoch(store: &Store) -> Option<u64> {
+    store.lease().map(|lease| lease.borrow().epoch)
+}
+
+/// The metrics end last: they show how the stop goes.
+async fn stop_all(daemon: Daemon, end: End, grace: Duration, listener: MetricsListener) -> Ended {
+    let ended = match end {
+        End::Drained | End::Fenced => daemon.step_down(grace).await,
+        End::Stop | End::Restart | End::Hung => {
+            Ended { in_order: false, is_store_closed: daemon.stop(grace).await }
+        }
+    };
     listener.stop().await;
     ended
 }
 
 /// Waits for the end. A first signal turns a restart into a stop, the next one stops at once.
-async fn stopped(end: End, stop: impl Future<Output = bool>, signals: &mut Signals) -> Result<End, Failure> {
+async fn stopped(
+    end: End,
+    stop: impl Future<Output = Ended>,
+    signals: &mut Signals,
+) -> Result<(End, Ended), Failure> {
     let mut end = end;
     let mut stop = pin!(systemd::with_time("stopping: turns under way get their time", stop));
     loop {
         tokio::select! {
-            ended = &mut stop => return Ok(if ended || matches!(end, End::Stop) { end } else { End::Hung }),
+            ended = &mut stop => {
+                let hangs = !ended.is_store_closed && !matches!(end, End::Stop);
+                return Ok((if hangs { End::Hung } else { end }, ended));
+            }
             signal = signals.stop() => match end {
                 End::Restart | End::Drained | End::Fenced | End::Hung => {
                     tracing::info!("stopping for good: {signal}; send it again to stop at once");
@@ -199,32 +311,6 @@ async fn stopped(end: End, stop: impl Future<Output = bool>, signals: &mut Signa
             },
         }
     }
-}
-
-/// The store, once this node may write it. `after`: what this process ended before.
-async fn open(
-    live: &Live,
-    connector: &Connector,
-    (socket, mode): (&Path, SocketMode),
-    after: Option<End>,
-    stop: &CancellationToken,
-    show: &watch::Sender<Option<Router>>,
-) -> Result<Store, StartError> {
-    let (loaded, state) = (live.now(), &connector.state);
-    if loaded.config.store.url.is_none() {
-        return systemd::with_time("starting: opening the state", wiring::open(&loaded, state)).await;
-    }
-    let candidate = Candidate {
-        options: wiring::store_options(&loaded, state)?,
-        identity: wiring::identity(&loaded, state, Some(socket.to_owned())),
-        loaded,
-        state: state.clone(),
-        tools: connector.tools().clone(),
-        mode,
-        is_first: after.is_none(),
-        is_drained: after == Some(End::Drained),
-    };
-    node::lead(candidate, stop, show).await
 }
 
 /// Listens for metrics and the page, where the configuration says so.
@@ -276,53 +362,70 @@ async fn served(daemon: &Daemon, service: &Service, control: &Control, signals: 
     }
 }
 
-/// One daemon, from its start to its end.
-async fn once(
-    connector: &Connector,
-    global: &Global,
-    live: &Live,
-    control: &Control,
-    meters: &'static Meters,
+/// What a start came to.
+enum Started {
+    Daemon(Box<Daemon>),
+    /// There is none.
+    Ended(End),
+}
+
+/// Starts a daemon, however long this node stands by before. True: a reload was asked for too early.
+async fn started(
+    process: &Process<'_>,
     signals: &mut Signals,
     after: Option<End>,
-) -> Result<End, Failure> {
-    let state = &connector.state;
-    let socket = socket_to_bind(state, connector.env.as_ref())?;
-    let mode = if socket.starts_with(&state.path) { SocketMode::Owner } else { SocketMode::Group };
+    show: &watch::Sender<Option<Router>>,
+) -> Result<(Started, bool), Failure> {
+    let stop = CancellationToken::new();
+    let mut start = pin!(process.start(after, &stop, show));
+    let mut is_reload_asked = false;
+    loop {
+        tokio::select! {
+            daemon = &mut start => return match daemon {
+                Err(StartError::Store(StoreError::Fenced)) => {
+                    tracing::warn!("this node lost the lead while it started; it stands by");
+                    systemd::tell_reloading();
+                    Ok((Started::Ended(End::Fenced), false))
+                }
+                daemon => Ok((Started::Daemon(Box::new(daemon?)), is_reload_asked)),
+            },
+            signal = signals.next() => match signal {
+                // The log says how it went.
+                None if process.stands_by() => {
+                    drop(process.control.source(&process.live).renew_standing_by("SIGHUP").await);
+                }
+                None => is_reload_asked = true,
+                Some(signal) => {
+                    let doing = if process.stands_by() { "standing by" } else { "starting" };
+                    tracing::info!("stopped while {doing}: {signal}");
+                    systemd::tell(&[NotifyState::Stopping]);
+                    stop.cancel();
+                    // A node that stands by leaves its copy in order.
+                    if process.live.now().config.store.url.is_some()
+                        && let Ok(Ok(daemon)) = tokio::time::timeout(RESTART_GRACE, start).await
+                    {
+                        daemon.stop(Duration::ZERO).await;
+                    }
+                    return Ok((Started::Ended(End::Stop), false));
+                }
+            },
+        }
+    }
+}
+
+/// One daemon, from its start to its end.
+async fn once(process: &Process<'_>, signals: &mut Signals, after: Option<End>) -> Result<End, Failure> {
+    let Process { live, control, .. } = process;
+    let state = &process.connector.state;
     let listener = listener(&live.now().config, state).await?;
     let admin = &live.now().config.admin;
     let (show, shown) = watch::channel(None);
-    let metrics = MetricsListener::start(meters, listener, admin, node::as_shown(shown));
-    let stop = CancellationToken::new();
-    let start = async {
-        let store = open(live, connector, (&socket, mode), after, &stop, &show).await?;
-        let start =
-            Daemon::start_with(store, live, state, (socket.clone(), mode), &global.tools, Some(control));
-        systemd::with_time("starting: opening the state", start).await
-    };
-    let mut start = pin!(start);
-    let daemon = tokio::select! {
-        daemon = &mut start => match daemon {
-            Err(StartError::Store(StoreError::Fenced)) => {
-                tracing::warn!("this node lost the lead while it started; it stands by");
-                systemd::tell_reloading();
-                metrics.stop().await;
-                return Ok(End::Fenced);
-            }
-            daemon => daemon?,
-        },
-        signal = signals.stop() => {
-            tracing::info!("stopped while starting: {signal}");
-            systemd::tell(&[NotifyState::Stopping]);
-            stop.cancel();
-            // A node that stands by leaves its copy in order.
-            if live.now().config.store.url.is_some()
-                && let Ok(Ok(daemon)) = tokio::time::timeout(RESTART_GRACE, start).await
-            {
-                daemon.stop(Duration::ZERO).await;
-            }
+    let metrics = MetricsListener::start(process.meters, listener, admin, node::as_shown(shown));
+    let (daemon, is_reload_asked) = match started(process, signals, after, &show).await? {
+        (Started::Daemon(daemon), is_reload_asked) => (*daemon, is_reload_asked),
+        (Started::Ended(end), _) => {
             metrics.stop().await;
-            return Ok(End::Stop);
+            return Ok(end);
         }
     };
     tracing::info!(
@@ -335,6 +438,9 @@ async fn once(
     systemd::tell(&[NotifyState::Ready]);
     let service = Service::start(&daemon, &control.restart_handle);
     drop(show.send_replace(Some(daemon.admin_routes())));
+    if is_reload_asked {
+        service.reload();
+    }
     let end = served(&daemon, &service, control, signals).await;
     let grace = match end {
         End::Restart | End::Drained => RESTART_GRACE.min(daemon.grace()),
@@ -343,7 +449,10 @@ async fn once(
     };
     let _deadline = Deadline::start(daemon.grace() + STOP_LIMIT);
     service.stop().await;
-    let end = stopped(end, stop_all(daemon, grace, metrics), signals).await?;
+    let epoch = epoch(daemon.store());
+    let (end, ended) = stopped(end, stop_all(daemon, end, grace, metrics), signals).await?;
+    let led_in_order = epoch.filter(|_| ended.in_order).unwrap_or(NO_EPOCH);
+    process.led_in_order.store(led_in_order, Ordering::Release);
     if matches!(end, End::Stop) {
         tracing::info!("stopped");
     }

@@ -8,7 +8,7 @@ use super::connect::Connector;
 use super::failure::{Failure, exit};
 use super::out;
 use crate::adapters::link_name;
-use crate::node::AWAKE_SECS;
+use crate::node::{AWAKE_SECS, CHANGING};
 use crate::records::{AgentStatus, NodeStatus, StatusRecord};
 use crate::text::{counted, grouped, minute, one_line};
 
@@ -45,9 +45,10 @@ fn lines(status: &StatusRecord) -> Vec<String> {
         lines.push(format!("up        {seconds} s, since {since}"));
     }
     lines.extend(status.node.iter().flat_map(node_lines));
+    lines.extend(copy_line(status));
     lines.extend(status.agents.iter().flat_map(agent_lines));
     lines.extend(status.spend.iter().map(|spend| format!("spent     {} today (UTC)", spend.described())));
-    lines.push(format!("channels  {}, {} awake", grouped(status.channels), grouped(status.awake)));
+    lines.extend(channels_line(status));
     lines.extend(outbox_lines(status.outbox));
     lines.extend(status.platforms.iter().flat_map(platform_lines));
     lines
@@ -74,6 +75,27 @@ fn node_lines(node: &NodeStatus) -> Vec<String> {
         )
     });
     [format!("node      {} {role}", one_line(&node.name))].into_iter().chain(others).collect()
+}
+
+/// How far a node's copy is that stands by.
+fn copy_line(status: &StatusRecord) -> Option<String> {
+    let (applied, last) = (status.store.applied, status.store.last);
+    status.node.as_ref().filter(|node| status.running && !node.leads && last > 0)?;
+    let behind = match last.saturating_sub(applied) {
+        0 => "nothing behind".to_owned(),
+        n => format!("{} behind", counted(n, "record", "records")),
+    };
+    Some(format!("copy      record {} of {}, {behind}", grouped(applied), grouped(last)))
+}
+
+/// On a node that stands by nothing is awake; between two roles nothing is known.
+fn channels_line(status: &StatusRecord) -> Option<String> {
+    let channels = grouped(status.channels);
+    match &status.node {
+        _ if status.state == CHANGING => None,
+        Some(node) if status.running && !node.leads => Some(format!("channels  {channels}")),
+        _ => Some(format!("channels  {channels}, {} awake", grouped(status.awake))),
+    }
 }
 
 /// An agent, and below it the models of its chain in the order in which they are tried.
@@ -164,6 +186,32 @@ mod tests {
     use cairn_core::ports::LinkState;
 
     use super::*;
+    use crate::records::{Identity, StoreStatus};
+
+    #[test]
+    fn a_node_that_stands_by_tells_what_its_copy_has_and_nothing_that_it_cannot_know() {
+        let identity = Identity {
+            state_dir: "/s".into(),
+            config_file: None,
+            socket: None,
+            started_at: "2026-11-23T08:00:00Z".parse().unwrap(),
+        };
+        let store = StoreStatus { last: 1234, applied: 1200, ..StoreStatus::unknown(None) };
+        let node = |leads| NodeStatus { name: "a".to_owned(), leads, leader: None, nodes: Vec::new() };
+        let status = StatusRecord {
+            running: true,
+            channels: 232,
+            node: Some(node(false)),
+            ..StatusRecord::of_stopped(&identity, Vec::new(), store)
+        };
+        let told = lines(&status).join("\n");
+        assert!(told.contains("copy      record 1,200 of 1,234, 34 records behind"), "{told}");
+        assert!(told.contains("\nchannels  232") && !told.contains("awake"), "{told}");
+        let told = lines(&StatusRecord { node: Some(node(true)), ..status.clone() }).join("\n");
+        assert!(told.contains("channels  232, 0 awake") && !told.contains("copy"), "{told}");
+        let changing = StatusRecord { node: None, state: CHANGING.to_owned(), ..status };
+        assert!(!lines(&changing).join("\n").contains("channels"));
+    }
 
     #[test]
     fn the_status_tells_what_was_not_delivered_and_where_to_look() {

@@ -19,7 +19,7 @@ use crate::admin::backup_error;
 use crate::clock::SystemClock;
 use crate::records::{RetainRecord, RetainRequest};
 use crate::text::{counted, grouped, plain};
-use crate::wiring::{self, store_options};
+use crate::wiring::{Reader, store_options};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
@@ -283,11 +283,12 @@ async fn backup(global: &Global, args: BackupArgs) -> Result<(), Failure> {
         None => {
             check_there(&connector)?;
             quiet_log()?;
-            let store = wiring::open(&connector.loaded, &connector.state).await?;
+            // A copy is backed up without leading.
+            let reader = Reader::open(&connector.loaded, &connector.state, connector.tools()).await?;
             let progress = Progress::default();
-            let work = store.backup_watched(dir, SystemClock.now(), &progress);
+            let work = reader.store().backup_watched(dir, SystemClock.now(), &progress);
             let made = watch::here(global, &progress, work).await;
-            store.close().await;
+            reader.close().await;
             made.map_err(failure)?
         }
     };

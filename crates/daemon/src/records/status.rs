@@ -7,7 +7,7 @@ use cairn_core::agent::WindowSource;
 use cairn_core::ids::{AgentId, ChannelId, OutboxId, Seq, TurnId};
 use cairn_core::ports::{OutboxCounts, PlatformStatus};
 use cairn_core::spend::money;
-use cairn_store::NodeRow;
+use cairn_store::{NodeRow, StoreStats};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ pub struct Identity {
 pub struct StatusRecord {
     /// A daemon runs. False when a command has opened the store itself.
     pub running: bool,
-    /// `ready`, `starting`, `stopping`; `stopped` when none runs.
+    /// `ready`, `starting`, `stopping`; `stopped` when none runs; what a node says that does not lead.
     pub state: String,
     pub version: String,
     pub pid: u32,
@@ -72,7 +72,7 @@ pub struct NodeStatus {
     pub leads: bool,
     /// Who leads; none: nobody does at the moment.
     pub leader: Option<String>,
-    /// All nodes that the database knows, from one that leads.
+    /// All nodes that the database knows, as far as it answers.
     pub nodes: Vec<NodeRow>,
 }
 
@@ -154,6 +154,36 @@ pub struct StoreStatus {
     /// Why the journal or the views cannot be written or read; a full disk has messages refused until there is room. Else
     /// what the check in the background found damaged.
     pub error: Option<String>,
+}
+
+impl StoreStatus {
+    pub(crate) fn of(stats: &StoreStats, error: Option<String>) -> Self {
+        Self {
+            journal_bytes: stats.journal_bytes,
+            segments: stats.segments,
+            views_bytes: stats.views_bytes,
+            last: stats.last_n,
+            applied: stats.applied_n,
+            indexed: stats.indexed_n,
+            error: error.or_else(|| damage_told(&stats.damage)),
+        }
+    }
+
+    /// Of a store of which nothing is known.
+    pub(crate) fn unknown(error: Option<String>) -> Self {
+        Self { journal_bytes: 0, segments: 0, views_bytes: 0, last: 0, applied: 0, indexed: 0, error }
+    }
+}
+
+/// What the check in the background has found, or a copy has that its database lost, in one line.
+fn damage_told(damage: &[String]) -> Option<String> {
+    let first = damage.first()?;
+    let more = damage.len() - 1;
+    Some(if more == 0 {
+        first.clone()
+    } else {
+        format!("{first}; and {more} more, which `/v1/health` names")
+    })
 }
 
 /// The agents as the status shows them. Without a runtime nothing is known of how their models are.

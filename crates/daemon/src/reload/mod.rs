@@ -2,11 +2,11 @@
 
 mod diff;
 mod merge;
+mod source;
 #[cfg(test)]
 mod tests;
 pub mod watch;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use cairn_actors::Runtime;
@@ -17,13 +17,14 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 use crate::agent_registry::AgentRegistry;
-use crate::config::{Config, ConfigError, Environment, Live, Loaded};
+use crate::config::{ConfigError, Live};
 use crate::networks::{self, Chats};
 use crate::pairing_store::DaemonPairings;
 use crate::systemd;
 
 pub use diff::{Change, changes};
 pub use merge::merged;
+pub use source::Source;
 
 pub type SetLevel = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 
@@ -64,17 +65,11 @@ impl ReloadError {
 
 /// What a reload reads from, and what it tells.
 pub struct ReloadDeps {
-    /// The configuration that holds.
-    pub live: Live,
+    pub source: Source,
     pub agent_registry: Arc<AgentRegistry>,
     pub runtime: Runtime,
     pub chats: Chats,
     pub pairings: Arc<DaemonPairings>,
-    /// The file that `--config` names.
-    pub flag: Option<PathBuf>,
-    /// Where the file is looked for else, and secrets are.
-    pub env: Arc<dyn Environment>,
-    pub set_level: SetLevel,
 }
 
 pub struct Reloader {
@@ -89,7 +84,7 @@ impl Reloader {
 
     /// The configuration that holds.
     pub fn live(&self) -> &Live {
-        &self.deps.live
+        &self.deps.source.live
     }
 
     /// Reads the configuration again and lets it hold, as far as that goes without a restart. `by`: who asked, for the
@@ -102,54 +97,45 @@ impl Reloader {
         systemd::tell_reloading();
         let result = self.carry_out().await;
         systemd::tell(&[NotifyState::Ready]);
-        let outcome = match &result {
-            Ok(reloaded) => {
-                report(reloaded, by);
-                "done"
-            }
-            Err(error) => {
-                tracing::error!(by, code = error.code(), "nothing was reloaded, all is as it was:\n{error}");
-                error.code()
-            }
-        };
-        metrics::counter!("cairn_reloads_total", "outcome" => outcome).increment(1);
+        tell(&result, by);
         result
     }
 
     async fn carry_out(&self) -> Result<Reloaded, ReloadError> {
         let deps = &self.deps;
-        let old = deps.live.now();
-        let new = self.read(&old).await?;
-        new.check_tokens()?;
-        new.database()?;
-        let mut reloaded = Reloaded { warnings: new.warnings.clone(), ..Reloaded::default() };
-        let merged = Arc::new(merged(&old, new.clone()));
+        let (live, set_level) = (&deps.source.live, &deps.source.set_level);
+        let old = live.now();
+        let (merged, mut reloaded) = deps.source.read(&old).await?;
         reloaded.warnings.extend(deps.agent_registry.tools().unmatched(&merged.config));
-        reloaded.changed = changes(&old, &merged);
-        reloaded.needs_restart = changes(&merged, &new);
         // What can fail comes first.
         deps.agent_registry.runtimes_of(&merged).await?;
-        (deps.set_level)(&merged.config.log.level).map_err(ReloadError::Level)?;
+        set_level(&merged.config.log.level).map_err(ReloadError::Level)?;
         if let Err(error) = networks::note_access(&deps.chats, &merged.config, &deps.pairings).await {
-            (deps.set_level)(&old.config.log.level).map_err(ReloadError::Level)?;
+            set_level(&old.config.log.level).map_err(ReloadError::Level)?;
             return Err(error.into());
         }
         let config = &merged.config;
-        deps.live.set(Arc::clone(&merged));
+        live.set(Arc::clone(&merged));
         deps.agent_registry.deploy(&deps.runtime).await?;
         deps.runtime.set_limits(config.limits.runtime(), config.limits.talk(), config.prices());
         networks::tell(&deps.chats, config);
         Ok(reloaded)
     }
+}
 
-    /// A file that was there at the start must still be: without it the built-in defaults would hold.
-    async fn read(&self, old: &Loaded) -> Result<Loaded, ReloadError> {
-        let flag = self.deps.flag.clone().or_else(|| old.file.clone());
-        let env = Arc::clone(&self.deps.env);
-        let load = move || Config::load(flag.as_deref(), env.as_ref());
-        let read = tokio::task::spawn_blocking(load).await;
-        Ok(read.map_err(|_| ReloadError::Stopping)??)
-    }
+/// How it went, for the log and the metrics.
+fn tell(result: &Result<Reloaded, ReloadError>, by: &'static str) {
+    let outcome = match result {
+        Ok(reloaded) => {
+            report(reloaded, by);
+            "done"
+        }
+        Err(error) => {
+            tracing::error!(by, code = error.code(), "nothing was reloaded, all is as it was:\n{error}");
+            error.code()
+        }
+    };
+    metrics::counter!("cairn_reloads_total", "outcome" => outcome).increment(1);
 }
 
 /// Keys go to the log, not their values.

@@ -38,8 +38,7 @@ async fn until(daemon: &Daemon, leads: bool) {
     shows(daemon, fits).await;
 }
 
-/// Waits until the status of a node fits. Its socket is made again when it begins to lead or to stand by: it may refuse
-/// connections meanwhile.
+/// Waits until the status of a node fits. Its connections end when it begins to lead or to stand by.
 async fn shows(daemon: &Daemon, fits: impl Fn(&Value) -> bool) {
     let search = async {
         while daemon.client().until("/v1/status", &fits).await.is_err() {
@@ -174,9 +173,7 @@ async fn the_leader_answers_what_a_standby_is_asked() {
         assert!(answer.contains("<form id=\"login\" method=\"post\""), "{answer}");
     }
     // Not what is about this machine.
-    for args in [&["reload"][..], &["store", "backup", "elsewhere"]] {
-        south.cairn(args).told(1, &["stands by", "north leads"]);
-    }
+    south.cairn(&["store", "backup", "elsewhere"]).told(1, &["stands by", "north leads"]);
     follower.stop().await.unwrap();
     leader.stop().await.unwrap();
 }
@@ -224,6 +221,76 @@ async fn a_node_that_is_drained_hands_over_and_stands_by() {
     assert_eq!(said(&north).len(), 4);
     second.stop().await.unwrap();
     first.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_hands_over_to_nobody_who_has_stopped_and_says_when_it_leads_again() {
+    let Some(url) = postgres::database() else { return };
+    let (north, south) = (node("north", &url), node("south", &url));
+    let first = run(&north).await;
+    until(&first, true).await;
+    let second = run(&south).await;
+    let known = |status: &Value| status["node"]["nodes"].as_array().is_some_and(|nodes| nodes.len() == 2);
+    shows(&first, known).await;
+    // The one that stands by tells the same, and what its copy has.
+    shows(&second, known).await;
+    north.cairn(&["chat", "remember that my cat is called Flix"]).ended(0);
+    let has_it =
+        |status: &Value| status["channels"] == 1 && status["store"]["journal_bytes"].as_u64() > Some(0);
+    shows(&second, has_it).await;
+    let began = south.status()["started_at"].clone();
+    second.stop().await.unwrap();
+    north.cairn(&["node", "drain"]).told(1, &["no other node stands by"]);
+    assert!(south.log().contains("stopped while standing by: SIGTERM"), "{}", south.log());
+    // Without a daemon its copy is backed up while another node leads.
+    south.cairn(&["store", "backup", "kept"]).ended(0);
+
+    // One that seems to be there, and does not lead.
+    let ghost = "INSERT INTO cairn_node VALUES ('ghost', 'x', '1', 0, clock_timestamp() + interval '1 hour')";
+    sql(&url, ghost);
+    let before = north.status()["started_at"].clone();
+    assert_ne!(before, began);
+    north.cairn(&["node", "drain"]).told(1, &["no other node took the lead; north leads again"]);
+    until(&first, true).await;
+    assert_eq!(north.status()["started_at"], before, "it is of the process");
+    first.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_stands_by_uses_what_its_file_says_when_it_leads() {
+    let Some(url) = postgres::database() else { return };
+    let (north, south) = (node("north", &url), node("south", &url));
+    let first = run(&north).await;
+    until(&first, true).await;
+    let second = run(&south).await;
+    until(&second, false).await;
+    let config = std::fs::read_to_string(south.path("config.toml")).unwrap();
+    let write = |queue: &str| drop(south.config(&format!("{config}\n[limits]\nchannel_queue = {queue}\n")));
+    write("9");
+    let told = south.cairn(&["reload"]).ended(0);
+    assert!(
+        told.stdout.contains("limits.channel_queue") && told.stderr.contains("when it leads"),
+        "{told:?}"
+    );
+    write("\"many\"");
+    south.cairn(&["reload"]).told(2, &["channel_queue"]);
+    // What is written since is read when it leads.
+    write("7");
+    first.stop().await.unwrap();
+    until(&second, true).await;
+    assert_eq!(south.cairn(&["reload"]).ended(0).stdout, "nothing has changed\n");
+    // A file that is refused then changes nothing.
+    let third = run(&north).await;
+    until(&third, false).await;
+    write("\"many\"");
+    assert_eq!(south.cairn(&["node", "drain"]).ended(0).stdout, "north leads\n");
+    until(&second, false).await;
+    third.stop().await.unwrap();
+    until(&second, true).await;
+    assert!(south.log().contains("nothing was reloaded"), "{}", south.log());
+    write("7");
+    assert_eq!(south.cairn(&["reload"]).ended(0).stdout, "nothing has changed\n");
+    second.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -283,6 +350,96 @@ async fn who_is_erased_is_in_no_copy_and_not_in_the_database() {
     assert_eq!(sql(&url, found), "0|0");
 }
 
+/// Waits until one of two nodes leads, and the other stands by with its copy. True: the first one leads.
+async fn first_leads(first: &Daemon, second: &Daemon) -> bool {
+    let leads = async |daemon: &Daemon| {
+        daemon.client().get("/v1/channels").await.ok()?;
+        let status = daemon.client().get("/v1/status").await.ok()?;
+        let state = status["state"].as_str()?;
+        if state == "ready" { Some(true) } else { state.contains(" leads (").then_some(false) }
+    };
+    let settled = async {
+        loop {
+            match (leads(first).await, leads(second).await) {
+                (Some(is_first), Some(is_second)) if is_first != is_second => break is_first,
+                _ => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, settled).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erasure_is_waited_for_whichever_node_is_asked_and_whichever_does_it() {
+    let Some(url) = postgres::database() else { return };
+    let (north, south) = (node("north", &url), node("south", &url));
+    let one = run(&north).await;
+    until(&one, true).await;
+    for user in ["eve", "bob"] {
+        north.cairn(&["chat", "remember that plums are ripe", "--user", user]).ended(0);
+    }
+    let other = run(&south).await;
+    for (user, is_asked_of_leader) in [("local/eve", true), ("local/bob", false)] {
+        let asked = if first_leads(&one, &other).await == is_asked_of_leader { &north } else { &south };
+        let printed = asked.json(&["forget-user", user, "--yes"]);
+        assert!(printed["entries"] == 1 && printed["dry_run"] == false, "{printed}");
+        assert!(printed["pseudonym"].as_str().is_some_and(|name| name.contains("erased-")), "{printed}");
+        first_leads(&one, &other).await;
+        asked.cairn(&["forget-user", user, "--dry-run"]).told(4, &["nothing is stored about", user]);
+    }
+    one.stop().await.unwrap();
+    other.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_standby_passes_on_is_answered_whatever_becomes_of_the_leader() {
+    let Some(url) = postgres::database() else { return };
+    let (north, south) = (node("north", &url), node("south", &url));
+    let leader = run(&north).await;
+    until(&leader, true).await;
+    let follower = run(&south).await;
+    assert!(first_leads(&leader, &follower).await);
+
+    let body = vec![b'x'; 9 << 20];
+    let path = "/v1/channels/main/messages";
+    let (status, refused) = follower.client().raw("POST", path, "application/json", body).await.unwrap();
+    let refused: Value = serde_json::from_slice(&refused).unwrap();
+    assert_eq!((status.as_u16(), &refused["error"]["code"]), (413, &json!("too_large")), "{refused}");
+    assert!(!refused.to_string().contains("leads"), "{refused}");
+
+    let mut events = follower.client().events().await.unwrap();
+    leader.kill().await.unwrap();
+    // Its lease lasts a while.
+    let (status, refused) = follower.client().say("main", "hello").await.unwrap();
+    assert_eq!((status.as_u16(), &refused["error"]["code"]), (503, &json!("standby")), "{refused}");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("no node takes it up"), "{refused}");
+    let last = events.wait_for("error", |_| true).await.unwrap();
+    assert_eq!((&last["status"], &last["error"]["code"]), (&json!(504), &json!("lost")), "{last}");
+    assert!(events.next().await.unwrap().is_none(), "it ends in order");
+    until(&follower, true).await;
+    follower.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_its_database_a_standby_says_that_nothing_was_done() {
+    let Some(server) = Postgres::start(false) else { return };
+    let url = server.database();
+    let (north, south) = (node("north", &url), node("south", &url));
+    let leader = run(&north).await;
+    until(&leader, true).await;
+    let follower = run(&south).await;
+    assert!(first_leads(&leader, &follower).await);
+    server.crash();
+    shows(&follower, |status| !status["store"]["error"].is_null()).await;
+    let (status, refused) = follower.client().say("main", "hello").await.unwrap();
+    assert_eq!((status.as_u16(), &refused["error"]["code"]), (503, &json!("database")), "{refused}");
+    south.cairn(&["chat", "hello"]).told(1, &["the database", "goes on by itself"]);
+    server.start_again();
+    first_leads(&leader, &follower).await;
+    follower.stop().await.unwrap();
+    leader.stop().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn without_its_database_a_node_takes_nothing_in_and_goes_on_when_it_is_back() {
     let Some(server) = Postgres::start(false) else { return };
@@ -314,7 +471,7 @@ async fn without_its_database_a_node_takes_nothing_in_and_goes_on_when_it_is_bac
 
     // A wrong password is told at once, and is in no output.
     north.secret("database.password", "wrong-canary");
-    let told = north.cairn(&["run"]).told(1, &["the database", "password"]);
+    let told = north.cairn(&["run"]).told(1, &["the database", "password", "`password_file`"]);
     let doctor = north.cairn(&["doctor", "--offline"]).ended(1);
     assert!(doctor.stdout.contains("password authentication failed"), "{doctor:?}");
     assert!(!format!("{told:?}{doctor:?}").contains("canary"), "{told:?}{doctor:?}");

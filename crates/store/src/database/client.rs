@@ -49,8 +49,8 @@ impl Connector {
         let mut config: Config = url.parse().map_err(|_secret: tokio_postgres::Error| {
             failed(
                 "read its url",
-                "write postgres://USER:PASSWORD@HOST:PORT/DATABASE, with special characters percent-encoded; sslmode \
-                 is disable, prefer, require or verify-full",
+                "write postgres://USER@HOST:PORT/DATABASE, with special characters percent-encoded; sslmode is disable, \
+                 prefer, require or verify-full",
             )
         })?;
         config

@@ -133,6 +133,8 @@ pub(crate) struct Copy {
     pub(super) options: StoreOptions,
     pub(super) database: Arc<Database>,
     pub(super) marker: Marker,
+    /// What the database has lost, for people.
+    lost: Option<String>,
 }
 
 impl Copy {
@@ -167,7 +169,7 @@ impl Copy {
             }
         };
         make_dir(&layout.journal)?;
-        Ok(Self { dir, layout, options, database, marker })
+        Ok(Self { dir, layout, options, database, marker, lost: None })
     }
 
     /// Brings the copy up to what the database has now. One that is not as the database says is rebuilt: where events were
@@ -182,6 +184,7 @@ impl Copy {
                 "the journal was rewritten in the database, or its copy is damaged; the copy is rebuilt"
             );
             if head.generation != self.marker.generation {
+                self.lost = None;
                 // What was kept aside may have words of somebody who was erased.
                 erasure::remove_quarantined(&self.dir, &self.layout)?;
             }
@@ -216,6 +219,12 @@ impl Copy {
                     "the database lacks records that were acknowledged, as after a failover to a server that did not have them; \
                      this node's copy that has them is kept, and a new one is made from the database"
                 );
+                self.lost = Some(format!(
+                    "the database lacks records {} to {}, which were acknowledged; {} has them",
+                    lost.from_n,
+                    lost.to_n,
+                    kept.display()
+                ));
                 Tail::default()
             }
         };
@@ -231,14 +240,16 @@ impl Copy {
             let (options, database) = (copy.options.clone(), copy.database.clone());
             Store::open_locked(options, Arc::new(RealDisk), lock.clone(), Some(database))
         };
-        match open(self) {
+        let store = match open(self) {
             Err(error @ StoreError::Damaged { .. }) => {
                 self.set_damaged_aside(&error)?;
                 self.catch_up()?;
                 open(self)
             }
             opened => opened,
-        }
+        }?;
+        store.inner.damage.lock().extend(self.lost.clone());
+        Ok(store)
     }
 
     /// Where the copy ends, without what a crash has left there. Only the last segment is read: the others are as long as they
@@ -262,7 +273,7 @@ impl Copy {
         let (layout, head) = (Layout::of(dir), head(database)?);
         let marker = Marker::new(head.id.clone(), head.generation);
         let (dir, options) = (dir.to_owned(), StoreOptions::new(dir));
-        let copy = Self { dir, layout, options, database: database.clone(), marker };
+        let copy = Self { dir, layout, options, database: database.clone(), marker, lost: None };
         Ok(tail.n + 1 == head.next as u64 && copy.fits_head(tail, &head)?)
     }
 

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::client::{Session, answer};
 use super::copy::{Copy, PAGE, copied, expired};
-use super::lease::seen;
+use super::lease::{Name, sign_off};
 use super::{Database, DatabaseOptions, Lease, Node, failed};
 use crate::disk::blocking;
 use crate::lock::StateLock;
@@ -81,6 +81,7 @@ impl Standby {
             session: None,
             is_compared: false,
             seen_at: None,
+            name: Name::default(),
             store: show,
             put_off: None,
         };
@@ -206,6 +207,7 @@ struct Follower {
     is_compared: bool,
     /// When others were told last that this node is there.
     seen_at: Option<Instant>,
+    name: Name,
     /// None while the copy is made.
     store: watch::Sender<Option<Store>>,
     /// Why an erasure failed: this node leads without it.
@@ -252,7 +254,13 @@ impl Follower {
                 }
             };
             if *self.instruction.borrow_and_update() == Instruction::End {
-                self.close().await;
+                let (session, node) = (self.session.take(), self.node());
+                let signed_off = async {
+                    if let Some(session) = &session {
+                        sign_off(session, &node).await;
+                    }
+                };
+                tokio::join!(signed_off, self.close());
                 return Ok(None);
             }
             let hint = self.session.as_ref().map(|session| session.hint.clone());
@@ -403,9 +411,15 @@ impl Follower {
         });
     }
 
-    async fn seen(&self, n: u64) -> Result<(), StoreError> {
+    fn node(&self) -> Node {
         let DatabaseOptions { node, address, .. } = &self.database.options;
-        seen(self.session()?, &Node { name: node.clone(), address: address.clone() }, n).await
+        Node { name: node.clone(), address: address.clone() }
+    }
+
+    async fn seen(&mut self, n: u64) -> Result<(), StoreError> {
+        let node = self.node();
+        let session = self.session.as_ref().ok_or(StoreError::Closed)?;
+        self.name.seen(session, &node, n).await
     }
 
     /// Erases whom the one that led before was asked to, and leads then: whether that went well or not.

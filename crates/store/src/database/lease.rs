@@ -33,6 +33,19 @@ const AGAIN: Duration = Duration::from_millis(200);
 const LEAD: &str =
     "SELECT epoch, leader, leader_address FROM cairn_lead($1::text::uuid, $2::text::uuid, $3, $4)";
 
+/// A node that stops in order is not listed any more; one that stands by then is again at once.
+const LEAVE: &str = "WITH gone AS (DELETE FROM cairn_node WHERE name = $2 AND address = $3) \
+     SELECT cairn_leave($1::text::uuid)";
+
+const SIGN_OFF: &str = "DELETE FROM cairn_node WHERE name = $1 AND address = $2";
+
+/// A name belongs to the process that was heard of by it, until nothing was heard of that for so long.
+const TELL: &str = "SELECT cairn_seen($1, $2, $3, $4) WHERE NOT EXISTS (SELECT FROM cairn_node \
+     WHERE name = $1 AND address <> $2 AND seen_at > clock_timestamp() - interval '5 seconds')";
+
+/// Longer than a name belongs to a process that has ended.
+const NAMED_WITHIN: Duration = Duration::from_secs(8);
+
 /// Whether this node leads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeaseState {
@@ -104,6 +117,7 @@ impl Lease {
             of: Arc::downgrade(&lease),
             id: lease.id.clone(),
             node: Node { name: node.clone(), address: address.clone() },
+            name: Name::default(),
         };
         let task = tokio::spawn(renewal.run(session, sent));
         *lease.renewal.lock() = Some(task.abort_handle());
@@ -157,12 +171,10 @@ impl Lease {
             return;
         }
         self.lose();
-        let left = database.ask(
-            "leave the lease",
-            "SELECT cairn_leave($1::text::uuid)",
-            vec![Box::new(self.id.clone())],
-        );
-        if let Err(error) = left.await {
+        let DatabaseOptions { node, address, .. } = &database.options;
+        let params: Vec<super::Param> =
+            vec![Box::new(self.id.clone()), Box::new(node.clone()), Box::new(address.clone())];
+        if let Err(error) = database.ask("leave the lease", LEAVE, params).await {
             tracing::warn!(%error, "the lease could not be left; others lead when it has run out");
         }
     }
@@ -174,11 +186,12 @@ struct Renewal {
     of: Weak<Lease>,
     id: String,
     node: Node,
+    name: Name,
 }
 
 impl Renewal {
     /// Runs until the lease is lost. `sent`: when it was taken, or renewed.
-    async fn run(self, session: Session, mut sent: Sent) {
+    async fn run(mut self, session: Session, mut sent: Sent) {
         let mut session = Some(session);
         loop {
             let out_at = sent.at + COUNTED_OUT;
@@ -223,7 +236,7 @@ impl Renewal {
     }
 
     /// Tries until the database answers. Returns when what it answered was sent; `None`: another node leads.
-    async fn renew(&self, session: &mut Option<Session>) -> Option<Sent> {
+    async fn renew(&mut self, session: &mut Option<Session>) -> Option<Sent> {
         let mut is_told = false;
         loop {
             let at = Sent::now();
@@ -242,7 +255,7 @@ impl Renewal {
         }
     }
 
-    async fn attempt(&self, place: &mut Option<Session>) -> Result<bool, StoreError> {
+    async fn attempt(&mut self, place: &mut Option<Session>) -> Result<bool, StoreError> {
         let session = match place {
             Some(session) => session,
             None => place.insert(self.connector.connect().await?),
@@ -253,7 +266,7 @@ impl Renewal {
         let lease = self.of.upgrade();
         if let Some(durable) = lease.as_ref().and_then(|lease| lease.durable.get()) {
             let n = durable.borrow().tail.n;
-            let told = timeout(SEEN, seen(session, &self.node, n)).await;
+            let told = timeout(SEEN, self.name.seen(session, &self.node, n)).await;
             if !matches!(told, Ok(Ok(()))) {
                 // The lease is renewed all the same.
                 *place = None;
@@ -329,12 +342,39 @@ impl Database {
     }
 }
 
-/// Tells other nodes that this one is there.
-pub(super) async fn seen(session: &Session, node: &Node, n: u64) -> Result<(), StoreError> {
-    let (version, n) = (env!("CARGO_PKG_VERSION"), n as i64);
-    let params: [&(dyn ToSql + Sync); 4] = [&node.name, &node.address, &version, &n];
-    let told = session.client.execute("SELECT cairn_seen($1, $2, $3, $4)", &params);
-    answer("tell of this node", told).await.map(drop)
+/// By which others know this node.
+#[derive(Default)]
+pub(super) struct Name {
+    /// Since when another process has it.
+    taken_at: Option<Instant>,
+    is_told: bool,
+}
+
+impl Name {
+    /// Tells other nodes that this one is there, unless another process is known by the same name.
+    pub(super) async fn seen(&mut self, session: &Session, node: &Node, n: u64) -> Result<(), StoreError> {
+        let (version, n) = (env!("CARGO_PKG_VERSION"), n as i64);
+        let params: [&(dyn ToSql + Sync); 4] = [&node.name, &node.address, &version, &n];
+        let is_ours = answer("tell of this node", session.client.execute(TELL, &params)).await? > 0;
+        if is_ours {
+            *self = Self::default();
+        } else if self.taken_at.get_or_insert_with(Instant::now).elapsed() >= NAMED_WITHIN
+            && !std::mem::replace(&mut self.is_told, true)
+        {
+            tracing::warn!(
+                node = node.name,
+                address = node.address,
+                "another node has the same name: this one is not listed; name one of them by `node` of [store]"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// This node stops: nobody waits for it to lead. One that cannot say so is not heard of any more.
+pub(super) async fn sign_off(session: &Session, node: &Node) {
+    let params: [&(dyn ToSql + Sync); 2] = [&node.name, &node.address];
+    drop(timeout(SEEN, session.client.execute(SIGN_OFF, &params)).await);
 }
 
 #[cfg(test)]

@@ -109,6 +109,8 @@ pub struct DatabaseReport {
     pub encoding: String,
     /// Whether a commit waits until it is on a disk.
     pub is_synced: bool,
+    /// Whether this account may create tables there.
+    pub may_create: bool,
     /// None: it has no tables of Cairn's yet.
     pub nodes: Option<Vec<NodeRow>>,
 }
@@ -121,7 +123,8 @@ pub async fn report_on(options: &DatabaseOptions) -> Result<DatabaseReport, Stor
     const ABOUT: &str = "SELECT current_setting('server_version'), current_setting('server_version_num')::int4 / 10000, \
          current_setting('server_encoding'), \
          current_setting('synchronous_commit') <> 'off' AND current_setting('fsync') = 'on', \
-         to_regclass('cairn_node') IS NOT NULL";
+         to_regclass('cairn_node') IS NOT NULL, \
+         coalesce(has_schema_privilege(current_schema(), 'CREATE'), false)";
     let session = Connector::of(&options.url)?.connect().await?;
     let row = answer("ask how it is", session.client.query_one(ABOUT, &[])).await?;
     let nodes = if row.get(4) {
@@ -134,6 +137,7 @@ pub async fn report_on(options: &DatabaseOptions) -> Result<DatabaseReport, Stor
         major: row.get::<_, i32>(1) as u32,
         encoding: row.get(2),
         is_synced: row.get(3),
+        may_create: row.get(5),
         nodes,
     })
 }
@@ -215,6 +219,16 @@ impl Database {
         sql: &'static str,
         params: Vec<Param>,
     ) -> Result<Vec<Row>, StoreError> {
+        self.try_ask(action, sql, params).await.map_err(|(error, _)| error)
+    }
+
+    /// The same. An error comes with whether it was sent: what it asks for may be done then.
+    async fn try_ask(
+        self: &Arc<Self>,
+        action: &'static str,
+        sql: &'static str,
+        params: Vec<Param>,
+    ) -> Result<Vec<Row>, (StoreError, bool)> {
         let database = self.clone();
         // On the database's thread, whose connections they are.
         let asked = self.handle().spawn(async move {
@@ -223,7 +237,8 @@ impl Database {
             for is_last in [false, true] {
                 let session = match place.take().filter(|session| !session.client.is_closed()) {
                     Some(session) => session,
-                    None => database.connector.connect().await?,
+                    // The second time it was sent before.
+                    None => database.connector.connect().await.map_err(|error| (error, is_last))?,
                 };
                 let params: Vec<_> = params.iter().map(|param| &**param as &(dyn ToSql + Sync)).collect();
                 match answer(action, session.client.query(sql, &params)).await {
@@ -232,16 +247,16 @@ impl Database {
                         if !session.client.is_closed() && rows.is_ok() {
                             *place = Some(session);
                         }
-                        return rows;
+                        return rows.map_err(|error| (error, true));
                     }
                 }
             }
-            Err(failed(action, "the connection is lost"))
+            Err((failed(action, "the connection is lost"), true))
         });
-        asked.await.unwrap_or(Err(StoreError::Closed))
+        asked.await.unwrap_or(Err((StoreError::Closed, true)))
     }
 
-    /// The same, for those who may block.
+    /// [`Self::ask`], for those who may block.
     pub(crate) fn ask_blocking(
         self: &Arc<Self>,
         action: &'static str,

@@ -7,7 +7,8 @@ use std::time::Duration;
 use cairn_core::ports::StoreError;
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_postgres::Row;
 
 use super::client::{Session, answer};
 use super::{Database, LeaseState, Param, failed, new_id};
@@ -26,6 +27,10 @@ const TAKE_EVERY: Duration = Duration::from_secs(1);
 /// Between two attempts of something that the database did not take.
 const AGAIN: Duration = Duration::from_millis(200);
 
+/// For so long both sides try again while the database is away: a little longer than a lease holds. The leader takes a node
+/// that has not looked for 15 s for one that has hung up.
+const AWAY: Duration = Duration::from_secs(12);
+
 /// So many parts of an answer wait in the database at the most.
 const UNREAD: i64 = 16;
 
@@ -35,11 +40,13 @@ const WAITING: usize = 16;
 const ASK: &str = "WITH asked AS (INSERT INTO cairn_request (id, node, head, body) VALUES ($1::text::uuid, $2, $3, $4) \
      ON CONFLICT DO NOTHING) SELECT pg_notify('cairn_request', '')";
 
+/// Removes the parts that were read before: those that it returns may be lost on their way, and are asked for again.
 const LOOK: &str = "WITH waits AS (UPDATE cairn_request SET looked_at = clock_timestamp() WHERE id = $1::text::uuid \
          RETURNING lease), \
-     parts AS (DELETE FROM cairn_answer WHERE request = $1::text::uuid RETURNING part, bytes, n) \
-     SELECT waits.lease IS NOT NULL, waits.lease IS NOT DISTINCT FROM j.lease, parts.part, parts.bytes, parts.n \
-     FROM cairn_journal j CROSS JOIN waits LEFT JOIN parts ON true ORDER BY parts.part";
+     gone AS (DELETE FROM cairn_answer WHERE request = $1::text::uuid AND part < $2) \
+     SELECT waits.lease IS NOT NULL, waits.lease IS NOT DISTINCT FROM j.lease, a.part, a.bytes, a.n \
+     FROM cairn_journal j CROSS JOIN waits \
+     LEFT JOIN cairn_answer a ON a.request = $1::text::uuid AND a.part >= $2 ORDER BY a.part";
 
 const TAKE_BACK: &str =
     "DELETE FROM cairn_request WHERE id = $1::text::uuid AND lease IS NULL RETURNING id::text";
@@ -79,23 +86,27 @@ pub struct Part {
 /// Why there is no answer, or no end of it.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Unanswered {
-    /// Nothing was done.
-    #[error("no node has started it: {0}")]
+    /// It could not be passed on: nothing was done.
+    #[error("nothing was done: {0}")]
     NotStarted(StoreError),
-    /// It may have been done.
-    #[error("it was started, and its outcome is not known: {0}")]
+    /// It was taken back: nothing was done.
+    #[error("no node takes it up at the moment; nothing was done")]
+    NotTaken,
+    #[error("it may have been done, and its outcome is not known: {0}")]
     Lost(String),
 }
 
 impl Database {
     /// Passes a request on. What comes ends with a last part, or with why there is none; dropping it ends the request.
+    /// `ending`: true once this node does not stand by any more, or gone.
     pub(crate) fn pass_on(
         self: &Arc<Self>,
         request: Request,
+        ending: watch::Receiver<bool>,
     ) -> Result<mpsc::Receiver<Result<Part, Unanswered>>, Unanswered> {
         let id = new_id().map_err(Unanswered::NotStarted)?;
         let (tell, parts) = mpsc::channel(1);
-        let asking = Asking { database: self.clone(), id, tell, next: 0, is_started: false };
+        let asking = Asking { database: self.clone(), id, tell, ending, next: 0, is_started: false };
         self.handle().spawn(asking.run(request));
         Ok(parts)
     }
@@ -118,6 +129,7 @@ struct Asking {
     database: Arc<Database>,
     id: String,
     tell: mpsc::Sender<Result<Part, Unanswered>>,
+    ending: watch::Receiver<bool>,
     /// The part that comes next.
     next: i32,
     is_started: bool,
@@ -125,55 +137,83 @@ struct Asking {
 
 impl Asking {
     async fn run(mut self, request: Request) {
-        let ended = self.asked(request).await;
-        // What nobody removes is removed by the leader.
-        drop(self.database.ask("end a request", END, vec![Box::new(self.id.clone())]).await);
-        if let Err(error) = ended {
-            // Nobody waits any more: no error.
+        if let Err(error) = self.put(request).await {
             drop(self.tell.send(Err(error)).await);
+            return;
         }
+        let ended = self.answered().await;
+        // What nobody removes is removed by the leader.
+        let removed = self.database.ask("end a request", END, vec![Box::new(self.id.clone())]);
+        let told = async {
+            if let Err(error) = ended {
+                // Nobody waits any more: no error.
+                drop(self.tell.send(Err(error)).await);
+            }
+        };
+        drop(tokio::join!(told, removed));
     }
 
-    async fn asked(&mut self, request: Request) -> Result<(), Unanswered> {
+    /// Puts the request where the leader finds it. Where it may be there although that failed, the looks tell.
+    async fn put(&self, request: Request) -> Result<(), Unanswered> {
         let Request { head, body } = request;
         let node = self.database.options.node.clone();
         let params: Vec<Param> =
             vec![Box::new(self.id.clone()), Box::new(node), Box::new(head), Box::new(body)];
-        let asked = self.database.ask("pass a request on", ASK, params).await;
-        let since = Instant::now();
-        if let Err(error) = asked {
-            // It may be there all the same.
-            return Err(match self.take_back().await {
-                true => Unanswered::NotStarted(error),
-                false => Unanswered::Lost(error.to_string()),
-            });
-        }
-        loop {
-            if self.look().await? {
-                return Ok(());
-            }
-            if !self.is_started && since.elapsed() >= STARTED_WITHIN && self.take_back().await {
-                let why = "the node that leads does not take it";
-                return Err(Unanswered::NotStarted(failed("pass a request on", why)));
-            }
-            let wait = if since.elapsed() < SOON { LOOK_SOON } else { LOOK_LATE };
-            tokio::select! {
-                () = self.tell.closed() => return Ok(()),
-                () = sleep(wait) => {}
-            }
+        match self.database.try_ask("pass a request on", ASK, params).await {
+            Err((error, false)) => Err(Unanswered::NotStarted(error)),
+            Ok(_) | Err((_, true)) => Ok(()),
         }
     }
 
+    async fn answered(&mut self) -> Result<(), Unanswered> {
+        let since = Instant::now();
+        let mut away_since = None;
+        loop {
+            let began = Instant::now();
+            let params: Vec<Param> = vec![Box::new(self.id.clone()), Box::new(self.next)];
+            let looked = timeout(AWAY, self.database.ask("look for an answer", LOOK, params)).await;
+            let looked = looked.unwrap_or_else(|_| Err(failed("look for an answer", "it does not answer")));
+            let wait = match looked {
+                Ok(rows) => {
+                    away_since = None;
+                    if self.tell_parts(&rows).await? {
+                        return Ok(());
+                    }
+                    // The leader waits until a full batch is removed.
+                    let is_full = rows.len() as i64 >= UNREAD;
+                    if is_full || since.elapsed() < SOON { LOOK_SOON } else { LOOK_LATE }
+                }
+                Err(error) if away_since.get_or_insert(began).elapsed() >= AWAY => {
+                    return Err(Unanswered::Lost(error.to_string()));
+                }
+                Err(_) => AGAIN,
+            };
+            let is_late = !self.is_started && since.elapsed() >= STARTED_WITHIN;
+            if is_late && away_since.is_none() && self.take_back().await {
+                return Err(Unanswered::NotTaken);
+            }
+            tokio::select! {
+                () = self.tell.closed() => return Ok(()),
+                // An error: whoever would say so is gone.
+                _ = self.ending.wait_for(|is_ending| *is_ending) => break,
+                () = sleep(wait) => {}
+            }
+        }
+        if !self.is_started && self.take_back().await {
+            return Err(Unanswered::NotTaken);
+        }
+        Err(Unanswered::Lost("the node that passed it on does not stand by any more".to_owned()))
+    }
+
     /// Tells what there is of the answer. True: that was all.
-    async fn look(&mut self) -> Result<bool, Unanswered> {
-        let rows = self.database.ask("look for an answer", LOOK, vec![Box::new(self.id.clone())]).await;
-        let rows = rows.map_err(|error| Unanswered::Lost(error.to_string()))?;
+    async fn tell_parts(&mut self, rows: &[Row]) -> Result<bool, Unanswered> {
         let Some(first) = rows.first() else {
-            return Err(Unanswered::Lost("it was given up".to_owned()));
+            let why = "the node that leads has given it up, or the database has lost it";
+            return Err(Unanswered::Lost(why.to_owned()));
         };
         self.is_started |= first.get::<_, bool>(0);
         let is_led = first.get::<_, bool>(1);
-        for row in &rows {
+        for row in rows {
             let Some(part) = row.get::<_, Option<i32>>(2) else { break };
             if part < self.next {
                 continue;
@@ -233,22 +273,34 @@ impl Reply {
     /// Sends the next part, once there is room for it. False: nobody waits for it.
     ///
     /// # Errors
-    /// The database does not answer.
+    /// The database does not answer, and did not for a while.
     pub async fn send(&mut self, part: Part) -> Result<bool, StoreError> {
         let n = part.last_n.map(|n| n as i64);
         let is_last = n.is_some();
-        let params: Vec<Param> =
-            vec![Box::new(self.id.clone()), Box::new(self.next), Box::new(part.bytes), Box::new(n)];
-        let rows = self.database.ask("answer a request", ANSWER, params).await?;
+        let params = || -> Vec<Param> {
+            vec![Box::new(self.id.clone()), Box::new(self.next), Box::new(part.bytes.clone()), Box::new(n)]
+        };
+        let rows = self.ask(ANSWER, params).await?;
         self.next += 1;
         self.has_ended = is_last;
         let mut unread = rows.first().and_then(|row| row.get::<_, Option<i64>>(0));
         while !is_last && unread.is_some_and(|unread| unread >= UNREAD) {
             sleep(LOOK_LATE).await;
-            let rows = self.database.ask("answer a request", UNREAD_PARTS, vec![Box::new(self.id.clone())]);
-            unread = rows.await?.first().map(|row| row.get(0));
+            let rows = self.ask(UNREAD_PARTS, || vec![Box::new(self.id.clone())]).await?;
+            unread = rows.first().map(|row| row.get(0));
         }
         Ok(unread.is_some())
+    }
+
+    /// Asks again while the database is away: a part that is there already is not added twice.
+    async fn ask(&self, sql: &'static str, params: impl Fn() -> Vec<Param>) -> Result<Vec<Row>, StoreError> {
+        let since = Instant::now();
+        loop {
+            match self.database.ask("answer a request", sql, params()).await {
+                Err(StoreError::Database { .. }) if since.elapsed() < AWAY => sleep(AGAIN).await,
+                asked => return asked,
+            }
+        }
     }
 }
 

@@ -43,6 +43,8 @@ struct Head {
 struct Frame {
     v: u32,
     n: u64,
+    #[serde(default, rename = "left")]
+    _left: u32,
     at: Timestamp,
     #[serde(default)]
     channel: Option<ChannelId>,
@@ -52,6 +54,8 @@ struct Frame {
 struct Whole {
     v: u32,
     n: u64,
+    #[serde(default, rename = "left")]
+    _left: u32,
     at: Timestamp,
     #[serde(default)]
     channel: Option<ChannelId>,
@@ -152,7 +156,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Record, String> {
     match serde_json::from_slice::<Whole>(line) {
         Ok(whole) => {
             known_version(whole.v)?;
-            let Whole { v: _, n, at, channel, event } = whole;
+            let Whole { v: _, n, _left: _, at, channel, event } = whole;
             Ok(Record { n, at, channel, event })
         }
         Err(error) => {
@@ -170,7 +174,7 @@ fn as_written(line: &[u8]) -> Option<Record> {
     let event = line.trim_ascii_end().get(at..)?.strip_suffix(b"}")?;
     let kind = event.strip_prefix(b"{\"type\":\"")?;
     let kind = std::str::from_utf8(&kind[..kind.iter().position(|byte| *byte == b'"')?]).ok()?;
-    let Frame { v, n, at, channel } = serde_json::from_slice(line).ok()?;
+    let Frame { v, n, _left: _, at, channel } = serde_json::from_slice(line).ok()?;
     known_version(v).ok()?;
     let mut event = serde_json::Deserializer::from_slice(event);
     let read = Event::of_kind(kind, &mut event).ok()?;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cairn_core::artifact;
@@ -60,6 +60,10 @@ pub(crate) struct MemStore {
     folded: Mutex<BTreeMap<ChannelId, Folded>>,
     /// Answered by appends instead of writing, first in first out.
     faults: Mutex<Vec<StoreError>>,
+    /// Answered by every append while it is set.
+    pub(crate) away: Mutex<Option<StoreError>>,
+    /// Appends that were refused while it was away.
+    pub(crate) refused: AtomicUsize,
     /// Appends wait for a permit while it is shut.
     gate: Mutex<Option<Arc<Semaphore>>>,
     pub(crate) appends: Mutex<Vec<usize>>,
@@ -86,6 +90,8 @@ impl MemStore {
             records: watch::Sender::new(records),
             folded: Mutex::default(),
             faults: Mutex::default(),
+            away: Mutex::default(),
+            refused: AtomicUsize::new(0),
             gate: Mutex::default(),
             appends: Mutex::default(),
             snapshots: Mutex::default(),
@@ -230,6 +236,10 @@ impl Store for MemStore {
                 gate.acquire().await.unwrap().forget();
             }
             assert!(!self.panics.swap(false, Ordering::SeqCst), "planned");
+            if let Some(error) = self.away.lock().clone() {
+                self.refused.fetch_add(1, Ordering::SeqCst);
+                return Err(error);
+            }
             if !self.faults.lock().is_empty() {
                 return Err(self.faults.lock().remove(0));
             }

@@ -1,6 +1,6 @@
 //! The database that several machines share: whether it answers, may be used, keeps what it commits, and who leads.
 
-use cairn_store::{DatabaseReport, report_on};
+use cairn_store::{DatabaseOptions, DatabaseReport, NodeRow, report_on};
 
 use super::report::Finding;
 use super::{Examination, problem_of};
@@ -20,7 +20,7 @@ pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
     };
     let Some(options) = options else { return Vec::new() };
     match tokio::time::timeout(x.limit, report_on(&options)).await {
-        Ok(Ok(report)) => found(&report),
+        Ok(Ok(report)) => found(&report).into_iter().chain(namesake(&report, &options)).collect(),
         Ok(Err(error)) => match Failure::of_store(error) {
             Failure::Said { message, hint, .. } => vec![Finding::failed("database", message, hint)],
             Failure::Silent(_) | Failure::OutputClosed => Vec::new(),
@@ -33,11 +33,27 @@ pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
     }
 }
 
+/// Another process with this node's name: it was listed first.
+fn namesake(report: &DatabaseReport, own: &DatabaseOptions) -> Option<Finding> {
+    let is_other = |row: &&NodeRow| {
+        row.node.name == own.node && row.node.address != own.address && row.silent_secs <= AWAKE_SECS
+    };
+    let row = report.nodes.iter().flatten().find(is_other)?;
+    let found = format!("{} at {} has the name of this node, too", row.node.name, row.node.address);
+    Some(Finding::warning("database", found, "name one of them otherwise by `node` of [store]"))
+}
+
 fn found(report: &DatabaseReport) -> Vec<Finding> {
     let server = format!("PostgreSQL {}", report.version);
     if report.encoding != "UTF8" {
         let found = format!("{server} answers; the database has the encoding {}", report.encoding);
         return vec![Finding::failed("database", found, "make another one with ENCODING 'UTF8'")];
+    }
+    if report.nodes.is_none() && !report.may_create {
+        let found =
+            format!("{server} answers; the database is empty, and this account may not create tables there");
+        let remedy = "let the account in [store] url own the database: ALTER DATABASE … OWNER TO …";
+        return vec![Finding::failed("database", found, remedy)];
     }
     let state = match &report.nodes {
         None => "it is empty, and set up by the first `cairn run`".to_owned(),
@@ -61,4 +77,51 @@ fn found(report: &DatabaseReport) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_store::Node;
+    use jiff::Timestamp;
+
+    use super::super::report::Mark;
+    use super::*;
+
+    fn report(nodes: Option<Vec<NodeRow>>) -> DatabaseReport {
+        let (version, encoding) = ("15.18".to_owned(), "UTF8".to_owned());
+        DatabaseReport { version, major: 15, encoding, is_synced: true, may_create: true, nodes }
+    }
+
+    #[test]
+    fn an_account_that_may_not_create_tables_in_an_empty_database_is_told_before_a_start() {
+        assert_eq!(found(&report(None))[0].state, Mark::Ok);
+        let refused = &found(&DatabaseReport { may_create: false, ..report(None) })[0];
+        assert_eq!(refused.state, Mark::Failed);
+        assert!(refused.finding.contains("may not create tables"), "{}", refused.finding);
+        // Somebody else has made them.
+        assert_eq!(
+            found(&DatabaseReport { may_create: false, ..report(Some(Vec::new())) })[0].state,
+            Mark::Ok
+        );
+    }
+
+    #[test]
+    fn a_second_node_of_the_same_name_is_told() {
+        let own = |address: &str| DatabaseOptions {
+            url: "postgres://h/d".into(),
+            node: "north".to_owned(),
+            address: address.to_owned(),
+        };
+        let row = |silent_secs| NodeRow {
+            node: Node { name: "north".to_owned(), address: "one:/s".to_owned() },
+            version: "1".to_owned(),
+            n: 1,
+            seen_at: Timestamp::UNIX_EPOCH,
+            silent_secs,
+            leads: false,
+        };
+        assert!(namesake(&report(Some(vec![row(1)])), &own("two:/s")).is_some());
+        assert!(namesake(&report(Some(vec![row(1)])), &own("one:/s")).is_none());
+        assert!(namesake(&report(Some(vec![row(60)])), &own("two:/s")).is_none());
+    }
 }

@@ -13,6 +13,7 @@ use crate::cli::connect::Connector;
 use crate::cli::failure::{Failure, MENDING_COPY};
 use crate::cli::owner;
 use crate::config::{sockets_to_try, state_dir};
+use crate::node::CHANGING;
 use crate::records::{ServerRecord, StatusRecord};
 use crate::text::counted;
 use crate::wiring::{Reader, store_options};
@@ -184,6 +185,11 @@ fn of_failure(failure: Failure) -> Vec<Finding> {
 }
 
 fn of_call(error: CallError) -> Finding {
+    if let CallError::Api { body, .. } = &error
+        && body.error.code == CHANGING
+    {
+        return Finding::warning("state", &body.error.message, &body.error.hint);
+    }
     let (found, remedy) = match error {
         CallError::Api { body, .. } => (body.error.message, body.error.hint),
         CallError::Broken(why) => (

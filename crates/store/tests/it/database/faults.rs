@@ -234,6 +234,8 @@ async fn a_loss_over_several_segments_is_found_though_a_crash_has_left_nothing_i
         for words in ["from_n=4", "to_n=12", channels, "4 more"] {
             assert!(log.contains(words), "`{words}` in: {log}");
         }
+        let damage = store.stats().await.unwrap().damage.join("\n");
+        assert!(damage.contains("lacks records 4 to 12") && damage.contains("before-copy-1"), "{damage}");
         assert_eq!(say(&store, "on").await, Ok(4));
         assert_eq!((kept(dir.path()).len(), in_copy(dir.path())), (1, in_database(&url)));
         store.close().await;

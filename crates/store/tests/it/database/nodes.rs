@@ -1,5 +1,7 @@
 //! Several nodes with one database: who leads, who follows, and what each of them has.
 
+use std::time::Duration;
+
 use cairn_core::ports::{Store as _, StoreError};
 use cairn_store::{Store, StoreOptions};
 use cairn_testkit::postgres::{database, sql, without_password};
@@ -33,6 +35,50 @@ async fn one_node_leads_and_whoever_wants_to_is_told_which() {
     assert_eq!(store.lease().unwrap().borrow().epoch, 2);
     let nodes = store.nodes().await.unwrap();
     assert!(leads(&nodes).contains(&("b".to_owned(), true)), "{nodes:?}");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_node_that_stops_in_order_is_not_listed_any_more() {
+    let Some(url) = database() else { return };
+    let listed = || sql(&url, "SELECT name FROM cairn_node ORDER BY name");
+    let (_a, store) = leader(&url, "a");
+    let b = tempdir().unwrap();
+    let standby = Store::stand_by(options(b.path(), &url, "b")).unwrap();
+    let both = async {
+        while listed() != "a\nb" {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(GIVE_UP_AFTER, both).await.unwrap();
+    standby.close().await;
+    assert_eq!(listed(), "a");
+    store.close().await;
+    assert_eq!(listed(), "");
+}
+
+#[tokio::test]
+async fn a_name_stays_with_the_node_that_was_heard_of_by_it() {
+    let Some(url) = database() else { return };
+    let (_a, store) = leader(&url, "a");
+    sql(
+        &url,
+        "INSERT INTO cairn_node VALUES ('b', 'first.example:80', '1', 0, clock_timestamp() + interval '1 hour')",
+    );
+    let address = || sql(&url, "SELECT address FROM cairn_node WHERE name = 'b'");
+    let b = tempdir().unwrap();
+    let standby = Store::stand_by(options(b.path(), &url, "b")).unwrap();
+    until(&standby, |status| status.leader.is_some()).await;
+    assert_eq!(address(), "first.example:80");
+    // Nothing was heard of that one for long: it has ended.
+    sql(&url, "UPDATE cairn_node SET seen_at = clock_timestamp() - interval '6 seconds' WHERE name = 'b'");
+    let taken = async {
+        while address() != "b.example:80" {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(GIVE_UP_AFTER, taken).await.unwrap();
+    standby.close().await;
     store.close().await;
 }
 
