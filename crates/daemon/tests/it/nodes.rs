@@ -6,7 +6,9 @@ use std::time::Duration;
 use cairn_testkit::daemon::{Daemon, PATIENCE};
 use cairn_testkit::free_address;
 use cairn_testkit::home::Home;
+use cairn_testkit::model::{FakeModel, Kind};
 use cairn_testkit::postgres::{self, PASSWORD_FILE, Postgres, sql, store_table};
+use cairn_testkit::rig::one_model;
 use serde_json::{Value, json};
 
 use crate::faults::home::files;
@@ -475,6 +477,42 @@ async fn without_its_database_a_node_takes_nothing_in_and_goes_on_when_it_is_bac
     let doctor = north.cairn(&["doctor", "--offline"]).ended(1);
     assert!(doctor.stdout.contains("password authentication failed"), "{doctor:?}");
     assert!(!format!("{told:?}{doctor:?}").contains("canary"), "{told:?}{doctor:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_that_ends_a_lead_in_order_does_not_count_against_a_turn() {
+    let Some(server) = Postgres::start(false) else { return };
+    let model = FakeModel::builder().start().await;
+    let (home, url) = (home(), server.database());
+    let (table, password) = store_table(&url);
+    home.secret(PASSWORD_FILE, &password);
+    home.config(&format!("{}\n{table}node = \"north\"\n", one_model(&model.base_url(), 32_000)));
+    let daemon = run(&home).await;
+    until(&daemon, true).await;
+    let held = model.hold(Kind::Reply);
+    let client = daemon.client();
+    let body = json!({ "user": "ann", "text": "take your time" });
+    // Its connection ends with the lead.
+    let asked =
+        tokio::spawn(async move { client.ask("POST", "/v1/channels/main/messages", &body).await.is_ok() });
+    model.wait_for(Kind::Reply, 1).await;
+    server.crash();
+    shows(&daemon, |status| status["state"] != "ready").await;
+    server.start_again();
+    until(&daemon, true).await;
+    model.wait_for(Kind::Reply, 2).await;
+    drop(held);
+    let answered = async {
+        while said(&home).len() < 2 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, answered).await.unwrap();
+    asked.await.unwrap();
+    let of_kind =
+        |kind: &str| sql(&url, &format!("SELECT count(*) FROM cairn_event WHERE body LIKE '%\"{kind}\"%'"));
+    assert_eq!((&*of_kind("turn_started"), &*of_kind("turn_interrupted")), ("1", "0"));
+    daemon.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
