@@ -1,6 +1,7 @@
 //! `cairn search`: in a channel or in all of them.
 
 use cairn_core::ports::{Hit, HitKind};
+use cairn_core::words::topic_words;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use console::{Style, style};
@@ -57,6 +58,7 @@ pub(crate) async fn search(global: Global, args: SearchArgs) -> Result<(), Failu
     }
     let path =
         channel.as_ref().map_or_else(|| "/v1/search".to_owned(), |channel| channel_path(channel, "search"));
+    let has_words = !topic_words(&args.query).is_empty();
     let mut params = vec![
         ("q", Some(args.query)),
         ("limit", Some(args.limit.to_string())),
@@ -75,7 +77,8 @@ pub(crate) async fn search(global: Global, args: SearchArgs) -> Result<(), Failu
     }
     out::record(global.json, &hits, |hits| {
         if hits.is_empty() {
-            return "nothing found\n".to_owned();
+            let why = if has_words { "" } else { ": words as common as these are in no index" };
+            return format!("nothing found{why}\n");
         }
         let width = out::width();
         hits.iter().map(|hit| shown_hit(hit, channel.is_none(), width)).collect()
