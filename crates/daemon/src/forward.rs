@@ -20,6 +20,7 @@ use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 /// Requests that a node passes on at once, and that the leader answers at once.
@@ -39,6 +40,9 @@ const ENDED_WITHIN: Duration = Duration::from_secs(2);
 
 /// How long the end of an answer waits for the copy to have what the leader had.
 const COPIED_WITHIN: Duration = Duration::from_secs(2);
+
+/// How long answers to other nodes may take to be sent to their ends when this one stops.
+const SENT_WITHIN: Duration = Duration::from_secs(1);
 
 /// After so many seconds what was not done may be asked for again.
 const RETRY_SECS: u64 = 1;
@@ -288,12 +292,18 @@ fn error_event(error: &Unanswered) -> Bytes {
     format!("event: error\ndata: {data}\n\n").into()
 }
 
-/// Answers what other nodes pass on, as long as this one leads, as if it was asked at the same of its own doors.
-pub(crate) async fn answer(store: Store, doors: Doors) {
+/// Answers what other nodes pass on, as long as this one leads, as if it was asked at the same of its own doors. When it is
+/// stopped, answers under way are sent to their ends first, if they have one soon.
+pub(crate) async fn answer(store: Store, doors: Doors, stop: CancellationToken) {
     while let Some(mut requests) = store.requests() {
         let mut under_way = JoinSet::new();
         loop {
             tokio::select! {
+                () = stop.cancelled() => {
+                    drop(requests);
+                    drop(timeout(SENT_WITHIN, under_way.join_all()).await);
+                    return;
+                }
                 taken = requests.recv(), if under_way.len() < AT_ONCE => {
                     let Some(taken) = taken else { break };
                     under_way.spawn(answer_one(store.clone(), taken, doors.clone()));
@@ -309,7 +319,9 @@ pub(crate) async fn answer(store: Store, doors: Doors) {
             return;
         }
         tracing::error!("what takes other nodes' requests failed; it restarts, please report it");
-        tokio::time::sleep(PAUSE).await;
+        if stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
+            return;
+        }
     }
 }
 

@@ -236,7 +236,7 @@ impl Daemon {
                 ];
                 let doors = Doors { socket: router.clone(), admin_address: admin_routes.clone(), webhooks };
                 Ok(Self {
-                    forwarded: Background::start(forward::answer(store.clone(), doors)),
+                    forwarded: Background::start_ending(|stop| forward::answer(store.clone(), doors, stop)),
                     store,
                     runtime,
                     agent_registry: agents,
