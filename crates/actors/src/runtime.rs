@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cairn_core::approval::{Approval, ApprovalOutcome, reads_as};
@@ -16,7 +17,9 @@ use cairn_core::ports::{Admission, ChannelRow, Intake, OutboxItem, Refusal, Seen
 use cairn_core::settings::check_instruction;
 use cairn_core::tier::Tier;
 use cairn_core::window::measure;
+use futures::StreamExt as _;
 use futures::future::{BoxFuture, join_all};
+use futures::stream;
 use jiff::Timestamp;
 use ractor::{Actor as _, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, broadcast, oneshot};
@@ -335,20 +338,20 @@ impl Runtime {
 
     /// What is not kept in time is read from the journal when its channel wakes.
     async fn keep_snapshots(&self, handles: &[Arc<ChannelHandle>]) {
-        let mut n_kept = 0;
-        let snapshots = async {
-            for handle in handles {
-                match handle.keep(&*self.shared.deps.store).await {
-                    Ok(()) => n_kept += 1,
-                    Err(error) => {
-                        tracing::warn!(%error, "a snapshot was not kept; its channel wakes more slowly");
-                    }
+        let n_kept = AtomicUsize::new(0);
+        let store = &*self.shared.deps.store;
+        // Beside each other, so that the store can write many at once.
+        let snapshots = stream::iter(handles).for_each_concurrent(SNAPSHOTS_AT_ONCE, async |handle| {
+            match handle.keep(store).await {
+                Ok(()) => drop(n_kept.fetch_add(1, Ordering::Relaxed)),
+                Err(error) => {
+                    tracing::warn!(%error, "a snapshot was not kept; its channel wakes more slowly");
                 }
             }
-        };
+        });
         if timeout(SNAPSHOT_LIMIT, snapshots).await.is_err() {
             tracing::info!(
-                kept = n_kept,
+                kept = n_kept.into_inner(),
                 "not all snapshots were kept in time; the other channels wake more slowly"
             );
         }
@@ -601,6 +604,8 @@ const STOP_LIMIT: Duration = Duration::from_secs(5);
 
 /// Longest that a stop is held up by snapshots.
 const SNAPSHOT_LIMIT: Duration = Duration::from_millis(500);
+
+const SNAPSHOTS_AT_ONCE: usize = 32;
 
 /// Journals an event of the daemon itself.
 async fn journal(shared: &Shared, event: Event) -> Result<(), StoreError> {

@@ -19,7 +19,6 @@ use crate::journal::open::{Tail, read_number};
 use crate::journal::segment::{self, Lines, Piece};
 use crate::store::{Inner, Store};
 use crate::verify::{note, told_wrong_files};
-use crate::views::Command;
 use crate::views::archive::Reads;
 
 /// Read without a pause.
@@ -155,7 +154,7 @@ impl Store {
         if !checked.problems.is_empty() {
             // Opened again they are read whole, moved aside, and made again.
             self.inner.views.db()?.doubt().store(true, std::sync::atomic::Ordering::Release);
-            let _ = self.inner.commands.try_send(Command::Wake);
+            self.inner.views.wake(&self.inner.commands);
         }
         for problem in checked.problems {
             found.tell(format!("{problem}; the views are made again from the journal"));

@@ -29,11 +29,11 @@ use crate::index::search::SearchPlace;
 use crate::recall;
 use crate::store::{Inner, Store};
 use crate::views::archive::Reads;
-use crate::views::codec::{Key, encode, encode_small, view_error};
+use crate::views::codec::{Key, encode_small, view_error};
 use crate::views::history::HistoryPage;
 use crate::views::lists::{ChannelLine, MadeAt, Totals};
 use crate::views::trail::MemoryTrail;
-use crate::views::{Command, memories, pairing_store};
+use crate::views::{Command, KeptHead, memories, pairing_store};
 
 /// Longest that a head waits to be kept: it is only a cache.
 const HEAD_LIMIT: Duration = Duration::from_secs(5);
@@ -256,13 +256,13 @@ impl ports::Store for Store {
 /// Has a restored conversation kept as a head, without waiting for it.
 fn keep_head(inner: &Inner, conversation: &Conversation) {
     let channel = conversation.channel.clone();
-    let encoded = encode_small(&conversation.to_head())
-        .and_then(|head| Ok((head, encode(&Outline::of(conversation))?)));
-    let sent = encoded.map(|(head, outline)| {
+    let outline = Outline::of(conversation);
+    let sent = encode_small(&conversation.to_head()).is_ok_and(|head| {
         let (reply, _nobody_waits) = oneshot::channel();
-        inner.commands.try_send(Command::KeepHead { channel, head: Some(head), outline, reply })
+        let kept = KeptHead { channel, head: Some(head), outline, reply };
+        inner.commands.try_send(Command::KeepHead(kept)).is_ok()
     });
-    if !matches!(sent, Ok(Ok(()))) {
+    if !sent {
         tracing::debug!(channel = %conversation.channel, "a head was not kept; the next restore takes as long");
     }
 }
@@ -274,10 +274,10 @@ impl Store {
         let (reply, kept) = oneshot::channel();
         let sent = tokio::task::spawn_blocking(move || {
             let head = with_head.then(|| encode_small(&conversation.to_head())).transpose()?;
-            let outline = encode(&Outline::of(&conversation))?;
+            let outline = Outline::of(&conversation);
             let channel = conversation.channel.clone();
             // An applier that has so much before it is stuck, or far behind: it has no use for a head.
-            let sent = commands.try_send(Command::KeepHead { channel, head, outline, reply });
+            let sent = commands.try_send(Command::KeepHead(KeptHead { channel, head, outline, reply }));
             sent.map_err(|error| match error {
                 TrySendError::Full(_) => view_error("it is too busy to keep a head"),
                 TrySendError::Disconnected(_) => StoreError::Closed,

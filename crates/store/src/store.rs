@@ -36,7 +36,7 @@ use crate::views::db::Doubt;
 
 use crate::views::{Applied, Applier, Command, JournalRows, Meta, PATIENCE, Views};
 
-/// Wake-ups and heads that may wait for the applier; a wake-up that finds it full is not needed.
+/// Heads that may wait for the applier, with one wake-up; a wake-up that finds it full is not needed.
 const COMMANDS: usize = 64;
 
 /// How long a store that closes waits for work over whole segments to come to an end.
@@ -250,10 +250,10 @@ impl Store {
         let views = Arc::new(views);
 
         let (commands, queue) = sync_channel(COMMANDS);
-        let (wake, held) = (commands.clone(), lock.clone());
+        let (wake, woken, held) = (commands.clone(), Arc::clone(&views), lock.clone());
         let on_durable = Box::new(move || {
             let _ = &held;
-            let _ = wake.try_send(Command::Wake);
+            woken.wake(&wake);
         });
         let is_only_one = database.is_none();
         let writer = Writer::new(&layout.journal, disk, options.segment_bytes, tail, is_only_one, on_durable);
@@ -786,7 +786,7 @@ impl Inner {
         // What is wrong with the search index says nothing of the rows.
         if let Err(StoreError::View { view: SLED, .. }) = result {
             doubt.store(true, Ordering::Release);
-            let _ = self.commands.try_send(Command::Wake);
+            self.views.wake(&self.commands);
         }
     }
 

@@ -1,5 +1,6 @@
 //! The one thread that writes the views: applies the journal in its order, behind the appends and never in their way.
 
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -7,6 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use cairn_core::conversation::Outline;
 use cairn_core::ids::ChannelId;
 use cairn_core::ports::StoreError;
 use tokio::sync::{oneshot, watch};
@@ -15,7 +17,7 @@ use super::apply::apply;
 use super::changed::ChangedMemory;
 use super::codec::{Key, view_error};
 use super::db::{Changes, Db};
-use super::rows::Meta;
+use super::rows::{ChannelState, Meta};
 use super::{Views, opening, shrink};
 use crate::disk::remove_dir;
 use crate::journal::Durable;
@@ -38,21 +40,26 @@ const RETRY: Duration = Duration::from_millis(500);
 /// Why closed views are not opened again yet.
 pub(crate) const STILL_READ: &str = "it is closed, to be opened again once the last reader is done";
 
+/// Heads that are written at once.
+const HEADS_AT_ONCE: usize = 64;
+
 pub(crate) enum Command {
     /// More of the journal is durable, or something is suspect.
     Wake,
-    KeepHead {
-        channel: ChannelId,
-        /// None: the last one stays.
-        head: Option<Vec<u8>>,
-        outline: Vec<u8>,
-        reply: oneshot::Sender<Result<(), StoreError>>,
-    },
+    KeepHead(KeptHead),
     /// Copy the rows, whatever room their files take.
     #[cfg(test)]
     Shrink,
     /// Apply what is durable, flush, close sled, end.
     Close,
+}
+
+pub(crate) struct KeptHead {
+    pub(crate) channel: ChannelId,
+    /// None: the last one stays.
+    pub(crate) head: Option<Vec<u8>>,
+    pub(crate) outline: Outline,
+    pub(crate) reply: oneshot::Sender<Result<(), StoreError>>,
 }
 
 pub(crate) struct Applier {
@@ -88,9 +95,12 @@ impl Applier {
 
     /// Runs until it is closed or nobody is left who could wake it.
     pub(crate) fn run(mut self, commands: &Receiver<Command>) {
+        let mut left = None;
         loop {
             self.step();
-            let next = if self.is_broken {
+            let next = if let Some(command) = left.take() {
+                Ok(command)
+            } else if self.is_broken {
                 commands.recv_timeout(RETRY)
             } else if self.shrink() {
                 commands.recv_timeout(COPY_PAUSE)
@@ -98,11 +108,9 @@ impl Applier {
                 commands.recv().map_err(|_| RecvTimeoutError::Disconnected)
             };
             match next {
-                Ok(Command::Wake) | Err(RecvTimeoutError::Timeout) => {}
-                Ok(Command::KeepHead { channel, head, outline, reply }) => {
-                    // Nobody waits any more: no error.
-                    let _ = reply.send(self.keep_head(&channel, head, outline));
-                }
+                Ok(Command::Wake) => self.views.woken.store(false, Ordering::Release),
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Command::KeepHead(kept)) => left = self.keep_heads(kept, commands),
                 #[cfg(test)]
                 Ok(Command::Shrink) => self.begin_copy().unwrap(),
                 Ok(Command::Close) | Err(RecvTimeoutError::Disconnected) => {
@@ -239,18 +247,40 @@ impl Applier {
         self.meta.stopped.unwrap_or(true)
     }
 
-    fn keep_head(
-        &mut self,
-        channel: &ChannelId,
-        head: Option<Vec<u8>>,
-        outline: Vec<u8>,
-    ) -> Result<(), StoreError> {
+    /// Keeps a head, with those that wait behind it: at a stop there are many. Returns what else waits.
+    fn keep_heads(&mut self, first: KeptHead, commands: &Receiver<Command>) -> Option<Command> {
+        let (mut kept, mut left) = (vec![first], None);
+        while left.is_none()
+            && kept.len() < HEADS_AT_ONCE
+            && let Ok(command) = commands.try_recv()
+        {
+            match command {
+                Command::KeepHead(next) => kept.push(next),
+                other => left = Some(other),
+            }
+        }
+        let outcome = self.write_heads(&mut kept);
+        for KeptHead { reply, .. } in kept {
+            // Nobody waits any more: no error.
+            let _ = reply.send(outcome.clone());
+        }
+        left
+    }
+
+    fn write_heads(&mut self, kept: &mut [KeptHead]) -> Result<(), StoreError> {
         let db = self.views.db()?;
         let mut changes = Changes::new(&db);
-        if let Some(head) = head {
-            changes.put_bytes(Key::head(channel), head);
+        for KeptHead { channel, head, outline, .. } in kept {
+            if let Some(head) = head.take() {
+                changes.put_bytes(Key::head(channel), head);
+            }
+            if let Some(mut state) = changes.get::<ChannelState>(&Key::channel(channel))?
+                && outline.n >= state.last_n
+            {
+                state.outline = Some(mem::take(outline));
+                changes.put(Key::channel(channel), &state)?;
+            }
         }
-        changes.put_bytes(Key::outline(channel), outline);
         // As it was, should it not be written: its counts must stay those of the rows.
         let mut meta = self.meta.clone();
         changes.write(&mut meta)?;

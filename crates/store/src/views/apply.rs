@@ -10,11 +10,11 @@ use cairn_core::message::{Artifact, Entry, LOST_TURN, Pending};
 use cairn_core::ports::{OutboxCounts, OutboxItem, StoreError};
 use jiff::Timestamp;
 
-use super::blocks::{BLOCK, first_of_block, unpack};
+use super::blocks::{BLOCK, first_of_block};
 use super::codec::{Key, Table, encode_small, view_error};
 use super::db::Changes;
 use super::rows::{CallRow, ChannelState, DAY, MessageRow, Meta, OutboxRow, Place, SeqRow};
-use super::{memories, pairing_store, trail};
+use super::{memories, messages, pairing_store, trail};
 use crate::journal::open::{Checkpoint, last_n};
 use crate::journal::segment::Position;
 
@@ -23,9 +23,6 @@ const MESSAGE_AGE: i64 = 30 * DAY;
 
 /// Most message ids remembered per channel, about (`docs/design/storage.md`).
 const MESSAGES_KEPT: u64 = 100_000;
-
-/// Message ids that are looked at whenever one comes, one after the other, and from the start again.
-const LOOKED_AT: usize = 8;
 
 /// Applies a record; one that is applied already changes nothing.
 pub(crate) fn apply(
@@ -43,6 +40,7 @@ pub(crate) fn apply(
         let was_due = state.is_due();
         state.go_on_to(record.at);
         state.last_n = record.n;
+        state.outline.take_if(|outline| outline.n < record.n);
         add_place(changes, &mut state, channel, Place { n: record.n, at: position })?;
         in_channel(changes, &mut state, channel, record)?;
         match (was_due, state.is_due()) {
@@ -240,8 +238,8 @@ fn accept(
             changes.put_bytes(key, Vec::new());
         }
     }
-    let row = MessageRow::of(record, state.now());
-    remember(changes, state, channel, &pending.message, row)
+    let row = MessageRow::of(&pending.message, record, state.now());
+    remember(changes, state, channel, row)
 }
 
 /// A command, or what a limit refused, is seen and done with at once: delivered again, it is passed over.
@@ -252,11 +250,11 @@ fn see_only(
     record: &Record,
     message: &MessageId,
 ) -> Result<(), StoreError> {
-    if changes.has(&Key::message(channel, message))? {
+    if messages::get(changes, channel, message)?.is_some() {
         return Ok(());
     }
-    let row = MessageRow { end: Some(record.n), ..MessageRow::of(record, state.now()) };
-    remember(changes, state, channel, message, row)
+    let row = MessageRow { end: Some(record.n), ..MessageRow::of(message, record, state.now()) };
+    remember(changes, state, channel, row)
 }
 
 /// Writes how a message id stands since the record that brought it, and forgets old ones.
@@ -264,12 +262,9 @@ fn remember(
     changes: &mut Changes<'_>,
     state: &mut ChannelState,
     channel: &ChannelId,
-    message: &MessageId,
     row: MessageRow,
 ) -> Result<(), StoreError> {
-    let key = Key::message(channel, message);
-    state.messages += u64::from(!changes.has(&key)?);
-    changes.put_items(key, &[row]);
+    state.messages += u64::from(messages::put(changes, channel, row)?);
     forget_old_messages(changes, state, channel)
 }
 
@@ -293,10 +288,6 @@ fn add_place(
     places.push(place);
     changes.put_items(Key::event(channel, state.places), &places);
     Ok(())
-}
-
-fn message_row(changes: &Changes<'_>, key: &Key) -> Result<Option<MessageRow>, StoreError> {
-    Ok(changes.items(key)?.and_then(|mut row: Vec<MessageRow>| row.pop()))
 }
 
 /// Changes how an entry stands, if there is one.
@@ -325,29 +316,19 @@ fn put_seq(changes: &mut Changes<'_>, channel: &ChannelId, row: SeqRow) -> Resul
     Ok(())
 }
 
-/// Forgets message ids that are too old, of the next few. Those without an answer yet stay.
+/// Forgets message ids that are too old, of the next block. Those without an answer yet stay.
 fn forget_old_messages(
     changes: &mut Changes<'_>,
     state: &mut ChannelState,
     channel: &ChannelId,
 ) -> Result<(), StoreError> {
-    let all = Key::messages(channel);
-    let after = state.looked_at.take().map_or_else(|| all.clone(), |id| Key::message(channel, &id));
     // Where there are too many, they are too old sooner: as if they had come at an even pace.
     let oldest = MESSAGE_AGE * MESSAGES_KEPT.cast_signed() / state.messages.max(MESSAGES_KEPT).cast_signed();
-    let next = changes.first_after(&all, &after, LOOKED_AT)?;
-    if let Some((key, _)) = next.get(LOOKED_AT - 1) {
-        let id = key[all.0.len()..].strip_suffix(&[0]).and_then(|id| std::str::from_utf8(id).ok());
-        state.looked_at = id.map(MessageId::from);
-    }
-    for (key, payload) in next {
-        let rows: Vec<MessageRow> = unpack(&payload)?;
-        let is_old = |row: &MessageRow| row.end.is_some() && state.now() - row.second > oldest;
-        if rows.iter().all(is_old) {
-            changes.remove(Key(key));
-            state.messages -= 1;
-        }
-    }
+    let now = state.now();
+    let is_old = |row: &MessageRow| row.end.is_some() && now - row.second > oldest;
+    let (looked_at, n_forgotten) = messages::forget_next(changes, channel, state.looked_at.as_ref(), is_old)?;
+    state.looked_at = looked_at;
+    state.messages -= n_forgotten;
     Ok(())
 }
 
@@ -362,14 +343,13 @@ fn start_turn(
 ) -> Result<(), StoreError> {
     fill_gap(changes, state, channel, record, turn, first_seq)?;
     for message in messages {
-        let key = Key::message(channel, message);
-        let waiting = message_row(changes, &key)?.filter(|row| row.seq.is_none());
+        let waiting = messages::get(changes, channel, message)?.filter(|row| row.seq.is_none());
         let taken = Some((turn.clone(), state.generation));
         let seq_row = match waiting {
             Some(row) => {
                 state.pending = state.pending.saturating_sub(1);
                 let MessageRow { n, edited, deleted, .. } = row;
-                changes.put_items(key, &[MessageRow { seq: Some(state.next_seq), ..row }]);
+                messages::put(changes, channel, MessageRow { seq: Some(state.next_seq), ..row })?;
                 SeqRow { taken, edited, deleted, ..SeqRow::of(state.next_seq, n) }
             }
             None => SeqRow { taken, lost: true, ..SeqRow::of(state.next_seq, record.n) },
@@ -399,9 +379,8 @@ fn reopen_turn(
     messages: &[MessageId],
 ) -> Result<(), StoreError> {
     for message in messages {
-        let key = Key::message(channel, message);
-        if let Some(row) = message_row(changes, &key)? {
-            changes.put_items(key, &[MessageRow { end: None, ..row }]);
+        if let Some(row) = messages::get(changes, channel, message)? {
+            messages::put(changes, channel, MessageRow { end: None, ..row })?;
         }
     }
     // Only the last turn is ever opened again.
@@ -420,9 +399,8 @@ fn end_turn(
 ) -> Result<(), StoreError> {
     let Some((_, messages)) = state.open.take_if(|open| open.0 == *turn) else { return Ok(()) };
     for message in messages {
-        let key = Key::message(channel, &message);
-        if let Some(row) = message_row(changes, &key)? {
-            changes.put_items(key, &[MessageRow { end: Some(record.n), ..row }]);
+        if let Some(row) = messages::get(changes, channel, &message)? {
+            messages::put(changes, channel, MessageRow { end: Some(record.n), ..row })?;
         }
     }
     let last = Seq(state.next_seq.0.saturating_sub(1));
@@ -436,10 +414,8 @@ fn edit(
     record: &Record,
     message: &MessageId,
 ) -> Result<(), StoreError> {
-    let key = Key::message(channel, message);
-    let Some(row) = message_row(changes, &key)? else { return Ok(()) };
-    changes.put_items(key, &[MessageRow { edited: Some(record.n), ..row }]);
-    Ok(())
+    let Some(row) = messages::get(changes, channel, message)? else { return Ok(()) };
+    messages::put(changes, channel, MessageRow { edited: Some(record.n), ..row }).map(drop)
 }
 
 /// A message and its corrections are shown to nobody any more.
@@ -449,15 +425,12 @@ fn delete(
     message: &MessageId,
     seqs: &[Seq],
 ) -> Result<(), StoreError> {
-    let mut keys = vec![Key::message(channel, message)];
-    let corrections = changes.first(&Key::corrections(channel, message), usize::MAX)?;
-    keys.extend(corrections.into_iter().map(|(key, _)| Key(key)));
+    let own = messages::get(changes, channel, message)?;
+    let corrections = messages::corrections(changes, channel, message)?;
     let mut seqs = seqs.to_vec();
-    for key in keys {
-        if let Some(row) = message_row(changes, &key)? {
-            seqs.extend(row.seq);
-            changes.put_items(key, &[MessageRow { deleted: true, ..row }]);
-        }
+    for row in own.into_iter().chain(corrections) {
+        seqs.extend(row.seq);
+        messages::put(changes, channel, MessageRow { deleted: true, ..row })?;
     }
     seqs.into_iter().try_for_each(|seq| change_seq(changes, channel, seq, |row| row.deleted = true))
 }

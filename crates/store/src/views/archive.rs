@@ -16,7 +16,8 @@ use jiff::Timestamp;
 
 use super::blocks::{Packed, unpack};
 use super::codec::{Key, Table, decode, decode_small, view_error};
-use super::db::{Db, Row};
+use super::db::{Changes, Db, Row};
+use super::messages;
 use super::rows::{COMMAND, ChannelState, MessageRow, OutboxRow, Place, SeqRow};
 use crate::journal::reader::Reader;
 use crate::journal::segment::Position;
@@ -111,7 +112,7 @@ impl Reads<'_> {
         channel: &ChannelId,
         message: &MessageId,
     ) -> Result<Option<MessageRow>, StoreError> {
-        Ok(self.db.items(&Key::message(channel, message))?.and_then(|mut row: Vec<MessageRow>| row.pop()))
+        messages::get(&Changes::new(self.db), channel, message)
     }
 
     /// The event that has a summary; one whose words have expired says so.
@@ -225,10 +226,8 @@ impl Reads<'_> {
 
     pub(crate) fn seqs_of(&self, channel: &ChannelId, message: &MessageId) -> Result<Vec<Seq>, StoreError> {
         let own = self.message_row(channel, message)?;
-        let mut seqs: Vec<Seq> = own.and_then(|row| row.seq).into_iter().collect();
-        for row in self.db.scan(&Key::corrections(channel, message)).flat_map(each::<MessageRow>) {
-            seqs.extend(row?.seq);
-        }
+        let corrections = messages::corrections(&Changes::new(self.db), channel, message)?;
+        let mut seqs: Vec<Seq> = own.into_iter().chain(corrections).filter_map(|row| row.seq).collect();
         seqs.sort_unstable();
         Ok(seqs)
     }

@@ -1,7 +1,7 @@
 //! Rows in few bytes: numbers take as many bytes as they need, each written as its distance to the one before. What a channel
 //! has many of stands in blocks, so that a row is not mostly its key.
 
-use cairn_core::ids::{ArtifactId, Generation, Seq, TurnId};
+use cairn_core::ids::{ArtifactId, Generation, MessageId, Seq, TurnId};
 use cairn_core::ports::StoreError;
 
 use super::codec::view_error;
@@ -71,7 +71,7 @@ impl Packed for Place {
 }
 
 /// Times are written as seconds since the first of January 2026.
-const EPOCH: u64 = 1_767_225_600;
+const EPOCH: i64 = 1_767_225_600;
 
 const TAKEN: u64 = 1;
 const EDITED: u64 = 2;
@@ -146,8 +146,13 @@ impl Packed for SeqRow {
 
 impl Packed for MessageRow {
     fn put(&self, before: Option<&Self>, out: &mut Vec<u8>) {
+        put_text_behind(out, before.map_or("", |before| before.id.as_str()), self.id.as_str());
         put_step(out, before.map_or(0, |before| before.n), self.n);
-        put_step(out, EPOCH, self.second.cast_unsigned());
+        put_step(
+            out,
+            before.map_or(EPOCH, |before| before.second).cast_unsigned(),
+            self.second.cast_unsigned(),
+        );
         let of = [
             (EDITED, self.edited.is_some()),
             (DELETED, self.deleted),
@@ -167,14 +172,16 @@ impl Packed for MessageRow {
     }
 
     fn take(bytes: &mut &[u8], before: Option<&Self>) -> Option<Self> {
+        let id = MessageId::from(take_text_behind(bytes, before.map_or("", |before| before.id.as_str()))?);
         let n = take_step(bytes, before.map_or(0, |before| before.n))?;
-        let second = take_step(bytes, EPOCH)?.cast_signed();
+        let second =
+            take_step(bytes, before.map_or(EPOCH, |before| before.second).cast_unsigned())?.cast_signed();
         let flags = take_number(bytes)?;
         let has = |flag| flags & flag != 0;
         let edited = if has(EDITED) { Some(take_step(bytes, n)?) } else { None };
         let seq = if has(HAS_SEQ) { Some(Seq(take_number(bytes)?)) } else { None };
         let end = if has(ENDED) { Some(take_step(bytes, n)?) } else { None };
-        Some(Self { n, second, edited, deleted: has(DELETED), seq, end })
+        Some(Self { id, n, second, edited, deleted: has(DELETED), seq, end })
     }
 }
 
@@ -221,6 +228,23 @@ fn take_text<'a>(bytes: &mut &'a [u8]) -> Option<&'a str> {
     let (text, rest) = bytes.split_at_checked(len)?;
     *bytes = rest;
     std::str::from_utf8(text).ok()
+}
+
+/// A text that begins as the one before it does.
+fn put_text_behind(out: &mut Vec<u8>, before: &str, text: &str) {
+    let shared: usize = text
+        .chars()
+        .zip(before.chars())
+        .take_while(|(one, other)| one == other)
+        .map(|(one, _)| one.len_utf8())
+        .sum();
+    put_number(out, shared as u64);
+    put_text(out, &text[shared..]);
+}
+
+fn take_text_behind(bytes: &mut &[u8], before: &str) -> Option<String> {
+    let shared = usize::try_from(take_number(bytes)?).ok()?;
+    Some(format!("{}{}", before.get(..shared)?, take_text(bytes)?))
 }
 
 #[cfg(test)]
@@ -284,13 +308,26 @@ mod tests {
         assert_eq!(there_and_back(&[row.clone(), SeqRow { seq: Seq(34), ..row }]), 6);
 
         let second = 1_767_225_600 + 86_400;
-        let row = MessageRow { n: 70_000, second, edited: None, deleted: false, seq: None, end: None };
+        let id = MessageId::from("1234");
+        let row = MessageRow { id, n: 70_000, second, edited: None, deleted: false, seq: None, end: None };
         there_and_back(std::slice::from_ref(&row));
         there_and_back(&[MessageRow { deleted: true, edited: Some(70_001), ..row.clone() }]);
         for second in [i64::MIN, -1, 0, i64::MAX] {
             there_and_back(&[MessageRow { second, ..row.clone() }]);
         }
-        assert_eq!(there_and_back(&[MessageRow { seq: Some(Seq(5)), end: Some(70_004), ..row }]), 9);
+        let row = MessageRow { seq: Some(Seq(5)), end: Some(70_004), ..row };
+        let alone = there_and_back(std::slice::from_ref(&row));
+        let next = MessageRow {
+            id: "1235".into(),
+            n: 70_005,
+            second: second + 60,
+            end: Some(70_009),
+            ..row.clone()
+        };
+        assert_eq!((alone, there_and_back(&[row.clone(), next])), (15, 15 + 8));
+        // What two ids share ends between two characters.
+        let [one, other] = ["zo\u{e9}", "zo\u{ea}"].map(|id| MessageRow { id: id.into(), ..row.clone() });
+        there_and_back(&[one, other]);
     }
 
     #[test]

@@ -38,13 +38,11 @@ pub(crate) enum Table {
     Unfinished = b'n' as isize,
     /// platform, channel → nothing: it is a person's private chat with the bot.
     Private = b'P' as isize,
-    /// channel → what lists show of its conversation, kept with its head.
-    Outline = b'z' as isize,
     /// channel, n of the first → a block of records' places in the journal.
     Event = b'e' as isize,
     /// channel, seq of the first → a block of where entries' words are.
     Seq = b'q' as isize,
-    /// channel, message id → how it stands.
+    /// channel, the least message id → a block of how messages stand.
     Message = b'i' as isize,
     /// channel, outbox id → delivery owed.
     Outbox = b'o' as isize,
@@ -200,10 +198,6 @@ impl Key {
         Self::new(Table::Private, &[channel.platform(), channel.as_str()])
     }
 
-    pub(crate) fn outline(channel: &ChannelId) -> Self {
-        Self::new(Table::Outline, &[channel.as_str()])
-    }
-
     /// The block of places that begins with that record.
     pub(crate) fn event(channel: &ChannelId, n: u64) -> Self {
         Self::new(Table::Event, &[channel.as_str()]).number(n)
@@ -214,15 +208,9 @@ impl Key {
         Self::new(Table::Seq, &[channel.as_str()]).number(first_of_block(seq).0)
     }
 
+    /// The block of message ids that begins there.
     pub(crate) fn message(channel: &ChannelId, message: &MessageId) -> Self {
         Self::new(Table::Message, &[channel.as_str(), message.as_str()])
-    }
-
-    /// All corrections of a message begin with it.
-    pub(crate) fn corrections(channel: &ChannelId, message: &MessageId) -> Self {
-        let mut key = Self::messages(channel);
-        key.0.extend_from_slice(message.corrections().as_bytes());
-        key
     }
 
     /// All messages of a channel begin with it.

@@ -650,6 +650,22 @@ impl<'a> Changes<'a> {
         self.changes.insert(key.0, None);
     }
 
+    /// The last row from one key up to and including another, as changed.
+    pub(crate) fn last_upto(&self, from: &Key, to: &Key) -> Result<Option<Row>, StoreError> {
+        let between = (Bound::Included(&from.0), Bound::Included(&to.0));
+        let mut changed = self.changes.range::<Vec<u8>, _>(between).rev();
+        let changed = changed.find_map(|(key, payload)| Some((key.clone(), payload.clone()?)));
+        // A row that changed is behind the last one that did not, or stands for itself.
+        let from = changed.as_ref().map_or_else(|| from.clone(), |(key, _)| Key(key.clone()));
+        for item in self.db.range(&from, to).rev() {
+            let row = item?;
+            if !self.changes.contains_key(&row.0) {
+                return Ok(Some(row));
+            }
+        }
+        Ok(changed)
+    }
+
     /// The first rows whose key begins so, in order, as changed.
     pub(crate) fn first(&self, prefix: &Key, limit: usize) -> Result<Vec<Row>, StoreError> {
         self.first_after(prefix, prefix, limit)
@@ -675,7 +691,8 @@ impl<'a> Changes<'a> {
         let behind = (Bound::Excluded(after.0.clone()), Bound::Unbounded);
         let changed =
             self.changes.range::<Vec<u8>, _>(behind).take_while(|(key, _)| key.starts_with(&prefix.0));
-        found.extend(changed.filter_map(|(key, payload)| Some((key.clone(), payload.clone()?))));
+        let changed = changed.filter_map(|(key, payload)| Some((key.clone(), payload.clone()?)));
+        found.extend(changed.take(limit));
         found.sort();
         found.truncate(limit);
         Ok(found)

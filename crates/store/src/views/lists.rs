@@ -1,7 +1,5 @@
 //! Lists a page at a time, each in the order of an index, and how long they are. No conversation is restored for them.
 
-use std::collections::HashMap;
-
 use cairn_core::conversation::Outline;
 use cairn_core::event::{Event, Record, TurnEvent};
 use cairn_core::ids::{AgentId, ChannelId, MemoryId, OutboxId};
@@ -12,6 +10,7 @@ use jiff::Timestamp;
 
 use super::archive::{Reads, channel_of};
 use super::codec::{Key, Table, decode, trailing_number, view_error};
+use super::db::Row;
 use super::rows::{CallRow, ChannelState, MemoryRow, OutboxRow};
 
 /// A line of the list of channels.
@@ -45,26 +44,15 @@ impl Reads<'_> {
         after: Option<&ChannelId>,
         limit: usize,
     ) -> Result<Vec<ChannelLine>, StoreError> {
-        let mut states: Vec<(ChannelId, ChannelState)> = Vec::new();
         let rows = self.db.scan_after(&Key::table(Table::Channel), after.map(Key::channel));
-        for item in rows.take(limit) {
-            let (key, payload) = item?;
-            states.push((channel_of(&key)?, decode(&payload)?));
-        }
-        let (Some((first, _)), Some((last, _))) = (states.first(), states.last()) else {
-            return Ok(Vec::new());
+        let line = |row: Result<Row, StoreError>| {
+            let (key, payload) = row?;
+            let ChannelState { last_at, last_n, next_seq, outline, .. } = decode(&payload)?;
+            let outline = outline.filter(|outline| outline.n >= last_n);
+            let entries = next_seq.0.saturating_sub(1);
+            Ok(ChannelLine { channel: channel_of(&key)?, last_at, entries, outline })
         };
-        let mut outlines: HashMap<ChannelId, Outline> = HashMap::new();
-        for item in self.db.range(&Key::outline(first), &Key::outline(last)) {
-            let (key, payload) = item?;
-            outlines.insert(channel_of(&key)?, decode(&payload)?);
-        }
-        let line = |(channel, state): (ChannelId, ChannelState)| {
-            let outline = outlines.remove(&channel).filter(|outline| outline.n >= state.last_n);
-            let entries = state.next_seq.0.saturating_sub(1);
-            ChannelLine { channel, last_at: state.last_at, entries, outline }
-        };
-        Ok(states.into_iter().map(line).collect())
+        rows.take(limit).map(line).collect()
     }
 
     /// Deliveries neither settled nor dropped, oldest first, with the records that said so: those after one, at most so many.

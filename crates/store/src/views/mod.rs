@@ -10,6 +10,7 @@ pub(crate) mod db;
 pub(crate) mod history;
 pub(crate) mod lists;
 pub(crate) mod memories;
+mod messages;
 pub(crate) mod opening;
 pub(crate) mod pairing_store;
 mod rows;
@@ -19,6 +20,7 @@ pub(crate) mod trail;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use cairn_core::ids::{AgentId, MemoryId};
@@ -29,7 +31,7 @@ use tokio::sync::watch;
 
 #[cfg(test)]
 pub(crate) use applier::STILL_READ;
-pub(crate) use applier::{Applier, Command, JournalRows};
+pub(crate) use applier::{Applier, Command, JournalRows, KeptHead};
 use changed::ChangedMemories;
 pub(crate) use changed::ChangedMemory;
 use codec::view_error;
@@ -72,6 +74,8 @@ pub(crate) struct Views {
     changed: Mutex<ChangedMemories>,
     /// Nobody waits for the applier any more.
     ending: AtomicBool,
+    /// A wake-up waits for the applier: more of them would fill the queue, and keep snapshots out of it.
+    woken: AtomicBool,
     calls: Arc<Calls>,
 }
 
@@ -105,8 +109,16 @@ impl Views {
         let applied = Applied { n, quarantined, error, closed: false, rows };
         let (applied, _) = watch::channel(applied);
         let changed = Mutex::new(ChangedMemories::from(n));
-        let ending = AtomicBool::new(false);
-        Ok((Self { dir: dir.to_owned(), cache_bytes, applied, changed, ending, calls }, meta))
+        let (ending, woken) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok((Self { dir: dir.to_owned(), cache_bytes, applied, changed, ending, woken, calls }, meta))
+    }
+
+    /// Wakes the applier, unless it is about to wake.
+    pub(crate) fn wake(&self, commands: &SyncSender<Command>) {
+        if !self.woken.swap(true, Ordering::AcqRel) && commands.try_send(Command::Wake).is_err() {
+            // It has so much before it that it looks at the journal again all the same.
+            self.woken.store(false, Ordering::Release);
+        }
     }
 
     /// Has the applier leave what it is at: the next start goes on from where it is.

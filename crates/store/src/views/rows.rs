@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use cairn_core::conversation::Outline;
 use cairn_core::event::{Record, Trigger};
 use cairn_core::ids::{ArtifactId, ChannelId, Generation, MessageId, Seq, TurnId};
 use cairn_core::memory::Memory;
@@ -14,7 +15,7 @@ use crate::journal::open::Checkpoint;
 use crate::journal::segment::Position;
 
 /// Version of the rows; views of another version are made again.
-pub(crate) const FORMAT: u32 = 8;
+pub(crate) const FORMAT: u32 = 9;
 
 /// Stands in the place of a turn's id for what has none: a command, or a message that a limit refused.
 pub(crate) const COMMAND: &str = "command";
@@ -120,6 +121,7 @@ impl SeqRow {
 /// How a message stands. Its words, its turn and its fingerprint are in its records.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MessageRow {
+    pub(crate) id: MessageId,
     /// The record that brought it; of a command, the one that took it.
     pub(crate) n: u64,
     /// When that was by the channel's own time ([`ChannelState::clock`]).
@@ -135,8 +137,8 @@ pub(crate) struct MessageRow {
 
 impl MessageRow {
     /// A message or command that this record has brought.
-    pub(crate) fn of(record: &Record, second: i64) -> Self {
-        Self { n: record.n, second, edited: None, deleted: false, seq: None, end: None }
+    pub(crate) fn of(id: &MessageId, record: &Record, second: i64) -> Self {
+        Self { id: id.clone(), n: record.n, second, edited: None, deleted: false, seq: None, end: None }
     }
 }
 
@@ -158,7 +160,7 @@ pub(crate) struct ChannelState {
     /// clock goes back, and take no step longer than a day.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) clock: Option<i64>,
-    /// The message id that was looked at last for being too old.
+    /// The block of message ids in which old ones were looked for last, by its key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) looked_at: Option<MessageId>,
     /// The first record of the last block of places; 0: there is none yet.
@@ -178,6 +180,9 @@ pub(crate) struct ChannelState {
     /// The message that was taken in or refused last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) last_message: Option<MessageId>,
+    /// What lists show of its conversation, as long as no later record has come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) outline: Option<Outline>,
 }
 
 impl ChannelState {
@@ -200,6 +205,7 @@ impl ChannelState {
             owed: 0,
             owes_run: false,
             last_message: None,
+            outline: None,
         }
     }
 

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::common::{Chat, at, channel, chatting, memory, opened, remove_derived, scope};
-use cairn_core::conversation::Outline;
+use cairn_core::conversation::{Conversation, Outline};
 use cairn_core::event::{Event, MemoryEvent, NewRecord, TurnEvent};
 use cairn_core::ids::{AgentId, ChannelId, MemoryId, TurnId};
 use cairn_core::memory::{MemorySave, Scope};
 use cairn_core::ports::{MemoryFilter, Store as _};
 use cairn_core::tool::{Effect, ToolLogQuery, ToolOutcome, ToolUse};
 use cairn_store::{MadeAt, Store};
+use futures::future::try_join_all;
 use serde_json::json;
 
 async fn names(store: &Store, after: Option<&ChannelId>, limit: usize) -> Vec<ChannelId> {
@@ -67,6 +68,25 @@ async fn a_channel_is_shown_as_it_was_kept_until_something_happens_in_it() {
     remove_derived(dir.path());
     let store = super::common::open(dir.path());
     assert_eq!(outlines(&store).await, [None, None], "it goes with the snapshot");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn outlines_that_are_kept_at_once_are_each_shown() {
+    let (_dir, store) = opened();
+    let mut chats = Vec::new();
+    for n in 0..30 {
+        let mut chat = Chat::new(&store, &format!("c{n:02}"));
+        chat.turn("m", &"hello ".repeat(n), "hi").await;
+        chats.push(chat.state);
+    }
+    let keep = |state: &Conversation| store.keep_outline(Arc::new(state.clone()));
+    // Behind all that the turns have left to be applied.
+    keep(&chats[0]).await.unwrap();
+    try_join_all(chats.iter().map(keep)).await.unwrap();
+    let lines = store.channel_lines(None, 99).await.unwrap();
+    let shown: Vec<_> = lines.into_iter().map(|line| line.outline.unwrap()).collect();
+    assert_eq!(shown, chats.iter().map(Outline::of).collect::<Vec<_>>());
     store.close().await;
 }
 
