@@ -1,11 +1,13 @@
 //! Artifacts: large results of tools, one file each, in a folder for each channel.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use cairn_core::event::{ArtifactEvent, Event, Record};
 use cairn_core::ids::{ArtifactId, ChannelId};
 use cairn_core::message::Artifact;
 use cairn_core::ports::{ArtifactLines, LineRange, StoreError};
@@ -25,6 +27,25 @@ const CHUNK: usize = 64 * 1024;
 
 /// Longest name of a folder; file systems take 255 bytes.
 const NAME_MAX: usize = 200;
+
+/// An artifact that the journal names.
+pub(crate) type Named = (ChannelId, ArtifactId);
+
+/// Notes which artifacts the journal names that have not expired.
+pub(crate) fn note_named(named: &mut BTreeSet<Named>, record: &Record) {
+    let Some(channel) = &record.channel else { return };
+    match &record.event {
+        Event::Artifact(ArtifactEvent::Stored { artifact }) => {
+            named.insert((channel.clone(), artifact.id.clone()));
+        }
+        Event::Artifact(ArtifactEvent::Expired { ids, .. }) => {
+            for id in ids {
+                named.remove(&(channel.clone(), id.clone()));
+            }
+        }
+        _ => {}
+    }
+}
 
 /// The artifacts of a state folder.
 #[derive(Clone)]

@@ -61,6 +61,11 @@ impl ChannelErasure {
         !self.is_of_others_alone
     }
 
+    /// Nothing in it is theirs, and no message waits: what comes next is rewritten alike without it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.is_of_others_alone && self.pending.is_empty()
+    }
+
     /// Entries and summaries of which the words are kept.
     #[cfg(test)]
     pub(super) fn n_kept(&self) -> usize {

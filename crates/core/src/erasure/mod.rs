@@ -68,6 +68,8 @@ pub struct Eraser {
     survey: Survey,
     mask: Mask,
     channels: HashMap<ChannelId, ChannelErasure>,
+    /// Channels that were gone through, and of which nothing need be known any more.
+    of_others: HashSet<ChannelId>,
     /// Artifacts whose files go: those of their turns.
     artifacts: HashSet<(ChannelId, ArtifactId)>,
     kept: HashSet<MemoryId>,
@@ -88,6 +90,7 @@ impl Eraser {
         Self {
             mask: survey.mask(),
             channels: HashMap::new(),
+            of_others: HashSet::new(),
             artifacts: HashSet::new(),
             kept: HashSet::new(),
             moved: HashMap::new(),
@@ -110,12 +113,13 @@ impl Eraser {
     /// more of those channels. If not, it must be rewritten from the first record on.
     pub fn still_holds(&self) -> bool {
         let survey = &self.survey;
-        let holds = |(channel, state): (&ChannelId, &ChannelErasure)| {
-            !survey.is_private(channel) && state.keeps_words() == survey.took_part(channel)
+        let holds = |channel: &ChannelId, took_part: bool| {
+            !survey.is_private(channel) && survey.took_part(channel) == took_part
         };
         survey.mask().is_alike(&self.mask)
             && survey.instructed.len() == self.n_instructed
-            && self.channels.iter().all(holds)
+            && self.channels.iter().all(|(channel, state)| holds(channel, state.keeps_words()))
+            && self.of_others.iter().all(|channel| holds(channel, false))
             && self.dropped.iter().all(|channel| survey.is_private(channel))
     }
 
@@ -138,7 +142,11 @@ impl Eraser {
         let mut state = self.channels.remove(&channel).unwrap_or_else(new);
         let stays = self.within(&mut state, &channel, at, &mut event);
         let renamed = self.mask.channel(&channel);
-        self.channels.insert(channel, state);
+        if state.is_idle() {
+            self.of_others.insert(channel);
+        } else {
+            self.channels.insert(channel, state);
+        }
         stays.then_some(Record { n, at, channel: Some(renamed), event })
     }
 

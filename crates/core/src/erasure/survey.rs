@@ -25,6 +25,7 @@ pub struct Survey {
     took_part: HashSet<ChannelId>,
     private: BTreeSet<ChannelId>,
     named_after_them: BTreeSet<ChannelId>,
+    /// Those of them in which others were heard, too.
     heard_others: HashSet<ChannelId>,
     /// Channels in which they gave instructions for a summary.
     pub(super) instructed: HashSet<ChannelId>,
@@ -168,7 +169,7 @@ impl Survey {
                     if pending.direct && channel.platform() != LOCAL_PLATFORM {
                         self.private.insert(channel.clone());
                     }
-                } else {
+                } else if self.named_after_them.contains(channel) {
                     self.heard_others.insert(channel.clone());
                 }
                 self.known |= pending.provenance.people.contains(&self.person);

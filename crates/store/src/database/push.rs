@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_core::artifact::checksum;
-use cairn_core::event::{ArtifactEvent, Event, NewRecord};
+use cairn_core::event::NewRecord;
 use cairn_core::ids::{ArtifactId, ChannelId};
 use cairn_core::ports::StoreError;
 use jiff::Timestamp;
@@ -17,7 +17,7 @@ use tokio_postgres::Row;
 use super::client::{Session, refused};
 use super::copy::{Copy, Marker};
 use super::{Database, DatabaseOptions, Lease, failed};
-use crate::artifacts::Artifacts;
+use crate::artifacts::{Artifacts, Named, note_named};
 use crate::disk::{Layout, blocking, io_error, remove_file, sync_dir, sync_folders};
 use crate::erasure;
 use crate::journal::line;
@@ -366,7 +366,7 @@ struct Sent {
     moved: Moved,
     lines: u64,
     /// What the journal says has a file.
-    stored: BTreeSet<(ChannelId, ArtifactId)>,
+    stored: BTreeSet<Named>,
 }
 
 /// Lines that are sent together.
@@ -398,7 +398,7 @@ async fn send(session: &Session, dir: &Path, progress: &Progress) -> Result<Sent
         let mut lot = Lot::default();
         let read = |record: cairn_core::event::Record, line: &[u8]| {
             let follows = line::number(line).map_err(|why| segment::damaged(&path, 0, why))?.1;
-            note(&mut sent.stored, record.channel.as_ref(), &record.event);
+            note_named(&mut sent.stored, &record);
             let (n, channel) = (record.n as i64, record.channel.as_ref().map(ToString::to_string));
             let body = body(record, line)?;
             sent.lines += 1;
@@ -426,21 +426,6 @@ async fn send(session: &Session, dir: &Path, progress: &Progress) -> Result<Sent
     }
     sent.moved.records = next - 1;
     Ok(sent)
-}
-
-fn note(stored: &mut BTreeSet<(ChannelId, ArtifactId)>, channel: Option<&ChannelId>, event: &Event) {
-    let Some(channel) = channel else { return };
-    match event {
-        Event::Artifact(ArtifactEvent::Stored { artifact }) => {
-            stored.insert((channel.clone(), artifact.id.clone()));
-        }
-        Event::Artifact(ArtifactEvent::Expired { ids, .. }) => {
-            for id in ids {
-                stored.remove(&(channel.clone(), id.clone()));
-            }
-        }
-        _ => {}
-    }
 }
 
 /// The body of a line as the database has it: that of an earlier version is written again.

@@ -1,6 +1,6 @@
 //! The files of artifacts in an erasure: those that go, and those that stay without the person's names.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use cairn_core::event::{ArtifactEvent, Event, Record};
 use cairn_core::ids::ChannelId;
 use cairn_core::ports::StoreError;
 
-use super::{Stored, entries, remove as remove_any};
-use crate::artifacts::file_name;
+use super::{entries, remove as remove_any};
+use crate::artifacts::{Named, file_name};
 use crate::disk::{io_error, put, remove_file, sync_dir};
 
 /// Files that take the place of others once the erasure is decided end so. No name of an artifact's own does.
@@ -56,11 +56,11 @@ fn beside(file: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Removes the files of artifacts that go, and those that nothing names: what is in them nobody knows.
-pub(super) fn remove(dir: &Path, eraser: &Eraser, stored: &[Stored]) -> Result<(), StoreError> {
-    let gone: HashSet<&Stored> = eraser.artifacts().collect();
+/// Removes the files of artifacts that go, and all but the `named` ones: what is in others nobody knows.
+pub(super) fn remove(dir: &Path, eraser: &Eraser, named: &BTreeSet<Named>) -> Result<(), StoreError> {
+    let gone: HashSet<&Named> = eraser.artifacts().collect();
     let mut kept: HashMap<PathBuf, HashSet<String>> = HashMap::new();
-    for one in stored.iter().filter(|one| !gone.contains(one)) {
+    for one in named.iter().filter(|one| !gone.contains(one)) {
         let (channel, id) = one;
         if !eraser.is_dropped(channel) && !eraser.is_renamed(channel) {
             kept.entry(folder(dir, channel)).or_default().insert(file_name(id.as_str()));

@@ -10,6 +10,7 @@ mod prepare;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -17,14 +18,14 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use cairn_core::erasure::{Eraser, Survey};
-use cairn_core::event::{ArtifactEvent, ErasureFigures, Event, NewRecord, Record};
-use cairn_core::ids::{ArtifactId, ChannelId};
+use cairn_core::event::{ErasureFigures, NewRecord, Record};
 use cairn_core::pairing_store::Erasure;
 use cairn_core::ports::{Store as _, StoreError};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedMutexGuard;
 
+use crate::artifacts::{Named, note_named};
 use crate::database::copy;
 use crate::disk::{Layout, blocking, io_error, make_dir, put, remove_dir, remove_file, sync_dir};
 use crate::journal::line;
@@ -384,7 +385,7 @@ fn stage(
     step("cleared")?;
     progress.begin("survey", tail.n);
     let found = surveyed(&layout.journal, &tail, person, &|n| progress.reach(n))?;
-    let Some((survey, stored, _)) = found else { return Ok(false) };
+    let Some((survey, named, _)) = found else { return Ok(false) };
     let mut rewrite = Rewrite { dir, eraser: Eraser::new(survey), progress, at, began };
     progress.begin("rewrite", tail.n);
     for first in segment::list(&layout.journal)? {
@@ -395,7 +396,7 @@ fn stage(
     let eraser = rewrite.eraser;
     sync_dir(&layout.journal).map_err(io_error("sync", &layout.journal))?;
     step("journal staged")?;
-    decide(dir, &eraser, &stored, false, step)?;
+    decide(dir, &eraser, &named, false, step)?;
     Ok(true)
 }
 
@@ -403,11 +404,11 @@ fn stage(
 fn decide(
     dir: &Path,
     eraser: &Eraser,
-    stored: &[Stored],
+    named: &BTreeSet<Named>,
     prepared: bool,
     step: Step<'_>,
 ) -> Result<(), StoreError> {
-    artifacts::remove(dir, eraser, stored)?;
+    artifacts::remove(dir, eraser, named)?;
     step("artifacts removed")?;
     tracing::info!(figures = ?eraser.figures(), "erased");
     Request::Staged { prepared }.write(dir)?;
@@ -468,9 +469,6 @@ fn add_closing(
     Ok(())
 }
 
-/// An artifact that the journal names.
-type Stored = (ChannelId, ArtifactId);
-
 /// Hands every record behind a checkpoint to `each`, up to the end; returns where that is.
 fn walk(
     journal: &Path,
@@ -485,31 +483,21 @@ fn walk(
     Ok(follower.checkpoint())
 }
 
-/// The artifact that a record names first.
-fn stored_by(record: &Record) -> Option<Stored> {
-    match (&record.channel, &record.event) {
-        (Some(channel), Event::Artifact(ArtifactEvent::Stored { artifact })) => {
-            Some((channel.clone(), artifact.id.clone()))
-        }
-        _ => None,
-    }
-}
-
-/// What there is of a person, with the artifacts that the journal names and where it ends; `None`: nobody knows the person.
+/// What there is of a person, with the artifacts that have not expired and where the journal ends; `None`: nobody knows the person.
 fn surveyed(
     journal: &Path,
     tail: &Tail,
     person: &str,
     reach: &dyn Fn(u64) -> Result<(), StoreError>,
-) -> Result<Option<(Survey, Vec<Stored>, Checkpoint)>, StoreError> {
+) -> Result<Option<(Survey, BTreeSet<Named>, Checkpoint)>, StoreError> {
     let mut survey = Survey::new(person);
-    let mut stored = Vec::new();
+    let mut named = BTreeSet::new();
     let end = walk(journal, Checkpoint::default(), tail, |record| {
         survey.hear(&record);
-        stored.extend(stored_by(&record));
+        note_named(&mut named, &record);
         reach(record.n)
     })?;
-    Ok(survey.is_known().then_some((survey, stored, end)))
+    Ok(survey.is_known().then_some((survey, named, end)))
 }
 
 /// What erasing a person would do; `None`: nobody knows them. Changes nothing.

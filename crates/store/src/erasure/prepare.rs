@@ -14,9 +14,8 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedMutexGuard};
 
-use super::{
-    Request, Step, Stored, add_closing, artifacts, decide, end, fate, free, stored_by, surveyed, walk,
-};
+use super::{Request, Step, add_closing, artifacts, decide, end, fate, free, surveyed, walk};
+use crate::artifacts::{Named, note_named};
 use crate::disk::{Layout, io_error, make_dir, remove_dir, sync_dir};
 use crate::format;
 use crate::journal::open::{Checkpoint, Tail};
@@ -66,7 +65,7 @@ impl Order {
 pub(super) struct Prepared {
     dir: PathBuf,
     eraser: Eraser,
-    stored: Vec<Stored>,
+    named: BTreeSet<Named>,
     /// Up to where the journal is rewritten.
     at: Checkpoint,
     /// Segments that say something else there.
@@ -209,10 +208,10 @@ impl Prepared {
         let reach = |n| inner.reach(n);
         inner.erasure.progress.begin("survey", tail.n);
         let found = surveyed(&layout.journal, tail, &person, &reach)?;
-        let Some((survey, stored, end)) = found else { return Ok(None) };
+        let Some((survey, named, end)) = found else { return Ok(None) };
         inner.erasure.progress.begin("rewrite", tail.n);
         let (eraser, at) = (Eraser::new(survey), Checkpoint::default());
-        let mut prepared = Self { dir, eraser, stored, at, changed: BTreeSet::new(), asked_at, began };
+        let mut prepared = Self { dir, eraser, named, at, changed: BTreeSet::new(), asked_at, began };
         prepared.rewrite(tail, end, &reach)?;
         Ok(Some(prepared))
     }
@@ -229,7 +228,7 @@ impl Prepared {
         let journal = Layout::of(&self.dir).journal;
         let end = walk(&journal, self.at, tail, |record| {
             self.eraser.hear(&record);
-            self.stored.extend(stored_by(&record));
+            note_named(&mut self.named, &record);
             reach(record.n)
         })?;
         if !self.eraser.still_holds() {
@@ -313,7 +312,7 @@ impl Prepared {
         }
         sync_dir(&journal).map_err(io_error("sync", &journal))?;
         step("journal staged")?;
-        decide(&self.dir, &self.eraser, &self.stored, true, step)?;
+        decide(&self.dir, &self.eraser, &self.named, true, step)?;
         end(&self.dir, true, step)
     }
 }

@@ -386,6 +386,7 @@ async fn an_artifact_of_others_stays_without_their_name_damaged_or_not() {
     let at = Timestamp::UNIX_EPOCH;
     store.put_artifact(&group(), &"a3".into(), "a street Kowalska".into()).await.unwrap();
     store.put_artifact(&group(), &"a4".into(), "a lane Kowalska".into()).await.unwrap();
+    store.put_artifact(&group(), &"a5".into(), "a path of old".into()).await.unwrap();
     let stored = |id: &str, sha256| {
         let event = Event::Artifact(ArtifactEvent::Stored { artifact: artifact(id, sha256) });
         NewRecord { channel: Some(group()), at, event }
@@ -395,6 +396,12 @@ async fn an_artifact_of_others_stays_without_their_name_damaged_or_not() {
             // What it is without their name is what `check_erased` verifies.
             stored("a3", Some(checksum(b"a street Kowalska"))),
             stored("a4", None),
+            stored("a5", None),
+            NewRecord {
+                channel: Some(group()),
+                at,
+                event: Event::Artifact(ArtifactEvent::Expired { ids: vec!["a5".into()], lost: false }),
+            },
             NewRecord { channel: None, at, event: Event::Maintenance(MaintenanceEvent::DaemonStopped) },
         ])
         .await
@@ -406,6 +413,7 @@ async fn an_artifact_of_others_stays_without_their_name_damaged_or_not() {
     check_erased(home.path()).await;
     let left = all_bytes(&home.path().join("artifacts"));
     assert!(holds(&left, "a street ********") && holds(&left, "a lane ********"));
+    assert!(!holds(&left, "a path of old"), "one that has expired is named by nothing");
 }
 
 #[tokio::test(flavor = "multi_thread")]
