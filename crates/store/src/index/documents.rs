@@ -7,9 +7,10 @@ use cairn_core::memory::Memory;
 use cairn_core::message::{Entry, Role};
 use cairn_core::summary::Summary;
 use jiff::{SignedDuration, Timestamp};
+use tantivy::schema::Value as _;
 
 use super::schema::{
-    Fields, Subject, date_words, entries_of, places_of, seconds, summaries_of, tokens, topic_word, words_of,
+    Fields, Subject, date_words, entries_of, joined, places_of, seconds, summaries_of, topic_word, words_of,
 };
 
 /// Neighbours on each side (`docs/design/figures.md`, "Search").
@@ -41,7 +42,7 @@ struct Spoken {
     seq: Seq,
     at: Timestamp,
     author: String,
-    words: Vec<String>,
+    words: String,
     /// Neighbours after it that the index has it with; none: the index does not have it.
     written_with: Option<usize>,
 }
@@ -62,6 +63,13 @@ pub(crate) struct Write {
     pub(crate) key: String,
     pub(crate) replaces: bool,
     pub(crate) doc: tantivy::TantivyDocument,
+}
+
+impl Write {
+    /// Bytes of its texts.
+    pub(crate) fn bytes(&self) -> usize {
+        self.doc.field_values().filter_map(|(_, value)| value.as_str()).map(str::len).sum()
+    }
 }
 
 impl Recent {
@@ -129,25 +137,24 @@ impl Recent {
             .filter(|other| *other != idx)
             .map(|other| &self.entries[other])
             .filter(|other| entry.at.duration_since(other.at).abs() <= SITTING)
-            .flat_map(|other| other.words.iter().take(LENT_WORDS));
+            .flat_map(|other| other.words.lines().take(LENT_WORDS));
         let date = date_words(entry.at);
         let subject = Subject::Entry(channel.clone(), entry.seq);
         let mut doc = document(fields, &subject, &[entries_of(channel)], entry.at, 1.0);
-        doc.add_pre_tokenized_text(fields.near, tokens(lent.chain(&date)));
-        doc.add_pre_tokenized_text(fields.own, tokens(&entry.words));
+        doc.add_text(fields.near, joined(lent.chain(date.iter().map(String::as_str))));
+        doc.add_text(fields.own, &entry.words);
         doc.add_text(fields.author, &entry.author);
         if after == NEIGHBOURS {
             // It is written for good: from here on it only lends words.
-            self.entries[idx].words.truncate(LENT_WORDS);
-            self.entries[idx].words.shrink_to_fit();
+            let words = &mut self.entries[idx].words;
+            *words = joined(words.lines().take(LENT_WORDS));
         }
         Some(Write { key: subject.key(), replaces: written_with.is_some(), doc })
     }
 
     /// About how many bytes of memory they take.
     pub(crate) fn bytes(&self) -> usize {
-        let word = |word: &String| size_of::<String>() + word.capacity();
-        let entry = |entry: &Spoken| size_of::<Spoken>() + entry.words.iter().map(word).sum::<usize>();
+        let entry = |entry: &Spoken| size_of::<Spoken>() + entry.words.capacity();
         size_of::<Self>() + self.entries.iter().map(entry).sum::<usize>()
     }
 
@@ -159,21 +166,25 @@ impl Recent {
 }
 
 fn spoken(entry: &Entry) -> Option<Spoken> {
-    let words = words_of(head(&entry.text(), TEXT_BYTES));
+    let words = words_in(head(&entry.text(), TEXT_BYTES));
     let author = entry.author.as_ref().map(|author| author.name.clone()).unwrap_or_default();
     let spoken = Spoken { seq: entry.seq, at: entry.at, author, words, written_with: None };
     (!spoken.words.is_empty()).then_some(spoken)
 }
 
+fn words_in(text: &str) -> String {
+    joined(words_of(text).iter().map(String::as_str))
+}
+
 /// A tool's result stands alone, by its beginning.
 fn tool_result(fields: &Fields, channel: &ChannelId, entry: &Entry) -> Option<Write> {
-    let words = words_of(head(&entry.text(), TOOL_BYTES));
+    let words = words_in(head(&entry.text(), TOOL_BYTES));
     if words.is_empty() {
         return None;
     }
     let subject = Subject::Entry(channel.clone(), entry.seq);
     let mut doc = document(fields, &subject, &[entries_of(channel)], entry.at, 1.0);
-    doc.add_pre_tokenized_text(fields.near, tokens(&words));
+    doc.add_text(fields.near, words);
     Some(Write { key: subject.key(), replaces: false, doc })
 }
 
@@ -207,7 +218,7 @@ pub(crate) fn of_summary(fields: &Fields, channel: &ChannelId, summary: &Summary
     let mut doc = document(fields, &subject, &[summaries_of(channel)], summary.from_at, 1.0);
     let mut words = words_of(&summary.text);
     words.extend(date_words(summary.from_at));
-    doc.add_pre_tokenized_text(fields.near, tokens(&words));
+    doc.add_text(fields.near, joined(words.iter().map(String::as_str)));
     Write { key: subject.key(), replaces: false, doc }
 }
 
@@ -246,8 +257,8 @@ pub(crate) fn of_memory(fields: &Fields, memory: &Memory) -> Write {
     let mut doc = document(fields, &subject, &places, memory.created_at, topic.weight);
     let within: Vec<String> =
         places.iter().flat_map(|place| topic.counted().map(|word| topic_word(place, word))).collect();
-    doc.add_pre_tokenized_text(fields.near, tokens(&topic.near));
-    doc.add_pre_tokenized_text(fields.own, tokens(&topic.own));
-    doc.add_pre_tokenized_text(fields.topic, tokens(&within));
+    for (field, words) in [(fields.near, &topic.near), (fields.own, &topic.own), (fields.topic, &within)] {
+        doc.add_text(field, joined(words.iter().map(String::as_str)));
+    }
     Write { key: subject.key(), replaces: true, doc }
 }

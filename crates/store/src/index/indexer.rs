@@ -13,6 +13,7 @@ use cairn_core::event::{
 use cairn_core::ids::{ChannelId, MemoryId, Seq, SummaryId};
 use cairn_core::memory::MemorySave;
 use cairn_core::ports::StoreError;
+use tantivy::indexer::IndexWriterOptions;
 use tantivy::{IndexWriter, Term};
 use tokio::sync::{oneshot, watch};
 
@@ -27,9 +28,13 @@ use crate::journal::reader::{Follower, Reader};
 use crate::views::archive::Reads;
 use crate::views::{Views, memories};
 
-/// A commit comes at the latest so long after the first document that it holds, or after so many.
+/// A commit comes at the latest so long after the first document that it holds, or after so many bytes of them: until then
+/// they may all wait in memory.
 const COMMIT_EVERY: Duration = Duration::from_secs(2);
-const COMMIT_DOCS: usize = 2000;
+const COMMIT_BYTES: usize = 2 << 20;
+
+/// Merges at once: each holds something for every document that it merges.
+const MERGES: usize = 1;
 
 /// An index that lacks more records than that is brought up on a thread that gives way to turns, memories first.
 const FAR_BEHIND: u64 = 10_000;
@@ -68,7 +73,7 @@ pub(crate) struct Indexer {
     follower: Follower,
     writer: Option<IndexWriter>,
     recent: Recents,
-    uncommitted: usize,
+    uncommitted_bytes: usize,
     first_uncommitted: Option<Instant>,
     committed: Checkpoint,
     is_broken: bool,
@@ -96,7 +101,7 @@ impl Indexer {
             follower,
             writer: None,
             recent: Recents::new(0),
-            uncommitted: 0,
+            uncommitted_bytes: 0,
             first_uncommitted: None,
             committed: at,
             is_broken,
@@ -207,7 +212,7 @@ impl Indexer {
         self.follower = Follower::new(&self.index.journal, at);
         self.committed = at;
         self.recent.clear();
-        self.uncommitted = 0;
+        self.uncommitted_bytes = 0;
         self.first_uncommitted = None;
         self.is_broken = false;
         Ok(())
@@ -266,6 +271,9 @@ impl Indexer {
             for (_, memory) in &page {
                 self.write(documents::of_memory(&self.index.fields, memory))?;
             }
+            if self.uncommitted_bytes >= COMMIT_BYTES {
+                self.commit_here()?;
+            }
             match page.into_iter().last() {
                 Some((key, _)) => after = Some(key),
                 None => break,
@@ -286,7 +294,7 @@ impl Indexer {
             self.index.goes_on()?;
             let Some((record, _)) = self.follower.next(&tail)? else { break };
             self.take(&record)?;
-            if self.uncommitted >= COMMIT_DOCS {
+            if self.uncommitted_bytes >= COMMIT_BYTES {
                 self.commit()?;
                 self.note_reach();
             }
@@ -428,13 +436,13 @@ impl Indexer {
     fn write(&mut self, write: Write) -> Result<(), StoreError> {
         let term = Term::from_field_text(self.index.fields.key, &write.key);
         let index = Arc::clone(&self.index);
-        let writer = self.writer()?;
+        let (bytes, writer) = (write.bytes(), self.writer()?);
         if write.replaces {
             writer.delete_term(term);
         }
         // It waits for those that write when they have enough before them.
         index.calls.within(|| writer.add_document(write.doc)).map_err(|error| index_error(&error))?;
-        self.uncommitted += 1;
+        self.uncommitted_bytes += bytes;
         self.note_uncommitted();
         Ok(())
     }
@@ -443,20 +451,26 @@ impl Indexer {
         self.first_uncommitted.get_or_insert_with(Instant::now);
     }
 
+    /// One channel after the other: what all of them wait with is too much to be held at once.
     fn write_rest(&mut self) -> Result<(), StoreError> {
-        let fields = &self.index.fields;
-        let rest: Vec<Write> =
-            self.recent.iter_mut().flat_map(|(channel, recent)| recent.rest(fields, channel)).collect();
-        rest.into_iter().try_for_each(|write| self.write(write))
+        let index = Arc::clone(&self.index);
+        let mut recent = std::mem::replace(&mut self.recent, Recents::new(0));
+        let wrote = recent.iter_mut().try_for_each(|(channel, recent)| {
+            recent.rest(&index.fields, channel).into_iter().try_for_each(|write| self.write(write))
+        });
+        self.recent = recent;
+        wrote
     }
 
     /// Made with the first document: an idle daemon has no use for its memory.
     fn writer(&mut self) -> Result<&mut IndexWriter, StoreError> {
         if self.writer.is_none() {
             let (index, _) = self.index.parts()?;
-            let writer = index
-                .writer_with_num_threads(1, self.index.heap_bytes)
-                .map_err(|error| index_error(&error))?;
+            let options = IndexWriterOptions::builder()
+                .memory_budget_per_thread(self.index.heap_bytes)
+                .num_merge_threads(MERGES)
+                .build();
+            let writer = index.writer_with_options(options).map_err(|error| index_error(&error))?;
             self.writer = Some(writer);
         }
         self.writer.as_mut().ok_or_else(|| index_failure("it has no writer"))
@@ -487,7 +501,7 @@ impl Indexer {
         index.calls.within(commit).map_err(|error| index_error(&error))?;
         index.parts()?.1.reload().map_err(|error| index_error(&error))?;
         self.committed = at;
-        self.uncommitted = 0;
+        self.uncommitted_bytes = 0;
         self.first_uncommitted = None;
         Ok(())
     }
@@ -496,7 +510,9 @@ impl Indexer {
 #[cfg(test)]
 mod tests {
     use cairn_core::event::NewRecord;
+    use cairn_core::ids::{Generation, TurnId};
     use cairn_core::memory::{MemoryKind, Reach, Scope, Source};
+    use cairn_core::message::{Entry, Part, Role};
     use cairn_core::ports::Store as _;
     use jiff::Timestamp;
 
@@ -559,6 +575,28 @@ mod tests {
         let asked = Asked { agent: &"main".into(), reach: &[Reach::All], text: QUESTION, n: 5 };
         let changed = Changed { since: last, ids: &[], rows: &[] };
         assert_eq!(index.memories(&asked, &changed).unwrap().unwrap().len(), 1);
+        drop(indexer);
+        store.close().await;
+    }
+
+    #[tokio::test]
+    async fn no_more_of_long_messages_waits_for_a_commit_than_of_short_ones() {
+        let (_dir, store, index) = begun(0).await;
+        let channel: ChannelId = "main/local/main".parse().unwrap();
+        let long = |n: u64| {
+            let (seq, turn) = (Seq(n), TurnId::from("t1"));
+            let mut entry =
+                Entry::new(seq, &turn, Generation::default(), Timestamp::UNIX_EPOCH, Role::Assistant);
+            entry.parts = vec![Part::text((0..8000).map(|word| format!("w{word} ")).collect::<String>())];
+            let event = Event::Turn(TurnEvent::EntryAdded { entry });
+            NewRecord { channel: Some(channel.clone()), at: Timestamp::UNIX_EPOCH, event }
+        };
+        store.append((1..=100).map(long).collect()).await.unwrap();
+        store.settle().await.unwrap();
+        let mut indexer = indexer(&store, &index, store.inner.appender.durable());
+        indexer.catch_up().unwrap();
+        assert!(indexer.follower.checkpoint().n > 100 && indexer.uncommitted_bytes < COMMIT_BYTES);
+        assert!(indexer.committed.n > 30, "{:?}", indexer.committed);
         drop(indexer);
         store.close().await;
     }

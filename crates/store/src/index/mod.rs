@@ -20,7 +20,7 @@ use tantivy::{Index, IndexReader, ReloadPolicy, TantivyError};
 
 pub(crate) use indexer::{Indexer, Task};
 pub(crate) use memories::{Asked, Changed, Ranked, Ranking};
-use schema::Fields;
+use schema::{Fields, WORDS, Words};
 pub(crate) use search::matched;
 
 use crate::disk::Calls;
@@ -30,7 +30,7 @@ use crate::journal::segment::Position;
 use crate::views::db::is_of_the_machine;
 
 /// Version of the documents; an index of another version is made again.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 /// What is said last is taken in at the end, if that takes no longer.
 const END_LIMIT: Duration = Duration::from_millis(500);
@@ -244,6 +244,7 @@ impl SearchIndex {
 }
 
 fn with_reader(index: Index) -> Result<Opened, StoreError> {
+    index.tokenizers().register(WORDS, Words);
     let builder = index.reader_builder().reload_policy(ReloadPolicy::Manual).doc_store_cache_num_blocks(8);
     let reader = builder.try_into().map_err(|error| index_error(&error))?;
     Ok((index, reader))

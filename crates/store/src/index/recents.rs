@@ -89,6 +89,12 @@ mod tests {
     }
 
     #[test]
+    fn their_words_take_little_more_than_their_letters() {
+        let letters = "seven".len() * 1000;
+        assert!((letters..letters * 3 / 2).contains(&recent(1000).bytes()), "{}", recent(1000).bytes());
+    }
+
+    #[test]
     fn those_used_least_recently_go_one_at_a_time_within_the_bytes() {
         let one = recent(20).bytes();
         let mut recents = Recents::new(3 * one);

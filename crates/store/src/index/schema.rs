@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use tantivy::schema::{
     FAST, Field, IndexRecordOption, STORED, STRING, Schema, TextFieldIndexing, TextOptions,
 };
-use tantivy::tokenizer::{PreTokenizedString, Token};
+use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
 
 #[derive(Clone)]
 pub(crate) struct Fields {
@@ -31,6 +31,9 @@ pub(crate) struct Fields {
     pub(crate) weight: Field,
 }
 
+/// The name of [`Words`].
+pub(crate) const WORDS: &str = "words";
+
 /// Names of the fields [`Fields::at`] and [`Fields::weight`], for their columns.
 pub(crate) const AT: &str = "at";
 pub(crate) const WEIGHT: &str = "weight";
@@ -39,7 +42,7 @@ impl Fields {
     pub(crate) fn new() -> Self {
         let mut schema = Schema::builder();
         let words = TextFieldIndexing::default()
-            .set_tokenizer("raw")
+            .set_tokenizer(WORDS)
             .set_index_option(IndexRecordOption::WithFreqs)
             .set_fieldnorms(true);
         let topics = TextOptions::default().set_indexing_options(words.clone().set_fieldnorms(false));
@@ -156,15 +159,45 @@ pub(crate) fn seconds(at: Timestamp) -> u64 {
     u64::try_from(at.as_second()).unwrap_or(0)
 }
 
-pub(crate) fn tokens<'a>(words: impl IntoIterator<Item = &'a String>) -> PreTokenizedString {
-    let token = |(position, word): (usize, &String)| Token {
-        offset_from: 0,
-        offset_to: 0,
-        position,
-        text: word.clone(),
-        position_length: 1,
-    };
-    PreTokenizedString { text: String::new(), tokens: words.into_iter().enumerate().map(token).collect() }
+/// Words as the index is given them, and as the last entries of channels are kept: one in each line, no word has a line feed.
+/// Documents wait by the thousand to be indexed, and their words one by one take ten times as much.
+pub(crate) fn joined<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    words.into_iter().collect::<Vec<_>>().join("\n")
+}
+
+/// Takes words apart that were [`joined`].
+#[derive(Clone)]
+pub(crate) struct Words;
+
+pub(crate) struct WordStream<'a> {
+    words: std::str::Lines<'a>,
+    token: Token,
+}
+
+impl Tokenizer for Words {
+    type TokenStream<'a> = WordStream<'a>;
+
+    fn token_stream<'a>(&'a mut self, text: &'a str) -> WordStream<'a> {
+        WordStream { words: text.lines(), token: Token::default() }
+    }
+}
+
+impl TokenStream for WordStream<'_> {
+    fn advance(&mut self) -> bool {
+        let Some(word) = self.words.next() else { return false };
+        self.token.position = self.token.position.wrapping_add(1);
+        self.token.text.clear();
+        self.token.text.push_str(word);
+        true
+    }
+
+    fn token(&self) -> &Token {
+        &self.token
+    }
+
+    fn token_mut(&mut self) -> &mut Token {
+        &mut self.token
+    }
 }
 
 #[cfg(test)]
@@ -187,6 +220,15 @@ mod tests {
     fn scripts_without_gaps_and_korean_come_in_pairs() {
         assert_eq!(words_of("学校生活"), ["学校", "校生", "生活"]);
         assert_eq!(words_of("학교에서"), ["학교", "교에", "에서"]);
+    }
+
+    #[test]
+    fn words_that_are_joined_are_taken_apart_again() {
+        for words in [&[][..], &["tea"], &["m\0main\0agent\0tea", "学校", "tea", "tea"]] {
+            let (text, mut found) = (joined(words.iter().copied()), Vec::new());
+            Words.token_stream(&text).process(&mut |token| found.push(token.text.clone()));
+            assert_eq!(found, words);
+        }
     }
 
     #[test]
