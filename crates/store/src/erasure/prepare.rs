@@ -34,6 +34,9 @@ const FEW: u64 = 200;
 const ROUNDS: usize = 6;
 const ATTEMPTS: usize = 3;
 
+/// One part in so many of the cache that the state beside has: the other one keeps its own meanwhile.
+const CACHE_SHARE: u64 = 4;
+
 /// How often it looks whether the store is being closed.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -150,8 +153,10 @@ impl Store {
     async fn make_views(&self, prepared: &Prepared) -> Result<(), StoreError> {
         let progress = &self.inner.erasure.progress;
         let (dir, n) = (prepared.dir.join(BESIDE), prepared.at.n);
+        let of = &self.inner.options;
+        let sled_cache_bytes = of.sled_cache_bytes / CACHE_SHARE;
         let options =
-            StoreOptions { dir, progress: progress.clone(), database: None, ..self.inner.options.clone() };
+            StoreOptions { dir, sled_cache_bytes, progress: progress.clone(), database: None, ..of.clone() };
         let open = self.inner.background.run(PREPARING, move || Store::open(options));
         let mut open = pin!(open);
         let beside = loop {
