@@ -23,6 +23,7 @@ mod retain;
 mod store;
 #[cfg(test)]
 mod tests;
+mod topic;
 mod verify;
 mod views;
 

@@ -7,8 +7,9 @@ use cairn_core::ids::AgentId;
 use cairn_core::memory::{Memory, Reach};
 use cairn_core::ports::{MemoryFilter, NEAR_MAX, Recall, StoreError};
 
-use crate::index::{Asked, Changed, Ranked, Ranking};
+use crate::index::{Asked, Ranked, Ranking};
 use crate::store::Inner;
+use crate::topic::Counted;
 use crate::views::archive::Reads;
 use crate::views::memories;
 
@@ -97,13 +98,8 @@ fn ranked(inner: &Inner, reads: &Reads<'_>, asked: &Asked<'_>) -> Result<Ranked,
         // It follows the views on disk, which do not answer.
         true => None,
         false => {
-            // Asked before the index is looked at: what it takes in meanwhile is counted by its row all the same.
-            let (since, ids) = inner.views.changed_memories(asked.agent, asked.reach);
-            let mut rows = Vec::with_capacity(ids.len());
-            for id in &ids {
-                rows.extend(memories::get(reads.db, id)?.filter(|memory| is_within(asked, memory)));
-            }
-            let changed = Changed { since, ids: &ids, rows: &rows };
+            // Asked before the index is looked at: what it takes in meanwhile is known to it.
+            let changed = inner.views.changed_memories(asked.agent, asked.reach);
             inner.index.memories(asked, &changed).unwrap_or_else(|error| {
                 tracing::warn!(%error, "the search index cannot be read; memories are found by their rows");
                 None
@@ -122,7 +118,7 @@ fn by_rows(reads: &Reads<'_>, asked: &Asked<'_>) -> Result<Ranked, StoreError> {
     for (idx, reach) in asked.reach.iter().enumerate() {
         memories::each_within(reads.db, asked.agent, reach, |row| {
             if !asked.reach[..idx].iter().any(|before| before.holds(&row.memory)) {
-                ranking.count(&row.memory);
+                ranking.count(&row.memory.id, &Counted::of(&row.memory));
             }
         })?;
     }

@@ -10,8 +10,9 @@ use jiff::{SignedDuration, Timestamp};
 use tantivy::schema::Value as _;
 
 use super::schema::{
-    Fields, Subject, date_words, entries_of, joined, places_of, seconds, summaries_of, topic_word, words_of,
+    Fields, Subject, date_words, entries_of, joined, places_of, seconds, summaries_of, topic_word,
 };
+use crate::topic::{Topic, words_of};
 
 /// Neighbours on each side (`docs/design/figures.md`, "Search").
 const NEIGHBOURS: usize = 2;
@@ -23,16 +24,6 @@ const SITTING: SignedDuration = SignedDuration::from_hours(3);
 const TEXT_BYTES: usize = 64 * 1024;
 const TOOL_BYTES: usize = 4 * 1024;
 const LENT_WORDS: usize = 200;
-
-/// An important memory counts for up to this much more, and each further sighting for a little.
-const IMPORTANCE_BOOST: f64 = 0.3;
-const SIGHTING_BOOST: f64 = 0.1;
-
-/// Divides the weight, so that a memory of middling importance counts as much as an entry.
-const MIDDLING: f64 = 1.0 + IMPORTANCE_BOOST / 2.0;
-
-/// A document's own word counts as often as so many of its neighbourhood (`docs/design/figures.md`, "Search").
-pub(crate) const OWN_WEIGHT: u32 = 3;
 
 /// The index has it with some neighbours, nobody knows which.
 const UNKNOWN: usize = usize::MAX;
@@ -220,35 +211,6 @@ pub(crate) fn of_summary(fields: &Fields, channel: &ChannelId, summary: &Summary
     words.extend(date_words(summary.from_at));
     doc.add_text(fields.near, joined(words.iter().map(String::as_str)));
     Write { key: subject.key(), replaces: false, doc }
-}
-
-/// What a memory is found by.
-pub(crate) struct Topic {
-    /// Its words.
-    pub(crate) own: Vec<String>,
-    /// Those of whom or what it is about. Not its date: a number in a question would find all of a day.
-    pub(crate) near: Vec<String>,
-    pub(crate) weight: f64,
-}
-
-impl Topic {
-    pub(crate) fn of(memory: &Memory) -> Self {
-        let further = f64::from(memory.sightings.max(1)).ln();
-        let boost = 1.0 + IMPORTANCE_BOOST * memory.importance + SIGHTING_BOOST * further;
-        // What is said in the first person is found by the name of whoever says it.
-        let speaker = memory.said_by().filter(|_| memory.is_of_speaker()).unwrap_or_default();
-        let about = format!("{}\n{speaker}", memory.subject.as_deref().unwrap_or_default());
-        Self {
-            own: words_of(&memory.text),
-            near: words_of(&about),
-            weight: boost * memory.weight() / MIDDLING,
-        }
-    }
-
-    /// All words, each as often as it counts.
-    pub(crate) fn counted(&self) -> impl Iterator<Item = &String> {
-        self.own.iter().flat_map(|word| std::iter::repeat_n(word, OWN_WEIGHT as usize)).chain(&self.near)
-    }
 }
 
 pub(crate) fn of_memory(fields: &Fields, memory: &Memory) -> Write {

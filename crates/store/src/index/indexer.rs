@@ -25,6 +25,7 @@ use crate::disk::give_way;
 use crate::journal::Durable;
 use crate::journal::open::Checkpoint;
 use crate::journal::reader::{Follower, Reader};
+use crate::journal::segment::Position;
 use crate::views::archive::Reads;
 use crate::views::{Views, memories};
 
@@ -268,11 +269,11 @@ impl Indexer {
             let db = self.views.db()?;
             let page = memories::page(&db, after.as_ref(), MEMORIES_AT_ONCE)?;
             drop(db);
-            for (_, memory) in &page {
-                self.write(documents::of_memory(&self.index.fields, memory))?;
+            for (_, row) in page.iter().filter(|(_, row)| row.made.0 <= applied) {
+                self.write(documents::of_memory(&self.index.fields, &row.memory))?;
             }
             if self.uncommitted_bytes >= COMMIT_BYTES {
-                self.commit_here()?;
+                self.commit_here(self.index.has_memories_to(), applied)?;
             }
             match page.into_iter().last() {
                 Some((key, _)) => after = Some(key),
@@ -280,9 +281,9 @@ impl Indexer {
             }
         }
         if self.first_uncommitted.is_some() {
-            self.commit_here()?;
+            self.commit_here(applied, applied)?;
         }
-        self.index.has_memories_to.fetch_max(applied, Ordering::AcqRel);
+        self.index.note_memories(applied);
         self.views.forget_changed_memories(applied);
         Ok(())
     }
@@ -307,7 +308,7 @@ impl Indexer {
         let all = self.first_uncommitted.is_none();
         let n = if all { self.follower.checkpoint().n } else { self.committed.n };
         self.index.reaches.fetch_max(n, Ordering::AcqRel);
-        self.index.has_memories_to.fetch_max(n, Ordering::AcqRel);
+        self.index.note_memories(n);
         self.views.forget_changed_memories(self.index.reaches());
     }
 
@@ -332,7 +333,7 @@ impl Indexer {
                 {
                     self.write(documents::of_summary(&self.index.fields, channel, summary))?;
                 }
-                end.memories.iter().try_for_each(|save| self.take_save(save))
+                end.memories.iter().try_for_each(|save| self.take_save(save, record.n))
             }
             (Event::Message(MessageEvent::Deleted { message, seqs }), Some(channel)) => {
                 let db = self.views.db()?;
@@ -343,9 +344,9 @@ impl Indexer {
             (Event::Maintenance(MaintenanceEvent::WordsExpired { channel, entries, summaries }), _) => {
                 self.expire(channel, entries, summaries, record.n)
             }
-            (Event::Memory(MemoryEvent::Saved(save)), _) => self.take_save(save),
+            (Event::Memory(MemoryEvent::Saved(save)), _) => self.take_save(save, record.n),
             (Event::Memory(MemoryEvent::Edited { id, .. } | MemoryEvent::Forgotten { id }), _) => {
-                self.take_memory(id)
+                self.take_memory(id, record.n)
             }
             _ => Ok(()),
         }
@@ -418,19 +419,21 @@ impl Indexer {
         Ok(())
     }
 
-    fn take_save(&mut self, save: &MemorySave) -> Result<(), StoreError> {
+    fn take_save(&mut self, save: &MemorySave, n: u64) -> Result<(), StoreError> {
         match memories::by_text(&*self.views.db()?, save)? {
-            Some(id) => self.take_memory(&id),
+            Some(id) => self.take_memory(&id, n),
             None => Ok(()),
         }
     }
 
-    /// Writes a memory as the views show it now; gone there, it goes here.
-    fn take_memory(&mut self, id: &MemoryId) -> Result<(), StoreError> {
-        if let Some(memory) = memories::get(&*self.views.db()?, id)? {
-            return self.write(documents::of_memory(&self.index.fields, &memory));
+    /// Writes a memory that a record changed as the views show it now; gone there, it goes here. One that was made later comes
+    /// with the record that made it.
+    fn take_memory(&mut self, id: &MemoryId, n: u64) -> Result<(), StoreError> {
+        match memories::row_of(&*self.views.db()?, id)? {
+            Some(row) if row.made.0 > n.max(self.index.has_memories_to()) => Ok(()),
+            Some(row) => self.write(documents::of_memory(&self.index.fields, &row.memory)),
+            None => self.delete_doc(&Subject::Memory(id.clone())),
         }
-        self.delete_doc(&Subject::Memory(id.clone()))
     }
 
     fn write(&mut self, write: Write) -> Result<(), StoreError> {
@@ -465,7 +468,7 @@ impl Indexer {
     /// Made with the first document: an idle daemon has no use for its memory.
     fn writer(&mut self) -> Result<&mut IndexWriter, StoreError> {
         if self.writer.is_none() {
-            let (index, _) = self.index.parts()?;
+            let index = self.index.parts()?.index;
             let options = IndexWriterOptions::builder()
                 .memory_budget_per_thread(self.index.heap_bytes)
                 .num_merge_threads(MERGES)
@@ -482,14 +485,15 @@ impl Indexer {
             return Ok(());
         }
         self.write_rest()?;
-        self.commit_here()
+        self.commit_here(at.n, at.n)
     }
 
-    fn commit_here(&mut self) -> Result<(), StoreError> {
+    /// It shows how memories changed up to one record, and has none that were made after another.
+    fn commit_here(&mut self, has_memories_to: u64, none_made_after: u64) -> Result<(), StoreError> {
         let at = self.follower.checkpoint();
-        let position = at.position;
-        let payload =
-            Payload { format: FORMAT, n: at.n, at: (position.segment, position.offset, position.len) };
+        let Position { segment, offset, len } = at.position;
+        let none_made_after = none_made_after.max(self.index.parts()?.has_none_made_after);
+        let payload = Payload { format: FORMAT, n: at.n, at: (segment, offset, len), none_made_after };
         let payload = serde_json::to_string(&payload).map_err(|error| index_failure(error.to_string()))?;
         let index = Arc::clone(&self.index);
         let writer = self.writer()?;
@@ -499,7 +503,7 @@ impl Indexer {
             prepared.commit().map(drop)
         };
         index.calls.within(commit).map_err(|error| index_error(&error))?;
-        index.parts()?.1.reload().map_err(|error| index_error(&error))?;
+        index.reload(has_memories_to, none_made_after)?;
         self.committed = at;
         self.uncommitted_bytes = 0;
         self.first_uncommitted = None;
@@ -516,19 +520,22 @@ mod tests {
     use cairn_core::ports::Store as _;
     use jiff::Timestamp;
 
-    use super::super::{Asked, Changed};
+    use super::super::Asked;
     use super::*;
+    use crate::views::Changed;
     use crate::{Store, StoreOptions};
 
     const QUESTION: &str = "Where is the key?";
 
-    /// A store with some records, the last of them a memory, of which an index in another folder has nothing.
-    async fn begun(n_others: u64) -> (tempfile::TempDir, Store, Arc<SearchIndex>) {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(StoreOptions::new(dir.path())).unwrap();
-        let record = |event| NewRecord { channel: None, at: Timestamp::UNIX_EPOCH, event };
-        let started = || Event::Maintenance(MaintenanceEvent::DaemonStarted { version: String::new() });
-        let mut records: Vec<NewRecord> = (0..n_others).map(|_| record(started())).collect();
+    fn record(event: Event) -> NewRecord {
+        NewRecord { channel: None, at: Timestamp::UNIX_EPOCH, event }
+    }
+
+    fn saved(text: &str) -> Event {
+        Event::Memory(MemoryEvent::Saved(save(text)))
+    }
+
+    fn save(text: &str) -> MemorySave {
         let source = Source {
             channel: None,
             from_seq: None,
@@ -538,17 +545,31 @@ mod tests {
             by: None,
             said_at: None,
         };
-        records.push(record(Event::Memory(MemoryEvent::Saved(MemorySave {
+        MemorySave {
             agent: "main".into(),
             scope: Scope::Agent,
             kind: MemoryKind::Fact,
-            text: "The key is under the pot".to_owned(),
+            text: text.to_owned(),
             subject: None,
             importance: 0.5,
             source,
             sighting: String::new(),
-            explicit: false,
-        }))));
+            explicit: true,
+        }
+    }
+
+    fn edited(id: &MemoryId, text: &str) -> Event {
+        let (id, text) = (id.clone(), Some(text.to_owned()));
+        Event::Memory(MemoryEvent::Edited { id, text, kind: None, importance: None })
+    }
+
+    /// A store with some records, the last of them a memory, of which an index in another folder has nothing.
+    async fn begun(n_others: u64) -> (tempfile::TempDir, Store, Arc<SearchIndex>) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(StoreOptions::new(dir.path())).unwrap();
+        let started = || Event::Maintenance(MaintenanceEvent::DaemonStarted { version: String::new() });
+        let mut records: Vec<NewRecord> = (0..n_others).map(|_| record(started())).collect();
+        records.push(record(saved("The key is under the pot")));
         store.append(records).await.unwrap();
         // The index of its own has all: nothing is known to have changed since.
         store.settle_index(store.inner.durable().tail.n).await.unwrap();
@@ -573,7 +594,7 @@ mod tests {
         let last = store.inner.durable().tail.n;
         assert_eq!((index.reaches(), index.has_memories_to()), (0, last));
         let asked = Asked { agent: &"main".into(), reach: &[Reach::All], text: QUESTION, n: 5 };
-        let changed = Changed { since: last, ids: &[], rows: &[] };
+        let changed = Changed { since: last, memories: Vec::new() };
         assert_eq!(index.memories(&asked, &changed).unwrap().unwrap().len(), 1);
         drop(indexer);
         store.close().await;
@@ -607,14 +628,77 @@ mod tests {
         let agent = "main".into();
         let changed = || store.inner.views.changed_memories(&agent, &[Reach::All]);
         let last = store.inner.durable().tail.n;
-        assert_eq!(changed(), (last, Vec::new()), "what changed before is in the index, it is thought");
+        assert_eq!(
+            changed(),
+            Changed { since: last, memories: Vec::new() },
+            "what changed before is in the index, it is thought"
+        );
         indexer(&store, &index, store.inner.appender.durable()).know_changes().unwrap();
-        let (since, ids) = changed();
-        assert_eq!((since, ids.len()), (0, 1));
+        let changed = changed();
+        assert_eq!((changed.since, changed.memories.len()), (0, 1));
         let asked = Asked { agent: &agent, reach: &[Reach::All], text: QUESTION, n: 5 };
-        let rows = [store.memory(&ids[0]).await.unwrap().unwrap()];
-        let changed = Changed { since, ids: &ids, rows: &rows };
         assert_eq!(index.memories(&asked, &changed).unwrap().unwrap().len(), 1);
+        store.close().await;
+    }
+
+    #[tokio::test]
+    async fn a_question_counts_each_memory_once_whatever_the_index_has_taken_in_meanwhile() {
+        let (_dir, store, index) = begun(1).await;
+        let agent = "main".into();
+        let changed = || store.inner.views.changed_memories(&agent, &[Reach::All]);
+        let asked = Asked { agent: &agent, reach: &[Reach::All], text: QUESTION, n: 9 };
+        let mut indexer = indexer(&store, &index, store.inner.appender.durable());
+        indexer.step(true).unwrap();
+        let id = index.memories(&asked, &changed()).unwrap().unwrap()[0].1.clone();
+        let append = async |event| {
+            store.append(vec![record(event)]).await.unwrap();
+            store.settle().await.unwrap();
+        };
+        append(saved("The key is in the car")).await;
+        append(edited(&id, "The key is on the table")).await;
+        append(Event::Memory(MemoryEvent::Forgotten { id: id.clone() })).await;
+        // It has the id of before.
+        append(saved("The key is under the pot")).await;
+        let before = changed();
+        let ranked = index.memories(&asked, &before).unwrap().unwrap();
+        let ids: BTreeSet<&MemoryId> = ranked.iter().map(|(_, id)| id).collect();
+        assert_eq!((ranked.len(), ids.len(), ids.contains(&id)), (2, 2, true));
+        indexer.step(true).unwrap();
+        assert_eq!(
+            index.memories(&asked, &before).unwrap().unwrap(),
+            ranked,
+            "changes of before, index of now"
+        );
+        // Applied with records that the index does not have yet.
+        let with_later = before.memories.iter().map(|(n, memory)| (n + 100, Arc::clone(memory))).collect();
+        let with_later = Changed { since: before.since, memories: with_later };
+        assert_eq!(index.memories(&asked, &with_later).unwrap().unwrap(), ranked);
+        let after = Changed { since: before.since, memories: Vec::new() };
+        assert_eq!(index.memories(&asked, &after).unwrap().unwrap(), ranked);
+        drop(indexer);
+        store.close().await;
+    }
+
+    #[tokio::test]
+    async fn the_index_has_no_memory_before_the_record_that_made_it() {
+        let (_dir, store, index) = begun(1).await;
+        let agent = "main".into();
+        let id = memories::by_text(&store.inner.views.db().unwrap(), &save("The key is under the pot"));
+        let id = id.unwrap().unwrap();
+        // A second memory gets the text that the first one had for a while, which was said then, too.
+        let (text, other) = ("The key is on the table", "The key is in the car");
+        store.append(vec![record(edited(&id, text)), record(saved(text))]).await.unwrap();
+        let (_durable, until_then) = watch::channel(store.inner.durable());
+        store.append(vec![record(edited(&id, other)), record(saved(text))]).await.unwrap();
+        store.settle().await.unwrap();
+        let mut indexer = indexer(&store, &index, until_then);
+        indexer.step(true).unwrap();
+        let asked = Asked { agent: &agent, reach: &[Reach::All], text: QUESTION, n: 9 };
+        let none = Changed { since: 0, memories: Vec::new() };
+        let ids: Vec<_> =
+            index.memories(&asked, &none).unwrap().unwrap().into_iter().map(|(_, id)| id).collect();
+        assert_eq!(ids, [id]);
+        drop(indexer);
         store.close().await;
     }
 }

@@ -1,22 +1,21 @@
 //! Memories that have words of a question, scored as a search scores, over those within reach alone. What changed since the
 //! index was committed is counted by its rows, and without an index all are.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cairn_core::ids::{AgentId, MemoryId};
-use cairn_core::memory::{Memory, Reach};
+use cairn_core::memory::Reach;
 use cairn_core::ports::StoreError;
-use tantivy::fieldnorm::FieldNormReader;
 use tantivy::postings::TermInfo;
 use tantivy::schema::{IndexRecordOption, Value};
 use tantivy::{DocAddress, DocId, InvertedIndexReader, Searcher, SegmentReader, TantivyDocument, Term};
 
-use super::documents::Topic;
 use super::schema::{AT, Fields, Subject, WEIGHT, memories_within, seconds, topic_word};
 use super::search::{Best, discount, question_words, rarity, worth};
-use super::{SearchIndex, index_error};
-use crate::views::PATIENCE;
+use super::{Opened, SearchIndex, index_error};
+use crate::topic::Counted;
+use crate::views::{Changed, ChangedMemory, PATIENCE};
 
 /// What is asked of the memories.
 pub(crate) struct Asked<'a> {
@@ -30,38 +29,40 @@ pub(crate) struct Asked<'a> {
 /// Memories with their scores, best first.
 pub(crate) type Ranked = Vec<(f64, MemoryId)>;
 
-/// What changed since the index was committed.
-pub(crate) struct Changed<'a> {
-    /// All that changed before is noted in the index.
-    pub(crate) since: u64,
-    /// Those that the index may show as they were, or as if they were there.
-    pub(crate) ids: &'a [MemoryId],
-    /// Those of them that are within reach, as they are now.
-    pub(crate) rows: &'a [Memory],
-}
-
 impl SearchIndex {
     /// Memories within reach that have words of a text. `None`: the index lacks more than what is known to have changed, or
     /// does not answer.
     pub(crate) fn memories(
         &self,
         asked: &Asked<'_>,
-        changed: &Changed<'_>,
+        changed: &Changed,
     ) -> Result<Option<Ranked>, StoreError> {
-        let Some((_, reader)) = self.open.read().clone() else { return Ok(None) };
-        // Looked at behind the reader: an index that is made again in between reaches nothing yet.
-        if self.has_memories_to() < changed.since || self.calls.longest() >= PATIENCE {
+        let Some(opened) = self.open.read().clone() else { return Ok(None) };
+        let Opened { searcher, has_memories_to, has_none_made_after, .. } = opened;
+        if has_memories_to < changed.since || self.calls.longest() >= PATIENCE {
             return Ok(None);
         }
         let rank = || {
-            let searcher = reader.searcher();
+            // Each once, by how it is now and by what became of it first.
+            let mut latest: BTreeMap<&MemoryId, (&ChangedMemory, &ChangedMemory)> = BTreeMap::new();
+            for (_, memory) in changed.memories.iter().filter(|(n, _)| *n > has_memories_to) {
+                latest.entry(&memory.id).or_insert((memory, memory)).1 = memory;
+            }
+            let may_be_shown = latest.values().filter(|(first, _)| !first.is_made_after(has_none_made_after));
+            let key =
+                |id: &MemoryId| Term::from_field_text(self.fields.key, &Subject::Memory(id.clone()).key());
+            let hidden: Vec<Term> = may_be_shown.map(|(memory, _)| key(&memory.id)).collect();
             let mut ranking = Ranking::new(asked);
             searcher
                 .segment_readers()
                 .iter()
-                .try_for_each(|segment| ranking.read(segment, &self.fields, changed.ids))
+                .try_for_each(|segment| ranking.read(segment, &self.fields, &hidden))
                 .map_err(|error| index_error(&error))?;
-            changed.rows.iter().for_each(|memory| ranking.count(memory));
+            for (id, (_, memory)) in latest {
+                if let Some(counted) = memory.within(asked.agent, asked.reach) {
+                    ranking.count(id, counted);
+                }
+            }
             ranking.best(asked.n, |address| indexed(&searcher, &self.fields, address))
         };
         self.calls.within(rank).map(Some)
@@ -214,16 +215,15 @@ impl Ranking {
         Self { words, places, n: 0, total_len: 0, with, segments: Vec::new(), rows: Vec::new() }
     }
 
-    /// Reads what a segment has of the words, but for those memories.
-    fn read(&mut self, segment: &SegmentReader, fields: &Fields, but: &[MemoryId]) -> tantivy::Result<()> {
+    /// Reads what a segment has of the words, but for the documents with those keys.
+    fn read(&mut self, segment: &SegmentReader, fields: &Fields, but: &[Term]) -> tantivy::Result<()> {
         if self.words.is_empty() {
             return Ok(());
         }
         let keys = segment.inverted_index(fields.key)?;
         let mut hidden = BTreeSet::new();
-        for id in but {
-            let key = Term::from_field_text(fields.key, &Subject::Memory(id.clone()).key());
-            if let Some(key) = keys.get_term_info(&key)? {
+        for key in but {
+            if let Some(key) = keys.get_term_info(key)? {
                 each(&keys, &key, |doc, _| {
                     hidden.insert(doc);
                 })?;
@@ -267,27 +267,18 @@ impl Ranking {
     }
 
     /// Counts a memory by its row.
-    pub(crate) fn count(&mut self, memory: &Memory) {
-        let topic = Topic::of(memory);
-        // As exactly as the index keeps lengths.
-        let kept = |words: &[String]| {
-            let len = u32::try_from(words.len()).unwrap_or(u32::MAX);
-            FieldNormReader::id_to_fieldnorm(FieldNormReader::fieldnorm_to_id(len))
-        };
-        let len = kept(&topic.own) + kept(&topic.near);
+    pub(crate) fn count(&mut self, id: &MemoryId, memory: &Counted) {
         self.n += 1;
-        self.total_len += u64::from(len);
-        let mut often: HashMap<&str, u32> = HashMap::new();
-        topic.counted().for_each(|word| *often.entry(word).or_default() += 1);
+        self.total_len += u64::from(memory.len);
         let words = self.words.iter().enumerate();
         let counts: Vec<(u32, u32)> =
-            words.filter_map(|(idx, word)| Some((idx as u32, *often.get(word.as_str())?))).collect();
+            words.filter_map(|(idx, word)| Some((idx as u32, memory.count(word)?))).collect();
         if counts.is_empty() {
             return;
         }
         counts.iter().for_each(|(idx, _)| self.with[*idx as usize] += 1);
-        let (id, at) = (memory.id.clone(), seconds(memory.created_at));
-        self.rows.push(Row { id, at, weight: topic.weight, len, counts });
+        let Counted { at, weight, len, .. } = *memory;
+        self.rows.push(Row { id: id.clone(), at: seconds(at), weight, len, counts });
     }
 
     /// The best of those that were counted by their rows.

@@ -16,10 +16,10 @@ use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use tantivy::directory::MmapDirectory;
 use tantivy::directory::error::OpenReadError;
-use tantivy::{Index, IndexReader, ReloadPolicy, TantivyError};
+use tantivy::{Index, IndexReader, ReloadPolicy, Searcher, TantivyError};
 
 pub(crate) use indexer::{Indexer, Task};
-pub(crate) use memories::{Asked, Changed, Ranked, Ranking};
+pub(crate) use memories::{Asked, Ranked, Ranking};
 use schema::{Fields, WORDS, Words};
 pub(crate) use search::matched;
 
@@ -35,13 +35,33 @@ const FORMAT: u32 = 4;
 /// What is said last is taken in at the end, if that takes no longer.
 const END_LIMIT: Duration = Duration::from_millis(500);
 
-type Opened = (Index, IndexReader);
+/// What is open, as it was committed last.
+#[derive(Clone)]
+struct Opened {
+    index: Index,
+    reader: IndexReader,
+    searcher: Searcher,
+    /// The last record up to which it shows how memories changed: they come first when much is lacking.
+    has_memories_to: u64,
+    /// It has no memory that was made by a later record.
+    has_none_made_after: u64,
+}
+
+impl Opened {
+    fn note_memories(&mut self, n: u64) {
+        self.has_memories_to = self.has_memories_to.max(n);
+        self.has_none_made_after = self.has_none_made_after.max(n);
+    }
+}
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Payload {
     format: u32,
     n: u64,
     at: (u64, u64, u32),
+    /// It has no memory that was made by a later record, where that is more.
+    #[serde(default)]
+    none_made_after: u64,
 }
 
 impl Payload {
@@ -74,8 +94,6 @@ pub(crate) struct SearchIndex {
     open: RwLock<Option<Opened>>,
     /// The last record whose words can be found.
     reaches: AtomicU64,
-    /// The same of memories: they come first when much is lacking.
-    has_memories_to: AtomicU64,
     /// One of its files is known to be damaged: the indexer makes it again.
     doubt: AtomicBool,
     /// When the indexer is to end, at the latest.
@@ -101,7 +119,6 @@ impl SearchIndex {
             fields,
             open: RwLock::default(),
             reaches: AtomicU64::new(0),
-            has_memories_to: AtomicU64::new(0),
             doubt: AtomicBool::new(false),
             ends_at: RwLock::default(),
             calls: Calls::default(),
@@ -120,7 +137,27 @@ impl SearchIndex {
 
     /// The last record up to which it shows how memories changed.
     pub(crate) fn has_memories_to(&self) -> u64 {
-        self.has_memories_to.load(Ordering::Acquire)
+        self.open.read().as_ref().map_or(0, |opened| opened.has_memories_to)
+    }
+
+    /// It shows how memories changed up to that record.
+    fn note_memories(&self, n: u64) {
+        if let Some(opened) = &mut *self.open.write() {
+            opened.note_memories(n);
+        }
+    }
+
+    /// Has searches see what was committed.
+    fn reload(&self, has_memories_to: u64, none_made_after: u64) -> Result<(), StoreError> {
+        let reader = self.parts()?.reader;
+        reader.reload().map_err(|error| index_error(&error))?;
+        // Together: a question must know what it sees.
+        if let Some(opened) = &mut *self.open.write() {
+            opened.searcher = reader.searcher();
+            opened.has_none_made_after = opened.has_none_made_after.max(none_made_after);
+            opened.note_memories(has_memories_to);
+        }
+        Ok(())
     }
 
     /// Has the indexer leave what it is at after a moment: the next start goes on from the last commit.
@@ -167,18 +204,14 @@ impl SearchIndex {
 
     fn show(&self, opened: Opened, n: u64) {
         // Whoever still has what was open before, and sees that it reaches nothing, asks elsewhere.
-        for reach in [&self.reaches, &self.has_memories_to] {
-            reach.store(0, Ordering::Release);
-        }
+        self.reaches.store(0, Ordering::Release);
         *self.open.write() = Some(opened);
-        for reach in [&self.reaches, &self.has_memories_to] {
-            reach.store(n, Ordering::Release);
-        }
+        self.reaches.store(n, Ordering::Release);
     }
 
     /// The files of the index that is open.
     pub(crate) fn files(&self) -> Result<Vec<PathBuf>, StoreError> {
-        let (index, _) = self.parts()?;
+        let index = self.parts()?.index;
         let metas = index.load_metas().map_err(|error| index_error(&error))?;
         let there = index.directory().list_managed_files();
         Ok(metas.list_segment_files().into_iter().filter(|file| there.contains(file)).collect())
@@ -186,7 +219,7 @@ impl SearchIndex {
 
     /// Whether the checksum of a file is right; one that a merge has removed meanwhile is.
     pub(crate) fn is_sound(&self, file: &Path) -> Result<bool, StoreError> {
-        match self.parts()?.0.directory().validate_checksum(file) {
+        match self.parts()?.index.directory().validate_checksum(file) {
             Ok(is_sound) => Ok(is_sound),
             Err(OpenReadError::FileDoesNotExist(_)) => Ok(true),
             Err(error) => match index_error(&error.into()) {
@@ -226,7 +259,7 @@ impl SearchIndex {
                 return Err(index_failure(format!("{} of its files have a wrong checksum", damaged.len())));
             }
         }
-        Ok(Some((with_reader(index)?, payload.checkpoint())))
+        Ok(Some((with_reader(index, payload.n, payload.none_made_after)?, payload.checkpoint())))
     }
 
     fn fresh(&self) -> Result<Opened, StoreError> {
@@ -235,7 +268,7 @@ impl SearchIndex {
         let dir = MmapDirectory::open(&self.dir).map_err(|error| index_failure(error.to_string()))?;
         let index =
             Index::open_or_create(dir, self.fields.schema.clone()).map_err(|error| index_error(&error))?;
-        with_reader(index)
+        with_reader(index, 0, 0)
     }
 
     fn parts(&self) -> Result<Opened, StoreError> {
@@ -243,11 +276,13 @@ impl SearchIndex {
     }
 }
 
-fn with_reader(index: Index) -> Result<Opened, StoreError> {
+fn with_reader(index: Index, has_memories_to: u64, none_made_after: u64) -> Result<Opened, StoreError> {
     index.tokenizers().register(WORDS, Words);
     let builder = index.reader_builder().reload_policy(ReloadPolicy::Manual).doc_store_cache_num_blocks(8);
-    let reader = builder.try_into().map_err(|error| index_error(&error))?;
-    Ok((index, reader))
+    let reader: IndexReader = builder.try_into().map_err(|error| index_error(&error))?;
+    let searcher = reader.searcher();
+    let has_none_made_after = has_memories_to.max(none_made_after);
+    Ok(Opened { index, reader, searcher, has_memories_to, has_none_made_after })
 }
 
 fn index_error(error: &TantivyError) -> StoreError {

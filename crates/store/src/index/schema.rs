@@ -3,13 +3,14 @@
 use cairn_core::ids::{AgentId, ChannelId, MemoryId, Seq, SummaryId};
 use cairn_core::memory::{Memory, Reach, Scope};
 use cairn_core::ports::HitKind;
-use cairn_core::words::topic_words;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use tantivy::schema::{
     FAST, Field, IndexRecordOption, STORED, STRING, Schema, TextFieldIndexing, TextOptions,
 };
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
+
+use crate::topic::words_of;
 
 #[derive(Clone)]
 pub(crate) struct Fields {
@@ -133,22 +134,6 @@ pub(crate) fn places_of(memory: &Memory) -> Vec<String> {
     reaches.map(|reach| memories_within(&memory.agent, &reach)).collect()
 }
 
-/// The words by which a text is found. Korean writes gaps, but joins its particles to the words: it is cut into pairs,
-/// too.
-pub(crate) fn words_of(text: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    for word in topic_words(text) {
-        let is_hangul = |c: char| ('\u{ac00}'..='\u{d7a3}').contains(&c);
-        let chars: Vec<char> = word.chars().collect();
-        if chars.len() > 2 && chars.iter().all(|c| is_hangul(*c)) {
-            words.extend(chars.windows(2).map(|pair| pair.iter().collect::<String>()));
-        } else {
-            words.push(word);
-        }
-    }
-    words
-}
-
 /// A date as people write it: day, month, year.
 pub(crate) fn date_words(at: Timestamp) -> Vec<String> {
     words_of(&at.to_zoned(TimeZone::UTC).strftime("%-d %B %Y").to_string())
@@ -214,12 +199,6 @@ mod tests {
         ] {
             assert_eq!(Subject::of(&subject.key()), Some(subject));
         }
-    }
-
-    #[test]
-    fn scripts_without_gaps_and_korean_come_in_pairs() {
-        assert_eq!(words_of("学校生活"), ["学校", "校生", "生活"]);
-        assert_eq!(words_of("학교에서"), ["학교", "교에", "에서"]);
     }
 
     #[test]

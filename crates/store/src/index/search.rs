@@ -17,9 +17,9 @@ use tantivy::postings::{Postings, SegmentPostings};
 use tantivy::schema::{IndexRecordOption, Value};
 use tantivy::{DocAddress, DocId, DocSet, Searcher, SegmentReader, TERMINATED, TantivyDocument, Term};
 
-use super::documents::{OWN_WEIGHT, Topic};
-use super::schema::{AT, Fields, Subject, WEIGHT, entries_of, memories_of, seconds, summaries_of, words_of};
-use super::{SearchIndex, index_error, readable};
+use super::schema::{AT, Fields, Subject, WEIGHT, entries_of, memories_of, seconds, summaries_of};
+use super::{Opened, SearchIndex, index_error, readable};
+use crate::topic::{OWN_WEIGHT, Topic, words_of};
 use crate::views::archive::Reads;
 use crate::views::memories;
 
@@ -78,8 +78,7 @@ impl SearchIndex {
             return Ok((Vec::new(), None));
         }
         // Without an index nothing is found, and whoever asks is told how much is not in it.
-        let Some((_, reader)) = self.open.read().clone() else { return Ok((Vec::new(), None)) };
-        let searcher = reader.searcher();
+        let Some(Opened { searcher, .. }) = self.open.read().clone() else { return Ok((Vec::new(), None)) };
         let first = SearchPlace { weighed: CANDIDATES.max(query.limit.saturating_mul(3)), at: 0 };
         let SearchPlace { weighed, mut at } = after.unwrap_or(first);
         let named = names(&query.text);

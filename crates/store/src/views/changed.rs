@@ -1,29 +1,78 @@
 //! Memories that changed lately: what the search index, which is committed seldom, may not show yet.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use cairn_core::ids::{AgentId, MemoryId};
 use cairn_core::memory::{Memory, Reach, Scope};
 
-/// Most changes that are kept. The index is committed long before there are so many, unless it does not answer.
-const KEPT: usize = 10_000;
+use crate::topic::Counted;
+
+/// Bytes of changes that are kept. The index is committed long before there are so many, unless it does not answer.
+const KEPT_BYTES: usize = 16 * 1024 * 1024;
 
 /// A memory that came, went, or says something else now.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ChangedMemory {
     pub(crate) id: MemoryId,
+    /// The record that made it, where there was none of that id before.
+    made: Option<u64>,
     /// `None`: it is gone, and nobody knows any more.
     place: Option<(AgentId, Scope)>,
+    /// Whose private chats it follows.
+    follows: Option<String>,
+    /// Counted here once, not by every question. `None`: it is gone.
+    counted: Option<Counted>,
+}
+
+/// What changed and may be within reach.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Changed {
+    /// What changed up to that record is not known.
+    pub(crate) since: u64,
+    /// With the record up to which it was applied, oldest first.
+    pub(crate) memories: Vec<(u64, Arc<ChangedMemory>)>,
 }
 
 impl ChangedMemory {
     pub(crate) fn of(memory: &Memory) -> Self {
-        Self { id: memory.id.clone(), place: Some((memory.agent.clone(), memory.scope.clone())) }
+        let (follows, counted) = (memory.follows().map(str::to_owned), Some(Counted::of(memory)));
+        Self { follows, counted, ..Self::gone(memory) }
+    }
+
+    /// `made`: by that record, and there was none of its id before.
+    pub(crate) fn made(made: Option<u64>, memory: &Memory) -> Self {
+        Self { made, ..Self::of(memory) }
+    }
+
+    pub(crate) fn gone(memory: &Memory) -> Self {
+        let place = Some((memory.agent.clone(), memory.scope.clone()));
+        Self { id: memory.id.clone(), made: None, place, follows: None, counted: None }
     }
 
     /// One that may be gone.
     pub(crate) fn known(id: MemoryId, memory: Option<&Memory>) -> Self {
-        memory.map_or(Self { id, place: None }, Self::of)
+        memory.map_or(Self { id, made: None, place: None, follows: None, counted: None }, Self::of)
+    }
+
+    /// Whether it is made by a later record, so that what reaches to that one has nothing of it.
+    pub(crate) fn is_made_after(&self, n: u64) -> bool {
+        self.made.is_some_and(|made| made > n)
+    }
+
+    /// As it is counted, if it is there and within reach.
+    pub(crate) fn within(&self, agent: &AgentId, reach: &[Reach]) -> Option<&Counted> {
+        let (of, within) = self.place.as_ref()?;
+        let is = |reach: &Reach| match reach {
+            Reach::Scope(scope) => scope == within,
+            Reach::Own(person) => self.follows.as_ref() == Some(person),
+            Reach::All => true,
+        };
+        self.counted.as_ref().filter(|_| of == agent && reach.iter().any(is))
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.id.as_str().len() + self.counted.as_ref().map_or(0, Counted::bytes)
     }
 
     /// Whether it may be within reach, be it that it was.
@@ -44,13 +93,14 @@ pub(crate) struct ChangedMemories {
     /// What changed up to that record is not known here.
     known_from: u64,
     /// With the record up to which it was applied, oldest first.
-    changed: VecDeque<(u64, ChangedMemory)>,
+    changed: VecDeque<(u64, Arc<ChangedMemory>)>,
+    bytes: usize,
 }
 
 impl ChangedMemories {
     /// Nothing is known of what changed up to that record.
     pub(crate) fn from(n: u64) -> Self {
-        Self { known_from: n, changed: VecDeque::new() }
+        Self { known_from: n, changed: VecDeque::new(), bytes: 0 }
     }
 
     pub(crate) fn known_from(&self) -> u64 {
@@ -59,11 +109,9 @@ impl ChangedMemories {
 
     /// Notes what changed in records up to that one.
     pub(crate) fn note(&mut self, n: u64, changed: Vec<ChangedMemory>) {
-        self.changed.extend(changed.into_iter().map(|changed| (n, changed)));
-        while self.changed.len() > KEPT {
-            let oldest = self.changed.pop_front();
-            self.known_from = oldest.map_or(self.known_from, |(n, _)| n);
-        }
+        self.bytes += changed.iter().map(ChangedMemory::bytes).sum::<usize>();
+        self.changed.extend(changed.into_iter().map(|changed| (n, Arc::new(changed))));
+        self.trim();
     }
 
     /// Takes in what changed behind that record, up to the one from which on it was known; unless that is another by now.
@@ -72,26 +120,38 @@ impl ChangedMemories {
             return;
         }
         self.known_from = from;
-        for changed in changed.into_iter().rev() {
-            self.changed.push_front(changed);
+        for (n, changed) in changed.into_iter().rev() {
+            self.bytes += changed.bytes();
+            self.changed.push_front((n, Arc::new(changed)));
         }
-        self.note(0, Vec::new());
+        self.trim();
+    }
+
+    fn trim(&mut self) {
+        while self.bytes > KEPT_BYTES {
+            let Some(n) = self.drop_oldest() else { return };
+            self.known_from = n;
+        }
+    }
+
+    /// Returns the record up to which it was applied.
+    fn drop_oldest(&mut self) -> Option<u64> {
+        let (n, oldest) = self.changed.pop_front()?;
+        self.bytes -= oldest.bytes();
+        Some(n)
     }
 
     /// The index shows what changed up to that record.
     pub(crate) fn forget(&mut self, upto: u64) {
         self.known_from = self.known_from.max(upto);
-        let has = self.changed.partition_point(|(n, _)| *n <= upto);
-        self.changed.drain(..has);
+        while self.changed.front().is_some_and(|(n, _)| *n <= upto) {
+            self.drop_oldest();
+        }
     }
 
-    /// What changed and may be within reach, each once.
-    pub(crate) fn within(&self, agent: &AgentId, reach: &[Reach]) -> Vec<MemoryId> {
+    pub(crate) fn within(&self, agent: &AgentId, reach: &[Reach]) -> Changed {
         let within = self.changed.iter().filter(|(_, changed)| changed.may_be_within(agent, reach));
-        let mut ids: Vec<MemoryId> = within.map(|(_, changed)| changed.id.clone()).collect();
-        ids.sort();
-        ids.dedup();
-        ids
+        Changed { since: self.known_from, memories: within.cloned().collect() }
     }
 }
 
@@ -100,11 +160,13 @@ mod tests {
     use super::*;
 
     fn changed(scope: &str, id: &str) -> ChangedMemory {
-        ChangedMemory { id: id.into(), place: Some(("main".into(), scope.parse().unwrap())) }
+        let place = Some(("main".into(), scope.parse().unwrap()));
+        ChangedMemory { place, ..ChangedMemory::known(id.into(), None) }
     }
 
     fn ids(memories: &ChangedMemories, reach: &[Reach]) -> Vec<String> {
-        memories.within(&"main".into(), reach).iter().map(ToString::to_string).collect()
+        let within = memories.within(&"main".into(), reach).memories;
+        within.iter().map(|(_, changed)| changed.id.to_string()).collect()
     }
 
     #[test]
@@ -114,10 +176,10 @@ mod tests {
         memories.note(8, vec![changed("chat:telegram/1", "a"), changed("chat:telegram/2", "c")]);
         memories.note(9, vec![changed("user:telegram/7", "d")]);
         let chat = Reach::Scope("chat:telegram/1".parse().unwrap());
-        assert_eq!(ids(&memories, std::slice::from_ref(&chat)), ["a"]);
-        assert_eq!(ids(&memories, &[Reach::Own("telegram/7".to_owned())]), ["a", "c"]);
-        assert_eq!(ids(&memories, &[Reach::All]), ["a", "b", "c", "d"]);
-        assert_eq!(memories.within(&"other".into(), &[Reach::All]), []);
+        assert_eq!(ids(&memories, std::slice::from_ref(&chat)), ["a", "a"]);
+        assert_eq!(ids(&memories, &[Reach::Own("telegram/7".to_owned())]), ["a", "a", "c"]);
+        assert_eq!(ids(&memories, &[Reach::All]), ["a", "b", "a", "c", "d"]);
+        assert_eq!(memories.within(&"other".into(), &[Reach::All]).memories, []);
         memories.forget(7);
         assert_eq!(ids(&memories, &[Reach::All]), ["a", "c", "d"]);
         memories.forget(6);
@@ -144,10 +206,13 @@ mod tests {
     #[test]
     fn of_more_changes_than_are_kept_the_oldest_are_those_of_the_index() {
         let mut memories = ChangedMemories::from(0);
-        memories.note(1, vec![changed("agent", "old")]);
-        memories.note(2, (0..KEPT).map(|n| changed("agent", &format!("m{n}"))).collect());
-        assert_eq!((memories.known_from(), memories.changed.len()), (1, KEPT));
-        memories.note(3, vec![changed("agent", "new")]);
-        assert_eq!((memories.known_from(), memories.changed.len()), (2, KEPT));
+        let (old, long) = (changed("agent", "old"), changed("agent", &"m".repeat(KEPT_BYTES / 4)));
+        memories.note(1, vec![old]);
+        memories.note(2, vec![long.clone(); 3]);
+        assert_eq!((memories.known_from(), memories.changed.len()), (0, 4));
+        memories.note(3, vec![long]);
+        assert_eq!((memories.known_from(), memories.changed.len()), (2, 3));
+        memories.forget(3);
+        assert_eq!((memories.known_from(), memories.bytes), (3, 0));
     }
 }

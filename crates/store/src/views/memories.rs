@@ -109,7 +109,9 @@ fn save(
     if let Some(person) = memory.follows() {
         changes.put_bytes(Key::own(&memory.agent, person, &memory.id), Vec::new());
     }
-    changes.memories.push(ChangedMemory::of(memory));
+    // A forgotten one that comes back has the id that it had.
+    let made = (row.made == (record.n, idx) && !entombed).then_some(record.n);
+    changes.memories.push(ChangedMemory::made(made, memory));
     changes.put(Key::memory(&memory.agent, &memory.scope, &memory.id), &row)
 }
 
@@ -154,7 +156,7 @@ fn forget(changes: &mut Changes<'_>, id: &MemoryId) -> Result<(), StoreError> {
     }
     changes.remove(Key::memory_key(id));
     trail::end(changes, id);
-    changes.memories.push(ChangedMemory::of(memory));
+    changes.memories.push(ChangedMemory::gone(memory));
     changes.remove(Key::memory_order(memory.created_at, id));
     changes.remove(key);
     count_one(changes, &memory.agent, -1)
@@ -207,7 +209,7 @@ pub(crate) fn each_within(
 }
 
 /// Memories of all agents, with the keys of their places in the order of their making: those after one, at most so many.
-pub(crate) fn page(db: &Db, after: Option<&Key>, limit: usize) -> Result<Vec<(Key, Memory)>, StoreError> {
+pub(crate) fn page(db: &Db, after: Option<&Key>, limit: usize) -> Result<Vec<(Key, MemoryRow)>, StoreError> {
     let mut found = Vec::new();
     for item in db.scan_after(&Key::table(Table::MemoryOrder), after.cloned()) {
         if found.len() == limit {
@@ -217,7 +219,7 @@ pub(crate) fn page(db: &Db, after: Option<&Key>, limit: usize) -> Result<Vec<(Ke
         let (agent, scope, id): (AgentId, Scope, MemoryId) = decode(&place)?;
         // It went away since its place was read.
         let row: Option<MemoryRow> = db.get(&Key::memory(&agent, &scope, &id))?;
-        found.extend(row.map(|row| (Key(key), row.memory)));
+        found.extend(row.map(|row| (Key(key), row)));
     }
     Ok(found)
 }
@@ -230,7 +232,7 @@ pub(crate) fn get(db: &Db, id: &MemoryId) -> Result<Option<Memory>, StoreError> 
     Ok(row_of(db, id)?.map(|row| row.memory))
 }
 
-fn row_of(db: &Db, id: &MemoryId) -> Result<Option<MemoryRow>, StoreError> {
+pub(crate) fn row_of(db: &Db, id: &MemoryId) -> Result<Option<MemoryRow>, StoreError> {
     let Some((agent, scope)) = db.get::<(AgentId, Scope)>(&Key::memory_key(id))? else { return Ok(None) };
     db.get(&Key::memory(&agent, &scope, id))
 }

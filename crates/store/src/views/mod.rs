@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use cairn_core::ids::{AgentId, MemoryId};
+use cairn_core::ids::AgentId;
 use cairn_core::memory::Reach;
 use cairn_core::ports::StoreError;
 use parking_lot::Mutex;
@@ -33,7 +33,7 @@ use tokio::sync::watch;
 pub(crate) use applier::STILL_READ;
 pub(crate) use applier::{Applier, Command, JournalRows, KeptHead};
 use changed::ChangedMemories;
-pub(crate) use changed::ChangedMemory;
+pub(crate) use changed::{Changed, ChangedMemory};
 use codec::view_error;
 use db::Db;
 pub(crate) use rows::Meta;
@@ -195,10 +195,9 @@ impl Views {
         self.changed.lock().know(from, changed, upto);
     }
 
-    /// The same, with the memories that changed since and may be within reach.
-    pub(crate) fn changed_memories(&self, agent: &AgentId, reach: &[Reach]) -> (u64, Vec<MemoryId>) {
-        let changed = self.changed.lock();
-        (changed.known_from(), changed.within(agent, reach))
+    /// The memories that changed since the index was committed and may be within reach.
+    pub(crate) fn changed_memories(&self, agent: &AgentId, reach: &[Reach]) -> Changed {
+        self.changed.lock().within(agent, reach)
     }
 
     /// The search index shows what changed up to that record.
