@@ -139,12 +139,12 @@ impl Part {
     /// The score of each document without its weight; zero: it has none of the words.
     fn sums(&self, topics: &InvertedIndexReader, rarities: &[f64], mean: f64) -> tantivy::Result<Vec<f64>> {
         let mut sums = vec![0.0; self.docs.len()];
+        let discounts: Vec<f64> = self.lens.iter().map(|len| discount(f64::from(*len), mean)).collect();
         // Word by word, so that words are summed in one order everywhere.
         for (rarity, word) in rarities.iter().zip(&self.words) {
             let Some(word) = word else { continue };
             self.each_with(topics, word, |at, count| {
-                let discount = discount(f64::from(self.lens[at]), mean);
-                sums[at] += worth(*rarity, f64::from(count), discount);
+                sums[at] += worth(*rarity, f64::from(count), discounts[at]);
             })?;
         }
         Ok(sums)
