@@ -522,7 +522,8 @@ mod tests {
 
     use super::super::Asked;
     use super::*;
-    use crate::views::Changed;
+    use crate::views::db::Db;
+    use crate::views::{Changed, Meta, apply_next};
     use crate::{Store, StoreOptions};
 
     const QUESTION: &str = "Where is the key?";
@@ -641,40 +642,42 @@ mod tests {
         store.close().await;
     }
 
+    /// How memories changed between two ends of the journal.
+    fn changed(index: &SearchIndex, from: &Durable, to: &Durable) -> Changed {
+        let (db, mut meta) = (Db::in_memory(), Meta::default());
+        let mut follower = Follower::new(&index.journal, meta.checkpoint());
+        apply_next(&db, &mut follower, &mut meta, &from.tail).unwrap();
+        let memories = apply_next(&db, &mut follower, &mut meta, &to.tail).unwrap();
+        Changed { since: from.tail.n, memories: memories.into_iter().map(Arc::new).collect() }
+    }
+
     #[tokio::test]
     async fn a_question_counts_each_memory_once_whatever_the_index_has_taken_in_meanwhile() {
         let (_dir, store, index) = begun(1).await;
-        let agent = "main".into();
-        let changed = || store.inner.views.changed_memories(&agent, &[Reach::All]);
-        let asked = Asked { agent: &agent, reach: &[Reach::All], text: QUESTION, n: 9 };
-        let mut indexer = indexer(&store, &index, store.inner.appender.durable());
+        let asked = Asked { agent: &"main".into(), reach: &[Reach::All], text: QUESTION, n: 9 };
+        let ask = |changed: &Changed| index.memories(&asked, changed).unwrap().unwrap();
+        let (tell, durable) = watch::channel(store.inner.durable());
+        let mut indexer = indexer(&store, &index, durable);
         indexer.step(true).unwrap();
-        let id = index.memories(&asked, &changed()).unwrap().unwrap()[0].1.clone();
-        let append = async |event| {
-            store.append(vec![record(event)]).await.unwrap();
-            store.settle().await.unwrap();
-        };
-        append(saved("The key is in the car")).await;
-        append(edited(&id, "The key is on the table")).await;
-        append(Event::Memory(MemoryEvent::Forgotten { id: id.clone() })).await;
+        let committed = store.inner.durable();
+        let id = ask(&changed(&index, &committed, &committed))[0].1.clone();
+        let texts = ["The key is in the car", "The key is under the pot"];
+        let forgotten = Event::Memory(MemoryEvent::Forgotten { id: id.clone() });
+        store.append(vec![record(saved(texts[0])), record(forgotten)]).await.unwrap();
+        let gone = store.inner.durable();
         // It has the id of before.
-        append(saved("The key is under the pot")).await;
-        let before = changed();
-        let ranked = index.memories(&asked, &before).unwrap().unwrap();
+        store.append(vec![record(saved(texts[1]))]).await.unwrap();
+        store.settle().await.unwrap();
+        let now = store.inner.durable();
+        let ranked = ask(&changed(&index, &committed, &now));
         let ids: BTreeSet<&MemoryId> = ranked.iter().map(|(_, id)| id).collect();
         assert_eq!((ranked.len(), ids.len(), ids.contains(&id)), (2, 2, true));
-        indexer.step(true).unwrap();
-        assert_eq!(
-            index.memories(&asked, &before).unwrap().unwrap(),
-            ranked,
-            "changes of before, index of now"
-        );
-        // Applied with records that the index does not have yet.
-        let with_later = before.memories.iter().map(|(n, memory)| (n + 100, Arc::clone(memory))).collect();
-        let with_later = Changed { since: before.since, memories: with_later };
-        assert_eq!(index.memories(&asked, &with_later).unwrap().unwrap(), ranked);
-        let after = Changed { since: before.since, memories: Vec::new() };
-        assert_eq!(index.memories(&asked, &after).unwrap().unwrap(), ranked);
+        for end in [&gone, &now] {
+            tell.send_replace(*end);
+            indexer.step(true).unwrap();
+            assert_eq!(ask(&changed(&index, &committed, &now)), ranked, "what changed before the commit");
+            assert_eq!(ask(&changed(&index, end, &now)), ranked);
+        }
         drop(indexer);
         store.close().await;
     }

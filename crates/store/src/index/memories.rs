@@ -38,14 +38,14 @@ impl SearchIndex {
         changed: &Changed,
     ) -> Result<Option<Ranked>, StoreError> {
         let Some(opened) = self.open.read().clone() else { return Ok(None) };
-        let Opened { searcher, has_memories_to, has_none_made_after, .. } = opened;
-        if has_memories_to < changed.since || self.calls.longest() >= PATIENCE {
+        let Opened { searcher, has_none_made_after, .. } = opened;
+        if opened.has_memories_to < changed.since || self.calls.longest() >= PATIENCE {
             return Ok(None);
         }
         let rank = || {
             // Each once, by how it is now and by what became of it first.
             let mut latest: BTreeMap<&MemoryId, (&ChangedMemory, &ChangedMemory)> = BTreeMap::new();
-            for (_, memory) in changed.memories.iter().filter(|(n, _)| *n > has_memories_to) {
+            for memory in &changed.memories {
                 latest.entry(&memory.id).or_insert((memory, memory)).1 = memory;
             }
             let may_be_shown = latest.values().filter(|(first, _)| !first.is_made_after(has_none_made_after));

@@ -30,8 +30,8 @@ pub(crate) struct ChangedMemory {
 pub(crate) struct Changed {
     /// What changed up to that record is not known.
     pub(crate) since: u64,
-    /// With the record up to which it was applied, oldest first.
-    pub(crate) memories: Vec<(u64, Arc<ChangedMemory>)>,
+    /// Oldest first.
+    pub(crate) memories: Vec<Arc<ChangedMemory>>,
 }
 
 impl ChangedMemory {
@@ -150,7 +150,8 @@ impl ChangedMemories {
     }
 
     pub(crate) fn within(&self, agent: &AgentId, reach: &[Reach]) -> Changed {
-        let within = self.changed.iter().filter(|(_, changed)| changed.may_be_within(agent, reach));
+        let changed = self.changed.iter().map(|(_, changed)| changed);
+        let within = changed.filter(|changed| changed.may_be_within(agent, reach));
         Changed { since: self.known_from, memories: within.cloned().collect() }
     }
 }
@@ -166,7 +167,7 @@ mod tests {
 
     fn ids(memories: &ChangedMemories, reach: &[Reach]) -> Vec<String> {
         let within = memories.within(&"main".into(), reach).memories;
-        within.iter().map(|(_, changed)| changed.id.to_string()).collect()
+        within.iter().map(|changed| changed.id.to_string()).collect()
     }
 
     #[test]

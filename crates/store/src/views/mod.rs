@@ -29,9 +29,9 @@ use cairn_core::ports::StoreError;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-#[cfg(test)]
-pub(crate) use applier::STILL_READ;
 pub(crate) use applier::{Applier, Command, JournalRows, KeptHead};
+#[cfg(test)]
+pub(crate) use applier::{STILL_READ, apply_next};
 use changed::ChangedMemories;
 pub(crate) use changed::{Changed, ChangedMemory};
 use codec::view_error;
