@@ -189,20 +189,18 @@ impl Models {
         }
     }
 
-    /// What some conversation has learnt of a model.
+    /// What some conversation has learnt of a model's window.
     pub(crate) fn learnt(&self, model: &str) -> Learnt {
         self.known.lock().get(model).map(|known| known.learnt.clone()).unwrap_or_default()
     }
 
-    /// A conversation has learnt something of a model.
+    /// A conversation has learnt the window of a model.
     pub(crate) fn learn(&self, model: &str, news: Learnt) {
-        let mut known = self.known.lock();
-        let learnt = &mut known.entry(model.to_owned()).or_default().learnt;
-        let no_tools = learnt.no_tools | news.no_tools;
-        if news.window_tokens.is_some() {
-            *learnt = news;
-        }
-        learnt.no_tools = no_tools;
+        self.known.lock().entry(model.to_owned()).or_default().learnt = news;
+    }
+
+    pub(crate) fn refused_tools(&self, model: &str, now: Timestamp) {
+        self.known.lock().entry(model.to_owned()).or_default().health.refused_tools(now);
     }
 }
 

@@ -282,12 +282,48 @@ async fn a_model_without_tools_is_asked_again_at_once_without_them() {
     assert!(tools[0] > 0 && tools[1..] == [0, 0, 0], "{tools:?}");
     let learnt = world
         .store
-        .count(|event| matches!(event, Event::Turn(TurnEvent::ModelLearnt { no_tools: true, .. })));
+        .count(|event| matches!(event, Event::Turn(TurnEvent::ModelLearnt { no_tools: Some(true), .. })));
     assert_eq!(learnt, 2, "once for each conversation");
     assert_eq!(states(&live), [ModelState::Answers], "that is no failure of the model");
     // A server that goes on about tools where there are none is asked no more.
     world.model.plan(Kind::Reply, broken(ModelError::NoTools("tools?".to_owned())));
     assert_eq!(failure_code(live.say_in_group("d", "hm").await).await, "turn_failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_refused_tools_is_offered_them_again_after_a_day_and_after_a_start() {
+    let world = World::new().with_tools();
+    let live = world.start().await;
+    let refuses = || world.model.plan(Kind::Reply, broken(ModelError::NoTools("tools?".to_owned())));
+    // Whether the requests since the last look had tools.
+    let seen = std::cell::Cell::new(0);
+    let tools = |model: &FakeModel| {
+        let requests = model.requests(Kind::Reply);
+        let had: Vec<_> = requests[seen.get()..].iter().map(|request| !request.tools.is_empty()).collect();
+        seen.set(requests.len());
+        had
+    };
+    refuses();
+    live.ask("a", "hello").await;
+    live.ask_in_group("b", "here, too").await;
+    assert_eq!(tools(&world.model), [true, false, false]);
+    world.off.fetch_add(86_400, std::sync::atomic::Ordering::SeqCst);
+    refuses();
+    live.ask("c", "and now?").await;
+    live.ask_in_group("d", "and here?").await;
+    assert_eq!(tools(&world.model), [true, false, false], "one refusal a day for all conversations");
+    world.off.fetch_add(86_400, std::sync::atomic::Ordering::SeqCst);
+    live.ask("e", "and now?").await;
+    live.ask_in_group("f", "and here?").await;
+    assert_eq!(tools(&world.model), [true, true], "the server was mended");
+    refuses();
+    live.ask("g", "and now?").await;
+    assert_eq!(tools(&world.model), [true, false]);
+    drop(live);
+    let world = world.killed();
+    let live = world.start().await;
+    live.ask("h", "and now?").await;
+    assert_eq!(world.model.requests(Kind::Reply).last().map(|request| request.tools.is_empty()), Some(false));
 }
 
 #[tokio::test(start_paused = true)]

@@ -352,23 +352,37 @@ impl Turn {
         let model = self.settings.model.clone();
         tracing::warn!(
             model,
-            "the model takes no tools; it is asked without them from here on: set tools = false for it"
+            "the model takes no tools; it is asked without them for a day or until the next start: set tools = false \
+             for it"
         );
-        self.learn(model, None, true, None).await
+        self.args.shared.models.refused_tools(&model, self.args.shared.now());
+        self.step_learnt(TurnEvent::ModelLearnt {
+            model,
+            window_tokens: None,
+            window_of: None,
+            no_tools: Some(true),
+            bounds: None,
+        })
+        .await
     }
 
-    /// Notes what was learnt of a model, here and for all conversations.
+    /// Notes what was learnt of a model's window, here and for all conversations.
     async fn learn(
         &mut self,
         model: String,
         window_tokens: Option<u64>,
-        no_tools: bool,
         bounds: Option<WindowBounds>,
     ) -> Result<(), TurnFailure> {
         let window_of = window_tokens.map(|_| self.configured(&model).window_tokens);
-        let news = Learnt { window_tokens, window_of, no_tools, inferred: bounds.is_some() };
-        self.args.shared.models.learn(&model, news);
-        let learnt = TurnEvent::ModelLearnt { model, window_tokens, window_of, no_tools, bounds };
+        if window_tokens.is_some() {
+            let news = Learnt { window_tokens, window_of, no_tools: false, inferred: bounds.is_some() };
+            self.args.shared.models.learn(&model, news);
+        }
+        self.step_learnt(TurnEvent::ModelLearnt { model, window_tokens, window_of, no_tools: None, bounds })
+            .await
+    }
+
+    async fn step_learnt(&mut self, learnt: TurnEvent) -> Result<(), TurnFailure> {
         self.step(vec![Event::Turn(learnt)]).await?;
         self.settings = self.args.handle.settings();
         Ok(())
@@ -380,10 +394,10 @@ impl Turn {
         configured.map_or(self.settings.window, |candidate| candidate.settings.window)
     }
 
-    /// Notes what other conversations have learnt of the models of the chain, and that a server has taken a larger request
-    /// than its window was bounded to.
+    /// Notes what other conversations have learnt of the models of the chain, that a server has taken a larger request
+    /// than its window was bounded to, and that tools are offered again to one that refused them.
     async fn catch_up(&mut self) -> Result<(), TurnFailure> {
-        let (handle, models) = (&self.args.handle, &self.args.shared.models);
+        let (handle, models, now) = (&self.args.handle, &self.args.shared.models, self.args.shared.now());
         let events: Vec<_> = self
             .agent
             .chain()
@@ -399,20 +413,23 @@ impl Turn {
                     here.inferred.then_some(holding).filter(|_| learnt.is_some_and(|of| of < holding));
                 let window_tokens =
                     known.window(window.window_tokens).filter(|_| learnt.is_none()).or(raised);
-                let no_tools = known.no_tools && !here.no_tools;
+                let without = models.health(&model).takes_no_tools(now);
+                let no_tools = (without != here.no_tools).then_some(without);
                 let inferred = if raised.is_some() { here.inferred } else { known.inferred };
                 let window_of = window_tokens.map(|_| window.window_tokens);
                 if raised.is_some() {
                     let news = Learnt { window_tokens: raised, window_of, no_tools: false, inferred: true };
                     models.learn(&model, news);
                 }
-                (window_tokens.is_some() || no_tools).then_some(Event::Turn(TurnEvent::ModelLearnt {
-                    model,
-                    window_tokens,
-                    window_of,
-                    no_tools,
-                    bounds: (inferred && window_tokens.is_some()).then_some(bounds),
-                }))
+                (window_tokens.is_some() || no_tools.is_some()).then_some(Event::Turn(
+                    TurnEvent::ModelLearnt {
+                        model,
+                        window_tokens,
+                        window_of,
+                        no_tools,
+                        bounds: (inferred && window_tokens.is_some()).then_some(bounds),
+                    },
+                ))
             })
             .collect();
         if !events.is_empty() {
@@ -446,7 +463,7 @@ impl Turn {
             self.bound(&model, tokens, overflows == 1).await?;
         }
         if let Some(limit) = limit.filter(|limit| self.is_news(*limit)) {
-            self.learn(model.clone(), Some(limit), false, None).await?;
+            self.learn(model.clone(), Some(limit), None).await?;
         } else if let Some(limit) = limit.filter(|limit| *limit < self.settings.window.window_tokens)
             && let Some(idx) = self.larger(tries)
         {
@@ -490,7 +507,7 @@ impl Turn {
                  set context_window of the model"
             );
         }
-        self.learn(model.to_owned(), window_tokens, false, Some(bounds)).await
+        self.learn(model.to_owned(), window_tokens, Some(bounds)).await
     }
 
     /// A window that a server names is taken for true when it is smaller than what we believe and leaves room for a

@@ -71,6 +71,10 @@ pub struct Trouble {
     pub at: Timestamp,
 }
 
+/// How long a model that refused tools is asked without them. Its server may be mended or replaced, which nobody tells us;
+/// until it is, that costs one refusal a day for all conversations together.
+const WITHOUT_TOOLS: SignedDuration = SignedDuration::from_hours(24);
+
 /// How a model is, as far as its last calls showed. Well until one failed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Health {
@@ -83,6 +87,7 @@ pub struct Health {
     pub failures: u32,
     /// Its last failure since it answered last.
     pub trouble: Option<Trouble>,
+    tools_refused: Option<Timestamp>,
 }
 
 /// Longest that a message of a server is kept, in characters.
@@ -108,7 +113,18 @@ impl Health {
 
     /// A call succeeded: it is well again.
     pub fn answered(&mut self) {
-        *self = Self::default();
+        *self = Self { tools_refused: self.tools_refused, ..Self::default() };
+    }
+
+    /// Its server has refused a request for its tools.
+    pub fn refused_tools(&mut self, now: Timestamp) {
+        self.tools_refused = Some(now);
+    }
+
+    /// Whether it is asked without tools.
+    pub fn takes_no_tools(&self, now: Timestamp) -> bool {
+        let since = self.tools_refused.map(|at| now.duration_since(at));
+        since.is_some_and(|since| !since.is_negative() && since < WITHOUT_TOOLS)
     }
 
     /// Until when it is skipped; `None` when it is not.

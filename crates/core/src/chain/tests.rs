@@ -98,6 +98,20 @@ fn a_clock_that_is_set_back_does_not_prolong_a_cool_down() {
     assert_eq!(health.cooling_until(at(0)), None);
 }
 
+#[rstest]
+#[case::at_once(0, true)]
+#[case::within_a_day(86_399, true)]
+#[case::after_a_day(86_400, false)]
+#[case::a_clock_that_is_set_back(-1, false)]
+fn a_model_that_refused_tools_is_offered_them_again_after_a_day(#[case] secs: i64, #[case] without: bool) {
+    let mut health = Health::default();
+    assert!(!health.takes_no_tools(at(0)));
+    health.refused_tools(at(0));
+    health.failed(&overloaded(None), at(0), &CoolDowns::default());
+    health.answered();
+    assert_eq!(health.takes_no_tools(at(secs)), without);
+}
+
 #[test]
 fn a_servers_message_is_kept_as_one_short_line() {
     let (cool_downs, mut health) = (CoolDowns::default(), Health::default());

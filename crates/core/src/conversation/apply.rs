@@ -135,13 +135,13 @@ impl Conversation {
                 if let Some(bounds) = bounds {
                     self.bounds.insert(model.clone(), *bounds);
                 }
-                if window_tokens.is_some() || *no_tools {
+                if window_tokens.is_some() || no_tools.is_some() {
                     let learnt = self.learnt.entry(model.clone()).or_default();
                     if window_tokens.is_some() {
                         (learnt.window_tokens, learnt.window_of) = (*window_tokens, *window_of);
                         learnt.inferred = bounds.is_some();
                     }
-                    learnt.no_tools |= no_tools;
+                    learnt.no_tools = no_tools.unwrap_or(learnt.no_tools);
                 }
             }
             TurnEvent::ToolUsed(_) => {}

@@ -59,8 +59,9 @@ pub enum TurnEvent {
         /// What the configuration or the server's list said of it then.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         window_of: Option<u64>,
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        no_tools: bool,
+        /// It refuses tools; `false`: that was a while ago, and they are offered to it again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        no_tools: Option<bool>,
         /// What it has taken and refused, where it refused a request without naming its window.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bounds: Option<WindowBounds>,

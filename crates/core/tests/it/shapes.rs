@@ -363,7 +363,7 @@ fn bans() -> Vec<Event> {
     ]
 }
 
-fn learnt(window_tokens: Option<u64>, no_tools: bool, bounds: Option<WindowBounds>) -> Event {
+fn learnt(window_tokens: Option<u64>, no_tools: Option<bool>, bounds: Option<WindowBounds>) -> Event {
     let window_of = window_tokens.map(|_| 128_000);
     Event::Turn(TurnEvent::ModelLearnt { model: "main".into(), window_tokens, window_of, no_tools, bounds })
 }
@@ -430,9 +430,10 @@ fn windows() -> Vec<Event> {
         Event::Artifact(ArtifactEvent::Used { id: "a1".into() }),
         Event::Artifact(ArtifactEvent::Expired { ids: vec!["a1".into()], lost: false }),
         Event::Turn(TurnEvent::ModelChosen { model: "spare".into(), reason: "`main` is overloaded".into() }),
-        learnt(Some(32_768), false, None),
-        learnt(None, true, None),
-        learnt(Some(9_000), false, Some(WindowBounds { taken: 7_000, refused: 7_100, overflows: 2 })),
+        learnt(Some(32_768), None, None),
+        learnt(None, Some(true), None),
+        learnt(None, Some(false), None),
+        learnt(Some(9_000), None, Some(WindowBounds { taken: 7_000, refused: 7_100, overflows: 2 })),
     ]
 }
 
