@@ -8,11 +8,10 @@ use jiff::Timestamp;
 
 use super::after;
 use super::commit::condense;
-use super::extract::entry_tokens;
 use super::plan::{closed_turns, unreserved};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
-use crate::digest::{digest, gist};
+use crate::digest::{digest, gist, read_tokens};
 use crate::event::{CompactionEvent, Event};
 use crate::ids::Seq;
 use crate::message::Entry;
@@ -190,7 +189,7 @@ pub(crate) fn fewest(
 fn marker(conversation: &Conversation, agent: &AgentSettings, to_seq: Seq) -> Marker {
     let leaving = conversation.live.iter().take_while(|entry| entry.seq <= to_seq).cloned();
     let leaving: Vec<Arc<Entry>> = leaving.map(|entry| conversation.without_deleted(entry)).collect();
-    let tokens = entry_tokens(&leaving);
+    let tokens = read_tokens(&leaving);
     let joined = match conversation.stack.items().last() {
         Some(StackItem::Marker(last)) if last.kind == MarkerKind::Truncated => Some(last),
         _ => None,
@@ -204,7 +203,7 @@ fn marker(conversation: &Conversation, agent: &AgentSettings, to_seq: Seq) -> Ma
     // What a run under way works on gives way to its summary: the rest must have words of its own.
     let sealed_to = conversation.run.as_ref().map_or(to_seq, |run| run.to_seq);
     let (sealed, rest) = leaving.split_at(leaving.partition_point(|entry| entry.seq <= sealed_to));
-    let share = |part: &[Arc<Entry>]| (u64::from(budget) * entry_tokens(part) / tokens.max(1)) as u32;
+    let share = |part: &[Arc<Entry>]| (u64::from(budget) * read_tokens(part) / tokens.max(1)) as u32;
     let mut lines: Vec<DigestLine> = [sealed, rest].map(|part| quoted(part, share(part))).concat();
     let mut from_seq = leaving.first().map_or(to_seq, |entry| entry.seq);
     if let Some(last) = joined {

@@ -6,7 +6,7 @@ use super::SummaryDraft;
 use super::identifiers::{self, Mask};
 use super::sections::{added_to, digest_by_sections};
 use crate::agent::AgentSettings;
-use crate::digest::{digest, gist, render};
+use crate::digest::{digest, gist, read_tokens, render};
 use crate::event::{Checkpoint, Run, RunWork};
 use crate::ids::{ChannelId, Seq};
 use crate::memory::{DraftMemory, credit};
@@ -15,7 +15,7 @@ use crate::settings::IdentifierPolicy;
 use crate::summary::{MADE_BY_DIGEST, StackSizes, Summary};
 use crate::text::cut_middle;
 
-/// Share of its source that a digest takes: where evidence and answers were measured (`docs/design/figures.md`, "Digests").
+/// Share of the words that it reads that a digest takes: where evidence and answers were measured (`docs/design/figures.md`, "Digests").
 const DIGEST_SHARE: f64 = 0.2;
 
 /// Share of a summary's room that the list of identifiers may take beside it.
@@ -145,7 +145,7 @@ fn entries_draft(
         Some(done) => &entries[entries.partition_point(|entry| entry.seq <= done.to_seq)..],
         None => entries,
     };
-    let budget = digest_budget(agent, sizes, entry_tokens(rest));
+    let budget = digest_budget(agent, sizes, read_tokens(rest));
     let text = render(&digest(rest, budget));
     let text = match (text.is_empty(), done) {
         (true, None) => gist(rest, budget)
@@ -189,4 +189,42 @@ pub fn with_left_out(sizes: &StackSizes, text: &str, entries: &[Arc<Entry>], lef
         text = added_to(Some(&text), &line);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::message::Role;
+    use crate::testing;
+    use crate::tokens::{Correction, estimate};
+
+    /// Twenty turns: a question, a call's result of so many words, an answer.
+    fn turns(result_words: usize) -> Vec<Arc<Entry>> {
+        let mut entries = Vec::new();
+        for n in 0..20 {
+            let question = format!("Anna asks for offer {n} of the harbour in Lisbon before noon.");
+            let answer = format!("Offer {n} stands at {} euros until Friday.", 1_000 + n);
+            entries.push(testing::entry(Role::User, &question));
+            if result_words > 0 {
+                entries.push(testing::entry(Role::Tool, &"row ".repeat(result_words)));
+            }
+            entries.push(testing::entry(Role::Assistant, &answer));
+        }
+        entries.into_iter().map(Arc::new).collect()
+    }
+
+    #[rstest]
+    #[case::none(0)]
+    #[case::small(50)]
+    #[case::large(20_000)]
+    fn results_buy_a_digest_no_room_for_words_that_it_would_otherwise_leave_out(#[case] result_words: usize) {
+        let agent = testing::agent(128_000, 8_000);
+        let sizes = StackSizes::of(&agent, &Correction::default());
+        let draft = entries_draft(&agent, &sizes, None, &turns(result_words));
+        let words = entry_tokens(&turns(0));
+        let share = f64::from(estimate(&draft.text)) / words as f64;
+        assert!((0.1..=DIGEST_SHARE).contains(&share), "{share} of {words}: {}", draft.text);
+    }
 }

@@ -32,11 +32,7 @@ const ASSISTANT: &str = "assistant";
 ///
 /// A line begins with its author's name, the first one of a day with `[2026-11-02]` before that.
 pub fn digest(entries: &[Arc<Entry>], budget_tokens: u32) -> Vec<DigestLine> {
-    let said: Vec<(&Entry, String)> = entries
-        .iter()
-        .filter(|entry| entry.role != Role::Tool && !entry.quotes && !entry.is_deleted())
-        .map(|entry| (&**entry, entry.text()))
-        .collect();
+    let said: Vec<(&Entry, String)> = read(entries).map(|entry| (&**entry, entry.text())).collect();
     let sources: Vec<SourceLine<'_>> = said
         .iter()
         .map(|(entry, text)| SourceLine {
@@ -49,6 +45,16 @@ pub fn digest(entries: &[Arc<Entry>], budget_tokens: u32) -> Vec<DigestLine> {
         .into_iter()
         .map(|(idx, text)| DigestLine { seq: said[idx].0.seq, text })
         .collect()
+}
+
+/// The entries that a digest reads.
+fn read(entries: &[Arc<Entry>]) -> impl Iterator<Item = &Arc<Entry>> {
+    entries.iter().filter(|entry| entry.role != Role::Tool && !entry.quotes && !entry.is_deleted())
+}
+
+/// Estimated tokens of what a digest reads, of which its budget is a share: large results must not buy room for words.
+pub fn read_tokens(entries: &[Arc<Entry>]) -> u64 {
+    read(entries).map(|entry| u64::from(entry.tokens)).sum()
 }
 
 /// What is left to say where no line fits the budget: the newest words of a person, cut in their middle. `None` when
