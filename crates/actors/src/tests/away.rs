@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cairn_core::event::{Event, MaintenanceEvent, TurnEvent};
-use cairn_core::ports::{Admission, Answer, StoreError};
+use cairn_core::ports::{Admission, Answer, Progress, StoreError};
+use futures::StreamExt as _;
 
 use super::common::model::{Kind, Plan, words};
 use super::common::*;
@@ -54,6 +55,21 @@ async fn a_turn_waits_for_a_store_that_is_away_and_goes_on_where_it_was() {
     assert_eq!(world.model.requests(Kind::Reply).len(), 2, "what the model said is not asked for again");
     assert_eq!(world.store.count(is_interrupted), 0);
     check_coverage(&world.conversation());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_is_told_once_why_the_store_does_not_take_the_answer() {
+    let (world, _live, open) = turn_without_a_store(|_| {}).await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    *world.store.away.lock() = None;
+    let told = open.progress.filter_map(|progress| async {
+        match progress {
+            Progress::Waiting(why) => Some(why),
+            _ => None,
+        }
+    });
+    let told: Vec<_> = told.collect().await;
+    assert_eq!(told, [format!("{}; waiting until it takes the answer", gone())]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -202,7 +202,8 @@ impl Turn {
     }
 
     /// Asks the channel again after each pause while the store is away. The turn keeps what it has and waits, for as long as
-    /// a turn may take.
+    /// a turn may take. So it does where the database refuses for good, until somebody mends that: while it does, the end of
+    /// a turn that failed could not be journalled either, so failing at once would tell nobody and lose the answer.
     async fn until_journalled<T, F>(&self, ask: impl Fn() -> F) -> Result<T, TurnFailure>
     where
         F: Future<Output = Result<T, StoreError>>,
@@ -213,7 +214,10 @@ impl Turn {
             match ask().await {
                 Err(error) if error.is_transient() && began.elapsed() < limits.turn_timeout => {
                     self.budget.note(Some(failure::of_store(&error)));
-                    waited = true;
+                    if !std::mem::replace(&mut waited, true) {
+                        let why = format!("{error}; waiting until it takes the answer");
+                        self.args.handle.subscribers.waits(&why);
+                    }
                     tokio::time::sleep(limits.store_retry_pause).await;
                 }
                 done => {
