@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use cairn_core::approval::Approval;
 use cairn_core::event::RunEnd;
-use cairn_core::ids::{MessageId, RunId};
+use cairn_core::ids::{ApprovalId, MessageId, RunId};
 use cairn_core::ports::{Answer, Progress, TurnFailure};
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
@@ -47,6 +47,8 @@ struct State {
     so_far: String,
     /// Why it waits, while no model answers.
     waits: Option<String>,
+    /// Its calls that wait for approval.
+    approvals: Vec<Approval>,
     runs: BTreeMap<RunId, Vec<oneshot::Sender<RunEnd>>>,
 }
 
@@ -58,7 +60,7 @@ pub(crate) struct TurnSubscribers {
 }
 
 impl TurnSubscribers {
-    /// Waits for a message's turn; one who joins a turn under way gets its words so far first.
+    /// Waits for a message's turn; one who joins a turn under way gets its words so far first, and what waits for approval.
     pub(crate) fn join(&self, message: &MessageId) -> BoxStream<'static, Progress> {
         let (progress, words) = mpsc::channel(PROGRESS_QUEUE);
         let (answer, end) = oneshot::channel();
@@ -70,6 +72,9 @@ impl TurnSubscribers {
         if let Some(why) = waiting.waits.as_ref().filter(|_| waiting.turn.contains(message)) {
             waiter.tell(Progress::Waiting(why.clone()));
         }
+        for approval in waiting.approvals.iter().filter(|_| waiting.turn.contains(message)) {
+            waiter.tell(Progress::Approval(Box::new(approval.clone())));
+        }
         waiting.waiters.entry(message.clone()).or_default().push(waiter);
         progress_stream(words, end)
     }
@@ -79,6 +84,7 @@ impl TurnSubscribers {
         let again = !waiting.so_far.is_empty();
         waiting.so_far.clear();
         waiting.waits = None;
+        waiting.approvals.clear();
         waiting.turn = messages.to_vec();
         if again {
             waiting.tell(&Progress::Restarted);
@@ -135,7 +141,13 @@ impl TurnSubscribers {
     }
 
     pub(crate) fn approval(&self, approval: &Approval) {
-        self.waiting.lock().tell(&Progress::Approval(Box::new(approval.clone())));
+        let mut waiting = self.waiting.lock();
+        waiting.tell(&Progress::Approval(Box::new(approval.clone())));
+        waiting.approvals.push(approval.clone());
+    }
+
+    pub(crate) fn settled(&self, id: &ApprovalId) {
+        self.waiting.lock().approvals.retain(|open| open.id != *id);
     }
 
     /// The turn of these messages ended; each waiter gets its own answer.
@@ -143,6 +155,7 @@ impl TurnSubscribers {
         let mut waiting = self.waiting.lock();
         waiting.so_far.clear();
         waiting.waits = None;
+        waiting.approvals.clear();
         waiting.turn.clear();
         for message in messages {
             for waiter in waiting.waiters.remove(message).unwrap_or_default() {
@@ -160,6 +173,7 @@ impl TurnSubscribers {
             let _ = waiter.answer.send(Answer::Failed(failure.clone()));
         }
         waiting.so_far.clear();
+        waiting.approvals.clear();
         waiting.turn.clear();
         waiting.runs.clear();
     }
@@ -265,6 +279,32 @@ mod tests {
                 Progress::Ended(reply("one two"))
             ]
         );
+    }
+
+    #[tokio::test]
+    async fn a_late_joiner_hears_of_calls_that_still_wait_for_approval() {
+        let subscribers = TurnSubscribers::default();
+        let message = MessageId::from("a");
+        subscribers.begin(std::slice::from_ref(&message));
+        let open = |id: &str| Approval {
+            id: id.into(),
+            turn: TurnId::from("t1"),
+            call: "c1".into(),
+            tool: "write".to_owned(),
+            arguments: serde_json::Value::Null,
+            caused_by: std::collections::BTreeSet::new(),
+            reason: String::new(),
+            asked_at: jiff::Timestamp::UNIX_EPOCH,
+            expires_at: jiff::Timestamp::UNIX_EPOCH,
+        };
+        for id in ["one", "two"] {
+            subscribers.approval(&open(id));
+        }
+        subscribers.settled(&"one".into());
+        let late = subscribers.join(&message);
+        subscribers.end(std::slice::from_ref(&message), |_| reply("done"));
+        let seen: Vec<_> = late.collect().await;
+        assert_eq!(seen, [Progress::Approval(Box::new(open("two"))), Progress::Ended(reply("done"))]);
     }
 
     #[tokio::test]

@@ -367,6 +367,7 @@ impl Turn {
         };
         let settled = Event::Approval(ApprovalEvent::Settled { id: id.clone(), outcome, by: by.clone() });
         self.step(vec![settled]).await?;
+        self.args.handle.subscribers.settled(&id);
         tracing::info!(channel = %self.args.handle.id, approval = %id, tool = asked.approval.tool,
             outcome = outcome.name(), by, "a request for approval ended");
         metrics::counter!("cairn_approvals_total", "outcome" => outcome.name()).increment(1);

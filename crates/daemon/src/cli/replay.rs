@@ -11,6 +11,7 @@ use cairn_core::memory::{Memory, Scope};
 use cairn_core::message::Role;
 use cairn_core::ports::Reply;
 use cairn_core::tier::Tier;
+use cairn_core::tool::shown_name;
 use cairn_platforms::local::{MessageRequest, read_object};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -19,19 +20,21 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::args::Global;
+use super::chat::{Heard, NoAnswer, pieces, unattended};
 use super::client::{CallError, Client, with_params};
 use super::connect::{Connector, channel_path};
 use super::failure::{Failure, exit};
 use super::history::Pages;
 use super::{jsonl, out};
 use crate::records::GaugeRecord;
-use crate::text::{counted, grouped};
+use crate::text::{counted, grouped, one_line};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Each line is a JSON object:
   {\"user\": \"ann\", \"text\": \"hello\", \"at\": \"2026-11-20T10:00:00Z\", \"id\": \"m1\"}
 `at` and `id` are optional. A second run skips messages that were answered.
+A tool call that needs approval is denied at once, since nobody can be asked.
 
 Examples:
   cairn replay talk.jsonl --channel talk
@@ -83,14 +86,18 @@ impl Replay {
                 step(&progress, &tally);
                 continue;
             }
-            match self.send(message).await {
+            let heard = |heard: Heard<'_>| match heard {
+                Heard::Denied(approval) => tally.deny(&approval.tool),
+                Heard::Waiting(why) => progress.suspend(|| out::note(&one_line(why))),
+            };
+            match self.send(message, heard).await {
                 Ok(_reply) => tally.turns += 1,
-                Err(CallError::Api { status, body, .. }) if status != StatusCode::SERVICE_UNAVAILABLE => {
+                Err(NoAnswer::Refused(error)) => {
                     tally.failed += 1;
-                    progress.suspend(|| out::note(&format!("error: message {id}: {}", body.error.message)));
-                    progress.suspend(|| out::note(&format!("hint: {}", body.error.hint)));
+                    progress.suspend(|| out::note(&format!("error: message {id}: {}", error.message)));
+                    progress.suspend(|| out::note(&format!("hint: {}", error.hint)));
                 }
-                Err(error) => return Err(error.into()),
+                Err(NoAnswer::Lost(failure)) => return Err(failure),
             }
             let below = self.wait.then_some(Tier::Aggressive);
             tally.observe(self.gauge(below).await?);
@@ -105,19 +112,29 @@ impl Replay {
         Ok(tally.report(memories, started.elapsed().as_secs_f64()))
     }
 
-    /// Sends a message and waits for its answer. Limits of the daemon are waited out.
-    async fn send(&self, message: &MessageRequest) -> Result<Reply, CallError> {
+    /// Sends a message and waits for its answer. Limits of the daemon are waited out; where it stops, no more is sent.
+    async fn send(&self, message: &MessageRequest, heard: impl FnMut(Heard<'_>)) -> Result<Reply, NoAnswer> {
         let path = channel_path(&self.channel, "messages");
-        loop {
-            match self.client.post(&path, message).await {
+        let events = loop {
+            match self.client.events(&path, message).await {
+                Ok(events) => break events,
                 Err(CallError::Api {
                     status: StatusCode::TOO_MANY_REQUESTS,
                     retry_after_secs: Some(secs),
                     ..
                 }) => tokio::time::sleep(Duration::from_secs(secs.clamp(1, 60))).await,
-                result => return result,
+                Err(error @ CallError::Api { status: StatusCode::SERVICE_UNAVAILABLE, .. }) => {
+                    return Err(NoAnswer::Lost(error.into()));
+                }
+                Err(error) => return Err(error.into()),
             }
-        }
+        };
+        unattended(&self.client, pieces(events), heard).await.map_err(|error| match error {
+            NoAnswer::Refused(error) if error.code == "stopping" => {
+                NoAnswer::Lost(Failure::failed(error.message, error.hint))
+            }
+            error => error,
+        })
     }
 
     /// How full the window is, once it is calm enough. `None` for a channel in which nothing was said yet.
@@ -240,6 +257,8 @@ struct ReplayRecord {
     skipped: u64,
     turns: u64,
     failed: u64,
+    /// Calls of tools that were denied, since they need approval, by tool.
+    denied: BTreeMap<String, u64>,
     /// Runs that ended meanwhile, by outcome.
     runs: BTreeMap<&'static str, u64>,
     emergencies: u64,
@@ -256,6 +275,7 @@ struct Tally {
     skipped: u64,
     turns: u64,
     failed: u64,
+    denied: BTreeMap<String, u64>,
     /// Runs that had ended before: not counted.
     before: BTreeMap<RunId, RunOutcome>,
     emergencies_before: u64,
@@ -268,8 +288,12 @@ impl Tally {
     fn new(messages: u64, gauge: Option<GaugeRecord>) -> Self {
         let before = gauge.as_ref().map(outcomes).unwrap_or_default();
         let emergencies_before = gauge.as_ref().map_or(0, |gauge| gauge.emergencies);
-        let ended = BTreeMap::new();
-        Self { messages, skipped: 0, turns: 0, failed: 0, before, emergencies_before, ended, gauge }
+        let (ended, denied) = (BTreeMap::new(), BTreeMap::new());
+        Self { messages, skipped: 0, turns: 0, failed: 0, denied, before, emergencies_before, ended, gauge }
+    }
+
+    fn deny(&mut self, tool: &str) {
+        *self.denied.entry(shown_name(tool)).or_default() += 1;
     }
 
     /// Takes in a gauge. Its last outcomes overlap with those of the one before, as one turn ends few runs.
@@ -300,6 +324,7 @@ impl Tally {
             skipped: self.skipped,
             turns: self.turns,
             failed: self.failed,
+            denied: self.denied.clone(),
             runs: all.into_iter().map(|outcome| (outcome.name(), count(outcome))).collect(),
             emergencies: self.n_emergencies(),
             memories,
@@ -318,8 +343,14 @@ impl ReplayRecord {
             .map(|(name, n)| format!("{} {name}", grouped(*n)))
             .collect();
         let runs = if runs.is_empty() { "none".to_owned() } else { runs.join(", ") };
+        let denied: Vec<_> =
+            self.denied.iter().map(|(tool, n)| format!("{} of {}", grouped(*n), one_line(tool))).collect();
+        let denied = match denied.join(", ") {
+            none if none.is_empty() => none,
+            calls => format!("denied, since nobody can be asked for approval: {calls}\n"),
+        };
         format!(
-            "{}: {} answered, {} answered before, {} failed\nruns: {runs}\n{}, {} in the window, {}\n{:.1} s\n",
+            "{}: {} answered, {} answered before, {} failed\n{denied}runs: {runs}\n{}, {} in the window, {}\n{:.1} s\n",
             counted(self.messages, "message", "messages"),
             grouped(self.turns),
             grouped(self.skipped),

@@ -24,7 +24,6 @@ use super::failure::Failure;
 use super::{channel, draw, out};
 use crate::config::chat_history;
 use crate::records::{CompactRecord, ContextRecord, NewGenerationRecord};
-use crate::text::one_line;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -135,7 +134,7 @@ impl Talk {
         let path = channel_path(&self.channel, "messages");
         loop {
             match self.client.events(&path, &request).await {
-                Ok(events) => return Ok(Box::pin(pieces(events))),
+                Ok(events) => return Ok(pieces(events)),
                 // It was not accepted, so sending it again cannot double it. A wait until midnight is too long, though.
                 Err(CallError::Api {
                     status: StatusCode::TOO_MANY_REQUESTS,
@@ -178,33 +177,48 @@ impl Talk {
         Ok((said, true))
     }
 
-    /// Approves or denies a call. False: it no longer waits.
-    pub(super) async fn decide(&self, id: &ApprovalId, approve: bool) -> Result<bool, CallError> {
-        let path = format!("/v1/approvals/{}", encode(id.as_str()));
-        match self.client.post::<serde_json::Value>(&path, &json!({ "approve": approve })).await {
-            Ok(_) => Ok(true),
-            Err(CallError::Api { status: StatusCode::NOT_FOUND, .. }) => Ok(false),
-            Err(error) => Err(error),
+    /// Sends a message and waits for its whole answer, while nobody can be asked.
+    pub(super) async fn ask(&self, text: &str, heard: impl FnMut(Heard<'_>)) -> Result<Reply, NoAnswer> {
+        unattended(&self.client, self.say(text).await?, heard).await
+    }
+}
+
+/// What is told of an answer that nobody attends.
+pub(super) enum Heard<'h> {
+    /// A call that needs approval was denied.
+    Denied(&'h Approval),
+    Waiting(&'h str),
+}
+
+/// Waits for the whole answer. A call that needs approval is denied at once, since nobody can be asked.
+pub(super) async fn unattended(
+    client: &Client,
+    mut pieces: impl Stream<Item = Result<Piece, CallError>> + Unpin,
+    mut heard: impl FnMut(Heard<'_>),
+) -> Result<Reply, NoAnswer> {
+    while let Some(piece) = pieces.next().await {
+        match piece? {
+            Piece::Reply(reply) => return Ok(reply),
+            Piece::Failed(detail) => return Err(NoAnswer::Refused(detail)),
+            Piece::Approval(approval) => {
+                if decide(client, &approval.id, false).await? {
+                    heard(Heard::Denied(&approval));
+                }
+            }
+            Piece::Waiting(why) => heard(Heard::Waiting(&why)),
+            Piece::Delta(_) | Piece::Restarted | Piece::Tool { .. } => {}
         }
     }
+    Err(CallError::Broken("it ended before the answer did".to_owned()).into())
+}
 
-    /// Sends a message and waits for its whole answer. A call that needs approval is denied at once, and reported.
-    pub(super) async fn ask(&self, text: &str, mut denied: impl FnMut(&Approval)) -> Result<Reply, NoAnswer> {
-        let mut pieces = self.say(text).await?;
-        while let Some(piece) = pieces.next().await {
-            match piece? {
-                Piece::Reply(reply) => return Ok(reply),
-                Piece::Failed(detail) => return Err(NoAnswer::Refused(detail)),
-                Piece::Approval(approval) => {
-                    if self.decide(&approval.id, false).await? {
-                        denied(&approval);
-                    }
-                }
-                Piece::Waiting(why) => out::note(&one_line(&why)),
-                Piece::Delta(_) | Piece::Restarted | Piece::Tool { .. } => {}
-            }
-        }
-        Err(CallError::Broken("it ended before the answer did".to_owned()).into())
+/// Approves or denies a call. False: it no longer waits.
+async fn decide(client: &Client, id: &ApprovalId, approve: bool) -> Result<bool, CallError> {
+    let path = format!("/v1/approvals/{}", encode(id.as_str()));
+    match client.post::<serde_json::Value>(&path, &json!({ "approve": approve })).await {
+        Ok(_) => Ok(true),
+        Err(CallError::Api { status: StatusCode::NOT_FOUND, .. }) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -225,10 +239,10 @@ impl<'l> Line<'l> {
     }
 }
 
-fn pieces(
+pub(super) fn pieces(
     events: impl Stream<Item = Result<ServerEvent, CallError>>,
-) -> impl Stream<Item = Result<Piece, CallError>> {
-    events.filter_map(|event| async move { event.and_then(|event| piece(&event)).transpose() })
+) -> impl Stream<Item = Result<Piece, CallError>> + Unpin {
+    Box::pin(events.filter_map(|event| async move { event.and_then(|event| piece(&event)).transpose() }))
 }
 
 fn piece(event: &ServerEvent) -> Result<Option<Piece>, CallError> {

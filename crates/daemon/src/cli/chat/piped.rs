@@ -5,7 +5,7 @@ use cairn_platforms::local::ErrorDetail;
 use serde_json::json;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, BufReader};
 
-use super::{Line, NoAnswer, Talk};
+use super::{Heard, Line, NoAnswer, Talk};
 use crate::cli::failure::{Failure, exit};
 use crate::cli::out;
 use crate::text::one_line;
@@ -42,9 +42,12 @@ async fn answer(talk: &Talk, line: &str, place: &str) -> Result<bool, Failure> {
     let said = match Line::read(line) {
         Line::Command(command) => return command_answer(talk, command, place).await,
         Line::Message(text) => {
-            let asked = talk.ask(text, |approval| {
-                n_denied += 1;
-                note_denied(place, &approval.tool, talk.channel.agent().as_str());
+            let asked = talk.ask(text, |heard| match heard {
+                Heard::Denied(approval) => {
+                    n_denied += 1;
+                    note_denied(place, &approval.tool, talk.channel.agent().as_str());
+                }
+                Heard::Waiting(why) => out::note(&one_line(why)),
             });
             asked.await
         }

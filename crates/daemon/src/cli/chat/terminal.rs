@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use tokio::signal::unix::{Signal, SignalKind};
 use tokio::time::{Instant, interval_at};
 
-use super::{Line, NoAnswer, Piece, Talk};
+use super::{Line, NoAnswer, Piece, Talk, decide};
 use crate::cli::client::{CallError, encode};
 use crate::cli::connect::{channel_path, listen};
 use crate::cli::failure::{Failure, exit};
@@ -483,7 +483,7 @@ async fn ask(
     unechoed.set(false);
     let answer = answer.transpose().map_err(|error| NoAnswer::Lost(error.into()))?;
     let approve = answer.is_some_and(|line| reads_as(&line) == Some(true));
-    if !talk.decide(&approval.id, approve).await? {
+    if !decide(&talk.client, &approval.id, approve).await? {
         print("(it was answered elsewhere, or the time was up)\n")?;
     }
     Ok(ControlFlow::Continue(()))
