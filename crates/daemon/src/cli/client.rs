@@ -55,9 +55,15 @@ impl From<CallError> for Failure {
 }
 
 impl Client {
-    /// Whether a daemon accepts connections at that socket.
-    pub(crate) async fn answers(socket: &Path) -> bool {
-        UnixStream::connect(socket).await.is_ok()
+    /// The process that listens at that socket, if one does; its id, where that can be told.
+    pub(crate) async fn listener(socket: &Path) -> Option<Option<i32>> {
+        match UnixStream::connect(socket).await {
+            // In a container of its own it has no id here.
+            Ok(stream) => Some(stream.peer_cred().ok().and_then(|peer| peer.pid()).filter(|pid| *pid > 0)),
+            // It takes no more connections, since it has not seen to those that wait.
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Some(None),
+            Err(_) => None,
+        }
     }
 
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CallError> {

@@ -118,7 +118,7 @@ async fn unmatched_tools(
 async fn approved_servers(global: &Global, loaded: &Loaded) -> Result<Vec<ServerRecord>, Failure> {
     let connector = Connector::of(loaded.clone(), global)?;
     let state = &connector.state;
-    if connector.running().await.is_none() {
+    if connector.running().await?.is_none() {
         if !state.is_there() {
             return Ok(Vec::new());
         }

@@ -26,8 +26,8 @@ use crate::telemetry;
 use crate::text::one_line;
 use crate::wiring::{self, Daemon, Reader, Tools};
 
-/// How long a daemon may take to identify itself before it is ignored.
-const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a daemon may take to identify itself: the only limit on it, since what it is asked then may take long.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Attempts at a state that another process holds: it may be another command that reads, or a daemon that starts.
 const IN_USE_ATTEMPTS: u32 = 20;
@@ -116,10 +116,7 @@ impl Connector {
     /// A connection to read: to a running daemon, or to the store itself.
     pub(crate) async fn reading(&self) -> Result<Connection, Failure> {
         quiet_log()?;
-        self.retried_while_in_use(async |this: &Self| {
-            if let Some(client) = this.running().await {
-                return Ok(Connection { client, opened: Opened::Nothing });
-            }
+        self.asked_or_opened(async |this: &Self| {
             this.check_may_open()?;
             if !this.has_state() {
                 return this.to_no_state();
@@ -133,10 +130,7 @@ impl Connector {
     /// A connection to change something: to a running daemon, or to one started inside, with the local platform alone.
     pub(crate) async fn changing(&self) -> Result<Connection, Failure> {
         quiet_log()?;
-        self.retried_while_in_use(async |this: &Self| {
-            if let Some(client) = this.running().await {
-                return Ok(Connection { client, opened: Opened::Nothing });
-            }
+        self.asked_or_opened(async |this: &Self| {
             this.check_may_open()?;
             let socket = this.state.path.join("cairn.sock");
             check_socket(&socket)?;
@@ -163,7 +157,7 @@ impl Connector {
 
     /// The same to change something that is there already: it creates no state.
     pub(crate) async fn changing_what_is_there(&self) -> Result<Connection, Failure> {
-        if !self.has_state() && self.running().await.is_none() {
+        if !self.has_state() && self.running().await?.is_none() {
             return self.to_no_state();
         }
         self.changing().await
@@ -225,16 +219,20 @@ impl Connector {
     }
 
     async fn agents_of_the_daemon(&self) -> Option<Vec<AgentId>> {
-        let status = self.running().await?.get::<StatusRecord>("/v1/status").await.ok()?;
+        let status = self.running().await.ok()??.get::<StatusRecord>("/v1/status").await.ok()?;
         Some(status.agents.into_iter().map(|agent| agent.id).collect())
     }
 
-    async fn retried_while_in_use(
+    /// To a running daemon, or to what is opened where none runs.
+    async fn asked_or_opened(
         &self,
         open: impl AsyncFn(&Self) -> Result<Connection, Failure>,
     ) -> Result<Connection, Failure> {
         let mut n_attempts = 0;
         loop {
+            if let Some(client) = self.running().await? {
+                return Ok(Connection { client, opened: Opened::Nothing });
+            }
             n_attempts += 1;
             match open(self).await {
                 Err(Failure::Said { code: exit::IN_USE, .. }) if n_attempts < IN_USE_ATTEMPTS => {
@@ -246,17 +244,19 @@ impl Connector {
     }
 
     /// The running daemon of this state. With an explicit state, a daemon of another one is ignored.
-    pub(crate) async fn running(&self) -> Option<Client> {
+    ///
+    /// # Errors
+    /// One runs and does not answer.
+    pub(crate) async fn running(&self) -> Result<Option<Client>, Failure> {
         #[derive(Deserialize)]
         struct Identity {
             state_dir: std::path::PathBuf,
             state: String,
         }
+        let mut silent = None;
         for socket in sockets_to_try(&self.state, self.env.as_ref()) {
-            if !Client::answers(&socket).await {
-                continue;
-            }
-            let client = Client::Socket(socket);
+            let Some(pid) = Client::listener(&socket).await else { continue };
+            let client = Client::Socket(socket.clone());
             let status = async {
                 let mut identity = client.get::<Identity>("/v1/status").await?;
                 // It soon leads, or stands by.
@@ -269,14 +269,45 @@ impl Connector {
                 }
                 Ok::<_, CallError>(identity)
             };
-            let Ok(Ok(identity)) = tokio::time::timeout(STATUS_TIMEOUT, status).await else {
-                continue;
-            };
-            if !self.state.origin.is_explicit() || same_dir(&identity.state_dir, &self.state.path) {
-                return Some(client);
+            let is_explicit = self.state.origin.is_explicit();
+            match tokio::time::timeout(STATUS_TIMEOUT, status).await {
+                Ok(Ok(identity)) if !is_explicit || same_dir(&identity.state_dir, &self.state.path) => {
+                    return Ok(Some(client));
+                }
+                Ok(_) => {}
+                Err(_) if !is_explicit || self.holds_state(&socket, pid) => {
+                    silent.get_or_insert(self.does_not_answer(&socket, pid));
+                }
+                Err(_) => {}
             }
         }
-        None
+        silent.map_or(Ok(None), Err)
+    }
+
+    /// Whether the daemon at that socket has this state, as far as can be told without asking it.
+    fn holds_state(&self, socket: &Path, pid: Option<i32>) -> bool {
+        let holder = || std::fs::read_to_string(self.state.path.join("lock")).ok()?.trim().parse().ok();
+        socket.starts_with(&self.state.path) || pid.is_some_and(|pid| holder() == Some(pid))
+    }
+
+    fn does_not_answer(&self, socket: &Path, pid: Option<i32>) -> Failure {
+        let held = if self.holds_state(socket, pid) {
+            format!("holds the state folder {}, but ", self.state.path.display())
+        } else {
+            String::new()
+        };
+        let (process, id) = match pid {
+            Some(pid) => (format!(" (process {pid})"), pid.to_string()),
+            None => (String::new(), "PID".to_owned()),
+        };
+        Failure::new(
+            exit::IN_USE,
+            format!("a daemon{process} {held}does not answer on its socket {}", socket.display()),
+            format!(
+                "it was stopped, or its disk hangs: `kill -CONT {id}` has it go on if it was stopped; otherwise \
+                 `kill -KILL {id}` ends it, then start it again; accepted messages are not lost"
+            ),
+        )
     }
 }
 
@@ -366,4 +397,60 @@ fn warning(error: &ConfigError) -> String {
     };
     let first = first.unwrap_or_default();
     format!("warning: {first}{more}; asking the running daemon anyway; fix this before it starts again")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use rstest::rstest;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::config::{FixedEnvironment, StateOrigin};
+
+    /// A process that listens and never answers, as one that is stopped by a signal.
+    #[rstest]
+    #[case::socket_in_the_state_folder("state", "", true)]
+    #[case::socket_elsewhere_of_the_process_that_holds_the_state("run", "own", true)]
+    #[case::socket_elsewhere_of_another_process("run", "1", false)]
+    #[tokio::test(start_paused = true)]
+    async fn a_daemon_that_does_not_answer_is_named_after_one_wait(
+        #[case] listens_in: &str,
+        #[case] holder: &str,
+        #[case] told: bool,
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let [state, run] = ["state", "run"].map(|name| dir.path().join(name));
+        for folder in [&state, &run] {
+            std::fs::create_dir(folder).unwrap();
+        }
+        let own = std::process::id().to_string();
+        std::fs::write(state.join("lock"), holder.replace("own", &own)).unwrap();
+        let socket = dir.path().join(listens_in).join("cairn.sock");
+        let _listener = UnixListener::bind(&socket).unwrap();
+        let env = FixedEnvironment::new("/").with("RUNTIME_DIRECTORY", run.to_str().unwrap());
+        let connector = Connector {
+            loaded: Arc::new(Config::built_in(&env).unwrap()),
+            state: StateDir { path: state, origin: StateOrigin::Flag },
+            env: Arc::new(env),
+            tools: Tools::default(),
+            bad_config: None,
+        };
+        let began = Instant::now();
+        let nothing = async |_: &Connector| {
+            Ok(Connection { client: Client::Socket(run.clone()), opened: Opened::Nothing })
+        };
+        let failure = connector.asked_or_opened(nothing).await.err();
+        assert!((STATUS_TIMEOUT..STATUS_TIMEOUT * 2).contains(&began.elapsed()), "{:?}", began.elapsed());
+        let Some(Failure::Said { code, message, hint }) = failure else {
+            assert!(!told && failure.is_none(), "{failure:?}");
+            return;
+        };
+        assert!(told && code == exit::IN_USE, "{message}");
+        for words in [&format!("process {own}"), "holds the state folder", socket.to_str().unwrap()] {
+            assert!(message.contains(words), "{words}: {message}");
+        }
+        assert!(hint.contains(&format!("kill -CONT {own}")), "{hint}");
+    }
 }

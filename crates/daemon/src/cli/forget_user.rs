@@ -75,7 +75,7 @@ pub(crate) async fn forget_user(global: Global, args: ForgetUserArgs) -> Result<
     let user = check_person(&args.user).map_err(|error| Failure::usage(error.to_string(), ""))?;
     quiet_log()?;
     let connector = Connector::configured(&global)?;
-    let running = connector.running().await;
+    let running = connector.running().await?;
     if running.is_none() {
         if !connector.has_state() {
             return Err(nobody(user));
@@ -189,7 +189,7 @@ async fn by_daemon(
             Err(CallError::Api { .. }) => {}
             Err(CallError::Broken(_)) => {
                 restarted = true;
-                client = connector.running().await.unwrap_or(client);
+                client = connector.running().await.ok().flatten().unwrap_or(client);
             }
         }
         if !noted && began.elapsed() > NOTE_AFTER {

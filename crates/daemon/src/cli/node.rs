@@ -39,7 +39,7 @@ struct Printed {
 
 pub(crate) async fn node(global: Global, NodeCommand::Drain: NodeCommand) -> Result<(), Failure> {
     let connector = Connector::without_config(&global)?;
-    let Some(client) = connector.running().await else {
+    let Some(client) = connector.running().await? else {
         return Err(Failure::failed("no daemon runs here", "--state names another state folder"));
     };
     let asked: DrainRecord = match client.post("/v1/node/drain", &json!({})).await {
@@ -52,7 +52,7 @@ pub(crate) async fn node(global: Global, NodeCommand::Drain: NodeCommand) -> Res
     let (began, mut has_stepped_down) = (Instant::now(), false);
     while began.elapsed() < WAIT_MAX {
         tokio::time::sleep(ASK_EVERY).await;
-        let Some(client) = connector.running().await else { continue };
+        let Ok(Some(client)) = connector.running().await else { continue };
         let Ok(status) = client.get::<StatusRecord>("/v1/status").await else { continue };
         let Some(node) = status.node else { continue };
         if let Some(leader) = node.leader.filter(|leader| *leader != asked.node) {

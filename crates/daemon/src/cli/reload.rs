@@ -26,7 +26,7 @@ pub(crate) struct ReloadArgs {}
 
 pub(crate) async fn reload(global: Global, _args: ReloadArgs) -> Result<(), Failure> {
     // The daemon reads the file, and says what is wrong with it.
-    let Some(client) = Connector::without_config(&global)?.running().await else {
+    let Some(client) = Connector::without_config(&global)?.running().await? else {
         return Err(Failure::failed(
             "no daemon runs here",
             "`cairn run` starts one and reads the configuration; --state names another state folder",

@@ -218,7 +218,7 @@ const MENDING: &str = "`cairn store verify --quarantine`, with the daemon stoppe
 /// A running daemon checks itself; damage is quarantined without one.
 async fn verify(global: &Global, quarantine: bool, quick: bool) -> Result<(), Failure> {
     let connector = if quarantine { Connector::configured(global)? } else { Connector::load(global).await? };
-    let running = if quarantine { None } else { connector.running().await };
+    let running = if quarantine { None } else { connector.running().await? };
     let is_copy = connector.loaded.config.store.url.is_some();
     let verified = match running {
         Some(client) => {
@@ -272,7 +272,7 @@ fn check_there(connector: &Connector) -> Result<(), Failure> {
 async fn backup(global: &Global, args: BackupArgs) -> Result<(), Failure> {
     let dir = absolute(&args.dir)?;
     let connector = Connector::load(global).await?;
-    let report: BackupReport = match connector.running().await {
+    let report: BackupReport = match connector.running().await? {
         Some(client) => {
             let call = (Method::POST, "/v1/store/backup");
             let report =

@@ -28,7 +28,7 @@ pub(crate) struct UiArgs {
 }
 
 pub(crate) async fn ui(global: Global, args: UiArgs) -> Result<(), Failure> {
-    let Some(client) = Connector::without_config(&global)?.running().await else {
+    let Some(client) = Connector::without_config(&global)?.running().await? else {
         return Err(Failure::failed(
             "no daemon runs here",
             "`cairn run` starts one; --state names another state folder",

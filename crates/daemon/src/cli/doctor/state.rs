@@ -27,7 +27,11 @@ pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
         Err(failure) => return of_failure(failure),
     };
     let dir = &connector.state.path;
-    if let Some(client) = connector.running().await {
+    let running = match connector.running().await {
+        Ok(running) => running,
+        Err(failure) => return of_failure(failure),
+    };
+    if let Some(client) = running {
         let report = client.get::<VerifyReport>("/v1/store/verify").await;
         return match report {
             Ok(report) => {
