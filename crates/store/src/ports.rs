@@ -270,25 +270,28 @@ fn keep_head(inner: &Inner, conversation: &Conversation) {
 impl Store {
     /// Keeps a conversation's outline, `with_head` with its head.
     async fn keep(&self, conversation: Arc<Conversation>, with_head: bool) -> Result<(), StoreError> {
-        let commands = self.inner.commands.clone();
-        let (reply, kept) = oneshot::channel();
-        let sent = tokio::task::spawn_blocking(move || {
-            let head = with_head.then(|| encode_small(&conversation.to_head())).transpose()?;
-            let outline = Outline::of(&conversation);
-            let channel = conversation.channel.clone();
-            // An applier that has so much before it is stuck, or far behind: it has no use for a head.
-            let sent = commands.try_send(Command::KeepHead(KeptHead { channel, head, outline, reply }));
-            sent.map_err(|error| match error {
-                TrySendError::Full(_) => view_error("it is too busy to keep a head"),
-                TrySendError::Disconnected(_) => StoreError::Closed,
-            })
-        });
-        sent.await
-            .map_err(|_panic| view_error("making a head panicked; the log says where".to_owned()))??;
-        match tokio::time::timeout(HEAD_LIMIT, kept).await {
-            Ok(kept) => kept.map_err(|_| StoreError::Closed)?,
-            Err(_) => Err(view_error("it does not answer")),
-        }
+        let kept = async {
+            // Channels fall asleep by the hundred.
+            let _permit = self.inner.heads.acquire().await.map_err(|_| StoreError::Closed)?;
+            let commands = self.inner.commands.clone();
+            let (reply, kept) = oneshot::channel();
+            let sent = tokio::task::spawn_blocking(move || {
+                let head = with_head.then(|| encode_small(&conversation.to_head())).transpose()?;
+                let outline = Outline::of(&conversation);
+                let channel = conversation.channel.clone();
+                // An applier that has so much before it is stuck: it has no use for a head.
+                let sent = commands.try_send(Command::KeepHead(KeptHead { channel, head, outline, reply }));
+                sent.map_err(|error| match error {
+                    TrySendError::Full(_) => view_error("it is too busy to keep a head"),
+                    TrySendError::Disconnected(_) => StoreError::Closed,
+                })
+            });
+            sent.await
+                .map_err(|_panic| view_error("making a head panicked; the log says where".to_owned()))??;
+            kept.await.map_err(|_| StoreError::Closed)?
+        };
+        let kept = tokio::time::timeout(HEAD_LIMIT, kept).await;
+        kept.unwrap_or_else(|_| Err(view_error("it does not answer")))
     }
 
     /// How many memories an agent has, in all scopes.

@@ -40,8 +40,8 @@ const RETRY: Duration = Duration::from_millis(500);
 /// Why closed views are not opened again yet.
 pub(crate) const STILL_READ: &str = "it is closed, to be opened again once the last reader is done";
 
-/// Heads that are written at once.
-const HEADS_AT_ONCE: usize = 64;
+/// Heads that are written together.
+const HEADS_TOGETHER: usize = 64;
 
 pub(crate) enum Command {
     /// More of the journal is durable, or something is suspect.
@@ -251,7 +251,7 @@ impl Applier {
     fn keep_heads(&mut self, first: KeptHead, commands: &Receiver<Command>) -> Option<Command> {
         let (mut kept, mut left) = (vec![first], None);
         while left.is_none()
-            && kept.len() < HEADS_AT_ONCE
+            && kept.len() < HEADS_TOGETHER
             && let Ok(command) = commands.try_recv()
         {
             match command {
