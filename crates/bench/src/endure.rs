@@ -31,6 +31,9 @@ const SETTLED_SECS: f64 = 10.0 * 60.0;
 const TELLING_SECS: f64 = 30.0 * 60.0;
 const GROWTH_MAX: f64 = 1e6;
 
+/// Samples that a report shows.
+const SHOWN: usize = 24;
+
 const TALK: &str = "We looked at seven flats in Lisbon and Anna liked the third one best, near the river, with two \
     balconies and a lemon tree, for 1,450 euros a month from 1 June on; the second had more light but no lift.";
 
@@ -52,6 +55,8 @@ pub enum End {
 pub struct Sample {
     /// Seconds since the start.
     pub seconds: f64,
+    /// Answers until then.
+    pub answered: usize,
     /// Resident bytes.
     pub rss: u64,
     /// Those of them that are no mapped files.
@@ -102,6 +107,12 @@ impl Report {
         if seconds >= LONG_SECS { SETTLED_SECS } else { seconds / 2.0 }
     }
 
+    /// Some samples at even distances, the last among them.
+    fn chosen(&self) -> impl Iterator<Item = &Sample> {
+        let rows = SHOWN.min(self.samples.len());
+        (1..=rows).map(move |row| &self.samples[row * self.samples.len() / rows - 1])
+    }
+
     fn settled(&self, value: impl Fn(&Sample) -> f64) -> Vec<(f64, f64)> {
         let from = self.settled_from();
         let settled = self.samples.iter().filter(|sample| sample.seconds >= from);
@@ -112,6 +123,20 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mb = |bytes: u64| bytes as f64 / 1e6;
+        writeln!(
+            f,
+            "{:>8} {:>9} {:>12} {:>14} {:>11}",
+            "seconds", "answers", "resident MB", "not mapped MB", "descriptors"
+        )?;
+        for sample in self.chosen() {
+            let (seconds, answered, fds) = (sample.seconds, sample.answered, sample.fds);
+            writeln!(
+                f,
+                "{seconds:8.0} {answered:9} {:12.1} {:14.1} {fds:11}",
+                mb(sample.rss),
+                mb(sample.anon)
+            )?;
+        }
         let most = |value: fn(&Sample) -> u64| self.samples.iter().map(value).max().unwrap_or_default();
         let (first, last) = (self.samples.first(), self.samples.last());
         let (Some(first), Some(last)) = (first, last) else { return write!(f, "no samples") };
@@ -178,7 +203,7 @@ pub async fn run(plan: &Plan) -> io::Result<Report> {
             std::fs::remove_dir_all(dir)?;
             report.backups += 1;
         }
-        report.samples.push(sample(&daemon, began)?);
+        report.samples.push(sample(&daemon, began, report.answered)?);
     }
     report.runs = runs(&client).await?;
     model.assert_clean();
@@ -240,11 +265,11 @@ async fn expect(client: &Client, method: &str, path: &str, body: &Value) -> io::
     }
 }
 
-fn sample(daemon: &Daemon, began: Instant) -> io::Result<Sample> {
+fn sample(daemon: &Daemon, began: Instant, answered: usize) -> io::Result<Sample> {
     let pid = daemon.pid().ok_or_else(|| io::Error::other("the daemon has ended"))?;
     let fds = std::fs::read_dir(Path::new("/proc").join(pid.to_string()).join("fd"))?.count() as u64;
     let (rss, anon) = (daemon.rss_bytes()?, daemon.anon_bytes()?);
-    Ok(Sample { seconds: began.elapsed().as_secs_f64(), rss, anon, fds })
+    Ok(Sample { seconds: began.elapsed().as_secs_f64(), answered, rss, anon, fds })
 }
 
 /// By how much `y` grows for one of `x`, by least squares; 0 for fewer than two points.
@@ -278,7 +303,7 @@ mod tests {
         let sample = |minute: u32| {
             let late = f64::from(minute.saturating_sub(settled)) / 60.0 * bytes_an_hour;
             let anon = f64::from(minute.min(settled)) * 1e6 + late;
-            Sample { seconds: f64::from(minute) * 60.0, rss: 0, anon: anon as u64, fds: 0 }
+            Sample { seconds: f64::from(minute) * 60.0, answered: 0, rss: 0, anon: anon as u64, fds: 0 }
         };
         let samples = (0..=minutes).map(sample).collect();
         Report { answered: 0, reloads: 0, backups: 0, runs: (0, 0), samples }
