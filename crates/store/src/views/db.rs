@@ -8,6 +8,7 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use cairn_core::ports::StoreError;
 use parking_lot::{Mutex, RwLock};
@@ -26,6 +27,10 @@ const META: &[u8] = b"\0meta";
 
 /// How often sled is made durable: what a crash loses of it is applied again from the journal.
 const FLUSH_EVERY_MS: u64 = 1000;
+
+/// sled's threads hold its lock for a moment after it was dropped: so long is waited for them.
+const UNLOCK_LIMIT: Duration = Duration::from_secs(5);
+const UNLOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Key and bytes of a row.
 pub(crate) type Row = (Vec<u8>, Vec<u8>);
@@ -127,7 +132,15 @@ impl Db {
         remove_half_made_snapshots(dir)?;
         let config =
             sled::Config::new().path(dir).cache_capacity(cache_bytes).flush_every_ms(Some(FLUSH_EVERY_MS));
-        let sled = calls.within(|| config.open()).map_err(|error| sled_error(&error))?;
+        let began = Instant::now();
+        let sled = loop {
+            match calls.within(|| config.open()) {
+                Err(error) if is_locked(&error) && began.elapsed() < UNLOCK_LIMIT => {
+                    std::thread::sleep(UNLOCK_PAUSE);
+                }
+                opened => break opened.map_err(|error| sled_error(&error))?,
+            }
+        };
         Ok(Self::of(Rows::Sled(sled), Arc::clone(calls)))
     }
 
@@ -562,11 +575,16 @@ fn sled_error(error: &sled::Error) -> StoreError {
             StoreError::DiskFull { path: "the views".to_owned() }
         }
         // Nothing is wrong with the rows.
-        sled::Error::Io(error) if is_of_the_machine(error) => {
-            StoreError::Io { action: "open", path: "the views".to_owned(), message: error.to_string() }
+        sled::Error::Io(cause) if is_of_the_machine(cause) || is_locked(error) => {
+            StoreError::Io { action: "open", path: "the views".to_owned(), message: cause.to_string() }
         }
         _ => view_error(error.to_string()),
     }
+}
+
+/// Whether others hold the lock of its folder; sled 0.34.7 says so in words alone.
+fn is_locked(error: &sled::Error) -> bool {
+    matches!(error, sled::Error::Io(error) if error.to_string().starts_with("could not acquire lock"))
 }
 
 /// Whether it says nothing about a file: the machine had no more of something.
@@ -760,6 +778,18 @@ mod tests {
         write("f", true);
         let found = sled.check_next(usize::MAX).unwrap();
         assert!(found.problems[0].contains("rows are missing"), "{found:?}");
+    }
+
+    #[test]
+    fn rows_that_are_just_being_closed_are_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_owned();
+        let held = Db::open(&path, 1 << 20, &Arc::default()).unwrap();
+        let opening = std::thread::spawn(move || Db::open(&path, 1 << 20, &Arc::default()).map(drop));
+        // It has met the lock by then.
+        std::thread::sleep(UNLOCK_PAUSE * 5);
+        drop(held);
+        opening.join().unwrap().unwrap();
     }
 
     fn all(db: &Db) -> Vec<Row> {
