@@ -340,15 +340,14 @@ impl Runtime {
     async fn keep_snapshots(&self, handles: &[Arc<ChannelHandle>]) {
         let n_kept = AtomicUsize::new(0);
         let store = &*self.shared.deps.store;
-        // Beside each other, so that the store can write many at once.
-        let snapshots = stream::iter(handles).for_each_concurrent(SNAPSHOTS_AT_ONCE, async |handle| {
-            match handle.keep(store).await {
+        // Beside each other, so that the store can write many at once; it bounds how many.
+        let snapshots =
+            stream::iter(handles).for_each_concurrent(None, async |handle| match handle.keep(store).await {
                 Ok(()) => drop(n_kept.fetch_add(1, Ordering::Relaxed)),
                 Err(error) => {
                     tracing::warn!(%error, "a snapshot was not kept; its channel wakes more slowly");
                 }
-            }
-        });
+            });
         if timeout(SNAPSHOT_LIMIT, snapshots).await.is_err() {
             tracing::info!(
                 kept = n_kept.into_inner(),
@@ -604,8 +603,6 @@ const STOP_LIMIT: Duration = Duration::from_secs(5);
 
 /// Longest that a stop is held up by snapshots.
 const SNAPSHOT_LIMIT: Duration = Duration::from_millis(500);
-
-const SNAPSHOTS_AT_ONCE: usize = 32;
 
 /// Journals an event of the daemon itself.
 async fn journal(shared: &Shared, event: Event) -> Result<(), StoreError> {

@@ -70,6 +70,11 @@ impl SummaryId {
     pub fn of_run(run: &RunId) -> Self {
         Self(run.as_str().replacen('r', "s", 1).into())
     }
+
+    /// The ordinal in its channel of the run that made it; none of an id that has another shape.
+    pub fn ordinal(&self) -> Option<u64> {
+        self.as_str().strip_prefix('s')?.parse().ok()
+    }
 }
 
 string_id! {

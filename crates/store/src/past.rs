@@ -62,7 +62,7 @@ impl Store {
     }
 
     /// A conversation as it was after each of these records of its channel, which are in order. The channel is read up to
-    /// there: from its kept head on, where that is older, else from its first record.
+    /// there: from its kept snapshot on, where that is older, else from its first record.
     ///
     /// # Errors
     /// A view or the journal failed.

@@ -33,12 +33,12 @@ use crate::views::codec::{Key, encode_small, view_error};
 use crate::views::history::HistoryPage;
 use crate::views::lists::{ChannelLine, MadeAt, Totals};
 use crate::views::trail::MemoryTrail;
-use crate::views::{Command, KeptHead, memories, pairing_store};
+use crate::views::{Command, KeptSnapshot, memories, pairing_store};
 
-/// Longest that a head waits to be kept: it is only a cache.
-const HEAD_LIMIT: Duration = Duration::from_secs(5);
+/// Longest that a snapshot waits to be kept: it is only a cache.
+const SNAPSHOT_LIMIT: Duration = Duration::from_secs(5);
 
-/// Records that a restore reads at the most before it has a new head kept, so that the next one is quick.
+/// Records that a restore reads at the most before it has a new snapshot kept, so that the next one is quick.
 const TAIL_MAX: usize = 128;
 
 /// Longest that a search waits until all that was journalled can be found.
@@ -253,44 +253,51 @@ impl ports::Store for Store {
     }
 }
 
-/// Has a restored conversation kept as a head, without waiting for it.
+/// Has a restored conversation kept as a snapshot, without waiting for it.
 fn keep_head(inner: &Inner, conversation: &Conversation) {
     let channel = conversation.channel.clone();
     let outline = Outline::of(conversation);
-    let sent = encode_small(&conversation.to_head()).is_ok_and(|head| {
+    let sent = encode_small(&conversation.to_snapshot()).is_ok_and(|snapshot| {
         let (reply, _nobody_waits) = oneshot::channel();
-        let kept = KeptHead { channel, head: Some(head), outline, reply };
-        inner.commands.try_send(Command::KeepHead(kept)).is_ok()
+        let kept = KeptSnapshot { channel, snapshot: Some(snapshot), outline, reply };
+        inner.commands.try_send(Command::KeepSnapshot(kept)).is_ok()
     });
     if !sent {
-        tracing::debug!(channel = %conversation.channel, "a head was not kept; the next restore takes as long");
+        tracing::debug!(channel = %conversation.channel, "a snapshot was not kept; the next restore takes as long");
     }
 }
 
 impl Store {
-    /// Keeps a conversation's outline, `with_head` with its head.
-    async fn keep(&self, conversation: Arc<Conversation>, with_head: bool) -> Result<(), StoreError> {
+    /// Keeps a conversation's outline, `with_snapshot` with its snapshot.
+    async fn keep(&self, conversation: Arc<Conversation>, with_snapshot: bool) -> Result<(), StoreError> {
         let kept = async {
             // Channels fall asleep by the hundred.
-            let _permit = self.inner.heads.acquire().await.map_err(|_| StoreError::Closed)?;
+            let _permit = self.inner.snapshots.acquire().await.map_err(|_| StoreError::Closed)?;
             let commands = self.inner.commands.clone();
             let (reply, kept) = oneshot::channel();
             let sent = tokio::task::spawn_blocking(move || {
-                let head = with_head.then(|| encode_small(&conversation.to_head())).transpose()?;
+                let snapshot =
+                    with_snapshot.then(|| encode_small(&conversation.to_snapshot())).transpose()?;
                 let outline = Outline::of(&conversation);
                 let channel = conversation.channel.clone();
-                // An applier that has so much before it is stuck: it has no use for a head.
-                let sent = commands.try_send(Command::KeepHead(KeptHead { channel, head, outline, reply }));
+                // An applier that has so much before it is stuck: it has no use for a snapshot.
+                let sent = commands.try_send(Command::KeepSnapshot(KeptSnapshot {
+                    channel,
+                    snapshot,
+                    outline,
+                    reply,
+                }));
                 sent.map_err(|error| match error {
-                    TrySendError::Full(_) => view_error("it is too busy to keep a head"),
+                    TrySendError::Full(_) => view_error("it is too busy to keep a snapshot"),
                     TrySendError::Disconnected(_) => StoreError::Closed,
                 })
             });
-            sent.await
-                .map_err(|_panic| view_error("making a head panicked; the log says where".to_owned()))??;
+            sent.await.map_err(|_panic| {
+                view_error("making a snapshot panicked; the log says where".to_owned())
+            })??;
             kept.await.map_err(|_| StoreError::Closed)?
         };
-        let kept = tokio::time::timeout(HEAD_LIMIT, kept).await;
+        let kept = tokio::time::timeout(SNAPSHOT_LIMIT, kept).await;
         kept.unwrap_or_else(|_| Err(view_error("it does not answer")))
     }
 

@@ -36,11 +36,11 @@ use crate::views::db::Doubt;
 
 use crate::views::{Applied, Applier, Command, JournalRows, Meta, PATIENCE, Views};
 
-/// Heads that may wait for the applier, with one wake-up; a wake-up that finds it full is not needed.
+/// Snapshots that may wait for the applier, with one wake-up; a wake-up that finds it full is not needed.
 const COMMANDS: usize = 64;
 
 /// Fewer than may wait: those of restores come beside them.
-const HEADS_AT_ONCE: usize = 32;
+const SNAPSHOTS_AT_ONCE: usize = 32;
 
 /// How long a store that closes waits for work over whole segments to come to an end.
 const MAINTENANCE_PATIENCE: Duration = Duration::from_secs(20);
@@ -133,7 +133,7 @@ pub(crate) struct Inner {
     pub(crate) tasks: SyncSender<Task>,
     pub(crate) commands: SyncSender<Command>,
     /// Those that are kept at once.
-    pub(crate) heads: tokio::sync::Semaphore,
+    pub(crate) snapshots: tokio::sync::Semaphore,
     maintenance: Arc<tokio::sync::Mutex<()>>,
     /// An erasure was asked for: the store is about to be opened again, and no backup begins.
     pub(crate) erasing: AtomicBool,
@@ -307,7 +307,7 @@ impl Store {
             index,
             tasks,
             commands,
-            heads: tokio::sync::Semaphore::new(HEADS_AT_ONCE),
+            snapshots: tokio::sync::Semaphore::new(SNAPSHOTS_AT_ONCE),
             maintenance: Arc::default(),
             erasing: AtomicBool::new(false),
             erasure: Order::default(),

@@ -563,6 +563,10 @@ impl Conversation {
 
     fn spend(&mut self, at: Timestamp, usage: Usage) {
         self.spent.retain(|spent| is_recent(spent, at));
-        self.spent.push_back(Spent { at, tokens: usage.tokens() });
+        let minute = |at: Timestamp| at.as_second().div_euclid(60);
+        match self.spent.back_mut().filter(|last| minute(last.at) == minute(at)) {
+            Some(last) => *last = Spent { at, tokens: last.tokens.saturating_add(usage.tokens()) },
+            None => self.spent.push_back(Spent { at, tokens: usage.tokens() }),
+        }
     }
 }

@@ -137,9 +137,10 @@ impl Learnt {
     }
 }
 
-/// Tokens that runs took.
+/// Tokens that runs took within a minute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
+    /// When the last of them did.
     pub at: Timestamp,
     /// Tokens of request and answer.
     pub tokens: u64,

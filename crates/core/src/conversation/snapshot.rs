@@ -8,29 +8,29 @@ use crate::ids::{MessageId, Seq};
 use crate::message::{Entry, Pending, Provenance};
 
 impl Conversation {
-    /// A copy without the words of live entries and pending messages, for the store's head record.
-    pub fn to_head(&self) -> Self {
-        let mut head = self.clone();
-        for entry in &mut head.live {
+    /// A copy without the words of live entries and pending messages, as the store keeps it.
+    pub fn to_snapshot(&self) -> Self {
+        let mut snapshot = self.clone();
+        for entry in &mut snapshot.live {
             *entry = Arc::new(skeleton(entry));
         }
-        for pending in head.pending.iter_mut().filter(|pending| !pending.is_deleted()) {
+        for pending in snapshot.pending.iter_mut().filter(|pending| !pending.is_deleted()) {
             pending.parts.clear();
         }
-        head
+        snapshot
     }
 
-    /// The entries whose words a head lacks, in order.
+    /// The entries whose words a snapshot lacks, in order.
     pub fn missing_entries(&self) -> Vec<Seq> {
         self.live.iter().map(|entry| entry.seq).collect()
     }
 
-    /// The pending messages whose words a head lacks.
+    /// The pending messages whose words a snapshot lacks.
     pub fn missing_pending(&self) -> Vec<MessageId> {
         self.pending.iter().map(|pending| pending.message.clone()).collect()
     }
 
-    /// Puts the words back, as they were said. What had left the window as deleted stays so. Returns false when one is missing: the head is of no use then.
+    /// Puts the words back, as they were said. What had left the window as deleted stays so. Returns false when one is missing: the snapshot is of no use then.
     pub fn fill(&mut self, entries: Vec<Arc<Entry>>, pending: Vec<Pending>) -> bool {
         let mut by_seq: HashMap<Seq, Arc<Entry>> = entries.into_iter().map(|e| (e.seq, e)).collect();
         for slot in &mut self.live {

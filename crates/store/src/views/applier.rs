@@ -40,13 +40,13 @@ const RETRY: Duration = Duration::from_millis(500);
 /// Why closed views are not opened again yet.
 pub(crate) const STILL_READ: &str = "it is closed, to be opened again once the last reader is done";
 
-/// Heads that are written together.
-const HEADS_TOGETHER: usize = 64;
+/// Snapshots that are written together.
+const SNAPSHOTS_TOGETHER: usize = 64;
 
 pub(crate) enum Command {
     /// More of the journal is durable, or something is suspect.
     Wake,
-    KeepHead(KeptHead),
+    KeepSnapshot(KeptSnapshot),
     /// Copy the rows, whatever room their files take.
     #[cfg(test)]
     Shrink,
@@ -54,10 +54,10 @@ pub(crate) enum Command {
     Close,
 }
 
-pub(crate) struct KeptHead {
+pub(crate) struct KeptSnapshot {
     pub(crate) channel: ChannelId,
     /// None: the last one stays.
-    pub(crate) head: Option<Vec<u8>>,
+    pub(crate) snapshot: Option<Vec<u8>>,
     pub(crate) outline: Outline,
     pub(crate) reply: oneshot::Sender<Result<(), StoreError>>,
 }
@@ -110,7 +110,7 @@ impl Applier {
             match next {
                 Ok(Command::Wake) => self.views.woken.store(false, Ordering::Release),
                 Err(RecvTimeoutError::Timeout) => {}
-                Ok(Command::KeepHead(kept)) => left = self.keep_heads(kept, commands),
+                Ok(Command::KeepSnapshot(kept)) => left = self.keep_snapshots(kept, commands),
                 #[cfg(test)]
                 Ok(Command::Shrink) => self.begin_copy().unwrap(),
                 Ok(Command::Close) | Err(RecvTimeoutError::Disconnected) => {
@@ -247,32 +247,32 @@ impl Applier {
         self.meta.stopped.unwrap_or(true)
     }
 
-    /// Keeps a head, with those that wait behind it: at a stop there are many. Returns what else waits.
-    fn keep_heads(&mut self, first: KeptHead, commands: &Receiver<Command>) -> Option<Command> {
+    /// Keeps a snapshot, with those that wait behind it: at a stop there are many. Returns what else waits.
+    fn keep_snapshots(&mut self, first: KeptSnapshot, commands: &Receiver<Command>) -> Option<Command> {
         let (mut kept, mut left) = (vec![first], None);
         while left.is_none()
-            && kept.len() < HEADS_TOGETHER
+            && kept.len() < SNAPSHOTS_TOGETHER
             && let Ok(command) = commands.try_recv()
         {
             match command {
-                Command::KeepHead(next) => kept.push(next),
+                Command::KeepSnapshot(next) => kept.push(next),
                 other => left = Some(other),
             }
         }
-        let outcome = self.write_heads(&mut kept);
-        for KeptHead { reply, .. } in kept {
+        let outcome = self.write_snapshots(&mut kept);
+        for KeptSnapshot { reply, .. } in kept {
             // Nobody waits any more: no error.
             let _ = reply.send(outcome.clone());
         }
         left
     }
 
-    fn write_heads(&mut self, kept: &mut [KeptHead]) -> Result<(), StoreError> {
+    fn write_snapshots(&mut self, kept: &mut [KeptSnapshot]) -> Result<(), StoreError> {
         let db = self.views.db()?;
         let mut changes = Changes::new(&db);
-        for KeptHead { channel, head, outline, .. } in kept {
-            if let Some(head) = head.take() {
-                changes.put_bytes(Key::head(channel), head);
+        for KeptSnapshot { channel, snapshot, outline, .. } in kept {
+            if let Some(snapshot) = snapshot.take() {
+                changes.put_bytes(Key::snapshot(channel), snapshot);
             }
             if let Some(mut state) = changes.get::<ChannelState>(&Key::channel(channel))?
                 && outline.n >= state.last_n

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use super::blocks::{BLOCK, first_of_block};
 use super::codec::{Key, Table, encode_small, view_error};
 use super::db::Changes;
-use super::rows::{CallRow, ChannelState, DAY, MessageRow, Meta, OutboxRow, Place, SeqRow};
+use super::rows::{CallRow, ChannelState, DAY, MessageRow, Meta, OutboxRow, Place, SeqRow, SummaryRow};
 use super::{memories, messages, pairing_store, trail};
 use crate::journal::open::{Checkpoint, last_n};
 use crate::journal::segment::Position;
@@ -175,8 +175,11 @@ fn apply_compaction(
         CompactionEvent::RunEnded(end) => {
             state.run = false;
             state.owes_run = end.owes_run;
-            if let Some(summary) = &end.summary {
-                changes.put(Key::summary(channel, &summary.id), &record.n)?;
+            if let Some(ordinal) = end.summary.as_ref().and_then(|summary| summary.id.ordinal()) {
+                let key = Key::summary(channel, ordinal);
+                let mut rows = changes.items::<SummaryRow>(&key)?.unwrap_or_default();
+                rows.push(SummaryRow { ordinal, n: record.n });
+                changes.put_items(key, &rows);
             }
         }
         CompactionEvent::RunAttemptFailed { .. }
@@ -308,7 +311,7 @@ fn change_seq(
 fn put_seq(changes: &mut Changes<'_>, channel: &ChannelId, row: SeqRow) -> Result<(), StoreError> {
     let key = Key::seq(channel, row.seq);
     let mut rows = match changes.items::<SeqRow>(&key)? {
-        None if row.seq != first_of_block(row.seq) => return Err(view_error("a block is missing")),
+        None if row.seq.0 != first_of_block(row.seq.0) => return Err(view_error("a block is missing")),
         rows => rows.unwrap_or_default(),
     };
     rows.push(row);

@@ -18,7 +18,7 @@ use super::blocks::{Packed, unpack};
 use super::codec::{Key, Table, decode, decode_small, view_error};
 use super::db::{Changes, Db, Row};
 use super::messages;
-use super::rows::{COMMAND, ChannelState, MessageRow, OutboxRow, Place, SeqRow};
+use super::rows::{COMMAND, ChannelState, MessageRow, OutboxRow, Place, SeqRow, SummaryRow};
 use crate::journal::reader::Reader;
 use crate::journal::segment::Position;
 
@@ -121,8 +121,10 @@ impl Reads<'_> {
         channel: &ChannelId,
         id: &SummaryId,
     ) -> Result<Option<Event>, StoreError> {
-        let Some(n) = self.db.get::<u64>(&Key::summary(channel, id))? else { return Ok(None) };
-        let mut event = self.record(channel, n)?.map(|record| record.event);
+        let Some(ordinal) = id.ordinal() else { return Ok(None) };
+        let rows = self.db.items::<SummaryRow>(&Key::summary(channel, ordinal))?.unwrap_or_default();
+        let Some(row) = rows.iter().find(|row| row.ordinal == ordinal) else { return Ok(None) };
+        let mut event = self.record(channel, row.n)?.map(|record| record.event);
         if let Some(Event::Compaction(CompactionEvent::RunEnded(RunEnd { summary: Some(summary), .. }))) =
             &mut event
             && summary.text.is_empty()
@@ -134,13 +136,9 @@ impl Reads<'_> {
 
     /// The runs of a channel that ended with a summary, of all sessions, in their order, each with its time.
     pub(crate) fn summaries(&self, channel: &ChannelId) -> Result<Vec<(Timestamp, RunEnd)>, StoreError> {
-        let mut numbers = Vec::new();
-        for row in self.db.scan(&Key::summaries(channel)) {
-            numbers.push(decode::<u64>(&row?.1)?);
-        }
-        numbers.sort_unstable();
-        let mut ends = Vec::with_capacity(numbers.len());
-        for n in numbers {
+        let mut ends = Vec::new();
+        for row in self.db.scan(&Key::summaries(channel)).flat_map(each::<SummaryRow>) {
+            let n = row?.n;
             if let Some(Record { at, event: Event::Compaction(CompactionEvent::RunEnded(end)), .. }) =
                 self.record(channel, n)?
             {
@@ -420,7 +418,7 @@ impl Reads<'_> {
         }
     }
 
-    /// Restores a channel, and says how many records were read beyond its head.
+    /// Restores a channel, and says how many records were read beyond its snapshot.
     pub(crate) fn restore(
         &self,
         channel: &ChannelId,
@@ -433,39 +431,39 @@ impl Reads<'_> {
                 Some(_) => Err(view_error("the row of a channel is missing")),
             };
         }
-        let head = match self.head(channel) {
-            Ok(head) => head,
+        let snapshot = match self.snapshot(channel) {
+            Ok(snapshot) => snapshot,
             Err(error) => {
-                tracing::warn!(%channel, %error, "the kept head is of no use; restoring from the first event");
+                tracing::warn!(%channel, %error, "the kept snapshot is of no use; restoring from the first event");
                 None
             }
         };
         let fresh = || Conversation::new(channel.clone());
-        if let Some(head) = head {
-            match self.replay(head, quarantined) {
+        if let Some(snapshot) = snapshot {
+            match self.replay(snapshot, quarantined) {
                 Ok(restored) => return Ok(Some(restored)),
                 Err(error) => {
-                    tracing::warn!(%channel, %error, "events do not fit the kept head; restoring from the first");
+                    tracing::warn!(%channel, %error, "events do not fit the kept snapshot; restoring from the first");
                 }
             }
         }
         self.replay(fresh(), quarantined).map(Some)
     }
 
-    fn head(&self, channel: &ChannelId) -> Result<Option<Conversation>, StoreError> {
-        let Some(payload) = self.db.payload(&Key::head(channel).0)? else { return Ok(None) };
-        let mut head: Conversation = decode_small(&payload)?;
-        let seqs = head.missing_entries();
+    fn snapshot(&self, channel: &ChannelId) -> Result<Option<Conversation>, StoreError> {
+        let Some(payload) = self.db.payload(&Key::snapshot(channel).0)? else { return Ok(None) };
+        let mut snapshot: Conversation = decode_small(&payload)?;
+        let seqs = snapshot.missing_entries();
         let entries = match (seqs.first(), seqs.last()) {
-            // As they were said: the head knows which of them were without their words, and the fold does the rest.
+            // As they were said: the snapshot knows which of them were without their words, and the fold does the rest.
             (Some(first), Some(last)) => self.read_entries(channel, *first, *last, usize::MAX, false)?,
             _ => Vec::new(),
         };
         let mut pending = Vec::new();
-        for message in head.missing_pending() {
+        for message in snapshot.missing_pending() {
             pending.extend(self.pending(channel, &message)?);
         }
-        Ok(head.fill(entries, pending).then_some(head))
+        Ok(snapshot.fill(entries, pending).then_some(snapshot))
     }
 
     fn pending(&self, channel: &ChannelId, message: &MessageId) -> Result<Option<Pending>, StoreError> {
@@ -527,13 +525,13 @@ impl Reads<'_> {
         quarantined: bool,
     ) -> Result<Vec<Conversation>, StoreError> {
         let (Some(first), Some(last)) = (at.first(), at.last()) else { return Ok(Vec::new()) };
-        let head = self.head(channel).unwrap_or_else(|error| {
-            tracing::warn!(%channel, %error, "the kept head is of no use; reading on from the first event");
+        let snapshot = self.snapshot(channel).unwrap_or_else(|error| {
+            tracing::warn!(%channel, %error, "the kept snapshot is of no use; reading on from the first event");
             None
         });
         // There is one alone, mostly of a while ago: it serves for what was said since.
-        let head = head.filter(|head| head.last_n <= *first);
-        let mut conversation = head.unwrap_or_else(|| Conversation::new(channel.clone()));
+        let snapshot = snapshot.filter(|snapshot| snapshot.last_n <= *first);
+        let mut conversation = snapshot.unwrap_or_else(|| Conversation::new(channel.clone()));
         let mut found = Vec::with_capacity(at.len());
         for place in self.places(channel, conversation.last_n + 1, *last)? {
             let place = place?;

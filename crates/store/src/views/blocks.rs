@@ -5,16 +5,16 @@ use cairn_core::ids::{ArtifactId, Generation, MessageId, Seq, TurnId};
 use cairn_core::ports::StoreError;
 
 use super::codec::view_error;
-use super::rows::{MessageRow, Place, SeqRow};
+use super::rows::{MessageRow, Place, SeqRow, SummaryRow};
 use crate::journal::segment::Position;
 
 /// Most items of a block. A block is written again with each item that it gets.
-pub(crate) const BLOCK: usize = 32;
+pub(crate) const BLOCK: usize = 64;
 
-/// The first entry of the block that an entry is in.
-pub(crate) fn first_of_block(seq: Seq) -> Seq {
+/// The first number of the block that a number, of those that are given from 1 on, is in.
+pub(crate) fn first_of_block(number: u64) -> u64 {
     let block = BLOCK as u64;
-    Seq(seq.0.saturating_sub(1) / block * block + 1)
+    number.saturating_sub(1) / block * block + 1
 }
 
 /// What is written in few bytes, as how it differs from what stands before it.
@@ -141,6 +141,18 @@ impl Packed for SeqRow {
             copy,
             end,
         })
+    }
+}
+
+impl Packed for SummaryRow {
+    fn put(&self, before: Option<&Self>, out: &mut Vec<u8>) {
+        put_step(out, before.map_or(0, |before| before.ordinal), self.ordinal);
+        put_step(out, before.map_or(0, |before| before.n), self.n);
+    }
+
+    fn take(bytes: &mut &[u8], before: Option<&Self>) -> Option<Self> {
+        let ordinal = take_step(bytes, before.map_or(0, |before| before.ordinal))?;
+        Some(Self { ordinal, n: take_step(bytes, before.map_or(0, |before| before.n))? })
     }
 }
 
@@ -331,19 +343,26 @@ mod tests {
     }
 
     #[test]
+    fn where_summaries_are_takes_a_few_bytes() {
+        let rows = [(1, 30), (2, 61), (4, 70_000), (5, 70_020)].map(|(ordinal, n)| SummaryRow { ordinal, n });
+        assert_eq!(there_and_back(&rows), 2 + 2 + 4 + 2);
+    }
+
+    #[test]
     fn a_row_that_says_nothing_is_an_error() {
         for bytes in [&[0x80][..], &[2, 1, 255], &[0xff; 30]] {
             assert!(unpack::<Place>(bytes).is_err(), "{bytes:?}");
             assert!(unpack::<SeqRow>(bytes).is_err(), "{bytes:?}");
             assert!(unpack::<MessageRow>(bytes).is_err(), "{bytes:?}");
+            assert!(unpack::<SummaryRow>(bytes).is_err(), "{bytes:?}");
         }
         assert!(unpack::<SeqRow>(&[2, 2, 1, 2, 0xff, 0xfe, 1]).is_err(), "no text");
     }
 
     #[test]
     fn entries_stand_in_blocks() {
-        for (seq, first) in [(0, 1), (1, 1), (32, 1), (33, 33), (64, 33), (65, 65)] {
-            assert_eq!(first_of_block(Seq(seq)), Seq(first), "{seq}");
+        for (seq, first) in [(0, 1), (1, 1), (64, 1), (65, 65), (128, 65), (129, 129)] {
+            assert_eq!(first_of_block(seq), first, "{seq}");
         }
     }
 }

@@ -2,9 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 
-use cairn_core::ids::{
-    AgentId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, SummaryId, TextId,
-};
+use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TextId};
 use cairn_core::memory::Scope;
 use cairn_core::ports::StoreError;
 use cairn_core::spend::{SpendKey, SpendPurpose};
@@ -30,9 +28,9 @@ pub(crate) enum Table {
     /// fingerprint of a forgotten memory → nothing.
     Tombstone = b't' as isize,
     Sighting = b'g' as isize,
-    /// channel, summary id → number of the record that has it.
+    /// channel, ordinal of the first → a block of which records have summaries.
     Summary = b's' as isize,
-    Head = b'h' as isize,
+    Snapshot = b'h' as isize,
     Channel = b'c' as isize,
     /// channel → nothing: something is unfinished there.
     Unfinished = b'n' as isize,
@@ -167,17 +165,17 @@ impl Key {
         Self::new(Table::Sighting, &[id.as_str(), sighting])
     }
 
-    pub(crate) fn summary(channel: &ChannelId, id: &SummaryId) -> Self {
-        Self::new(Table::Summary, &[channel.as_str(), id.as_str()])
+    /// The block that has the summary with that ordinal.
+    pub(crate) fn summary(channel: &ChannelId, ordinal: u64) -> Self {
+        Self::new(Table::Summary, &[channel.as_str()]).number(first_of_block(ordinal))
     }
 
-    /// All summaries of a channel begin with it.
     pub(crate) fn summaries(channel: &ChannelId) -> Self {
         Self::new(Table::Summary, &[channel.as_str()])
     }
 
-    pub(crate) fn head(channel: &ChannelId) -> Self {
-        Self::new(Table::Head, &[channel.as_str()])
+    pub(crate) fn snapshot(channel: &ChannelId) -> Self {
+        Self::new(Table::Snapshot, &[channel.as_str()])
     }
 
     pub(crate) fn channel(channel: &ChannelId) -> Self {
@@ -205,7 +203,7 @@ impl Key {
 
     /// The block that has that entry.
     pub(crate) fn seq(channel: &ChannelId, seq: Seq) -> Self {
-        Self::new(Table::Seq, &[channel.as_str()]).number(first_of_block(seq).0)
+        Self::new(Table::Seq, &[channel.as_str()]).number(first_of_block(seq.0))
     }
 
     /// The block of message ids that begins there.

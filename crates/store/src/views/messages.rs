@@ -138,7 +138,7 @@ mod tests {
         let (db, channel) = (Db::in_memory(), "main/telegram/1".parse().unwrap());
         let rows: Vec<_> = (0..100).map(|n| row(&format!("{}", 5_000 + n), n)).collect();
         assert_eq!(put_all(&db, &channel, &rows), 100);
-        assert_eq!(blocks(&db, &channel), [32, 32, 32, 4]);
+        assert_eq!(blocks(&db, &channel), [BLOCK, 100 - BLOCK]);
     }
 
     #[test]
@@ -183,13 +183,13 @@ mod tests {
     fn corrections_are_found_in_all_blocks_that_have_some() {
         let (db, channel) = (Db::in_memory(), "main/telegram/1".parse().unwrap());
         let message = MessageId::from("50");
-        let mut ids: Vec<String> = (0..100).map(|n| format!("{}{n}", message.corrections())).collect();
+        let mut ids: Vec<String> = (0..200).map(|n| format!("{}{n}", message.corrections())).collect();
         ids.extend(["50", "5", "51", "500", "6"].map(str::to_owned));
         let rows: Vec<_> = ids.iter().zip(0..).map(|(id, n)| row(id, n)).collect();
         put_all(&db, &channel, &rows);
         assert!(blocks(&db, &channel).len() > 3);
         let found = corrections(&Changes::new(&db), &channel, &message).unwrap();
-        assert_eq!(found.len(), 100);
+        assert_eq!(found.len(), 200);
         assert_eq!(corrections(&Changes::new(&db), &channel, &"51".into()).unwrap(), []);
         assert_eq!(corrections(&Changes::new(&db), &channel, &"7".into()).unwrap(), []);
     }

@@ -29,7 +29,7 @@ use cairn_core::ports::StoreError;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-pub(crate) use applier::{Applier, Command, JournalRows, KeptHead};
+pub(crate) use applier::{Applier, Command, JournalRows, KeptSnapshot};
 #[cfg(test)]
 pub(crate) use applier::{STILL_READ, apply_next};
 use changed::ChangedMemories;

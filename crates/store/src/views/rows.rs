@@ -15,7 +15,7 @@ use crate::journal::open::Checkpoint;
 use crate::journal::segment::Position;
 
 /// Version of the rows; views of another version are made again.
-pub(crate) const FORMAT: u32 = 9;
+pub(crate) const FORMAT: u32 = 10;
 
 /// Stands in the place of a turn's id for what has none: a command, or a message that a limit refused.
 pub(crate) const COMMAND: &str = "command";
@@ -235,6 +235,14 @@ impl ChannelState {
         let unfinished = self.pending > 0 || self.has_work();
         ChannelRow { channel, last_at: self.last_at, unfinished, last_message: self.last_message.clone() }
     }
+}
+
+/// The record that has a summary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SummaryRow {
+    /// That of the run that made it.
+    pub(crate) ordinal: u64,
+    pub(crate) n: u64,
 }
 
 /// A memory with what its identity needs.

@@ -211,7 +211,7 @@ fn a_head_does_not_grow_with_what_has_left_the_window() {
         }
         sim.turn("hello", "hi");
         assert_eq!((sim.artifacts.len() as u64, sim.conversation.newest_artifact), (n_sessions, n_sessions));
-        serde_json::to_string(&sim.conversation.to_head()).unwrap().len()
+        serde_json::to_string(&sim.conversation.to_snapshot()).unwrap().len()
     };
     // A few more digits.
     let (short, long) = (head(1), head(60));

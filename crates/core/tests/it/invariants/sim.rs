@@ -485,15 +485,15 @@ impl Sim {
         self.journal(Event::Turn(TurnEvent::SessionStarted { generation }));
     }
 
-    /// Restores from a head taken at `n` and the records since, as the store does.
+    /// Restores from a snapshot taken at `n` and the records since, as the store does.
     pub(crate) fn restored_from(&self, n: usize) -> Conversation {
-        let mut at_head = Conversation::new(self.conversation.channel.clone());
-        self.journal[..n].iter().for_each(|record| at_head.apply(record).unwrap());
-        let json = serde_json::to_string(&at_head.to_head()).unwrap();
+        let mut at_snapshot = Conversation::new(self.conversation.channel.clone());
+        self.journal[..n].iter().for_each(|record| at_snapshot.apply(record).unwrap());
+        let json = serde_json::to_string(&at_snapshot.to_snapshot()).unwrap();
         let mut restored: Conversation = serde_json::from_str(&json).unwrap();
-        let raw = at_head.live.iter().map(|entry| self.spoken[&entry.seq].clone()).collect();
-        let filled = restored.fill(raw, at_head.pending.iter().cloned().collect());
-        assert!(filled, "a head could not be filled from its own words");
+        let raw = at_snapshot.live.iter().map(|entry| self.spoken[&entry.seq].clone()).collect();
+        let filled = restored.fill(raw, at_snapshot.pending.iter().cloned().collect());
+        assert!(filled, "a snapshot could not be filled from its own words");
         self.journal.iter().for_each(|record| restored.apply(record).unwrap());
         restored
     }

@@ -151,6 +151,20 @@ fn a_run_over_the_budget_waits_until_it_frees_unless_it_is_urgent() {
 }
 
 #[test]
+fn what_runs_took_within_the_hour_is_kept_by_the_minute_however_many_they_are() {
+    let mut sim = filled_to(Tier::Background);
+    let taken: Vec<Timestamp> = (0..4_000).map(|_| spend(&mut sim, 100)).collect();
+    assert!(sim.conversation.spent.len() <= 61, "{}", sim.conversation.spent.len());
+    let within = |minutes: i64| {
+        let since = sim.now - SignedDuration::from_mins(minutes);
+        100 * taken.iter().filter(|at| **at > since).count() as u64
+    };
+    let counted = sim.conversation.spent_within_hour(sim.now);
+    assert!((within(60)..=within(61)).contains(&counted), "{counted} of {}", within(60));
+    assert!(within(61) < 400_000, "some is older");
+}
+
+#[test]
 fn too_many_messages_are_a_run_below_every_threshold() {
     let mut sim = Sim::new(40_000);
     sim.agent.compaction.reserve_ratio = 0.0;
