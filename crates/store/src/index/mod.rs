@@ -38,6 +38,7 @@ const END_LIMIT: Duration = Duration::from_millis(500);
 /// What is open, as it was committed last.
 #[derive(Clone)]
 struct Opened {
+    directory: MmapDirectory,
     index: Index,
     reader: IndexReader,
     searcher: Searcher,
@@ -149,8 +150,9 @@ impl SearchIndex {
 
     /// Has searches see what was committed.
     fn reload(&self, has_memories_to: u64, none_made_after: u64) -> Result<(), StoreError> {
-        let reader = self.parts()?.reader;
+        let Opened { directory, reader, .. } = self.parts()?;
         reader.reload().map_err(|error| index_error(&error))?;
+        forget_removed_files(&directory);
         // Together: a question must know what it sees.
         if let Some(opened) = &mut *self.open.write() {
             opened.searcher = reader.searcher();
@@ -245,7 +247,8 @@ impl SearchIndex {
         if !self.dir.join("meta.json").exists() {
             return Ok(None);
         }
-        let index = Index::open_in_dir(&self.dir).map_err(|error| index_error(&error))?;
+        let directory = self.directory()?;
+        let index = Index::open(directory.clone()).map_err(|error| index_error(&error))?;
         let metas = index.load_metas().map_err(|error| index_error(&error))?;
         let Some(payload) = metas.payload else { return Ok(None) };
         let payload: Payload =
@@ -259,16 +262,20 @@ impl SearchIndex {
                 return Err(index_failure(format!("{} of its files have a wrong checksum", damaged.len())));
             }
         }
-        Ok(Some((with_reader(index, payload.n, payload.none_made_after)?, payload.checkpoint())))
+        let opened = with_reader(directory, index, payload.n, payload.none_made_after)?;
+        Ok(Some((opened, payload.checkpoint())))
     }
 
     fn fresh(&self) -> Result<Opened, StoreError> {
         remove_dir(&self.dir)?;
         make_dir(&self.dir)?;
-        let dir = MmapDirectory::open(&self.dir).map_err(|error| index_failure(error.to_string()))?;
-        let index =
-            Index::open_or_create(dir, self.fields.schema.clone()).map_err(|error| index_error(&error))?;
-        with_reader(index, 0, 0)
+        let (directory, schema) = (self.directory()?, self.fields.schema.clone());
+        let index = Index::open_or_create(directory.clone(), schema).map_err(|error| index_error(&error))?;
+        with_reader(directory, index, 0, 0)
+    }
+
+    fn directory(&self) -> Result<MmapDirectory, StoreError> {
+        MmapDirectory::open(&self.dir).map_err(|error| index_error(&error.into()))
     }
 
     fn parts(&self) -> Result<Opened, StoreError> {
@@ -276,13 +283,24 @@ impl SearchIndex {
     }
 }
 
-fn with_reader(index: Index, has_memories_to: u64, none_made_after: u64) -> Result<Opened, StoreError> {
+/// tantivy 0.27 remembers each file that it ever mapped, some hundred bytes of it, until it is asked which it holds.
+fn forget_removed_files(directory: &MmapDirectory) {
+    let held = directory.get_cache_info().mmapped.len();
+    tracing::trace!(held, "files of the search index are mapped");
+}
+
+fn with_reader(
+    directory: MmapDirectory,
+    index: Index,
+    has_memories_to: u64,
+    none_made_after: u64,
+) -> Result<Opened, StoreError> {
     index.tokenizers().register(WORDS, Words);
     let builder = index.reader_builder().reload_policy(ReloadPolicy::Manual).doc_store_cache_num_blocks(8);
     let reader: IndexReader = builder.try_into().map_err(|error| index_error(&error))?;
     let searcher = reader.searcher();
     let has_none_made_after = has_memories_to.max(none_made_after);
-    Ok(Opened { index, reader, searcher, has_memories_to, has_none_made_after })
+    Ok(Opened { directory, index, reader, searcher, has_memories_to, has_none_made_after })
 }
 
 fn index_error(error: &TantivyError) -> StoreError {

@@ -222,6 +222,11 @@ impl Checks {
         self.amended.insert((channel.clone(), message.clone()));
     }
 
+    /// It may be gone, or be meant for somebody else since: nobody owes it an answer of its own.
+    pub(super) fn is_amended(&self, channel: &ChannelId, message: &MessageId) -> bool {
+        self.amended.contains(&(channel.clone(), message.clone()))
+    }
+
     pub(super) fn waits(&mut self, channel: &ChannelId, message: &MessageId) {
         *self.waiting.entry((channel.clone(), message.clone())).or_default() += 1;
     }

@@ -277,7 +277,8 @@ async fn wait(scene: &Arc<Scene>, written: &Written, admission: Admission) {
         scene.note(|| format!("{} is answered", written.id));
         scene.checks.lock().answered(scene, &written.channel, &answer);
         let took = scene.passed().saturating_sub(since);
-        scene.check(!scene.mood.lazy_runs || took < PROMPT || !written.addressed, || {
+        let is_owed = written.addressed && !scene.checks.lock().is_amended(&written.channel, &written.id);
+        scene.check(!scene.mood.lazy_runs || took < PROMPT || !is_owed, || {
             format!("a reply does not wait for a compaction: {} took {took:?}", written.id)
         });
     }
