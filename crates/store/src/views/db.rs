@@ -8,10 +8,10 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use cairn_core::ports::StoreError;
 use parking_lot::{Mutex, RwLock};
+use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -27,10 +27,6 @@ const META: &[u8] = b"\0meta";
 
 /// How often sled is made durable: what a crash loses of it is applied again from the journal.
 const FLUSH_EVERY_MS: u64 = 1000;
-
-/// sled's threads hold its lock for a moment after it was dropped: so long is waited for them.
-const UNLOCK_LIMIT: Duration = Duration::from_secs(5);
-const UNLOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Key and bytes of a row.
 pub(crate) type Row = (Vec<u8>, Vec<u8>);
@@ -132,15 +128,8 @@ impl Db {
         remove_half_made_snapshots(dir)?;
         let config =
             sled::Config::new().path(dir).cache_capacity(cache_bytes).flush_every_ms(Some(FLUSH_EVERY_MS));
-        let began = Instant::now();
-        let sled = loop {
-            match calls.within(|| config.open()) {
-                Err(error) if is_locked(&error) && began.elapsed() < UNLOCK_LIMIT => {
-                    std::thread::sleep(UNLOCK_PAUSE);
-                }
-                opened => break opened.map_err(|error| sled_error(&error))?,
-            }
-        };
+        calls.within(|| wait_until_unlocked(dir))?;
+        let sled = calls.within(|| config.open()).map_err(|error| sled_error(&error))?;
         Ok(Self::of(Rows::Sled(sled), Arc::clone(calls)))
     }
 
@@ -575,16 +564,23 @@ fn sled_error(error: &sled::Error) -> StoreError {
             StoreError::DiskFull { path: "the views".to_owned() }
         }
         // Nothing is wrong with the rows.
-        sled::Error::Io(cause) if is_of_the_machine(cause) || is_locked(error) => {
-            StoreError::Io { action: "open", path: "the views".to_owned(), message: cause.to_string() }
+        sled::Error::Io(error) if is_of_the_machine(error) => {
+            StoreError::Io { action: "open", path: "the views".to_owned(), message: error.to_string() }
         }
         _ => view_error(error.to_string()),
     }
 }
 
-/// Whether others hold the lock of its folder; sled 0.34.7 says so in words alone.
-fn is_locked(error: &sled::Error) -> bool {
-    matches!(error, sled::Error::Io(error) if error.to_string().starts_with("could not acquire lock"))
+/// sled's threads hold the lock of its file for a moment after it was dropped, and it does not wait for them itself.
+fn wait_until_unlocked(dir: &Path) -> Result<(), StoreError> {
+    let path = dir.join("db");
+    let file = match fs::File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(io_error("open", &path)(error)),
+    };
+    let locked = rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive));
+    locked.map_err(|error| io_error("lock", &path)(error.into()))
 }
 
 /// Whether it says nothing about a file: the machine had no more of something.
@@ -785,9 +781,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().to_owned();
         let held = Db::open(&path, 1 << 20, &Arc::default()).unwrap();
-        let opening = std::thread::spawn(move || Db::open(&path, 1 << 20, &Arc::default()).map(drop));
-        // It has met the lock by then.
-        std::thread::sleep(UNLOCK_PAUSE * 5);
+        let calls = Arc::new(Calls::default());
+        let known = Arc::clone(&calls);
+        let opening = std::thread::spawn(move || Db::open(&path, 1 << 20, &known).map(drop));
+        while calls.longest().is_zero() && !opening.is_finished() {
+            std::thread::yield_now();
+        }
         drop(held);
         opening.join().unwrap().unwrap();
     }
