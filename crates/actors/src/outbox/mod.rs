@@ -10,12 +10,13 @@ use std::sync::Arc;
 
 use cairn_core::ids::{ChannelId, OutboxId};
 use cairn_core::ports::{DeliveryState, OutboxItem};
+use futures::future::join_all;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Instrument as _;
 
-use crate::messages::{OutboxMsg, PendingDelivery};
+use crate::messages::{Create, OutboxMsg, PendingDelivery, Request};
 use crate::shared::Shared;
 use crate::tasks::Ended;
 use crate::telemetry;
@@ -105,8 +106,21 @@ impl Actor for Outbox {
     }
 }
 
-/// Reads what earlier runs of the daemon left pending, until it can be read.
+/// Tells an outbox what is pending, of a channel or of all.
 async fn find_pending(shared: Arc<Shared>, outbox: ActorRef<OutboxMsg>, of: Option<ChannelId>) {
+    let mut items = pending(&shared, of.as_ref()).await;
+    // What an outbox that is gone has learnt of these may be on its way into the journal: a channel that answers is done with it.
+    let unsure = items.iter().filter(|item| item.attempted_at.is_some());
+    let n_asked = join_all(unsure.map(|item| is_owed(&shared, item))).await.len();
+    if n_asked > 0 {
+        items = pending(&shared, of.as_ref()).await;
+    }
+    // An outbox that is gone finds it again when it is back.
+    let _ = outbox.send_message(OutboxMsg::Found { of, items });
+}
+
+/// Reads what earlier runs of the daemon left pending, until it can be read.
+async fn pending(shared: &Shared, of: Option<&ChannelId>) -> Vec<OutboxItem> {
     let mut items = loop {
         match shared.deps.store.deliveries().await {
             Ok(items) => break items,
@@ -116,10 +130,16 @@ async fn find_pending(shared: Arc<Shared>, outbox: ActorRef<OutboxMsg>, of: Opti
             }
         }
     };
-    let is_wanted = |item: &OutboxItem| of.as_ref().is_none_or(|channel| item.channel == *channel);
+    let is_wanted = |item: &OutboxItem| of.is_none_or(|channel| item.channel == *channel);
     items.retain(|item| item.state == DeliveryState::Owed && is_wanted(item));
-    // An outbox that is gone finds it again when it is back.
-    let _ = outbox.send_message(OutboxMsg::Found { of, items });
+    items
+}
+
+/// Whether a delivery is owed, as its channel says behind all that it was asked before.
+async fn is_owed(shared: &Shared, item: &OutboxItem) -> bool {
+    let note = |reply| Request::NoteDelivery { id: item.id.clone(), events: Vec::new(), reply };
+    // One that cannot be asked will be when it is sent.
+    matches!(shared.ask(&item.channel, Create::No, note).await, Ok(Ok(true)))
 }
 
 impl OutboxState {
