@@ -1,7 +1,7 @@
 //! The outbox: sends pending deliveries to chat networks, in order per channel, channels independent of each other.
 //!
 //! It keeps nothing of its own: what is pending, and how far each delivery has come, is in the journal. An outbox that
-//! starts again reads it there before it sends anything.
+//! starts again reads it there before it sends anything, when what the one before it had journalled is there.
 
 mod deliver;
 
