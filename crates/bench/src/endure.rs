@@ -123,6 +123,9 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mb = |bytes: u64| bytes as f64 / 1e6;
+        let most = |value: fn(&Sample) -> u64| self.samples.iter().map(value).max().unwrap_or_default();
+        let (first, last) = (self.samples.first(), self.samples.last());
+        let (Some(first), Some(last)) = (first, last) else { return write!(f, "no samples") };
         writeln!(
             f,
             "{:>8} {:>9} {:>12} {:>14} {:>11}",
@@ -137,9 +140,6 @@ impl fmt::Display for Report {
                 mb(sample.anon)
             )?;
         }
-        let most = |value: fn(&Sample) -> u64| self.samples.iter().map(value).max().unwrap_or_default();
-        let (first, last) = (self.samples.first(), self.samples.last());
-        let (Some(first), Some(last)) = (first, last) else { return write!(f, "no samples") };
         writeln!(
             f,
             "{:.0} s: {} answers, {} of {} runs committed, {} reloads, {} backups",

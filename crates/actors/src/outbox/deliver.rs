@@ -53,11 +53,12 @@ pub(super) async fn deliver(shared: Arc<Shared>, pending: PendingDelivery) -> St
         },
     };
     let pace = Pace::up_to(shared.limits().delivery_retry_max);
-    let delivery = Delivery { shared, platform, item, typing, pace };
-    match delivery.run(words).await {
-        Ok(()) => Stopped::Over,
-        Err(left) => left,
-    }
+    let mut delivery = Delivery { shared, platform, item, typing, pace };
+    let done = match delivery.catch_up().await {
+        Ok(()) => delivery.run(words).await,
+        Err(left) => Err(left),
+    };
+    done.err().unwrap_or(Stopped::Over)
 }
 
 async fn find_reply(
@@ -92,6 +93,28 @@ struct Delivery {
 }
 
 impl Delivery {
+    /// An open attempt may be that of an outbox that is gone, with its receipt on the way into the journal. The channel answers
+    /// behind it.
+    async fn catch_up(&mut self) -> Result<(), Stopped> {
+        if self.item.attempted_at.is_none() {
+            return Ok(());
+        }
+        self.note(Vec::new()).await?;
+        loop {
+            match self.shared.deps.store.deliveries().await {
+                Ok(items) => {
+                    let now = items.into_iter().find(|item| item.id == self.item.id);
+                    self.item = now.ok_or(Stopped::Over)?;
+                    return Ok(());
+                }
+                Err(error) => {
+                    tracing::error!(%error, "cannot read how far a delivery has come; trying again");
+                    self.pause(None).await?;
+                }
+            }
+        }
+    }
+
     async fn run(mut self, words: Option<String>) -> Result<(), Stopped> {
         let Some(words) = words else {
             let reason = "the reply is not in the history".to_owned();

@@ -1,7 +1,7 @@
 //! The outbox: sends pending deliveries to chat networks, in order per channel, channels independent of each other.
 //!
 //! It keeps nothing of its own: what is pending, and how far each delivery has come, is in the journal. An outbox that
-//! starts again reads it there before it sends anything, when what the one before it had journalled is there.
+//! starts again reads it there before it sends anything.
 
 mod deliver;
 
@@ -10,13 +10,12 @@ use std::sync::Arc;
 
 use cairn_core::ids::{ChannelId, OutboxId};
 use cairn_core::ports::{DeliveryState, OutboxItem};
-use futures::future::join_all;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Instrument as _;
 
-use crate::messages::{Create, OutboxMsg, PendingDelivery, Request};
+use crate::messages::{OutboxMsg, PendingDelivery};
 use crate::shared::Shared;
 use crate::tasks::Ended;
 use crate::telemetry;
@@ -106,21 +105,8 @@ impl Actor for Outbox {
     }
 }
 
-/// Tells an outbox what is pending, of a channel or of all.
-async fn find_pending(shared: Arc<Shared>, outbox: ActorRef<OutboxMsg>, of: Option<ChannelId>) {
-    let mut items = pending(&shared, of.as_ref()).await;
-    // What an outbox that is gone has learnt of these may be on its way into the journal: a channel that answers is done with it.
-    let unsure = items.iter().filter(|item| item.attempted_at.is_some());
-    let n_asked = join_all(unsure.map(|item| is_owed(&shared, item))).await.len();
-    if n_asked > 0 {
-        items = pending(&shared, of.as_ref()).await;
-    }
-    // An outbox that is gone finds it again when it is back.
-    let _ = outbox.send_message(OutboxMsg::Found { of, items });
-}
-
 /// Reads what earlier runs of the daemon left pending, until it can be read.
-async fn pending(shared: &Shared, of: Option<&ChannelId>) -> Vec<OutboxItem> {
+async fn find_pending(shared: Arc<Shared>, outbox: ActorRef<OutboxMsg>, of: Option<ChannelId>) {
     let mut items = loop {
         match shared.deps.store.deliveries().await {
             Ok(items) => break items,
@@ -130,16 +116,10 @@ async fn pending(shared: &Shared, of: Option<&ChannelId>) -> Vec<OutboxItem> {
             }
         }
     };
-    let is_wanted = |item: &OutboxItem| of.is_none_or(|channel| item.channel == *channel);
+    let is_wanted = |item: &OutboxItem| of.as_ref().is_none_or(|channel| item.channel == *channel);
     items.retain(|item| item.state == DeliveryState::Owed && is_wanted(item));
-    items
-}
-
-/// Whether a delivery is owed, as its channel says behind all that it was asked before.
-async fn is_owed(shared: &Shared, item: &OutboxItem) -> bool {
-    let note = |reply| Request::NoteDelivery { id: item.id.clone(), events: Vec::new(), reply };
-    // One that cannot be asked will be when it is sent.
-    matches!(shared.ask(&item.channel, Create::No, note).await, Ok(Ok(true)))
+    // An outbox that is gone finds it again when it is back.
+    let _ = outbox.send_message(OutboxMsg::Found { of, items });
 }
 
 impl OutboxState {

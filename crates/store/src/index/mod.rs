@@ -285,8 +285,7 @@ impl SearchIndex {
 
 /// tantivy 0.27 remembers each file that it ever mapped, some hundred bytes of it, until it is asked which it holds.
 fn forget_removed_files(directory: &MmapDirectory) {
-    let held = directory.get_cache_info().mmapped.len();
-    tracing::trace!(held, "files of the search index are mapped");
+    drop(directory.get_cache_info());
 }
 
 fn with_reader(

@@ -11,7 +11,7 @@ use crate::journal::segment::Position;
 /// Most items of a block. A block is written again with each item that it gets.
 pub(crate) const BLOCK: usize = 64;
 
-/// The first number of the block that a number, of those that are given from 1 on, is in.
+/// The first number of the block that a number is in. Numbers begin with 1.
 pub(crate) fn first_of_block(number: u64) -> u64 {
     let block = BLOCK as u64;
     number.saturating_sub(1) / block * block + 1
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn where_summaries_are_takes_a_few_bytes() {
+    fn a_place_of_a_summary_takes_a_few_bytes() {
         let rows = [(1, 30), (2, 61), (4, 70_000), (5, 70_020)].map(|(ordinal, n)| SummaryRow { ordinal, n });
         assert_eq!(there_and_back(&rows), 2 + 2 + 4 + 2);
     }
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_stand_in_blocks() {
+    fn numbers_stand_in_blocks() {
         for (seq, first) in [(0, 1), (1, 1), (64, 1), (65, 65), (128, 65), (129, 129)] {
             assert_eq!(first_of_block(seq), first, "{seq}");
         }

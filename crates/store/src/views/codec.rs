@@ -170,6 +170,7 @@ impl Key {
         Self::new(Table::Summary, &[channel.as_str()]).number(first_of_block(ordinal))
     }
 
+    /// All blocks of a channel's summaries begin with it.
     pub(crate) fn summaries(channel: &ChannelId) -> Self {
         Self::new(Table::Summary, &[channel.as_str()])
     }

@@ -199,8 +199,8 @@ fn whoever_wrote_it_is_told_in_one_line() {
 }
 
 #[test]
-fn a_head_does_not_grow_with_what_has_left_the_window() {
-    let head = |n_sessions: u64| {
+fn a_snapshot_does_not_grow_with_what_has_left_the_window() {
+    let size = |n_sessions: u64| {
         let mut sim = sim(&[READ_TOOL]);
         for _ in 0..n_sessions {
             ask(&mut sim, vec![Part::text(long(46_000))]);
@@ -214,6 +214,6 @@ fn a_head_does_not_grow_with_what_has_left_the_window() {
         serde_json::to_string(&sim.conversation.to_snapshot()).unwrap().len()
     };
     // A few more digits.
-    let (short, long) = (head(1), head(60));
+    let (short, long) = (size(1), size(60));
     assert!(long < short + 100, "{short} bytes, then {long}");
 }
