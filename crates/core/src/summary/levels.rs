@@ -99,11 +99,11 @@ pub fn due_merge(stack: &Stack, sizes: &StackSizes, fan_out: u32) -> Option<Merg
     if stack.tokens() <= sizes.soft {
         return None;
     }
-    // Provisional neighbours take the room of what would merge: they are owed a run, so at the cap they merge first, at the cost
-    // of no rewrite. Until then the oldest item would be rewritten with every summary that comes.
-    let owed = next_merge(stack, fan_out, |summary| summary.provisional);
+    // Provisional summaries take the room of what would merge. They are owed a run: words that were rewritten more often wait for
+    // it, or for the cap, where the cheapest neighbours merge. Else they would be rewritten with every summary that comes.
+    let cheapest = next_merge(stack, fan_out, |_| true);
     let is_spared =
-        |merge: &Merge| owed.as_ref().is_some_and(|owed| merge.level > owed.level + SPARED_LEVELS);
+        |merge: &Merge| cheapest.as_ref().is_some_and(|any| merge.level > any.level + SPARED_LEVELS);
     next_merge(stack, fan_out, may).filter(|merge| !is_spared(merge))
 }
 

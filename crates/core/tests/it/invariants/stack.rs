@@ -384,3 +384,23 @@ fn an_emergency_beside_a_run_adds_no_more_than_its_lines_may_take() {
         long.check();
     }
 }
+
+/// Digests stood between the other summaries, so the oldest was the only one with a neighbour to merge with.
+#[test]
+fn digests_between_summaries_do_not_have_the_oldest_words_rewritten_with_every_summary() {
+    let mut long = Long::new(5_207, 1.8285);
+    let fates = [Fate::Unanswered, Fate::Unanswered, Fate::Written(2.4356), Fate::Unanswered];
+    let mut fates = fates.into_iter().chain([Fate::Written(1.0)]).cycle();
+    for n in 0..146 {
+        long.turn(n);
+        long.look(&mut fates);
+        if n == 0 {
+            long.sim.conversation = long.sim.restored_from(long.sim.journal.len() / 2);
+        }
+        long.check();
+    }
+    long.settle();
+    long.check();
+    let level = long.sim.conversation.stack.summaries().map(|summary| summary.level).max();
+    assert!(level <= Some(4), "{level:?} levels after 146 turns");
+}
