@@ -50,9 +50,9 @@ async fn with_memories(plan: &Plan<'_>) -> io::Result<()> {
     let model = model(Duration::ZERO).await;
     let daemon = daemon(plan, "memories", &one_model(&model.base_url(), WINDOW)).await?;
     let client = daemon.client();
-    let turns = async || times(TURNS, async || say(&client, "c0", 0).await).await;
-    let alone = turns().await?;
-    print("turn, no memories", alone.clone());
+    // Each in a channel of its own: a request takes time by what the conversation has grown to.
+    let turns = async |channel: &str| times(TURNS, async || say(&client, channel, 0).await).await;
+    print("turn, no memories", turns("none").await?);
     let mut lanes = JoinSet::new();
     for lane in 0..LANES {
         let client = daemon.client();
@@ -64,7 +64,7 @@ async fn with_memories(plan: &Plan<'_>) -> io::Result<()> {
         });
     }
     all(lanes).await?;
-    print(&format!("with {MEMORIES}"), turns().await?);
+    print(&format!("with {MEMORIES}"), turns("many").await?);
     let changes = async {
         for n in MEMORIES.. {
             remember(&client, n).await?;
@@ -73,7 +73,7 @@ async fn with_memories(plan: &Plan<'_>) -> io::Result<()> {
         io::Result::Ok(())
     };
     let beside = tokio::select! {
-        turns = turns() => turns?,
+        turns = turns("changing") => turns?,
         ended = changes => return ended,
     };
     print("while they change", beside);
@@ -127,8 +127,8 @@ async fn with_tools(plan: &Plan<'_>) -> io::Result<()> {
     );
     let daemon = daemon(plan, "tools", &config).await?;
     let client = daemon.client();
-    let turns = async || times(TURNS, async || say(&client, "c0", 0).await).await;
-    print("turn, no tools", turns().await?);
+    let turns = async |channel: &str| times(TURNS, async || say(&client, channel, 0).await).await;
+    print("turn, no tools", turns("none").await?);
     let mut approve = Command::new(plan.cairn);
     approve.args(["mcp", "approve", "many", "--yes", "--state"]).arg(plan.dir.join("tools/state"));
     approve.arg("--config").arg(plan.dir.join("tools/config.toml"));
@@ -136,7 +136,7 @@ async fn with_tools(plan: &Plan<'_>) -> io::Result<()> {
     if !approved.status.success() {
         return Err(io::Error::other(String::from_utf8_lossy(&approved.stderr).into_owned()));
     }
-    print(&format!("with {TOOLS} of 2 KB"), turns().await?);
+    print(&format!("with {TOOLS} of 2 KB"), turns("many").await?);
     daemon.stop().await.map(drop)
 }
 
@@ -183,12 +183,12 @@ async fn beside_a_crowd(plan: &Plan<'_>) -> io::Result<()> {
     let model = model(THINKING).await;
     let daemon = daemon(plan, "crowd", &one_model(&model.base_url(), WINDOW)).await?;
     let client = daemon.client();
-    let as_ben = async || {
+    let as_ben = async |channel: &str| {
         let body = json!({ "user": "ben", "text": "And what of mine?" });
-        let (status, answer) = client.ask("POST", "/v1/channels/bens/messages", &body).await?;
+        let (status, answer) = client.ask("POST", &format!("/v1/channels/{channel}/messages"), &body).await?;
         if status.is_success() { Ok(()) } else { Err(io::Error::other(format!("{status}: {answer}"))) }
     };
-    let alone = times(TURNS, as_ben).await?;
+    let alone = times(TURNS, async || as_ben("alone").await).await?;
     let mut crowd = JoinSet::new();
     for channel in 0..CROWD {
         let client = daemon.client();
@@ -201,7 +201,7 @@ async fn beside_a_crowd(plan: &Plan<'_>) -> io::Result<()> {
         });
     }
     let beside = tokio::select! {
-        turns = times(TURNS, as_ben) => turns?,
+        turns = times(TURNS, async || as_ben("beside").await) => turns?,
         Some(ended) = crowd.join_next() => return ended.map_err(io::Error::other)?,
     };
     crowd.abort_all();

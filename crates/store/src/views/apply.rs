@@ -10,7 +10,7 @@ use cairn_core::message::{Artifact, Entry, LOST_TURN, Pending};
 use cairn_core::ports::{OutboxCounts, OutboxItem, StoreError};
 use jiff::Timestamp;
 
-use super::blocks::{BLOCK, first_of_block};
+use super::blocks::{PLACES_BLOCK, first_of_block};
 use super::codec::{Key, Table, encode_small, view_error};
 use super::db::Changes;
 use super::rows::{CallRow, ChannelState, DAY, MessageRow, Meta, OutboxRow, Place, SeqRow, SummaryRow};
@@ -23,6 +23,9 @@ const MESSAGE_AGE: i64 = 30 * DAY;
 
 /// Most message ids remembered per channel, about (`docs/design/storage.md`).
 const MESSAGES_KEPT: u64 = 100_000;
+
+/// Messages of a channel from one look at old ones to the next.
+const LOOK_EVERY: u64 = 8;
 
 /// Applies a record; one that is applied already changes nothing.
 pub(crate) fn apply(
@@ -268,7 +271,12 @@ fn remember(
     row: MessageRow,
 ) -> Result<(), StoreError> {
     state.messages += u64::from(messages::put(changes, channel, row)?);
-    forget_old_messages(changes, state, channel)
+    // A block has many. One with each message would be all blocks again and again, at the cost of what the cache holds.
+    if state.messages.is_multiple_of(LOOK_EVERY) {
+        forget_old_messages(changes, state, channel)
+    } else {
+        Ok(())
+    }
 }
 
 /// Adds a record's place to the last block of its channel; a full one is followed by another.
@@ -284,7 +292,7 @@ fn add_place(
             changes.items(&Key::event(channel, first))?.ok_or_else(|| view_error("a block is missing"))?
         }
     };
-    if places.is_empty() || places.len() >= BLOCK {
+    if places.is_empty() || places.len() >= PLACES_BLOCK {
         state.places = place.n;
         places.clear();
     }

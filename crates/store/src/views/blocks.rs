@@ -11,6 +11,9 @@ use crate::journal::segment::Position;
 /// Most items of a block. A block is written again with each item that it gets.
 pub(crate) const BLOCK: usize = 64;
 
+/// Most places of a block: they take some five bytes each, and there are several of each message.
+pub(crate) const PLACES_BLOCK: usize = 256;
+
 /// The first number of the block that a number is in. Numbers begin with 1.
 pub(crate) fn first_of_block(number: u64) -> u64 {
     let block = BLOCK as u64;
