@@ -6,8 +6,8 @@ use cairn_core::approval::ApprovalOutcome;
 use cairn_core::compaction::request_tokens;
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{
-    ApprovalEvent, CompactionEvent, DeliveryEvent, Event, MessageEvent, Receipt, Record, RunEnd, RunOutcome,
-    TurnEvent,
+    ApprovalEvent, CompactionEvent, DeliveryEvent, Event, MessageEvent, NewRecord, Receipt, Record, RunEnd,
+    RunOutcome, TurnEvent,
 };
 use cairn_core::ids::{ApprovalId, ChannelId, LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
 use cairn_core::message::text_of;
@@ -85,10 +85,16 @@ impl Checks {
         found.map(|(id, _)| id.clone()).collect()
     }
 
-    pub(super) fn journalled(&mut self, scene: &Scene, kept: &MemStore, records: &[Record]) {
-        let begins_session =
-            |record: &Record| matches!(&record.event, Event::Turn(TurnEvent::SessionStarted { .. }));
-        let is_new = records.iter().any(begins_session);
+    pub(super) fn journalled(
+        &mut self,
+        scene: &Scene,
+        kept: &MemStore,
+        records: &[Record],
+        lost: &[NewRecord],
+    ) {
+        let begins_session = |event: &Event| matches!(event, Event::Turn(TurnEvent::SessionStarted { .. }));
+        let is_new = records.iter().any(|record| begins_session(&record.event))
+            || lost.iter().any(|record| begins_session(&record.event));
         let mut channels = BTreeSet::new();
         for record in records {
             let Some(channel) = &record.channel else { continue };

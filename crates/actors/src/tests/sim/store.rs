@@ -43,16 +43,17 @@ impl SimStore {
     /// The power failed: of what was written and not synced any number of records is there, in their order.
     pub(super) fn lose_power(&self) {
         let disk = std::mem::take(&mut *self.disk.lock());
-        let written: Vec<NewRecord> = disk.written.into_values().flatten().collect();
-        let n_there = fastrand::usize(..=written.len());
-        if n_there > 0 {
-            self.keep(written.into_iter().take(n_there).collect());
+        let mut written: Vec<NewRecord> = disk.written.into_values().flatten().collect();
+        let lost = written.split_off(fastrand::usize(..=written.len()));
+        if !written.is_empty() {
+            self.keep(written, &lost);
         }
     }
 
-    fn keep(&self, batch: Vec<NewRecord>) -> Vec<Record> {
+    /// `lost`: what was written behind them, and is not there.
+    fn keep(&self, batch: Vec<NewRecord>, lost: &[NewRecord]) -> Vec<Record> {
         let records = self.kept.push(batch);
-        self.scene.checks.lock().journalled(&self.scene, &self.kept, &records);
+        self.scene.checks.lock().journalled(&self.scene, &self.kept, &records, lost);
         records
     }
 
@@ -62,7 +63,7 @@ impl SimStore {
         let later = disk.written.split_off(&(number + 1));
         let due = std::mem::replace(&mut disk.written, later);
         for (number, batch) in due {
-            let records = self.keep(batch);
+            let records = self.keep(batch, &[]);
             disk.synced.insert(number, records);
         }
         disk.synced.remove(&number)
