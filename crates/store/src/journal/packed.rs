@@ -89,6 +89,15 @@ impl Packed {
         Ok(n)
     }
 
+    pub(crate) fn forget_inflated(&self) {
+        *self.last.lock() = None;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_inflated(&self) -> bool {
+        self.last.lock().is_some()
+    }
+
     fn inflated(&self, idx: usize, member: &Member) -> io::Result<Arc<Vec<u8>>> {
         if let Some((last, bytes)) = &*self.last.lock()
             && *last == idx

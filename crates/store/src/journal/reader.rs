@@ -13,11 +13,14 @@ use super::open::{Checkpoint, Tail, last_n};
 use super::segment::{self, Lines, Piece, Position, SegmentFile};
 use crate::disk::io_error;
 
+/// Files that are kept open. Of those that were read last, a compressed one keeps what was inflated of it.
 const OPEN_FILES: usize = 16;
+const INFLATED_FILES: usize = 4;
 
 /// Reads records by their positions.
 pub(crate) struct Reader {
     dir: PathBuf,
+    /// By the first number of each, the one that was read last at the end.
     files: Mutex<VecDeque<(u64, Arc<SegmentFile>)>>,
 }
 
@@ -52,15 +55,19 @@ impl Reader {
 
     fn file(&self, segment: u64, path: &Path) -> Result<Arc<SegmentFile>, StoreError> {
         let mut files = self.files.lock();
-        if let Some((_, file)) = files.iter().find(|(first, _)| *first == segment) {
-            return Ok(file.clone());
-        }
-        let opened = SegmentFile::open(path);
-        let file = Arc::new(opened.map_err(|error| io_error("open", &segment::file_of(path))(error))?);
+        let known = files.iter().position(|(first, _)| *first == segment).and_then(|idx| files.remove(idx));
+        let file = match known {
+            Some((_, file)) => file,
+            None => {
+                let opened = SegmentFile::open(path);
+                Arc::new(opened.map_err(|error| io_error("open", &segment::file_of(path))(error))?)
+            }
+        };
         files.push_back((segment, file.clone()));
         if files.len() > OPEN_FILES {
             files.pop_front();
         }
+        files.iter().rev().skip(INFLATED_FILES).for_each(|(_, file)| file.forget_inflated());
         Ok(file)
     }
 }
@@ -129,5 +136,47 @@ impl Follower {
         })?;
         self.at.position = Position { segment: next, offset: 0, len: 0 };
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use cairn_core::event::{Event, MaintenanceEvent};
+    use jiff::Timestamp;
+
+    use super::super::packed::Packer;
+    use super::*;
+
+    #[test]
+    fn of_many_compressed_segments_only_those_read_last_keep_what_was_inflated() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut positions = Vec::new();
+        for n in 1..=2 * INFLATED_FILES as u64 {
+            let event = Event::Maintenance(MaintenanceEvent::DaemonStarted { version: n.to_string() });
+            let line = line::of(Record { n, at: Timestamp::UNIX_EPOCH, channel: None, event }).unwrap();
+            let path = segment::packed_path(&segment::path(dir.path(), n));
+            let mut packer = Packer::new(File::create(path).unwrap());
+            packer.line(&[line.as_slice(), b"\n"].concat()).unwrap();
+            packer.finish().unwrap();
+            positions.push(Position { segment: n, offset: 0, len: line.len() as u32 });
+        }
+        let reader = Reader::new(dir.path());
+        let inflated = || {
+            let files = reader.files.lock();
+            let inflated = files
+                .iter()
+                .filter(|(_, file)| matches!(&**file, SegmentFile::Packed(packed) if packed.is_inflated()));
+            inflated.map(|(first, _)| *first).collect::<Vec<_>>()
+        };
+        for position in &positions {
+            assert_eq!(reader.read(*position).unwrap().n, position.segment);
+        }
+        assert_eq!(inflated(), [5, 6, 7, 8]);
+        // One that is read again has become the newest.
+        reader.read(positions[4]).unwrap();
+        reader.read(positions[0]).unwrap();
+        assert_eq!(inflated(), [7, 8, 5, 1]);
     }
 }

@@ -83,6 +83,13 @@ impl SegmentFile {
         }
     }
 
+    /// Gives back the memory of what was inflated last.
+    pub(crate) fn forget_inflated(&self) {
+        if let Self::Packed(packed) = self {
+            packed.forget_inflated();
+        }
+    }
+
     /// Reads from a place on; 0 at the end.
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
         match self {

@@ -8,10 +8,14 @@ use super::codec::view_error;
 use super::rows::{MessageRow, Place, SeqRow, SummaryRow};
 use crate::journal::segment::Position;
 
-/// Most items of a block. A block is written again with each item that it gets.
-pub(crate) const BLOCK: usize = 64;
+/// Most items of a block: entries and summaries. A block is written again with each item that it gets, and sled reads and evicts
+/// 8 to 16 of them at once: full ones take one to two KB.
+pub(crate) const BLOCK: usize = 128;
 
-/// Most places of a block: they take some five bytes each, and there are several of each message.
+/// Ids of messages take some 24 bytes each.
+pub(crate) const IDS_BLOCK: usize = 64;
+
+/// Places of records take some five bytes each, and there are several of each message.
 pub(crate) const PLACES_BLOCK: usize = 256;
 
 /// The first number of the block that a number is in. Numbers begin with 1.
@@ -364,7 +368,7 @@ mod tests {
 
     #[test]
     fn numbers_stand_in_blocks() {
-        for (seq, first) in [(0, 1), (1, 1), (64, 1), (65, 65), (128, 65), (129, 129)] {
+        for (seq, first) in [(0, 1), (1, 1), (128, 1), (129, 129), (256, 129), (257, 257)] {
             assert_eq!(first_of_block(seq), first, "{seq}");
         }
     }

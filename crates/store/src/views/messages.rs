@@ -4,7 +4,7 @@
 use cairn_core::ids::{ChannelId, MessageId};
 use cairn_core::ports::StoreError;
 
-use super::blocks::{BLOCK, unpack};
+use super::blocks::{IDS_BLOCK, unpack};
 use super::codec::{Key, view_error};
 use super::db::Changes;
 use super::rows::MessageRow;
@@ -30,9 +30,9 @@ pub(super) fn put(
         Ok(at) => rows[at] = row,
         Err(at) => rows.insert(at, row),
     }
-    if rows.len() > BLOCK {
+    if rows.len() > IDS_BLOCK {
         // Ids that rise leave full blocks behind them.
-        let rest = rows.split_off(if place == Err(BLOCK) { BLOCK } else { BLOCK / 2 });
+        let rest = rows.split_off(if place == Err(IDS_BLOCK) { IDS_BLOCK } else { IDS_BLOCK / 2 });
         changes.put_items(Key::message(channel, &rest[0].id), &rest);
     }
     changes.put_items(key, &rows);
@@ -138,7 +138,7 @@ mod tests {
         let (db, channel) = (Db::in_memory(), "main/telegram/1".parse().unwrap());
         let rows: Vec<_> = (0..100).map(|n| row(&format!("{}", 5_000 + n), n)).collect();
         assert_eq!(put_all(&db, &channel, &rows), 100);
-        assert_eq!(blocks(&db, &channel), [BLOCK, 100 - BLOCK]);
+        assert_eq!(blocks(&db, &channel), [IDS_BLOCK, 100 - IDS_BLOCK]);
     }
 
     #[test]
