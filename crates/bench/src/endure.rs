@@ -23,9 +23,6 @@ const BACKUP_EVERY: usize = 50;
 /// The window of the agent, in tokens.
 const WINDOW: u64 = 6_000;
 
-/// Of the views, in MiB: small, so that it is full when memory begins to be measured.
-const CACHE_MIB: u64 = 2;
-
 /// Runs of at least `LONG_SECS` are measured from `SETTLED_SECS` on, when the caches are full; shorter ones from their half.
 const LONG_SECS: f64 = 20.0 * 60.0;
 const SETTLED_SECS: f64 = 10.0 * 60.0;
@@ -218,7 +215,7 @@ fn config(model: &FakeModel, threshold: f64) -> String {
     format!(
         "[[models]]\nid = \"fake\"\nbase_url = \"{}\"\nmodel = \"fake\"\ncontext_window = {WINDOW}\n\
          max_output_tokens = 1024\n\n[[agents]]\nid = \"main\"\nmodels = [\"fake\"]\n\n\
-         [agents.compaction]\nbackground_threshold = {threshold}\n\n[store]\ncache_mib = {CACHE_MIB}\n",
+         [agents.compaction]\nbackground_threshold = {threshold}\n",
         model.base_url()
     )
 }
