@@ -100,7 +100,7 @@ pub fn due_merge(stack: &Stack, sizes: &StackSizes, fan_out: u32) -> Option<Merg
         return None;
     }
     // Provisional summaries take the room of what would merge. They are owed a run: words that were rewritten more often wait for
-    // it, or for the cap, where the cheapest neighbours merge. Else they would be rewritten with every summary that comes.
+    // it, or for the cap, where the cheapest neighbours merge. Otherwise every summary that comes rewrites them.
     let cheapest = next_merge(stack, fan_out, |_| true);
     let is_spared =
         |merge: &Merge| cheapest.as_ref().is_some_and(|any| merge.level > any.level + SPARED_LEVELS);

@@ -13,8 +13,10 @@ use super::open::{Checkpoint, Tail, last_n};
 use super::segment::{self, Lines, Piece, Position, SegmentFile};
 use crate::disk::io_error;
 
-/// Files that are kept open. Of those that were read last, a compressed one keeps what was inflated of it.
+/// Most files that stay open.
 const OPEN_FILES: usize = 16;
+
+/// Most of them that keep what was inflated last, 128 KB or more.
 const INFLATED_FILES: usize = 4;
 
 /// Reads records by their positions.

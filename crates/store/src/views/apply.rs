@@ -24,7 +24,8 @@ const MESSAGE_AGE: i64 = 30 * DAY;
 /// Most message ids remembered per channel, about (`docs/design/storage.md`).
 const MESSAGES_KEPT: u64 = 100_000;
 
-/// Messages of a channel from one look at old ones to the next.
+/// Messages of a channel from one look at a block of old ones to the next. A look with each message would read all blocks again
+/// and again, and take the place of others in the cache.
 const LOOK_EVERY: u64 = 8;
 
 /// Applies a record; one that is applied already changes nothing.
@@ -271,12 +272,7 @@ fn remember(
     row: MessageRow,
 ) -> Result<(), StoreError> {
     state.messages += u64::from(messages::put(changes, channel, row)?);
-    // A block has many. One with each message would be all blocks again and again, at the cost of what the cache holds.
-    if state.messages.is_multiple_of(LOOK_EVERY) {
-        forget_old_messages(changes, state, channel)
-    } else {
-        Ok(())
-    }
+    forget_old_messages(changes, state, channel)
 }
 
 /// Adds a record's place to the last block of its channel; a full one is followed by another.
@@ -333,6 +329,9 @@ fn forget_old_messages(
     state: &mut ChannelState,
     channel: &ChannelId,
 ) -> Result<(), StoreError> {
+    if !state.messages.is_multiple_of(LOOK_EVERY) {
+        return Ok(());
+    }
     // Where there are too many, they are too old sooner: as if they had come at an even pace.
     let oldest = MESSAGE_AGE * MESSAGES_KEPT.cast_signed() / state.messages.max(MESSAGES_KEPT).cast_signed();
     let now = state.now();

@@ -8,14 +8,14 @@ use super::codec::view_error;
 use super::rows::{MessageRow, Place, SeqRow, SummaryRow};
 use crate::journal::segment::Position;
 
-/// Most items of a block: entries and summaries. A block is written again with each item that it gets, and sled reads and evicts
+/// Most entries or summaries of a block. A block is written again with each item that it gets, and sled reads and evicts
 /// 8 to 16 of them at once: full ones take one to two KB.
 pub(crate) const BLOCK: usize = 128;
 
-/// Ids of messages take some 24 bytes each.
+/// Most ids of messages of a block: they take some 24 bytes each.
 pub(crate) const IDS_BLOCK: usize = 64;
 
-/// Places of records take some five bytes each, and there are several of each message.
+/// Most places of records of a block: they take some five bytes each, and a message has several.
 pub(crate) const PLACES_BLOCK: usize = 256;
 
 /// The first number of the block that a number is in. Numbers begin with 1.

@@ -92,9 +92,9 @@ impl Checks {
         records: &[Record],
         lost: &[NewRecord],
     ) {
-        let begins_session = |event: &Event| matches!(event, Event::Turn(TurnEvent::SessionStarted { .. }));
-        let is_new = records.iter().any(|record| begins_session(&record.event))
-            || lost.iter().any(|record| begins_session(&record.event));
+        let mut written =
+            records.iter().map(|record| &record.event).chain(lost.iter().map(|record| &record.event));
+        let is_new = written.any(|event| matches!(event, Event::Turn(TurnEvent::SessionStarted { .. })));
         let mut channels = BTreeSet::new();
         for record in records {
             let Some(channel) = &record.channel else { continue };

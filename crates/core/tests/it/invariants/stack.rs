@@ -394,9 +394,6 @@ fn digests_between_summaries_do_not_have_the_oldest_words_rewritten_with_every_s
     for n in 0..146 {
         long.turn(n);
         long.look(&mut fates);
-        if n == 0 {
-            long.sim.conversation = long.sim.restored_from(long.sim.journal.len() / 2);
-        }
         long.check();
     }
     long.settle();
