@@ -157,7 +157,7 @@ impl Segment {
         let heaviest = self.weights.max_value();
         for part in &self.parts {
             let sums = part.sums(&self.topics, rarities, mean)?;
-            for (doc, sum) in part.docs.iter().zip(sums).filter(|(_, sum)| *sum > 0.0) {
+            for (doc, sum) in part.docs.iter().zip(sums).rev().filter(|(_, sum)| *sum > 0.0) {
                 let least = best.last().map_or(0.0, |last| last.score);
                 if sum * heaviest < least {
                     continue;

@@ -228,7 +228,9 @@ impl<T: Copy> Best<T> {
     }
 
     pub(super) fn take(&mut self, one: T) {
-        if self.after.as_ref().is_some_and(|after| (self.order)(after, &one) != Ordering::Less) {
+        if self.after.as_ref().is_some_and(|after| (self.order)(after, &one) != Ordering::Less)
+            || self.last.as_ref().is_some_and(|last| (self.order)(last, &one) != Ordering::Greater)
+        {
             return;
         }
         self.held.push(one);
