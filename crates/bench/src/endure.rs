@@ -1,6 +1,7 @@
 //! Endurance: mixed load on the real binary for as long as wanted, with memory and descriptors sampled all the time.
 //!
-//! Talk in several channels at a small window, so that there are always runs; looks at everything; reloads; backups.
+//! Talk in several channels at a small window, so that there are always runs; looks at everything; reloads; backups; checks of
+//! the store, which read every row and so fill its caches: what grows from there on is no cache.
 
 use std::fmt;
 use std::io;
@@ -15,10 +16,11 @@ use cairn_testkit::model::FakeModel;
 
 const CHANNELS: usize = 8;
 
-/// Every so many rounds: everything is looked at, the configuration is reloaded, a backup is made.
+/// Every so many rounds: everything is looked at, the configuration is reloaded, a backup is made, the store is checked.
 const LOOK_EVERY: usize = 5;
 const RELOAD_EVERY: usize = 10;
 const BACKUP_EVERY: usize = 50;
+const CHECK_EVERY: usize = 2_000;
 
 /// The window of the agent, in tokens.
 const WINDOW: u64 = 6_000;
@@ -69,6 +71,8 @@ pub struct Report {
     pub answered: usize,
     pub reloads: usize,
     pub backups: usize,
+    /// Checks of the store, none of which found anything.
+    pub checks: usize,
     /// Runs that were committed, and all that ended.
     pub runs: (usize, usize),
     pub samples: Vec<Sample>,
@@ -142,8 +146,8 @@ impl fmt::Display for Report {
         }
         writeln!(
             f,
-            "{:.0} s: {} answers, {} of {} runs committed, {} reloads, {} backups",
-            last.seconds, self.answered, self.runs.0, self.runs.1, self.reloads, self.backups
+            "{:.0} s: {} answers, {} of {} runs committed, {} reloads, {} backups, {} checks",
+            last.seconds, self.answered, self.runs.0, self.runs.1, self.reloads, self.backups, self.checks
         )?;
         writeln!(
             f,
@@ -179,7 +183,8 @@ pub async fn run(plan: &Plan) -> io::Result<Report> {
     std::fs::write(&file, config(&model, 0.8))?;
     let daemon = Daemon::start(&plan.cairn, &state, Some(&file)).await?;
     let (client, began) = (daemon.client(), Instant::now());
-    let mut report = Report { answered: 0, reloads: 0, backups: 0, runs: (0, 0), samples: Vec::new() };
+    let mut report =
+        Report { answered: 0, reloads: 0, backups: 0, checks: 0, runs: (0, 0), samples: Vec::new() };
     for round in 1.. {
         let over = match plan.end {
             End::Rounds(rounds) => round > rounds,
@@ -202,6 +207,13 @@ pub async fn run(plan: &Plan) -> io::Result<Report> {
             expect(&client, "POST", "/v1/store/backup", &json!({ "dir": dir })).await?;
             std::fs::remove_dir_all(dir)?;
             report.backups += 1;
+        }
+        if round % CHECK_EVERY == 0 {
+            let checked = client.get("/v1/store/verify").await?;
+            if checked["ok"] != true {
+                return Err(io::Error::other(format!("the store is not as it should be: {checked}")));
+            }
+            report.checks += 1;
         }
         report.samples.push(sample(&daemon, began, report.answered)?);
     }
@@ -306,7 +318,7 @@ mod tests {
             Sample { seconds: f64::from(minute) * 60.0, answered: 0, rss: 0, anon: anon as u64, fds: 0 }
         };
         let samples = (0..=minutes).map(sample).collect();
-        Report { answered: 0, reloads: 0, backups: 0, runs: (0, 0), samples }
+        Report { answered: 0, reloads: 0, backups: 0, checks: 0, runs: (0, 0), samples }
     }
 
     #[test]
