@@ -1,7 +1,8 @@
 //! Endurance: mixed load on the real binary for as long as wanted, with memory and descriptors sampled all the time.
 //!
 //! Talk in several channels at a small window, so that there are always runs; looks at everything; reloads; backups; checks of
-//! the store, which read every row and so fill its caches: what grows from there on is no cache.
+//! the store. Before it the state grows in channels that are asleep then, and a check reads every row: caches are as full as
+//! they become when it begins.
 
 use std::fmt;
 use std::io;
@@ -15,6 +16,9 @@ use cairn_testkit::daemon::{Client, Daemon};
 use cairn_testkit::model::FakeModel;
 
 const CHANNELS: usize = 8;
+
+/// Messages of each channel that is asleep.
+const ASLEEP: usize = 5;
 
 /// Every so many rounds: everything is looked at, the configuration is reloaded, a backup is made, the store is checked.
 const LOOK_EVERY: usize = 5;
@@ -44,6 +48,8 @@ pub struct Plan {
     pub cairn: PathBuf,
     /// A folder for state, configuration and backups.
     pub dir: PathBuf,
+    /// Messages in channels that are asleep when the load begins.
+    pub asleep: usize,
     pub end: End,
 }
 
@@ -182,7 +188,12 @@ pub async fn run(plan: &Plan) -> io::Result<Report> {
     let (file, state) = (plan.dir.join("config.toml"), plan.dir.join("state"));
     std::fs::write(&file, config(&model, 0.8))?;
     let daemon = Daemon::start(&plan.cairn, &state, Some(&file)).await?;
-    let (client, began) = (daemon.client(), Instant::now());
+    grow(&daemon.client(), plan.asleep).await?;
+    daemon.stop().await?;
+    let daemon = Daemon::start(&plan.cairn, &state, Some(&file)).await?;
+    let client = daemon.client();
+    check(&client).await?;
+    let began = Instant::now();
     let mut report =
         Report { answered: 0, reloads: 0, backups: 0, checks: 0, runs: (0, 0), samples: Vec::new() };
     for round in 1.. {
@@ -209,10 +220,7 @@ pub async fn run(plan: &Plan) -> io::Result<Report> {
             report.backups += 1;
         }
         if round % CHECK_EVERY == 0 {
-            let checked = client.get("/v1/store/verify").await?;
-            if checked["ok"] != true {
-                return Err(io::Error::other(format!("the store is not as it should be: {checked}")));
-            }
+            check(&client).await?;
             report.checks += 1;
         }
         report.samples.push(sample(&daemon, began, report.answered)?);
@@ -230,6 +238,27 @@ fn config(model: &FakeModel, threshold: f64) -> String {
          [agents.compaction]\nbackground_threshold = {threshold}\n",
         model.base_url()
     )
+}
+
+async fn grow(client: &Client, messages: usize) -> io::Result<()> {
+    let lane = |lane: usize| async move {
+        for n in 0..messages / CHANNELS {
+            let body = json!({ "user": "ann", "text": format!("{n}.{lane}: {TALK}") });
+            let path = format!("/v1/channels/asleep-{lane}-{}/messages", n / ASLEEP);
+            expect(client, "POST", &path, &body).await?;
+        }
+        io::Result::Ok(())
+    };
+    try_join_all((0..CHANNELS).map(lane)).await.map(drop)
+}
+
+async fn check(client: &Client) -> io::Result<()> {
+    let checked = client.get("/v1/store/verify").await?;
+    if checked["ok"] == true {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!("the store is not as it should be: {checked}")))
+    }
 }
 
 /// A message in every channel, all at once; how many were answered.

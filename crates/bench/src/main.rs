@@ -110,7 +110,7 @@ async fn run(args: &[&str], dir: &Path) -> Result<(), Box<dyn Error>> {
         }
         ["endure", cairn, ref rest @ ..] => {
             let end = endure::End::After(Duration::from_secs_f64(arg(rest, 0, 60.0)? * 60.0));
-            let plan = endure::Plan { cairn: cairn.into(), dir: dir.to_owned(), end };
+            let plan = endure::Plan { cairn: cairn.into(), dir: dir.to_owned(), asleep: 50_000, end };
             let report = endure::run(&plan).await?;
             println!("{report}");
             report.check()?;

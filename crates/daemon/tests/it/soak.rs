@@ -33,8 +33,12 @@ async fn five_hundred_mixed_turns_never_overflow_the_window() {
 #[tokio::test(flavor = "multi_thread")]
 async fn mixed_load_leaves_no_descriptors_open() {
     let dir = tempfile::tempdir().unwrap();
-    let plan =
-        endure::Plan { cairn: CAIRN.into(), dir: dir.path().to_owned(), end: endure::End::Rounds(100) };
+    let plan = endure::Plan {
+        cairn: CAIRN.into(),
+        dir: dir.path().to_owned(),
+        asleep: 80,
+        end: endure::End::Rounds(100),
+    };
     let report = endure::run(&plan).await.unwrap();
     println!("{report}");
     assert_eq!((report.answered, report.reloads, report.backups), (800, 10, 2), "{report}");
