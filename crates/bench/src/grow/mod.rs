@@ -152,6 +152,7 @@ impl Run<'_> {
         let (client, backup) = (daemon.client(), self.plan.dir.join("beside"));
         let alone = times(4 * SAMPLES, async || say(&client, "c0", 0).await).await?;
         let verify = turns_during(&client, client.get("/v1/store/verify")).await?;
+        let (_, checked) = memory(daemon)?;
         let body = json!({ "dir": backup });
         let copy = turns_during(&client, client.ask("POST", "/v1/store/backup", &body)).await?;
         std::fs::remove_dir_all(backup)?;
@@ -162,6 +163,7 @@ impl Run<'_> {
         for (name, turns) in [("verify", verify), ("backup", copy), ("erasure", erasure)] {
             print_beside(name, &turns, &alone);
         }
+        println!("  memory after verify  {checked:.0} MB not mapped files");
         println!(
             "  no message taken     {longest:.2} s of an erasure, {memory:.0} MB not mapped files at most"
         );
