@@ -150,7 +150,7 @@ impl Db {
         let mut under_way = self.copy.lock();
         let Some(copy) = under_way.as_mut() else { return Ok(false) };
         let mut batch = sled::Batch::default();
-        let mut rows = self.between(Bound::Excluded(copy.upto.clone()), Bound::Unbounded);
+        let mut rows = self.all_behind(Bound::Excluded(copy.upto.clone()));
         let mut n_copied = 0;
         while n_copied < n_rows
             && let Some(row) = rows.step(true).transpose()?
@@ -249,7 +249,7 @@ impl Db {
         if check.is_old {
             return check;
         }
-        let mut all = self.between(Bound::Unbounded, Bound::Unbounded);
+        let mut all = self.all_behind(Bound::Unbounded);
         let mut n_rows = 0;
         while let Some(item) = all.step(true) {
             n_rows += 1;
@@ -265,7 +265,7 @@ impl Db {
     pub(crate) fn check_next(&self, n_rows: usize) -> Option<Check> {
         let mut sweep = self.sweep.lock();
         let under_way = sweep.get_or_insert_with(|| Sweep { upto: Vec::new(), found: self.check_position() });
-        let mut rows = self.between(Bound::Excluded(under_way.upto.clone()), Bound::Unbounded);
+        let mut rows = self.all_behind(Bound::Excluded(under_way.upto.clone()));
         for _ in 0..n_rows {
             let Some(item) = rows.step(true) else { return self.end_check(&mut sweep) };
             if let Ok((key, _)) = &item {
@@ -345,11 +345,20 @@ impl Db {
         self.between(Bound::Included(from.0.clone()), Bound::Included(to.0.clone()))
     }
 
+    /// All rows behind a key, for who reads them whatever they are.
+    fn all_behind(&self, from: Bound<Vec<u8>>) -> Range {
+        let mut rows = self.between(from, Bound::Unbounded);
+        if let (Range::Sled { again, .. }, Rows::Sled(sled)) = (&mut rows, &self.rows) {
+            *again = Some(sled.clone());
+        }
+        rows
+    }
+
     fn between(&self, from: Bound<Vec<u8>>, to: Bound<Vec<u8>>) -> Range {
         match &self.rows {
             Rows::Sled(sled) => {
                 let rows = Box::new(sled.range((from, to)));
-                Range::Sled { rows, sled: sled.clone(), calls: Arc::clone(&self.calls) }
+                Range::Sled { rows, again: None, calls: Arc::clone(&self.calls) }
             }
             Rows::Memory(rows) => Range::Memory(Arc::clone(rows), from, to),
         }
@@ -488,16 +497,17 @@ fn remember(
     Ok(())
 }
 
-/// How often a row is looked at again once it was read. Sled (0.34) has its cache in 256 parts, and a part drops no page before
-/// it was looked at 64 times: reading each page once, which has some 8 rows, would keep up to 16,384 of them in memory beyond
-/// the cache.
+/// How often who reads all rows looks at each again. Sled (0.34) has its cache in 256 parts, and a part drops no page before it
+/// was looked at 64 times: reading each page once, which has some 8 rows, would keep up to 16,384 of them in memory beyond the
+/// cache.
 const LOOKS: usize = 4;
 
 /// Rows in the order of their keys, from both ends.
 pub(crate) enum Range {
     Sled {
         rows: Box<sled::Iter>,
-        sled: sled::Db,
+        /// Where each row is looked at again, [`LOOKS`] times.
+        again: Option<sled::Db>,
         calls: Arc<Calls>,
     },
     /// Of memory: what is left between two keys.
@@ -508,11 +518,13 @@ impl Range {
     /// The next row as it is stored: the first, or the last.
     fn step(&mut self, first: bool) -> Option<Result<Row, StoreError>> {
         match self {
-            Self::Sled { rows, sled, calls } => {
+            Self::Sled { rows, again, calls } => {
                 let row = calls.within(|| {
                     let row = if first { rows.next() } else { rows.next_back() }?;
                     Some(row.and_then(|(key, value)| {
-                        (0..LOOKS).try_for_each(|_| sled.contains_key(&key).map(drop))?;
+                        if let Some(sled) = again {
+                            (0..LOOKS).try_for_each(|_| sled.contains_key(&key).map(drop))?;
+                        }
                         Ok((key.to_vec(), value.to_vec()))
                     }))
                 })?;
