@@ -1,8 +1,8 @@
 //! Endurance: mixed load on the real binary for as long as wanted, with memory and descriptors sampled all the time.
 //!
 //! Talk in several channels at a small window, so that there are always runs; looks at everything; reloads; backups; checks of
-//! the store. Before it the state grows in channels that are asleep then, and a check reads every row: caches are as full as
-//! they become when it begins.
+//! the store. First the state grows, the daemon starts again with those channels asleep, and a check reads every row: the load
+//! begins with caches as full as they become.
 
 use std::fmt;
 use std::io;
@@ -17,8 +17,8 @@ use cairn_testkit::model::FakeModel;
 
 const CHANNELS: usize = 8;
 
-/// Messages of each channel that is asleep.
-const ASLEEP: usize = 5;
+/// Messages in each channel that is asleep.
+const EACH_ASLEEP: usize = 5;
 
 /// Every so many rounds: everything is looked at, the configuration is reloaded, a backup is made, the store is checked.
 const LOOK_EVERY: usize = 5;
@@ -48,7 +48,7 @@ pub struct Plan {
     pub cairn: PathBuf,
     /// A folder for state, configuration and backups.
     pub dir: PathBuf,
-    /// Messages in channels that are asleep when the load begins.
+    /// Messages in all channels that are asleep when the load begins.
     pub asleep: usize,
     pub end: End,
 }
@@ -240,11 +240,12 @@ fn config(model: &FakeModel, threshold: f64) -> String {
     )
 }
 
+/// So many messages in channels of their own, a few in each.
 async fn grow(client: &Client, messages: usize) -> io::Result<()> {
     let lane = |lane: usize| async move {
         for n in 0..messages / CHANNELS {
             let body = json!({ "user": "ann", "text": format!("{n}.{lane}: {TALK}") });
-            let path = format!("/v1/channels/asleep-{lane}-{}/messages", n / ASLEEP);
+            let path = format!("/v1/channels/asleep-{lane}-{}/messages", n / EACH_ASLEEP);
             expect(client, "POST", &path, &body).await?;
         }
         io::Result::Ok(())

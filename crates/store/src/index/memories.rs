@@ -157,6 +157,7 @@ impl Segment {
         let heaviest = self.weights.max_value();
         for part in &self.parts {
             let sums = part.sums(&self.topics, rarities, mean)?;
+            // The newest first, as a rule: of those that are as good, older ones are not taken.
             for (doc, sum) in part.docs.iter().zip(sums).rev().filter(|(_, sum)| *sum > 0.0) {
                 let least = best.last().map_or(0.0, |last| last.score);
                 if sum * heaviest < least {

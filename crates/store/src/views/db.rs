@@ -345,7 +345,7 @@ impl Db {
         self.between(Bound::Included(from.0.clone()), Bound::Included(to.0.clone()))
     }
 
-    /// All rows behind a key, for who reads them whatever they are.
+    /// All rows behind a key, for checks and copies, which read every row.
     fn all_behind(&self, from: Bound<Vec<u8>>) -> Range {
         let mut rows = self.between(from, Bound::Unbounded);
         if let (Range::Sled { again, .. }, Rows::Sled(sled)) = (&mut rows, &self.rows) {
@@ -497,16 +497,16 @@ fn remember(
     Ok(())
 }
 
-/// How often who reads all rows looks at each again. Sled (0.34) has its cache in 256 parts, and a part drops no page before it
-/// was looked at 64 times: reading each page once, which has some 8 rows, would keep up to 16,384 of them in memory beyond the
-/// cache.
+/// How often [`Db::all_behind`] looks at each row again. Sled (0.34) divides its cache into 256 parts, and a part evicts nothing
+/// until its pages were looked at 64 times in all: a scan that looks at each page once, with some 8 rows, would keep up to 16,384
+/// pages in memory beyond the cache.
 const LOOKS: usize = 4;
 
 /// Rows in the order of their keys, from both ends.
 pub(crate) enum Range {
     Sled {
         rows: Box<sled::Iter>,
-        /// Where each row is looked at again, [`LOOKS`] times.
+        /// Set where each row is looked at [`LOOKS`] times more.
         again: Option<sled::Db>,
         calls: Arc<Calls>,
     },
