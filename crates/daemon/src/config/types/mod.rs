@@ -163,8 +163,8 @@ pub struct Store {
     /// Size at which a journal segment is closed and the next begun, in MiB.
     #[schemars(range(min = 1, max = 4_096))]
     pub segment_mib: u64,
-    /// Most memory that sled's page cache takes, in MiB; half as much is taken for what the search index has at hand of each
-    /// channel.
+    /// Memory for sled's page cache, in MiB. Sled evicts late: the cache can take some MiB more. Half as much as this is
+    /// taken for what the search index has at hand of each channel.
     #[schemars(range(min = 1, max = 65_536))]
     pub cache_mib: u64,
     /// A PostgreSQL database (15 or later) that holds the journal and the artifacts; the state folder is a copy of it then.
