@@ -38,7 +38,7 @@ struct Head {
     left: u32,
 }
 
-/// All but the event, which is passed over.
+/// All but the event.
 #[derive(Deserialize)]
 struct Frame {
     v: u32,
@@ -170,11 +170,11 @@ pub(crate) fn parse(line: &[u8]) -> Result<Record, String> {
 /// keys.
 fn as_written(line: &[u8]) -> Option<Record> {
     // No string before the event has a quote that is not escaped.
-    let at = line.windows(EVENT.len()).position(|here| here == EVENT)? + EVENT.len() - 1;
-    let event = line.trim_ascii_end().get(at..)?.strip_suffix(b"}")?;
+    let at = line.windows(EVENT.len()).position(|here| here == EVENT)?;
+    let event = line.trim_ascii_end().get(at + EVENT.len() - 1..)?.strip_suffix(b"}")?;
     let kind = event.strip_prefix(b"{\"type\":\"")?;
     let kind = std::str::from_utf8(&kind[..kind.iter().position(|byte| *byte == b'"')?]).ok()?;
-    let Frame { v, n, _left: _, at, channel } = serde_json::from_slice(line).ok()?;
+    let Frame { v, n, _left: _, at, channel } = serde_json::from_slice(&[&line[..at], b"}"].concat()).ok()?;
     known_version(v).ok()?;
     let mut event = serde_json::Deserializer::from_slice(event);
     let read = Event::of_kind(kind, &mut event).ok()?;

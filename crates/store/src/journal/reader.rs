@@ -19,6 +19,9 @@ const OPEN_FILES: usize = 16;
 /// Most of them that keep what was inflated last, 128 KB or more.
 const INFLATED_FILES: usize = 4;
 
+/// Most bytes of lines that are read at once; a longer line is read by itself.
+const READ_AT_ONCE: u64 = 64 << 10;
+
 /// Reads records by their positions.
 pub(crate) struct Reader {
     dir: PathBuf,
@@ -37,12 +40,53 @@ impl Reader {
     /// # Errors
     /// [`StoreError::Damaged`] when it is not there as it was written.
     pub(crate) fn read(&self, position: Position) -> Result<Record, StoreError> {
-        let path = segment::path(&self.dir, position.segment);
-        let file = self.file(position.segment, &path)?;
-        let mut bytes = vec![0; position.len as usize];
-        let read = file.read_exact_at(&mut bytes, position.offset);
+        self.parse(&self.bytes(position, position)?, position)
+    }
+
+    /// Hands over the records at those positions, in their order. Lines that follow each other are read at once.
+    ///
+    /// # Errors
+    /// As [`Self::read`], at the record; those of `positions` and of `take`.
+    pub(crate) fn read_each(
+        &self,
+        positions: impl Iterator<Item = Result<Position, StoreError>>,
+        mut take: impl FnMut(Record, Position) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut positions = positions.peekable();
+        while let Some(first) = positions.next().transpose()? {
+            let (mut lines, mut last) = (vec![first], first);
+            let follows = |last: Position, next: &Position| {
+                next.segment == last.segment
+                    && next.offset == last.end()
+                    && next.end() - first.offset <= READ_AT_ONCE
+            };
+            while let Some(Ok(next)) =
+                positions.next_if(|next| next.as_ref().is_ok_and(|next| follows(last, next)))
+            {
+                lines.push(next);
+                last = next;
+            }
+            let bytes = self.bytes(first, last)?;
+            for position in lines {
+                let at = (position.offset - first.offset) as usize;
+                take(self.parse(&bytes[at..at + position.len as usize], position)?, position)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// From the beginning of one line to the end of another.
+    fn bytes(&self, first: Position, last: Position) -> Result<Vec<u8>, StoreError> {
+        let path = segment::path(&self.dir, first.segment);
+        let file = self.file(first.segment, &path)?;
+        let mut bytes = vec![0; (last.end() - 1 - first.offset) as usize];
+        let read = file.read_exact_at(&mut bytes, first.offset);
         read.map_err(|error| io_error("read", &segment::file_of(&path))(error))?;
-        line::parse(&bytes).map_err(|why| segment::damaged(&path, position.offset, why))
+        Ok(bytes)
+    }
+
+    fn parse(&self, line: &[u8], position: Position) -> Result<Record, StoreError> {
+        line::parse(line).map_err(|why| self.misfit(position, why))
     }
 
     /// A segment was rewritten: what is read from here on is read from the new file.
@@ -150,6 +194,43 @@ mod tests {
 
     use super::super::packed::Packer;
     use super::*;
+
+    #[test]
+    fn lines_that_follow_each_other_are_handed_over_one_by_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut positions = Vec::new();
+        for segment in [1, 11] {
+            let mut lines = Vec::new();
+            for n in segment..segment + 5 {
+                // Two of them are more than what is read at once.
+                let version = "v".repeat(if n % 2 == 0 { READ_AT_ONCE as usize } else { 10 });
+                let event = Event::Maintenance(MaintenanceEvent::DaemonStarted { version });
+                let line = line::of(Record { n, at: Timestamp::UNIX_EPOCH, channel: None, event }).unwrap();
+                positions.push(Position { segment, offset: lines.len() as u64, len: line.len() as u32 });
+                lines.extend([line, b"\n".to_vec()].concat());
+            }
+            std::fs::write(segment::path(dir.path(), segment), lines).unwrap();
+        }
+        let reader = Reader::new(dir.path());
+        let read = |positions: &[Position]| {
+            let mut numbers = Vec::new();
+            let all = positions.iter().copied().map(Ok);
+            let read = reader.read_each(all, |record, position| {
+                assert_eq!(reader.read(position).unwrap(), record);
+                numbers.push(record.n);
+                Ok(())
+            });
+            (numbers, read)
+        };
+        assert_eq!(read(&positions), (vec![1, 2, 3, 4, 5, 11, 12, 13, 14, 15], Ok(())));
+        let some = [positions[0], positions[2], positions[3], positions[8], positions[9], positions[1]];
+        assert_eq!(read(&some), (vec![1, 3, 4, 14, 15, 2], Ok(())));
+        // One of which the end is cut off.
+        positions[6].len -= 1;
+        let (numbers, error) = read(&positions);
+        assert_eq!(numbers, [1, 2, 3, 4, 5, 11]);
+        assert_eq!(error, Err(reader.read(positions[6]).unwrap_err()));
+    }
 
     #[test]
     fn of_many_compressed_segments_only_those_read_last_keep_what_was_inflated() {

@@ -43,6 +43,18 @@ impl Reads<'_> {
         Ok(rows)
     }
 
+    /// Channels with more than so many entries.
+    pub(crate) fn long_channels(&self, n_entries: u64) -> Result<Vec<ChannelId>, StoreError> {
+        let mut long = Vec::new();
+        for item in self.db.scan(&Key::table(Table::Channel)) {
+            let (key, payload) = item?;
+            if decode::<ChannelState>(&payload)?.next_seq.0 > n_entries {
+                long.push(channel_of(&key)?);
+            }
+        }
+        Ok(long)
+    }
+
     pub(crate) fn channel(&self, channel: &ChannelId) -> Result<Option<ChannelRow>, StoreError> {
         let state = self.db.get::<ChannelState>(&Key::channel(channel))?;
         Ok(state.map(|state| state.row(channel.clone())))
@@ -484,12 +496,11 @@ impl Reads<'_> {
     ) -> Result<(Conversation, usize), StoreError> {
         let mut n_read = 0;
         let channel = conversation.channel.clone();
-        for place in self.places(&channel, conversation.last_n + 1, u64::MAX)? {
-            let position = place?.at;
-            let record = self.journal.read(position)?;
+        let places = self.places(&channel, conversation.last_n + 1, u64::MAX)?;
+        self.journal.read_each(places.map(|place| Ok(place?.at)), |record, position| {
             n_read += 1;
-            self.fold(&mut conversation, &record, position, quarantined)?;
-        }
+            self.fold(&mut conversation, &record, position, quarantined)
+        })?;
         Ok((conversation, n_read))
     }
 
@@ -533,14 +544,13 @@ impl Reads<'_> {
         let snapshot = snapshot.filter(|snapshot| snapshot.last_n <= *first);
         let mut conversation = snapshot.unwrap_or_else(|| Conversation::new(channel.clone()));
         let mut found = Vec::with_capacity(at.len());
-        for place in self.places(channel, conversation.last_n + 1, *last)? {
-            let place = place?;
-            while at.get(found.len()).is_some_and(|n| *n < place.n) {
+        let places = self.places(channel, conversation.last_n + 1, *last)?;
+        self.journal.read_each(places.map(|place| Ok(place?.at)), |record, position| {
+            while at.get(found.len()).is_some_and(|n| *n < record.n) {
                 found.push(conversation.clone());
             }
-            let record = self.journal.read(place.at)?;
-            self.fold(&mut conversation, &record, place.at, quarantined)?;
-        }
+            self.fold(&mut conversation, &record, position, quarantined)
+        })?;
         found.resize(at.len(), conversation);
         Ok(found)
     }
