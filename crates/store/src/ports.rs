@@ -79,17 +79,7 @@ impl ports::Store for Store {
 
     fn restore(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Option<Conversation>, StoreError>> {
         let channel = channel.clone();
-        self.look(move |inner, reads| {
-            let quarantined = reads.db.meta()?.is_some_and(|meta| meta.quarantined);
-            let Some((conversation, n_replayed)) = reads.restore(&channel, quarantined)? else {
-                return Ok(None);
-            };
-            if n_replayed > TAIL_MAX && !reads.db.is_in_memory() {
-                keep_head(inner, &conversation);
-            }
-            Ok(Some(conversation))
-        })
-        .boxed()
+        self.look(move |inner, reads| restore(inner, reads, &channel)).boxed()
     }
 
     fn keep_snapshot(&self, conversation: Arc<Conversation>) -> BoxFuture<'_, Result<(), StoreError>> {
@@ -253,6 +243,20 @@ impl ports::Store for Store {
     }
 }
 
+/// Restores a channel. Has a snapshot kept of one of which many records were read, so that the next restore is quick.
+pub(crate) fn restore(
+    inner: &Inner,
+    reads: &Reads<'_>,
+    channel: &ChannelId,
+) -> Result<Option<Conversation>, StoreError> {
+    let quarantined = reads.db.meta()?.is_some_and(|meta| meta.quarantined);
+    let Some((conversation, n_replayed)) = reads.restore(channel, quarantined)? else { return Ok(None) };
+    if n_replayed > TAIL_MAX && !reads.db.is_in_memory() {
+        keep_head(inner, &conversation);
+    }
+    Ok(Some(conversation))
+}
+
 /// Has a restored conversation kept as a snapshot, without waiting for it.
 fn keep_head(inner: &Inner, conversation: &Conversation) {
     let channel = conversation.channel.clone();
@@ -268,6 +272,22 @@ fn keep_head(inner: &Inner, conversation: &Conversation) {
 }
 
 impl Store {
+    /// Restores every long channel once, so that none takes long with views that were just made. `goes_on` is asked before
+    /// each.
+    pub(crate) async fn restore_long(
+        &self,
+        goes_on: impl Fn() -> Result<(), StoreError> + Send + 'static,
+    ) -> Result<(), StoreError> {
+        let work = move |inner: &Inner, reads: &Reads<'_>| {
+            for channel in reads.long_channels(TAIL_MAX as u64)? {
+                goes_on()?;
+                restore(inner, reads, &channel)?;
+            }
+            Ok(())
+        };
+        self.read("restoring long channels", work).await
+    }
+
     /// Keeps a conversation's outline, `with_snapshot` with its snapshot.
     async fn keep(&self, conversation: Arc<Conversation>, with_snapshot: bool) -> Result<(), StoreError> {
         let kept = async {

@@ -24,6 +24,7 @@ use crate::journal::open::{Checkpoint, Shown, Tail, holds, last_n, lost_message,
 use crate::journal::segment::{Lines, Piece, Position};
 use crate::journal::{line, quarantine, segment};
 use crate::lock::StateLock;
+use crate::ports;
 use crate::progress::Progress;
 use crate::store::{Inner, Store, StoreOptions};
 use crate::views::archive::Reads;
@@ -206,8 +207,7 @@ fn tell(found: Vec<Finding>, is_copy: bool, problems: &mut Vec<String>) {
 
 /// What is wrong with a channel and the files of its artifacts.
 fn wrong_in(inner: &Inner, reads: &Reads<'_>, channel: &ChannelId) -> Vec<Finding> {
-    let quarantined = reads.db.meta().ok().flatten().is_some_and(|meta| meta.quarantined);
-    match reads.restore(channel, quarantined) {
+    match ports::restore(inner, reads, channel) {
         Ok(_) => wrong_files(inner, reads, channel),
         Err(error) => vec![Finding::Channel(channel.clone(), error)],
     }

@@ -168,9 +168,13 @@ impl Store {
             }
         };
         progress.begin("index", n);
-        let indexed = self.index_beside(&beside, n).await;
+        let mut made = self.index_beside(&beside, n).await;
+        if made.is_ok() {
+            let inner = self.inner.clone();
+            made = beside.restore_long(move || inner.goes_on()).await;
+        }
         let ended = beside.close().await;
-        indexed?;
+        made?;
         if ended { Ok(()) } else { Err(StoreError::Closed) }
     }
 

@@ -270,6 +270,24 @@ async fn a_close_ends_what_is_ready_and_the_next_start_makes_nothing_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_long_channel_wakes_as_fast_behind_an_erasure_as_before() {
+    let home = tempfile::tempdir().unwrap();
+    let store = Store::open(options(home.path())).unwrap();
+    talk(&store, 1..=40).await;
+    let lease = store.try_maintenance().unwrap();
+    assert!(store.ask_erasure(lease, ANNA, Timestamp::UNIX_EPOCH).await.unwrap());
+    store.prepare_erasure().await.unwrap();
+    store.append(vec![stopped()]).await.unwrap();
+    store.close().await;
+    let store = Store::open(options(home.path())).unwrap();
+    let read = store.read("restoring it", |_, reads| reads.restore(&group(), false));
+    let (conversation, n_replayed) = read.await.unwrap().unwrap();
+    assert_eq!((conversation.next_seq.0, n_replayed), (161, 0));
+    store.close().await;
+    check_erased_of(home.path(), 40).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_changes_earlier_records_at_the_last_moment_leaves_all_of_it_to_the_start() {
     let home = tempfile::tempdir().unwrap();
     talked(home.path()).await;
