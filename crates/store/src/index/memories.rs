@@ -12,7 +12,7 @@ use tantivy::schema::{IndexRecordOption, Value};
 use tantivy::{DocAddress, DocId, InvertedIndexReader, Searcher, SegmentReader, TantivyDocument, Term};
 
 use super::schema::{AT, Fields, Subject, WEIGHT, memories_within, seconds, topic_word};
-use super::search::{Best, discount, question_words, rarity, share, worth};
+use super::search::{Best, discount, question_words, rarity, worth};
 use super::{Opened, SearchIndex, index_error};
 use crate::topic::Counted;
 use crate::views::{Changed, ChangedMemory, PATIENCE};
@@ -107,8 +107,6 @@ struct Segment {
 #[derive(Default)]
 struct Part {
     docs: Vec<DocId>,
-    /// They are all that the index has of the place.
-    is_whole: bool,
     /// How long each of them is.
     lens: Vec<u32>,
     /// Where it stands which documents have a word.
@@ -123,14 +121,8 @@ impl Part {
         word: &TermInfo,
         mut take: impl FnMut(usize, u32),
     ) -> tantivy::Result<()> {
-        let is_in_all = self.is_whole && word.doc_freq as usize == self.docs.len();
         let mut at = 0;
         each(topics, word, |doc, count| {
-            if is_in_all {
-                take(at, count);
-                at += 1;
-                return;
-            }
             if self.docs.get(at).is_some_and(|one| *one < doc) {
                 at += 1;
                 // The next one has it, too, or many have it not.
@@ -148,16 +140,11 @@ impl Part {
     fn sums(&self, topics: &InvertedIndexReader, rarities: &[f64], mean: f64) -> tantivy::Result<Vec<f64>> {
         let mut sums = vec![0.0; self.docs.len()];
         let discounts: Vec<f64> = self.lens.iter().map(|len| discount(f64::from(*len), mean)).collect();
-        // Most words stand there once: a division for each document, not for each of its words.
-        let once: Vec<f64> = discounts.iter().map(|discount| share(1.0, *discount)).collect();
         // Word by word, so that words are summed in one order everywhere.
         for (rarity, word) in rarities.iter().zip(&self.words) {
             let Some(word) = word else { continue };
             self.each_with(topics, word, |at, count| {
-                sums[at] += match count {
-                    1 => rarity * once[at],
-                    _ => worth(*rarity, f64::from(count), discounts[at]),
-                };
+                sums[at] += worth(*rarity, f64::from(count), discounts[at]);
             })?;
         }
         Ok(sums)
@@ -261,12 +248,12 @@ impl Ranking {
             part.lens.extend(part.docs.iter().map(|doc| own.fieldnorm(*doc) + near.fieldnorm(*doc)));
             self.n += part.docs.len() as u64;
             self.total_len += part.lens.iter().copied().map(u64::from).sum::<u64>();
-            part.is_whole = part.docs.len() == within.doc_freq as usize;
+            let is_whole = part.docs.len() == within.doc_freq as usize;
             for (word, with) in self.words.iter().zip(&mut self.with) {
                 let term = Term::from_field_text(fields.topic, &topic_word(place, word));
                 let word = topics.get_term_info(&term)?;
                 match &word {
-                    Some(word) if part.is_whole => *with += u64::from(word.doc_freq),
+                    Some(word) if is_whole => *with += u64::from(word.doc_freq),
                     Some(word) => part.each_with(&topics, word, |_, _| *with += 1)?,
                     None => {}
                 }

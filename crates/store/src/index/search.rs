@@ -534,12 +534,7 @@ pub(super) fn discount(len: f64, mean: f64) -> f64 {
 
 /// What it is worth to have a word so often in a text with that discount.
 pub(super) fn worth(rarity: f64, count: f64, discount: f64) -> f64 {
-    rarity * share(count, discount)
-}
-
-/// What a word counts that stands there so often, before its rarity.
-pub(super) fn share(count: f64, discount: f64) -> f64 {
-    count * (K1 + 1.0) / (count + discount)
+    rarity * count * (K1 + 1.0) / (count + discount)
 }
 
 impl Visible {
