@@ -243,7 +243,7 @@ impl ports::Store for Store {
     }
 }
 
-/// Restores a channel. Has a snapshot kept of one of which many records were read, so that the next restore is quick.
+/// Restores a channel. Keeps a snapshot when many records were read, so that the next restore is quick.
 pub(crate) fn restore(
     inner: &Inner,
     reads: &Reads<'_>,
@@ -272,14 +272,15 @@ fn keep_head(inner: &Inner, conversation: &Conversation) {
 }
 
 impl Store {
-    /// Restores every long channel once, so that none takes long with views that were just made. `goes_on` is asked before
-    /// each.
+    /// Restores every long channel with records behind number `since`: views that were just made have no snapshot of it, or
+    /// an old one. `goes_on` is asked before each.
     pub(crate) async fn restore_long(
         &self,
+        since: u64,
         goes_on: impl Fn() -> Result<(), StoreError> + Send + 'static,
     ) -> Result<(), StoreError> {
         let work = move |inner: &Inner, reads: &Reads<'_>| {
-            for channel in reads.long_channels(TAIL_MAX as u64)? {
+            for channel in reads.long_channels(TAIL_MAX as u64, since)? {
                 goes_on()?;
                 restore(inner, reads, &channel)?;
             }

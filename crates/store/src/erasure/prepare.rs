@@ -135,12 +135,14 @@ impl Store {
 
     /// Copies what was journalled meanwhile, and makes views and index of it. `None`: it must be begun again.
     async fn catch_up(&self, mut prepared: Prepared) -> Result<Option<Prepared>, StoreError> {
+        let mut shown = 0;
         for _ in 0..ROUNDS {
             let (inner, tail) = (self.inner.clone(), self.inner.durable().tail);
             let copy = move || Ok(prepared.copy_on(&tail, &|n| inner.reach(n))?.then_some(prepared));
             let Some(copied) = self.inner.background.run(PREPARING, copy).await? else { return Ok(None) };
             prepared = copied;
-            self.make_views(&prepared).await?;
+            self.make_views(&prepared, shown).await?;
+            shown = prepared.at.n;
             if self.inner.durable().tail.n.saturating_sub(prepared.at.n) < FEW {
                 break;
             }
@@ -149,8 +151,8 @@ impl Store {
     }
 
     /// Opens the state beside for as long as it takes to bring its views and index up to its journal. Its threads are of as
-    /// low a priority as the one that opens it.
-    async fn make_views(&self, prepared: &Prepared) -> Result<(), StoreError> {
+    /// low a priority as the one that opens it. `shown`: up to where its views are made already.
+    async fn make_views(&self, prepared: &Prepared, shown: u64) -> Result<(), StoreError> {
         let progress = &self.inner.erasure.progress;
         let (dir, n) = (prepared.dir.join(BESIDE), prepared.at.n);
         let of = &self.inner.options;
@@ -171,7 +173,7 @@ impl Store {
         let mut made = self.index_beside(&beside, n).await;
         if made.is_ok() {
             let inner = self.inner.clone();
-            made = beside.restore_long(move || inner.goes_on()).await;
+            made = beside.restore_long(shown, move || inner.goes_on()).await;
         }
         let ended = beside.close().await;
         made?;

@@ -202,8 +202,8 @@ mod tests {
         for segment in [1, 11] {
             let mut lines = Vec::new();
             for n in segment..segment + 5 {
-                // Two of them are more than what is read at once.
-                let version = "v".repeat(if n % 2 == 0 { READ_AT_ONCE as usize } else { 10 });
+                // The one in the middle is more than what is read at once.
+                let version = "v".repeat(if n % 5 == 3 { READ_AT_ONCE as usize } else { 10 });
                 let event = Event::Maintenance(MaintenanceEvent::DaemonStarted { version });
                 let line = line::of(Record { n, at: Timestamp::UNIX_EPOCH, channel: None, event }).unwrap();
                 positions.push(Position { segment, offset: lines.len() as u64, len: line.len() as u32 });

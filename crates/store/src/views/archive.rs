@@ -34,25 +34,27 @@ pub(crate) struct Reads<'a> {
 impl Reads<'_> {
     pub(crate) fn channels(&self) -> Result<Vec<ChannelRow>, StoreError> {
         let mut rows = Vec::new();
-        for item in self.db.scan(&Key::table(Table::Channel)) {
-            let (key, payload) = item?;
-            let state: ChannelState = decode(&payload)?;
-            rows.push(state.row(channel_of(&key)?));
+        for item in self.channel_states() {
+            let (channel, state) = item?;
+            rows.push(state.row(channel));
         }
         rows.sort_by(|a, b| a.channel.cmp(&b.channel));
         Ok(rows)
     }
 
-    /// Channels with more than so many entries.
-    pub(crate) fn long_channels(&self, n_entries: u64) -> Result<Vec<ChannelId>, StoreError> {
-        let mut long = Vec::new();
-        for item in self.db.scan(&Key::table(Table::Channel)) {
+    fn channel_states(&self) -> impl Iterator<Item = Result<(ChannelId, ChannelState), StoreError>> {
+        self.db.scan(&Key::table(Table::Channel)).map(|item| {
             let (key, payload) = item?;
-            if decode::<ChannelState>(&payload)?.next_seq.0 > n_entries {
-                long.push(channel_of(&key)?);
-            }
-        }
-        Ok(long)
+            Ok((channel_of(&key)?, decode(&payload)?))
+        })
+    }
+
+    /// Channels with at least so many entries that have records behind number `since`.
+    pub(crate) fn long_channels(&self, n_entries: u64, since: u64) -> Result<Vec<ChannelId>, StoreError> {
+        let is_long = |state: &ChannelState| state.next_seq.0 > n_entries && state.last_n > since;
+        let states = self.channel_states();
+        let long = states.filter(|item| item.as_ref().map_or(true, |(_, state)| is_long(state)));
+        long.map(|item| item.map(|(channel, _)| channel)).collect()
     }
 
     pub(crate) fn channel(&self, channel: &ChannelId) -> Result<Option<ChannelRow>, StoreError> {
