@@ -7,12 +7,13 @@ use std::sync::Arc;
 use cairn_core::ids::{AgentId, MemoryId};
 use cairn_core::memory::Reach;
 use cairn_core::ports::StoreError;
+use tantivy::fieldnorm::FieldNormReader;
 use tantivy::postings::TermInfo;
 use tantivy::schema::{IndexRecordOption, Value};
 use tantivy::{DocAddress, DocId, InvertedIndexReader, Searcher, SegmentReader, TantivyDocument, Term};
 
 use super::schema::{AT, Fields, Subject, WEIGHT, memories_within, seconds, topic_word};
-use super::search::{Best, discount, question_words, rarity, worth};
+use super::search::{Best, discount, most_worth, question_words, rarity, worth};
 use super::{Opened, SearchIndex, index_error};
 use crate::topic::Counted;
 use crate::views::{Changed, ChangedMemory, PATIENCE};
@@ -99,79 +100,120 @@ pub(crate) struct Ranking {
 struct Segment {
     times: tantivy::columnar::Column<u64>,
     weights: tantivy::columnar::Column<f64>,
+    own: FieldNormReader,
+    near: FieldNormReader,
     topics: Arc<InvertedIndexReader>,
     parts: Vec<Part>,
 }
 
-/// The memories of a place in a segment, but those that a place before it has, too.
-#[derive(Default)]
+/// The memories of a place in a segment.
 struct Part {
-    docs: Vec<DocId>,
-    /// How long each of them is.
-    lens: Vec<u32>,
+    /// Those that are not seen, or that a place before it has, too.
+    left_out: Vec<DocId>,
     /// Where it stands which documents have a word.
     words: Vec<Option<TermInfo>>,
 }
 
-impl Part {
-    /// Calls with the place among its documents of each that has the word, and how often it counts there.
-    fn each_with(
-        &self,
-        topics: &InvertedIndexReader,
-        word: &TermInfo,
-        mut take: impl FnMut(usize, u32),
-    ) -> tantivy::Result<()> {
-        let mut at = 0;
-        each(topics, word, |doc, count| {
-            if self.docs.get(at).is_some_and(|one| *one < doc) {
-                at += 1;
-                // The next one has it, too, or many have it not.
-                if self.docs.get(at).is_some_and(|one| *one < doc) {
-                    at += self.docs[at..].partition_point(|one| *one < doc);
-                }
-            }
-            if self.docs.get(at) == Some(&doc) {
-                take(at, count);
-            }
-        })
-    }
+/// What the words of a question are worth, the rarest first: they are summed in that order everywhere.
+struct Worth {
+    words: Vec<(usize, f64)>,
+    /// Mean length of a memory.
+    mean: f64,
+}
 
-    /// The score of each document without its weight; zero: it has none of the words.
-    fn sums(&self, topics: &InvertedIndexReader, rarities: &[f64], mean: f64) -> tantivy::Result<Vec<f64>> {
-        let mut sums = vec![0.0; self.docs.len()];
-        let discounts: Vec<f64> = self.lens.iter().map(|len| discount(f64::from(*len), mean)).collect();
-        // Word by word, so that words are summed in one order everywhere.
-        for (rarity, word) in rarities.iter().zip(&self.words) {
-            let Some(word) = word else { continue };
-            self.each_with(topics, word, |at, count| {
-                sums[at] += worth(*rarity, f64::from(count), discounts[at]);
-            })?;
-        }
-        Ok(sums)
-    }
+/// A memory that may be among the best.
+struct Candidate {
+    doc: DocId,
+    discount: f64,
+    /// Of its words so far.
+    sum: f64,
 }
 
 impl Segment {
     /// Hands over those of its documents that may be among the best.
-    fn find(&self, ord: u32, rarities: &[f64], mean: f64, best: &mut Best<Found>) -> tantivy::Result<()> {
-        let heaviest = self.weights.max_value();
+    fn find(&self, ord: u32, asked: &Worth, best: &mut Best<Found>) -> tantivy::Result<()> {
         for part in &self.parts {
-            let sums = part.sums(&self.topics, rarities, mean)?;
             // The newest first, as a rule: of those that are as good, older ones are not taken.
-            for (doc, sum) in part.docs.iter().zip(sums).rev().filter(|(_, sum)| *sum > 0.0) {
-                let least = best.last().map_or(0.0, |last| last.score);
-                if sum * heaviest < least {
-                    continue;
-                }
-                let score = sum * self.weights.first(*doc).unwrap_or(1.0);
-                if score >= least {
-                    let place = Place::Index(DocAddress::new(ord, *doc));
-                    best.take(Found { score, at: self.times.first(*doc).unwrap_or(0), place });
+            for Candidate { doc, sum, .. } in self.candidates(part, asked, best)?.into_iter().rev() {
+                let score = sum * self.weights.first(doc).unwrap_or(1.0);
+                if best.last().is_none_or(|last| score >= last.score) {
+                    let place = Place::Index(DocAddress::new(ord, doc));
+                    best.take(Found { score, at: self.times.first(doc).unwrap_or(0), place });
                 }
             }
         }
         Ok(())
     }
+
+    /// Those of a part that may be among the best, in the order of their documents, each with its whole sum. Once the words
+    /// to come cannot lift one without a word so far among the best, only those that have one are looked at (MaxScore).
+    fn candidates(&self, part: &Part, asked: &Worth, best: &Best<Found>) -> tantivy::Result<Vec<Candidate>> {
+        let (lightest, heaviest) = (self.weights.min_value().min(1.0), self.weights.max_value().max(1.0));
+        let words: Vec<(&TermInfo, f64)> = asked
+            .words
+            .iter()
+            .filter_map(|(idx, rarity)| Some((part.words[*idx].as_ref()?, *rarity)))
+            .collect();
+        let mut candidates = Vec::new();
+        let mut is_closed = false;
+        for (idx, (word, rarity)) in words.iter().enumerate() {
+            if is_closed {
+                self.add(word, *rarity, &mut candidates)?;
+            } else {
+                candidates = self.unite(part, word, (*rarity, asked.mean), candidates)?;
+            }
+            let rest: f64 = words[idx + 1..].iter().map(|(_, rarity)| most_worth(*rarity)).sum();
+            let surely = nth_sum(&candidates, best.most()) * lightest;
+            let least = best.last().map_or(surely, |last| surely.max(last.score));
+            is_closed = rest * heaviest < least;
+            candidates.retain(|one| (one.sum + rest) * heaviest >= least);
+        }
+        Ok(candidates)
+    }
+
+    /// Adds what a word is worth, and those that have none of the words before.
+    fn unite(
+        &self,
+        part: &Part,
+        word: &TermInfo,
+        (rarity, mean): (f64, f64),
+        candidates: Vec<Candidate>,
+    ) -> tantivy::Result<Vec<Candidate>> {
+        let mut united = Vec::with_capacity(candidates.len() + word.doc_freq as usize);
+        let mut before = candidates.into_iter().peekable();
+        each(&self.topics, word, |doc, count| {
+            if part.left_out.binary_search(&doc).is_ok() {
+                return;
+            }
+            while let Some(one) = before.next_if(|one| one.doc < doc) {
+                united.push(one);
+            }
+            let mut one = before.next_if(|one| one.doc == doc).unwrap_or_else(|| {
+                let len = self.own.fieldnorm(doc) + self.near.fieldnorm(doc);
+                Candidate { doc, discount: discount(f64::from(len), mean), sum: 0.0 }
+            });
+            one.sum += worth(rarity, f64::from(count), one.discount);
+            united.push(one);
+        })?;
+        united.extend(before);
+        Ok(united)
+    }
+
+    /// Adds what a word is worth to those that have it.
+    fn add(&self, word: &TermInfo, rarity: f64, candidates: &mut [Candidate]) -> tantivy::Result<()> {
+        each_of(&self.topics, word, candidates.iter_mut().map(|one| (one.doc, one)), |one, count| {
+            one.sum += worth(rarity, f64::from(count), one.discount);
+        })
+    }
+}
+
+/// The sum that so many have or surpass; zero: there are not so many.
+fn nth_sum(candidates: &[Candidate], n: usize) -> f64 {
+    if candidates.len() < n {
+        return 0.0;
+    }
+    let mut sums: Vec<f64> = candidates.iter().map(|one| one.sum).collect();
+    *sums.select_nth_unstable_by(n - 1, |a, b| b.total_cmp(a)).1
 }
 
 /// A memory that is counted by its row.
@@ -235,35 +277,44 @@ impl Ranking {
             (segment.get_fieldnorms_reader(fields.own)?, segment.get_fieldnorms_reader(fields.near)?);
         let places = segment.inverted_index(fields.place)?;
         let topics = segment.inverted_index(fields.topic)?;
-        let mut parts: Vec<Part> = Vec::new();
+        let mut there = Vec::with_capacity(self.places.len());
         for place in &self.places {
-            let term = Term::from_field_text(fields.place, place);
-            let Some(within) = places.get_term_info(&term)? else { continue };
-            let mut part = Part::default();
-            each(&places, &within, |doc, _| {
-                if is_seen(doc) && !parts.iter().any(|before| before.docs.binary_search(&doc).is_ok()) {
-                    part.docs.push(doc);
+            let within = places.get_term_info(&Term::from_field_text(fields.place, place))?;
+            there.extend(within.map(|within| (place, within)));
+        }
+        let mut parts: Vec<Part> = Vec::with_capacity(there.len());
+        // What the places before it have; nobody asks for that of the last one.
+        let mut before: Vec<Vec<DocId>> = Vec::new();
+        for (idx, (place, within)) in there.iter().enumerate() {
+            let is_last = idx + 1 == there.len();
+            let (mut docs, mut left_out) = (Vec::new(), Vec::new());
+            each(&places, within, |doc, _| {
+                if !is_seen(doc) || before.iter().any(|docs| docs.binary_search(&doc).is_ok()) {
+                    left_out.push(doc);
+                    return;
+                }
+                self.n += 1;
+                self.total_len += u64::from(own.fieldnorm(doc) + near.fieldnorm(doc));
+                if !is_last {
+                    docs.push(doc);
                 }
             })?;
-            part.lens.extend(part.docs.iter().map(|doc| own.fieldnorm(*doc) + near.fieldnorm(*doc)));
-            self.n += part.docs.len() as u64;
-            self.total_len += part.lens.iter().copied().map(u64::from).sum::<u64>();
-            let is_whole = part.docs.len() == within.doc_freq as usize;
+            before.push(docs);
+            let mut words = Vec::with_capacity(self.words.len());
             for (word, with) in self.words.iter().zip(&mut self.with) {
                 let term = Term::from_field_text(fields.topic, &topic_word(place, word));
                 let word = topics.get_term_info(&term)?;
-                match &word {
-                    Some(word) if is_whole => *with += u64::from(word.doc_freq),
-                    Some(word) => part.each_with(&topics, word, |_, _| *with += 1)?,
-                    None => {}
+                if let Some(word) = &word {
+                    *with += u64::from(word.doc_freq);
+                    each_of(&topics, word, left_out.iter().map(|doc| (*doc, ())), |(), _| *with -= 1)?;
                 }
-                part.words.push(word);
+                words.push(word);
             }
-            parts.push(part);
+            parts.push(Part { left_out, words });
         }
         let columns = segment.fast_fields();
         let (times, weights) = (columns.u64(AT)?, columns.f64(WEIGHT)?);
-        self.segments.push(Segment { times, weights, topics, parts });
+        self.segments.push(Segment { times, weights, own, near, topics, parts });
         Ok(())
     }
 
@@ -283,13 +334,13 @@ impl Ranking {
     }
 
     /// The best of those that were counted by their rows.
-    pub(crate) fn ranked(&self, n: usize) -> Result<Ranked, StoreError> {
+    pub(crate) fn ranked(self, n: usize) -> Result<Ranked, StoreError> {
         self.best(n, |_| Ok(None))
     }
 
     /// The best of all. `id_of`: whose document stands there.
     fn best(
-        &self,
+        self,
         n: usize,
         id_of: impl Fn(DocAddress) -> Result<Option<MemoryId>, StoreError>,
     ) -> Result<Ranked, StoreError> {
@@ -315,17 +366,22 @@ impl Ranking {
     fn found(&self, most: usize) -> tantivy::Result<Vec<Found>> {
         let n = self.n as f64;
         let mean = self.total_len as f64 / n.max(1.0);
-        let rarities: Vec<f64> = self.with.iter().map(|with| rarity(*with as f64, n)).collect();
+        let mut words: Vec<(usize, f64)> =
+            self.with.iter().map(|with| rarity(*with as f64, n)).enumerate().collect();
+        words.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        let asked = Worth { words, mean };
         let mut best = Best::new(most, Found::order, None);
-        for (ord, segment) in self.segments.iter().enumerate() {
-            segment.find(ord as u32, &rarities, mean, &mut best)?;
-        }
         for (idx, row) in self.rows.iter().enumerate() {
             let discount = discount(f64::from(row.len), mean);
-            let worth_of =
-                |(word, count): &(u32, u32)| worth(rarities[*word as usize], f64::from(*count), discount);
-            let sum: f64 = row.counts.iter().map(worth_of).sum();
+            let worth_of = |(word, rarity): &(usize, f64)| {
+                let (_, count) = row.counts.iter().find(|(own, _)| *own as usize == *word)?;
+                Some(worth(*rarity, f64::from(*count), discount))
+            };
+            let sum: f64 = asked.words.iter().filter_map(worth_of).sum();
             best.take(Found { score: sum * row.weight, at: row.at, place: Place::Row(idx) });
+        }
+        for (ord, segment) in self.segments.iter().enumerate() {
+            segment.find(ord as u32, &asked, &mut best)?;
         }
         Ok(best.sorted())
     }
@@ -344,6 +400,27 @@ fn each(
             each(*doc, often.get(idx).copied().unwrap_or(1));
         }
         block.advance();
+    }
+    Ok(())
+}
+
+/// Those of these documents, which rise, that have a word, with how often they have it.
+fn each_of<T>(
+    index: &InvertedIndexReader,
+    word: &TermInfo,
+    docs: impl IntoIterator<Item = (DocId, T)>,
+    mut each: impl FnMut(T, u32),
+) -> tantivy::Result<()> {
+    let mut docs = docs.into_iter().peekable();
+    if docs.peek().is_none() {
+        return Ok(());
+    }
+    let mut block = index.read_block_postings_from_terminfo(word, IndexRecordOption::WithFreqs)?;
+    for (doc, one) in docs {
+        let at = block.seek(doc);
+        if block.docs().get(at) == Some(&doc) {
+            each(one, block.freqs().get(at).copied().unwrap_or(1));
+        }
     }
     Ok(())
 }

@@ -223,6 +223,11 @@ impl<T: Copy> Best<T> {
         Self { most, order, after, held: Vec::new(), last: None }
     }
 
+    /// How many are wanted.
+    pub(super) fn most(&self) -> usize {
+        self.most
+    }
+
     pub(super) fn last(&self) -> Option<&T> {
         self.last.as_ref()
     }
@@ -535,6 +540,11 @@ pub(super) fn discount(len: f64, mean: f64) -> f64 {
 /// What it is worth to have a word so often in a text with that discount.
 pub(super) fn worth(rarity: f64, count: f64, discount: f64) -> f64 {
     rarity * count * (K1 + 1.0) / (count + discount)
+}
+
+/// What it is worth at most, however often a text has it.
+pub(super) fn most_worth(rarity: f64) -> f64 {
+    rarity * (K1 + 1.0)
 }
 
 impl Visible {

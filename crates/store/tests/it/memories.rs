@@ -328,6 +328,72 @@ async fn what_the_index_does_not_show_yet_is_ranked_as_if_it_did() {
     store.close().await;
 }
 
+/// Words of all frequencies, in places that overlap: which memories are passed over depends on all of that.
+#[tokio::test]
+async fn of_many_memories_the_index_finds_those_that_a_look_at_each_row_finds() {
+    let (dir, store) = opened();
+    let mut state = 14_u64;
+    let mut below = |n: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % n
+    };
+    // The word of each number is in one of so many texts.
+    let mut text = |n: u64| {
+        let words = (1..60).filter(|every| below(*every) == 0).map(|every| format!("topic{every}"));
+        format!("{n} {}", words.collect::<Vec<_>>().join(" "))
+    };
+    // Each at a time of its own: of those that fit as well and are as old, any may be found.
+    let mut saves: Vec<NewRecord> = (0..900)
+        .map(|n| {
+            let save = memory(&text(n), &format!("save{n}"));
+            let importance = [0.0, 0.5, 0.5, 1.0][n as usize % 4];
+            let scope = if n % 3 == 0 { Scope::Agent } else { save.scope.clone() };
+            let save = MemorySave { importance, scope, ..save };
+            NewRecord { channel: None, at: at(n as i64), event: Event::Memory(MemoryEvent::Saved(save)) }
+        })
+        .collect();
+    // Some come when the index has been committed, and some of the others change.
+    let late = saves.split_off(800);
+    store.append(saves).await.unwrap();
+    indexed(&store).await;
+    let ids: Vec<_> = all(&store).await.into_iter().map(|memory| memory.id).collect();
+    for (n, id) in ids.iter().enumerate().take(40) {
+        let id = id.clone();
+        let event = match n % 2 {
+            0 => MemoryEvent::Forgotten { id },
+            _ => MemoryEvent::Edited { id, text: Some(text(n as u64)), kind: None, importance: None },
+        };
+        journal(&store, vec![Event::Memory(event)]).await;
+    }
+    store.append(late).await.unwrap();
+    let questions =
+        [&[1, 2, 40][..], &[1, 2, 3, 4, 5], &[30, 50, 1], &[59, 58, 57], &[2, 3, 7, 20, 21, 45], &[1]];
+    let ask = async |store: &Store| {
+        let mut found = Vec::new();
+        for words in questions {
+            let question: Vec<String> = words.iter().map(|word| format!("topic{word}")).collect();
+            for reach in [
+                vec![Reach::Scope(Scope::Agent), Reach::Scope(scope())],
+                vec![Reach::All, Reach::Scope(scope())],
+            ] {
+                let agent = AgentId::from("main");
+                found.push(store.recall(&agent, &reach, &question.join(" "), 3).await.unwrap());
+            }
+        }
+        found
+    };
+    let before = ask(&store).await;
+    indexed(&store).await;
+    assert_eq!(ask(&store).await, before);
+    store.close().await;
+    fs::remove_dir_all(dir.path().join("index")).unwrap();
+    fs::write(dir.path().join("index"), "no folder").unwrap();
+    let store = open(dir.path());
+    assert_eq!(ask(&store).await, before);
+    assert!(before.iter().all(|found| found.memories.len() == 3 && !found.near.is_empty()));
+    store.close().await;
+}
+
 /// Waits until the index shows all that was said.
 async fn indexed(store: &Store) {
     let query = Query {
