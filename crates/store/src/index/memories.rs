@@ -108,14 +108,16 @@ struct Segment {
 
 /// The memories of a place in a segment.
 struct Part {
-    /// Those that are not seen, or that a place before it has, too.
+    /// Documents that do not count here: deleted, hidden, or counted at a place before it.
     left_out: Vec<DocId>,
     /// Where it stands which documents have a word.
     words: Vec<Option<TermInfo>>,
 }
 
-/// What the words of a question are worth, the rarest first: they are summed in that order everywhere.
+/// What the words of a question are worth.
 struct Worth {
+    /// The place of each among the words of the question, with its rarity. The rarest first: they are summed in that order
+    /// everywhere.
     words: Vec<(usize, f64)>,
     /// Mean length of a memory.
     mean: f64,
@@ -171,7 +173,7 @@ impl Segment {
         Ok(candidates)
     }
 
-    /// Adds what a word is worth, and those that have none of the words before.
+    /// Adds what a word is worth to those that have it, and takes in those that have none of the words before.
     fn unite(
         &self,
         part: &Part,
@@ -207,7 +209,7 @@ impl Segment {
     }
 }
 
-/// The sum that so many have or surpass; zero: there are not so many.
+/// The `n`-th largest sum; zero where there are fewer.
 fn nth_sum(candidates: &[Candidate], n: usize) -> f64 {
     if candidates.len() < n {
         return 0.0;
@@ -283,7 +285,7 @@ impl Ranking {
             there.extend(within.map(|within| (place, within)));
         }
         let mut parts: Vec<Part> = Vec::with_capacity(there.len());
-        // What the places before it have; nobody asks for that of the last one.
+        // The documents of the places before it. Nothing comes behind the last one.
         let mut before: Vec<Vec<DocId>> = Vec::new();
         for (idx, (place, within)) in there.iter().enumerate() {
             let is_last = idx + 1 == there.len();
@@ -334,13 +336,13 @@ impl Ranking {
     }
 
     /// The best of those that were counted by their rows.
-    pub(crate) fn ranked(self, n: usize) -> Result<Ranked, StoreError> {
+    pub(crate) fn ranked(&self, n: usize) -> Result<Ranked, StoreError> {
         self.best(n, |_| Ok(None))
     }
 
     /// The best of all. `id_of`: whose document stands there.
     fn best(
-        self,
+        &self,
         n: usize,
         id_of: impl Fn(DocAddress) -> Result<Option<MemoryId>, StoreError>,
     ) -> Result<Ranked, StoreError> {

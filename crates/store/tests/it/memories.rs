@@ -332,14 +332,10 @@ async fn what_the_index_does_not_show_yet_is_ranked_as_if_it_did() {
 #[tokio::test]
 async fn of_many_memories_the_index_finds_those_that_a_look_at_each_row_finds() {
     let (dir, store) = opened();
-    let mut state = 14_u64;
-    let mut below = |n: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % n
-    };
+    let mut random = fastrand::Rng::with_seed(14);
     // The word of each number is in one of so many texts.
     let mut text = |n: u64| {
-        let words = (1..60).filter(|every| below(*every) == 0).map(|every| format!("topic{every}"));
+        let words = (1..60).filter(|every| random.u64(..*every) == 0).map(|every| format!("topic{every}"));
         format!("{n} {}", words.collect::<Vec<_>>().join(" "))
     };
     // Each at a time of its own: of those that fit as well and are as old, any may be found.
