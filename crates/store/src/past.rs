@@ -15,7 +15,8 @@ use crate::journal::reader::Follower;
 use crate::store::{Inner, Store};
 use crate::views::Meta;
 use crate::views::archive::Reads;
-use crate::views::db::{Changes, Db};
+use crate::views::changes::Changes;
+use crate::views::db::Db;
 use crate::views::memories;
 
 /// How many records before a turn are looked at for its messages, which may have waited for long.

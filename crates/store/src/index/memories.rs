@@ -1,7 +1,7 @@
 //! Memories that have words of a question, scored as a search scores, over those within reach alone. What changed since the
 //! index was committed is counted by its rows, and without an index all are.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_core::ids::{AgentId, MemoryId};
@@ -17,6 +17,10 @@ use super::search::{Best, discount, most_worth, question_words, rarity, worth};
 use super::{Opened, SearchIndex, index_error};
 use crate::topic::Counted;
 use crate::views::{Changed, ChangedMemory, PATIENCE};
+
+/// A word whose rarity is less than this share of the rarest one's is in nearly all memories: it could only order those that
+/// fit alike.
+const TELLING_SHARE: f64 = 0.01;
 
 /// What is asked of the memories.
 pub(crate) struct Asked<'a> {
@@ -266,15 +270,13 @@ impl Ranking {
             return Ok(());
         }
         let keys = segment.inverted_index(fields.key)?;
-        let mut hidden = BTreeSet::new();
+        let mut hidden = Vec::new();
         for key in but {
             if let Some(key) = keys.get_term_info(key)? {
-                each(&keys, &key, |doc, _| {
-                    hidden.insert(doc);
-                })?;
+                each(&keys, &key, |doc, _| hidden.push(doc))?;
             }
         }
-        let is_seen = |doc: DocId| !segment.is_deleted(doc) && !hidden.contains(&doc);
+        hidden.sort_unstable();
         let (own, near) =
             (segment.get_fieldnorms_reader(fields.own)?, segment.get_fieldnorms_reader(fields.near)?);
         let places = segment.inverted_index(fields.place)?;
@@ -290,8 +292,12 @@ impl Ranking {
         for (idx, (place, within)) in there.iter().enumerate() {
             let is_last = idx + 1 == there.len();
             let (mut docs, mut left_out) = (Vec::new(), Vec::new());
+            // Documents come in their order.
+            let mut hidden = hidden.iter().copied().peekable();
             each(&places, within, |doc, _| {
-                if !is_seen(doc) || before.iter().any(|docs| docs.binary_search(&doc).is_ok()) {
+                while hidden.next_if(|hidden| *hidden < doc).is_some() {}
+                let is_hidden = hidden.peek() == Some(&doc) || segment.is_deleted(doc);
+                if is_hidden || before.iter().any(|docs| docs.binary_search(&doc).is_ok()) {
                     left_out.push(doc);
                     return;
                 }
@@ -364,13 +370,24 @@ impl Ranking {
         Ok(ranked.into_iter().map(|(score, _, id)| (score, id)).collect())
     }
 
+    /// Leaves out words that say next to nothing beside the rarest one, where so many memories have one of the others.
+    fn leave_out_common(&self, words: &mut Vec<(usize, f64)>, most: usize) {
+        let Some((_, rarest)) = words.first().copied() else { return };
+        let n_telling = words.partition_point(|(_, rarity)| *rarity >= rarest * TELLING_SHARE);
+        if words[..n_telling].iter().any(|(word, _)| self.with[*word] >= most as u64) {
+            words.truncate(n_telling);
+        }
+    }
+
     /// The best of those that have a word.
     fn found(&self, most: usize) -> tantivy::Result<Vec<Found>> {
         let n = self.n as f64;
         let mean = self.total_len as f64 / n.max(1.0);
         let mut words: Vec<(usize, f64)> =
             self.with.iter().map(|with| rarity(*with as f64, n)).enumerate().collect();
+        words.retain(|(word, _)| self.with[*word] > 0);
         words.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        self.leave_out_common(&mut words, most);
         let asked = Worth { words, mean };
         let mut best = Best::new(most, Found::order, None);
         for (idx, row) in self.rows.iter().enumerate() {

@@ -15,8 +15,9 @@ use tokio::sync::{oneshot, watch};
 
 use super::apply::apply;
 use super::changed::ChangedMemory;
+use super::changes::Changes;
 use super::codec::{Key, view_error};
-use super::db::{Changes, Db};
+use super::db::Db;
 use super::rows::{ChannelState, Meta};
 use super::{Views, opening, shrink};
 use crate::disk::remove_dir;

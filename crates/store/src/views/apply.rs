@@ -11,8 +11,8 @@ use cairn_core::ports::{OutboxCounts, OutboxItem, StoreError};
 use jiff::Timestamp;
 
 use super::blocks::{PLACES_BLOCK, first_of_block};
+use super::changes::Changes;
 use super::codec::{Key, Table, encode_small, view_error};
-use super::db::Changes;
 use super::rows::{CallRow, ChannelState, DAY, MessageRow, Meta, OutboxRow, Place, SeqRow, SummaryRow};
 use super::{memories, messages, pairing_store, trail};
 use crate::journal::open::{Checkpoint, last_n};
@@ -52,7 +52,7 @@ pub(crate) fn apply(
             (true, false) => changes.remove(Key::unfinished(channel)),
             _ => {}
         }
-        changes.put(Key::channel(channel), &state)?;
+        changes.put_decoded(Key::channel(channel), state);
         meta.last_at = meta.last_at.max(Some(record.at));
     }
     memories::apply(changes, record, position)?;
@@ -183,7 +183,7 @@ fn apply_compaction(
                 let key = Key::summary(channel, ordinal);
                 let mut rows = changes.items::<SummaryRow>(&key)?.unwrap_or_default();
                 rows.push(SummaryRow { ordinal, n: record.n });
-                changes.put_items(key, &rows);
+                changes.put_items(key, rows);
             }
         }
         CompactionEvent::RunAttemptFailed { .. }
@@ -282,18 +282,16 @@ fn add_place(
     channel: &ChannelId,
     place: Place,
 ) -> Result<(), StoreError> {
-    let mut places: Vec<Place> = match state.places {
-        0 => Vec::new(),
-        first => {
-            changes.items(&Key::event(channel, first))?.ok_or_else(|| view_error("a block is missing"))?
+    if state.places > 0 {
+        let places = changes.items_mut::<Place>(&Key::event(channel, state.places))?;
+        let places = places.ok_or_else(|| view_error("a block is missing"))?;
+        if places.len() < PLACES_BLOCK {
+            places.push(place);
+            return Ok(());
         }
-    };
-    if places.is_empty() || places.len() >= PLACES_BLOCK {
-        state.places = place.n;
-        places.clear();
     }
-    places.push(place);
-    changes.put_items(Key::event(channel, state.places), &places);
+    state.places = place.n;
+    changes.put_items(Key::event(channel, place.n), vec![place]);
     Ok(())
 }
 
@@ -304,22 +302,20 @@ fn change_seq(
     seq: Seq,
     change: impl Fn(&mut SeqRow),
 ) -> Result<(), StoreError> {
-    let key = Key::seq(channel, seq);
-    let Some(mut rows) = changes.items::<SeqRow>(&key)? else { return Ok(()) };
-    rows.iter_mut().filter(|row| row.seq == seq).for_each(change);
-    changes.put_items(key, &rows);
+    if let Some(rows) = changes.items_mut::<SeqRow>(&Key::seq(channel, seq))? {
+        rows.iter_mut().filter(|row| row.seq == seq).for_each(change);
+    }
     Ok(())
 }
 
 /// Adds an entry. Numbers are given one after the other.
 fn put_seq(changes: &mut Changes<'_>, channel: &ChannelId, row: SeqRow) -> Result<(), StoreError> {
     let key = Key::seq(channel, row.seq);
-    let mut rows = match changes.items::<SeqRow>(&key)? {
+    match changes.items_mut(&key)? {
+        Some(rows) => rows.push(row),
         None if row.seq.0 != first_of_block(row.seq.0) => return Err(view_error("a block is missing")),
-        rows => rows.unwrap_or_default(),
-    };
-    rows.push(row);
-    changes.put_items(key, &rows);
+        None => changes.put_items(key, vec![row]),
+    }
     Ok(())
 }
 

@@ -15,8 +15,9 @@ use cairn_core::retention::EXPIRED_TEXT;
 use jiff::Timestamp;
 
 use super::blocks::{Packed, unpack};
+use super::changes::Changes;
 use super::codec::{Key, Table, decode, decode_small, view_error};
-use super::db::{Changes, Db, Row};
+use super::db::{Db, Row};
 use super::messages;
 use super::rows::{COMMAND, ChannelState, MessageRow, OutboxRow, Place, SeqRow, SummaryRow};
 use crate::journal::reader::Reader;

@@ -13,11 +13,9 @@ use cairn_core::ports::StoreError;
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::blocks::{Packed, pack, unpack};
-use super::changed::ChangedMemory;
+use super::blocks::{Packed, unpack};
 use super::codec::{Key, Table, decode, encode, seal, unseal, view_error};
 use super::rows::{FORMAT, Meta};
 use crate::disk::Calls;
@@ -632,123 +630,9 @@ fn remove_half_made_snapshots(dir: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Changes that are not written yet, over the rows that are.
-pub(crate) struct Changes<'a> {
-    db: &'a Db,
-    changes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-    pub(crate) memories: Vec<ChangedMemory>,
-}
-
-impl<'a> Changes<'a> {
-    /// None yet.
-    pub(crate) fn new(db: &'a Db) -> Self {
-        Self { db, changes: BTreeMap::new(), memories: Vec::new() }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.changes.len()
-    }
-
-    pub(crate) fn get<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>, StoreError> {
-        match self.changes.get(&key.0) {
-            Some(Some(payload)) => decode(payload).map(Some),
-            Some(None) => Ok(None),
-            None => self.db.get(key),
-        }
-    }
-
-    /// What a block holds, as changed.
-    pub(crate) fn items<T: Packed>(&self, key: &Key) -> Result<Option<Vec<T>>, StoreError> {
-        match self.changes.get(&key.0) {
-            Some(Some(payload)) => unpack(payload).map(Some),
-            Some(None) => Ok(None),
-            None => self.db.items(key),
-        }
-    }
-
-    pub(crate) fn put_items<T: Packed>(&mut self, key: Key, items: &[T]) {
-        self.put_bytes(key, pack(items));
-    }
-
-    /// Whether there is a row, as changed.
-    pub(crate) fn has(&self, key: &Key) -> Result<bool, StoreError> {
-        match self.changes.get(&key.0) {
-            Some(change) => Ok(change.is_some()),
-            None => self.db.has(&key.0),
-        }
-    }
-
-    pub(crate) fn put(&mut self, key: Key, row: &impl Serialize) -> Result<(), StoreError> {
-        let payload = encode(row)?;
-        self.put_bytes(key, payload);
-        Ok(())
-    }
-
-    /// Sets the bytes of a row.
-    pub(crate) fn put_bytes(&mut self, key: Key, payload: Vec<u8>) {
-        self.changes.insert(key.0, Some(payload));
-    }
-
-    pub(crate) fn remove(&mut self, key: Key) {
-        self.changes.insert(key.0, None);
-    }
-
-    /// The last row from one key up to and including another, as changed.
-    pub(crate) fn last_upto(&self, from: &Key, to: &Key) -> Result<Option<Row>, StoreError> {
-        let between = (Bound::Included(&from.0), Bound::Included(&to.0));
-        let mut changed = self.changes.range::<Vec<u8>, _>(between).rev();
-        let changed = changed.find_map(|(key, payload)| Some((key.clone(), payload.clone()?)));
-        // A row that changed is behind the last one that did not, or stands for itself.
-        let from = changed.as_ref().map_or_else(|| from.clone(), |(key, _)| Key(key.clone()));
-        for item in self.db.range(&from, to).rev() {
-            let row = item?;
-            if !self.changes.contains_key(&row.0) {
-                return Ok(Some(row));
-            }
-        }
-        Ok(changed)
-    }
-
-    /// The first rows whose key begins so, in order, as changed.
-    pub(crate) fn first(&self, prefix: &Key, limit: usize) -> Result<Vec<Row>, StoreError> {
-        self.first_after(prefix, prefix, limit)
-    }
-
-    /// The same behind a key, which may be what they begin with.
-    pub(crate) fn first_after(
-        &self,
-        prefix: &Key,
-        after: &Key,
-        limit: usize,
-    ) -> Result<Vec<Row>, StoreError> {
-        let mut found = Vec::new();
-        for item in self.db.scan_after(prefix, Some(after.clone())) {
-            let (key, payload) = item?;
-            if !self.changes.contains_key(&key) {
-                found.push((key, payload));
-                if found.len() == limit {
-                    break;
-                }
-            }
-        }
-        let behind = (Bound::Excluded(after.0.clone()), Bound::Unbounded);
-        let changed =
-            self.changes.range::<Vec<u8>, _>(behind).take_while(|(key, _)| key.starts_with(&prefix.0));
-        let changed = changed.filter_map(|(key, payload)| Some((key.clone(), payload.clone()?)));
-        found.extend(changed.take(limit));
-        found.sort();
-        found.truncate(limit);
-        Ok(found)
-    }
-
-    /// Writes them, with the applied position. Returns the memories that changed.
-    pub(crate) fn write(self, meta: &mut Meta) -> Result<Vec<ChangedMemory>, StoreError> {
-        self.db.write(self.changes, meta).map(|()| self.memories)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::changes::Changes;
     use super::*;
 
     fn both(keys: &[&str]) -> (tempfile::TempDir, Db, Db) {

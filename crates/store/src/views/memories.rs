@@ -6,8 +6,9 @@ use cairn_core::memory::{Fingerprint, Memory, MemoryChange, MemorySave, Reach, S
 use cairn_core::ports::StoreError;
 
 use super::changed::ChangedMemory;
+use super::changes::Changes;
 use super::codec::{Key, Table, decode, view_error};
-use super::db::{Changes, Db};
+use super::db::Db;
 use super::rows::{MemoryRow, Place};
 use super::trail;
 use crate::journal::segment::Position;
@@ -151,8 +152,8 @@ fn forget(changes: &mut Changes<'_>, id: &MemoryId) -> Result<(), StoreError> {
     if let Some(person) = memory.speaker() {
         changes.remove(Key::own(&memory.agent, person, id));
     }
-    for (sighting, _) in changes.first(&Key::sightings(id), usize::MAX)? {
-        changes.remove(Key(sighting));
+    for sighting in changes.first(&Key::sightings(id), usize::MAX)? {
+        changes.remove(sighting);
     }
     changes.remove(Key::memory_key(id));
     trail::end(changes, id);

@@ -4,9 +4,9 @@
 use cairn_core::ids::{ChannelId, MessageId};
 use cairn_core::ports::StoreError;
 
-use super::blocks::{IDS_BLOCK, unpack};
+use super::blocks::IDS_BLOCK;
+use super::changes::Changes;
 use super::codec::{Key, view_error};
-use super::db::Changes;
 use super::rows::MessageRow;
 
 pub(super) fn get(
@@ -14,8 +14,9 @@ pub(super) fn get(
     channel: &ChannelId,
     id: &MessageId,
 ) -> Result<Option<MessageRow>, StoreError> {
-    let (_, rows) = block_of(changes, channel, id)?;
-    Ok(rows.into_iter().find(|row| row.id == *id))
+    let Some(key) = block_of(changes, channel, id)? else { return Ok(None) };
+    let find = |rows: &[MessageRow]| Some(rows[at(rows, id).ok()?].clone());
+    Ok(changes.look(&key, find)?.flatten())
 }
 
 /// Returns whether there was none of that id.
@@ -24,8 +25,13 @@ pub(super) fn put(
     channel: &ChannelId,
     row: MessageRow,
 ) -> Result<bool, StoreError> {
-    let (key, mut rows) = block_of(changes, channel, &row.id)?;
-    let place = rows.binary_search_by(|there| there.id.cmp(&row.id));
+    let key = block_of(changes, channel, &row.id)?;
+    let rows = key.map(|key| changes.items_mut::<MessageRow>(&key)).transpose()?.flatten();
+    let Some(rows) = rows else {
+        changes.put_items(first_block(channel), vec![row]);
+        return Ok(true);
+    };
+    let place = at(rows, &row.id);
     match place {
         Ok(at) => rows[at] = row,
         Err(at) => rows.insert(at, row),
@@ -33,10 +39,14 @@ pub(super) fn put(
     if rows.len() > IDS_BLOCK {
         // Ids that rise leave full blocks behind them.
         let rest = rows.split_off(if place == Err(IDS_BLOCK) { IDS_BLOCK } else { IDS_BLOCK / 2 });
-        changes.put_items(Key::message(channel, &rest[0].id), &rest);
+        changes.put_items(Key::message(channel, &rest[0].id), rest);
     }
-    changes.put_items(key, &rows);
     Ok(place.is_err())
+}
+
+/// Where an id stands, or would stand.
+fn at(rows: &[MessageRow], id: &MessageId) -> Result<usize, usize> {
+    rows.binary_search_by(|there| there.id.cmp(id))
 }
 
 /// The corrections of a message.
@@ -46,9 +56,10 @@ pub(super) fn corrections(
     message: &MessageId,
 ) -> Result<Vec<MessageRow>, StoreError> {
     let begin = message.corrections();
-    let (mut key, mut rows) = block_of(changes, channel, &begin.as_str().into())?;
+    let mut key = block_of(changes, channel, &begin.as_str().into())?.unwrap_or_else(|| first_block(channel));
     let mut found = Vec::new();
     loop {
+        let rows = changes.items::<MessageRow>(&key)?.unwrap_or_default();
         let is_beyond = |row: &MessageRow| *row.id.as_str() > *begin && !row.id.as_str().starts_with(&begin);
         let ends_here = rows.last().is_some_and(is_beyond);
         found.extend(rows.into_iter().filter(|row| row.id.as_str().starts_with(&begin)));
@@ -56,7 +67,7 @@ pub(super) fn corrections(
             return Ok(found);
         }
         let Some(next) = block_after(changes, channel, &key)? else { return Ok(found) };
-        (key, rows) = next;
+        key = next;
     }
 }
 
@@ -70,34 +81,32 @@ pub(super) fn forget_next(
 ) -> Result<(Option<MessageId>, u64), StoreError> {
     let all = Key::messages(channel);
     let after = after.map_or_else(|| all.clone(), |id| Key::message(channel, id));
-    let Some((key, mut rows)) = block_after(changes, channel, &after)? else { return Ok((None, 0)) };
+    let Some(key) = block_after(changes, channel, &after)? else { return Ok((None, 0)) };
     let id = key.0[all.0.len()..].strip_suffix(&[0]).and_then(|id| std::str::from_utf8(id).ok());
     let id = id.ok_or_else(|| view_error("a key of messages cannot be read"))?.into();
+    let mut rows = changes.items::<MessageRow>(&key)?.unwrap_or_default();
     let n_before = rows.len();
     rows.retain(|row| !is_old(row));
     let n_forgotten = n_before - rows.len();
     if rows.is_empty() {
         changes.remove(key);
     } else if n_forgotten > 0 {
-        changes.put_items(key, &rows);
+        changes.put_items(key, rows);
     }
     Ok((Some(id), n_forgotten as u64))
 }
 
-type Block = (Key, Vec<MessageRow>);
-
-/// The block that has an id, or would have it.
-fn block_of(changes: &Changes<'_>, channel: &ChannelId, id: &MessageId) -> Result<Block, StoreError> {
-    let first = Key::message(channel, &"".into());
-    match changes.last_upto(&first, &Key::message(channel, id))? {
-        Some((key, payload)) => Ok((Key(key), unpack(&payload)?)),
-        None => Ok((first, Vec::new())),
-    }
+fn first_block(channel: &ChannelId) -> Key {
+    Key::message(channel, &"".into())
 }
 
-fn block_after(changes: &Changes<'_>, channel: &ChannelId, after: &Key) -> Result<Option<Block>, StoreError> {
-    let next = changes.first_after(&Key::messages(channel), after, 1)?.pop();
-    next.map(|(key, payload)| Ok((Key(key), unpack(&payload)?))).transpose()
+/// The key of the block that has an id, or would have it, if there is one.
+fn block_of(changes: &Changes<'_>, channel: &ChannelId, id: &MessageId) -> Result<Option<Key>, StoreError> {
+    changes.last_upto(&first_block(channel), &Key::message(channel, id))
+}
+
+fn block_after(changes: &Changes<'_>, channel: &ChannelId, after: &Key) -> Result<Option<Key>, StoreError> {
+    Ok(changes.first_after(&Key::messages(channel), after, 1)?.pop())
 }
 
 #[cfg(test)]
@@ -106,6 +115,7 @@ mod tests {
 
     use cairn_testkit::random::Random;
 
+    use super::super::blocks::unpack;
     use super::super::db::Db;
     use super::super::rows::Meta;
     use super::*;

@@ -5,6 +5,7 @@ mod apply;
 pub(crate) mod archive;
 mod blocks;
 mod changed;
+pub(crate) mod changes;
 pub(crate) mod codec;
 pub(crate) mod db;
 pub(crate) mod history;

@@ -7,8 +7,9 @@ use cairn_core::spend::{SpendKey, SpendSum, spent};
 use jiff::SignedDuration;
 use jiff::civil::Date;
 
+use super::changes::Changes;
 use super::codec::{Key, Table, decode, spend_key, view_error};
-use super::db::{Changes, Db};
+use super::db::Db;
 
 /// Days for which sums of what was spent are kept: a year, and the month that it is compared with.
 const SPEND_AGE: SignedDuration = SignedDuration::from_hours(400 * 24);
@@ -27,7 +28,7 @@ pub(super) fn apply(changes: &mut Changes<'_>, record: &Record) -> Result<(), St
             let key = Key::table(Table::Usage);
             let mut day: UsageDay = changes.get(&key)?.unwrap_or_default();
             day.apply(record);
-            changes.put(key, &day)?;
+            changes.put_decoded(key, day);
             spend(changes, record)
         }
         _ => Ok(()),
@@ -37,19 +38,19 @@ pub(super) fn apply(changes: &mut Changes<'_>, record: &Record) -> Result<(), St
 /// Adds what a record says was spent, and forgets days that are too old, a few rows at a time: more than are added.
 fn spend(changes: &mut Changes<'_>, record: &Record) -> Result<(), StoreError> {
     let added = spent(record);
-    for (age_key, _) in changes.first(&Key::table(Table::Spend), 2 * added.len())? {
-        let day = spend_key(&age_key).map(|key| key.day);
+    for age_key in changes.first(&Key::table(Table::Spend), 2 * added.len())? {
+        let day = spend_key(&age_key.0).map(|key| key.day);
         let is_old = day.is_none_or(|day| day_of(record.at).duration_since(day) > SPEND_AGE);
         if !is_old {
             break;
         }
-        changes.remove(Key(age_key));
+        changes.remove(age_key);
     }
     for (key, added) in added {
         let key = Key::spend(&key);
         let mut sum: SpendSum = changes.get(&key)?.unwrap_or_default();
         sum += added;
-        changes.put(key, &sum)?;
+        changes.put_decoded(key, sum);
     }
     Ok(())
 }

@@ -7,8 +7,8 @@ use cairn_core::ports::StoreError;
 
 use super::archive::Reads;
 use super::blocks::{Packed, put_number, take_number};
+use super::changes::Changes;
 use super::codec::{Key, Table};
-use super::db::Changes;
 use super::rows::Place;
 use crate::journal::segment::Position;
 
@@ -75,14 +75,15 @@ pub(super) fn apply(
         let mut uses: Vec<Place> = changes.items(&key)?.unwrap_or_default();
         uses.push(Place { n: record.n, at: position });
         let gone = uses.len().saturating_sub(USES);
-        changes.put_items(key, &uses[gone..]);
+        uses.drain(..gone);
+        changes.put_items(key, uses);
     }
     Ok(())
 }
 
 /// A record made a memory; `idx`: which of the memories of a run's end it is.
 pub(super) fn begin(changes: &mut Changes<'_>, id: &MemoryId, place: Place, idx: u32) {
-    changes.put_items(Key::trail(Table::Trail, id), &[Step { place, idx: u64::from(idx), left_out: 0 }]);
+    changes.put_items(Key::trail(Table::Trail, id), vec![Step { place, idx: u64::from(idx), left_out: 0 }]);
 }
 
 /// A record changed a memory, or found it again.
@@ -99,7 +100,7 @@ pub(super) fn add(
         let gone = steps.remove(1);
         steps[1].left_out += gone.left_out + 1;
     }
-    changes.put_items(key, &steps);
+    changes.put_items(key, steps);
     Ok(())
 }
 
