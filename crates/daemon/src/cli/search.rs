@@ -17,7 +17,7 @@ use crate::text::{columns, counted, cut, minute, one_line, plain};
 
 #[derive(Debug, Args)]
 #[command(
-    allow_missing_positional = true,
+    override_usage = "cairn search [OPTIONS] [C] <QUERY>",
     after_help = "\
 Examples:
   cairn search 'harbour crossing'            in all channels
@@ -30,12 +30,10 @@ A line with * has some of the words itself. One with ~ has none: it was found
 by what is said around it, such as the answer to a question."
 )]
 pub(crate) struct SearchArgs {
-    /// Channel: a bare local name, or agent/platform/chat[/thread] [default: all channels]
-    #[arg(value_name = "C")]
-    channel: Option<String>,
-    /// Words to search for
-    #[arg(value_name = "QUERY")]
-    query: String,
+    /// Words to search for; before them a channel, to search it alone: a bare local name, or
+    /// agent/platform/chat[/thread]
+    #[arg(value_name = "[C] QUERY", required = true)]
+    asked: Vec<String>,
     /// Most results, up to 10000
     #[arg(long, value_name = "N", default_value_t = 100, allow_negative_numbers = true,
           value_parser = args::limit())]
@@ -52,15 +50,16 @@ pub(crate) struct SearchArgs {
 
 pub(crate) async fn search(global: Global, args: SearchArgs) -> Result<(), Failure> {
     let connector = Connector::load(&global).await?;
-    let channel = args.channel.map(|name| connector.channel(&name, None)).transpose()?;
-    if args.query.trim().is_empty() {
+    let (channel, query) = channel_and_query(args.asked)?;
+    let channel = channel.map(|name| connector.channel(&name, None)).transpose()?;
+    if query.trim().is_empty() {
         return Err(Failure::usage("the query is empty", "give the words to search for"));
     }
     let path =
         channel.as_ref().map_or_else(|| "/v1/search".to_owned(), |channel| channel_path(channel, "search"));
-    let has_words = !topic_words(&args.query).is_empty();
+    let has_words = !topic_words(&query).is_empty();
     let mut params = vec![
-        ("q", Some(args.query)),
+        ("q", Some(query)),
         ("limit", Some(args.limit.to_string())),
         ("kind", args.kind),
         ("after", args.after),
@@ -88,6 +87,17 @@ pub(crate) async fn search(global: Global, args: SearchArgs) -> Result<(), Failu
         out::note(&format!("{n}; --limit shows more, --after {next} those that follow"));
     }
     Ok(())
+}
+
+/// The channel may be left out, and options may stand between the two.
+fn channel_and_query(mut asked: Vec<String>) -> Result<(Option<String>, String), Failure> {
+    let query = asked.pop().unwrap_or_default();
+    let channel = asked.pop();
+    if asked.is_empty() {
+        return Ok((channel, query));
+    }
+    let hint = "put the words in quotes: cairn search main 'harbour crossing'";
+    Err(Failure::usage("there is more than a channel and a query", hint))
 }
 
 /// A hit on one line; `names_channel`: others may be of other channels.

@@ -114,6 +114,13 @@ async fn a_search_goes_over_all_channels_and_wakes_none() {
     home.cairn(&["memory", "add", "Secateurs need oil.", "--kind", "fact", "--scope", "agent"]).ended(0);
     let daemon = home.daemon(None).await;
     let hits = home.json(&["search", "secateurs"]);
+    for args in
+        [&["garden", "--kind", "entry", "secateurs"][..], &["--kind", "entry", "garden", "--", "-secateurs"]]
+    {
+        let in_one = home.cairn(&[&["search"], args].concat()).ended(0).stdout;
+        assert!(in_one.contains("hang in the shed") && !in_one.contains("rigging"), "{in_one}");
+    }
+    home.cairn(&["search", "garden", "fine", "day"]).told(2, &["put the words in quotes"]);
     let of = |kind: &str, near: bool| -> Vec<&Value> {
         let hits = hits.as_array().unwrap().iter();
         hits.filter(|hit| hit["kind"] == kind && hit["near"].as_bool().unwrap_or(false) == near).collect()
