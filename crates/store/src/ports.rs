@@ -1,6 +1,7 @@
 //! The port that the store implements, and what it answers beyond it.
 
 use std::collections::HashMap;
+use std::future::pending;
 use std::sync::Arc;
 use std::sync::mpsc::TrySendError;
 use std::time::Duration;
@@ -39,7 +40,10 @@ use crate::views::{Command, KeptSnapshot, memories, pairing_store};
 const SNAPSHOT_LIMIT: Duration = Duration::from_secs(5);
 
 /// Records that a restore reads at the most before it has a new snapshot kept, so that the next one is quick.
-const TAIL_MAX: usize = 128;
+pub(crate) const TAIL_MAX: usize = 128;
+
+/// How often who waits for the index looks how far it is.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Longest that a search waits until all that was journalled can be found.
 const SETTLE_LIMIT: Duration = Duration::from_secs(5);
@@ -507,7 +511,14 @@ impl Store {
         let asked = self.inner.durable().tail.n;
         if query.settled {
             // An index that is made again, or fails, or waits for views that do: what there is answers.
-            drop(tokio::time::timeout(SETTLE_LIMIT, self.settle_index(asked)).await);
+            let settled = async {
+                self.settle().await?;
+                match self.ask_index(asked) {
+                    Some(done) => done.await.map_err(|_| StoreError::Closed)?,
+                    None => Ok(()),
+                }
+            };
+            drop(tokio::time::timeout(SETTLE_LIMIT, settled).await);
         }
         let lacks = asked.saturating_sub(self.inner.index.reaches());
         let is_wide = query.channel.is_none() || query.said != Said::default();
@@ -517,14 +528,38 @@ impl Store {
         Ok(Found { hits, next, unindexed: lacks })
     }
 
-    /// Has the index take in what is said up to that record.
-    pub(crate) async fn settle_index(&self, upto: u64) -> Result<(), StoreError> {
-        self.settle().await?;
+    /// Has the index take in what is said up to that record. `None`: it has so many tasks before it that it is far behind.
+    fn ask_index(&self, upto: u64) -> Option<oneshot::Receiver<Result<(), StoreError>>> {
         let (reply, done) = oneshot::channel();
-        // One with so many tasks before it is far behind.
-        if self.inner.tasks.try_send(Task::Settle { upto, reply }).is_err() {
-            return Ok(());
+        self.inner.tasks.try_send(Task::Settle { upto, reply }).ok().map(|()| done)
+    }
+
+    /// Waits until the index shows all up to that record. `reach` is told how far it is.
+    ///
+    /// # Errors
+    /// Views or index fail, the store is closed; those of `reach`.
+    pub(crate) async fn settle_index(
+        &self,
+        upto: u64,
+        reach: impl Fn(u64) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.settle().await?;
+        let mut asked = None;
+        while self.inner.index.reaches() < upto {
+            asked = asked.or_else(|| self.ask_index(upto));
+            let answered = async {
+                match &mut asked {
+                    Some(done) => done.await.map_err(|_| StoreError::Closed)?,
+                    None => pending().await,
+                }
+            };
+            if let Ok(answered) = tokio::time::timeout(LOOK_EVERY, answered).await {
+                answered?;
+                asked = None;
+                self.settle().await?;
+            }
+            reach(self.inner.index.reaches())?;
         }
-        done.await.map_err(|_| StoreError::Closed)?
+        Ok(())
     }
 }

@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use cairn_core::event::{ArtifactEvent, Event, NewRecord};
 use cairn_core::ids::ChannelId;
@@ -30,9 +28,6 @@ use crate::store::{Inner, Store, StoreOptions};
 use crate::views::archive::Reads;
 use crate::views::db::Check;
 use crate::views::opening;
-
-/// How often who waits for the index looks how far it is.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Of sled, for a look at closed views.
 const CACHE_BYTES: u64 = 8 * 1024 * 1024;
@@ -484,13 +479,7 @@ async fn rebuild(store: &Store, progress: &Progress) -> Result<VerifyReport, Sto
     }
     let last = store.inner.durable().tail.n;
     progress.begin("index", last);
-    let mut indexed = pin!(store.settle_index(last));
-    loop {
-        match tokio::time::timeout(LOOK_EVERY, &mut indexed).await {
-            Ok(indexed) => break indexed?,
-            Err(_) => progress.reach(store.inner.index.reaches())?,
-        }
-    }
+    store.settle_index(last, |n| progress.reach(n)).await?;
     store.verify_watched(false, progress).await
 }
 

@@ -170,7 +170,7 @@ impl Store {
             }
         };
         progress.begin("index", n);
-        let mut made = self.index_beside(&beside, n).await;
+        let mut made = beside.settle_index(n, |n| self.inner.reach(n)).await;
         if made.is_ok() {
             let inner = self.inner.clone();
             made = beside.restore_long(shown, move || inner.goes_on()).await;
@@ -178,16 +178,6 @@ impl Store {
         let ended = beside.close().await;
         made?;
         if ended { Ok(()) } else { Err(StoreError::Closed) }
-    }
-
-    async fn index_beside(&self, beside: &Store, n: u64) -> Result<(), StoreError> {
-        let mut indexed = pin!(beside.settle_index(n));
-        loop {
-            match tokio::time::timeout(LOOK_EVERY, &mut indexed).await {
-                Ok(indexed) => return indexed,
-                Err(_) => self.inner.reach(beside.inner.index.reaches())?,
-            }
-        }
     }
 }
 

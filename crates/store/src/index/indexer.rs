@@ -513,6 +513,8 @@ impl Indexer {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::TrySendError;
+
     use cairn_core::event::NewRecord;
     use cairn_core::ids::{Generation, TurnId};
     use cairn_core::memory::{MemoryKind, Reach, Scope, Source};
@@ -573,7 +575,7 @@ mod tests {
         records.push(record(saved("The key is under the pot")));
         store.append(records).await.unwrap();
         // The index of its own has all: nothing is known to have changed since.
-        store.settle_index(store.inner.durable().tail.n).await.unwrap();
+        store.settle_index(store.inner.durable().tail.n, |_| Ok(())).await.unwrap();
         let (other, journal) = (dir.path().join("other"), dir.path().join("journal"));
         let (index, at) = SearchIndex::open(&other, &journal, 15_000_000, 0);
         assert_eq!(at, Some(Checkpoint::default()));
@@ -583,6 +585,47 @@ mod tests {
     fn indexer(store: &Store, index: &Arc<SearchIndex>, durable: watch::Receiver<Durable>) -> Indexer {
         let (views, journal) = (Arc::clone(&store.inner.views), Arc::clone(&store.inner.journal));
         Indexer::new(Arc::clone(index), Some(Checkpoint::default()), views, journal, durable)
+    }
+
+    #[tokio::test]
+    async fn whoever_needs_the_whole_index_waits_also_while_it_has_no_room_for_another_task() {
+        let (_dir, store, _) = begun(0).await;
+        let last = store.append(vec![record(saved("It is under the mat"))]).await.unwrap()[0].n;
+        let (index, tasks) = (&store.inner.index, &store.inner.tasks);
+        let (holds, is_held) = sync_channel(0);
+        let (hold, held) = sync_channel::<()>(0);
+        let holder = std::thread::spawn({
+            let index = Arc::clone(index);
+            move || {
+                let open = index.open.read();
+                holds.send(()).unwrap();
+                let _ = held.recv();
+                drop(open);
+            }
+        });
+        is_held.recv().unwrap();
+        // The next step does not end: its thread waits to write.
+        while index.open.try_read().is_some() {
+            let _ = tasks.try_send(Task::Wake);
+        }
+        while !matches!(tasks.try_send(Task::Wake), Err(TrySendError::Full(_))) {}
+        let (tell, mut told) = watch::channel(None);
+        let settled = tokio::spawn({
+            let store = store.clone();
+            async move {
+                let reach = |n| {
+                    tell.send_replace(Some(n));
+                    Ok(())
+                };
+                (store.settle_index(last, reach).await, store.inner.index.reaches())
+            }
+        });
+        let reached = *told.wait_for(Option::is_some).await.unwrap();
+        assert!(reached.is_some_and(|n| n < last), "{reached:?}");
+        drop(hold);
+        holder.join().unwrap();
+        assert_eq!(settled.await.unwrap(), (Ok(()), last));
+        store.close().await;
     }
 
     #[tokio::test]
