@@ -17,6 +17,7 @@ use crate::index::Task;
 use crate::journal::mark::{DAMAGE_MAX, Mark};
 use crate::journal::open::{Tail, read_number};
 use crate::journal::segment::{self, Lines, Piece};
+use crate::ports::{TAIL_MAX, restore};
 use crate::store::{Inner, Store};
 use crate::verify::{note, told_wrong_files};
 use crate::views::archive::Reads;
@@ -37,8 +38,13 @@ const EVERY: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// The same after a pass that found something, or was broken off by an error.
 const AGAIN_AFTER: Duration = Duration::from_secs(60 * 60);
 
-/// Checks the store again and again. Ends when it is closed.
+/// Checks the store again and again. Ends when it is closed. Views that are new get the snapshots of long channels first.
 pub async fn keep_checked(store: Store, clock: std::sync::Arc<dyn Clock>) {
+    if store.inner.views_are_new
+        && let Err(error) = store.restore_long_slowly().await
+    {
+        tracing::warn!(%error, "long channels were not restored beforehand; the first turn in each takes longer");
+    }
     let mut wait = first_wait(store.checked_at(), store.stopped_cleanly(), clock.now());
     loop {
         tokio::time::sleep(wait).await;
@@ -118,13 +124,7 @@ impl Store {
     async fn check_artifacts_slowly(&self, found: &mut Found) -> Result<(), StoreError> {
         for row in self.channels().await? {
             let wrong_in = async |channel: ChannelId| {
-                self.step(move |inner| {
-                    let db = inner.views.db()?;
-                    let told = told_wrong_files(inner, &Reads { db: &db, journal: &inner.journal }, &channel);
-                    inner.views.release(db);
-                    Ok(told)
-                })
-                .await
+                self.step_on_views(move |inner, reads| Ok(told_wrong_files(inner, reads, &channel))).await
             };
             let wrong = wrong_in(row.channel.clone()).await?;
             if wrong.is_empty() {
@@ -140,12 +140,8 @@ impl Store {
 
     async fn check_views_slowly(&self, found: &mut Found) -> Result<(), StoreError> {
         let checked = loop {
-            let step = self.step(|inner| {
-                let db = inner.views.db()?;
-                let checked =
-                    if db.is_in_memory() { Some(Default::default()) } else { db.check_next(STEP_ROWS) };
-                inner.views.release(db);
-                Ok(checked)
+            let step = self.step_on_views(|_, Reads { db, .. }| {
+                Ok(if db.is_in_memory() { Some(Default::default()) } else { db.check_next(STEP_ROWS) })
             });
             if let Some(checked) = step.await? {
                 break checked;
@@ -180,6 +176,29 @@ impl Store {
             ));
         }
         Ok(())
+    }
+
+    /// Restores each long channel, which keeps a snapshot of it.
+    pub(crate) async fn restore_long_slowly(&self) -> Result<(), StoreError> {
+        let long = self.step_on_views(|_, reads| reads.long_channels(TAIL_MAX as u64, 0)).await?;
+        for channel in long {
+            self.step_on_views(move |inner, reads| restore(inner, reads, &channel).map(drop)).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads a little of the views, and rests.
+    async fn step_on_views<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Inner, &Reads<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let read = move |inner: &Inner| {
+            let db = inner.views.db()?;
+            let read = read(inner, &Reads { db: &db, journal: &inner.journal });
+            inner.views.release(db);
+            read
+        };
+        self.step(read).await
     }
 
     /// Does a little on a background thread, and rests.

@@ -142,6 +142,8 @@ pub(crate) struct Inner {
     closing: AtomicBool,
     pub(crate) artifacts: Artifacts,
     stopped_cleanly: AtomicBool,
+    /// This start made the views: no channel has a snapshot.
+    pub(crate) views_are_new: bool,
     /// The database of whose journal this is a copy.
     pub(crate) database: Option<Arc<Database>>,
     /// Since this node leads.
@@ -252,7 +254,7 @@ impl Store {
         let layout = Layout::of(&options.dir);
         make_dir(&layout.journal)?;
         let (views, meta, tail) = open_views_and_journal(&options, &layout)?;
-        let views = Arc::new(views);
+        let (views, views_are_new) = (Arc::new(views), meta.n == 0);
 
         let (commands, queue) = sync_channel(COMMANDS);
         let (wake, woken, held) = (commands.clone(), Arc::clone(&views), lock.clone());
@@ -287,8 +289,7 @@ impl Store {
             options.index_heap_bytes,
             options.checked_at_start_bytes,
         );
-        let index = Arc::new(index);
-        let journal = Arc::new(Reader::new(&layout.journal));
+        let (index, journal) = (Arc::new(index), Arc::new(Reader::new(&layout.journal)));
         let recent_bytes = options.sled_cache_bytes as usize / 2;
         let indexer = Indexer::new(index.clone(), at, views.clone(), journal.clone(), appender.durable());
         let indexer = spawn("index", lock.clone(), move || indexer.within(recent_bytes).run(&to_index))?;
@@ -313,6 +314,7 @@ impl Store {
             erasure: Order::default(),
             closing: AtomicBool::new(false),
             stopped_cleanly: AtomicBool::new(stopped_cleanly),
+            views_are_new,
             database,
             lease: OnceLock::new(),
             damage: Mutex::new(Mark::read(&layout.checked).damage),

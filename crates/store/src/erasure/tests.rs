@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use cairn_core::artifact::checksum;
 use cairn_core::event::{
@@ -11,10 +12,11 @@ use cairn_core::ids::{ChannelId, Generation, MessageId, Seq, TurnId};
 use cairn_core::message::{Author, Entry, Part, Pending, Provenance, Role, fingerprint};
 use cairn_core::model::Usage;
 use cairn_core::ports::{Query, Store as _};
+use cairn_testkit::clock::TestClock;
 
 use super::*;
 use crate::artifacts::file_name;
-use crate::verify_dir;
+use crate::{keep_checked, verify_dir};
 
 const ANNA: &str = "telegram/5550123";
 
@@ -280,11 +282,34 @@ async fn a_long_channel_wakes_as_fast_behind_an_erasure_as_before() {
     store.close().await;
     assert_eq!(Request::read(home.path()).unwrap(), None);
     let store = Store::open(options(home.path())).unwrap();
-    let read = store.read("restoring it", |_, reads| reads.restore(&group(), false));
-    let (conversation, n_replayed) = read.await.unwrap().unwrap();
-    assert_eq!((conversation.next_seq.0, n_replayed), (161, 0));
+    assert_eq!(woken(&store).await, (161, 0));
     store.close().await;
     assert!(!holds(&all_bytes(home.path()), "Zorblax"));
+}
+
+/// The next number of the group, and how many records were read for it.
+async fn woken(store: &Store) -> (u64, usize) {
+    let read = store.read("restoring it", |_, reads| reads.restore(&group(), false));
+    let (conversation, n_replayed) = read.await.unwrap().unwrap();
+    (conversation.next_seq.0, n_replayed)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_channel_wakes_as_fast_soon_after_a_start_that_made_the_views_again() {
+    let home = tempfile::tempdir().unwrap();
+    let store = Store::open(options(home.path())).unwrap();
+    talk(&store, 1..=40).await;
+    store.close().await;
+    fs::remove_dir_all(home.path().join("views")).unwrap();
+    let store = Store::open(options(home.path())).unwrap();
+    assert!(woken(&store).await.1 > 160, "nothing but the journal tells of it");
+    let checks = tokio::spawn(keep_checked(store.clone(), Arc::<TestClock>::default()));
+    while woken(&store).await != (161, 0) {}
+    checks.abort();
+    store.close().await;
+    let store = Store::open(options(home.path())).unwrap();
+    assert!(!store.inner.views_are_new);
+    store.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
