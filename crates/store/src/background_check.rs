@@ -17,7 +17,6 @@ use crate::index::Task;
 use crate::journal::mark::{DAMAGE_MAX, Mark};
 use crate::journal::open::{Tail, read_number};
 use crate::journal::segment::{self, Lines, Piece};
-use crate::ports::{TAIL_MAX, restore};
 use crate::store::{Inner, Store};
 use crate::verify::{note, told_wrong_files};
 use crate::views::archive::Reads;
@@ -41,7 +40,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(60 * 60);
 /// Checks the store again and again. Ends when it is closed. Views that are new get the snapshots of long channels first.
 pub async fn keep_checked(store: Store, clock: std::sync::Arc<dyn Clock>) {
     if store.inner.views_are_new
-        && let Err(error) = store.restore_long_slowly().await
+        && let Err(error) = store.restore_long(0, PAUSES, || store.inner.goes_on()).await
     {
         tracing::warn!(%error, "long channels were not restored beforehand; the first turn in each takes longer");
     }
@@ -174,15 +173,6 @@ impl Store {
             found.tell(format!(
                 "{n_damaged} files of the search index have a wrong checksum; it is made again from the journal"
             ));
-        }
-        Ok(())
-    }
-
-    /// Restores each long channel, which keeps a snapshot of it.
-    pub(crate) async fn restore_long_slowly(&self) -> Result<(), StoreError> {
-        let long = self.step_on_views(|_, reads| reads.long_channels(TAIL_MAX as u64, 0)).await?;
-        for channel in long {
-            self.step_on_views(move |inner, reads| restore(inner, reads, &channel).map(drop)).await?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::mpsc::TrySendError;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cairn_core::conversation::{Conversation, Outline};
 use cairn_core::event::{NewRecord, Record, RunEnd, TurnEnd};
@@ -40,7 +40,7 @@ use crate::views::{Command, KeptSnapshot, memories, pairing_store};
 const SNAPSHOT_LIMIT: Duration = Duration::from_secs(5);
 
 /// Records that a restore reads at the most before it has a new snapshot kept, so that the next one is quick.
-pub(crate) const TAIL_MAX: usize = 128;
+const TAIL_MAX: usize = 128;
 
 /// How often who waits for the index looks how far it is.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -277,20 +277,22 @@ fn keep_head(inner: &Inner, conversation: &Conversation) {
 
 impl Store {
     /// Restores every long channel with records behind number `since`: views that were just made have no snapshot of it, or
-    /// an old one. `goes_on` is asked before each.
+    /// an old one. `goes_on` is asked before each; behind it comes a pause `pauses` times as long as it took.
     pub(crate) async fn restore_long(
         &self,
         since: u64,
-        goes_on: impl Fn() -> Result<(), StoreError> + Send + 'static,
+        pauses: u32,
+        goes_on: impl Fn() -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let work = move |inner: &Inner, reads: &Reads<'_>| {
-            for channel in reads.long_channels(TAIL_MAX as u64, since)? {
-                goes_on()?;
-                restore(inner, reads, &channel)?;
-            }
-            Ok(())
-        };
-        self.read("restoring long channels", work).await
+        const WHAT: &str = "restoring long channels";
+        let long = self.read(WHAT, move |_, reads| reads.long_channels(TAIL_MAX as u64, since));
+        for channel in long.await? {
+            goes_on()?;
+            let began = Instant::now();
+            self.read(WHAT, move |inner, reads| restore(inner, reads, &channel).map(drop)).await?;
+            tokio::time::sleep(began.elapsed() * pauses).await;
+        }
+        Ok(())
     }
 
     /// Keeps a conversation's outline, `with_snapshot` with its snapshot.

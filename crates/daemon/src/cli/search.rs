@@ -30,7 +30,7 @@ A line with * has some of the words itself. One with ~ has none: it was found
 by what is said around it, such as the answer to a question."
 )]
 pub(crate) struct SearchArgs {
-    /// Words to search for; before them a channel, to search it alone: a bare local name, or
+    /// Words to search for, after the channel if only one is searched: a bare local name, or
     /// agent/platform/chat[/thread]
     #[arg(value_name = "[C] QUERY", required = true)]
     asked: Vec<String>,

@@ -172,8 +172,7 @@ impl Store {
         progress.begin("index", n);
         let mut made = beside.settle_index(n, |n| self.inner.reach(n)).await;
         if made.is_ok() {
-            let inner = self.inner.clone();
-            made = beside.restore_long(shown, move || inner.goes_on()).await;
+            made = beside.restore_long(shown, 0, || self.inner.goes_on()).await;
         }
         let ended = beside.close().await;
         made?;

@@ -28,12 +28,8 @@ enum Change {
 }
 
 /// A row that changes several times before it is written.
-trait Decoded {
+trait Decoded: Any {
     fn payload(&self) -> Result<Vec<u8>, StoreError>;
-
-    fn as_any(&self) -> &dyn Any;
-
-    fn as_any_mut(&mut self) -> &mut dyn Any;
 }
 
 struct One<T>(T);
@@ -44,27 +40,11 @@ impl<T: Serialize + 'static> Decoded for One<T> {
     fn payload(&self) -> Result<Vec<u8>, StoreError> {
         encode(&self.0)
     }
-
-    fn as_any(&self) -> &dyn Any {
-        &self.0
-    }
-
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        &mut self.0
-    }
 }
 
 impl<T: Packed + 'static> Decoded for Block<T> {
     fn payload(&self) -> Result<Vec<u8>, StoreError> {
         Ok(pack(&self.0))
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        &self.0
-    }
-
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        &mut self.0
     }
 }
 
@@ -79,16 +59,16 @@ impl Change {
     }
 
     /// As it was put, if it was put as that.
-    fn decoded<T: 'static>(&self) -> Option<&T> {
+    fn decoded<D: Decoded>(&self) -> Option<&D> {
         match self {
-            Self::Decoded(row) => row.as_any().downcast_ref(),
+            Self::Decoded(row) => (row.as_ref() as &dyn Any).downcast_ref(),
             Self::Removed | Self::Bytes(_) => None,
         }
     }
 
-    fn decoded_mut<T: 'static>(&mut self) -> Option<&mut T> {
+    fn decoded_mut<D: Decoded>(&mut self) -> Option<&mut D> {
         match self {
-            Self::Decoded(row) => row.as_any_mut().downcast_mut(),
+            Self::Decoded(row) => (row.as_mut() as &mut dyn Any).downcast_mut(),
             Self::Removed | Self::Bytes(_) => None,
         }
     }
@@ -108,13 +88,13 @@ impl<'a> Changes<'a> {
         self.changes.len()
     }
 
-    pub(crate) fn get<T: DeserializeOwned + Clone + 'static>(
+    pub(crate) fn get<T: Serialize + DeserializeOwned + Clone + 'static>(
         &self,
         key: &Key,
     ) -> Result<Option<T>, StoreError> {
         let Some(change) = self.changes.get(&key.0) else { return self.db.get(key) };
-        match change.decoded::<T>() {
-            Some(row) => Ok(Some(row.clone())),
+        match change.decoded::<One<T>>() {
+            Some(One(row)) => Ok(Some(row.clone())),
             None => change.payload()?.map(|payload| decode(&payload)).transpose(),
         }
     }
@@ -133,8 +113,8 @@ impl<'a> Changes<'a> {
         let Some(change) = self.changes.get(&key.0) else {
             return Ok(self.db.items(key)?.map(|items: Vec<T>| look(&items)));
         };
-        match change.decoded::<Vec<T>>() {
-            Some(items) => Ok(Some(look(items))),
+        match change.decoded::<Block<T>>() {
+            Some(Block(items)) => Ok(Some(look(items))),
             None => change.payload()?.map(|payload| Ok(look(&unpack(&payload)?))).transpose(),
         }
     }
@@ -144,11 +124,12 @@ impl<'a> Changes<'a> {
         &mut self,
         key: &Key,
     ) -> Result<Option<&mut Vec<T>>, StoreError> {
-        if self.changes.get(&key.0).is_none_or(|change| change.decoded::<Vec<T>>().is_none()) {
+        if self.changes.get(&key.0).is_none_or(|change| change.decoded::<Block<T>>().is_none()) {
             let Some(items) = self.items::<T>(key)? else { return Ok(None) };
             self.put_items(key.clone(), items);
         }
-        Ok(self.changes.get_mut(&key.0).and_then(Change::decoded_mut))
+        let block = self.changes.get_mut(&key.0).and_then(Change::decoded_mut::<Block<T>>);
+        Ok(block.map(|Block(items)| items))
     }
 
     pub(crate) fn put_items<T: Packed + 'static>(&mut self, key: Key, items: Vec<T>) {
