@@ -84,8 +84,6 @@ pub struct StoreOptions {
     pub segment_bytes: u64,
     /// Most bytes of sled's cache; half as many are taken for the last entries of channels, which the index needs again.
     pub sled_cache_bytes: u64,
-    /// Bytes of the search index's write buffer; tantivy takes no less than 15 MB.
-    pub index_heap_bytes: usize,
     /// So many bytes of journal, of rows and of index are checked by a start whatever the last stop was. What is more than
     /// that, and was there at the last stop, is left to [`Store::check`].
     pub checked_at_start_bytes: u64,
@@ -96,13 +94,12 @@ pub struct StoreOptions {
 }
 
 impl StoreOptions {
-    /// The usual sizes: segments of 64 MiB, 8 MiB of cache, the smallest write buffer, 4 MiB checked.
+    /// The usual sizes: segments of 64 MiB, 8 MiB of cache, 4 MiB checked.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
             dir: dir.into(),
             segment_bytes: 64 << 20,
             sled_cache_bytes: 8 << 20,
-            index_heap_bytes: 15_000_000,
             checked_at_start_bytes: 4 << 20,
             progress: Progress::default(),
             database: None,
@@ -283,12 +280,7 @@ impl Store {
         let stopped_cleanly = applier.stopped_cleanly();
         let applier = spawn("views", lock.clone(), move || applier.run(&queue))?;
 
-        let (index, at) = SearchIndex::open(
-            &layout.index,
-            &layout.journal,
-            options.index_heap_bytes,
-            options.checked_at_start_bytes,
-        );
+        let (index, at) = SearchIndex::open(&layout.index, &layout.journal, options.checked_at_start_bytes);
         let (index, journal) = (Arc::new(index), Arc::new(Reader::new(&layout.journal)));
         let recent_bytes = options.sled_cache_bytes as usize / 2;
         let indexer = Indexer::new(index.clone(), at, views.clone(), journal.clone(), appender.durable());

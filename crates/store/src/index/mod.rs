@@ -90,7 +90,6 @@ pub(crate) fn reach(dir: &Path) -> Checkpoint {
 pub(crate) struct SearchIndex {
     dir: PathBuf,
     journal: PathBuf,
-    heap_bytes: usize,
     fields: Fields,
     open: RwLock<Option<Opened>>,
     /// The last record whose words can be found.
@@ -106,17 +105,11 @@ impl SearchIndex {
     /// The index in that folder, with how far it reaches; one that is damaged, of another version or ahead of the journal
     /// is made again. One that cannot be opened now is tried again by the indexer: until then nothing is found. `most_bytes`:
     /// checksums are looked at where it is not larger.
-    pub(crate) fn open(
-        dir: &Path,
-        journal: &Path,
-        heap_bytes: usize,
-        most_bytes: u64,
-    ) -> (Self, Option<Checkpoint>) {
+    pub(crate) fn open(dir: &Path, journal: &Path, most_bytes: u64) -> (Self, Option<Checkpoint>) {
         let fields = Fields::new();
         let index = Self {
             dir: dir.to_owned(),
             journal: journal.to_owned(),
-            heap_bytes,
             fields,
             open: RwLock::default(),
             reaches: AtomicU64::new(0),
