@@ -264,11 +264,13 @@ impl std::str::FromStr for ChannelId {
 
     fn from_str(text: &str) -> Result<Self, BadChannel> {
         let bad = |reason| BadChannel { name: text.chars().take(80).collect(), reason };
-        let n_parts = text.split('/').count();
-        if !(3..=4).contains(&n_parts) {
+        let mut parts = text.split('/');
+        let (Some(agent), Some(platform), Some(chat), thread, None) =
+            (parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
+        else {
             return Err(bad("a full name has three or four parts"));
-        }
-        for part in text.split('/') {
+        };
+        for part in [agent, platform, chat].into_iter().chain(thread) {
             if part.is_empty() {
                 return Err(bad("a part is empty"));
             }
@@ -279,14 +281,13 @@ impl std::str::FromStr for ChannelId {
                 return Err(bad("a part has white space or a control character"));
             }
         }
-        let id = Self(text.into());
-        if id.platform() == LOCAL_PLATFORM
-            && !(id.chat().len() <= LOCAL_NAME_MAX
-                && id.chat().bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)))
+        if platform == LOCAL_PLATFORM
+            && !(chat.len() <= LOCAL_NAME_MAX
+                && chat.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)))
         {
             return Err(bad("a local name has 1 to 64 of the characters A-Z a-z 0-9 . _ -"));
         }
-        Ok(id)
+        Ok(Self(text.into()))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::ids::{
 };
 use crate::mcp::ServerPin;
 use crate::memory::{MemoryKind, MemorySave};
-use crate::message::{Artifact, Author, Part, Pending};
+use crate::message::{Artifact, Author, Entry, Part, Pending};
 use crate::model::is_zero;
 
 mod compaction;
@@ -76,6 +76,18 @@ impl Event {
     /// # Errors
     /// It is none of that type.
     pub fn of_kind<'de, D: Deserializer<'de>>(kind: &str, fields: D) -> Result<Self, D::Error> {
+        match kind {
+            // Most of a journal. Read by its own fields alone: a family keeps all of them until it knows the type.
+            "accepted" => {
+                return Pending::deserialize(fields).map(MessageEvent::Accepted).map(Self::Message);
+            }
+            "entry_added" => {
+                return EntryAdded::deserialize(fields)
+                    .map(|added| Self::Turn(TurnEvent::EntryAdded { entry: added.entry }));
+            }
+            "turn_ended" => return TurnEnd::deserialize(fields).map(TurnEvent::Ended).map(Self::Turn),
+            _ => {}
+        }
         // The first word of a type tells its family.
         match kind.split('_').next().unwrap_or_default() {
             "accepted" | "message" | "command" => MessageEvent::deserialize(fields).map(Self::Message),
@@ -96,6 +108,12 @@ impl Event {
             _ => MaintenanceEvent::deserialize(fields).map(Self::Maintenance),
         }
     }
+}
+
+/// The fields of [`TurnEvent::EntryAdded`].
+#[derive(Deserialize)]
+struct EntryAdded {
+    entry: Entry,
 }
 
 /// What people sent: messages, their edits and deletions, commands.

@@ -8,6 +8,7 @@ use cairn_core::event::{Event, MaintenanceEvent};
 use cairn_core::ids::{ChannelId, Seq};
 use cairn_core::ports::StoreError;
 use jiff::Timestamp;
+use memchr::memmem;
 
 use super::line;
 use super::mark::{Mark, Sealed};
@@ -356,7 +357,7 @@ pub(crate) fn read_number(bytes: &[u8], offset: u64) -> Result<(u64, u64, u32, u
     let (n, left) = line::number(bytes)?;
     // Rare, and the only events that stand for more than one number; the event's type follows the channel's name.
     let head = &bytes[..bytes.len().min(1024)];
-    let names = |event: &[u8]| head.windows(event.len()).any(|window| window == event);
+    let names = |event: &[u8]| memmem::find(head, event).is_some();
     let to_n = if names(b"lines_quarantined\"") || names(b"records_removed\"") {
         last_n(&line::parse(bytes)?.event, n)
     } else {

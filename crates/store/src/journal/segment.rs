@@ -179,8 +179,11 @@ impl Lines {
         self.end = self.end.max(end);
     }
 
-    /// Moves the end to that of the file as it is now.
+    /// Once all before it is read, moves the end to that of the file as it is now.
     pub(crate) fn extend_to_end(&mut self) -> Result<(), StoreError> {
+        if self.next < self.end {
+            return Ok(());
+        }
         let len = self.file.len().map_err(io_error("read", &self.path))?;
         self.extend(len);
         Ok(())
@@ -191,7 +194,7 @@ impl Lines {
         let mut searched = 0;
         loop {
             let from = (offset - self.buf_at) as usize;
-            let found = self.buf[from + searched..].iter().position(|b| *b == b'\n');
+            let found = memchr::memchr(b'\n', &self.buf[from + searched..]);
             if let Some(at) = found {
                 let len = searched + at;
                 self.next = offset + len as u64 + 1;
