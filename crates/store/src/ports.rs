@@ -277,7 +277,8 @@ fn keep_head(inner: &Inner, conversation: &Conversation) {
 
 impl Store {
     /// Restores every long channel with records behind number `since`: views that were just made have no snapshot of it, or
-    /// an old one. `goes_on` is asked before each; behind it comes a pause `pauses` times as long as it took.
+    /// an old one. `goes_on` is asked before each; behind it comes a pause `pauses` times as long as it took. The first error is
+    /// told when all were tried.
     pub(crate) async fn restore_long(
         &self,
         since: u64,
@@ -286,13 +287,15 @@ impl Store {
     ) -> Result<(), StoreError> {
         const WHAT: &str = "restoring long channels";
         let long = self.read(WHAT, move |_, reads| reads.long_channels(TAIL_MAX as u64, since));
+        let mut restored = Ok(());
         for channel in long.await? {
             goes_on()?;
             let began = Instant::now();
-            self.read(WHAT, move |inner, reads| restore(inner, reads, &channel).map(drop)).await?;
+            let one = self.read(WHAT, move |inner, reads| restore(inner, reads, &channel).map(drop)).await;
+            restored = restored.and(one);
             tokio::time::sleep(began.elapsed() * pauses).await;
         }
-        Ok(())
+        restored
     }
 
     /// Keeps a conversation's outline, `with_snapshot` with its snapshot.

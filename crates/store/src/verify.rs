@@ -32,7 +32,7 @@ use crate::views::opening;
 /// Of sled, for a look at closed views.
 const CACHE_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Threads that restore channels. In a running daemon both give way to turns.
+/// Threads that check a state which nobody uses.
 const THREADS: usize = 2;
 
 /// What fails when a check panics.
@@ -242,6 +242,8 @@ fn check_open(
     let layout = Layout::of(&inner.options.dir);
     let since = if quick { Verified::read(&inner.options.dir, &layout.journal) } else { None };
     let goes_on = |n| inner.goes_on().and_then(|()| progress.reach(n));
+    // More would hold up turns.
+    let threads = if known.is_some() { THREADS } else { 1 };
     let (journal, rows) = known.map_or((None, None), |known| (Some(known.journal), known.rows));
     let check = match (since, rows) {
         (Some(_), _) => Check { meta: reads.db.meta()?.unwrap_or_default(), ..Check::default() },
@@ -281,14 +283,15 @@ fn check_open(
     };
     report.channels = channels.len() as u64;
     progress.begin("channels", channels.len() as u64);
-    Ok((report, doubtful(inner, reads, &channels, &goes_on)?, end))
+    Ok((report, doubtful(inner, reads, &channels, threads, &goes_on)?, end))
 }
 
-/// Restores every channel, by [`THREADS`].
+/// Restores every channel, by so many threads.
 fn doubtful(
     inner: &Inner,
     reads: &Reads<'_>,
     channels: &[ChannelId],
+    threads: usize,
     goes_on: &(impl Fn(u64) -> Result<(), StoreError> + Sync),
 ) -> Result<Doubtful, StoreError> {
     let n_done = AtomicU64::new(0);
@@ -303,7 +306,7 @@ fn doubtful(
         }
         Ok(doubtful)
     };
-    let (mine, others) = channels.split_at(channels.len().div_ceil(THREADS));
+    let (mine, others) = channels.split_at(channels.len().div_ceil(threads));
     std::thread::scope(|scope| {
         let other = (!others.is_empty()).then(|| scope.spawn(|| some(others)));
         let mut doubtful = some(mine)?;
