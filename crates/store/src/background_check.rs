@@ -42,7 +42,7 @@ pub async fn keep_checked(store: Store, clock: std::sync::Arc<dyn Clock>) {
     if store.inner.views_are_new
         && let Err(error) = store.restore_long(0, PAUSES, || store.inner.goes_on()).await
     {
-        tracing::warn!(%error, "not all long channels were restored beforehand; the first turn there takes longer");
+        tracing::warn!(%error, "some long channels were not restored beforehand; the first turn in each takes longer");
     }
     let mut wait = first_wait(store.checked_at(), store.stopped_cleanly(), clock.now());
     loop {

@@ -277,8 +277,8 @@ fn keep_head(inner: &Inner, conversation: &Conversation) {
 
 impl Store {
     /// Restores every long channel with records behind number `since`: views that were just made have no snapshot of it, or
-    /// an old one. `goes_on` is asked before each; behind it comes a pause `pauses` times as long as it took. The first error is
-    /// told when all were tried.
+    /// an old one. `goes_on` is asked before each, and each is followed by a pause `pauses` times as long as it took. All are
+    /// tried; the first error is returned.
     pub(crate) async fn restore_long(
         &self,
         since: u64,

@@ -242,7 +242,7 @@ fn check_open(
     let layout = Layout::of(&inner.options.dir);
     let since = if quick { Verified::read(&inner.options.dir, &layout.journal) } else { None };
     let goes_on = |n| inner.goes_on().and_then(|()| progress.reach(n));
-    // More would hold up turns.
+    // In a running daemon turns come first.
     let threads = if known.is_some() { THREADS } else { 1 };
     let (journal, rows) = known.map_or((None, None), |known| (Some(known.journal), known.rows));
     let check = match (since, rows) {

@@ -76,21 +76,18 @@ impl Event {
     /// # Errors
     /// It is none of that type.
     pub fn of_kind<'de, D: Deserializer<'de>>(kind: &str, fields: D) -> Result<Self, D::Error> {
-        match kind {
-            // Most of a journal. Read by its own fields alone: a family keeps all of them until it knows the type.
-            "accepted" => {
-                return Pending::deserialize(fields).map(MessageEvent::Accepted).map(Self::Message);
-            }
-            "entry_added" => {
-                return EntryAdded::deserialize(fields)
-                    .map(|added| Self::Turn(TurnEvent::EntryAdded { entry: added.entry }));
-            }
-            "turn_ended" => return TurnEnd::deserialize(fields).map(TurnEvent::Ended).map(Self::Turn),
-            _ => {}
-        }
-        // The first word of a type tells its family.
+        // The first word of a type tells its family. The three most frequent types are read directly: a family buffers all
+        // fields until it knows the type.
         match kind.split('_').next().unwrap_or_default() {
-            "accepted" | "message" | "command" => MessageEvent::deserialize(fields).map(Self::Message),
+            "accepted" if kind == "accepted" => {
+                Pending::deserialize(fields).map(MessageEvent::Accepted).map(Self::Message)
+            }
+            "entry" if kind == "entry_added" => EntryAdded::deserialize(fields)
+                .map(|added| Self::Turn(TurnEvent::EntryAdded { entry: added.entry })),
+            "turn" if kind == "turn_ended" => {
+                TurnEnd::deserialize(fields).map(TurnEvent::Ended).map(Self::Turn)
+            }
+            "message" | "command" => MessageEvent::deserialize(fields).map(Self::Message),
             "usage" if kind == "usage_reported" => TurnEvent::deserialize(fields).map(Self::Turn),
             "turn" | "entry" | "tool" | "model" | "generation" => {
                 TurnEvent::deserialize(fields).map(Self::Turn)

@@ -36,9 +36,6 @@ const MOST_ASIDE: usize = 3;
 /// Channels that an error about lost records names.
 const NAMED: usize = 5;
 
-/// So far into a line the type of its event is named.
-const HEAD_BYTES: usize = 1024;
-
 /// Rows that are fetched together: so many, and no more than begin within so many bytes.
 pub(super) const PAGE: &str = "SELECT n, follows, substr(body, 2) FROM (SELECT n, follows, body, \
      sum(octet_length(body)) OVER (ORDER BY n) - octet_length(body) AS before \
@@ -465,8 +462,7 @@ pub(super) fn copied(rows: &[Row]) -> Result<Option<Copied>, StoreError> {
 
 /// The artifacts that lines say have expired: this node may have their files from when it led.
 pub(super) fn expired(lines: &[u8]) -> Vec<(ChannelId, ArtifactId)> {
-    const NAME: &[u8] = b"artifacts_expired\"";
-    let says_so = |line: &&[u8]| line.windows(NAME.len()).take(HEAD_BYTES).any(|window| window == NAME);
+    let says_so = |line: &&[u8]| line::names(line, b"artifacts_expired\"");
     let mut found = Vec::new();
     for record in lines.split(|byte| *byte == b'\n').filter(says_so).flat_map(line::parse) {
         if let (Some(channel), Event::Artifact(ArtifactEvent::Expired { ids, .. })) =

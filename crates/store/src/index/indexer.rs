@@ -34,8 +34,8 @@ use crate::views::{Views, memories};
 const COMMIT_EVERY: Duration = Duration::from_secs(2);
 const COMMIT_BYTES: usize = 16 << 20;
 
-/// What is written before a commit comes in segments of so many bytes. Of the 15 MB that tantivy takes at least, 13 are no
-/// words: its segments are so small then that the index is made again two to four times as slowly.
+/// tantivy's write buffer: a segment is written whenever it is full. About 13 MB of it are tables of tantivy's own. With the
+/// least that tantivy takes, 15 MB, segments are so small that making the index again takes two to four times as long.
 const BUFFER_BYTES: usize = 30_000_000;
 
 /// Merges at once: each holds something for every document that it merges.

@@ -24,6 +24,9 @@ const BODY: &[u8] = b",\"at\":";
 /// What the event of a line begins with.
 const EVENT: &[u8] = b",\"event\":{";
 
+/// The type of the event, which follows the channel's name, stands in the first bytes of a line.
+const HEAD_BYTES: usize = 1024;
+
 const CRC_AT: usize = 8;
 const REST_AT: usize = 18;
 
@@ -129,22 +132,17 @@ pub(crate) fn check(line: &[u8]) -> Result<(), String> {
     if line.len() < REST_AT || &line[..CRC_AT] != b"{\"crc\":\"" || &line[REST_AT - 2..REST_AT] != b"\"," {
         return Err("not a journal line".to_owned());
     }
-    let says = line[CRC_AT..REST_AT - 2].iter().try_fold(0, |crc, digit| match digit {
-        b'0'..=b'9' => Some(crc << 4 | u32::from(digit - b'0')),
-        b'a'..=b'f' => Some(crc << 4 | u32::from(digit - b'a' + 10)),
-        _ => None,
-    });
-    if says == Some(crc32c::crc32c(&line[REST_AT..])) {
-        Ok(())
-    } else {
-        Err("its checksum does not match".to_owned())
+    let crc = format!("{:08x}", crc32c::crc32c(&line[REST_AT..]));
+    if crc.as_bytes() != &line[CRC_AT..REST_AT - 2] {
+        return Err("its checksum does not match".to_owned());
     }
+    Ok(())
 }
 
 /// The number of a line whose checksum is right, and how many of its append follow, without reading the event.
 pub(crate) fn number(line: &[u8]) -> Result<(u64, u32), String> {
     check(line)?;
-    let head: Head = match memmem::find(line, BODY).and_then(|at| frame_of(line, at)) {
+    let head: Head = match memmem::find(line, BODY).and_then(|at| read_before(line, at)) {
         Some(head) => head,
         None => serde_json::from_slice(line).map_err(|error| error.to_string())?,
     };
@@ -152,9 +150,14 @@ pub(crate) fn number(line: &[u8]) -> Result<(u64, u32), String> {
     Ok((head.n, head.left))
 }
 
-/// What stands in a line before that place. `None`: a line as this program writes it does not end there.
-fn frame_of<T: DeserializeOwned>(line: &[u8], to: usize) -> Option<T> {
+/// Reads the part of a line before `to`. `None`: this program writes no such part.
+fn read_before<T: DeserializeOwned>(line: &[u8], to: usize) -> Option<T> {
     serde_json::from_slice(&[&line[..to], b"}"].concat()).ok()
+}
+
+/// Whether a line has these bytes where the type of its event stands, or elsewhere near its beginning.
+pub(crate) fn names(line: &[u8], kind: &[u8]) -> bool {
+    memmem::find(&line[..line.len().min(HEAD_BYTES)], kind).is_some()
 }
 
 /// The version of the format of a line whose checksum is right.
@@ -175,6 +178,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Record, String> {
             let Whole { v: _, n, _left: _, at, channel, event } = whole;
             Ok(Record { n, at, channel, event })
         }
+        Err(error) if !error.is_data() => Err(error.to_string()),
         Err(error) => {
             number(line)?;
             Err(format!("its event is not known to this version: {error}"))
@@ -187,11 +191,11 @@ pub(crate) fn parse(line: &[u8]) -> Result<Record, String> {
 fn as_written(line: &[u8]) -> Option<Record> {
     // No string before the event has a quote that is not escaped.
     let at = memmem::find(line, EVENT)?;
-    // Once for the line is faster than once for each of its strings.
+    // Checked as UTF-8 once, not once for each string in it.
     let event =
         std::str::from_utf8(line.trim_ascii_end().get(at + EVENT.len() - 1..)?.strip_suffix(b"}")?).ok()?;
     let (kind, _) = event.strip_prefix("{\"type\":\"")?.split_once('"')?;
-    let Frame { v, n, _left: _, at, channel } = frame_of(line, at)?;
+    let Frame { v, n, _left: _, at, channel } = read_before(line, at)?;
     known_version(v).ok()?;
     let mut event = serde_json::Deserializer::from_str(event);
     let read = Event::of_kind(kind, &mut event).ok()?;
@@ -286,6 +290,15 @@ mod tests {
             assert!(check(&out).is_err(), "bit {bit} went unnoticed");
             out[bit / 8] ^= 1 << (bit % 8);
         }
+    }
+
+    #[test]
+    fn a_line_that_is_no_json_is_not_said_to_be_of_another_version() {
+        let mut out = Vec::new();
+        frame(&mut out, 3, 0, "\"at\":\"1970-01-01T00:00:00Z\",\"event\":{{}");
+        out.pop();
+        let why = parse(&out).unwrap_err();
+        assert!(why.starts_with("key must be a string") && !why.contains("version"), "{why}");
     }
 
     #[test]

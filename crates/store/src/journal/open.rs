@@ -8,7 +8,6 @@ use cairn_core::event::{Event, MaintenanceEvent};
 use cairn_core::ids::{ChannelId, Seq};
 use cairn_core::ports::StoreError;
 use jiff::Timestamp;
-use memchr::memmem;
 
 use super::line;
 use super::mark::{Mark, Sealed};
@@ -355,10 +354,8 @@ fn walk(path: &Path, tail: &mut Tail, is_last: bool) -> Result<Option<Torn>, Sto
 /// Number, last number that it stands for, records of its append that follow, and end of a line.
 pub(crate) fn read_number(bytes: &[u8], offset: u64) -> Result<(u64, u64, u32, u64), String> {
     let (n, left) = line::number(bytes)?;
-    // Rare, and the only events that stand for more than one number; the event's type follows the channel's name.
-    let head = &bytes[..bytes.len().min(1024)];
-    let names = |event: &[u8]| memmem::find(head, event).is_some();
-    let to_n = if names(b"lines_quarantined\"") || names(b"records_removed\"") {
+    // Rare, and the only events that stand for more than one number.
+    let to_n = if line::names(bytes, b"lines_quarantined\"") || line::names(bytes, b"records_removed\"") {
         last_n(&line::parse(bytes)?.event, n)
     } else {
         n

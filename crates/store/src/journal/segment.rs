@@ -179,7 +179,7 @@ impl Lines {
         self.end = self.end.max(end);
     }
 
-    /// Once all before it is read, moves the end to that of the file as it is now.
+    /// Moves the end to that of the file as it is now, but only when everything up to the old end has been read.
     pub(crate) fn extend_to_end(&mut self) -> Result<(), StoreError> {
         if self.next < self.end {
             return Ok(());
