@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::process::Command;
 use tokio::task::JoinSet;
 
-use super::{LANES, Plan, all, memory, model, p99, print, print_beside, say, times};
+use super::{LANES, Plan, all, memory, model, percentile, print, print_beside, say, times};
 
 const MEMORIES: usize = 50_000;
 const TOOLS: usize = 30;
@@ -52,7 +52,7 @@ async fn with_memories(plan: &Plan<'_>) -> io::Result<()> {
     let client = daemon.client();
     // Each in a channel of its own: a request takes time by what the conversation has grown to.
     let turns = async |channel: &str| times(TURNS, async || say(&client, channel, 0).await).await;
-    print("turn, no memories", turns("none").await?);
+    print("turn, no memories", &turns("none").await?);
     let mut lanes = JoinSet::new();
     for lane in 0..LANES {
         let client = daemon.client();
@@ -64,7 +64,7 @@ async fn with_memories(plan: &Plan<'_>) -> io::Result<()> {
         });
     }
     all(lanes).await?;
-    print(&format!("with {MEMORIES}"), turns("many").await?);
+    print(&format!("with {MEMORIES}"), &turns("many").await?);
     let changes = async {
         for n in MEMORIES.. {
             remember(&client, n).await?;
@@ -76,7 +76,7 @@ async fn with_memories(plan: &Plan<'_>) -> io::Result<()> {
         turns = turns("changing") => turns?,
         ended = changes => return ended,
     };
-    print("while they change", beside);
+    print("while they change", &beside);
     let mut lanes = JoinSet::new();
     for lane in 0..8 {
         let client = daemon.client();
@@ -90,7 +90,7 @@ async fn with_memories(plan: &Plan<'_>) -> io::Result<()> {
             io::Result::Ok(took)
         });
     }
-    print("eight at once", all(lanes).await?.concat());
+    print("eight at once", &all(lanes).await?.concat());
     let (rss, own) = memory(&daemon)?;
     println!("  memory               {rss:.0} MB resident, {own:.0} MB of it not mapped files");
     daemon.stop().await.map(drop)
@@ -128,7 +128,7 @@ async fn with_tools(plan: &Plan<'_>) -> io::Result<()> {
     let daemon = daemon(plan, "tools", &config).await?;
     let client = daemon.client();
     let turns = async |channel: &str| times(TURNS, async || say(&client, channel, 0).await).await;
-    print("turn, no tools", turns("none").await?);
+    print("turn, no tools", &turns("none").await?);
     let mut approve = Command::new(plan.cairn);
     approve.args(["mcp", "approve", "many", "--yes", "--state"]).arg(plan.dir.join("tools/state"));
     approve.arg("--config").arg(plan.dir.join("tools/config.toml"));
@@ -136,7 +136,7 @@ async fn with_tools(plan: &Plan<'_>) -> io::Result<()> {
     if !approved.status.success() {
         return Err(io::Error::other(String::from_utf8_lossy(&approved.stderr).into_owned()));
     }
-    print(&format!("with {TOOLS} of 2 KB"), turns("many").await?);
+    print(&format!("with {TOOLS} of 2 KB"), &turns("many").await?);
     daemon.stop().await.map(drop)
 }
 
@@ -171,10 +171,10 @@ async fn long_channels(plan: &Plan<'_>) -> io::Result<()> {
         awake.extend(times(LONG_CHANNELS, async || turn("long").await).await?);
         daemon.stop().await?;
     }
-    print("first turn, short", short);
-    print(&format!("of {} entries", 2 * LONG_TURNS), long);
+    print("first turn, short", &short);
+    print(&format!("of {} entries", 2 * LONG_TURNS), &long);
     // As large a request; only the waking is missing.
-    print("its second turn", awake);
+    print("its second turn", &awake);
     Ok(())
 }
 
@@ -205,7 +205,7 @@ async fn beside_a_crowd(plan: &Plan<'_>) -> io::Result<()> {
         Some(ended) = crowd.join_next() => return ended.map_err(io::Error::other)?,
     };
     crowd.abort_all();
-    println!("  a turn of 50 ms      p99 {:.1} ms", p99(&alone) * 1e3);
+    println!("  a turn of 50 ms      p99 {:.1} ms", percentile(&alone, 0.99) * 1e3);
     print_beside("one in 50 channels", &beside, &alone);
     daemon.stop().await.map(drop)
 }
