@@ -31,6 +31,9 @@ pub(crate) const GRACE: Duration = Duration::from_millis(500);
 /// Longest until the head of a request is there, and until a connection that is kept open brings another one.
 const HEAD_LIMIT: Duration = Duration::from_secs(30);
 
+/// Longest that nothing is read of an answer that is there: an answer takes memory until it is.
+const UNREAD_LIMIT: Duration = Duration::from_secs(30);
+
 /// Connections take half of the files that may be open at the most: the store needs some, whoever asks.
 fn bounds() -> Bounds {
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -41,6 +44,7 @@ fn bounds() -> Bounds {
         },
         at_once: usize::try_from((files / 2).clamp(1, AT_ONCE)).unwrap_or(usize::MAX),
         head: HEAD_LIMIT,
+        unread: UNREAD_LIMIT,
         whole: None,
     }
 }

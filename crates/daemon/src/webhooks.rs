@@ -18,6 +18,7 @@ const BOUNDS: Bounds = Bounds {
     count: |outcome| metrics::counter!("cairn_webhook_connections_total", "outcome" => outcome).increment(1),
     at_once: 256,
     head: Duration::from_secs(5),
+    unread: Duration::from_secs(30),
     whole: Some(Duration::from_secs(30)),
 };
 

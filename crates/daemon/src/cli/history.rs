@@ -25,8 +25,8 @@ use crate::text::{columns, counted, day, grouped, minute, one_line, plain};
 /// Who is named where a message has no author.
 pub(super) const ASSISTANT: &str = "assistant";
 
-/// Entries that are read at once: the most that the API gives.
-const PAGE: usize = 10_000;
+/// Entries that are read at once; of long texts the daemon gives fewer.
+const PAGE: usize = 1_000;
 
 /// Entries that are shown unless asked otherwise.
 const SHOWN: u64 = 100;
@@ -198,12 +198,8 @@ impl<'a> Pages<'a> {
         let Some(from) = self.next.take() else { return Ok(None) };
         let params = [("from", Some(from.to_string())), ("limit", Some(PAGE.to_string()))];
         let path = with_params(&channel_path(self.channel, "history"), &params);
-        let mut records: Vec<EntryRecord> = self.client.get(&path).await?;
-        if records.len() >= PAGE {
-            // What is pending comes again after the last entry.
-            records.retain(|record| record.seq.is_some());
-            self.next = records.last().and_then(|record| record.seq).map(Seq::next);
-        }
+        let (records, [next]) = self.client.get_with_headers::<Vec<EntryRecord>, 1>(&path, [NEXT]).await?;
+        self.next = next.and_then(|next| next.parse().ok()).map(Seq);
         Ok(Some(records))
     }
 }

@@ -3,6 +3,7 @@
 
 mod hosts;
 
+use std::error::Error as _;
 use std::io::{self, ErrorKind};
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::{JoinError, JoinSet};
+use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -59,6 +61,8 @@ pub(crate) struct Bounds {
     pub(crate) at_once: usize,
     /// Longest until the head of a request is there: the first, and each further one.
     pub(crate) head: Duration,
+    /// Longest that nothing is read of an answer that is there.
+    pub(crate) unread: Duration,
     /// Longest for all of a connection, which is then for one request; none: answers may take as long as they do.
     pub(crate) whole: Option<Duration>,
 }
@@ -155,12 +159,14 @@ async fn connection(
     bounds: Bounds,
     stop: CancellationToken,
 ) -> Outcome {
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(bounds.unread));
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(bounds.head)
         .max_buf_size(HEAD_BYTES)
         .keep_alive(bounds.whole.is_none())
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(Box::pin(stream)), TowerToHyperService::new(router));
     let mut served = pin!(served);
     let ended = async {
         tokio::select! {
@@ -177,7 +183,7 @@ async fn connection(
     };
     let outcome = match ended {
         Ok(Ok(())) => Outcome::Answered,
-        Ok(Err(error)) if error.is_timeout() => Outcome::Slow,
+        Ok(Err(error)) if error.is_timeout() || is_unread(&error) => Outcome::Slow,
         Ok(Err(error)) => {
             tracing::debug!(%error, "a connection of {} broke", bounds.what);
             Outcome::Broken
@@ -188,6 +194,12 @@ async fn connection(
         tracing::debug!("a slow connection of {} was closed", bounds.what);
     }
     outcome
+}
+
+/// Whether a connection failed because nothing was read of its answer.
+fn is_unread(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|cause| cause.kind() == ErrorKind::TimedOut)
 }
 
 #[cfg(test)]

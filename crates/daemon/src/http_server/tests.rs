@@ -16,7 +16,7 @@ const SHORT: Duration = Duration::from_millis(200);
 
 /// Those of a listener where a connection is for one request.
 fn bounds(at_once: usize, head: Duration, whole: Duration) -> Bounds {
-    Bounds { what: "the door", count: |_| {}, at_once, head, whole: Some(whole) }
+    Bounds { what: "the door", count: |_| {}, at_once, head, unread: LONG, whole: Some(whole) }
 }
 
 struct Door {
@@ -77,10 +77,13 @@ async fn slow_clients_that_take_all_places_are_closed_and_whoever_waited_is_serv
 async fn a_client_that_reads_nothing_is_closed() {
     const BYTES: usize = 64 << 20;
     let router = hello().route("/huge", get(async || "x".repeat(BYTES)));
-    let door = Door::open(router, bounds(1, LONG, SHORT)).await;
-    let deaf = door.sent("GET /huge HTTP/1.1\r\nHost: x\r\n\r\n").await;
-    assert!(door.ask().await.ends_with("hello"), "its place is free again");
-    assert!(read(deaf).await.len() < BYTES, "it was cut off");
+    let kept_open = Bounds { unread: SHORT, whole: None, ..bounds(1, SHORT, LONG) };
+    for bounds in [bounds(1, LONG, SHORT), kept_open] {
+        let door = Door::open(router.clone(), bounds).await;
+        let deaf = door.sent("GET /huge HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        assert!(door.ask().await.ends_with("hello"), "its place is free again");
+        assert!(read(deaf).await.len() < BYTES, "it was cut off");
+    }
 }
 
 #[tokio::test]

@@ -20,6 +20,7 @@ const BOUNDS: Bounds = Bounds {
     count: |outcome| metrics::counter!("cairn_admin_connections_total", "outcome" => outcome).increment(1),
     at_once: 64,
     head: Duration::from_secs(5),
+    unread: Duration::from_secs(30),
     whole: Some(Duration::from_secs(30)),
 };
 

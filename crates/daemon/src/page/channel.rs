@@ -6,7 +6,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{RunOutcome, RunReport, TurnOutcome};
-use cairn_core::ids::ChannelId;
+use cairn_core::ids::{ChannelId, Seq};
 use cairn_core::message::Role;
 use cairn_core::spend::money;
 use maud::{Markup, html};
@@ -186,18 +186,21 @@ async fn turns(
         let params = history::HistoryParams {
             from: Some(begin),
             to: Some(end - 1),
-            limit: Some(ENTRIES as usize),
+            tail: Some(ENTRIES as usize),
             ..Default::default()
         };
         history::history(State(Arc::clone(admin)), Channel(channel.clone(), ()), Params(params)).await?.items
     } else {
         Vec::new()
     };
+    // Of long texts there are fewer on a page.
+    let begin = records.first().and_then(|record| record.seq).map_or(begin, |Seq(first)| first);
     let mut shown: Vec<Turn<'_>> = records.chunk_by(|a, b| a.turn == b.turn).map(Turn).collect();
-    // The first of them may have begun before this page; the next page has it whole.
-    let older = (begin > 1 && shown.len() > 1)
-        .then(|| shown.remove(0))
-        .and_then(|turn| Some(turn.0.last()?.seq?.next()));
+    // The first of them may have begun before this page; the next page has it whole, unless it fills a page alone.
+    let older = (begin > 1).then(|| {
+        let begun = (shown.len() > 1).then(|| shown.remove(0));
+        begun.and_then(|turn| turn.0.last()?.seq).map_or(begin, |Seq(last)| last + 1)
+    });
     let correction = cairn_core::tokens::Correction::default();
     let pending = if before.is_none() { pending_records(conversation, &correction) } else { Vec::new() };
     let rows: Vec<_> = pending

@@ -51,6 +51,8 @@ pub(super) async fn view(
         ..Default::default()
     };
     let entries = history::history(State(admin), Channel(channel.clone(), ()), Params(params)).await?.items;
+    // Of long texts there are fewer on a page.
+    let to = entries.last().and_then(|entry| entry.seq).map_or(to, |Seq(shown)| shown);
     // Thousands of words are looked for in each text: that keeps no thread from others' answers.
     let (shown, body) = tokio::task::spawn_blocking(move || {
         let body = html! {

@@ -21,6 +21,7 @@ use super::schema::{AT, Fields, Subject, WEIGHT, entries_of, memories_of, second
 use super::{Opened, SearchIndex, index_error, readable};
 use crate::topic::{OWN_WEIGHT, Topic, words_of};
 use crate::views::archive::Reads;
+use crate::views::history::PAGE_BYTES;
 use crate::views::memories;
 
 /// Candidates that are weighed again; at least three times as many as are asked for.
@@ -88,7 +89,7 @@ impl SearchIndex {
         };
         // Those that are held, and how many come before them.
         let (mut held, mut before) = (found(None)?, 0);
-        let (mut hits, mut n_read, mut n_weighed) = (Vec::new(), 0, 0);
+        let (mut hits, mut n_read, mut n_weighed, mut n_bytes) = (Vec::new(), 0, 0, 0);
         // So many at a time are weighed together: where a page ends changes no order.
         loop {
             let begin = at - at % weighed;
@@ -104,15 +105,17 @@ impl SearchIndex {
             weigh_days(&mut candidates);
             sort(&mut candidates);
             for candidate in candidates.into_iter().skip(at % weighed) {
-                if hits.len() == query.limit || n_read == READ {
+                if hits.len() == query.limit || n_read == READ || n_bytes >= PAGE_BYTES {
                     return Ok((hits, Some(SearchPlace { weighed, at })));
                 }
                 at += 1;
                 n_read += 1;
-                let hit = hit(reads, candidate)?;
                 let by_whom =
                     |hit: &Hit| query.said.user.is_none() || query.said.fits(hit.at, hit.author.as_ref());
-                hits.extend(hit.filter(by_whom).map(|hit| marked(hit, &words)));
+                if let Some(hit) = hit(reads, candidate)?.filter(by_whom) {
+                    n_bytes += hit.text.len();
+                    hits.push(marked(hit, &words));
+                }
             }
             at = end;
             n_weighed += these.len();

@@ -14,12 +14,21 @@ use super::archive::Reads;
 /// Entries that are looked at for one page: of a person who says little, most of a history may have to be.
 const LOOKED_AT: usize = 10_000;
 
+/// Bytes of words that a page ends behind: no answer is larger than that and one more text.
+pub(crate) const PAGE_BYTES: usize = 1024 * 1024;
+
 /// Entries that fit, oldest first.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HistoryPage {
     pub entries: Vec<Arc<Entry>>,
     /// The entry that the next page begins with; of the newest, the one that it ends with. None at the end.
     pub next: Option<Seq>,
+}
+
+/// Of its words and of what its calls were given.
+fn bytes_of(entry: &Entry) -> usize {
+    let calls = entry.tool_calls.iter().map(|call| call.arguments.to_string().len());
+    entry.text().len() + calls.sum::<usize>()
 }
 
 impl Reads<'_> {
@@ -44,15 +53,16 @@ impl Reads<'_> {
             return Ok(page);
         }
         let mut rows = self.seqs(channel, from, to);
-        let mut n_looked_at = 0;
+        let (mut n_looked_at, mut n_bytes) = (0, 0);
         while let Some(row) = if query.newest { rows.next_back() } else { rows.next() }.transpose()? {
-            if page.entries.len() == query.limit || n_looked_at == LOOKED_AT {
+            if page.entries.len() == query.limit || n_looked_at == LOOKED_AT || n_bytes >= PAGE_BYTES {
                 page.next = Some(row.seq);
                 break;
             }
             n_looked_at += 1;
             let entry = self.shown(channel, row)?;
             if query.said.fits(entry.at, entry.author.as_ref()) {
+                n_bytes += bytes_of(&entry);
                 page.entries.push(Arc::new(entry));
             }
         }

@@ -102,6 +102,48 @@ async fn the_api_pages_a_history_from_either_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn of_long_texts_a_page_has_few_and_goes_on() {
+    /// Of one text, and the most of an answer: what a page ends behind, one more text, and what is around them.
+    const BYTES: usize = 180_000;
+    const PAGE_MAX: usize = 1024 * 1024 + BYTES + 50_000;
+    let home = home();
+    let line = |n: usize| {
+        let text = format!("heron {n} {}", "tall ".repeat(BYTES / 5));
+        json!({ "user": "ann", "text": text, "at": format!("2026-01-01T{n:02}:00:00Z") }).to_string() + "\n"
+    };
+    let file = home.file("talk.jsonl", (0..16).map(line).collect::<String>());
+    home.cairn(&["replay", file.to_str().unwrap(), "--channel", "main"]).ended(0);
+    let daemon = home.daemon(None).await;
+    let client = daemon.client();
+    for (path, goes_on) in [
+        ("/v1/channels/main/history?limit=10000", "from"),
+        ("/v1/channels/main/history?tail=10000", "to"),
+        ("/v1/channels/main/search?q=heron&kind=entry&limit=10000", "after"),
+    ] {
+        let (mut ids, mut n_pages, mut asked) = (Vec::new(), 0, path.to_owned());
+        loop {
+            let (items, next) = page(&client, &asked).await;
+            let bytes = items.to_string().len();
+            assert!(bytes < PAGE_MAX, "{asked}: {bytes}");
+            let items = items.as_array().unwrap().iter();
+            let heard = items.filter(|item| !item["author"].is_null());
+            ids.extend(heard.map(|item| item["seq"].as_u64().unwrap()));
+            n_pages += 1;
+            let Some(next) = next else { break };
+            asked = format!("{path}&{goes_on}={next}");
+        }
+        ids.sort_unstable();
+        assert_eq!(ids, (0..16).map(|n| 2 * n + 1).collect::<Vec<u64>>(), "{path}");
+        assert!(n_pages > 2, "{path}: {n_pages}");
+    }
+    assert_eq!(seqs(&home.json(&["history", "main", "--limit", "100"])), (1..=32).collect::<Vec<u64>>());
+    let out = home.path("out");
+    let wrote = home.json(&["history", "main", "--export", out.to_str().unwrap()]);
+    assert_eq!(wrote["entries"], 32, "{wrote}");
+    assert!(daemon.stop().await.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_search_goes_over_all_channels_and_wakes_none() {
     let home = home();
     for (channel, text) in [
