@@ -72,6 +72,9 @@ const TOLD_AFTER: Duration = Duration::from_secs(5);
 /// What does not come back for so long will not. Its thread cannot be ended: the process must be.
 const GIVEN_UP: Duration = Duration::from_secs(30);
 
+/// Views that lack more records than that are told of while they are brought up: it takes a second or more.
+const TOLD_RECORDS: u64 = 20_000;
+
 /// A row costs as much to check as so many bytes of the journal.
 const ROW_BYTES: u64 = 1024;
 
@@ -207,6 +210,13 @@ fn open_views_and_journal(
     let tail = open::open(&layout.journal, layout, &start, &shown)?;
     if views.are_open() {
         options.progress.begin("views", tail.n);
+        let lacks = tail.n.saturating_sub(meta.n);
+        if lacks > TOLD_RECORDS {
+            tracing::info!(
+                records = lacks,
+                "the views lack much of the journal and are brought up; the store opens after that"
+            );
+        }
     }
     Ok((views, meta, tail))
 }

@@ -239,7 +239,10 @@ pub(super) fn limit_or(asked: Option<usize>, default: usize) -> Result<usize, Ap
 
 /// The error of an `after` that no page ended with.
 pub(super) fn no_such_place(after: &str) -> ApiError {
-    ApiError::malformed(format!("`after` is `{after}`; give what the header {NEXT} of the page before says"))
+    ApiError::malformed(format!(
+        "`after` is `{after}`, which is no place in this list; give what the page before names: the command line as --after, \
+         the API in the header {NEXT}"
+    ))
 }
 
 pub(super) fn no_such_channel(channel: &ChannelId) -> ApiError {

@@ -38,6 +38,7 @@ pub(crate) async fn print<T: DeserializeOwned + Serialize>(
     text: impl Fn(&[T], bool) -> String,
 ) -> Result<Option<String>, Failure> {
     let connection = connector.reading().await?;
+    let goes_on = after.is_some();
     let printed = async {
         let (mut n, mut left) = (0, limit.unwrap_or(u64::MAX));
         loop {
@@ -46,6 +47,8 @@ pub(crate) async fn print<T: DeserializeOwned + Serialize>(
             let (records, [next]) = connection.client.get_with_headers::<Vec<T>, 1>(&path, [NEXT]).await?;
             if json {
                 print_json(&records, n)?;
+            } else if goes_on && n + records.len() == 0 {
+                out::text("nothing comes after that\n")?;
             } else {
                 out::text(&text(&records, n == 0))?;
             }

@@ -46,6 +46,7 @@ fn lines(status: &StatusRecord) -> Vec<String> {
     }
     lines.extend(status.node.iter().flat_map(node_lines));
     lines.extend(copy_line(status));
+    lines.extend(index_line(status));
     lines.extend(status.agents.iter().flat_map(agent_lines));
     lines.extend(status.spend.iter().map(|spend| format!("spent     {} today (UTC)", spend.described())));
     lines.extend(channels_line(status));
@@ -86,6 +87,15 @@ fn copy_line(status: &StatusRecord) -> Option<String> {
         n => format!("{} behind", counted(n, "record", "records")),
     };
     Some(format!("copy      record {} of {}, {behind}", grouped(applied), grouped(last)))
+}
+
+/// How far the search index is that is being made; a few records behind is how it always is.
+fn index_line(status: &StatusRecord) -> Option<String> {
+    const FEW: u64 = 1_000;
+    let (indexed, last) = (status.store.indexed, status.store.last);
+    let is_open = status.running && status.node.as_ref().is_none_or(|node| node.leads);
+    let is_made = is_open && last.saturating_sub(indexed) > FEW;
+    is_made.then(|| format!("search    the index is made: record {} of {}", grouped(indexed), grouped(last)))
 }
 
 /// On a node that stands by nothing is awake; between two roles nothing is known.
@@ -209,6 +219,10 @@ mod tests {
         assert!(told.contains("\nchannels  232") && !told.contains("awake"), "{told}");
         let told = lines(&StatusRecord { node: Some(node(true)), ..status.clone() }).join("\n");
         assert!(told.contains("channels  232, 0 awake") && !told.contains("copy"), "{told}");
+        assert!(told.contains("search    the index is made: record 0 of 1,234"), "{told}");
+        let store = StoreStatus { indexed: 1200, ..status.store.clone() };
+        let told = lines(&StatusRecord { node: Some(node(true)), store, ..status.clone() }).join("\n");
+        assert!(!told.contains("search"), "{told}");
         let changing = StatusRecord { node: None, state: CHANGING.to_owned(), ..status };
         assert!(!lines(&changing).join("\n").contains("channels"));
     }

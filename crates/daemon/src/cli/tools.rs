@@ -49,13 +49,16 @@ approval is marked (always_allow); --json names the entry.")]
         /// Only calls with this outcome
         #[arg(long, value_name = "OUTCOME", value_parser = ["done", "failed", "refused", "denied", "expired", "timed_out", "stopped"])]
         outcome: Option<String>,
-        /// Most calls, up to 10000: the newest
+        /// Most calls, up to 10000: the newest, with --after the oldest
         #[arg(long, value_name = "N", default_value_t = 100, allow_negative_numbers = true,
               value_parser = args::limit())]
         limit: u64,
         /// Only calls before this one: `n` of a call in --json
         #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = args::number(1, u64::MAX))]
         before: Option<u64>,
+        /// Only calls after this one
+        #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = args::number(0, u64::MAX))]
+        after: Option<u64>,
     },
     /// List the calls that wait for approval
     Approvals,
@@ -83,7 +86,7 @@ pub(crate) async fn tools(global: Global, command: ToolsCommand) -> Result<(), F
             let records: Vec<ToolRecord> = connector.get(&path).await?;
             out::record(global.json, &records, |records| listed(records))
         }
-        ToolsCommand::Log { channel, tool, outcome, limit, before } => {
+        ToolsCommand::Log { channel, tool, outcome, limit, before, after } => {
             let channel = channel.map(|name| connector.channel(&name, None)).transpose()?;
             let params = [
                 ("limit", Some(limit.to_string())),
@@ -91,12 +94,19 @@ pub(crate) async fn tools(global: Global, command: ToolsCommand) -> Result<(), F
                 ("tool", tool),
                 ("outcome", outcome),
                 ("before", before.map(|n| n.to_string())),
+                ("after", after.map(|n| n.to_string())),
             ];
             let records: Vec<ToolUseRecord> = connector.get(&with_params("/v1/tools/log", &params)).await?;
             out::record(global.json, &records, |records| log(records))?;
-            if let (false, true, Some(oldest)) = (global.json, records.len() as u64 == limit, records.first())
-            {
-                out::note(&format!("the newest {}; older ones: --before {}", grouped(limit), oldest.n));
+            if global.json || (records.len() as u64) < limit {
+                return Ok(());
+            }
+            match (after, records.as_slice()) {
+                (Some(_), [.., last]) => out::note(&format!("there may be more: --after {}", last.n)),
+                (None, [oldest, ..]) => {
+                    out::note(&format!("the newest {}; older ones: --before {}", grouped(limit), oldest.n));
+                }
+                _ => {}
             }
             Ok(())
         }

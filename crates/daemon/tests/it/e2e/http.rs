@@ -267,6 +267,9 @@ async fn lists_are_paged_by_the_header_that_says_where_they_go_on() {
     assert!(cut.stderr.contains("--after main/local/b"), "{cut:?}");
     let rest = home.json(&["channels", "--after", "main/local/b"]);
     assert_eq!(rest.as_array().unwrap()[..], whole.as_array().unwrap()[3..]);
+    let last = whole[4]["channel"].as_str().unwrap();
+    assert_eq!(home.cairn(&["channels", "--after", last]).ended(0).stdout, "nothing comes after that\n");
+    home.cairn(&["memory", "list", "--after", "x"]).told(2, &["no place in this list", "--after"]);
     let cut = home.cairn(&["memory", "list", "--limit", "2"]).ended(0);
     let place = cut.stderr.split("--after ").nth(1).unwrap().split_whitespace().next().unwrap();
     let rest = home.json(&["memory", "list", "--after", place]);
