@@ -20,6 +20,7 @@ use crate::journal::segment::{self, Lines, Piece};
 use crate::store::{Inner, Store};
 use crate::verify::{note, told_wrong_files};
 use crate::views::archive::Reads;
+use crate::views::rows::ChannelState;
 
 /// Read without a pause.
 const STEP_BYTES: u64 = 256 * 1024;
@@ -37,12 +38,14 @@ const EVERY: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// The same after a pass that found something, or was broken off by an error.
 const AGAIN_AFTER: Duration = Duration::from_secs(60 * 60);
 
-/// Checks the store again and again. Ends when it is closed. Views that are new get the snapshots of long channels first.
+/// Checks the store again and again. Ends when it is closed. After a crash, and where the views are new, what lists and first
+/// turns need of channels is kept first.
 pub async fn keep_checked(store: Store, clock: std::sync::Arc<dyn Clock>) {
-    if store.inner.views_are_new
-        && let Err(error) = store.restore_long(0, PAUSES, || store.inner.goes_on()).await
+    let unlisted = |state: &ChannelState| state.current_outline().is_none();
+    if (store.inner.views_are_new || !store.stopped_cleanly())
+        && let Err(error) = store.restore_beforehand(unlisted, PAUSES, || store.inner.goes_on()).await
     {
-        tracing::warn!(%error, "some long channels were not restored beforehand; the first turn in each takes longer");
+        tracing::warn!(%error, "some channels were not restored beforehand; the first list of them, or turn in them, takes longer");
     }
     let mut wait = first_wait(store.checked_at(), store.stopped_cleanly(), clock.now());
     loop {

@@ -33,6 +33,7 @@ use crate::views::archive::Reads;
 use crate::views::codec::{Key, encode_small, view_error};
 use crate::views::history::HistoryPage;
 use crate::views::lists::{ChannelLine, MadeAt, Totals};
+use crate::views::rows::ChannelState;
 use crate::views::trail::MemoryTrail;
 use crate::views::{Command, KeptSnapshot, memories, pairing_store};
 
@@ -41,6 +42,11 @@ const SNAPSHOT_LIMIT: Duration = Duration::from_secs(5);
 
 /// Records that a restore reads at the most before it has a new snapshot kept, so that the next one is quick.
 const TAIL_MAX: usize = 128;
+
+/// Whether a channel has so many entries that it cannot be restored quickly without a snapshot.
+pub(crate) fn is_long(state: &ChannelState) -> bool {
+    state.next_seq.0 > TAIL_MAX as u64
+}
 
 /// How often who waits for the index looks how far it is.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -276,26 +282,30 @@ fn keep_head(inner: &Inner, conversation: &Conversation) {
 }
 
 impl Store {
-    /// Restores every long channel with records behind number `since`: views that were just made have no snapshot of it, or
-    /// an old one. `goes_on` is asked before each, and each is followed by a pause `pauses` times as long as it took. All are
-    /// tried; the first error is returned.
-    pub(crate) async fn restore_long(
+    /// Restores the channels that are such, so that the first turn and the first list find what they need: views that were
+    /// just made have no snapshot, or an old one, and after a crash nothing is kept of what was awake. `goes_on` is asked before
+    /// each, and each is followed by a pause `pauses` times as long as it took. All are tried; the first error is returned.
+    pub(crate) async fn restore_beforehand(
         &self,
-        since: u64,
+        are_such: impl Fn(&ChannelState) -> bool + Send + 'static,
         pauses: u32,
         goes_on: impl Fn() -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        const WHAT: &str = "restoring long channels";
-        let long = self.read(WHAT, move |_, reads| reads.long_channels(TAIL_MAX as u64, since));
-        let mut restored = Ok(());
-        for channel in long.await? {
+        const WHAT: &str = "restoring channels";
+        let such = self.read(WHAT, move |_, reads| reads.channels_that(are_such)).await?;
+        let mut all = Ok(());
+        for channel in such {
             goes_on()?;
             let began = Instant::now();
-            let one = self.read(WHAT, move |inner, reads| restore(inner, reads, &channel).map(drop)).await;
-            restored = restored.and(one);
+            let restored = self.read(WHAT, move |inner, reads| restore(inner, reads, &channel)).await;
+            let kept = match restored {
+                Ok(Some(conversation)) => self.keep(Arc::new(conversation), false).await,
+                other => other.map(drop),
+            };
+            all = all.and(kept);
             tokio::time::sleep(began.elapsed() * pauses).await;
         }
-        restored
+        all
     }
 
     /// Keeps a conversation's outline, `with_snapshot` with its snapshot.

@@ -191,6 +191,23 @@ impl Client {
         if status == StatusCode::OK { Ok(value) } else { Err(io::Error::other(format!("{status}: {value}"))) }
     }
 
+    /// All entries of a channel, and what waits, page by page; or the error instead.
+    pub async fn history(&self, channel: &str) -> io::Result<(StatusCode, Value)> {
+        let path = format!("/v1/channels/{channel}/history?limit=10000");
+        let (mut asked, mut entries) = (path.clone(), Vec::new());
+        loop {
+            let response = self.send("GET", &asked, "application/json", Vec::new()).await?;
+            let (head, body) = response.into_parts();
+            let page = serde_json::from_slice(&body.collect().await.map_err(io::Error::other)?.to_bytes())?;
+            let Value::Array(mut page) = page else { return Ok((head.status, page)) };
+            entries.append(&mut page);
+            let Some(next) = head.headers.get("cairn-next") else {
+                return Ok((head.status, Value::Array(entries)));
+            };
+            asked = format!("{path}&from={}", next.to_str().map_err(io::Error::other)?);
+        }
+    }
+
     /// Asks for a path until its answer fits; that answer.
     pub async fn until(&self, path: &str, fits: impl Fn(&Value) -> bool) -> io::Result<Value> {
         let mut last = Value::Null;

@@ -179,8 +179,7 @@ async fn check(
     let mut histories: BTreeMap<&str, Value> = BTreeMap::new();
     for (text, channel) in told {
         if !histories.contains_key(channel.as_str()) {
-            let path = format!("/v1/channels/{channel}/history?limit=10000");
-            histories.insert(channel, client.get(&path).await?);
+            histories.insert(channel, client.history(channel).await?.1);
         }
         let n = said_in(&histories[channel.as_str()]).into_iter().filter(|said| said == text).count();
         if n != 1 {

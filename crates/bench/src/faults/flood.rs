@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use hyper::StatusCode;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 use tokio::time::{sleep, timeout};
@@ -75,7 +75,7 @@ async fn messages(client: &Client) -> io::Result<String> {
     let answered: Vec<String> = done.into_iter().flat_map(|(answered, _)| answered).collect();
     let mut found = Vec::new();
     for n in 0..10 {
-        let history = client.get(&format!("/v1/channels/flood{n}/history?limit=10000")).await?;
+        let (_, history) = client.history(&format!("flood{n}")).await?;
         let ids = history.as_array().into_iter().flatten().filter_map(|entry| entry["message"].as_str());
         found.extend(ids.map(str::to_owned));
     }
@@ -167,7 +167,7 @@ pub(super) async fn memory(case: &Case<'_>, place: &str, seed: u64) -> io::Resul
     }
     case.verify().await?;
     let daemon = case.daemon().await?;
-    let history: Value = daemon.client().get("/v1/channels/main/history?limit=10000").await?;
+    let (_, history) = daemon.client().history("main").await?;
     let ids = history.as_array().into_iter().flatten().filter_map(|entry| entry["message"].as_str());
     let ids = tally(ids);
     let lost = acknowledged.iter().find(|id| ids.get(id.as_str()) != Some(&1));

@@ -123,7 +123,10 @@ pub(super) async fn shown(client: &Client) -> io::Result<Shown> {
     let mut paths: Vec<String> =
         ["memories?limit=1000", "outbox", "people/erased"].map(|path| format!("/v1/{path}")).into();
     for channel in CHANNELS {
-        paths.push(history_of(channel));
+        let (status, mut history) = client.history(channel).await?;
+        require(status.is_success(), || format!("{channel}: {status}: {history}"))?;
+        without_ages(&mut history);
+        found.insert(history_of(channel), history);
         for what in ["context", "search?q=otter&limit=50", "artifacts"] {
             paths.push(format!("/v1/channels/{channel}/{what}"));
         }
@@ -146,7 +149,7 @@ pub(super) async fn shown(client: &Client) -> io::Result<Shown> {
 }
 
 fn history_of(channel: &str) -> String {
-    format!("/v1/channels/{channel}/history?limit=10000")
+    format!("/v1/channels/{channel}/history")
 }
 
 /// All entries of all histories that are shown.
@@ -165,9 +168,10 @@ pub(super) fn entries_in(shown: &Shown) -> Entries {
 /// What a history answers instead.
 pub(super) async fn entries(client: &Client) -> io::Result<Entries> {
     let mut histories = Shown::new();
-    for path in CHANNELS.map(history_of) {
-        let history = client.get(&path).await?;
-        histories.insert(path, history);
+    for channel in CHANNELS {
+        let (status, history) = client.history(channel).await?;
+        require(status.is_success(), || format!("{channel}: {status}: {history}"))?;
+        histories.insert(history_of(channel), history);
     }
     Ok(entries_in(&histories))
 }

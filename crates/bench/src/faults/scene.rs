@@ -229,10 +229,9 @@ impl Scene {
         let chat = format!("main/telegram/{}", self.person.id);
         let mut said_in = std::collections::BTreeMap::new();
         for channel in CHANNELS.into_iter().chain([chat.as_str()]) {
-            let path = format!("/v1/channels/{}/history?limit=10000", channel.replace('/', "%2F"));
-            let (status, history) = client.ask("GET", &path, &Value::Null).await?;
+            let (status, history) = client.history(&channel.replace('/', "%2F")).await?;
             let is_new = status == StatusCode::NOT_FOUND;
-            require(status.is_success() || is_new, || format!("{path}: {status}: {history}"))?;
+            require(status.is_success() || is_new, || format!("{channel}: {status}: {history}"))?;
             let theirs = history.as_array().into_iter().flatten().filter(|entry| entry["role"] == "user");
             for n in theirs.flat_map(|entry| words::tokens(&entry["parts"].to_string())) {
                 *said_in.entry((channel.to_owned(), n)).or_insert(0) += 1;

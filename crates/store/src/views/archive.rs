@@ -50,12 +50,14 @@ impl Reads<'_> {
         })
     }
 
-    /// Channels with at least so many entries that have records behind number `since`.
-    pub(crate) fn long_channels(&self, n_entries: u64, since: u64) -> Result<Vec<ChannelId>, StoreError> {
-        let is_long = |state: &ChannelState| state.next_seq.0 > n_entries && state.last_n > since;
+    /// The channels that are such.
+    pub(crate) fn channels_that(
+        &self,
+        are_such: impl Fn(&ChannelState) -> bool,
+    ) -> Result<Vec<ChannelId>, StoreError> {
         let states = self.channel_states();
-        let long = states.filter(|item| item.as_ref().map_or(true, |(_, state)| is_long(state)));
-        long.map(|item| item.map(|(channel, _)| channel)).collect()
+        let such = states.filter(|item| item.as_ref().map_or(true, |(_, state)| are_such(state)));
+        such.map(|item| item.map(|(channel, _)| channel)).collect()
     }
 
     pub(crate) fn channel(&self, channel: &ChannelId) -> Result<Option<ChannelRow>, StoreError> {

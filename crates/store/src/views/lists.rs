@@ -47,9 +47,9 @@ impl Reads<'_> {
         let rows = self.db.scan_after(&Key::table(Table::Channel), after.map(Key::channel));
         let line = |row: Result<Row, StoreError>| {
             let (key, payload) = row?;
-            let ChannelState { last_at, last_n, next_seq, outline, .. } = decode(&payload)?;
-            let outline = outline.filter(|outline| outline.n >= last_n);
-            let entries = next_seq.0.saturating_sub(1);
+            let state: ChannelState = decode(&payload)?;
+            let (last_at, outline) = (state.last_at, state.current_outline().cloned());
+            let entries = state.next_seq.0.saturating_sub(1);
             Ok(ChannelLine { channel: channel_of(&key)?, last_at, entries, outline })
         };
         rows.take(limit).map(line).collect()

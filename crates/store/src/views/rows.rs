@@ -221,6 +221,11 @@ impl ChannelState {
         self.clock.unwrap_or(self.last_at.as_second())
     }
 
+    /// What lists show of its conversation, if that was kept since its last record.
+    pub(crate) fn current_outline(&self) -> Option<&Outline> {
+        self.outline.as_ref().filter(|outline| outline.n >= self.last_n)
+    }
+
     /// Whether the channel is woken at a start. What people said to each other waits until somebody talks to the bot.
     pub(crate) fn is_due(&self) -> bool {
         self.awaited || self.has_work()

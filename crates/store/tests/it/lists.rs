@@ -9,7 +9,8 @@ use cairn_core::ids::{AgentId, ChannelId, MemoryId, TurnId};
 use cairn_core::memory::{MemorySave, Scope};
 use cairn_core::ports::{MemoryFilter, Store as _};
 use cairn_core::tool::{Effect, ToolLogQuery, ToolOutcome, ToolUse};
-use cairn_store::{MadeAt, Store};
+use cairn_store::{MadeAt, Store, keep_checked};
+use cairn_testkit::clock::TestClock;
 use futures::future::try_join_all;
 use serde_json::json;
 
@@ -68,6 +69,10 @@ async fn a_channel_is_shown_as_it_was_kept_until_something_happens_in_it() {
     remove_derived(dir.path());
     let store = super::common::open(dir.path());
     assert_eq!(outlines(&store).await, [None, None], "it goes with the snapshot");
+    let checks = tokio::spawn(keep_checked(store.clone(), Arc::<TestClock>::default()));
+    while outlines(&store).await.contains(&None) {}
+    assert_eq!(outlines(&store).await[0], Some(Outline::of(&chat.state)), "each is kept beforehand");
+    checks.abort();
     store.close().await;
 }
 

@@ -118,7 +118,7 @@ async fn check_kept(home: &Home, acknowledged: &[String]) {
         return;
     }
     let daemon = home.daemon(None).await;
-    let history = daemon.client().get("/v1/channels/main/history?limit=10000").await.unwrap();
+    let (_, history) = daemon.client().history("main").await.unwrap();
     let ids: Vec<&str> =
         history.as_array().unwrap().iter().filter_map(|entry| entry["message"].as_str()).collect();
     for id in acknowledged {
