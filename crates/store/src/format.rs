@@ -101,7 +101,7 @@ fn by_journal(journal: &Path) -> Result<Option<u32>, StoreError> {
     Ok(newest)
 }
 
-/// The marker of a folder; none: the state is unmarked, or there is none.
+/// The marker of a folder; none: the state is unmarked, or there is none. One that no program writes is damaged.
 pub(crate) fn read(dir: &Path) -> Result<Option<Marker>, StoreError> {
     let path = dir.join(FILE);
     let bytes = match fs::read(&path) {
@@ -112,13 +112,19 @@ pub(crate) fn read(dir: &Path) -> Result<Option<Marker>, StoreError> {
         }
         Err(error) => return Err(io_error("read", &path)(error)),
     };
-    serde_json::from_slice(&bytes).map(Some).map_err(|error| StoreError::Io {
+    let damaged = |why: String| StoreError::Io {
         action: "read",
         path: path.display().to_string(),
         message: format!(
-            "it does not say what format the state has ({error}); remove the file: the journal's lines carry their versions"
+            "it does not say what format the state has ({why}); remove the file: the journal's lines carry their versions"
         ),
-    })
+    };
+    let marker: Marker = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+    let is_beyond_ours = marker.format > FORMAT && marker.written_by == env!("CARGO_PKG_VERSION");
+    if marker.format <= UNMARKED || is_beyond_ours {
+        return Err(damaged(format!("cairn {} writes no format {}", marker.written_by, marker.format)));
+    }
+    Ok(Some(marker))
 }
 
 fn mark(dir: &Path, format: u32) -> Result<(), StoreError> {
@@ -142,11 +148,23 @@ fn keep_copy(dir: &Path, to: u32) -> Result<PathBuf, StoreError> {
     }
     let fresh = dir.join(format!("{BEFORE}{to}.new"));
     remove_dir(&fresh)?;
-    let (from, into) = (Layout::of(dir).journal, fresh.join("journal"));
-    make_dir(&into)?;
-    let segments = segment::list(&from)?;
+    let copied = copy_journal(&Layout::of(dir).journal, &fresh.join("journal"));
+    let made = copied.and_then(|()| {
+        sync_folders(&fresh).and_then(|()| replace(&kept, &fresh)).map_err(io_error("make", &kept))
+    });
+    if made.is_err() {
+        // What stays there even so goes at the next try.
+        drop(remove_dir(&fresh));
+    }
+    made.map(|()| kept)
+}
+
+fn copy_journal(from: &Path, into: &Path) -> Result<(), StoreError> {
+    make_dir(into)?;
+    let segments = segment::list(from)?;
     for first in &segments {
-        let (source, target) = (segment::path(&from, *first), segment::path(&into, *first));
+        let source = segment::file_of(&segment::path(from, *first));
+        let target = into.join(source.file_name().unwrap_or_default());
         let linked = Some(first) != segments.last() && fs::hard_link(&source, &target).is_ok();
         if !linked {
             let copy = || {
@@ -156,12 +174,7 @@ fn keep_copy(dir: &Path, to: u32) -> Result<PathBuf, StoreError> {
             copy().map_err(io_error("copy", &source))?;
         }
     }
-    let finish = || {
-        sync_folders(&fresh)?;
-        replace(&kept, &fresh)
-    };
-    finish().map_err(io_error("make", &kept))?;
-    Ok(kept)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -214,7 +227,29 @@ mod tests {
         assert!(matches!(error, StoreError::Newer { format: 7, known: FORMAT, .. }), "{error}");
         assert!(error.to_string().contains("3.1.4"), "{error}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), before);
-        fs::write(dir.path().join(FILE), "{\"form").unwrap();
-        assert!(prepare(dir.path()).unwrap_err().to_string().contains("remove the file"));
+        // A state of format 1 has no marker, and this version writes format 2.
+        let of = |format| format!("{{\"format\":{format},\"written_by\":\"{}\"}}", env!("CARGO_PKG_VERSION"));
+        for garbled in ["{\"form".to_owned(), of(0), of(1), of(3), of(6)] {
+            fs::write(dir.path().join(FILE), &garbled).unwrap();
+            let error = prepare(dir.path()).unwrap_err();
+            assert!(error.to_string().contains("remove the file"), "{garbled}: {error}");
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), before, "{garbled}");
+        }
+        fs::remove_file(dir.path().join(FILE)).unwrap();
+        prepare(dir.path()).unwrap();
+        assert_eq!(read(dir.path()).unwrap().unwrap().format, FORMAT);
+    }
+
+    #[test]
+    fn a_copy_has_compressed_segments_too_and_one_that_fails_leaves_nothing() {
+        let dir = old_state();
+        let journal = Layout::of(dir.path()).journal;
+        let packed = segment::packed_path(&segment::path(&journal, 1));
+        fs::rename(segment::path(&journal, 1), &packed).unwrap();
+        let kept = keep_copy(dir.path(), 7).unwrap();
+        assert!(kept.join("journal").join(packed.file_name().unwrap()).exists());
+        fs::create_dir(segment::path(&journal, 3)).unwrap();
+        keep_copy(dir.path(), 8).unwrap_err();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "the journal, and what was kept before");
     }
 }

@@ -144,12 +144,18 @@ async fn a_damaged_marker_is_removed_as_its_error_says_with_compressed_segments_
     assert!(store.compress_segment(1, false).await.unwrap().segments == 1);
     drop(chat);
     store.close().await;
-    fs::write(dir.path().join("format"), "{\"form").unwrap();
-    let Err(error) = Store::open(StoreOptions::new(dir.path())) else { panic!("it is damaged") };
-    assert!(error.to_string().contains("remove the file"), "{error}");
-    fs::remove_file(dir.path().join("format")).unwrap();
-    let report = verify_dir(StoreOptions::new(dir.path()), false).await.unwrap();
-    assert!(report.ok, "{:?}", report.problems);
-    assert!(dir.path().join("format").exists());
-    assert!(!dir.path().join("before-format-2").exists(), "nothing had to be carried forward");
+    // Bits that flipped make one digit of another.
+    for garbled in ["{\"form", "{\"format\":0,", "{\"format\":1,", "{\"format\":3,", "{\"format\":6,"] {
+        let whole = fs::read_to_string(dir.path().join("format")).unwrap();
+        fs::write(dir.path().join("format"), whole.replace("{\"format\":2,", garbled)).unwrap();
+        let Err(error) = Store::open(StoreOptions::new(dir.path())) else { panic!("it is damaged") };
+        assert!(error.to_string().contains("remove the file"), "{garbled}: {error}");
+        fs::remove_file(dir.path().join("format")).unwrap();
+        let report = verify_dir(StoreOptions::new(dir.path()), false).await.unwrap();
+        assert!(report.ok, "{garbled}: {:?}", report.problems);
+        assert!(dir.path().join("format").exists());
+        let kept = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let kept = kept.filter(|name| name.to_string_lossy().starts_with("before-format-")).count();
+        assert_eq!(kept, 0, "nothing had to be carried forward");
+    }
 }

@@ -11,10 +11,18 @@ use crate::home;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_the_error_says_to_remove_is_all_that_was_in_the_way() {
-    for name in ["format", "erasure.json"] {
+    let marker =
+        |format: u32| json!({ "format": format, "written_by": env!("CARGO_PKG_VERSION") }).to_string();
+    let garbled = "{\"form".to_owned();
+    for (name, text) in [
+        ("format", garbled.clone()),
+        ("format", marker(0)),
+        ("format", marker(6)),
+        ("erasure.json", garbled.clone()),
+    ] {
         let home = home();
         lived_in(&home).await;
-        std::fs::write(home.state().join(name), "{\"form").unwrap();
+        std::fs::write(home.state().join(name), text).unwrap();
         home.cairn(&["run"]).told(1, &[name, "remove the file"]);
         std::fs::remove_file(home.state().join(name)).unwrap();
         let daemon = home.daemon(None).await;
