@@ -79,9 +79,14 @@ impl Marker {
     pub(crate) fn read(dir: &Path) -> Result<Option<Self>, StoreError> {
         let path = dir.join(FILE);
         match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes)
-                .map(Some)
-                .map_err(|error| io_error("read", &path)(error.into())),
+            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| StoreError::Io {
+                action: "read",
+                path: path.display().to_string(),
+                message: format!(
+                    "it does not say of which database's journal this is a copy ({error}); move the whole state folder \
+                     away: the node's next start copies the journal from the database again"
+                ),
+            }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(io_error("read", &path)(error)),
         }

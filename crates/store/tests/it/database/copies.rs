@@ -109,6 +109,34 @@ async fn a_copy_is_not_changed_by_who_takes_it_for_a_journal_of_its_own() {
 }
 
 #[tokio::test]
+async fn a_folder_whose_marker_is_damaged_is_moved_away_as_its_error_says() {
+    let Some(url) = database() else { return };
+    let (a, store) = leader(&url, "a");
+    say(&store, "one").await.unwrap();
+    store.close().await;
+    let state = a.path().join("state");
+    let elsewhere = tempdir().unwrap();
+    for garbled in ["", "{\"journal\":"] {
+        let store = Store::open(options(&state, &url, "a")).unwrap();
+        store.close().await;
+        fs::write(state.join("database"), garbled).unwrap();
+        for options in [options(&state, &url, "a"), StoreOptions::new(&state)] {
+            let Err(error) = Store::open(options) else { panic!("its marker is damaged") };
+            let told = error.to_string();
+            assert!(
+                told.contains("/state/database: ") && told.contains("move the whole state folder away"),
+                "{told}"
+            );
+        }
+        fs::rename(&state, elsewhere.path().join(format!("away-{}", garbled.len()))).unwrap();
+        let standby = Store::stand_by(options(&state, &url, "a")).unwrap();
+        until(&standby, |status| status.n == 1).await;
+        assert_eq!(super::common::in_copy(&state), ["1 one"]);
+        standby.close().await;
+    }
+}
+
+#[tokio::test]
 async fn a_journal_is_not_moved_into_a_database_that_it_has_left() {
     let Some(url) = database() else { return };
     let dir = tempdir().unwrap();
