@@ -2,6 +2,7 @@
 //! a torn one.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 
 use cairn_core::event::{Event, MaintenanceEvent};
@@ -13,7 +14,7 @@ use super::line;
 use super::mark::{Mark, Sealed};
 use super::rewrite::{Fate, Rewriter};
 use super::segment::{self, Lines, Piece, Position};
-use crate::disk::{Disk, Layout, RealDisk, io_error, make_dir, remove_file, replace, sync_dir};
+use crate::disk::{Disk, Layout, RealDisk, io_error, make_dir, put, remove_file, replace, sync_dir};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Tail {
@@ -381,7 +382,7 @@ fn cut(path: &Path, aside: &Path, torn: &Torn, shown_n: u64) -> Result<(), Store
     make_dir(aside)?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let kept = aside.join(format!("{name}-torn-at-{}.jsonl", torn.offset));
-    fs::write(&kept, rest).map_err(io_error("write", &kept))?;
+    put(&kept, |file| file.write_all(rest)).map_err(io_error("write", &kept))?;
     let cut = || RealDisk.open(path)?.cut(torn.offset);
     cut().map_err(io_error("cut", path))?;
     tracing::warn!(

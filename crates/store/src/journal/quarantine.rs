@@ -215,7 +215,7 @@ impl Mender<'_> {
         make_dir(self.aside)?;
         let name = self.path.file_stem().unwrap_or_default().to_string_lossy();
         let kept = self.aside.join(format!("{name}-line-{line}.jsonl"));
-        fs::write(&kept, bytes).map_err(io_error("write", &kept))?;
+        write(&kept, &bytes)?;
         Ok(format!("line {line} and what follows ({message}) moved to {}; ", kept.display()))
     }
 }

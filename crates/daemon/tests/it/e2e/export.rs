@@ -58,7 +58,7 @@ async fn a_history_is_written_day_by_day_with_and_without_a_daemon() {
 }
 
 #[test]
-fn exports_and_backups_are_for_their_owner_alone_whatever_the_umask() {
+fn exports_backups_and_what_is_set_aside_are_for_their_owner_alone_whatever_the_umask() {
     fn check(path: &Path) {
         let mode = std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, if path.is_dir() { 0o700 } else { 0o600 }, "{}", path.display());
@@ -87,7 +87,14 @@ fn exports_and_backups_are_for_their_owner_alone_whatever_the_umask() {
     open(&["history", "main", "--export", export.to_str().unwrap()]);
     open(&["history", "main", "--export", home.path("deep/new").to_str().unwrap()]);
     open(&["store", "backup", backup.to_str().unwrap()]);
-    [export, home.path("deep"), backup].iter().for_each(|path| check(path));
+    // Damage in the journal, and a torn end: both are set aside.
+    let segment = home.state().join("journal/00000000000000000001.jsonl");
+    let spoiled = std::fs::read_to_string(&segment).unwrap().replacen("\"n\":3,", "\"n\":3;", 1);
+    std::fs::write(&segment, spoiled + "{\"crc\"").unwrap();
+    open(&["store", "verify", "--quarantine"]);
+    let quarantine = home.state().join("quarantine");
+    assert_eq!(std::fs::read_dir(&quarantine).unwrap().count(), 2);
+    [export, home.path("deep"), backup, quarantine].iter().for_each(|path| check(path));
 }
 
 #[test]
