@@ -130,7 +130,8 @@ impl Artifacts {
             Err(error) => (format!("cannot be read: {error}"), false),
         };
         let what = format!("channel {channel}: artifact {} ({}) {what}", artifact.id, file.display());
-        Some(Wrong { id: artifact.id.clone(), what, is_lost })
+        let is_message = artifact.message.is_some();
+        Some(Wrong { id: artifact.id.clone(), what, is_lost, is_message })
     }
 
     fn looked(&self, channel: &ChannelId, artifact: &Artifact, file: &Path) -> io::Result<Option<String>> {
@@ -237,6 +238,8 @@ pub(crate) struct Wrong {
     pub(crate) what: String,
     /// Its words are gone: there is no file, or another one than was written.
     pub(crate) is_lost: bool,
+    /// It is the copy of a message.
+    pub(crate) is_message: bool,
 }
 
 /// Says how the file of an artifact is not as it was written.

@@ -164,13 +164,16 @@ impl Finding {
     fn told(self, is_copy: bool) -> String {
         match self {
             Self::Channel(channel, error) => format!("channel {channel}: {error}"),
-            Self::Artifact(wrong) if wrong.is_lost && is_copy => {
-                format!("{}; its tool must be called again", wrong.what)
+            Self::Artifact(wrong) if wrong.is_lost => {
+                let instead = if wrong.is_message {
+                    "the history has the whole message"
+                } else {
+                    "its tool must be called again"
+                };
+                let on =
+                    if is_copy { "" } else { ", and `cairn store verify --quarantine` goes on without it" };
+                format!("{}; {instead}{on}", wrong.what)
             }
-            Self::Artifact(wrong) if wrong.is_lost => format!(
-                "{}; its tool must be called again, and `cairn store verify --quarantine` goes on without it",
-                wrong.what
-            ),
             Self::Artifact(wrong) => wrong.what,
         }
     }

@@ -185,13 +185,11 @@ pub(super) async fn artifact(
         ApiError::not_found(
             "artifact_lost",
             format!("the file of artifact {} of {channel} is missing or damaged", artifact.id),
-            ARTIFACT_LOST,
+            "`cairn store verify` lists what is missing; a backup may have it",
         )
     })?;
     Ok(Json(ArtifactPage::of(&artifact, from, found)))
 }
-
-const ARTIFACT_LOST: &str = "`cairn store verify` lists what is missing; a backup may have it";
 
 fn no_artifact(error: NoArtifact) -> ApiError {
     let (code, hint) = match error {
@@ -202,7 +200,7 @@ fn no_artifact(error: NoArtifact) -> ApiError {
         NoArtifact::Expired { .. } => {
             ("artifact_expired", "artifact_days and artifact_mib under [result_guard] set how long they stay")
         }
-        NoArtifact::Lost { .. } => ("artifact_lost", ARTIFACT_LOST),
+        NoArtifact::Lost { .. } => ("artifact_lost", "it was given up as lost; a backup may have it"),
         NoArtifact::PastItsEnd { .. } => ("no_such_range", "lines are counted from 1"),
     };
     ApiError::not_found(code, error.to_string(), hint)

@@ -155,7 +155,7 @@ fn artifacts(records: &[ArtifactRecord]) -> String {
     }
     let mut table = Table::new(&["id", "from", "bytes", "lines", "stored", "read", "state"], &[2, 3]);
     for record in records {
-        let expired = |at| format!("expired {}", day(at));
+        let gone = |at| if record.lost { "lost".to_owned() } else { format!("expired {}", day(at)) };
         table.row(vec![
             record.id.to_string(),
             record.message.map_or_else(|| plain(&record.tool), |seq| format!("message {seq}")),
@@ -163,7 +163,7 @@ fn artifacts(records: &[ArtifactRecord]) -> String {
             grouped(record.lines),
             minute(record.stored_at),
             minute(record.used_at),
-            record.expired_at.map_or_else(|| "kept".to_owned(), expired),
+            record.expired_at.map_or_else(|| "kept".to_owned(), gone),
         ]);
     }
     table.render(out::width())

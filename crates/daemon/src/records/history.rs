@@ -204,6 +204,9 @@ pub struct ArtifactRecord {
     pub used_at: Timestamp,
     /// When it expired: its words are gone.
     pub expired_at: Option<Timestamp>,
+    /// Its words were damaged or missing, and it was given up then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lost: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -238,6 +241,7 @@ impl ArtifactRecord {
             stored_at: artifact.stored_at,
             used_at: artifact.used_at,
             expired_at: artifact.expired_at,
+            lost: artifact.lost,
         }
     }
 }

@@ -229,8 +229,8 @@ async fn a_flipped_bit_is_found_when_it_is_read_checked_or_backed_up_and_can_be_
     let text = "the words of a long result, as they were fetched";
     stored(&store, &mut chat, A1, text).await;
     stored(&store, &mut chat, "a2", "these are fine").await;
-    stored(&store, &mut chat, "a3", "these are gone").await;
-    remove(dir.path(), "a3");
+    let message = Artifact { message: Some(Seq(1)), ..artifact("a3", 14) };
+    chat.append(vec![Event::Artifact(ArtifactEvent::Stored { artifact: message })]).await;
     let file = files(&dir.path().join("artifacts")).into_iter().find(|file| file.ends_with(A1)).unwrap();
     let range = LineRange { from: 1, offset: 0, count: 9, max_bytes: 999 };
     let of = |id: &str| chat.state.artifacts[&id.into()].clone();
@@ -248,7 +248,15 @@ async fn a_flipped_bit_is_found_when_it_is_read_checked_or_backed_up_and_can_be_
     assert_eq!(checked, report.problems);
     let [damaged, missing] = &report.problems[..] else { panic!("{:?}", report.problems) };
     assert!(damaged.contains("artifact a1") && damaged.contains("checksum"), "{damaged}");
-    assert!(missing.contains("artifact a3") && missing.contains("verify --quarantine"), "{missing}");
+    assert!(
+        damaged.contains("; its tool must be called again, and `cairn store verify --quarantine`"),
+        "{damaged}"
+    );
+    assert!(
+        missing.contains("artifact a3")
+            && missing.contains("is missing; the history has the whole message, and"),
+        "{missing}"
+    );
     let to = tempfile::tempdir().unwrap();
     let backup = store.backup(to.path().join("b"), at(0)).await.unwrap();
     assert!(backup.missing[0].contains("a1") && backup.missing[0].contains("checksum"), "{backup:?}");

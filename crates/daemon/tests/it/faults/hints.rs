@@ -48,7 +48,13 @@ fn an_artifact_that_is_gone_is_gone_on_without() {
     );
     home.cairn(&["store", "verify", "--quarantine"]).ended(0);
     assert_eq!(home.json(&["store", "verify"])["problems"], json!([]));
-    home.cairn(&["artifact", "show", "main", "a1"]).told(4, &["a1 are lost", "call the tool again"]);
+    let hint = "it was given up as lost; a backup may have it";
+    home.cairn(&["artifact", "show", "main", "a1"]).told(4, &["a1 are lost", "call the tool again", hint]);
+    let listed = home.cairn(&["artifact", "list", "main"]).ended(0).stdout;
+    let states: Vec<_> =
+        listed.lines().map(|row| row.split("  ").last().unwrap_or_default().trim()).collect();
+    assert_eq!(states, ["state", "lost", "expired 2026-01-01"], "{listed}");
+    assert_eq!(home.json(&["artifact", "list", "main"])[0]["lost"], true);
 }
 
 #[tokio::test(flavor = "multi_thread")]
