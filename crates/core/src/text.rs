@@ -37,7 +37,7 @@ pub fn escape_name(name: &str) -> String {
 }
 
 /// Direction marks, joiners and other characters without a shape, by which one name passes for another.
-pub fn is_invisible(c: char) -> bool {
+pub(crate) fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
 }
@@ -64,7 +64,8 @@ pub fn escape_hidden(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-fn is_hidden(c: char) -> bool {
+/// Whether it is escaped there, where it is no joiner.
+pub fn is_hidden(c: char) -> bool {
     let is_filler = matches!(c, '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}');
     let breaks = matches!(c, '\u{2028}' | '\u{2029}' | '\u{fff9}'..='\u{fffb}');
     (c.is_control() && !matches!(c, '\n' | '\t')) || is_invisible(c) || is_filler || breaks

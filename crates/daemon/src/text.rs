@@ -2,7 +2,7 @@
 
 pub(crate) use cairn_core::notice::grouped;
 
-use cairn_core::window::{escape_hidden, is_invisible};
+use cairn_core::window::{escape_hidden, is_hidden};
 use console::{measure_text_width, truncate_str};
 
 /// One line, with what is hidden escaped: what people or models wrote may not move the cursor.
@@ -42,7 +42,7 @@ pub(crate) fn painted(text: &str) -> String {
 pub(crate) fn plain_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
-        if !c.is_ascii() && (c.is_control() || is_invisible(c)) || c == '\u{7f}' {
+        if is_hidden(c) {
             let mut units = [0; 2];
             c.encode_utf16(&mut units).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
         } else {
@@ -146,8 +146,7 @@ pub(crate) fn quoted(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let plain = words.join(" ");
     let mut out = String::with_capacity(plain.len());
-    let seen = |c: &char| !c.is_control() && !is_invisible(*c);
-    for (n, c) in plain.chars().filter(seen).enumerate() {
+    for (n, c) in plain.chars().filter(|c| !is_hidden(*c)).enumerate() {
         if n == EXCERPT {
             out.push('…');
             break;
@@ -185,10 +184,10 @@ mod tests {
 
     #[test]
     fn hidden_characters_of_json_are_the_same_data_escaped() {
-        let value = serde_json::json!({ "te\u{202e}xt": "a\u{9b}b\u{7f}\u{e0041}\u{200d}é 漢" });
+        let value = serde_json::json!({ "te\u{202e}xt": "a\u{9b}b\u{7f}\u{e0041}\u{200d}\u{2028}\u{2029}\u{3164}\u{fff9}é 漢" });
         let shown = plain_json(&value.to_string());
         assert!(shown.contains("te\\u202ext") && shown.contains("é 漢"), "{shown}");
-        assert!(!shown.chars().any(|c| c.is_control() || is_invisible(c)), "{shown}");
+        assert!(!shown.chars().any(is_hidden), "{shown}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
     }
 

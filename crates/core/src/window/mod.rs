@@ -19,7 +19,7 @@ pub use render::{guide_text, memory_words, tail_tokens};
 
 pub use crate::message::{entry_tokens, pending_tokens};
 pub use crate::summary::{LookupTools, marker_text, marker_tokens, summary_text, summary_tokens};
-pub use crate::text::{escape_hidden, escape_name, escape_text, is_invisible, short_date, short_time};
+pub use crate::text::{escape_hidden, escape_name, escape_text, is_hidden, short_date, short_time};
 
 /// Tokens and entries of one region of the window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, serde::Deserialize)]

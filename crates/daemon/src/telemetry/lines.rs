@@ -13,8 +13,10 @@ use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
 use cairn_core::ports::Clock as _;
+use cairn_core::window::is_hidden;
 
 use crate::clock::SystemClock;
+use crate::text::plain_json;
 
 const MESSAGE: &str = "message";
 
@@ -147,7 +149,7 @@ fn text(at: Timestamp, level: Level, target: &str, fields: Fields, colours: bool
     for (name, shown) in others {
         let _ = write!(line, " {dim}{name}={plain}");
         let _ = match shown {
-            Shown::Text(words) => write!(line, "{words:?}"),
+            Shown::Text(words) => write!(line, "{}", Tame(&format!("{words:?}"))),
             shown => write!(line, "{}", Tame(&shown.into_words())),
         };
     }
@@ -180,7 +182,7 @@ fn json(at: Timestamp, level: Level, target: &str, fields: Fields) -> String {
         };
         object.insert(name, value);
     }
-    let mut line = Value::Object(object).to_string();
+    let mut line = plain_json(&Value::Object(object).to_string());
     line.push('\n');
     line
 }
@@ -194,13 +196,13 @@ impl Shown {
     }
 }
 
-/// A text on one line: nothing in it ends the line or steers a terminal.
+/// A text on one line: nothing in it ends the line, steers a terminal or hides.
 struct Tame<'a>(&'a str);
 
 impl fmt::Display for Tame<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for c in self.0.chars() {
-            if c.is_control() {
+            if c.is_control() || is_hidden(c) {
                 write!(f, "{}", c.escape_default())?;
             } else {
                 f.write_char(c)?;

@@ -1,5 +1,6 @@
 //! Who speaks in the log, how lines look, and that the level changes while the log runs.
 
+use cairn_core::window::is_hidden;
 use rstest::rstest;
 use serde_json::Value;
 
@@ -93,6 +94,21 @@ fn every_line_within_a_turn_carries_it_once() {
     assert!(lines.len() == 3 && lines.iter().all(|line| line["turn"] == "t1"), "{text}");
     assert_eq!((&lines[1]["took"], &lines[1]["tool"]), (&Value::from(3), &Value::from("fetch")));
     assert_eq!((&lines[2]["level"], &lines[2]["level_"]), (&Value::from("WARN"), &Value::from("odd")));
+}
+
+#[test]
+fn nothing_in_a_line_turns_its_direction_or_hides() {
+    let hidden = "A\u{202e}n\u{200b}n\u{3164}\u{2028}\u{9b}!";
+    let work =
+        |_: &LogHandle| tracing::warn!(target: "cairn_actors", shown = %hidden, quoted = hidden, "{hidden}");
+    let text = logged("warn", PLAIN, work);
+    let escaped = r"A\u{202e}n\u{200b}n\u{3164}\u{2028}\u{9b}!";
+    let expected = format!("{escaped} shown={escaped} quoted=\"{escaped}\"\n");
+    assert!(text.ends_with(&expected), "{text}");
+    let text = logged("warn", Shape::Json, work);
+    assert!(!text.trim_end().contains(is_hidden), "{text}");
+    let line: Value = serde_json::from_str(&text).unwrap();
+    assert!(["message", "shown", "quoted"].iter().all(|field| line[field] == hidden), "{text}");
 }
 
 #[rstest]
