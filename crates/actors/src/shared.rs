@@ -1,7 +1,7 @@
 //! What all actors share: what the runtime was given, its limits, the agents, the handles of the channels awake, and the way
 //! to a channel.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,6 +16,7 @@ use cairn_core::pairing_store::UsageDay;
 use cairn_core::ports::{ArgumentCheck, Clock, Platform, Store, Toolset};
 use cairn_core::trace::KeptText;
 use jiff::Timestamp;
+use lru::LruCache;
 use parking_lot::{Mutex, RwLock};
 use ractor::ActorRef;
 use tokio::sync::{Semaphore, broadcast, oneshot, watch};
@@ -176,7 +177,7 @@ pub(crate) struct Shared {
     /// Uses of channels so far: the order in which they were used.
     uses: AtomicU64,
     /// Texts that traces name and that are journalled, as far as this runtime knows.
-    kept_texts: Mutex<HashSet<TextId>>,
+    kept_texts: Mutex<LruCache<TextId, ()>>,
     router: RwLock<Option<ActorRef<RouterMsg>>>,
     outbox: RwLock<Option<ActorRef<OutboxMsg>>>,
 }
@@ -200,7 +201,7 @@ impl Shared {
             phase: AtomicU8::new(Phase::Starting as u8),
             restarts: AtomicU64::new(0),
             uses: AtomicU64::new(0),
-            kept_texts: Mutex::default(),
+            kept_texts: Mutex::new(LruCache::unbounded()),
             router: RwLock::default(),
             outbox: RwLock::default(),
             deps,
@@ -314,7 +315,7 @@ impl Shared {
     pub(crate) async fn keep_texts(&self, texts: Vec<KeptText>) {
         let mut new = Vec::new();
         for text in texts {
-            if self.kept_texts.lock().contains(&text.id) {
+            if self.kept_texts.lock().get(&text.id).is_some() {
                 continue;
             }
             match self.deps.store.kept_text(&text.id).await {
@@ -345,10 +346,12 @@ impl Shared {
 
     fn note_kept(&self, ids: impl IntoIterator<Item = TextId>) {
         let mut kept = self.kept_texts.lock();
-        if kept.len() > KEPT_TEXTS {
-            kept.clear();
+        for id in ids {
+            kept.put(id, ());
+            if kept.len() > KEPT_TEXTS {
+                kept.pop_lru();
+            }
         }
-        kept.extend(ids);
     }
 
     /// Counts what a model was used for, on behalf of these people, at that time.

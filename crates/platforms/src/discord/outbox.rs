@@ -1,10 +1,10 @@
 //! What leaves: messages, changes of them, typing, and notices to people.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use cairn_core::ids::{ApprovalId, ChannelId as RuntimeChannel, MessageId as RuntimeMessage, OutboxId};
 use cairn_core::ports::{SendError, SendPart};
+use lru::LruCache;
 use parking_lot::Mutex;
 use serenity::all::{
     ButtonStyle, ChannelId, CreateActionRow, CreateAllowedMentions, CreateButton, CreateMessage, EditMessage,
@@ -19,20 +19,20 @@ use crate::buttons;
 use crate::link::Link;
 use crate::markup::discord as markup;
 
-/// Most channels whose last message of the bot is remembered; past it all are forgotten.
+/// Most channels whose last message of the bot is remembered; past it the one that was used least recently goes.
 const LAST_MAX: usize = 50_000;
 
 pub(super) struct Outbox {
     rest: Arc<Rest>,
     link: Arc<Link>,
     places: Arc<Places>,
-    last: Mutex<HashMap<ChannelId, u64>>,
+    last: Mutex<LruCache<ChannelId, u64>>,
     pub(super) files: Files,
 }
 
 impl Outbox {
     pub(super) fn new(rest: Arc<Rest>, link: Arc<Link>, places: Arc<Places>, files: Files) -> Self {
-        Self { rest, link, places, last: Mutex::new(HashMap::new()), files }
+        Self { rest, link, places, last: Mutex::new(LruCache::unbounded()), files }
     }
 
     /// The id of what the bot said last in a channel, where known.
@@ -42,11 +42,11 @@ impl Outbox {
 
     pub(super) fn said_last(&self, channel: ChannelId, id: u64) {
         let mut last = self.last.lock();
-        if last.len() >= LAST_MAX {
-            last.clear();
-        }
-        let known = last.entry(channel).or_insert(id);
+        let known = last.get_or_insert_mut(channel, || id);
         *known = (*known).max(id);
+        if last.len() > LAST_MAX {
+            last.pop_lru();
+        }
     }
 
     pub(super) async fn send(&self, part: SendPart) -> Result<RuntimeMessage, SendError> {

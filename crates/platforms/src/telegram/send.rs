@@ -1,10 +1,11 @@
 //! What leaves: messages, edits, typing, and what is known of each afterwards.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use cairn_core::ids::{ChannelId, MessageId};
 use cairn_core::ports::SendError;
+use lru::LruCache;
 use parking_lot::Mutex;
 use serde_json::Value;
 use teloxide::payloads::{EditMessageText, SendChatAction, SendMessage};
@@ -247,22 +248,27 @@ fn moved_to(error: &CallError) -> Option<i64> {
 /// So many messages of a place are remembered.
 const PER_PLACE: usize = 16;
 
-/// So many places; past it all are forgotten, and replies are quoted once more.
+/// So many places; past it replies in the one that was used least recently are quoted once more.
 const PLACES_MAX: usize = 2048;
 
 pub(super) type ChatTopic = (i64, Option<i64>);
 
 /// The bot's newest messages by place.
-#[derive(Default)]
-pub(super) struct OwnMessages(Mutex<HashMap<ChatTopic, VecDeque<i64>>>);
+pub(super) struct OwnMessages(Mutex<LruCache<ChatTopic, VecDeque<i64>>>);
+
+impl Default for OwnMessages {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::unbounded()))
+    }
+}
 
 impl OwnMessages {
     pub(super) fn note(&self, place: ChatTopic, message: i64) {
         let mut places = self.0.lock();
-        if places.len() >= PLACES_MAX && !places.contains_key(&place) {
-            places.clear();
+        if places.len() >= PLACES_MAX && !places.contains(&place) {
+            places.pop_lru();
         }
-        let messages = places.entry(place).or_default();
+        let messages = places.get_or_insert_mut(place, VecDeque::new);
         if messages.len() == PER_PLACE {
             messages.pop_front();
         }
@@ -272,7 +278,7 @@ impl OwnMessages {
     /// `replied` was the bot's newest message when `message` was written. The same at any later time, as long as both
     /// are remembered.
     pub(super) fn was_latest(&self, place: ChatTopic, replied: i64, message: i64) -> bool {
-        let places = self.0.lock();
+        let mut places = self.0.lock();
         let Some(messages) = places.get(&place) else { return false };
         messages.iter().filter(|sent| **sent < message).max() == Some(&replied)
     }
@@ -292,5 +298,11 @@ mod tests {
         assert!(sent.was_latest(place, 10, 11), "an edit of 11 reads as 11 did");
         assert!(!sent.was_latest(place, 10, 13));
         assert!(!sent.was_latest((-7, None), 12, 13));
+        for topic in 0..PLACES_MAX as i64 {
+            sent.note((-8, Some(topic)), 10);
+            assert!(sent.was_latest(place, 12, 13), "others go first");
+        }
+        assert!(!sent.was_latest((-8, Some(0)), 10, 11));
+        assert!(sent.was_latest((-8, Some(1)), 10, 11));
     }
 }
