@@ -103,6 +103,11 @@ impl Daemon {
         self.status_bytes("VmRSS:")
     }
 
+    /// The most that its resident memory ever was, in bytes.
+    pub fn peak_bytes(&self) -> io::Result<u64> {
+        self.status_bytes("VmHWM:")
+    }
+
     /// What of its resident memory is no mapped file, in bytes.
     pub fn anon_bytes(&self) -> io::Result<u64> {
         self.status_bytes("RssAnon:")
