@@ -20,7 +20,6 @@ use crate::journal::segment::{self, Lines, Piece};
 use crate::store::{Inner, Store};
 use crate::verify::{note, told_wrong_files};
 use crate::views::archive::Reads;
-use crate::views::rows::ChannelState;
 
 /// Read without a pause.
 const STEP_BYTES: u64 = 256 * 1024;
@@ -41,9 +40,8 @@ const AGAIN_AFTER: Duration = Duration::from_secs(60 * 60);
 /// Checks the store again and again. Ends when it is closed. After a crash, and where the views are new, what lists and first
 /// turns need of channels is kept first.
 pub async fn keep_checked(store: Store, clock: std::sync::Arc<dyn Clock>) {
-    let unlisted = |state: &ChannelState| state.current_outline().is_none();
     if (store.inner.views_are_new || !store.stopped_cleanly())
-        && let Err(error) = store.restore_beforehand(unlisted, PAUSES, || store.inner.goes_on()).await
+        && let Err(error) = store.restore_beforehand(0, PAUSES, || store.inner.goes_on()).await
     {
         tracing::warn!(%error, "some channels were not restored beforehand; the first list of them, or turn in them, takes longer");
     }

@@ -33,7 +33,6 @@ use crate::views::archive::Reads;
 use crate::views::codec::{Key, encode_small, view_error};
 use crate::views::history::HistoryPage;
 use crate::views::lists::{ChannelLine, MadeAt, Totals};
-use crate::views::rows::ChannelState;
 use crate::views::trail::MemoryTrail;
 use crate::views::{Command, KeptSnapshot, memories, pairing_store};
 
@@ -42,11 +41,6 @@ const SNAPSHOT_LIMIT: Duration = Duration::from_secs(5);
 
 /// Records that a restore reads at the most before it has a new snapshot kept, so that the next one is quick.
 const TAIL_MAX: usize = 128;
-
-/// Whether a channel has so many entries that it cannot be restored quickly without a snapshot.
-pub(crate) fn is_long(state: &ChannelState) -> bool {
-    state.next_seq.0 > TAIL_MAX as u64
-}
 
 /// How often who waits for the index looks how far it is.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -282,19 +276,20 @@ fn keep_head(inner: &Inner, conversation: &Conversation) {
 }
 
 impl Store {
-    /// Restores the channels that are such, so that the first turn and the first list find what they need: views that were
-    /// just made have no snapshot, or an old one, and after a crash nothing is kept of what was awake. `goes_on` is asked before
-    /// each, and each is followed by a pause `pauses` times as long as it took. All are tried; the first error is returned.
+    /// Restores the channels that lists show nothing of, so that these and the first turn find what they need: views that
+    /// were just made have no outline and no snapshot, and after a crash nothing is kept of what was awake. Those without
+    /// records behind number `since` are passed over. `goes_on` is asked before each, and each is followed by a pause `pauses`
+    /// times as long as it took. All are tried; the first error is returned.
     pub(crate) async fn restore_beforehand(
         &self,
-        are_such: impl Fn(&ChannelState) -> bool + Send + 'static,
+        since: u64,
         pauses: u32,
         goes_on: impl Fn() -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         const WHAT: &str = "restoring channels";
-        let such = self.read(WHAT, move |_, reads| reads.channels_that(are_such)).await?;
+        let unlisted = self.read(WHAT, move |_, reads| reads.unlisted(since)).await?;
         let mut all = Ok(());
-        for channel in such {
+        for channel in unlisted {
             goes_on()?;
             let began = Instant::now();
             let restored = self.read(WHAT, move |inner, reads| restore(inner, reads, &channel)).await;

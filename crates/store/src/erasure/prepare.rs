@@ -21,10 +21,8 @@ use crate::format;
 use crate::journal::open::{Checkpoint, Tail};
 use crate::journal::rewrite::{self, Rewriter};
 use crate::journal::segment;
-use crate::ports::is_long;
 use crate::progress::Progress;
 use crate::store::{Inner, Store, StoreOptions};
-use crate::views::rows::ChannelState;
 
 /// The folder of the state without the person.
 const BESIDE: &str = "erasing";
@@ -174,8 +172,7 @@ impl Store {
         progress.begin("index", n);
         let mut made = beside.settle_index(n, |n| self.inner.reach(n)).await;
         if made.is_ok() {
-            let changed = move |state: &ChannelState| is_long(state) && state.last_n > shown;
-            made = beside.restore_beforehand(changed, 0, || self.inner.goes_on()).await;
+            made = beside.restore_beforehand(shown, 0, || self.inner.goes_on()).await;
         }
         let ended = beside.close().await;
         made?;

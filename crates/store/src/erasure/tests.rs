@@ -276,6 +276,8 @@ async fn a_long_channel_wakes_as_fast_behind_an_erasure_as_before() {
     let home = tempfile::tempdir().unwrap();
     let store = Store::open(options(home.path())).unwrap();
     talk(&store, 1..=40).await;
+    let short = "main/local/short".parse().unwrap();
+    store.append(turn(&short, 1, ("local/ben", "Ben"), "hello", "hi")).await.unwrap();
     let lease = store.try_maintenance().unwrap();
     assert!(store.ask_erasure(lease, ANNA, Timestamp::UNIX_EPOCH).await.unwrap());
     store.prepare_erasure().await.unwrap();
@@ -283,6 +285,8 @@ async fn a_long_channel_wakes_as_fast_behind_an_erasure_as_before() {
     assert_eq!(Request::read(home.path()).unwrap(), None);
     let store = Store::open(options(home.path())).unwrap();
     assert_eq!(woken(&store).await, (161, 0));
+    let listed = store.channel_lines(None, 9).await.unwrap();
+    assert_eq!(listed.iter().filter(|line| line.outline.is_some()).count(), 2, "{listed:?}");
     store.close().await;
     assert!(!holds(&all_bytes(home.path()), "Zorblax"));
 }

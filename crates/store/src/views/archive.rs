@@ -50,13 +50,11 @@ impl Reads<'_> {
         })
     }
 
-    /// The channels that are such.
-    pub(crate) fn channels_that(
-        &self,
-        are_such: impl Fn(&ChannelState) -> bool,
-    ) -> Result<Vec<ChannelId>, StoreError> {
+    /// Channels with records behind number `since` that lists show nothing of.
+    pub(crate) fn unlisted(&self, since: u64) -> Result<Vec<ChannelId>, StoreError> {
+        let is_such = |state: &ChannelState| state.last_n > since && state.current_outline().is_none();
         let states = self.channel_states();
-        let such = states.filter(|item| item.as_ref().map_or(true, |(_, state)| are_such(state)));
+        let such = states.filter(|item| item.as_ref().map_or(true, |(_, state)| is_such(state)));
         such.map(|item| item.map(|(channel, _)| channel)).collect()
     }
 

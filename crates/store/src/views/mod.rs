@@ -14,7 +14,7 @@ pub(crate) mod memories;
 mod messages;
 pub(crate) mod opening;
 pub(crate) mod pairing_store;
-pub(crate) mod rows;
+mod rows;
 mod shrink;
 pub(crate) mod trail;
 
