@@ -118,7 +118,7 @@ pub(super) const METRICS: &[(Kind, &str, &str)] = &[
     (Gauge, "cairn_scrape_ok", "1 when the store answered this scrape"),
     (Histogram(LONG), "cairn_share_wait_seconds", "How long a call of a model waited because its person had as many at work as one may"),
     (Counter, "cairn_slides_total", "Times that the engine sliding dropped turns"),
-    (Counter, "cairn_socket_connections_total", "Connections of the socket by outcome; slow: closed, no request came in time"),
+    (Counter, "cairn_socket_connections_total", "Connections of the socket by outcome; slow: closed, no request came in time or nothing was read of an answer"),
     (Gauge, "cairn_spent_today", "What the day has cost, in the currency of the models' prices"),
     (Gauge, "cairn_store_damage", "Damaged places of journal and artifacts that the last check in the background found"),
     (Counter, "cairn_summaries_mended_total", "Summaries that were repaired without a model"),

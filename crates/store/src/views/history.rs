@@ -15,7 +15,7 @@ use super::archive::Reads;
 const LOOKED_AT: usize = 10_000;
 
 /// Bytes of words that a page ends behind: no answer is larger than that and one more text.
-pub(crate) const PAGE_BYTES: usize = 1024 * 1024;
+pub(crate) const PAGE_BYTES: usize = 512 * 1024;
 
 /// Entries that fit, oldest first.
 #[derive(Debug, Clone, Default, PartialEq)]

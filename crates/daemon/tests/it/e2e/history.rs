@@ -105,7 +105,7 @@ async fn the_api_pages_a_history_from_either_end() {
 async fn of_long_texts_a_page_has_few_and_goes_on() {
     /// Of one text, and the most of an answer: what a page ends behind, one more text, and what is around them.
     const BYTES: usize = 180_000;
-    const PAGE_MAX: usize = 1024 * 1024 + BYTES + 50_000;
+    const PAGE_MAX: usize = 512 * 1024 + BYTES + 50_000;
     let home = home();
     let line = |n: usize| {
         let text = format!("heron {n} {}", "tall ".repeat(BYTES / 5));
