@@ -276,7 +276,7 @@ fn keep_head(inner: &Inner, conversation: &Conversation) {
 }
 
 impl Store {
-    /// Restores the channels that lists show nothing of, so that these and the first turn find what they need: views that
+    /// Restores the channels that lists show nothing of, the longest first, so that these and the first turn find what they need: views that
     /// were just made have no outline and no snapshot, and after a crash nothing is kept of what was awake. Those without
     /// records behind number `since` are passed over. `goes_on` is asked before each, and each is followed by a pause `pauses`
     /// times as long as it took. All are tried; the first error is returned.

@@ -1,5 +1,6 @@
 //! Conversations at rest: channels, restoring one, entries by number, message ids.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -50,12 +51,17 @@ impl Reads<'_> {
         })
     }
 
-    /// Channels with records behind number `since` that lists show nothing of.
+    /// Channels with records behind number `since` that lists show nothing of, the longest first.
     pub(crate) fn unlisted(&self, since: u64) -> Result<Vec<ChannelId>, StoreError> {
-        let is_such = |state: &ChannelState| state.last_n > since && state.current_outline().is_none();
-        let states = self.channel_states();
-        let such = states.filter(|item| item.as_ref().map_or(true, |(_, state)| is_such(state)));
-        such.map(|item| item.map(|(channel, _)| channel)).collect()
+        let mut found = Vec::new();
+        for item in self.channel_states() {
+            let (channel, state) = item?;
+            if state.last_n > since && state.current_outline().is_none() {
+                found.push((Reverse(state.next_seq), channel));
+            }
+        }
+        found.sort_unstable();
+        Ok(found.into_iter().map(|(_, channel)| channel).collect())
     }
 
     pub(crate) fn channel(&self, channel: &ChannelId) -> Result<Option<ChannelRow>, StoreError> {
