@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
+use std::mem;
 use std::ops::Bound;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -120,6 +122,17 @@ impl Check {
     }
 }
 
+/// sled panics where its file cannot be synced when it is closed; the error that has it closed is the one to be told.
+impl Drop for Db {
+    fn drop(&mut self) {
+        let rows = mem::replace(&mut self.rows, Rows::Memory(Arc::default()));
+        let copy = self.copy.get_mut().take();
+        if catch_unwind(AssertUnwindSafe(|| drop((rows, copy)))).is_err() {
+            tracing::warn!("sled was not closed in order; the next start applies to its rows what they lack");
+        }
+    }
+}
+
 impl Db {
     /// Opens sled. [`super::opening`] guards it: sled may panic, or not come back.
     pub(crate) fn open(dir: &Path, cache_bytes: u64, calls: &Arc<Calls>) -> Result<Self, StoreError> {
@@ -133,8 +146,8 @@ impl Db {
 
     /// Begins a copy of all rows into that folder. What is written from here on goes there, too.
     pub(crate) fn begin_copy(&self, dir: &Path, cache_bytes: u64) -> Result<(), StoreError> {
-        if let Rows::Sled(to) = Self::open(dir, cache_bytes, &self.calls)?.rows {
-            *self.copy.lock() = Some(Copy { to, upto: Vec::new() });
+        if let Rows::Sled(to) = &Self::open(dir, cache_bytes, &self.calls)?.rows {
+            *self.copy.lock() = Some(Copy { to: to.clone(), upto: Vec::new() });
         }
         Ok(())
     }
