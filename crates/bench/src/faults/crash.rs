@@ -1,5 +1,5 @@
-//! `kill -9` at named points: before a call, within it or behind it. After each the state is sound, whatever was acknowledged is
-//! there and comes to its end, and what was under way can be done again.
+//! `kill -9` at named points: before a call, within it or behind it; and errors that commands meet. After each the state is
+//! sound, whatever was acknowledged is there and comes to its end, and what was under way can be done again.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,7 +18,7 @@ use super::damage::follow;
 use super::lost::{are_kept, is_in, lost_records, words_of};
 use super::prepared::{BERTS, Entries, FORGOTTEN, entries_in, is_packed, shown, shown_as};
 use super::scene::Scene;
-use super::{Case, Outcome, files, require};
+use super::{Case, Outcome, Ran, files, require};
 
 pub(super) const POINTS: [&str; 22] = [
     "accept",
@@ -44,6 +44,9 @@ pub(super) const POINTS: [&str; 22] = [
     "quarantine",
     "migration",
 ];
+
+/// Of these the commands that may meet an error as well.
+pub(super) const COMMANDS: [&str; 6] = ["rewrite", "pack", "backup", "restore", "rebuild", "quarantine"];
 
 /// What a daemon at work does there.
 enum Point {
@@ -84,7 +87,8 @@ pub(super) async fn run(case: &Case<'_>, point: &str, seed: u64) -> io::Result<O
         "views" => Point::Write { part: "/views/", kinds: "wsortu", bytes: "", of: 60 },
         "index" => Point::Write { part: "/index/", kinds: "wsortu", bytes: "", of: 60 },
         "start" => Point::Write { part: "/state/", kinds: "wsortu", bytes: "", of: 40 },
-        command => return at_command(case, command, fault, &mut random).await,
+        "migration" => return migration(case, fault, &mut random).await,
+        command => return at_command(case, command, (fault, PATIENCE), &mut random).await,
     };
     at_work(case, &point, fault, &mut random).await
 }
@@ -133,17 +137,15 @@ async fn killed(scene: &Scene, mut daemon: Daemon, point: &Point, n: usize) -> i
     Ok(met)
 }
 
-/// A command is killed within its work on the prepared state; then it is run again, and everything is as it should be.
-async fn at_command(
+/// A command meets a fault within its work on the prepared state, a kill or an error that lasts so long; then it is run again,
+/// and everything is as it should be.
+pub(super) async fn at_command(
     case: &Case<'_>,
     command: &str,
-    fault: Fault,
+    (fault, lasts): (Fault, Duration),
     random: &mut Random,
 ) -> io::Result<Outcome> {
     let at = |name: &str| case.dir.join(name).display().to_string();
-    if command == "migration" {
-        return migration(case, fault, random).await;
-    }
     case.prepared.copy_to(case.dir)?;
     let (backup, state) = (at("backup"), "/state/");
     let (args, part): (Vec<&str>, &str) = match command {
@@ -158,11 +160,15 @@ async fn at_command(
     let lost = set_up(case, command, &backup).await?;
     let most = if command == "backup" { 60 } else { 120 };
     case.disk.fail_at(&Calls { part, kinds: "wsortu", bytes: "", from: 1 + random.below(most) }, fault)?;
-    let ran = case.cairn(&args).await?;
-    case.disk.mend()?;
-    require(ran.code.is_none() || ran.code == Some(0), || format!("{:?}: {}", ran.code, ran.stderr))?;
+    let ran = case.cairn_until_mended(&args, lasts).await?;
+    let is_told = match ran.code {
+        Some(0) => true,
+        None => Fault::KILLS.contains(&fault),
+        Some(_) => !Fault::KILLS.contains(&fault) && ran.stderr.contains("hint: ") && !panicked(&ran),
+    };
+    require(is_told, || format!("{:?}: {}", ran.code, ran.stderr))?;
     let again =
-        if ran.code.is_none() || command != "backup" { case.cairn(&args).await? } else { ran.clone() };
+        if ran.code != Some(0) || command != "backup" { case.cairn(&args).await? } else { ran.clone() };
     let is_gone = command == "rewrite" && again.stderr.contains("nothing");
     let told = format!("{}{}", again.stdout, again.stderr);
     // Views that were half made are told with a command that makes them again.
@@ -173,7 +179,22 @@ async fn at_command(
     std::fs::write(case.config(), config)?;
     case.disk.set_clock(0)?;
     look(case, command, &lost).await?;
-    Ok(if ran.code.is_none() { Outcome::Harmless } else { Outcome::NotMet })
+    Ok(match ran.code {
+        Some(0) if Fault::KILLS.contains(&fault) => Outcome::NotMet,
+        Some(0) | None => Outcome::Harmless,
+        Some(_) => Outcome::Mended(format!("{fault:?} for {lasts:?}: {}", first_line(&ran.stderr))),
+    })
+}
+
+/// sled's own threads may panic on a disk that fails: that is logged, and is not what a command tells.
+fn panicked(ran: &Ran) -> bool {
+    ran.code == Some(101) || first_line(&ran.stderr).contains("panicked")
+}
+
+/// The error that a command ended with, or what it says first.
+fn first_line(text: &str) -> &str {
+    let error = text.lines().find(|line| line.starts_with("error"));
+    error.or(text.lines().next()).unwrap_or_default()
 }
 
 /// Makes what a command finds to do; the records that are damaged for it.

@@ -14,9 +14,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::process::Command;
+use tokio::time::sleep;
 
 use cairn_testkit::daemon::Daemon;
 use cairn_testkit::disk::Disk;
@@ -43,7 +45,7 @@ struct Kind {
 const KINDS: [Kind; 6] = [
     Kind { name: "crash", places: &crash::POINTS },
     Kind { name: "damage", places: &damage::PLACES },
-    Kind { name: "error", places: &["journal", "views", "index", "artifacts"] },
+    Kind { name: "error", places: &scene::ERRORS },
     Kind { name: "clock", places: &clock::PLACES },
     Kind { name: "flood", places: &flood::FLOODS },
     Kind { name: "memory", places: &["start", "talk"] },
@@ -139,6 +141,21 @@ impl Case<'_> {
     /// Runs a command to its end, on the same disk.
     async fn cairn(&self, args: &[&str]) -> io::Result<Ran> {
         run_cairn(self.cairn, self.disk, &self.state(), &self.config(), args).await
+    }
+
+    /// The same on a disk that is sound again after so long, and when it has ended.
+    async fn cairn_until_mended(&self, args: &[&str], lasts: Duration) -> io::Result<Ran> {
+        let mended = async {
+            sleep(lasts).await;
+            self.disk.mend()?;
+            std::future::pending().await
+        };
+        let ran = tokio::select! {
+            ran = self.cairn(args) => ran,
+            failed = mended => failed,
+        };
+        self.disk.mend()?;
+        ran
     }
 
     /// What a command that succeeds prints as JSON.

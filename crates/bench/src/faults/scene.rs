@@ -19,7 +19,7 @@ use cairn_testkit::random::Random;
 use cairn_testkit::telegram::{FakeTelegram, Person};
 
 use super::disk::HUNG;
-use super::{Case, Outcome, require, tally};
+use super::{Case, Outcome, crash, require, tally};
 use crate::chats::words;
 
 const CHANNELS: [&str; 2] = ["main", "letters"];
@@ -267,12 +267,29 @@ impl Scene {
     }
 }
 
+/// Parts of the state that a daemon writes to, and commands that write to all of it.
+pub(super) const ERRORS: [&str; 10] = [
+    "journal",
+    "views",
+    "index",
+    "artifacts",
+    "rewrite",
+    "pack",
+    "backup",
+    "restore",
+    "rebuild",
+    "quarantine",
+];
+
 /// The calls of one part of the state fail for a while, from one of them on.
 pub(super) async fn error(case: &Case<'_>, part: &str, seed: u64) -> io::Result<Outcome> {
     let mut random = Random::new(seed);
     let faults = [Fault::Full, Fault::Broken, Fault::NoFiles, Fault::Hangs, Fault::Slow];
     let fault = faults[random.below(faults.len() as u64) as usize];
     let lasts = Duration::from_millis(500 + random.below(6_000));
+    if crash::COMMANDS.contains(&part) {
+        return crash::at_command(case, part, (fault, lasts), &mut random).await;
+    }
     let scene = Scene::set(case, "").await?;
     let daemon = case.daemon().await?;
     let client = daemon.client();

@@ -35,6 +35,14 @@ async fn damage_is_made_good_unseen_or_told_with_a_remedy_that_helps() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_command_on_a_disk_that_fails_says_so_and_does_its_work_when_it_is_run_again() {
+    let commands = ["rewrite", "backup", "restore", "rebuild"];
+    let mut outcomes = none_does_harm("error", &commands, 4..5).await;
+    outcomes.extend(none_does_harm("error", &["pack"], 17..18).await);
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Mended(_))), "{outcomes:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_clock_that_jumps_stops_nothing() {
     none_does_harm("clock", &["running", "between"], 2..3).await;
 }
