@@ -97,7 +97,7 @@ fn remedies(told: &str) -> Vec<String> {
 }
 
 /// Does what is told to do; false: it tells nothing.
-pub(super) async fn follow(case: &Case<'_>, told: &str) -> io::Result<bool> {
+async fn follow(case: &Case<'_>, told: &str) -> io::Result<bool> {
     if told.contains("remove the file") {
         let name = ["format", "erasure.json"].into_iter().find(|name| told.contains(name));
         let name = name.ok_or_else(|| io::Error::other(format!("remove which file? {told}")))?;

@@ -136,7 +136,9 @@ pub(super) async fn shown(client: &Client) -> io::Result<Shown> {
         require(status.is_success(), || format!("{path}: {status}: {value}"))?;
         without_ages(&mut value);
         if path.ends_with("/artifacts") {
-            for artifact in value.as_array().into_iter().flatten() {
+            // The copy of a message that has left the window has no words.
+            let all = value.as_array().into_iter().flatten();
+            for artifact in all.filter(|artifact| artifact["expired_at"].is_null()) {
                 let path = format!("{path}/{}", artifact["id"].as_str().unwrap_or_default());
                 let (status, whole) = client.ask("GET", &path, &Value::Null).await?;
                 require(status.is_success(), || format!("{path}: {status}: {whole}"))?;
