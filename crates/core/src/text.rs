@@ -64,7 +64,7 @@ pub fn escape_hidden(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether it is escaped there, where it is no joiner.
+/// Whether [`escape_hidden`] escapes it, joiners between letters aside.
 pub fn is_hidden(c: char) -> bool {
     let is_filler = matches!(c, '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}');
     let breaks = matches!(c, '\u{2028}' | '\u{2029}' | '\u{fff9}'..='\u{fffb}');

@@ -276,10 +276,14 @@ fn keep_head(inner: &Inner, conversation: &Conversation) {
 }
 
 impl Store {
-    /// Restores the channels that lists show nothing of, the longest first, so that these and the first turn find what they need: views that
-    /// were just made have no outline and no snapshot, and after a crash nothing is kept of what was awake. Those without
-    /// records behind number `since` are passed over. `goes_on` is asked before each, and each is followed by a pause `pauses`
-    /// times as long as it took. All are tried; the first error is returned.
+    /// Restores the channels that lists show nothing of, the longest first, so that lists and first turns find what they need:
+    /// views that were just made have no outline and no snapshot, and after a crash nothing is kept of what was awake. Those
+    /// without records behind number `since` are passed over. `goes_on` is asked before each, and each is followed by a pause
+    /// `pauses` times as long as it took.
+    ///
+    /// # Errors
+    /// The first channel that could not be restored; the others were tried. That an outline cannot be kept is no error, and
+    /// ends it.
     pub(crate) async fn restore_beforehand(
         &self,
         since: u64,
@@ -292,12 +296,16 @@ impl Store {
         for channel in unlisted {
             goes_on()?;
             let began = Instant::now();
-            let restored = self.read(WHAT, move |inner, reads| restore(inner, reads, &channel)).await;
-            let kept = match restored {
-                Ok(Some(conversation)) => self.keep(Arc::new(conversation), false).await,
-                other => other.map(drop),
-            };
-            all = all.and(kept);
+            match self.read(WHAT, move |inner, reads| restore(inner, reads, &channel)).await {
+                Ok(Some(conversation)) => {
+                    if let Err(error) = self.keep(Arc::new(conversation), false).await {
+                        // What does not answer now is not waited for with every channel.
+                        tracing::warn!(%error, "what lists show of channels was not kept; the first list takes longer");
+                        break;
+                    }
+                }
+                other => all = all.and(other.map(drop)),
+            }
             tokio::time::sleep(began.elapsed() * pauses).await;
         }
         all

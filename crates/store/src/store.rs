@@ -214,7 +214,7 @@ fn open_views_and_journal(
         if lacks > TOLD_RECORDS {
             tracing::info!(
                 records = lacks,
-                "the views lack much of the journal and are brought up; the store opens after that"
+                "the views lack much of the journal and are brought up to date; the store opens after that"
             );
         }
     }

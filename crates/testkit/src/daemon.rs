@@ -196,20 +196,25 @@ impl Client {
         if status == StatusCode::OK { Ok(value) } else { Err(io::Error::other(format!("{status}: {value}"))) }
     }
 
+    /// A page of a list, and what the next one comes after.
+    pub async fn page(&self, path: &str) -> io::Result<(StatusCode, Value, Option<String>)> {
+        let response = self.send("GET", path, "application/json", Vec::new()).await?;
+        let (head, body) = response.into_parts();
+        let next = head.headers.get("cairn-next").map(|next| next.to_str().map(str::to_owned));
+        let bytes = body.collect().await.map_err(io::Error::other)?.to_bytes();
+        Ok((head.status, serde_json::from_slice(&bytes)?, next.transpose().map_err(io::Error::other)?))
+    }
+
     /// All entries of a channel, and what waits, page by page; or the error instead.
     pub async fn history(&self, channel: &str) -> io::Result<(StatusCode, Value)> {
         let path = format!("/v1/channels/{channel}/history?limit=10000");
         let (mut asked, mut entries) = (path.clone(), Vec::new());
         loop {
-            let response = self.send("GET", &asked, "application/json", Vec::new()).await?;
-            let (head, body) = response.into_parts();
-            let page = serde_json::from_slice(&body.collect().await.map_err(io::Error::other)?.to_bytes())?;
-            let Value::Array(mut page) = page else { return Ok((head.status, page)) };
+            let (status, page, next) = self.page(&asked).await?;
+            let Value::Array(mut page) = page else { return Ok((status, page)) };
             entries.append(&mut page);
-            let Some(next) = head.headers.get("cairn-next") else {
-                return Ok((head.status, Value::Array(entries)));
-            };
-            asked = format!("{path}&from={}", next.to_str().map_err(io::Error::other)?);
+            let Some(next) = next else { return Ok((status, Value::Array(entries))) };
+            asked = format!("{path}&from={next}");
         }
     }
 

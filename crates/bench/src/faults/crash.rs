@@ -14,6 +14,7 @@ use cairn_testkit::disk::{Calls, Fault};
 use cairn_testkit::model::Kind;
 use cairn_testkit::random::Random;
 
+use super::damage::first_line;
 use super::lost::{are_kept, is_in, lost_records, words_of};
 use super::prepared::{BERTS, Entries, FORGOTTEN, entries_in, is_packed, shown, shown_as};
 use super::scene::Scene;
@@ -43,9 +44,6 @@ pub(super) const POINTS: [&str; 22] = [
     "quarantine",
     "migration",
 ];
-
-/// Of these the commands that may meet an error as well.
-pub(super) const COMMANDS: [&str; 6] = ["rewrite", "pack", "backup", "restore", "rebuild", "quarantine"];
 
 /// What a daemon at work does there.
 enum Point {
@@ -187,15 +185,10 @@ pub(super) async fn at_command(
     })
 }
 
-/// sled's own threads may panic on a disk that fails: that is logged, and is not what a command tells.
+/// Whether a panic is what a command tells: sled's own, on a disk that fails, are to be logged at the most.
 fn panicked(ran: &Ran) -> bool {
-    ran.code == Some(101) || first_line(&ran.stderr).contains("panicked")
-}
-
-/// The error that a command ended with, or what it says first.
-fn first_line(text: &str) -> &str {
-    let error = text.lines().find(|line| line.starts_with("error"));
-    error.or(text.lines().next()).unwrap_or_default()
+    let tells = |line: &str| line.starts_with("error") && line.contains("panicked");
+    ran.code == Some(101) || ran.stderr.lines().any(tells)
 }
 
 /// Makes what a command finds to do; the records that are damaged for it.

@@ -193,6 +193,6 @@ fn difference(other: Option<(&String, &Value)>, before: &Shown) -> String {
     format!("{path} shows …{}, not …{}", cut(&now), cut(&was))
 }
 
-fn first_line(log: &str) -> String {
+pub(super) fn first_line(log: &str) -> String {
     log.lines().find(|line| line.contains("error: ")).unwrap_or(log).chars().take(300).collect()
 }

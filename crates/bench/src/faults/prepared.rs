@@ -136,9 +136,11 @@ pub(super) async fn shown(client: &Client) -> io::Result<Shown> {
         require(status.is_success(), || format!("{path}: {status}: {value}"))?;
         without_ages(&mut value);
         if path.ends_with("/artifacts") {
-            // The copy of a message that has left the window has no words.
-            let all = value.as_array().into_iter().flatten();
-            for artifact in all.filter(|artifact| artifact["expired_at"].is_null()) {
+            // The copy of a message goes when that leaves the window; one that was given up as lost is asked for.
+            let has_left = |artifact: &&Value| {
+                artifact["message"].is_u64() && artifact["expired_at"].is_string() && artifact["lost"] != true
+            };
+            for artifact in value.as_array().into_iter().flatten().filter(|artifact| !has_left(artifact)) {
                 let path = format!("{path}/{}", artifact["id"].as_str().unwrap_or_default());
                 let (status, whole) = client.ask("GET", &path, &Value::Null).await?;
                 require(status.is_success(), || format!("{path}: {status}: {whole}"))?;

@@ -240,8 +240,8 @@ pub(super) fn limit_or(asked: Option<usize>, default: usize) -> Result<usize, Ap
 /// The error of an `after` that no page ended with.
 pub(super) fn no_such_place(after: &str) -> ApiError {
     ApiError::malformed(format!(
-        "`after` is `{after}`, which is no place in this list; give what the page before names: the command line as --after, \
-         the API in the header {NEXT}"
+        "`after` is `{after}`, which is no place in this list; the page before it names one: on the command line as \
+         --after, over HTTP in the header {NEXT}"
     ))
 }
 

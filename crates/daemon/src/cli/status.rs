@@ -89,13 +89,15 @@ fn copy_line(status: &StatusRecord) -> Option<String> {
     Some(format!("copy      record {} of {}, {behind}", grouped(applied), grouped(last)))
 }
 
-/// How far the search index is that is being made; a few records behind is how it always is.
+/// How far a search index is that is being built; it is always a few records behind.
 fn index_line(status: &StatusRecord) -> Option<String> {
     const FEW: u64 = 1_000;
     let (indexed, last) = (status.store.indexed, status.store.last);
     let is_open = status.running && status.node.as_ref().is_none_or(|node| node.leads);
-    let is_made = is_open && last.saturating_sub(indexed) > FEW;
-    is_made.then(|| format!("search    the index is made: record {} of {}", grouped(indexed), grouped(last)))
+    let is_behind = is_open && last.saturating_sub(indexed) > FEW;
+    is_behind.then(|| {
+        format!("search    the index is being built: record {} of {}", grouped(indexed), grouped(last))
+    })
 }
 
 /// On a node that stands by nothing is awake; between two roles nothing is known.
@@ -219,7 +221,7 @@ mod tests {
         assert!(told.contains("\nchannels  232") && !told.contains("awake"), "{told}");
         let told = lines(&StatusRecord { node: Some(node(true)), ..status.clone() }).join("\n");
         assert!(told.contains("channels  232, 0 awake") && !told.contains("copy"), "{told}");
-        assert!(told.contains("search    the index is made: record 0 of 1,234"), "{told}");
+        assert!(told.contains("search    the index is being built: record 0 of 1,234"), "{told}");
         let store = StoreStatus { indexed: 1200, ..status.store.clone() };
         let told = lines(&StatusRecord { node: Some(node(true)), store, ..status.clone() }).join("\n");
         assert!(!told.contains("search"), "{told}");

@@ -9,6 +9,7 @@ use super::client::{encode, with_params};
 use super::connect::Connector;
 use super::failure::Failure;
 use super::out::{self, Table};
+use super::pages::{self, PageArgs};
 use crate::records::{ApprovalRecord, ToolRecord, ToolUseRecord};
 use crate::text::{grouped, minute, one_line, plain};
 
@@ -89,24 +90,20 @@ pub(crate) async fn tools(global: Global, command: ToolsCommand) -> Result<(), F
         ToolsCommand::Log { channel, tool, outcome, limit, before, after } => {
             let channel = channel.map(|name| connector.channel(&name, None)).transpose()?;
             let params = [
-                ("limit", Some(limit.to_string())),
                 ("channel", channel.map(|channel| channel.to_string())),
                 ("tool", tool),
                 ("outcome", outcome),
                 ("before", before.map(|n| n.to_string())),
-                ("after", after.map(|n| n.to_string())),
             ];
+            if let Some(n) = after {
+                return log_after(&connector, &global, params.to_vec(), (n, limit)).await;
+            }
+            let params = [&params[..], &[("limit", Some(limit.to_string()))]].concat();
             let records: Vec<ToolUseRecord> = connector.get(&with_params("/v1/tools/log", &params)).await?;
             out::record(global.json, &records, |records| log(records))?;
-            if global.json || (records.len() as u64) < limit {
-                return Ok(());
-            }
-            match (after, records.as_slice()) {
-                (Some(_), [.., last]) => out::note(&format!("there may be more: --after {}", last.n)),
-                (None, [oldest, ..]) => {
-                    out::note(&format!("the newest {}; older ones: --before {}", grouped(limit), oldest.n));
-                }
-                _ => {}
+            if let (false, true, Some(oldest)) = (global.json, records.len() as u64 == limit, records.first())
+            {
+                out::note(&format!("the newest {}; older ones: --before {}", grouped(limit), oldest.n));
             }
             Ok(())
         }
@@ -117,6 +114,24 @@ pub(crate) async fn tools(global: Global, command: ToolsCommand) -> Result<(), F
         ToolsCommand::Approve { id } => answer(&connector, &global, &id, true).await,
         ToolsCommand::Deny { id } => answer(&connector, &global, &id, false).await,
     }
+}
+
+/// At most so many calls behind one, oldest first.
+async fn log_after(
+    connector: &Connector,
+    global: &Global,
+    params: Vec<(&str, Option<String>)>,
+    (n, limit): (u64, u64),
+) -> Result<(), Failure> {
+    let page = PageArgs { limit: Some(limit), after: Some(n.to_string()) };
+    let text = |records: &[ToolUseRecord], first: bool| {
+        if first { log(records) } else { pages::without_heading(log(records)) }
+    };
+    let rest = pages::print(connector, global.json, ("/v1/tools/log", params), page, text).await?;
+    if let (false, Some(rest)) = (global.json, rest) {
+        out::note(&format!("there are more: --after {rest}"));
+    }
+    Ok(())
 }
 
 fn listed(records: &[ToolRecord]) -> String {

@@ -128,7 +128,9 @@ impl Drop for Db {
         let rows = mem::replace(&mut self.rows, Rows::Memory(Arc::default()));
         let copy = self.copy.get_mut().take();
         if catch_unwind(AssertUnwindSafe(|| drop((rows, copy)))).is_err() {
-            tracing::warn!("sled was not closed in order; the next start applies to its rows what they lack");
+            tracing::warn!(
+                "the views were not closed cleanly; the next start applies what they lack of the journal"
+            );
         }
     }
 }

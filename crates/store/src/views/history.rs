@@ -14,7 +14,7 @@ use super::archive::Reads;
 /// Entries that are looked at for one page: of a person who says little, most of a history may have to be.
 const LOOKED_AT: usize = 10_000;
 
-/// Bytes of words that a page ends behind: no answer is larger than that and one more text.
+/// Once a page has so many bytes of words it takes no more: it is larger by one text at the most.
 pub(crate) const PAGE_BYTES: usize = 512 * 1024;
 
 /// Entries that fit, oldest first.

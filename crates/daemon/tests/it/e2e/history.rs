@@ -2,7 +2,6 @@
 
 use cairn_testkit::daemon::Client;
 use cairn_testkit::home::Home;
-use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
 use crate::home;
@@ -24,10 +23,8 @@ fn replayed(days: usize) -> Home {
 
 /// A page of a list, and what the next one comes after.
 async fn page(client: &Client, path: &str) -> (Value, Option<String>) {
-    let answer = client.send("GET", path, "application/json", Vec::new()).await.unwrap();
-    let next = answer.headers().get("cairn-next").map(|next| next.to_str().unwrap().to_owned());
-    let body = answer.into_body().collect().await.unwrap().to_bytes();
-    (serde_json::from_slice(&body).unwrap(), next)
+    let (_, items, next) = client.page(path).await.unwrap();
+    (items, next)
 }
 
 fn seqs(history: &Value) -> Vec<u64> {
@@ -102,8 +99,8 @@ async fn the_api_pages_a_history_from_either_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_long_texts_a_page_has_few_and_goes_on() {
-    /// Of one text, and the most of an answer: what a page ends behind, one more text, and what is around them.
+async fn a_page_of_long_texts_is_short_and_goes_on() {
+    /// Of one text, and the most of an answer: what fills a page, one more text, and what is around them.
     const BYTES: usize = 180_000;
     const PAGE_MAX: usize = 512 * 1024 + BYTES + 50_000;
     let home = home();
