@@ -404,6 +404,7 @@ pub(crate) fn draft_entry(role: Role, at: Timestamp) -> Entry {
         message: None,
         parts: Vec::new(),
         reasoning: None,
+        provider_state: None,
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,

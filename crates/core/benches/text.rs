@@ -47,6 +47,7 @@ fn entries(n: u64) -> Vec<Arc<Entry>> {
             seq * 31
         ))],
         reasoning: None,
+        provider_state: None,
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,

@@ -30,6 +30,7 @@ pub mod model;
 pub mod notice;
 pub mod pairing_store;
 pub mod ports;
+pub mod provider_state;
 pub mod prune;
 pub mod result_guard;
 pub mod retention;

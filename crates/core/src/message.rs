@@ -3,12 +3,14 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::ids::{ArtifactId, Generation, MessageId, Seq, TurnId};
+use crate::provider_state::ProviderState;
 use crate::text::{escape_name, escape_text, short_time};
 use crate::tokens::estimate;
 
@@ -107,6 +109,9 @@ pub struct Entry {
     /// The model's reasoning, kept for the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<String>,
+    /// What its provider wants back with it. It holds the reasoning, where it has that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_state: Option<Box<ProviderState>>,
     /// Tool calls of an assistant's entry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
@@ -139,6 +144,7 @@ impl Entry {
             message: None,
             parts: Vec::new(),
             reasoning: None,
+            provider_state: None,
             tool_calls: Vec::new(),
             tool_call_id: None,
             artifact: None,
@@ -146,6 +152,16 @@ impl Entry {
             quotes: false,
             tokens: 0,
         }
+    }
+
+    /// The entry once its turn is closed: without what its provider wants back within the turn alone.
+    pub(crate) fn closed(self: &Arc<Self>) -> Arc<Self> {
+        if self.provider_state.as_ref().is_none_or(|state| state.outlives_turn()) {
+            return Arc::clone(self);
+        }
+        let mut left = Self { provider_state: None, ..Self::clone(self) };
+        left.tokens = entry_tokens(&left);
+        Arc::new(left)
     }
 
     /// All its text parts, joined by line breaks; attachments by their names.
@@ -202,7 +218,8 @@ pub fn entry_tokens(entry: &Entry) -> u32 {
                 .tool_calls
                 .iter()
                 .map(|call| MESSAGE_OVERHEAD + estimate(&call.name) + estimate(&call.arguments.to_string()));
-            MESSAGE_OVERHEAD + parts_tokens(&entry.parts) + calls.sum::<u32>()
+            let state = entry.provider_state.as_ref().map_or(0, |state| state.tokens());
+            MESSAGE_OVERHEAD + parts_tokens(&entry.parts) + calls.sum::<u32>() + state
         }
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::ChannelId;
 use crate::message::{Entry, Part, ToolCall};
+use crate::provider_state::ProviderState;
 use crate::summary::Summary;
 use crate::tool_defs::ToolDefs;
 use crate::trace::Sent;
@@ -23,11 +24,27 @@ pub struct ChatRequest {
     pub system: Vec<String>,
     /// The conversation, oldest first.
     pub messages: Vec<ChatMessage>,
+    /// The index of the first message of the turn that the request goes on with.
+    pub turn_from: usize,
     pub tools: ToolDefs,
     /// None of them may be called for this answer. They are listed all the same: they are part of the stable prefix.
     pub last_call: bool,
     /// Most tokens of the answer.
     pub max_output_tokens: u64,
+    /// What may be left out of it; never sent on the wire.
+    pub attempt: Attempt,
+}
+
+/// How far a request may be simplified for a server that refuses it. A client tells by [`ModelEvent::Sent`] what it left out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Attempt {
+    /// It is sent whole, but for what the server is known to refuse, or names in its refusal.
+    #[default]
+    Whole,
+    /// It was refused for a reason that nobody knows: one thing after another that it can do without is left out.
+    Simplified,
+    /// The last resort: the system prompt and the last message, with nothing that a server could refuse.
+    Bare,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -64,6 +81,9 @@ pub enum ChatMessage {
         text: String,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall>,
+        /// What its provider wants back with it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        provider_state: Option<Box<ProviderState>>,
     },
     Tool {
         call_id: String,
@@ -76,6 +96,12 @@ pub enum ChatMessage {
     /// at the very end of the message before it, a person's or the last result; where there is none, it is a user's
     /// message.
     Context { text: String },
+}
+
+impl ChatMessage {
+    pub fn assistant(text: impl Into<String>, tool_calls: Vec<ToolCall>) -> Self {
+        Self::Assistant { text: text.into(), tool_calls, provider_state: None }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -93,6 +119,8 @@ pub enum ModelEvent {
     Text(String),
     Reasoning(String),
     ToolCall(ToolCall),
+    /// What the provider wants back with the answer. It comes once, before the end.
+    State(Box<ProviderState>),
     /// What it took so far: all that is known when the answer is cut short. The newest counts.
     Usage(Usage),
     Done {

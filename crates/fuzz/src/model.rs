@@ -60,7 +60,7 @@ fn said(events: &[ModelEvent]) -> Said {
             ModelEvent::Reasoning(text) => said.reasoning.push_str(text),
             ModelEvent::ToolCall(call) => said.calls.push(call.clone()),
             // Told early by some, and only in part: what counts is the end.
-            ModelEvent::Sent(_) | ModelEvent::Usage(_) => {}
+            ModelEvent::Sent(_) | ModelEvent::State(_) | ModelEvent::Usage(_) => {}
             ModelEvent::Done { finish, usage, .. } => said.ends.push((*finish, *usage)),
         }
     }

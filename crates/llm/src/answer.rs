@@ -13,14 +13,14 @@ use tokio::time::Instant;
 
 use cairn_core::body::{self, BodyError};
 use cairn_core::ids::TextId;
-use cairn_core::model::{ChatRequest, ModelError, ModelEvent};
+use cairn_core::model::{Attempt, ChatRequest, ModelError, ModelEvent};
 use cairn_core::sse::{self, ServerEvent, SseFault};
 use cairn_core::trace::{Sent, Wire};
 
 use crate::body::Body;
 use crate::failure::{self, ServerRefusal};
 use crate::options::Timeouts;
-use crate::remedy::{REMEDIES, Remedy};
+use crate::remedy::{GUESSES, REMEDIES, Remedy};
 use crate::server::{Server, causes};
 
 /// Largest answer that comes whole; a picture-free answer of 128,000 tokens has about a megabyte.
@@ -83,14 +83,13 @@ impl Bounds {
 pub(crate) fn stream<A: Assemble>(
     server: Arc<Server>,
     wire: Wire,
-    request: &ChatRequest,
+    request: ChatRequest,
     assembler: A,
 ) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
-    let (body, max_output_tokens) = (Body::of(&wire, request), request.max_output_tokens);
-    let (tell, told) = mpsc::channel(REMEDIES.len() + 1);
+    let (tell, told) = mpsc::channel(2 * REMEDIES.len());
     let opened = async move {
-        let bounds = Bounds::new(server.options.timeouts, max_output_tokens);
-        let answer = match open(&server, wire, body, tell).await {
+        let bounds = Bounds::new(server.options.timeouts, request.max_output_tokens);
+        let answer = match (Opening { server: &server, request: &request, tell }).open(wire).await {
             Ok(Opened::Events(events)) => read(events, assembler, bounds).boxed(),
             Ok(Opened::Whole(body)) => stream::iter(read_whole(&body, assembler, bounds)).boxed(),
             Err(error) => stream::iter([Err(error)]).boxed(),
@@ -107,38 +106,86 @@ enum Opened {
     Whole(String),
 }
 
-/// Opens the answer. What a server refuses and a request can do without is left out, and once that has got an answer, from
-/// then on.
-async fn open(
-    server: &Server,
-    mut wire: Wire,
-    mut body: Body,
-    mut tell: mpsc::Sender<Sent>,
-) -> Result<Opened, ModelError> {
-    for remedy in REMEDIES.into_iter().filter(|remedy| server.needs(*remedy)) {
-        if body.apply(remedy) {
-            wire.remedies.push(remedy.name().to_owned());
+/// An answer that is being opened.
+struct Opening<'a> {
+    server: &'a Server,
+    request: &'a ChatRequest,
+    tell: mpsc::Sender<Sent>,
+}
+
+impl Opening<'_> {
+    /// What a server refuses and a request can do without is left out, and once that has got an answer, from then on.
+    async fn open(mut self, mut wire: Wire) -> Result<Opened, ModelError> {
+        let is_bare = self.request.attempt == Attempt::Bare;
+        let needs = |remedy: Remedy| match remedy {
+            Remedy::NoStream if !wire.stream => false,
+            _ => self.server.needs(remedy) || (is_bare && remedy.is_for_any_server()),
+        };
+        wire.remedies =
+            REMEDIES.into_iter().filter(|remedy| needs(*remedy)).map(|r| r.name().to_owned()).collect();
+        let mut named = Vec::new();
+        let refusal = loop {
+            let refusal = match self.send(&wire).await {
+                Ok(opened) => {
+                    named
+                        .into_iter()
+                        .for_each(|remedy| self.server.learn(remedy, "it refused the request otherwise"));
+                    return Ok(opened);
+                }
+                Err(refusal) => refusal,
+            };
+            match refusal.remedies.iter().find(|remedy| self.add(&mut wire, **remedy)) {
+                Some(remedy) => named.push(*remedy),
+                None => break refusal,
+            }
+        };
+        let error = typed(refusal, &Body::of(&wire, self.request));
+        match (&error, self.request.attempt) {
+            (ModelError::BadRequest(_), Attempt::Simplified) => self.guess(wire, error).await,
+            _ => Err(error),
         }
     }
-    let mut tried = Vec::new();
-    loop {
+
+    /// Leaves out one thing after another, each alone. What the server takes without it, it is asked without for a day.
+    async fn guess(mut self, wire: Wire, error: ModelError) -> Result<Opened, ModelError> {
+        for remedy in GUESSES {
+            let mut without = wire.clone();
+            if !self.add(&mut without, remedy) {
+                continue;
+            }
+            match self.send(&without).await {
+                Ok(opened) => {
+                    self.server.guess(remedy);
+                    return Ok(opened);
+                }
+                Err(refusal)
+                    if matches!(refusal.error, ModelError::BadRequest(_) | ModelError::NoTools(_)) => {}
+                Err(refusal) => return Err(refusal.error),
+            }
+        }
+        Err(error)
+    }
+
+    /// Has the request do without something. False: there is nothing of it.
+    fn add(&self, wire: &mut Wire, remedy: Remedy) -> bool {
+        if remedy.is_in(wire) {
+            return false;
+        }
+        let before = Body::of(wire, self.request).text();
+        wire.remedies.push(remedy.name().to_owned());
+        let changed = Body::of(wire, self.request).text() != before;
+        if !changed {
+            wire.remedies.pop();
+        }
+        changed
+    }
+
+    async fn send(&mut self, wire: &Wire) -> Result<Opened, ServerRefusal> {
+        let body = Body::of(wire, self.request);
         let text = body.text();
         // There is room for as often as it can be sent; nobody may want to know.
-        let _ = tell.try_send(Sent { wire: wire.clone(), body: Some(TextId::of(&text)) });
-        let refusal = match send(server, &body, text).await {
-            Ok(opened) => {
-                tried.into_iter().for_each(|remedy| server.learn(remedy, "it refused the request otherwise"));
-                return Ok(opened);
-            }
-            Err(refusal) => refusal,
-        };
-        match refusal.remedy {
-            Some(remedy) if !tried.contains(&remedy) && body.apply(remedy) => {
-                tried.push(remedy);
-                wire.remedies.push(remedy.name().to_owned());
-            }
-            _ => return Err(typed(refusal, &body)),
-        }
+        let _ = self.tell.try_send(Sent { wire: wire.clone(), body: Some(TextId::of(&text)) });
+        send(self.server, &body, text).await
     }
 }
 
@@ -362,7 +409,11 @@ async fn step<A: Assemble>(
 fn within(events: &[ModelEvent], n_bytes: u64, bounds: Bounds) -> Result<u64, ModelError> {
     let said = events.iter().map(|event| match event {
         ModelEvent::Text(text) | ModelEvent::Reasoning(text) => text.len() as u64,
-        ModelEvent::Sent(_) | ModelEvent::ToolCall(_) | ModelEvent::Usage(_) | ModelEvent::Done { .. } => 0,
+        ModelEvent::Sent(_)
+        | ModelEvent::ToolCall(_)
+        | ModelEvent::State(_)
+        | ModelEvent::Usage(_)
+        | ModelEvent::Done { .. } => 0,
     });
     let n_bytes = n_bytes + said.sum::<u64>();
     if n_bytes <= bounds.bytes() {

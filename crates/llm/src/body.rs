@@ -1,6 +1,8 @@
 //! What is sent to a model's server: the fields of a request, and behind them its tools, whose schemas are not written again
 //! for each. What was sent once is made again by the same functions.
 
+use std::borrow::Cow;
+
 use cairn_core::model::{ChatRequest, ToolDef};
 use cairn_core::tool_defs::ToolDefs;
 use cairn_core::trace::{Wire, WireFormat};
@@ -11,12 +13,7 @@ use crate::{anthropic, openai};
 
 /// The body of a request as it is, or was, sent.
 pub fn body_of(wire: &Wire, request: &ChatRequest) -> String {
-    let mut body = Body::of(wire, request);
-    for remedy in REMEDIES.into_iter().filter(|remedy| wire.remedies.iter().any(|name| name == remedy.name()))
-    {
-        body.apply(remedy);
-    }
-    body.text()
+    Body::of(wire, request).text()
 }
 
 pub(crate) struct Body {
@@ -27,18 +24,26 @@ pub(crate) struct Body {
 }
 
 impl Body {
-    /// The body for a server that refuses nothing of it. The embedded model reads the same, in the form that most servers
-    /// get.
+    /// The body without what the wire's remedies leave out. The embedded model reads it in the form that most servers get.
     pub(crate) fn of(wire: &Wire, request: &ChatRequest) -> Self {
-        match wire.format {
-            WireFormat::Openai | WireFormat::Offline => openai::request::body(wire, request),
-            WireFormat::Anthropic => anthropic::request::body(wire, request),
+        let mut reduced = Cow::Borrowed(wire);
+        if Remedy::Images.is_in(wire) && wire.images {
+            reduced.to_mut().images = false;
         }
-    }
-
-    /// Does without something that the server refuses. False: there was nothing of it.
-    pub(crate) fn apply(&mut self, remedy: Remedy) -> bool {
-        apply(remedy, &mut self.fields)
+        if Remedy::NoTools.is_in(wire) && wire.tools {
+            reduced.to_mut().tools = false;
+        }
+        if Remedy::NoExtra.is_in(wire) && !wire.extra.is_empty() {
+            reduced.to_mut().extra.clear();
+        }
+        let mut body = match wire.format {
+            WireFormat::Openai | WireFormat::Offline => openai::request::body(&reduced, request),
+            WireFormat::Anthropic => anthropic::request::body(&reduced, request),
+        };
+        for remedy in REMEDIES.into_iter().filter(|remedy| remedy.is_in(wire)) {
+            apply(remedy, &mut body.fields);
+        }
+        body
     }
 
     /// `extra`: further fields. `write`: a tool as the format has it, given its parameters as JSON; none: the request is without tools.

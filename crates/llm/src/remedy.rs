@@ -2,10 +2,11 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use serde_json::{Value, json};
+use cairn_core::trace::Wire;
+use serde_json::{Map, Value, json};
 
 /// What some servers refuse although the request can be asked without it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Remedy {
     NoStream,
     /// `tool_choice`.
@@ -14,11 +15,56 @@ pub(crate) enum Remedy {
     ShortIds,
     /// Several calls in one answer: chat templates of Llama 3.1.
     OneCall,
+    /// Calls that lack Gemini's signature: other models made them.
+    SignCalls,
+    /// Calls that lack the field `reasoning_content`, which DeepSeek and Kimi want, if only empty.
+    EmptyReasoning,
+    /// Calls beside reasoning on chat completions: OpenAI's models from GPT-5.6 on.
+    NoEffort,
+    /// What a provider gave with an answer, going back.
+    NoState,
+    /// Tool calls of the past: they are told in words. Tools are offered all the same.
+    CallsInWords,
+    Images,
+    /// A message of the system, or a list of its blocks.
+    PlainSystem,
+    /// Fields that the configuration adds.
+    NoExtra,
+    NoTools,
+    /// All but the system prompt and the last message of a person. It is never learnt.
+    LastMessage,
 }
 
 /// All, in the order in which they are applied.
-pub(crate) const REMEDIES: [Remedy; 4] =
-    [Remedy::NoStream, Remedy::NoToolChoice, Remedy::ShortIds, Remedy::OneCall];
+pub(crate) const REMEDIES: [Remedy; 14] = [
+    Remedy::NoStream,
+    Remedy::NoToolChoice,
+    Remedy::CallsInWords,
+    Remedy::NoState,
+    Remedy::Images,
+    Remedy::NoTools,
+    Remedy::SignCalls,
+    Remedy::EmptyReasoning,
+    Remedy::ShortIds,
+    Remedy::OneCall,
+    Remedy::NoEffort,
+    Remedy::NoExtra,
+    Remedy::LastMessage,
+    Remedy::PlainSystem,
+];
+
+/// What a request that was refused for an unknown reason is tried without, one at a time, what costs least first.
+pub(crate) const GUESSES: [Remedy; 9] = [
+    Remedy::CallsInWords,
+    Remedy::NoState,
+    Remedy::NoToolChoice,
+    Remedy::NoExtra,
+    Remedy::NoEffort,
+    Remedy::PlainSystem,
+    Remedy::NoStream,
+    Remedy::Images,
+    Remedy::NoTools,
+];
 
 impl Remedy {
     /// Its name in the traces of calls.
@@ -28,11 +74,73 @@ impl Remedy {
             Self::NoToolChoice => "no_tool_choice",
             Self::ShortIds => "short_ids",
             Self::OneCall => "one_call",
+            Self::SignCalls => "sign_calls",
+            Self::EmptyReasoning => "empty_reasoning",
+            Self::NoEffort => "no_effort",
+            Self::NoState => "no_state",
+            Self::CallsInWords => "calls_in_words",
+            Self::Images => "no_images",
+            Self::PlainSystem => "plain_system",
+            Self::NoExtra => "no_extra",
+            Self::NoTools => "no_tools",
+            Self::LastMessage => cairn_core::trace::LAST_MESSAGE,
         }
+    }
+
+    /// What the log says of a model whose server is asked so from now on.
+    pub(crate) fn told(self) -> &'static str {
+        match self {
+            Self::NoStream => {
+                "the model's server does not stream; it is asked for whole answers (stream = false says so at once)"
+            }
+            Self::NoToolChoice => {
+                "the model's server takes no tool_choice: the last round of a turn forbids tools in words alone"
+            }
+            Self::ShortIds => "ids of calls are sent to the model's server with nine characters",
+            Self::OneCall => {
+                "the model's chat template takes one call in an answer; several are sent one by one, each with its result"
+            }
+            Self::SignCalls => {
+                "calls that other models made are sent to the model's server with a stand-in signature"
+            }
+            Self::EmptyReasoning => {
+                "calls without reasoning are sent to the model's server with an empty one"
+            }
+            Self::NoEffort => {
+                "the model's server takes no tools beside reasoning; reasoning is switched off (api = \"responses\" has both)"
+            }
+            Self::NoState => "the model's server takes back no reasoning; it is left out of requests",
+            Self::CallsInWords => "the model's server refuses past tool calls; they are told in words",
+            Self::Images => {
+                "the model's server refuses pictures; they are only named (set images = false for it)"
+            }
+            Self::PlainSystem => {
+                "the model's server refuses the system prompt as such; it goes into the first message"
+            }
+            Self::NoExtra => {
+                "the model's server refuses a field that the configuration adds (temperature, reasoning_effort, \
+                 extra_body); they are left out: remove it"
+            }
+            Self::NoTools => {
+                "the model's server refuses tools; it is asked without them (set tools = false for it)"
+            }
+            Self::LastMessage => "the model's server takes the last message alone",
+        }
+    }
+
+    /// Whether it takes something out alone: any server takes a request without.
+    pub(crate) fn is_for_any_server(self) -> bool {
+        !matches!(self, Self::SignCalls | Self::EmptyReasoning | Self::NoEffort)
+    }
+
+    /// Whether a request over that wire does so.
+    pub(crate) fn is_in(self, wire: &Wire) -> bool {
+        wire.remedies.iter().any(|name| name == self.name())
     }
 }
 
-/// Changes a request so that it does without something. False: there was nothing of it.
+/// Changes a body so that it does without something. False: there was nothing of it. What a body is made without from the
+/// start ([`crate::body::Body::of`]) is nothing of this.
 pub(crate) fn apply(remedy: Remedy, body: &mut Value) -> bool {
     let Some(fields) = body.as_object_mut() else { return false };
     match remedy {
@@ -43,7 +151,96 @@ pub(crate) fn apply(remedy: Remedy, body: &mut Value) -> bool {
         Remedy::NoToolChoice => fields.remove("tool_choice").is_some(),
         Remedy::ShortIds => fields.get_mut("messages").is_some_and(shorten_ids),
         Remedy::OneCall => fields.get_mut("messages").is_some_and(split_rounds),
+        Remedy::SignCalls => fields.get_mut("messages").is_some_and(sign_calls),
+        Remedy::EmptyReasoning => fields.get_mut("messages").is_some_and(add_reasoning),
+        Remedy::NoEffort => {
+            let none = Value::from("none");
+            fields.insert("reasoning_effort".to_owned(), none.clone()) != Some(none)
+        }
+        Remedy::PlainSystem => plain_system(fields),
+        Remedy::LastMessage => keep_last(fields),
+        Remedy::NoState | Remedy::CallsInWords | Remedy::Images | Remedy::NoExtra | Remedy::NoTools => false,
     }
+}
+
+/// The stand-in that Gemini takes for the signature of a call that it did not make; the first call of each answer needs one:
+/// <https://ai.google.dev/gemini-api/docs/thought-signatures>.
+const STAND_IN: &str = "skip_thought_signature_validator";
+
+fn sign_calls(messages: &mut Value) -> bool {
+    let firsts = messages
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+        .filter_map(|message| message.pointer_mut("/tool_calls/0"));
+    let mut any = false;
+    for call in firsts {
+        if call.pointer("/extra_content/google/thought_signature").is_none() {
+            call["extra_content"] = json!({"google": {"thought_signature": STAND_IN}});
+            any = true;
+        }
+    }
+    any
+}
+
+fn add_reasoning(messages: &mut Value) -> bool {
+    let mut any = false;
+    for message in messages.as_array_mut().into_iter().flatten() {
+        if message.get("tool_calls").is_some() && message.get("reasoning_content").is_none() {
+            message["reasoning_content"] = "".into();
+            any = true;
+        }
+    }
+    any
+}
+
+/// The system prompt at the beginning of the first message; of the messages format, one text instead of blocks.
+fn plain_system(fields: &mut Map<String, Value>) -> bool {
+    if let Some(system) = fields.get_mut("system") {
+        let Value::Array(blocks) = system.take() else { return false };
+        let texts: Vec<&str> = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
+        *system = texts.join("\n\n").into();
+        return true;
+    }
+    let Some(Value::Array(messages)) = fields.get_mut("messages") else { return false };
+    if messages.first().is_none_or(|first| first["role"] != "system") {
+        return false;
+    }
+    let prompt = messages.remove(0)["content"].take();
+    let prompt = prompt.as_str().unwrap_or_default();
+    match messages.first_mut().filter(|first| first["role"] == "user") {
+        Some(first) => {
+            first["content"] = match first["content"].take() {
+                Value::String(text) => format!("{prompt}\n\n{text}").into(),
+                Value::Array(mut parts) => {
+                    parts.insert(0, json!({"type": "text", "text": prompt}));
+                    parts.into()
+                }
+                other => other,
+            };
+        }
+        None => messages.insert(0, json!({"role": "user", "content": prompt})),
+    }
+    true
+}
+
+/// Leaves the system prompt and the last message of a person.
+fn keep_last(fields: &mut Map<String, Value>) -> bool {
+    let Some(Value::Array(messages)) = fields.get_mut("messages") else { return false };
+    let is_result = |block: &Value| block["type"] == "tool_result";
+    let is_said = |message: &Value| {
+        message["role"] == "user"
+            && !message["content"].as_array().is_some_and(|blocks| blocks.iter().all(is_result))
+    };
+    let Some(last) = messages.iter().rposition(is_said) else { return false };
+    let n_messages = messages.len();
+    let mut idx = 0;
+    messages.retain(|message| {
+        let stays = idx == last || message["role"] == "system";
+        idx += 1;
+        stays
+    });
+    messages.len() < n_messages
 }
 
 /// Gives calls, and with them their results, ids of nine characters. False: all have them.

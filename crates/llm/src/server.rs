@@ -1,16 +1,18 @@
 //! The server of a model: its address, its key, its connections. The same for all wire formats.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
+use parking_lot::Mutex;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder, StatusCode, Url};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use cairn_core::body;
 use cairn_core::model::{ModelError, ModelInfo};
@@ -65,9 +67,12 @@ pub(crate) struct Server {
     path: &'static [&'static str],
     headers: HeaderMap,
     client: OnceLock<Result<Client, String>>,
-    /// By [`Remedy`]: whether it is known to be needed.
-    remedies: [AtomicBool; 4],
+    /// Those known to be needed; a guess holds until then.
+    remedies: Mutex<BTreeMap<Remedy, Option<Instant>>>,
 }
+
+/// How long a remedy that was guessed is believed: what was refused may have been something else.
+const GUESS_HOLDS: Duration = Duration::from_secs(24 * 3600);
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -107,39 +112,39 @@ impl Server {
             images: options.images,
             tools: options.tools,
         };
-        let remedies = <[AtomicBool; 4]>::default();
-        remedies[Remedy::NoStream as usize].store(!options.stream, Ordering::Relaxed);
+        let remedies =
+            Mutex::new((!options.stream).then_some((Remedy::NoStream, None)).into_iter().collect());
         let path = format.path;
         Ok(Self { options, info, base_url, path, headers, client: OnceLock::new(), remedies })
     }
 
     /// Whether the server must be asked so.
     pub(crate) fn needs(&self, remedy: Remedy) -> bool {
-        self.remedies[remedy as usize].load(Ordering::Relaxed)
+        let until = self.remedies.lock().get(&remedy).copied();
+        until.is_some_and(|until| until.is_none_or(|until| Instant::now() < until))
+    }
+
+    /// Asks so from the beginning.
+    pub(crate) fn needs_from_the_start(&self, remedy: Remedy) {
+        self.remedies.lock().insert(remedy, None);
     }
 
     /// Asks so from now on. `why`: what the server did.
     pub(crate) fn learn(&self, remedy: Remedy, why: &'static str) {
-        if self.remedies[remedy as usize].swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let model = &self.info.id;
-        match remedy {
-            Remedy::NoStream => tracing::info!(
-                %model, why,
-                "the model's server does not stream; it is asked for whole answers (stream = false says so at once)"
-            ),
-            Remedy::NoToolChoice => tracing::info!(
-                %model, why,
-                "the model's server takes no tool_choice: the last round of a turn forbids tools in words alone"
-            ),
-            Remedy::ShortIds => {
-                tracing::info!(%model, why, "ids of calls are sent to the model's server with nine characters");
-            }
-            Remedy::OneCall => tracing::info!(
-                %model, why,
-                "the model's chat template takes one call in an answer; several are sent one by one, each with its result"
-            ),
+        self.note(remedy, None, why);
+    }
+
+    /// Asks so for a day: without it a request was taken that was refused with it.
+    pub(crate) fn guess(&self, remedy: Remedy) {
+        self.note(remedy, Some(Instant::now() + GUESS_HOLDS), "it refused a request and took it without");
+    }
+
+    fn note(&self, remedy: Remedy, until: Option<Instant>, why: &'static str) {
+        let before = self.remedies.lock().insert(remedy, until);
+        if before.is_none_or(|before| before.is_some()) {
+            tracing::warn!(model = %self.info.id, remedy = remedy.name(), why, "{}", remedy.told());
+            metrics::counter!("cairn_model_remedies_total", "model" => self.info.id.clone(), "remedy" => remedy.name())
+                .increment(1);
         }
     }
 

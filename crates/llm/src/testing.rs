@@ -7,7 +7,9 @@ use serde_json::json;
 
 use cairn_core::ids::{AgentId, ChannelId};
 use cairn_core::message::{Part, ToolCall};
-use cairn_core::model::{ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Purpose, ToolDef, Usage};
+use cairn_core::model::{
+    Attempt, ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Purpose, ToolDef, Usage,
+};
 
 use crate::answer::{Assemble, Bounds, events, read};
 
@@ -19,9 +21,11 @@ pub(crate) fn request(messages: Vec<ChatMessage>) -> ChatRequest {
         purpose: Purpose::Reply { question: String::new() },
         system: vec!["prompt".to_owned(), "summaries".to_owned()],
         messages,
+        turn_from: 0,
         tools: vec![tool()].into(),
         last_call: false,
         max_output_tokens: 100,
+        attempt: Attempt::default(),
     }
 }
 
@@ -41,7 +45,7 @@ pub(crate) fn assistant(text: &str) -> ChatMessage {
 pub(crate) fn calls(text: &str, ids: &[&str]) -> ChatMessage {
     let call =
         |id: &&str| ToolCall { id: (*id).to_owned(), name: "find".to_owned(), arguments: json!({"q": 1}) };
-    ChatMessage::Assistant { text: text.to_owned(), tool_calls: ids.iter().map(call).collect() }
+    ChatMessage::assistant(text, ids.iter().map(call).collect())
 }
 
 pub(crate) fn result(id: &str, text: &str) -> ChatMessage {
@@ -80,7 +84,7 @@ pub(crate) fn whole(events: Events) -> Result<Whole, ModelError> {
             ModelEvent::Text(text) => whole.text.push_str(&text),
             ModelEvent::Reasoning(text) => whole.reasoning.push_str(&text),
             ModelEvent::ToolCall(call) => whole.calls.push(call),
-            ModelEvent::Sent(_) | ModelEvent::Usage(_) => {}
+            ModelEvent::Sent(_) | ModelEvent::Usage(_) | ModelEvent::State(_) => {}
             ModelEvent::Done { finish, usage, .. } => whole.done = Some((finish, usage)),
         }
     }

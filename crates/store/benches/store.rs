@@ -33,6 +33,7 @@ fn record(seq: u64) -> NewRecord {
             "A sentence such as people write in chats, with a word or two more. ".repeat(3),
         )],
         reasoning: None,
+        provider_state: None,
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,

@@ -13,6 +13,7 @@ use cairn_core::message::{Artifact, Entry, Part, Provenance, Role, ToolCall};
 use cairn_core::model::{ChatRequest, Finish, ModelError, ModelEvent, Usage};
 use cairn_core::notice;
 use cairn_core::ports::TurnFailure;
+use cairn_core::provider_state::ProviderState;
 use cairn_core::prune::{LargeMessage, shorten, too_large};
 use cairn_core::tokens::estimate;
 use cairn_core::trace::FailedTry;
@@ -40,6 +41,8 @@ pub(crate) struct Call {
     pub(super) text: String,
     pub(super) reasoning: String,
     pub(super) tool_calls: Vec<ToolCall>,
+    /// What its provider wants back with it.
+    state: Option<Box<ProviderState>>,
     pub(super) quotes: bool,
     /// The model, by its id in the configuration.
     pub(crate) model: String,
@@ -144,6 +147,7 @@ impl Call {
         }
         let mut entry = self.into_entry(now);
         entry.tool_calls.clear();
+        entry.provider_state = None;
         entry.parts.push(Part::text(mark));
         Some(entry)
     }
@@ -154,7 +158,10 @@ impl Call {
         if !self.text.is_empty() {
             entry.parts.push(Part::text(self.text));
         }
-        entry.reasoning = (!self.reasoning.is_empty()).then_some(self.reasoning);
+        let state = self.state.filter(|_| !self.tool_calls.is_empty());
+        let is_kept = state.as_ref().is_some_and(|state| state.has_reasoning());
+        entry.reasoning = Some(self.reasoning).filter(|reasoning| !reasoning.is_empty() && !is_kept);
+        entry.provider_state = state;
         entry.tool_calls = self.tool_calls;
         entry.quotes = self.quotes;
         entry.provenance = self.provenance;
@@ -420,6 +427,9 @@ async fn stream(
             }
             Some(Ok(ModelEvent::ToolCall(tool_call))) => {
                 under_way.note(|call| call.said().tool_calls.push(tool_call));
+            }
+            Some(Ok(ModelEvent::State(state))) => {
+                under_way.note(|call| call.state = Some(state));
             }
             Some(Ok(ModelEvent::Usage(usage))) => {
                 under_way.note(|call| call.usage = Some(usage));

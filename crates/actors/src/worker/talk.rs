@@ -8,6 +8,7 @@ use cairn_core::compaction::{Brief, RequestRoom, parse_memory, request_tokens};
 use cairn_core::memory::DraftMemory;
 use cairn_core::message::{Part, ToolCall};
 use cairn_core::model::{ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Usage};
+use cairn_core::provider_state::ProviderState;
 use cairn_core::tokens::estimate;
 use cairn_core::trace::RunCall;
 use futures::StreamExt as _;
@@ -31,6 +32,15 @@ pub(super) struct Written {
     pub(super) cut_off: bool,
 }
 
+/// An answer of the model.
+struct Said {
+    text: String,
+    calls: Vec<ToolCall>,
+    /// What its provider wants back with it.
+    state: Option<Box<ProviderState>>,
+    finish: Finish,
+}
+
 pub(super) struct Talk<'a> {
     pub(super) job: &'a Job,
     pub(super) candidate: &'a ModelCandidate,
@@ -52,7 +62,7 @@ impl Talk<'_> {
     pub(super) async fn rounds(&mut self) -> Result<Written, Stop> {
         let mut longest = String::new();
         for _ in 0..ROUNDS_MAX {
-            let (text, calls, finish) = self.call().await?;
+            let Said { text, calls, state, finish } = self.call().await?;
             if text.trim().len() >= longest.trim().len() {
                 longest.clone_from(&text);
             }
@@ -63,7 +73,7 @@ impl Talk<'_> {
                 return Ok(Written { text: longest, cut_off: false });
             }
             let results: Vec<_> = calls.iter().map(|call| (call.id.clone(), self.answer(call))).collect();
-            self.add(ChatMessage::Assistant { text, tool_calls: calls });
+            self.add(ChatMessage::Assistant { text, tool_calls: calls, provider_state: state });
             let results = results.into_iter().map(|(call_id, text)| ChatMessage::Tool {
                 call_id,
                 text,
@@ -78,7 +88,7 @@ impl Talk<'_> {
     }
 
     /// One call, within its own limit and what is left to the run; what it took is counted however it ends.
-    async fn call(&mut self) -> Result<(String, Vec<ToolCall>, Finish), Stop> {
+    async fn call(&mut self) -> Result<Said, Stop> {
         self.job.may_call(self.candidate)?;
         let tokens = request_tokens(&self.request);
         if let Some(room) = &self.room {
@@ -100,13 +110,10 @@ impl Talk<'_> {
         }
     }
 
-    async fn exchange(
-        &self,
-        mut usage_guard: UsageGuard<'_>,
-    ) -> Result<(String, Vec<ToolCall>, Finish), ModelError> {
+    async fn exchange(&self, mut usage_guard: UsageGuard<'_>) -> Result<Said, ModelError> {
         let mut events = self.candidate.model.stream(self.request.clone());
         let keeper = Keeper::of_runs(&self.job.shared, &self.reader, &self.request.tools);
-        let (mut text, mut calls) = (String::new(), Vec::new());
+        let (mut text, mut calls, mut state) = (String::new(), Vec::new(), None);
         while let Some(event) = events.next().await {
             match event {
                 Ok(ModelEvent::Sent(sent)) => {
@@ -129,11 +136,12 @@ impl Talk<'_> {
                     usage_guard.words(&call.arguments.to_string());
                     calls.push(call);
                 }
+                Ok(ModelEvent::State(given)) => state = Some(given),
                 // A call that is cut short counts by our own estimate.
                 Ok(ModelEvent::Usage(_)) => {}
                 Ok(ModelEvent::Done { finish, usage, .. }) => {
                     usage_guard.reported(usage);
-                    return Ok((text, calls, finish));
+                    return Ok(Said { text, calls, state, finish });
                 }
             }
         }
@@ -169,8 +177,8 @@ impl Talk<'_> {
     pub(super) fn correct(&mut self, text: &str, faults: &str) {
         if !text.trim().is_empty() {
             // Its beginning is enough to see what is meant; all of it may not fit.
-            let (text, tool_calls) = (text.chars().take(CORRECTED_CHARS).collect(), Vec::new());
-            self.add(ChatMessage::Assistant { text, tool_calls });
+            let text: String = text.chars().take(CORRECTED_CHARS).collect();
+            self.add(ChatMessage::assistant(text, Vec::new()));
         }
         let ask = format!(
             "That cannot be used: {faults}. Answer with the summary alone: complete, under the headings that were asked \

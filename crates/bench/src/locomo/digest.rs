@@ -125,6 +125,7 @@ fn entry((turn, seq): (&Turn, u64)) -> Arc<Entry> {
         message: None,
         parts: vec![Part::text(&turn.text)],
         reasoning: None,
+        provider_state: None,
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,

@@ -13,7 +13,7 @@ use crate::conversation::Conversation;
 use crate::event::Run;
 use crate::ids::{ChannelId, Seq};
 use crate::message::{Entry, Part, Role, ToolCall, text_of};
-use crate::model::{ChatMessage, ChatRequest, Purpose};
+use crate::model::{Attempt, ChatMessage, ChatRequest, Purpose};
 use crate::settings::INSTRUCTION_MAX_CHARS;
 use crate::summary::Summary;
 use crate::text::{cut_middle, escape_name, escape_text, short_date, short_time};
@@ -255,10 +255,12 @@ impl Brief<'_> {
             purpose,
             system,
             messages: vec![ChatMessage::User { parts: vec![Part::text(text)] }],
+            turn_from: 0,
             tools,
             // Calls of tools and reasoning take their part of the answer, too: the size is asked for in words.
             last_call: false,
             max_output_tokens: self.reader.window.output_reserve_tokens,
+            attempt: Attempt::default(),
         }
     }
 }
@@ -292,11 +294,12 @@ pub fn request_tokens(request: &ChatRequest) -> u64 {
         .map(|tool| text_tokens(&tool.description) + text_tokens(&tool.parameters.to_string()));
     let messages = request.messages.iter().map(|message| match message {
         ChatMessage::User { parts } => text_tokens(&text_of(parts)),
-        ChatMessage::Assistant { text, tool_calls } => {
+        ChatMessage::Assistant { text, tool_calls, provider_state } => {
             let calls = tool_calls
                 .iter()
                 .map(|call| text_tokens(&call.name) + text_tokens(&call.arguments.to_string()));
-            text_tokens(text) + calls.sum::<u64>()
+            let state = provider_state.as_ref().map_or(0, |state| u64::from(state.tokens()));
+            text_tokens(text) + calls.sum::<u64>() + state
         }
         ChatMessage::Tool { text, .. } | ChatMessage::Context { text } => text_tokens(text),
     });

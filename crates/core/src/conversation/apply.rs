@@ -103,6 +103,7 @@ impl Conversation {
             TurnEvent::EntryAdded { entry } => self.add_entry(record, entry)?,
             TurnEvent::Ended(end) => {
                 self.open_turn.take_if(|open| open.id == end.turn).ok_or("that turn is not open")?;
+                self.forget_provider_state(&end.turn);
                 self.forget_artifacts();
             }
             TurnEvent::Interrupted { turn } => {
@@ -111,11 +112,13 @@ impl Conversation {
             }
             TurnEvent::Undone { turn, from_seq, to_seq } => self.take_back(turn, *from_seq, *to_seq)?,
             TurnEvent::SessionStarted { generation } => self.start_generation(*generation),
-            TurnEvent::UsageReported { model, estimated, usage, disbelieved, is_estimate, .. } => {
+            TurnEvent::UsageReported { model, estimated, usage, disbelieved, is_estimate, trace, .. } => {
                 self.usage_total += *usage;
                 if let Some(open) = &mut self.open_turn {
                     open.usage += *usage;
                     open.model = Some(model.clone());
+                    let answered = trace.as_ref().filter(|trace| trace.failure.is_none());
+                    open.clock = open.clock.or(answered.map(|trace| trace.asked_at));
                 }
                 if disbelieved.is_none() && !is_estimate {
                     let correction = self.corrections.entry(model.clone()).or_default();
@@ -309,6 +312,7 @@ impl Conversation {
             questions: BTreeMap::new(),
             usage: Usage::default(),
             model: None,
+            clock: None,
         });
         Ok(())
     }
@@ -394,6 +398,13 @@ impl Conversation {
         self.forget_artifacts();
     }
 
+    /// Leaves out of a closed turn what its provider wants back within it alone.
+    fn forget_provider_state(&mut self, turn: &TurnId) {
+        for entry in self.live.iter_mut().rev().take_while(|entry| entry.turn == *turn) {
+            *entry = entry.closed();
+        }
+    }
+
     /// Leaves the artifacts to the store that nothing in the window refers to. What a turn stores, its entries name later.
     fn forget_artifacts(&mut self) {
         if self.artifacts.is_empty() || self.open_turn.is_some() {
@@ -445,6 +456,7 @@ impl Conversation {
             questions: BTreeMap::new(),
             usage: Usage::default(),
             model: None,
+            clock: None,
         });
         Ok(())
     }

@@ -73,6 +73,9 @@ pub struct OpenTurn {
     /// The model that was called last, by its id in the configuration.
     #[serde(default)]
     pub model: Option<String>,
+    /// When its first answered call was made: the time that its requests go on showing where an answer is bound to them.
+    #[serde(default)]
+    pub clock: Option<Timestamp>,
 }
 
 impl OpenTurn {

@@ -33,10 +33,13 @@ impl Conversation {
     /// Puts the words back, as they were said. What had left the window as deleted stays so. Returns false when one is missing: the snapshot is of no use then.
     pub fn fill(&mut self, entries: Vec<Arc<Entry>>, pending: Vec<Pending>) -> bool {
         let mut by_seq: HashMap<Seq, Arc<Entry>> = entries.into_iter().map(|e| (e.seq, e)).collect();
+        let open = self.open_turn.as_ref().map(|open| open.id.clone());
+        let is_open = |entry: &Entry| open.as_ref() == Some(&entry.turn);
         for slot in &mut self.live {
             match by_seq.remove(&slot.seq) {
                 Some(entry) if slot.is_deleted() => *slot = Arc::new(entry.deleted()),
-                Some(entry) => *slot = entry,
+                Some(entry) if is_open(&entry) => *slot = entry,
+                Some(entry) => *slot = entry.closed(),
                 None => return false,
             }
         }
@@ -63,6 +66,7 @@ fn skeleton(entry: &Entry) -> Entry {
         message: None,
         parts: if entry.is_deleted() { entry.parts.clone() } else { Vec::new() },
         reasoning: None,
+        provider_state: None,
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,

@@ -149,6 +149,7 @@ impl ChannelErasure {
         }
         entry.parts.retain(|part| !is_picture(part));
         entry.reasoning = None;
+        entry.provider_state = None;
         self.entries.push(Arc::new(entry));
     }
 

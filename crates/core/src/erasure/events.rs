@@ -14,6 +14,7 @@ use crate::ids::{ChannelId, MemoryId, Seq};
 use crate::memory::{DraftMemory, MemorySave, Scope, mint_id};
 use crate::message::{Artifact, Entry, Part, Pending, Role, entry_tokens, fingerprint, pending_tokens};
 use crate::model::ChatMessage;
+use crate::provider_state::ProviderState;
 use crate::summary::{Marker, marker_tokens, summary_tokens};
 use crate::trace::RunCall;
 
@@ -198,6 +199,7 @@ impl Eraser {
             }
             entry.parts = erased_parts();
             entry.reasoning = None;
+            entry.provider_state = None;
             entry.tool_calls.iter_mut().for_each(|call| call.arguments = erased_arguments());
             true
         } else {
@@ -207,10 +209,17 @@ impl Eraser {
                 mask.parts(&mut entry.parts) | mask.option(&mut entry.reasoning) | in_calls
             })
         };
+        let given = entry.provider_state.take_if(|given| !self.keeps_state(channel, given));
+        let changed = changed || given.is_some();
         if changed {
             entry.tokens = entry_tokens(entry);
         }
         state.add(entry, theirs);
+    }
+
+    /// Nobody can read what is encrypted: where they took part, what a provider gave goes as a whole.
+    fn keeps_state(&self, channel: &ChannelId, state: &ProviderState) -> bool {
+        !self.survey.took_part(channel) && !state.values().any(|value| self.mask.value(&mut value.clone()))
     }
 
     fn ended(&mut self, state: &mut ChannelErasure, end: &mut TurnEnd) {
@@ -342,7 +351,8 @@ impl Eraser {
         for message in &mut work.added {
             self.mention(|mask| match message {
                 ChatMessage::User { parts } => mask.parts(parts),
-                ChatMessage::Assistant { text, tool_calls } => {
+                ChatMessage::Assistant { text, tool_calls, provider_state } => {
+                    provider_state.take();
                     let calls = tool_calls.iter_mut();
                     calls.fold(mask.text(text), |changed, call| changed | mask.value(&mut call.arguments))
                 }

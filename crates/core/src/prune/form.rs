@@ -93,6 +93,7 @@ pub fn as_sent(entry: &Entry, pruned: &PrunedResult) -> Entry {
     Entry {
         parts: vec![Part::text(sent)],
         reasoning: None,
+        provider_state: None,
         tool_calls: Vec::new(),
         tokens: pruned.tokens,
         ..entry.clone()

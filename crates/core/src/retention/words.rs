@@ -20,7 +20,8 @@ pub const EXPIRED_TEXT: &str = "[expired]";
 impl Entry {
     /// What is left of it when its words have expired. Its tokens stay what they were.
     pub fn expired(&self) -> Self {
-        let mut left = Self { parts: vec![Part::text(EXPIRED_TEXT)], reasoning: None, ..self.clone() };
+        let parts = vec![Part::text(EXPIRED_TEXT)];
+        let mut left = Self { parts, reasoning: None, provider_state: None, ..self.clone() };
         left.tool_calls.iter_mut().for_each(|call| call.arguments = no_arguments());
         left
     }
@@ -150,7 +151,9 @@ fn take_out(event: &mut Event) -> bool {
             MessageEvent::Accepted(Pending { parts, .. }) | MessageEvent::Edited { parts, .. },
         ) => !std::mem::take(parts).is_empty(),
         Event::Turn(TurnEvent::EntryAdded { entry }) => {
-            let had = !std::mem::take(&mut entry.parts).is_empty() | entry.reasoning.take().is_some();
+            let had = !std::mem::take(&mut entry.parts).is_empty()
+                | entry.reasoning.take().is_some()
+                | entry.provider_state.take().is_some();
             let calls = entry.tool_calls.iter_mut();
             calls.fold(had, |had, call| had | take_arguments(&mut call.arguments))
         }

@@ -31,6 +31,9 @@ pub use which::{TurnRecords, WhichTurn};
 /// What a trace says of a call that was stopped, or that nobody waited for any more.
 pub const CUT_SHORT: &str = "cut_short";
 
+/// The remedy of a wire by which a request has the last message alone, as a last resort ([`Wire::remedies`]).
+pub const LAST_MESSAGE: &str = "last_message";
+
 /// Hex digits of a hash that go into an id.
 const ID_DIGITS: usize = 32;
 

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use super::fit::{self, RequestDraft};
 use super::measure::{leaves_room, stack_tokens, system_tokens};
-use super::render::{guide_text, tail_text};
+use super::render::{guide_text, last_call_text, tail_text};
 use super::{Assembled, Tail};
 use crate::agent::AgentSettings;
-use crate::conversation::Conversation;
+use crate::conversation::{Conversation, OpenTurn};
 use crate::message::{Entry, Part, Role, text_of, user_parts};
-use crate::model::{ChatMessage, ChatRequest, Purpose};
+use crate::model::{Attempt, ChatMessage, ChatRequest, Purpose};
+use crate::provider_state::drop_unbound;
 use crate::summary::{LookupTools, StackItem, marker_text, summary_text};
 use crate::text::escape_result;
 
@@ -60,21 +61,24 @@ pub fn assemble(
     };
     fit::fit(&mut draft, conversation, &correction, usable);
     let estimated_tokens = draft.tokens();
-    let messages = messages(&draft.entries, &draft.tail);
+    let (messages, turn_from) = messages(&draft.entries, &draft.tail, conversation.open_turn.as_ref());
     let mut system = vec![agent.system_prompt.clone()];
     if !draft.stack.is_empty() {
         system.push(guide_text(lookup));
         system.extend(draft.stack.into_iter().map(|(text, _tokens)| text));
     }
-    let request = ChatRequest {
+    let mut request = ChatRequest {
         channel: conversation.channel.clone(),
         purpose: Purpose::Reply { question: question(conversation) },
         system,
         messages,
+        turn_from,
         tools: agent.tools.clone(),
         last_call: tail.last_call,
         max_output_tokens: agent.window.output_reserve_tokens,
+        attempt: Attempt::default(),
     };
+    drop_unbound(&mut request);
     Ok(Assembled {
         request,
         estimated_tokens,
@@ -112,12 +116,25 @@ pub fn question(conversation: &Conversation) -> String {
     asked.map(|entry| text_of(&entry.parts)).collect::<Vec<_>>().join("\n")
 }
 
-/// Entries as messages. A call and its results are never parted: a call without a result gets a stand-in, a result
-/// without its call is left out.
-fn messages(entries: &[Arc<Entry>], tail: &Tail) -> Vec<ChatMessage> {
+/// Entries as messages, and the index of the open turn's first. A call and its results are never parted: a call without a
+/// result gets a stand-in, a result without its call is left out.
+///
+/// What is volatile stands at the end. Where an answer of the open turn is bound to the request that it answered, nothing of that
+/// request may move: what is volatile stays behind the people's messages then, with the time of the turn's first call.
+fn messages(entries: &[Arc<Entry>], tail: &Tail, open: Option<&OpenTurn>) -> (Vec<ChatMessage>, usize) {
+    let is_open = |entry: &Entry| open.is_some_and(|open| open.id == entry.turn);
+    let is_bound = |entry: &Arc<Entry>| {
+        is_open(entry) && entry.provider_state.as_ref().is_some_and(|state| state.is_bound_to_prefix())
+    };
+    let mut fixed = entries.iter().any(is_bound).then(|| first_tail(tail, open));
     let mut out = Vec::with_capacity(entries.len() + 1);
+    let mut turn_from = None;
     let mut owed: Vec<Owed> = Vec::new();
     for entry in entries {
+        if is_open(entry) && turn_from.is_none() {
+            settle(&mut out, &mut owed);
+            turn_from = Some(out.len());
+        }
         match entry.role {
             Role::Tool => {
                 let Some(call_id) = &entry.tool_call_id else { continue };
@@ -133,6 +150,9 @@ fn messages(entries: &[Arc<Entry>], tail: &Tail) -> Vec<ChatMessage> {
             }
             Role::Assistant => {
                 settle(&mut out, &mut owed);
+                if is_open(entry) {
+                    out.extend(fixed.take().map(|text| ChatMessage::Context { text }));
+                }
                 let mut ids = HashSet::new();
                 let tool_calls: Vec<_> =
                     entry.tool_calls.iter().filter(|call| ids.insert(&call.id)).cloned().collect();
@@ -142,13 +162,26 @@ fn messages(entries: &[Arc<Entry>], tail: &Tail) -> Vec<ChatMessage> {
                 }
                 owed =
                     tool_calls.iter().map(|call| Owed { call_id: call.id.clone(), result: None }).collect();
-                out.push(ChatMessage::Assistant { text, tool_calls });
+                let provider_state = entry.provider_state.clone();
+                out.push(ChatMessage::Assistant { text, tool_calls, provider_state });
             }
         }
     }
     settle(&mut out, &mut owed);
-    out.push(ChatMessage::Context { text: tail_text(tail) });
-    out
+    let turn_from = turn_from.unwrap_or(out.len());
+    let is_fixed = out[turn_from..].iter().any(|message| matches!(message, ChatMessage::Context { .. }));
+    if !is_fixed {
+        out.push(ChatMessage::Context { text: tail_text(tail) });
+    } else if tail.last_call {
+        out.push(ChatMessage::Context { text: last_call_text() });
+    }
+    (out, turn_from)
+}
+
+/// What was volatile in the first request of the turn, as it stood there.
+fn first_tail(tail: &Tail, open: Option<&OpenTurn>) -> String {
+    let now = open.and_then(|open| open.clock).unwrap_or(tail.now);
+    tail_text(&Tail { now, last_call: false, ..tail.clone() })
 }
 
 struct Owed<'e> {

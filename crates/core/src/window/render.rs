@@ -81,6 +81,11 @@ pub(crate) fn tail_text(tail: &Tail) -> String {
     text
 }
 
+/// That no more tools can be called, where the rest of the tail stands further up.
+pub(crate) fn last_call_text() -> String {
+    format!("<context>\nFrom the system, not from a person.{LAST_CALL}\n</context>")
+}
+
 /// What the model is told when its calls of tools are used up.
 const LAST_CALL: &str =
     "\nNo more tools can be called for this answer: say now what you have found, and what is left to do.";

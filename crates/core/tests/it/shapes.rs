@@ -644,6 +644,7 @@ fn events_of_traces_keep_their_shape() {
                         name: "memory_save".into(),
                         arguments: serde_json::json!({}),
                     }],
+                    provider_state: None,
                 },
                 ChatMessage::Tool { call_id: "c1".into(), text: "saved".into(), images: Vec::new() },
                 ChatMessage::User { parts: vec![Part::text("again")] },

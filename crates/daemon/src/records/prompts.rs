@@ -52,10 +52,11 @@ fn message(message: &ChatMessage) -> RegionRecord {
     };
     match message {
         ChatMessage::User { parts } => region("user", None, text_of(parts)),
-        ChatMessage::Assistant { text, tool_calls } => {
+        ChatMessage::Assistant { text, tool_calls, provider_state } => {
             let calls = tool_calls.iter().map(|call| format!("calls {} {}", call.name, call.arguments));
-            let lines: Vec<String> =
-                Some(text.clone()).filter(|text| !text.is_empty()).into_iter().chain(calls).collect();
+            let text = Some(text.clone()).filter(|text| !text.is_empty());
+            let state = provider_state.as_ref().map(|state| state.shown());
+            let lines: Vec<String> = text.into_iter().chain(calls).chain(state).collect();
             region("assistant", None, lines.join("\n"))
         }
         ChatMessage::Tool { call_id, text, images } => region("tool", Some(call_id), pictures(text, images)),

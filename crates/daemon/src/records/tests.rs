@@ -31,6 +31,7 @@ fn entry(seq: u64, role: Role, parts: Vec<Part>) -> Entry {
         message: (role == Role::User).then(|| "m1".into()),
         parts,
         reasoning: None,
+        provider_state: None,
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,

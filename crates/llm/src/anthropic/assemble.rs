@@ -1,10 +1,13 @@
 //! Events out of the pieces of an answer: words at once, tool calls when they are whole.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use cairn_core::ids::TextId;
 use cairn_core::message::ToolCall;
-use cairn_core::model::{Finish, ModelError, ModelEvent, Usage};
+use cairn_core::model::{ChatRequest, Finish, ModelError, ModelEvent, Usage};
+use cairn_core::provider_state::{ProviderItem, ProviderState, prefix_id};
 use cairn_core::sse::ServerEvent;
+use cairn_core::trace::WireFormat;
 
 use crate::answer::{self, Assemble, Progress};
 use crate::failure;
@@ -30,6 +33,12 @@ struct PartialCall {
 /// Puts an answer together from its pieces.
 #[derive(Default)]
 pub(super) struct Assembler {
+    /// The model, as its server knows it.
+    model: String,
+    /// The request that it answers: signatures hold behind that alone.
+    prefix: Option<TextId>,
+    /// The blocks so far with their indices, in order.
+    items: Vec<(u64, ProviderItem)>,
     calls: Vec<PartialCall>,
     finish: Option<Finish>,
     counts: Counts,
@@ -109,12 +118,25 @@ impl Assemble for Assembler {
             };
             events.push(ModelEvent::ToolCall(ToolCall { id: call.id, name: call.name, arguments }));
         }
+        let items = self.items.into_iter().map(|(_, item)| item).collect();
+        // Only calls go on with the turn in which blocks have to go back.
+        let state =
+            ProviderState::of(WireFormat::Anthropic, &self.model, items).filter(|_| !events.is_empty());
+        let state = state.map(|state| ProviderState { prefix: self.prefix, ..state });
+        events.extend(state.map(|state| ModelEvent::State(Box::new(state))));
         events.push(ModelEvent::Done { finish, usage, quotes: false });
         Ok(events)
     }
 }
 
+/// Fields of a call that we read; others go back with it.
+const CALL_FIELDS: [&str; 5] = ["type", "id", "name", "input", "cache_control"];
+
 impl Assembler {
+    pub(super) fn new(model: &str, request: &ChatRequest) -> Self {
+        Self { model: model.to_owned(), prefix: Some(prefix_id(request)), ..Self::default() }
+    }
+
     /// A whole answer, or what a stream says of it first.
     fn begin(&mut self, message: &Value) -> Vec<ModelEvent> {
         self.count(&message["usage"]);
@@ -123,13 +145,23 @@ impl Assembler {
         blocks.filter_map(|(index, block)| self.open(index, block)).collect()
     }
 
-    /// Begins a block. Those that only mean something to the server, such as reasoning that it hides, are passed over.
+    /// Begins a block. Reasoning is kept as it is, also where it is empty or encrypted.
     fn open(&mut self, index: u64, block: &Value) -> Option<ModelEvent> {
         let text = |key: &str| block[key].as_str().unwrap_or_default();
         match text("type") {
-            "text" => self.say(text("text")),
-            "thinking" => reasoning(text("thinking")),
+            "text" => {
+                self.items.push((index, ProviderItem::Text { bytes: 0, fields: Map::new() }));
+                self.say(index, text("text"))
+            }
+            "thinking" | "redacted_thinking" => {
+                self.items.push((index, ProviderItem::Opaque { value: block.clone() }));
+                reasoning(text("thinking"))
+            }
             "tool_use" => {
+                let fields = block.as_object().into_iter().flatten();
+                let unknown = fields.filter(|(key, _)| !CALL_FIELDS.contains(&key.as_str()));
+                let fields = unknown.map(|(key, value)| (key.clone(), value.clone())).collect();
+                self.items.push((index, ProviderItem::Call { fields }));
                 self.calls.push(PartialCall {
                     index,
                     id: text("id").to_owned(),
@@ -147,8 +179,15 @@ impl Assembler {
         self.stop(&delta["stop_reason"]);
         let text = |key: &str| delta[key].as_str().unwrap_or_default();
         match text("type") {
-            "text_delta" => self.say(text("text")),
-            "thinking_delta" => reasoning(text("thinking")),
+            "text_delta" => self.say(index, text("text")),
+            "thinking_delta" => {
+                self.join(index, "thinking", text("thinking"));
+                reasoning(text("thinking"))
+            }
+            "signature_delta" => {
+                self.join(index, "signature", text("signature"));
+                None
+            }
             "input_json_delta" => {
                 let call = self.calls.iter_mut().rev().find(|call| call.index == index)?;
                 call.json.push_str(text("partial_json"));
@@ -158,7 +197,23 @@ impl Assembler {
         }
     }
 
-    fn say(&mut self, text: &str) -> Option<ModelEvent> {
+    /// A field of a block goes on.
+    fn join(&mut self, index: u64, key: &str, more: &str) {
+        let Some((_, ProviderItem::Opaque { value })) = self.item(index) else { return };
+        match value.get_mut(key) {
+            Some(Value::String(text)) => text.push_str(more),
+            _ => value[key] = more.into(),
+        }
+    }
+
+    fn item(&mut self, index: u64) -> Option<&mut (u64, ProviderItem)> {
+        self.items.iter_mut().rev().find(|(of, _)| *of == index)
+    }
+
+    fn say(&mut self, index: u64, text: &str) -> Option<ModelEvent> {
+        if let Some((_, ProviderItem::Text { bytes, .. })) = self.item(index) {
+            *bytes += text.len() as u64;
+        }
         self.spoke |= !text.is_empty();
         (!text.is_empty()).then(|| ModelEvent::Text(text.to_owned()))
     }

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use reqwest::header::HeaderName;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use cairn_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
@@ -28,6 +30,35 @@ pub(crate) fn assembler() -> impl answer::Assemble {
 /// The version of the format that we speak.
 const VERSION: &[(&str, &str)] = &[("anthropic-version", "2023-06-01")];
 
+/// Has the server leave out thinking that does not stand behind its own request, where it would refuse it otherwise:
+/// <https://platform.claude.com/docs/en/build-with-claude/preserved-thinking>. What is configured stays.
+fn bind_loosely(options: &mut ServerOptions) {
+    const BETA: &str = "thinking-binding-controls-2026-08-01";
+    let is_own = options.base_url.trim().starts_with("https://api.anthropic.com");
+    if !is_own || !binds_thinking(&options.model) {
+        return;
+    }
+    let Some(Value::Object(thinking)) = options.extra_body.get_mut("thinking") else { return };
+    if thinking.get("type").is_some_and(|kind| kind == "disabled") || thinking.contains_key("block_binding") {
+        return;
+    }
+    thinking.insert("block_binding".to_owned(), json!({"prefix_mismatch_behavior": "drop_block"}));
+    let beta = |(name, _): &&mut (String, SecretString)| name.eq_ignore_ascii_case("anthropic-beta");
+    match options.extra_headers.iter_mut().find(beta) {
+        Some((_, betas)) => *betas = format!("{},{BETA}", betas.expose_secret()).into(),
+        None => options.extra_headers.push(("anthropic-beta".to_owned(), BETA.into())),
+    }
+}
+
+/// Whether a Claude ties its thinking to what stands before it: those from 5.1 on. A name is `claude-FAMILY-MAJOR-MINOR`, a
+/// date may follow.
+fn binds_thinking(model: &str) -> bool {
+    let Some((_, name)) = model.split_once("claude-") else { return false };
+    let numbers = name.split(['-', '.', '@', ':']).filter(|part| part.len() < 3);
+    let mut numbers = numbers.filter_map(|part| part.parse::<u32>().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (5, 1)
+}
+
 /// A model behind a server of Anthropic's messages.
 pub struct Anthropic {
     server: Arc<Server>,
@@ -45,7 +76,8 @@ impl Anthropic {
     ///
     /// # Errors
     /// The address is no HTTP address, or the key cannot be sent.
-    pub fn new(options: ServerOptions) -> Result<Self, BadModel> {
+    pub fn new(mut options: ServerOptions) -> Result<Self, BadModel> {
+        bind_loosely(&mut options);
         let format = Format {
             path: &["messages"],
             key_header: HeaderName::from_static("x-api-key"),
@@ -84,7 +116,8 @@ impl ChatModel for Anthropic {
 
     fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
         let wire = self.server.options.wire(WireFormat::Anthropic, "");
-        answer::stream(self.server.clone(), wire, &request, assemble::Assembler::default())
+        let assembler = assemble::Assembler::new(&wire.model, &request);
+        answer::stream(self.server.clone(), wire, request, assembler)
     }
 }
 

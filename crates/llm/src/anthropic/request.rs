@@ -4,18 +4,21 @@
 //! byte; what is volatile is a block of its own at the end, or stands in the last result: words behind a result make
 //! models end their answer, and servers that translate the format put them before it.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use cairn_core::message::{Part, ToolCall};
 use cairn_core::model::{ChatMessage, ChatRequest, Purpose, ToolDef};
+use cairn_core::provider_state::{Ordered, ProviderState};
 use cairn_core::trace::Wire;
 
 use crate::body::{Body, quoted};
 use crate::phrases::{self, NO_WORDS};
+use crate::remedy::Remedy;
 
 const PICTURES: &[&str] = &["image/jpeg", "image/png", "image/gif", "image/webp"];
 
@@ -24,9 +27,13 @@ const SHORT_TTL: Duration = Duration::from_secs(300);
 
 pub(crate) fn body(wire: &Wire, request: &ChatRequest) -> Body {
     let tools = wire.tools && !request.tools.is_empty();
-    let mut talk = Talk { images: wire.images, tools, ..Talk::default() };
-    for message in &request.messages {
-        talk.take(message);
+    let calls = tools && !Remedy::CallsInWords.is_in(wire);
+    let mut talk = Talk { images: wire.images, tools: calls, ..Talk::default() };
+    let returns =
+        |state: &ProviderState, is_open: bool| state.goes_back(wire, is_open) && !Remedy::NoState.is_in(wire);
+    for (idx, message) in request.messages.iter().enumerate() {
+        let is_open = idx >= request.turn_from;
+        talk.take(message, is_open, |state| returns(state, is_open));
     }
     let mut system: Vec<Value> = request.system.iter().filter_map(|text| text_block(text)).collect();
     if matches!(request.purpose, Purpose::Reply { .. }) {
@@ -34,6 +41,7 @@ pub(crate) fn body(wire: &Wire, request: &ChatRequest) -> Body {
         mark_system(&mut system, &mark);
         talk.mark(&mark);
     }
+    let talk_lacks_thinking = talk.lacks_thinking;
     let mut body = json!({
         "model": wire.model,
         "max_tokens": request.max_output_tokens,
@@ -46,7 +54,13 @@ pub(crate) fn body(wire: &Wire, request: &ChatRequest) -> Body {
     if tools && request.last_call {
         body["tool_choice"] = json!({"type": "none"});
     }
-    Body::new(body, &wire.extra, tools.then_some((&request.tools, wire_tool)))
+    let mut extra = Cow::Borrowed(&wire.extra);
+    let is_manual = |thinking: &Value| thinking["type"] == "enabled";
+    if talk_lacks_thinking && wire.extra.get("thinking").is_some_and(is_manual) {
+        // With manual thinking each answer of the open turn that calls tools has to begin with its block.
+        extra.to_mut().remove("thinking");
+    }
+    Body::new(body, &extra, tools.then_some((&request.tools, wire_tool)))
 }
 
 fn wire_tool(tool: &ToolDef, parameters: &str) -> String {
@@ -101,13 +115,20 @@ struct Talk {
     /// Calls by their own ids: how they are sent, and the tool's name.
     calls: HashMap<String, (String, String)>,
     ids: HashSet<String>,
+    /// An answer of the open turn calls tools and has no thinking that goes back.
+    lacks_thinking: bool,
 }
 
 impl Talk {
-    fn take(&mut self, message: &ChatMessage) {
+    /// `is_open`: it is of the turn that the request goes on with. `returns`: whether what a provider gave goes back.
+    fn take(&mut self, message: &ChatMessage, is_open: bool, returns: impl Fn(&ProviderState) -> bool) {
         match message {
             ChatMessage::User { parts } => self.user(parts),
-            ChatMessage::Assistant { text, tool_calls } => self.assistant(text, tool_calls),
+            ChatMessage::Assistant { text, tool_calls, provider_state } => {
+                let state = provider_state.as_deref().filter(|state| self.tools && returns(state));
+                self.lacks_thinking |= is_open && self.tools && !tool_calls.is_empty() && state.is_none();
+                self.assistant(text, tool_calls, state);
+            }
             ChatMessage::Tool { call_id, text, images } => self.result(call_id, text, images),
             ChatMessage::Context { text } => self.context(text),
         }
@@ -165,24 +186,44 @@ impl Talk {
         }
     }
 
-    fn assistant(&mut self, text: &str, calls: &[ToolCall]) {
+    fn assistant(&mut self, text: &str, calls: &[ToolCall], state: Option<&ProviderState>) {
+        let Some(state) = state else {
+            self.say_text(text);
+            calls.iter().for_each(|call| self.call(call, None));
+            return;
+        };
+        for item in state.in_order(text, calls.len()) {
+            match item {
+                Ordered::Opaque(value) => self.say(Speaker::Assistant, value.clone()),
+                Ordered::Text(text, _) => self.say_text(text),
+                Ordered::Call(idx, fields) => self.call(&calls[idx], fields),
+            }
+        }
+    }
+
+    fn say_text(&mut self, text: &str) {
         if let Some(block) = text_block(text) {
             self.say(Speaker::Assistant, block);
         }
-        for call in calls {
-            let id = self.unused_id(&call.id);
-            self.calls.insert(call.id.clone(), (id.clone(), call.name.clone()));
-            let block = if self.tools {
-                let input = match &call.arguments {
-                    Value::Object(_) => call.arguments.clone(),
-                    other => json!({"raw": other}),
-                };
-                json!({"type": "tool_use", "id": id, "name": allowed(&call.name), "input": input})
-            } else {
-                json!({"type": "text", "text": phrases::call(call)})
-            };
-            self.say(Speaker::Assistant, block);
+    }
+
+    /// `fields`: those that its server gave beside ours.
+    fn call(&mut self, call: &ToolCall, fields: Option<&Map<String, Value>>) {
+        let id = self.unused_id(&call.id);
+        self.calls.insert(call.id.clone(), (id.clone(), call.name.clone()));
+        if !self.tools {
+            self.say(Speaker::Assistant, json!({"type": "text", "text": phrases::call(call)}));
+            return;
         }
+        let input = match &call.arguments {
+            Value::Object(_) => call.arguments.clone(),
+            other => json!({"raw": other}),
+        };
+        let mut block = json!({"type": "tool_use", "id": id, "name": allowed(&call.name), "input": input});
+        for (key, value) in fields.into_iter().flatten() {
+            block[key.as_str()] = value.clone();
+        }
+        self.say(Speaker::Assistant, block);
     }
 
     /// The pictures of a result stand in its block. Its words name them all, those that are not sent too.

@@ -21,12 +21,12 @@ const MESSAGE_MAX: usize = 600;
 pub(crate) struct ServerRefusal {
     pub(crate) error: ModelError,
     /// The server may take the same request asked otherwise.
-    pub(crate) remedy: Option<Remedy>,
+    pub(crate) remedies: Vec<Remedy>,
 }
 
 impl From<ModelError> for ServerRefusal {
     fn from(error: ModelError) -> Self {
-        Self { error, remedy: None }
+        Self { error, remedies: Vec::new() }
     }
 }
 
@@ -42,19 +42,21 @@ pub(crate) fn from_status(status: u16, headers: &HeaderMap, body: &[u8]) -> Serv
     } else {
         format!("HTTP {status}: {}", said.message)
     };
-    let remedy = if said.is_overflow() {
-        None
+    let of_streaming = said.param == "stream" || wording::is_no_streaming(&said.plain);
+    let remedies = if said.is_overflow() {
+        Vec::new()
     } else if said.param == "tool_choice" || wording::is_no_tool_choice(&said.plain) {
-        Some(Remedy::NoToolChoice)
+        vec![Remedy::NoToolChoice]
     } else if wording::is_short_ids(&said.plain) {
-        Some(Remedy::ShortIds)
+        vec![Remedy::ShortIds]
     } else if wording::is_one_call(&said.plain) {
-        Some(Remedy::OneCall)
+        vec![Remedy::OneCall]
+    } else if matches!(status, 400..=499 | 501) && of_streaming {
+        vec![Remedy::NoStream]
     } else {
-        let of_streaming = said.param == "stream" || wording::is_no_streaming(&said.plain);
-        (matches!(status, 400..=499 | 501) && of_streaming).then_some(Remedy::NoStream)
+        wording::remedies_of(&said.plain)
     };
-    ServerRefusal { error: typed(status, message, &said, retry_after(headers)), remedy }
+    ServerRefusal { error: typed(status, message, &said, retry_after(headers)), remedies }
 }
 
 /// Whether words of a server say that roles must take turns. Requests do, so that the results of tools are what the chat

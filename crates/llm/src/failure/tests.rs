@@ -330,7 +330,7 @@ fn a_model_without_tools_is_known_in_the_words_of_each_server() {
 #[test]
 fn a_server_without_streaming_is_known_by_its_words() {
     let refuses = |status, body: &str| {
-        from_status(status, &HeaderMap::new(), body.as_bytes()).remedy == Some(Remedy::NoStream)
+        from_status(status, &HeaderMap::new(), body.as_bytes()).remedies == [Remedy::NoStream]
     };
     for body in [
         r#"{"error":{"message":"Unsupported value: 'stream' does not support true with this model. Supported values are: false.","param":"stream","code":"unsupported_value"}}"#,

@@ -3,6 +3,8 @@
 //!
 //! All texts are looked at in lower case, without quotation marks and with "n't" as " not" ([`plain`]).
 
+use crate::remedy::Remedy;
+
 /// Words by which servers say that a request is larger than the window: OpenAI, vLLM, OpenRouter and many others;
 /// OpenAI's newer wording; vLLM's older; llama.cpp; Ollama; LM Studio; Anthropic's two; Gemini; xAI; Bedrock; TGI; Cohere;
 /// Mistral; Together; Kimi; GitHub; Qwen; MiniMax; Z.ai; one string that is too long for OpenAI.
@@ -126,6 +128,36 @@ const DENIALS: &[&str] = &[
     "must be false",
     "must be verified to stream",
 ];
+
+/// Words by which servers refuse what models of their own, or other models, left in the conversation; all of a row stand in the
+/// text. Behind them what to do, first what keeps more: Gemini (signatures of calls); DeepSeek and Kimi
+/// (`reasoning_content`); Groq and plain validators (fields that they do not know); Anthropic and who speaks its format (thinking);
+/// OpenAI's models from GPT-5.6 on, which take tools beside reasoning over the Responses API alone.
+const LEFT_BEHIND: &[(&[&str], &[Remedy])] = &[
+    (&["thought_signature"], &[Remedy::SignCalls, Remedy::CallsInWords]),
+    (&["thought signature"], &[Remedy::SignCalls, Remedy::CallsInWords]),
+    (&["reasoning_content", "missing"], &[Remedy::EmptyReasoning, Remedy::CallsInWords]),
+    (&["reasoning_content", "passed back"], &[Remedy::EmptyReasoning, Remedy::CallsInWords]),
+    (&["reasoning_content", "must"], &[Remedy::EmptyReasoning, Remedy::CallsInWords]),
+    (&["reasoning_content"], &[Remedy::NoState, Remedy::CallsInWords]),
+    (&["reasoning_details"], &[Remedy::NoState, Remedy::CallsInWords]),
+    (&["extra_content"], &[Remedy::NoState, Remedy::CallsInWords]),
+    (&["messages", "reasoning", "unsupported"], &[Remedy::NoState, Remedy::CallsInWords]),
+    (&["redacted_thinking"], &[Remedy::NoState, Remedy::CallsInWords]),
+    (&["thinking block"], &[Remedy::NoState, Remedy::CallsInWords]),
+    (&["content[].thinking"], &[Remedy::CallsInWords]),
+    (&["signature", "thinking"], &[Remedy::NoState, Remedy::CallsInWords]),
+    (&["bound to a different conversation"], &[Remedy::NoState, Remedy::CallsInWords]),
+    (&["tools", "reasoning_effort"], &[Remedy::NoEffort]),
+    (&["tools", "reasoning", "/v1/responses"], &[Remedy::NoEffort]),
+];
+
+/// What to do about a refusal of what stands in the conversation; nothing where the text does not tell of that.
+pub(super) fn remedies_of(plain: &str) -> Vec<Remedy> {
+    let says = |words: &[&str]| words.iter().all(|word| plain.contains(word));
+    let found = LEFT_BEHIND.iter().find(|(words, _)| says(words));
+    found.map(|(_, remedies)| remedies.to_vec()).unwrap_or_default()
+}
 
 pub(super) fn plain(text: &str) -> String {
     let text = text.to_lowercase().replace('’', "'").replace("n't", " not");

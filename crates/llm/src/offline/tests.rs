@@ -81,7 +81,10 @@ async fn answer_by(search: Arc<FakeSearch>, request: ChatRequest) -> Answer {
             }
             ModelEvent::ToolCall(call) => answer.calls.push(call.clone()),
             ModelEvent::Sent(sent) => assert_eq!(sent.body, None, "nothing is sent"),
-            ModelEvent::Reasoning(_) | ModelEvent::Usage(_) | ModelEvent::Done { .. } => panic!("{event:?}"),
+            ModelEvent::Reasoning(_)
+            | ModelEvent::State(_)
+            | ModelEvent::Usage(_)
+            | ModelEvent::Done { .. } => panic!("{event:?}"),
         }
     }
     answer
@@ -278,7 +281,7 @@ async fn what_is_to_be_remembered_is_saved_and_then_confirmed() {
     assert_eq!(call.name, "memory_save");
     let memory = cairn_core::compaction::parse_memory(&call.arguments).unwrap();
     assert!(memory.text.contains("4711") && memory.importance >= 0.8, "{memory:?}");
-    let called = ChatMessage::Assistant { text: String::new(), tool_calls: vec![call.clone()] };
+    let called = ChatMessage::assistant("", vec![call.clone()]);
     request.messages.splice(1..1, [called, result(&call.id, "saved")]);
     let second = answer(request.clone()).await;
     assert_eq!((second.finish, second.calls.len()), (Finish::Stop, 0));
@@ -363,7 +366,7 @@ async fn a_summary_saves_memories_first_and_then_digests_within_its_limit() {
         cairn_core::compaction::parse_memory(&call.arguments).unwrap();
     }
     assert!(first.calls.iter().any(|call| call.arguments.to_string().contains("tea")), "{:?}", first.calls);
-    request.messages.push(ChatMessage::Assistant { text: String::new(), tool_calls: first.calls.clone() });
+    request.messages.push(ChatMessage::assistant("", first.calls.clone()));
     request.messages.extend(first.calls.iter().map(|call| result(&call.id, "saved")));
     let second = answer(request.clone()).await;
     assert_eq!((second.finish, second.calls.len(), second.quotes), (Finish::Stop, 0, false));

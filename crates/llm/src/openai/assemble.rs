@@ -4,7 +4,9 @@ use serde_json::{Map, Value};
 
 use cairn_core::message::ToolCall;
 use cairn_core::model::{Finish, ModelError, ModelEvent, Usage};
+use cairn_core::provider_state::{ProviderItem, ProviderState};
 use cairn_core::sse::ServerEvent;
+use cairn_core::trace::WireFormat;
 
 use crate::answer::{self, Assemble, Progress};
 use crate::failure;
@@ -19,16 +21,24 @@ struct PartialCall {
     id: String,
     name: String,
     arguments: String,
+    /// Fields that we do not know, such as `extra_content` with a signature; they go back with the call.
+    fields: Map<String, Value>,
 }
 
 /// Puts an answer together from its chunks.
 pub(super) struct Assembler {
+    /// The model, as its server knows it.
+    model: String,
     /// Number of messages in the request: part of the ids that are minted.
     n_messages: usize,
     calls: Vec<PartialCall>,
     finish: Option<Finish>,
     usage: Option<Usage>,
     spoke: bool,
+    /// Bytes of text so far.
+    n_bytes: u64,
+    /// Fields of the message that its server wants back with its calls.
+    fields: Map<String, Value>,
     /// The server said `[DONE]`, or the answer came whole.
     marked: bool,
 }
@@ -52,7 +62,7 @@ impl Assemble for Assembler {
         self.take(body.as_bytes())
     }
 
-    fn end(self) -> Result<Vec<ModelEvent>, ModelError> {
+    fn end(mut self) -> Result<Vec<ModelEvent>, ModelError> {
         let marked = self.marked;
         if self.finish.is_none() && !(marked && (self.spoke || !self.calls.is_empty())) {
             let missing =
@@ -68,7 +78,16 @@ impl Assemble for Assembler {
             finish => finish.unwrap_or(Finish::Stop),
         };
         let n_messages = self.n_messages;
-        let mut events: Vec<ModelEvent> = Vec::with_capacity(self.calls.len() + 1);
+        let mut events: Vec<ModelEvent> = Vec::with_capacity(self.calls.len() + 2);
+        let mut items = Vec::new();
+        if self.fields.contains_key("reasoning_details") {
+            // They hold the same words, signed.
+            self.fields.retain(|key, _| !key.starts_with("reasoning") || key == "reasoning_details");
+        }
+        if !self.fields.is_empty() {
+            items.push(ProviderItem::Opaque { value: self.fields.into() });
+        }
+        items.push(ProviderItem::Text { bytes: self.n_bytes, fields: Map::new() });
         let mut ids: Vec<String> = Vec::new();
         for (idx, call) in self.calls.into_iter().enumerate() {
             if call.name.is_empty() {
@@ -82,20 +101,34 @@ impl Assemble for Assembler {
                 n += 1;
             }
             ids.push(id.clone());
+            items.push(ProviderItem::Call { fields: call.fields });
             events.push(ModelEvent::ToolCall(ToolCall {
                 id,
                 name: call.name,
                 arguments: answer::arguments_of(call.arguments),
             }));
         }
+        // Only calls of tools have servers ask for what was given with them.
+        let state = ProviderState::of(WireFormat::Openai, &self.model, items).filter(|_| !events.is_empty());
+        events.extend(state.map(|state| ModelEvent::State(Box::new(state))));
         events.push(ModelEvent::Done { finish, usage: self.usage, quotes: false });
         Ok(events)
     }
 }
 
 impl Assembler {
-    pub(super) fn new(n_messages: usize) -> Self {
-        Self { n_messages, calls: Vec::new(), finish: None, usage: None, spoke: false, marked: false }
+    pub(super) fn new(model: &str, n_messages: usize) -> Self {
+        Self {
+            model: model.to_owned(),
+            n_messages,
+            calls: Vec::new(),
+            finish: None,
+            usage: None,
+            spoke: false,
+            n_bytes: 0,
+            fields: Map::new(),
+            marked: false,
+        }
     }
 
     /// Takes in one chunk: the data of an event, or a whole body. The two are the same but for `delta` and `message`.
@@ -130,12 +163,34 @@ impl Assembler {
     fn take_delta(&mut self, delta: &Map<String, Value>, events: &mut Vec<ModelEvent>) {
         let words = |key: &str| delta.get(key).map(words_of).filter(|text| !text.is_empty());
         events.extend(words("reasoning_content").or_else(|| words("reasoning")).map(ModelEvent::Reasoning));
+        self.keep_fields(delta);
         for text in [words("content"), words("refusal")].into_iter().flatten() {
             self.spoke = true;
+            self.n_bytes += text.len() as u64;
             events.push(ModelEvent::Text(text));
         }
         let calls = delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
         calls.enumerate().for_each(|(position, piece)| self.take_call(position, piece));
+    }
+
+    /// Keeps the fields that go back with the message. What comes in pieces is joined.
+    fn keep_fields(&mut self, delta: &Map<String, Value>) {
+        for key in ["reasoning_content", "reasoning"] {
+            if let Some(Value::String(piece)) = delta.get(key)
+                && let Value::String(text) = self.fields.entry(key).or_insert_with(|| "".into())
+            {
+                text.push_str(piece);
+            }
+        }
+        if let Some(Value::Array(pieces)) = delta.get("reasoning_details")
+            && let Value::Array(details) =
+                self.fields.entry("reasoning_details").or_insert_with(|| Value::Array(Vec::new()))
+        {
+            pieces.iter().for_each(|piece| join_detail(details, piece));
+        }
+        if let Some(extra @ Value::Object(_)) = delta.get("extra_content") {
+            self.fields.insert("extra_content".to_owned(), extra.clone());
+        }
     }
 
     /// Joins a piece to its call: by index, else by id, else by place. A known index with another id begins a new
@@ -165,10 +220,36 @@ impl Assembler {
         if call.name != name {
             call.name.push_str(name);
         }
+        let known = |key: &str| matches!(key, "index" | "id" | "type" | "function");
+        let unknown =
+            piece.as_object().into_iter().flatten().filter(|(key, value)| !known(key) && !value.is_null());
+        call.fields.extend(unknown.map(|(key, value)| (key.clone(), value.clone())));
         match &piece["function"]["arguments"] {
             Value::String(text) => call.arguments.push_str(text),
             Value::Null => {}
             whole => call.arguments = whole.to_string(),
+        }
+    }
+}
+
+/// OpenRouter streams its details in pieces: those of one index and type are one, whose texts go on.
+fn join_detail(details: &mut Vec<Value>, piece: &Value) {
+    let goes_on = |last: &&mut Value| {
+        !piece["index"].is_null() && last["index"] == piece["index"] && last["type"] == piece["type"]
+    };
+    let Some(Value::Object(last)) = details.last_mut().filter(goes_on) else {
+        details.push(piece.clone());
+        return;
+    };
+    for (key, value) in piece.as_object().into_iter().flatten() {
+        match (last.get_mut(key), value) {
+            (Some(Value::String(text)), Value::String(more))
+                if matches!(key.as_str(), "text" | "summary" | "data") =>
+            {
+                text.push_str(more);
+            }
+            (Some(_), Value::Null) => {}
+            _ => drop(last.insert(key.clone(), value.clone())),
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::window;
 
 /// What puts the answer to a request of one message together.
 pub(crate) fn assembler() -> impl answer::Assemble {
-    assemble::Assembler::new(1)
+    assemble::Assembler::new("m", 1)
 }
 
 /// A model behind an OpenAI-compatible server.
@@ -49,7 +49,9 @@ impl OpenAi {
             key_prefix: "Bearer ",
             headers: &[],
         };
-        Ok(Self { server: Arc::new(Server::new(options, &format)?), window: OnceCell::new() })
+        let server = Server::new(options, &format)?;
+        request::known_wants(&server).into_iter().for_each(|remedy| server.needs_from_the_start(remedy));
+        Ok(Self { server: Arc::new(server), window: OnceCell::new() })
     }
 
     /// Looks at the server: one request, for its list of models.
@@ -84,8 +86,8 @@ impl ChatModel for OpenAi {
 
     fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
         let wire = self.server.options.wire(WireFormat::Openai, self.limit_key());
-        let assembler = assemble::Assembler::new(request.messages.len());
-        answer::stream(self.server.clone(), wire, &request, assembler)
+        let assembler = assemble::Assembler::new(&wire.model, request.messages.len());
+        answer::stream(self.server.clone(), wire, request, assembler)
     }
 }
 

@@ -6,28 +6,32 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use cairn_core::message::{Part, ToolCall};
 use cairn_core::model::{ChatMessage, ChatRequest, ToolDef};
+use cairn_core::provider_state::{Ordered, ProviderState};
 use cairn_core::trace::Wire;
 
 use crate::body::{Body, quoted};
 use crate::phrases::{self, NO_WORDS};
+use crate::remedy::Remedy;
+use crate::server::Server;
 
 /// What the model says before the pictures of its calls' results, which only a user's message may hold.
 const PICTURES_FOLLOW: &str = "(the pictures of these results follow)";
 
 pub(crate) fn body(wire: &Wire, request: &ChatRequest) -> Body {
     let tools = wire.tools && !request.tools.is_empty();
-    let mut talk = Talk { images: wire.images, tools, ..Talk::default() };
+    let calls = tools && !Remedy::CallsInWords.is_in(wire);
+    let mut talk = Talk { images: wire.images, tools: calls, ..Talk::default() };
     let blocks: Vec<&str> =
         request.system.iter().map(String::as_str).filter(|block| !block.trim().is_empty()).collect();
     if !blocks.is_empty() {
         talk.messages.push(json!({"role": "system", "content": blocks.join("\n\n")}));
     }
-    for message in &request.messages {
-        talk.take(message);
+    for (idx, message) in request.messages.iter().enumerate() {
+        talk.take(message, |state| returns(state, wire, idx >= request.turn_from));
     }
     talk.show_pictures();
     let mut body = json!({
@@ -71,13 +75,17 @@ struct Shown<'a> {
 }
 
 impl<'a> Talk<'a> {
-    fn take(&mut self, message: &'a ChatMessage) {
+    /// `returns`: whether what a provider gave goes back with its message.
+    fn take(&mut self, message: &'a ChatMessage, returns: impl Fn(&ProviderState) -> bool) {
         if !matches!(message, ChatMessage::Tool { .. }) {
             self.show_pictures();
         }
         match message {
             ChatMessage::User { parts } => self.user(user_content(parts, self.images), phrases::NO_ANSWER),
-            ChatMessage::Assistant { text, tool_calls } => self.assistant(text, tool_calls),
+            ChatMessage::Assistant { text, tool_calls, provider_state } => {
+                let state = provider_state.as_deref().filter(|state| returns(state));
+                self.assistant(text, tool_calls, state);
+            }
             ChatMessage::Tool { call_id, text, images } => self.result(call_id, text, images),
             ChatMessage::Context { text } => self.context(text),
         }
@@ -98,15 +106,21 @@ impl<'a> Talk<'a> {
         }
     }
 
-    fn assistant(&mut self, text: &str, calls: &'a [ToolCall]) {
+    fn assistant(&mut self, text: &str, calls: &'a [ToolCall], state: Option<&ProviderState>) {
         self.names.extend(calls.iter().map(|call| (call.id.as_str(), call.name.as_str())));
         let mut lines: Vec<String> = Vec::new();
         if !text.is_empty() {
             lines.push(text.to_owned());
         }
         let mut wired: Vec<Value> = Vec::new();
+        let ordered = state.map(|state| state.in_order(text, calls.len())).unwrap_or_default();
         if self.tools {
             wired.extend(calls.iter().map(wire_call));
+            for item in &ordered {
+                if let Ordered::Call(idx, Some(fields)) = item {
+                    add_fields(&mut wired[*idx], fields);
+                }
+            }
         } else {
             lines.extend(calls.iter().map(phrases::call));
         }
@@ -123,8 +137,14 @@ impl<'a> Talk<'a> {
         }
         let Some(last) = self.messages.last_mut() else { return };
         last["content"] = joined(last["content"].take(), content);
-        if !wired.is_empty() {
-            last["tool_calls"] = wired.into();
+        if wired.is_empty() {
+            return;
+        }
+        last["tool_calls"] = wired.into();
+        for item in &ordered {
+            if let Ordered::Opaque(Value::Object(fields)) = item {
+                add_fields(last, fields);
+            }
         }
     }
 
@@ -166,6 +186,37 @@ impl<'a> Talk<'a> {
             _ => self.user(text.into(), ""),
         }
     }
+}
+
+/// What of a provider's state goes back. Servers of chat completions want it with calls alone, so that is where it is kept.
+fn returns(state: &ProviderState, wire: &Wire, is_open: bool) -> bool {
+    state.goes_back(wire, is_open) && !Remedy::NoState.is_in(wire)
+}
+
+/// Adds fields that we do not set.
+fn add_fields(value: &mut Value, fields: &Map<String, Value>) {
+    let Some(object) = value.as_object_mut() else { return };
+    for (key, field) in fields {
+        object.entry(key).or_insert_with(|| field.clone());
+    }
+}
+
+/// What servers are known to want of calls that they did not make themselves, or that an earlier version kept without what
+/// they want back. Others say so in a refusal.
+pub(super) fn known_wants(server: &Server) -> Vec<Remedy> {
+    let host = server.base_url().host_str().unwrap_or_default();
+    let model = server.options.model.to_lowercase();
+    let is_of = |domain: &str| host == domain || host.ends_with(&format!(".{domain}"));
+    let mut wants = Vec::new();
+    // https://ai.google.dev/gemini-api/docs/thought-signatures
+    if is_of("googleapis.com") && model.contains("gemini-3") {
+        wants.push(Remedy::SignCalls);
+    }
+    // https://api-docs.deepseek.com/guides/thinking_mode, https://platform.moonshot.ai/docs/guide/use-kimi-k2-thinking-model
+    if is_of("deepseek.com") || is_of("moonshot.ai") || is_of("moonshot.cn") {
+        wants.push(Remedy::EmptyReasoning);
+    }
+    wants
 }
 
 /// Two contents as one, the first unchanged at its beginning.
@@ -395,6 +446,7 @@ mod tests {
             vec![
                 user("q"),
                 ChatMessage::Assistant {
+                    provider_state: None,
                     text: String::new(),
                     tool_calls: vec![call("1", json!({"a": 1})), call("2", json!("{oops"))],
                 },

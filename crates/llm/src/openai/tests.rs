@@ -9,7 +9,7 @@ use super::assemble::Assembler;
 use crate::testing::{self, Events, Whole, whole};
 
 async fn answer_of(chunks: Vec<Vec<u8>>) -> Events {
-    testing::answer_of(Assembler::new(7), chunks).await
+    testing::answer_of(Assembler::new("m", 7), chunks).await
 }
 
 async fn answer_to(body: &str) -> Events {

@@ -51,7 +51,7 @@ async fn a_conversation_with_calls_and_pictures_is_well_formed_and_read_from_the
         let first = ask(&model, talk.clone()).await.unwrap();
         talk.messages.pop();
         let ids: Vec<_> = first.calls.iter().map(|call| call.id.clone()).collect();
-        talk.messages.push(ChatMessage::Assistant { text: first.text, tool_calls: first.calls });
+        talk.messages.push(ChatMessage::assistant(first.text, first.calls));
         for id in ids {
             talk.messages.push(ChatMessage::Tool {
                 call_id: id,
@@ -62,7 +62,7 @@ async fn a_conversation_with_calls_and_pictures_is_well_formed_and_read_from_the
         talk.messages.push(now("10:01"));
         let second = ask(&model, talk.clone()).await.unwrap();
         talk.messages.pop();
-        talk.messages.push(ChatMessage::Assistant { text: second.text, tool_calls: Vec::new() });
+        talk.messages.push(ChatMessage::assistant(second.text, Vec::new()));
         talk.messages.push(ChatMessage::User { parts: vec![Part::text(format!("and then? {n}"))] });
         for usage in [first.usage.unwrap(), second.usage.unwrap()] {
             if let Some(before) = before {
@@ -189,7 +189,7 @@ async fn a_model_without_tools_is_told_of_calls_in_words() {
     let mut talk = request("look it up");
     talk.tools = vec![find()].into();
     let call = ToolCall { id: "1".to_owned(), name: "find".to_owned(), arguments: json!({}) };
-    talk.messages.push(ChatMessage::Assistant { text: String::new(), tool_calls: vec![call] });
+    talk.messages.push(ChatMessage::assistant("", vec![call]));
     talk.messages.push(ChatMessage::Tool {
         call_id: "1".to_owned(),
         text: "found".to_owned(),

@@ -212,7 +212,7 @@ fn with_a_result(id: &str) -> ChatRequest {
     let call = ToolCall { id: id.to_owned(), name: "find".to_owned(), arguments: json!({}) };
     let mut request = ChatRequest { tools: vec![find()].into(), last_call: true, ..request("x") };
     request.messages.extend([
-        ChatMessage::Assistant { text: String::new(), tool_calls: vec![call] },
+        ChatMessage::assistant("", vec![call]),
         ChatMessage::Tool { call_id: id.to_owned(), text: "found".to_owned(), images: Vec::new() },
         ChatMessage::Context { text: "now".to_owned() },
     ]);
@@ -277,7 +277,7 @@ fn with_two_results() -> ChatRequest {
     let result =
         |id: &str| ChatMessage::Tool { call_id: id.to_owned(), text: id.to_owned(), images: Vec::new() };
     request.messages.extend([
-        ChatMessage::Assistant { text: "I look".to_owned(), tool_calls: vec![call("a"), call("b")] },
+        ChatMessage::assistant("I look", vec![call("a"), call("b")]),
         result("a"),
         result("b"),
         ChatMessage::Context { text: "now".to_owned() },

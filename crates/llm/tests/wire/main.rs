@@ -8,7 +8,9 @@ mod talk;
 
 use cairn_core::ids::{AgentId, ChannelId};
 use cairn_core::message::{Part, ToolCall};
-use cairn_core::model::{ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Purpose, ToolDef, Usage};
+use cairn_core::model::{
+    Attempt, ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Purpose, ToolDef, Usage,
+};
 use cairn_core::ports::ChatModel;
 use cairn_core::tool_defs::ToolDefs;
 use cairn_llm::{OpenAi, ServerOptions};
@@ -22,9 +24,11 @@ fn request(text: &str) -> ChatRequest {
         purpose: Purpose::Reply { question: text.to_owned() },
         system: vec!["prompt".to_owned()],
         messages: vec![ChatMessage::User { parts: vec![Part::text(text)] }],
+        turn_from: 0,
         tools: ToolDefs::default(),
         last_call: false,
         max_output_tokens: 100,
+        attempt: Attempt::default(),
     }
 }
 
@@ -100,7 +104,7 @@ async fn ask(model: &dyn ChatModel, request: ChatRequest) -> Result<Whole, Model
             ModelEvent::Text(text) => whole.text.push_str(&text),
             ModelEvent::Reasoning(text) => whole.reasoning.push_str(&text),
             ModelEvent::ToolCall(call) => whole.calls.push(call),
-            ModelEvent::Sent(_) | ModelEvent::Usage(_) => {}
+            ModelEvent::Sent(_) | ModelEvent::State(_) | ModelEvent::Usage(_) => {}
             ModelEvent::Done { finish, usage, .. } => {
                 (whole.finish, whole.usage, done) = (finish, usage, true);
             }

@@ -36,7 +36,7 @@ async fn a_tool_loop_is_one_conversation_to_the_server() {
     talk.messages.push(now("10:00"));
     let first = ask(&model, talk.clone()).await.unwrap();
     talk.messages.pop();
-    talk.messages.push(ChatMessage::Assistant { text: first.text, tool_calls: first.calls.clone() });
+    talk.messages.push(ChatMessage::assistant(first.text, first.calls.clone()));
     talk.messages.push(ChatMessage::Tool {
         call_id: first.calls[0].id.clone(),
         text: "found".to_owned(),

@@ -393,7 +393,7 @@ fn run_ended(scene: &Scene, end: &RunEnd, is_new: bool) {
 fn bytes(request: &ChatRequest) -> u64 {
     let of_message = |message: &ChatMessage| match message {
         ChatMessage::User { parts } => text_of(parts).len(),
-        ChatMessage::Assistant { text, tool_calls } => text.len() + tool_calls.len() * 40,
+        ChatMessage::Assistant { text, tool_calls, .. } => text.len() + tool_calls.len() * 40,
         ChatMessage::Tool { text, .. } | ChatMessage::Context { text } => text.len(),
     };
     let messages: usize = request.messages.iter().map(of_message).sum();

@@ -227,6 +227,7 @@ impl Sim {
             message: None,
             parts: vec![Part::text(text)],
             reasoning: None,
+            provider_state: None,
             tool_calls: Vec::new(),
             tool_call_id: None,
             artifact: None,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cairn_core::ids::{AgentId, ChannelId};
 use cairn_core::message::{Part, ToolCall};
-use cairn_core::model::{ChatMessage, ChatRequest, ModelError, ModelEvent, Purpose, ToolDef};
+use cairn_core::model::{Attempt, ChatMessage, ChatRequest, ModelError, ModelEvent, Purpose, ToolDef};
 use cairn_core::ports::{ChatModel, Clock as _};
 use cairn_llm::{Anthropic, BadModel, Look, OpenAi, Timeouts};
 use futures::StreamExt as _;
@@ -142,13 +142,13 @@ fn conversation() -> Vec<ChatMessage> {
         let call = ToolCall { id: id.to_owned(), name: CLOCK.to_owned(), arguments: json!({}) };
         let result = "noon".to_owned();
         [
-            ChatMessage::Assistant { text: String::new(), tool_calls: vec![call] },
+            ChatMessage::assistant("", vec![call]),
             ChatMessage::Tool { call_id: id.to_owned(), text: result, images: Vec::new() },
         ]
     };
     let mut messages = vec![user("What time is it?")];
     messages.extend(round("doctor001"));
-    messages.push(ChatMessage::Assistant { text: "It is noon.".to_owned(), tool_calls: Vec::new() });
+    messages.push(ChatMessage::assistant("It is noon.", Vec::new()));
     messages.push(user("And now?"));
     messages.extend(round("doctor002"));
     messages.push(user("I did not hear you."));
@@ -176,9 +176,11 @@ async fn call(client: &dyn ChatModel, messages: Vec<ChatMessage>) -> Result<(), 
         purpose: Purpose::Reply { question: String::new() },
         system: vec!["Answer in one word.".to_owned()],
         messages,
+        turn_from: 0,
         tools: has_calls.then_some(clock).into_iter().collect(),
         last_call: false,
         max_output_tokens: 1,
+        attempt: Attempt::default(),
     };
     let mut answer = client.stream(request);
     let is_told = |event: &Result<ModelEvent, ModelError>| matches!(event, Ok(ModelEvent::Sent(_)));
@@ -189,6 +191,7 @@ async fn call(client: &dyn ChatModel, messages: Vec<ChatMessage>) -> Result<(), 
             | ModelEvent::Text(_)
             | ModelEvent::Reasoning(_)
             | ModelEvent::ToolCall(_)
+            | ModelEvent::State(_)
             | ModelEvent::Usage(_)
             | ModelEvent::Done { .. },
         )) => Ok(()),

@@ -260,7 +260,7 @@ fn pictures_files_and_calls_of_other_providers_are_taken() {
     assert_eq!((id(2, "tool_use_id"), id(4, "tool_use_id")), (first, second));
     assert_eq!(sent["messages"][2]["content"][0]["content"], "(no text)");
     let broken = ToolCall { id: "1".to_owned(), name: "find".to_owned(), arguments: json!("{oops") };
-    let broken = ChatMessage::Assistant { text: String::new(), tool_calls: vec![broken] };
+    let broken = ChatMessage::assistant("", vec![broken]);
     let sent = body(&options(), &request(vec![user("a"), broken]));
     assert_eq!(sent["messages"][1]["content"][0]["input"], json!({"raw": "{oops"}));
 }

@@ -182,6 +182,7 @@ impl Chat {
             message: None,
             parts: vec![Part::text(text)],
             reasoning: Some("hm".to_owned()),
+            provider_state: None,
             tool_calls: Vec::new(),
             tool_call_id: None,
             artifact: None,
