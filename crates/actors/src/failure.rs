@@ -8,6 +8,7 @@ use cairn_core::model::ModelError;
 use cairn_core::ports::{Refusal, StoreError, TurnFailure};
 use cairn_core::settings::InstructionTooLong;
 use cairn_core::window::AssembleError;
+use cairn_core::withheld::REFUSED;
 use ractor::ActorProcessingErr;
 
 /// Why the runtime could not do what was asked.
@@ -160,6 +161,12 @@ pub(crate) fn of_models(
     )
 }
 
+/// The model's server refused the message, with the conversation and without.
+pub(crate) fn refused(model: &str, error: &ModelError) -> TurnFailure {
+    let hint = "put the message another way; it is left out of further requests, and the rest of the conversation goes on";
+    failure(REFUSED, format!("model `{model}`: {error}"), hint)
+}
+
 /// The model found every request too large.
 pub(crate) fn overflow(attempts: u32) -> TurnFailure {
     let times = if attempts == 1 { "once".to_owned() } else { format!("{attempts} times") };
@@ -208,6 +215,10 @@ pub(crate) fn note(code: &str) -> &'static str {
         "compaction_failure" => {
             "Sorry, I could not answer that: this conversation is more than my model takes at once. `/compact` makes \
              room, `/new` starts a new conversation."
+        }
+        REFUSED => {
+            "Sorry, my language model's server refused that message, so I leave it out from now on. Please put it another \
+             way."
         }
         "dead_letter" => {
             "Sorry, I have to give up on that message: each time I tried to answer it, something failed. Please put \

@@ -55,4 +55,5 @@ pub mod turn;
 pub mod when;
 pub mod window;
 pub mod window_bounds;
+pub mod withheld;
 pub mod words;

@@ -13,6 +13,7 @@ use crate::ids::{ArtifactId, Generation, MessageId, Seq, TurnId};
 use crate::provider_state::ProviderState;
 use crate::text::{escape_name, escape_text, short_time};
 use crate::tokens::estimate;
+use crate::withheld::REFUSED_TEXT;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -370,6 +371,11 @@ impl Entry {
     /// Its message was deleted, and its words with it.
     pub fn is_deleted(&self) -> bool {
         is_deleted(&self.parts)
+    }
+
+    /// What is sent of it when a model's server refused it.
+    pub(crate) fn refused(&self) -> Self {
+        Self { parts: vec![Part::text(REFUSED_TEXT)], ..self.clone() }
     }
 
     /// What is left of it when its message is deleted.

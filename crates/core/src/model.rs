@@ -43,6 +43,8 @@ pub enum Attempt {
     Whole,
     /// It was refused for a reason that nobody knows: one thing after another that it can do without is left out.
     Simplified,
+    /// Leaving out single things did not help: it has less of the history, and is else sent whole.
+    Trimmed,
     /// The last resort: the system prompt and the last message, with nothing that a server could refuse.
     Bare,
 }
@@ -328,6 +330,17 @@ impl ModelError {
             }
         };
         words.strip_prefix("HTTP ")?.get(..3)?.parse().ok()
+    }
+
+    /// Whether a request with less may be taken: what the server refuses is something of the request, not the model, its address or
+    /// the account.
+    pub fn may_be_of_content(&self) -> bool {
+        let Self::BadRequest(words) = self else { return false };
+        let says = |words: &str, list: &[&str]| list.iter().any(|one| words.contains(one));
+        let words = words.to_lowercase();
+        let of_model = words.contains("model")
+            && says(&words, &["not exist", "not found", "no such model", "unknown model", "invalid model"]);
+        !of_model && self.status().is_none_or(|status| matches!(status, 400 | 406 | 409 | 415 | 422))
     }
 
     /// The same request may succeed a little later.

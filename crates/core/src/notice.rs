@@ -167,6 +167,41 @@ pub fn note_of_long_messages(conversation: &Conversation, agent: &AgentSettings,
     Some(note)
 }
 
+/// The note that a model answers without something that its server refuses; `None` where nobody is told, or everybody has
+/// been.
+pub fn note_of_withheld(conversation: &Conversation, withheld: Withheld) -> Option<Event> {
+    let open = conversation.open_turn.as_ref()?;
+    let id = OutboxId::from(format!("{}:{}:withheld", conversation.channel, open.id));
+    if conversation.channel.platform() == LOCAL_PLATFORM || open.notes.contains(&id) {
+        return None;
+    }
+    Some(note(conversation, id, withheld.told().to_owned()))
+}
+
+/// What an answer had to do without since a server refused it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Withheld {
+    /// Part of the history.
+    Part,
+    /// All but the message that it answers.
+    All,
+}
+
+impl Withheld {
+    pub fn told(self) -> &'static str {
+        match self {
+            Self::Part => {
+                "My language model's server refuses part of our earlier conversation, so I leave that part out. It is kept and \
+                 can still be searched."
+            }
+            Self::All => {
+                "My language model's server refused our conversation, so I answered your last message by itself. `/new` starts \
+                 afresh; everything is kept."
+            }
+        }
+    }
+}
+
 /// How a run ended that somebody asked for in the chat.
 pub fn report(end: &RunEnd) -> String {
     match (end.outcome, &end.summary) {

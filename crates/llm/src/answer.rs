@@ -155,7 +155,7 @@ impl Opening<'_> {
             }
             match self.send(&without).await {
                 Ok(opened) => {
-                    self.server.guess(remedy);
+                    self.server.guess(remedy, &error);
                     return Ok(opened);
                 }
                 Err(refusal)

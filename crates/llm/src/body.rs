@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use cairn_core::model::{ChatRequest, ToolDef};
+use cairn_core::model::{ChatMessage, ChatRequest, ToolDef};
 use cairn_core::tool_defs::ToolDefs;
 use cairn_core::trace::{Wire, WireFormat};
 use serde_json::{Map, Value};
@@ -36,6 +36,8 @@ impl Body {
         if Remedy::NoExtra.is_in(wire) && !wire.extra.is_empty() {
             reduced.to_mut().extra.clear();
         }
+        let last = Remedy::LastMessage.is_in(wire).then(|| last_message(request));
+        let request = last.as_ref().unwrap_or(request);
         let mut body = match wire.format {
             WireFormat::Openai | WireFormat::Offline => openai::request::body(&reduced, request),
             WireFormat::Anthropic => anthropic::request::body(&reduced, request),
@@ -80,6 +82,14 @@ impl Body {
         }
         text
     }
+}
+
+/// The request with the system prompt and the last message of a person alone.
+fn last_message(request: &ChatRequest) -> ChatRequest {
+    let said = |message: &&ChatMessage| matches!(message, ChatMessage::User { .. });
+    let last = request.messages.iter().rev().find(said).cloned();
+    let system = request.system.iter().take(1).cloned().collect();
+    ChatRequest { system, messages: last.into_iter().collect(), turn_from: 0, ..request.clone() }
 }
 
 /// Writes a tool, given its parameters as JSON.

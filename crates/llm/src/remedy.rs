@@ -158,8 +158,12 @@ pub(crate) fn apply(remedy: Remedy, body: &mut Value) -> bool {
             fields.insert("reasoning_effort".to_owned(), none.clone()) != Some(none)
         }
         Remedy::PlainSystem => plain_system(fields),
-        Remedy::LastMessage => keep_last(fields),
-        Remedy::NoState | Remedy::CallsInWords | Remedy::Images | Remedy::NoExtra | Remedy::NoTools => false,
+        Remedy::NoState
+        | Remedy::CallsInWords
+        | Remedy::Images
+        | Remedy::NoExtra
+        | Remedy::NoTools
+        | Remedy::LastMessage => false,
     }
 }
 
@@ -222,25 +226,6 @@ fn plain_system(fields: &mut Map<String, Value>) -> bool {
         None => messages.insert(0, json!({"role": "user", "content": prompt})),
     }
     true
-}
-
-/// Leaves the system prompt and the last message of a person.
-fn keep_last(fields: &mut Map<String, Value>) -> bool {
-    let Some(Value::Array(messages)) = fields.get_mut("messages") else { return false };
-    let is_result = |block: &Value| block["type"] == "tool_result";
-    let is_said = |message: &Value| {
-        message["role"] == "user"
-            && !message["content"].as_array().is_some_and(|blocks| blocks.iter().all(is_result))
-    };
-    let Some(last) = messages.iter().rposition(is_said) else { return false };
-    let n_messages = messages.len();
-    let mut idx = 0;
-    messages.retain(|message| {
-        let stays = idx == last || message["role"] == "system";
-        idx += 1;
-        stays
-    });
-    messages.len() < n_messages
 }
 
 /// Gives calls, and with them their results, ids of nine characters. False: all have them.

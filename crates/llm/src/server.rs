@@ -134,12 +134,20 @@ impl Server {
         self.note(remedy, None, why);
     }
 
-    /// Asks so for a day: without it a request was taken that was refused with it.
-    pub(crate) fn guess(&self, remedy: Remedy) {
-        self.note(remedy, Some(Instant::now() + GUESS_HOLDS), "it refused a request and took it without");
+    /// Asks so for a day: without it a request was taken that was refused with it, by that error.
+    pub(crate) fn guess(&self, remedy: Remedy, error: &ModelError) {
+        let key = match error {
+            ModelError::BadRequest(said) if remedy == Remedy::NoExtra => self.named_key(said),
+            _ => None,
+        };
+        let why = match key {
+            Some(key) => format!("it refused `{key}` and took the request without"),
+            None => "it refused a request and took it without".to_owned(),
+        };
+        self.note(remedy, Some(Instant::now() + GUESS_HOLDS), &why);
     }
 
-    fn note(&self, remedy: Remedy, until: Option<Instant>, why: &'static str) {
+    fn note(&self, remedy: Remedy, until: Option<Instant>, why: &str) {
         let before = self.remedies.lock().insert(remedy, until);
         if before.is_none_or(|before| before.is_some()) {
             tracing::warn!(model = %self.info.id, remedy = remedy.name(), why, "{}", remedy.told());
@@ -219,13 +227,18 @@ impl Server {
         headers.chain(self.options.api_key.as_ref()).fold(error, without_key)
     }
 
-    /// What a server refuses, with the key of the configuration that it seems to refuse it for.
-    pub(crate) fn with_cause(&self, error: ModelError) -> ModelError {
-        let ModelError::BadRequest(said) = &error else { return error };
+    /// The key of the configuration that the words of a server name.
+    fn named_key(&self, said: &str) -> Option<&String> {
         let is_named = |key: &&String| {
             said.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).any(|word| word == *key)
         };
-        match self.options.extra_body.keys().find(is_named) {
+        self.options.extra_body.keys().find(is_named)
+    }
+
+    /// What a server refuses, with the key of the configuration that it seems to refuse it for.
+    pub(crate) fn with_cause(&self, error: ModelError) -> ModelError {
+        let ModelError::BadRequest(said) = &error else { return error };
+        match self.named_key(said) {
             Some(key) => ModelError::BadRequest(format!(
                 "{said}; the configuration sets `{key}` for the model `{}`: remove or change it",
                 self.info.id

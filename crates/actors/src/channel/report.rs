@@ -120,6 +120,7 @@ impl ChannelState {
             | TurnEvent::Undone { .. }
             | TurnEvent::SessionStarted { .. }
             | TurnEvent::ModelChosen { .. }
+            | TurnEvent::HistoryWithheld { .. }
             | TurnEvent::ModelLearnt { .. } => {}
         }
     }

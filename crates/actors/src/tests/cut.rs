@@ -17,7 +17,7 @@ fn half() -> Plan {
 }
 
 fn bad() -> ModelError {
-    ModelError::BadRequest("no".to_owned())
+    ModelError::BadRequest("HTTP 404: no".to_owned())
 }
 
 fn answers(world: &World) -> Vec<Entry> {

@@ -19,6 +19,7 @@ mod long;
 mod notices;
 mod outage;
 mod outbox;
+mod refusals;
 mod restarts;
 mod runs;
 mod shows;

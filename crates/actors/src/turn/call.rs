@@ -214,13 +214,15 @@ impl Turn {
             self.tell_cut(&assembled.shortened).await?;
             let tokens = assembled.tokens;
             self.begin_call(&assembled, at_n, &tail);
+            let request = ChatRequest { attempt: tries.attempt(), ..assembled.request };
             let (times, model) = (Arc::clone(&self.args.times), self.settings.model.clone());
             let (handle, show) = (Arc::clone(&self.args.handle), self.args.show.clone());
             let keeper = Keeper::of_answers(&self.args.shared, &self.settings);
-            let request = stream(handle, show, Arc::clone(&self.args.call), keeper, assembled.request);
+            let request = stream(handle, show, Arc::clone(&self.args.call), keeper, request);
             let work = async move { times.of_model(timed(model, request)).await };
             match self.telling(work).await? {
                 Ok(call) => {
+                    self.tell_withheld(&tries).await?;
                     self.calm();
                     self.args.shared.models.answered(&self.settings.model);
                     self.place = None;

@@ -18,12 +18,13 @@ use cairn_core::conversation::Learnt;
 use cairn_core::engine::MakeRoom;
 use cairn_core::event::{DeliveryEvent, Event, TurnEvent};
 use cairn_core::ids::{ChannelId, OutboxId, Seq, TurnId};
-use cairn_core::model::ModelError;
+use cairn_core::model::{Attempt, ModelError};
 use cairn_core::ports::TurnFailure;
 use cairn_core::window::{has_room, least_tokens};
 use cairn_core::window_bounds::WindowBounds;
 use tokio::time::Instant;
 
+use super::simpler::Simpler;
 use super::{Turn, TurnArgs};
 use crate::agent::{NO_ROOM, told};
 use crate::failure;
@@ -51,6 +52,7 @@ pub(super) struct Tries {
     /// Models that refused this very request: asking them again is no use.
     refused: BTreeSet<String>,
     errors: BTreeMap<String, ModelError>,
+    pub(super) simpler: Simpler,
 }
 
 impl Tries {
@@ -59,7 +61,12 @@ impl Tries {
         let pauses = Backoff::new(limits.model_retry_base, limits.model_retry_max);
         let left = limits.model_attempts.saturating_sub(1);
         let (refused, errors) = (BTreeSet::new(), BTreeMap::new());
-        Self { pauses, left, overflows: 0, all_overflows: 0, refused, errors }
+        Self { pauses, left, overflows: 0, all_overflows: 0, refused, errors, simpler: Simpler::default() }
+    }
+
+    /// How far the next request may be simplified.
+    pub(super) fn attempt(&self) -> Attempt {
+        self.simpler.attempt
     }
 
     /// The pause before the same model is called again. `None`: it was called often enough.
@@ -169,18 +176,25 @@ impl Turn {
             }
             _ => {}
         }
+        if error.may_be_of_content() && tries.simpler.attempt == Attempt::Whole {
+            tries.simpler.attempt = Attempt::Simplified;
+            return Ok(());
+        }
         let (shared, model) = (Arc::clone(&self.args.shared), self.settings.model.clone());
         shared.models.failed(&model, &error, shared.now());
         if !cools(&error) {
             tries.refused.insert(model.clone());
         }
         tries.errors.insert(model.clone(), error.clone());
-        if self.fail_over(&error, tries).await? {
+        if self.fail_over(&error, tries).await? || self.simplify(&error, tries).await? {
             return Ok(());
         }
         self.outage_wait.failed();
         let asked = self.asked(&error, tries);
-        let failed = failure::of_models(&model, &error, &tries.errors);
+        let failed = match tries.attempt() {
+            Attempt::Bare if error.may_be_of_content() => failure::refused(&model, &error),
+            _ => failure::of_models(&model, &error, &tries.errors),
+        };
         if self.outage_wait.waits() && self.outage_wait.covers(&error) {
             self.budget.note(Some(failed));
             self.pause(&error, asked).await;
@@ -333,6 +347,7 @@ impl Turn {
     /// From here on the model at `idx` answers, and everything is measured by its settings.
     async fn switch(&mut self, tries: &mut Tries, idx: usize, why: Reason) -> Result<(), TurnFailure> {
         tries.overflows = 0;
+        tries.simpler = Simpler::default();
         let (from, to) = (self.settings.model.clone(), self.candidates()[idx].model.clone());
         let (reason, code) = (why.reason, why.code);
         if code == "recovered" {

@@ -4,6 +4,7 @@
 mod call;
 mod calls;
 mod chain;
+mod simpler;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -302,6 +302,7 @@ impl Job {
             round: 0,
             entries,
             target_tokens: target,
+            tools_withdrawn: false,
             masked: self.mask.is_some(),
             added: Vec::new(),
         };

@@ -7,9 +7,10 @@ use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::{Brief, RequestRoom, parse_memory, request_tokens};
 use cairn_core::memory::DraftMemory;
 use cairn_core::message::{Part, ToolCall};
-use cairn_core::model::{ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Usage};
+use cairn_core::model::{Attempt, ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Usage};
 use cairn_core::provider_state::ProviderState;
 use cairn_core::tokens::estimate;
+use cairn_core::tool_defs::ToolDefs;
 use cairn_core::trace::RunCall;
 use futures::StreamExt as _;
 
@@ -22,6 +23,9 @@ use crate::traces::{Keeper, Making};
 
 /// Most model calls of one talk (`docs/design/compaction.md`).
 const ROUNDS_MAX: u32 = 10;
+
+/// How the result of a call begins that was not carried out.
+const ERROR: &str = "error:";
 
 /// Characters of a rejected summary that its author is shown again.
 const CORRECTED_CHARS: usize = 600;
@@ -61,7 +65,11 @@ impl Talk<'_> {
     /// beside their tool calls and close with a word.
     pub(super) async fn rounds(&mut self) -> Result<Written, Stop> {
         let mut longest = String::new();
-        for _ in 0..ROUNDS_MAX {
+        for round in 1..=ROUNDS_MAX {
+            if round == ROUNDS_MAX {
+                self.withdraw_tools();
+            }
+            let n_memories = self.memories.len();
             let Said { text, calls, state, finish } = self.call().await?;
             if text.trim().len() >= longest.trim().len() {
                 longest.clone_from(&text);
@@ -72,7 +80,9 @@ impl Talk<'_> {
             if calls.is_empty() {
                 return Ok(Written { text: longest, cut_off: false });
             }
-            let results: Vec<_> = calls.iter().map(|call| (call.id.clone(), self.answer(call))).collect();
+            let results: Vec<(String, String)> =
+                calls.iter().map(|call| (call.id.clone(), self.answer(call))).collect();
+            let mistaken = results.iter().any(|(_, text)| text.starts_with(ERROR));
             self.add(ChatMessage::Assistant { text, tool_calls: calls, provider_state: state });
             let results = results.into_iter().map(|(call_id, text)| ChatMessage::Tool {
                 call_id,
@@ -80,10 +90,21 @@ impl Talk<'_> {
                 images: Vec::new(),
             });
             results.for_each(|result| self.add(result));
+            if self.memories.len() == n_memories && !mistaken {
+                self.withdraw_tools();
+            }
         }
         match longest.trim().is_empty() {
             true => Err(Stop::model(format!("no summary within {ROUNDS_MAX} calls of the model"))),
             false => Ok(Written { text: longest, cut_off: false }),
+        }
+    }
+
+    /// It calls tools without saving anything new: without them it can only write.
+    fn withdraw_tools(&mut self) {
+        if !self.request.tools.is_empty() {
+            self.request.tools = ToolDefs::default();
+            self.work.tools_withdrawn = true;
         }
     }
 
@@ -104,6 +125,10 @@ impl Talk<'_> {
         let model = self.candidate.model.info().id.clone();
         match tokio::time::timeout(limit, self.exchange(usage_guard)).await {
             Ok(Ok(said)) => Ok(said),
+            Ok(Err(error)) if error.may_be_of_content() && self.request.attempt == Attempt::Whole => {
+                self.request.attempt = Attempt::Simplified;
+                Box::pin(self.call()).await
+            }
             Ok(Err(error)) => Err(Stop::from_error(&model, error)),
             Err(_) if self.job.run_budget.left().is_zero() => Err(self.job.out_of_time()),
             Err(_) => Err(Stop::from_error(&model, ModelError::Timeout(limit))),
@@ -151,14 +176,14 @@ impl Talk<'_> {
     /// Takes a memory in, to be committed with the summary or not at all.
     fn answer(&mut self, call: &ToolCall) -> String {
         if self.request.tools.iter().all(|tool| tool.name != call.name) {
-            return format!("error: there is no tool `{}` here; answer with the summary", call.name);
+            return format!("{ERROR} there is no tool `{}` here; answer with the summary", call.name);
         }
         match parse_memory(&call.arguments) {
             Ok(memory) => {
                 self.keep(memory);
                 "saved".to_owned()
             }
-            Err(message) => format!("error: {message}"),
+            Err(message) => format!("{ERROR} {message}"),
         }
     }
 

@@ -12,12 +12,14 @@ use crate::artifact::{self, ordinal};
 use crate::event::{
     ApprovalEvent, ArtifactEvent, CompactionEvent, DeliveryEvent, Event, MaintenanceEvent, MemoryEvent,
     MessageEvent, Receipt, Record, Run, RunEnd, RunOutcome, RunReport, RunWork, SummarySize, TurnEvent,
+    TurnOutcome,
 };
 use crate::ids::{ArtifactId, MessageId, OutboxId, Seq, TurnId};
-use crate::message::{Entry, LOST_TURN, Pending, Provenance};
+use crate::message::{Entry, LOST_TURN, Pending, Provenance, Role};
 use crate::model::Usage;
 use crate::summary::StackItem;
 use crate::turn::spans;
+use crate::withheld::REFUSED;
 
 /// An event that does not fit the state: a damaged or foreign journal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -104,6 +106,11 @@ impl Conversation {
             TurnEvent::Ended(end) => {
                 self.open_turn.take_if(|open| open.id == end.turn).ok_or("that turn is not open")?;
                 self.forget_provider_state(&end.turn);
+                if matches!(&end.outcome, TurnOutcome::Failed { code, .. } if code == REFUSED) {
+                    let said =
+                        self.live.iter().filter(|entry| entry.turn == end.turn && entry.role == Role::User);
+                    self.refused.extend(said.map(|entry| entry.seq));
+                }
                 self.forget_artifacts();
             }
             TurnEvent::Interrupted { turn } => {
@@ -146,6 +153,12 @@ impl Conversation {
                     }
                     learnt.no_tools = no_tools.unwrap_or(learnt.no_tools);
                 }
+            }
+            TurnEvent::HistoryWithheld { model, range } => {
+                match range {
+                    Some(range) => self.withheld.insert(model.clone(), *range),
+                    None => self.withheld.remove(model),
+                };
             }
             TurnEvent::ToolUsed(_) => {}
         }
@@ -395,6 +408,8 @@ impl Conversation {
             }
         }
         self.pruned = self.pruned.split_off(&to_seq.next());
+        self.refused = self.refused.split_off(&to_seq.next());
+        self.withheld.retain(|_, range| range.to_seq > to_seq);
         self.forget_artifacts();
     }
 
@@ -424,6 +439,8 @@ impl Conversation {
         self.left = Provenance::default();
         self.undone.clear();
         self.pruned.clear();
+        self.withheld.clear();
+        self.refused.clear();
         self.deleted.clear();
         self.open_turn = None;
         self.artifacts.clear();

@@ -26,6 +26,7 @@ use crate::prune::{PrunedResult, as_sent};
 use crate::summary::{MarkerKind, Stack, StackItem};
 use crate::tokens::Correction;
 use crate::window_bounds::WindowBounds;
+use crate::withheld::SeqRange;
 
 pub use amend::amend;
 pub use apply::FoldError;
@@ -246,6 +247,12 @@ pub struct Conversation {
     /// What the servers of models have taken and refused, by the models' ids in the configuration.
     #[serde(default)]
     pub bounds: BTreeMap<String, WindowBounds>,
+    /// What is left out of requests since a model's server refuses it, by the models' ids in the configuration.
+    #[serde(default)]
+    pub withheld: BTreeMap<String, SeqRange>,
+    /// Entries in `live` whose messages a model's server refused: they are left out of all requests.
+    #[serde(default)]
+    pub refused: BTreeSet<Seq>,
     /// Results in `live` that are sent shorter than they are kept.
     #[serde(default)]
     pub pruned: BTreeMap<Seq, PrunedResult>,
@@ -320,6 +327,8 @@ impl Conversation {
             model_reason: None,
             learnt: BTreeMap::new(),
             bounds: BTreeMap::new(),
+            withheld: BTreeMap::new(),
+            refused: BTreeSet::new(),
             pruned: BTreeMap::new(),
             artifacts: BTreeMap::new(),
             newest_artifact: 0,
@@ -410,6 +419,9 @@ impl Conversation {
     }
 
     pub fn sent(&self, entry: &Arc<Entry>) -> Arc<Entry> {
+        if self.refused.contains(&entry.seq) {
+            return Arc::new(entry.refused());
+        }
         match self.pruned.get(&entry.seq) {
             Some(pruned) => Arc::new(as_sent(entry, pruned)),
             None => Arc::clone(entry),

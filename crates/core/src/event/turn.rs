@@ -10,6 +10,7 @@ use crate::model::Usage;
 use crate::tool::ToolUse;
 use crate::trace::CallTrace;
 use crate::window_bounds::WindowBounds;
+use crate::withheld::SeqRange;
 
 /// A turn, from the messages that it takes up to its end; the model that answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -65,6 +66,14 @@ pub enum TurnEvent {
         /// What it has taken and refused, where it refused a request without naming its window.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bounds: Option<WindowBounds>,
+    },
+    /// A model's server refuses something of the older history: that range is left out of requests to it.
+    HistoryWithheld {
+        /// The model, by its id in the configuration.
+        model: String,
+        /// None: nothing is left out any more.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        range: Option<SeqRange>,
     },
     #[serde(rename = "turn_ended")]
     Ended(TurnEnd),

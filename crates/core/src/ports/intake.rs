@@ -59,7 +59,7 @@ pub struct Reply {
 /// Why a turn ended without a reply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnFailure {
-    /// Typed error: `stopped`, `turn_failed`, `compaction_failure`, `dead_letter`, `stopping`.
+    /// Typed error: `stopped`, `turn_failed`, `refused`, `compaction_failure`, `dead_letter`, `stopping`.
     pub code: String,
     pub message: String,
     pub hint: String,

@@ -115,6 +115,9 @@ pub struct RunCall {
     /// Tokens that the summary was to keep within; 0 in journals of earlier versions.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub target_tokens: u64,
+    /// Tools were offered before and are not any more: the model went on calling them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tools_withdrawn: bool,
     /// Placeholders stood in the place of identifiers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub masked: bool,

@@ -191,7 +191,7 @@ fn rebuild_of_run(inputs: Inputs<'_>, work: &RunCall) -> Result<Rebuilt, Gap> {
         channel: &conversation.channel,
         run: &run,
         reader: &reader,
-        tools: !tools.is_empty(),
+        tools: !tools.is_empty() || work.tools_withdrawn,
         correction: conversation.correction(model).ratio,
         mask: mask.as_ref(),
     };

@@ -421,6 +421,7 @@ fn a_request_of_a_long_run_is_made_again_from_the_chunks_before_it_and_names_wha
         round: 2,
         entries: Some((Seq(5), Seq(4 + chunk.n as u64))),
         target_tokens: 300,
+        tools_withdrawn: false,
         masked: false,
         added: talk.clone(),
     });

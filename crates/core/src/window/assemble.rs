@@ -55,7 +55,7 @@ pub fn assemble(
         frame,
         stack: items.map(|item| (render_item(item, lookup), item.tokens())).collect(),
         stack_overhead: stack_tokens(conversation, agent) - conversation.stack.tokens(),
-        entries: sent(conversation),
+        entries: sent(conversation, &agent.model),
         tail: tail.clone(),
         shortened: Vec::new(),
     };
@@ -87,18 +87,22 @@ pub fn assemble(
     })
 }
 
-/// The live entries as they are sent. An answer that was cut short, and whose turn was opened again for another one, is left
-/// out, from then on and for good.
-fn sent(conversation: &Conversation) -> Vec<Arc<Entry>> {
+/// The live entries as they are sent to a model. An answer that was cut short, and whose turn was opened again for another one,
+/// is left out, from then on and for good; so is what the model's server refuses.
+fn sent(conversation: &Conversation, model: &str) -> Vec<Arc<Entry>> {
     let live = &conversation.live;
     let open = conversation.open_turn.as_ref().map(|open| &open.id);
+    let withheld = conversation.withheld.get(model);
+    let is_withheld =
+        |entry: &Entry| open != Some(&entry.turn) && withheld.is_some_and(|range| range.contains(entry.seq));
     let is_void = |idx: usize, entry: &Entry| {
         let goes_on = || live.get(idx + 1).map(|next| &next.turn) == Some(&entry.turn);
         entry.role == Role::Assistant
             && entry.tool_calls.is_empty()
             && (open == Some(&entry.turn) || goes_on())
     };
-    let standing = live.iter().enumerate().filter(|(idx, entry)| !is_void(*idx, entry));
+    let standing =
+        live.iter().enumerate().filter(|(idx, entry)| !is_void(*idx, entry) && !is_withheld(entry));
     standing.map(|(_, entry)| conversation.sent(entry)).collect()
 }
 

@@ -635,6 +635,7 @@ fn events_of_traces_keep_their_shape() {
             round: 2,
             entries: Some((Seq(1), Seq(8))),
             target_tokens: 600,
+            tools_withdrawn: false,
             masked: true,
             added: vec![
                 ChatMessage::Assistant {

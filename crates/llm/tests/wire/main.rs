@@ -4,6 +4,7 @@
 
 mod anthropic;
 mod faults;
+mod providers;
 mod talk;
 
 use cairn_core::ids::{AgentId, ChannelId};

@@ -155,6 +155,7 @@ fn apply_turn(
         | TurnEvent::Interrupted { .. }
         | TurnEvent::Undone { .. }
         | TurnEvent::ModelChosen { .. }
+        | TurnEvent::HistoryWithheld { .. }
         | TurnEvent::ModelLearnt { .. } => {}
     }
     Ok(())

@@ -28,6 +28,10 @@ pub(super) struct Said {
     pub(super) reasoning: String,
     pub(super) calls: Vec<(String, Value)>,
     pub(super) finish: Option<String>,
+    /// Fields of its first call, over chat completions.
+    pub(super) call_fields: Option<Value>,
+    /// What signs its reasoning, which may be empty then; over Anthropic's messages.
+    pub(super) signature: Option<String>,
     pub(super) end: End,
 }
 

@@ -30,6 +30,8 @@ pub enum Rule {
     Cache,
     /// With its answer it fits the window.
     Window,
+    /// It has what the provider that the server stands in for wants back ([`super::Provider`]).
+    Provider,
     /// It goes on from an earlier request of its conversation, unless its system block is a new one.
     Prefix,
 }

@@ -26,6 +26,7 @@ mod hostile;
 mod measure;
 mod openai;
 mod prefix;
+mod provider;
 mod respond;
 mod serve;
 mod wire;
@@ -47,6 +48,7 @@ pub use answer::Answer;
 pub use check::{Rule, Violation};
 pub use hostile::{Hostile, all_arguments};
 pub use measure::Count;
+pub use provider::Provider;
 pub use wire::{last_user_text, lasting_text_of, text_of, tool_names};
 pub use wording::Wording;
 
@@ -113,6 +115,7 @@ pub struct Used {
 }
 
 type Classify = Arc<dyn Fn(&Value) -> Kind + Send + Sync>;
+type Refuses = Arc<dyn Fn(&Value) -> bool + Send + Sync>;
 type Respond = Arc<dyn Fn(&Seen) -> Option<Answer> + Send + Sync>;
 
 /// How a fake model behaves. Made by [`FakeModel::builder`].
@@ -134,6 +137,8 @@ pub struct Builder {
     no_tools: Option<Wording>,
     streaming: Streaming,
     fault: Option<Answer>,
+    provider: Option<Provider>,
+    refuses: Option<Refuses>,
 }
 
 impl Default for Builder {
@@ -155,6 +160,8 @@ impl Default for Builder {
             no_tools: None,
             streaming: Streaming::Yes,
             fault: None,
+            provider: None,
+            refuses: None,
         }
     }
 }
@@ -253,6 +260,18 @@ impl Builder {
         self
     }
 
+    /// Stands in for that provider: it wants back what it gives with its answers.
+    pub fn provider(mut self, provider: Provider) -> Self {
+        self.provider = Some(provider);
+        self
+    }
+
+    /// Refuses requests of which this is true, by their bodies as they arrived, in words that say nothing.
+    pub fn refuses(mut self, refuses: impl Fn(&Value) -> bool + Send + Sync + 'static) -> Self {
+        self.refuses = Some(Arc::new(refuses));
+        self
+    }
+
     /// Answers every reply that has no scripted answer so.
     pub fn fault(mut self, fault: Answer) -> Self {
         self.fault = Some(fault);
@@ -280,6 +299,7 @@ struct State {
     scripts: [VecDeque<Answer>; 2],
     conversations: prefix::Conversations,
     cache: measure::Cache,
+    given: provider::Given,
     n_summaries: usize,
     used: [Used; 2],
 }

@@ -30,7 +30,11 @@ fn wire_calls(said: &Said, n: usize) -> Vec<Value> {
             "function": {"name": name, "arguments": arguments.to_string()},
         })
     };
-    said.calls.iter().enumerate().map(call).collect()
+    let mut calls: Vec<Value> = said.calls.iter().enumerate().map(call).collect();
+    if let (Some(first), Some(Value::Object(fields))) = (calls.first_mut(), &said.call_fields) {
+        fields.iter().for_each(|(key, value)| first[key.as_str()] = value.clone());
+    }
+    calls
 }
 
 pub(super) fn whole(said: &Said, seen: &Seen, counted: Counted) -> Value {

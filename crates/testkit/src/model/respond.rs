@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::check::{Rule, Violation, check, check_roles};
 use super::measure::Input;
-use super::{Answer, Kind, Seen, Shared, State, Streaming, Wire, Wording, anthropic, wire};
+use super::{Answer, Kind, Provider, Seen, Shared, State, Streaming, Wire, Wording, anthropic, wire};
 
 /// A request on its way: counted as abandoned unless it ends.
 pub(super) struct Flight {
@@ -78,7 +78,14 @@ pub(super) fn take(shared: &Arc<Shared>, arrived: Arrived) -> Taken {
     let flight = Flight { shared: shared.clone(), kind, ended: false };
     let answer = match refusal {
         Some(refusal) => Err(refusal),
-        None => Ok(choose(shared, &seen)),
+        None => {
+            let mut answer = choose(shared, &seen);
+            if let Some(provider) = builder.provider {
+                let sent = seen.raw.as_ref().unwrap_or(&seen.body);
+                shared.update(|state| provider.give(sent, seen.n, &mut answer, &mut state.given));
+            }
+            Ok(answer)
+        }
     };
     if let Ok(answer) = &answer {
         note(shared, kind, input, answer);
@@ -91,6 +98,9 @@ fn lack(builder: &super::Builder, seen: &Seen) -> Option<Answer> {
     let has_tools = !wire::tool_names(&seen.body).is_empty();
     if let Some(wording) = builder.no_tools.filter(|_| has_tools) {
         return Some(wording.no_tools());
+    }
+    if builder.refuses.as_ref().is_some_and(|refuses| refuses(seen.raw.as_ref().unwrap_or(&seen.body))) {
+        return Some(Answer::error(400, "Bad Request"));
     }
     let streams = seen.body.get("stream").and_then(Value::as_bool) == Some(true);
     (streams && builder.streaming == Streaming::Refused).then(|| {
@@ -110,10 +120,12 @@ fn refuse(
 ) -> Option<Answer> {
     let wanted = ["max_tokens", "max_completion_tokens"].iter().find_map(|key| seen.body.get(key)?.as_u64());
     let wanted = wanted.unwrap_or(0);
-    let found = match builder.strict {
+    let sent = seen.raw.as_ref().unwrap_or(&seen.body);
+    let of_provider = builder.provider.map_or(Ok(()), |provider| provider.check(sent, &state.given));
+    let found = of_provider.and_then(|()| match builder.strict {
         true => check_all(builder, state, seen, input.tokens, (wanted, versioned)),
         false => roles(seen),
-    };
+    });
     let (rule, text) = found.err()?;
     let refusal = match (rule, builder.window, seen.wire) {
         (Rule::Window, Some(window), wire) => {
@@ -123,6 +135,10 @@ fn refuse(
                 Wire::Anthropic => Wording::AnthropicSum,
             };
             builder.wording.unwrap_or(own).overflow(window, input.tokens, wanted)
+        }
+        (Rule::Provider, _, Wire::OpenAi) if builder.provider == Some(Provider::Gemini3) => {
+            let error = json!([{"error": {"code": 400, "message": &text, "status": "INVALID_ARGUMENT"}}]);
+            Answer::raw(400, "application/json", error.to_string())
         }
         (_, _, Wire::OpenAi) => {
             let error = json!({"message": &text, "type": "invalid_request_error", "code": "invalid_request"});

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cairn_core::message::{Part, ToolCall};
 use cairn_core::model::{
-    ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, ModelInfo, Purpose, Usage,
+    Attempt, ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, ModelInfo, Purpose, Usage,
 };
 use cairn_core::ports::{ChatModel, Unanswered};
 use futures::StreamExt as _;
@@ -57,6 +57,8 @@ pub(crate) struct FakeModel {
     requests: watch::Sender<Vec<ChatRequest>>,
     replies: Mutex<Lane>,
     runs: Mutex<Lane>,
+    /// Text that its server refuses, wherever it stands in a request.
+    refused_text: Mutex<Option<String>>,
 }
 
 impl FakeModel {
@@ -80,6 +82,7 @@ impl FakeModel {
             requests: watch::Sender::new(Vec::new()),
             replies: Mutex::default(),
             runs: Mutex::default(),
+            refused_text: Mutex::default(),
         })
     }
 
@@ -88,6 +91,24 @@ impl FakeModel {
             Kind::Reply => &self.replies,
             Kind::Run => &self.runs,
         }
+    }
+
+    /// Refuses requests with that text from now on, in words that nobody knows.
+    pub(crate) fn refuse(&self, text: Option<&str>) {
+        *self.refused_text.lock() = text.map(str::to_owned);
+    }
+
+    /// The refusal of a request, if it has what the server refuses. As a last resort it has the last message alone.
+    fn refusal(&self, request: &ChatRequest) -> Option<Plan> {
+        let refused = self.refused_text.lock().clone()?;
+        let said = |message: &&ChatMessage| matches!(message, ChatMessage::User { .. });
+        let mut sent = request.clone();
+        if request.attempt == Attempt::Bare {
+            sent.system.truncate(1);
+            sent.messages = request.messages.iter().rev().find(said).cloned().into_iter().collect();
+        }
+        let error = ModelError::BadRequest("HTTP 400: no".to_owned());
+        words(&sent).contains(&refused).then(|| Plan::Broken("", error))
     }
 
     /// Plans the next answer of a kind.
@@ -131,7 +152,7 @@ impl ChatModel for FakeModel {
             let mut lane = self.lane(kind(&request)).lock();
             (lane.plans.pop_front(), lane.gate.clone())
         };
-        let plan = plan.unwrap_or_else(|| by_rule(&request));
+        let plan = plan.or_else(|| self.refusal(&request)).unwrap_or_else(|| by_rule(&request));
         self.requests.send_modify(|requests| requests.push(request));
         stream::once(async move {
             if let Some(gate) = gate {

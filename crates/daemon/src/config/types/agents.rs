@@ -214,7 +214,7 @@ pub struct ModelConfig {
     #[schemars(range(max = 86_400))]
     pub cache_ttl_secs: u64,
     /// How the model chooses its words, passed on as it is. Not set: as the server does by itself. Models that reason refuse
-    /// some of it, and an error then names the key. `reasoning_effort` is a word that the server knows; with provider =
+    /// some of it: these keys and extra_body are then left out for a day, and the log names the key. `reasoning_effort` is a word that the server knows; with provider =
     /// "anthropic" it is written as extra_body = { output_config = { effort = "medium" } }.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2), example = 0.7)]

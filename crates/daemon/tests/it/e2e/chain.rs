@@ -217,7 +217,7 @@ async fn a_failed_message_that_is_sent_again_stands_once_in_the_history() {
     let message = json!({ "user": "ann", "text": "hello", "id": "m1" });
     let path = "/v1/channels/main/messages";
     for _ in 0..2 {
-        model.push(Kind::Reply, Answer::error(400, "no"));
+        model.push(Kind::Reply, Answer::error(404, "no"));
         assert_eq!(daemon.client().ask("POST", path, &message).await.unwrap().0, 502);
         daemon.kill().await.unwrap();
         daemon = home.daemon(Some(&config)).await;

@@ -117,7 +117,7 @@ async fn busy_stopped_and_failed_turns_have_their_status() {
     let answered = waiting.into_body().collect().await.unwrap().to_bytes();
     assert!(String::from_utf8_lossy(&answered).contains("event: reply"), "{answered:?}");
 
-    model.push(Kind::Reply, Answer::error(400, "no"));
+    model.push(Kind::Reply, Answer::error(404, "no"));
     let (status, answer) = post(&client, "other", json!({ "user": "a", "text": "x" })).await;
     assert_eq!(status, 502, "{answer}");
     assert!(daemon.stop().await.unwrap().success());

@@ -95,7 +95,7 @@ async fn a_channel_goes_on_behind_calls_a_stop_and_failures_though_the_template_
     events.wait_for("error", |_| true).await.unwrap();
     // Failed twice.
     for text in ["are you there?", "hello?"] {
-        rig.model.push(Kind::Reply, Answer::error(400, "no"));
+        rig.model.push(Kind::Reply, Answer::error(404, "no"));
         assert_ne!(rig.client().say("main", text).await.unwrap().0, 200);
     }
     rig.say("and now?").await;

@@ -25,6 +25,11 @@ fn stop_reason(said: &Said) -> &str {
     }
 }
 
+/// What signs its thinking; none: it has no such block.
+fn signature(said: &Said) -> Option<&str> {
+    said.signature.as_deref().or((!said.reasoning.is_empty()).then_some("sig"))
+}
+
 fn calls(said: &Said, n: usize) -> impl Iterator<Item = (Value, &Value)> {
     said.calls.iter().enumerate().map(move |(idx, (name, input))| {
         (json!({"type": "tool_use", "id": format!("toolu_f{n}_{idx}"), "name": name, "input": {}}), input)
@@ -33,8 +38,8 @@ fn calls(said: &Said, n: usize) -> impl Iterator<Item = (Value, &Value)> {
 
 pub(in super::super) fn whole(said: &Said, seen: &Seen, counted: Counted) -> Value {
     let mut content = Vec::new();
-    if !said.reasoning.is_empty() {
-        content.push(json!({"type": "thinking", "thinking": said.reasoning, "signature": "sig"}));
+    if let Some(signature) = signature(said) {
+        content.push(json!({"type": "thinking", "thinking": said.reasoning, "signature": signature}));
     }
     if !said.text.is_empty() {
         content.push(json!({"type": "text", "text": said.text}));
@@ -78,11 +83,11 @@ pub(in super::super) fn events(said: &Said, seen: &Seen, counted: Counted) -> Ve
         events.push(event(&json!({"type": "content_block_stop", "index": *idx})));
         *idx += 1;
     };
-    if !said.reasoning.is_empty() {
+    if let Some(signature) = signature(said) {
         events.push(start(idx, &json!({"type": "thinking", "thinking": "", "signature": ""})));
         let words = pieces(&said.reasoning).into_iter();
         events.extend(words.map(|text| delta(idx, json!({"type": "thinking_delta", "thinking": text}))));
-        events.push(delta(idx, json!({"type": "signature_delta", "signature": "sig"})));
+        events.push(delta(idx, json!({"type": "signature_delta", "signature": signature})));
         end(&mut idx, &mut events);
     }
     let words = pieces(&said.text);

@@ -83,6 +83,11 @@ fn check_block(role: &str, block: &Value) -> Checked {
         (_, "text") => check_text(block),
         ("user", "image") => check_picture(block),
         ("user", "tool_result") => check_result(block),
+        ("assistant", "thinking") if block.get("cache_control").is_some() => {
+            shape("a block of thinking has a breakpoint".to_owned())
+        }
+        ("assistant", "thinking") if !text(block, "signature").is_empty() => Ok(()),
+        ("assistant", "redacted_thinking") if !text(block, "data").is_empty() => Ok(()),
         ("assistant", "tool_use") => {
             let fine = |text: &str| {
                 !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))

@@ -42,6 +42,7 @@ pub(super) fn canonical(request: &Value) -> Value {
             out.append(&mut pictures);
         }
         match (role, text(block, "type")) {
+            ("assistant", "thinking" | "redacted_thinking") => {}
             ("assistant", "tool_use") => call(&mut out, block),
             (role, "text") => out.push(json!({"role": role, "content": block["text"]})),
             (_, "tool_result") => {
@@ -117,6 +118,7 @@ fn one(count: Count, place: &str, block: &Value) -> Piece {
     };
     let tokens = match text(block, "type") {
         "image" => Count::PICTURE_TOKENS,
+        "thinking" => words(&["thinking", "signature"]),
         "tool_use" => words(&["name", "input"]),
         "tool_result" => {
             let (content, pictures) = result(block);

@@ -1,0 +1,112 @@
+//! What of a conversation is left out of requests since a model's server refuses it, so that no refusal silences a channel.
+//! Nothing is taken out of the history: it is summarised and searched like the rest.
+//!
+//! A server that refuses a request for an unknown reason is asked without the older half of the history, without three
+//! quarters of it, and so on down to the open turn. Once it answers, what stays left out is the part between the last two
+//! tries: the refused message is in it. A turn that is refused by itself ends so, and its messages are left out from then on
+//! ([`REFUSED`]).
+
+use crate::conversation::Conversation;
+use crate::ids::Seq;
+use crate::turn::spans;
+
+/// The code of a turn that failed since a model's server refused its messages, with or without everything else.
+pub const REFUSED: &str = "refused";
+
+/// Stands for the text of a message that a server refused.
+pub const REFUSED_TEXT: &str = "[left out: the language model's server refused this message]";
+
+/// A range of entries, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct SeqRange {
+    pub from_seq: Seq,
+    pub to_seq: Seq,
+}
+
+impl SeqRange {
+    pub fn contains(&self, seq: Seq) -> bool {
+        (self.from_seq..=self.to_seq).contains(&seq)
+    }
+}
+
+/// What to leave out of the next try: half of the older turns that are still in. `before`: what the refused try left out.
+/// `None`: nothing older is left.
+pub fn widened(conversation: &Conversation, before: Option<SeqRange>) -> Option<SeqRange> {
+    let open = conversation.open_turn.as_ref().map(|open| &open.id);
+    let spans = spans(conversation);
+    let older: Vec<_> = spans.iter().filter(|span| Some(&span.turn) != open).collect();
+    let first = older.first()?.from_seq;
+    let still_in: Vec<_> =
+        older.into_iter().filter(|span| before.is_none_or(|range| span.to_seq > range.to_seq)).collect();
+    let last = still_in.get(still_in.len().checked_sub(1)? / 2)?;
+    Some(SeqRange { from_seq: first, to_seq: last.to_seq })
+}
+
+/// What stays left out once a try is answered that left out `answered`. `refused`: what the try before it left out.
+pub fn narrowed(answered: SeqRange, refused: Option<SeqRange>) -> SeqRange {
+    let from_seq = refused.map_or(answered.from_seq, |refused| refused.to_seq.next());
+    SeqRange { from_seq, ..answered }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::ids::{AgentId, ChannelId, Generation, TurnId};
+    use crate::message::{Entry, Role};
+
+    /// Turns of two entries each; the last is open.
+    fn conversation(n_turns: u64) -> Conversation {
+        let channel = ChannelId::local(&AgentId::new("main"), "c").unwrap();
+        let mut conversation = Conversation::new(channel);
+        for n in 0..n_turns {
+            let turn = TurnId::from(format!("t{n}"));
+            for (seq, role) in [(2 * n + 1, Role::User), (2 * n + 2, Role::Assistant)] {
+                let entry =
+                    Entry::new(Seq(seq), &turn, Generation::default(), jiff::Timestamp::UNIX_EPOCH, role);
+                conversation.live.push_back(Arc::new(entry));
+            }
+        }
+        conversation
+    }
+
+    /// The range that stays left out where a server refuses whatever holds the entry `poison`, and the tries until it answers.
+    fn found(n_turns: u64, poison: u64) -> (Option<SeqRange>, u32) {
+        let conversation = conversation(n_turns);
+        let (mut before, mut tries) = (None, 0);
+        while let Some(range) = widened(&conversation, before) {
+            tries += 1;
+            if range.contains(Seq(poison)) {
+                return (Some(narrowed(range, before)), tries);
+            }
+            before = Some(range);
+        }
+        (None, tries)
+    }
+
+    #[test]
+    fn every_refused_message_is_found_within_a_few_tries_and_with_little_beside_it() {
+        for n_turns in [1_u64, 2, 3, 7, 64, 500] {
+            for poison in 1..=2 * n_turns {
+                let (range, tries) = found(n_turns, poison);
+                let range = range.expect("found");
+                assert!(range.contains(Seq(poison)), "{n_turns} turns, entry {poison}: {range:?}");
+                assert!(tries <= n_turns.ilog2() + 2, "{n_turns} turns, entry {poison}: {tries} tries");
+                let behind = 2 * n_turns - range.to_seq.0;
+                let size = range.to_seq.0 - range.from_seq.0 + 1;
+                assert!(
+                    size <= behind + 4,
+                    "{n_turns} turns, entry {poison}: {range:?} is more than what stays behind it"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_older_is_left_out_twice() {
+        assert_eq!(widened(&conversation(0), None), None);
+        let all = SeqRange { from_seq: Seq(1), to_seq: Seq(8) };
+        assert_eq!(widened(&conversation(4), Some(all)), None);
+    }
+}
