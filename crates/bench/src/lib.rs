@@ -7,4 +7,5 @@ pub mod faults;
 pub mod kills;
 pub mod load;
 pub mod locomo;
+pub mod providers;
 pub mod resend;

@@ -14,7 +14,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use cairn_bench::faults::{Campaign, Outcome};
-use cairn_bench::{chats, endure, faults, kills, load, locomo};
+use cairn_bench::{chats, endure, faults, kills, load, locomo, providers};
 use cairn_testkit::disk::Fault;
 
 const USAGE: &str = "\
@@ -27,6 +27,7 @@ usage: cairn-bench PART …
   faults CAIRN [KIND] [N] [SEED] [PLACE]  N (25) seeds of each place of a kind of faults, or of all
   faults CAIRN disk [N] [PART] [FAULT]    N runs (20) of each fault of each part of the state, of 0.5 to 30 seconds
   load CAIRN [TURNS] [SEED] [KEYS] a long conversation at a window of 32,000; KEYS: more of [defaults.compaction], as TOML
+  providers CAIRN [TURNS]          TURNS (200) with stand-ins for providers that want back what they gave
   endure CAIRN [MINUTES]           mixed load (60), memory and descriptors sampled, their slopes at the end;
                                    fails at 1 MB an hour or more, if it runs 30 minutes
   figures CAIRN [start|turns|during|channels …]
@@ -107,6 +108,15 @@ async fn run(args: &[&str], dir: &Path) -> Result<(), Box<dyn Error>> {
                 compaction: rest.get(2).copied().unwrap_or_default().to_owned(),
             };
             print!("{}", load::run(&plan).await?);
+        }
+        ["providers", cairn, ref rest @ ..] => {
+            for provider in providers::PROVIDERS {
+                let home = dir.join(format!("{provider:?}"));
+                std::fs::create_dir(&home)?;
+                let plan =
+                    providers::Plan { cairn: cairn.into(), dir: home, provider, n_turns: arg(rest, 0, 200)? };
+                println!("{provider:?}: {:?}", providers::run(&plan).await?);
+            }
         }
         ["endure", cairn, ref rest @ ..] => {
             let end = endure::End::After(Duration::from_secs_f64(arg(rest, 0, 60.0)? * 60.0));

@@ -4,6 +4,8 @@ mod assemble;
 mod fit;
 mod measure;
 mod render;
+#[cfg(test)]
+mod tests;
 
 use serde::Serialize;
 

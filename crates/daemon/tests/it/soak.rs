@@ -1,6 +1,6 @@
 //! The first minutes of what `.ci/soak` does for hours; `chats` has another.
 
-use cairn_bench::{endure, kills, load};
+use cairn_bench::{endure, kills, load, providers};
 
 use crate::CAIRN;
 
@@ -63,4 +63,20 @@ async fn nothing_is_lost_and_nothing_is_doubled_by_kills() {
     let findings = kills::run(&plan).await.unwrap();
     assert_eq!(findings.kills, 5);
     assert!(findings.acknowledged > 0 && findings.memories > 0 && findings.summaries > 0, "{findings:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn providers_that_want_back_what_they_gave_answer_every_turn_over_restarts_and_an_outage() {
+    let talks = providers::PROVIDERS.map(|provider| async move {
+        let dir = tempfile::tempdir().unwrap();
+        let plan = providers::Plan { cairn: CAIRN.into(), dir: dir.path().to_owned(), provider, n_turns: 40 };
+        (provider, providers::run(&plan).await.unwrap())
+    });
+    for (provider, findings) in futures::future::join_all(talks).await {
+        assert_eq!((findings.answered, findings.starts), (40, 2), "{provider:?}: {findings:?}");
+        assert!(findings.by_spare > 0 && findings.memories > 0, "{provider:?}: {findings:?}");
+        assert!(findings.by_model > 0 && findings.by_digest == 0, "{provider:?}: {findings:?}");
+        // What only a refusal tells costs one for each start.
+        assert!(findings.refused <= 2 * findings.starts, "{provider:?}: {findings:?}");
+    }
 }
