@@ -82,7 +82,7 @@ pub(crate) fn secret_in_file(what: &'static str, file: &Path, env: &dyn Environm
     let named = SecretSource { what, env_key: "", variable: None, file: Some(file), is_word: true };
     match named.read(env) {
         None | Some(Ok(_)) => Ok(()),
-        Some(Err(why)) if std::fs::File::open(file).is_err() => Err(NoSecret::NotYet(why)),
+        Some(Err(why)) if std::fs::File::open(file).is_err() => Err(NoSecret::NotYet(why.to_string())),
         Some(Err(why)) => Err(NoSecret::Never(format!("{shown}: {why}"))),
     }
 }

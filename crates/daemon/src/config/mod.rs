@@ -288,9 +288,10 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
     let Check { mut problems, mut warnings, .. } = check;
     problems.sort_by_key(|problem| problem.place.as_ref().map(|place| (place.line, place.column)));
     let (mut keys, mut headers) = (BTreeMap::new(), BTreeMap::new());
-    for model in &config.models {
-        if let Some(key) = secrets::read_key(model, env, &mut warnings) {
-            keys.insert(model.id.clone(), key);
+    for (idx, model) in config.models.iter().enumerate() {
+        match secrets::read_key(model, env, &mut warnings) {
+            Ok(key) => keys.extend(key.map(|key| (model.id.clone(), key))),
+            Err(why) => problems.push(bad_key(&source, idx, model, &why)),
         }
         headers.insert(model.id.clone(), secrets::read_headers(model, env, &mut warnings));
     }
@@ -394,6 +395,14 @@ fn read_tokens(
         }
     }
     tokens
+}
+
+/// A model's key that no header takes.
+fn bad_key(source: &Source<'_>, idx: usize, model: &ModelConfig, why: &str) -> Problem {
+    let key = if model.api_key_env.is_some() { "api_key_env" } else { "api_key_file" };
+    Problem::new(format!("`{key}` of the model `{}`: {why}", model.id))
+        .at(source.value_place(&key_path!["models", idx, key]))
+        .hint("copy the key anew from the provider's page")
 }
 
 /// Reads the token of a bot that is used. `at`: its table.

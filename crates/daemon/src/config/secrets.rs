@@ -11,23 +11,28 @@ use super::types::{McpConfig, ModelConfig};
 
 /// Reads a model's key. A key that should be there and is not is a warning: the daemon starts, and the requests of
 /// that model say that they were refused.
+///
+/// # Errors
+/// There is a key, and no header takes it.
 pub(super) fn read_key(
     model: &ModelConfig,
     env: &dyn Environment,
     warnings: &mut Vec<String>,
-) -> Option<SecretString> {
+) -> Result<Option<SecretString>, String> {
     let (variable, file) = (model.api_key_env.as_deref(), model.api_key_file.as_deref());
     let from = SecretSource { what: "key", env_key: "api_key_env", variable, file, is_word: true };
     let mut warn = |text: String| warnings.push(format!("model `{}`: {text}", model.id));
-    match from.read(env)? {
-        Ok((key, warning)) => {
+    match from.read(env) {
+        Some(Ok((key, warning))) => {
             warning.into_iter().for_each(warn);
-            Some(key)
+            Ok(Some(key))
         }
-        Err(why) => {
+        Some(Err(Unread::Absent(why))) => {
             warn(format!("{why}; no key is sent"));
-            None
+            Ok(None)
         }
+        Some(Err(Unread::Unusable(why))) => Err(why),
+        None => Ok(None),
     }
 }
 
@@ -52,6 +57,17 @@ pub(super) fn read_headers(
     out
 }
 
+/// Why a secret that is named cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unread {
+    /// It is not there, or cannot be read.
+    #[error("{0}")]
+    Absent(String),
+    /// It is there, with characters that it cannot have.
+    #[error("{0}")]
+    Unusable(String),
+}
+
 /// What the file says of where a secret is.
 pub(super) struct SecretSource<'c> {
     pub(super) what: &'c str,
@@ -69,42 +85,78 @@ impl SecretSource<'_> {
     pub(super) fn read(
         &self,
         env: &dyn Environment,
-    ) -> Option<Result<(SecretString, Option<String>), String>> {
-        let what = self.what;
+    ) -> Option<Result<(SecretString, Option<String>), Unread>> {
         let (text, warning) = match (self.variable, self.file) {
-            (Some(name), _) => {
-                let key = self.env_key;
-                if !names_variable(name) {
-                    return Some(Err(format!("`{key}` is not the name of a variable; name one there")));
-                }
-                let Some(value) = env.var(name) else {
-                    return Some(Err(format!("${name} is not set; set it or correct `{key}`")));
-                };
-                (value.into_string().unwrap_or_default(), None)
-            }
-            (None, Some(file)) => match std::fs::read_to_string(file) {
-                Ok(text) => (text, warning_if_open(what, file)),
-                Err(error) if error.kind() == std::io::ErrorKind::IsADirectory => {
-                    return Some(Err(format!(
-                        "the {what} file {} is a folder, name the file in it",
-                        file.display()
-                    )));
-                }
-                Err(error) => {
-                    return Some(Err(format!("cannot read the {what} file {}: {error}", file.display())));
-                }
-            },
+            (Some(name), _) => (self.of_variable(name, env), None),
+            (None, Some(file)) => (self.of_file(file), warning_if_open(self.what, file)),
             (None, None) => return None,
         };
-        let text = text.trim();
-        if self.is_word && !is_secret(text) {
-            return Some(Err(format!("its {what} is empty or not a single word")));
-        }
-        if text.is_empty() || text.chars().any(char::is_control) {
-            return Some(Err(format!("its {what} is empty, or has more than one line")));
-        }
-        Some(Ok((SecretString::from(text.to_owned()), warning)))
+        let read = text.and_then(|text| {
+            // Editors of Windows put a byte order mark before a text.
+            let text = text.trim_start_matches(BYTE_ORDER_MARK).trim();
+            match trouble(text, self.is_word) {
+                None => Ok((SecretString::from(text.to_owned()), warning)),
+                Some(why) if text.is_empty() => Err(Unread::Absent(format!("its {} {why}", self.what))),
+                Some(why) => Err(Unread::Unusable(format!("its {} {why}", self.what))),
+            }
+        });
+        Some(read)
     }
+
+    fn of_variable(&self, name: &str, env: &dyn Environment) -> Result<String, Unread> {
+        let key = self.env_key;
+        if !names_variable(name) {
+            return Err(Unread::Absent(format!("`{key}` is not the name of a variable; name one there")));
+        }
+        let value = env.var(name);
+        let value =
+            value.ok_or_else(|| Unread::Absent(format!("${name} is not set; set it or correct `{key}`")))?;
+        Ok(value.into_string().unwrap_or_default())
+    }
+
+    fn of_file(&self, file: &Path) -> Result<String, Unread> {
+        let (what, shown) = (self.what, file.display());
+        let bytes = std::fs::read(file).map_err(|error| {
+            Unread::Absent(match error.kind() {
+                std::io::ErrorKind::IsADirectory => {
+                    format!("the {what} file {shown} is a folder, name the file in it")
+                }
+                _ => format!("cannot read the {what} file {shown}: {error}"),
+            })
+        })?;
+        String::from_utf8(bytes).map_err(|error| {
+            let is_utf16 = UTF16_MARKS.iter().any(|mark| error.as_bytes().starts_with(mark));
+            let found = if is_utf16 { "UTF-16" } else { "not UTF-8" };
+            Unread::Unusable(format!("the {what} file {shown} is {found}; save it as UTF-8 or plain ASCII"))
+        })
+    }
+}
+
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// How a text in UTF-16 begins, as PowerShell of Windows writes it: in either order of bytes.
+const UTF16_MARKS: [&[u8]; 2] = [&[0xff, 0xfe], &[0xfe, 0xff]];
+
+/// What is wrong with a secret, to be said behind its name, without its characters. `is_word`: as in [`SecretSource`].
+fn trouble(text: &str, is_word: bool) -> Option<String> {
+    if text.is_empty() {
+        return Some("is empty".to_owned());
+    }
+    let (at, found) = text.chars().enumerate().find_map(|(idx, c)| {
+        let found = match c {
+            '\n' | '\r' => "a line break".to_owned(),
+            // Which one it is tells nothing of the secret, and cannot be seen in an editor.
+            c if c.is_control() => format!("a control character (U+{:04X})", u32::from(c)),
+            c if is_word && c.is_whitespace() => format!("a blank (U+{:04X})", u32::from(c)),
+            c if is_word && !c.is_ascii() && !c.is_alphanumeric() => {
+                format!("a sign that is not ASCII (U+{:04X})", u32::from(c))
+            }
+            c if is_word && !c.is_ascii() => "a letter that is not ASCII".to_owned(),
+            _ => return None,
+        };
+        Some((idx + 1, found))
+    })?;
+    Some(format!("has {found} as character {at}: write it on one line, without anything else"))
 }
 
 /// The address of a database with the password of its account.
@@ -120,7 +172,7 @@ pub(super) fn with_password(url: &str, password: Option<&SecretString>) -> Secre
 
 /// Whether a text can be a key or a token: one word.
 pub(crate) fn is_secret(text: &str) -> bool {
-    !text.is_empty() && !text.chars().any(|c| c.is_whitespace() || c.is_control() || !c.is_ascii())
+    trouble(text, true).is_none()
 }
 
 /// Where a key file is: absolute as it is; else among systemd's credentials when it is there, else beside the

@@ -51,7 +51,7 @@ fn a_bare_file_name_is_looked_for_among_the_credentials_first() {
 #[rstest]
 #[case::unset("api_key_env = \"NOPE\"", "$NOPE is not set")]
 #[case::missing("api_key_file = \"nope\"", "cannot read the key file")]
-#[case::empty("api_key_file = \"empty\"", "empty or not a single word")]
+#[case::empty("api_key_file = \"empty\"", "its key is empty")]
 #[case::open("api_key_file = \"open\"", "chmod 600")]
 fn a_key_that_is_missing_or_open_is_a_warning(#[case] line: &str, #[case] said: &str) {
     let dir = tempfile::tempdir().unwrap();
@@ -60,6 +60,43 @@ fn a_key_that_is_missing_or_open_is_a_warning(#[case] line: &str, #[case] said: 
     let loaded = load(dir.path(), line, FixedEnvironment::new("/"));
     assert_eq!(loaded.warnings.len(), 1, "{:?}", loaded.warnings);
     assert!(loaded.warnings[0].contains(said) && loaded.warnings[0].contains("`m`"), "{:?}", loaded.warnings);
+}
+
+#[rstest]
+#[case::mark("\u{feff}sk-file\r\n")]
+#[case::marks("\u{feff}\u{feff} sk-file")]
+#[case::blanks("\n\t sk-file \n\n")]
+fn what_editors_put_around_a_secret_is_left_out(#[case] text: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    write(&dir.path().join("key"), text, 0o600);
+    let loaded = load(dir.path(), "api_key_file = \"key\"", FixedEnvironment::new("/"));
+    assert_eq!((key(&loaded), &loaded.warnings[..]), (Some("sk-file"), &[][..]));
+    let env = FixedEnvironment::new("/").with("KEY", text);
+    assert_eq!(key(&load(dir.path(), "api_key_env = \"KEY\"", env)), Some("sk-file"));
+    // Tokens of bots are read by the same rules.
+    let config = "[discord]\ntoken_file = \"key\"\n";
+    let loaded =
+        Config::of_text(&dir.path().join("config.toml"), config, &FixedEnvironment::new("/")).unwrap();
+    assert_eq!(loaded.token("discord").unwrap().expose_secret(), "sk-file");
+}
+
+#[rstest]
+#[case::two_words(b"sk-canary two", "has a blank (U+0020) as character 10")]
+#[case::two_lines(b"sk-canary\nsk-other", "has a line break as character 10")]
+#[case::invisible("sk-canary\u{200b}".as_bytes(), "has a sign that is not ASCII (U+200B) as character 10")]
+#[case::quotes("\u{201c}sk-canary\u{201d}".as_bytes(), "(U+201C) as character 1")]
+#[case::accent("sk-canary\u{e9}".as_bytes(), "has a letter that is not ASCII as character 10")]
+#[case::control(b"sk-canary\x00", "has a control character (U+0000)")]
+#[case::utf16(b"\xff\xfes\0k\0", "is UTF-16; save it as UTF-8")]
+#[case::latin1(b"sk-canary\xe9", "is not UTF-8; save it as UTF-8")]
+fn a_key_that_no_header_takes_is_refused_at_the_start(#[case] text: &[u8], #[case] why: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("key"), text).unwrap();
+    let config = "[[models]]\nid = \"m\"\nmodel = \"x\"\napi_key_file = \"key\"\n";
+    let error = Config::of_text(&dir.path().join("config.toml"), config, &FixedEnvironment::new("/"));
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains(why) && error.contains("config.toml:4:"), "{error}");
+    assert!(!error.contains("canary"), "{error}");
 }
 
 #[test]

@@ -161,7 +161,7 @@ fn an_answer_that_cannot_be_right_is_asked_again_at_once() {
         "must end before /chat/completions",
         "there is no file",
         "nope.key; give the same answer again",
-        "two-words: its key is empty or not a single word",
+        "two-words: its key has a blank (U+0020) as character 4",
         "is a folder: name the file in it",
         "from 512 to 100000000",
         "later.token; give the same answer",
