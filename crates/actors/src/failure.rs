@@ -126,18 +126,22 @@ pub(crate) fn dead_letter() -> TurnFailure {
 pub(crate) fn of_model(model: &str, error: &ModelError) -> TurnFailure {
     let hint = match error {
         ModelError::Auth(_) => "set api_key_env or api_key_file of this model",
-        ModelError::BadRequest(_) => "check model name and base_url in the configuration",
+        ModelError::BadRequest { cause, .. } => cause.hint(),
         ModelError::RateLimited { .. } => "wait a little, or use a model with a higher limit",
-        ModelError::Overloaded { .. }
-        | ModelError::Timeout(_)
-        | ModelError::Transport(_)
-        | ModelError::Broken(_) => {
-            "check that the model's server runs and can be reached, then send the message again"
+        ModelError::Overloaded { .. } => {
+            "the fault is on the server's side: see its own log or the provider's status page, then send the message again"
         }
+        ModelError::Timeout(_) => {
+            "check that the model's server runs, or raise first_timeout_secs of this model, then send the message again"
+        }
+        ModelError::Transport(_) => {
+            "check that the model's server runs and that base_url leads to it, then send the message again"
+        }
+        ModelError::Broken(_) => "check that the model's server still runs, then send the message again",
         ModelError::NoTools(_) => "set tools = false for this model",
         ModelError::CutOff(_) => "raise max_output_tokens of this model, or lower its reasoning_effort",
         ModelError::ContextOverflow { .. } => "lower context_window to what the model really takes",
-        ModelError::Protocol(_) => "send the message again; if it stays so, check base_url and provider",
+        ModelError::Protocol(_) => "send the message again; if it stays so, the server's own log may say why",
     };
     failure("turn_failed", format!("model `{model}`: {error}"), hint)
 }

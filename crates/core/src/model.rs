@@ -240,8 +240,8 @@ pub enum ModelError {
     #[error("the model's server refused the key (check api_key_env or api_key_file): {0}")]
     Auth(String),
     /// The server does not take such a request.
-    #[error("the model's server refused the request: {0}")]
-    BadRequest(String),
+    #[error("the model's server refused the request: {message}")]
+    BadRequest { message: String, cause: RefusalCause },
     #[error("no answer from the model's server within {0:?}")]
     Timeout(Duration),
     #[error("cannot reach the model's server: {0}")]
@@ -259,11 +259,51 @@ pub enum ModelError {
     Protocol(String),
 }
 
+/// What a server refuses a request for, as far as its words say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusalCause {
+    /// There is no such address, or no such model.
+    Address,
+    /// A field of the request that it does not know, or a value that it does not take.
+    Field,
+    Picture,
+    /// The provider's rules about content.
+    Content,
+    /// What the account may still spend.
+    Account,
+    /// Its words do not say.
+    Unknown,
+}
+
+impl RefusalCause {
+    /// What to do.
+    pub fn hint(self) -> &'static str {
+        match self {
+            Self::Address => "check model name and base_url in the configuration",
+            Self::Field => {
+                "change or remove the field that the server names: temperature, top_p, reasoning_effort or extra_body \
+                 of this model may set it"
+            }
+            Self::Picture => "send it without the picture, or set images = false for this model",
+            Self::Content => {
+                "put the message another way, or use another model: the provider's filter refused it"
+            }
+            Self::Account => "check the account's credit and plan on the provider's page",
+            Self::Unknown => "the server's words say why; `cairn explain --prompt` shows what was sent to it",
+        }
+    }
+}
+
 fn retry_hint(retry_after: &Option<Duration>) -> String {
     retry_after.map(|wait| format!(" (retry after {} s)", wait.as_secs())).unwrap_or_default()
 }
 
 impl ModelError {
+    /// A refusal for no reason that is known.
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self::BadRequest { message: message.into(), cause: RefusalCause::Unknown }
+    }
+
     /// The codes of errors by which a server refuses a call.
     pub const REFUSALS: [&str; 6] =
         ["context_overflow", "no_tools", "rate_limited", "overloaded", "auth", "bad_request"];
@@ -276,7 +316,7 @@ impl ModelError {
             Self::RateLimited { .. } => "rate_limited",
             Self::Overloaded { .. } => "overloaded",
             Self::Auth(_) => "auth",
-            Self::BadRequest(_) => "bad_request",
+            Self::BadRequest { .. } => "bad_request",
             Self::Timeout(_) => "timeout",
             Self::Transport(_) | Self::Broken(_) => "transport",
             Self::CutOff(_) => "cut_off",
@@ -309,7 +349,7 @@ impl ModelError {
             Self::Auth(_) => {
                 "the model's server refused the key (check api_key_env or api_key_file)".to_owned()
             }
-            Self::BadRequest(_) => "the model's server refused the request".to_owned(),
+            Self::BadRequest { .. } => "the model's server refused the request".to_owned(),
             // Told by us, from the connection alone.
             Self::Timeout(_) | Self::Transport(_) | Self::Broken(_) | Self::CutOff(_) | Self::Protocol(_) => {
                 return self.to_string();
@@ -323,8 +363,9 @@ impl ModelError {
         let words = match self {
             Self::ContextOverflow { message, .. }
             | Self::RateLimited { message, .. }
-            | Self::Overloaded { message, .. } => message,
-            Self::NoTools(message) | Self::Auth(message) | Self::BadRequest(message) => message,
+            | Self::Overloaded { message, .. }
+            | Self::BadRequest { message, .. } => message,
+            Self::NoTools(message) | Self::Auth(message) => message,
             Self::Timeout(_) | Self::Transport(_) | Self::Broken(_) | Self::CutOff(_) | Self::Protocol(_) => {
                 return None;
             }
@@ -335,12 +376,14 @@ impl ModelError {
     /// Whether a request with less may be taken: what the server refuses is something of the request, not the model, its address or
     /// the account.
     pub fn may_be_of_content(&self) -> bool {
-        let Self::BadRequest(words) = self else { return false };
-        let says = |words: &str, list: &[&str]| list.iter().any(|one| words.contains(one));
-        let words = words.to_lowercase();
-        let of_model = words.contains("model")
-            && says(&words, &["not exist", "not found", "no such model", "unknown model", "invalid model"]);
-        !of_model && self.status().is_none_or(|status| matches!(status, 400 | 406 | 409 | 415 | 422))
+        use RefusalCause::{Account, Address, Content, Field, Picture, Unknown};
+        match self {
+            Self::BadRequest { cause, .. } => match cause {
+                Field | Picture | Content | Unknown => true,
+                Address | Account => false,
+            },
+            _ => false,
+        }
     }
 
     /// The same request may succeed a little later.
@@ -363,7 +406,7 @@ impl ModelError {
             Self::ContextOverflow { .. }
             | Self::NoTools(_)
             | Self::Auth(_)
-            | Self::BadRequest(_)
+            | Self::BadRequest { .. }
             | Self::Timeout(_)
             | Self::Transport(_)
             | Self::Broken(_)

@@ -1,7 +1,7 @@
 //! Server-sent events out of pieces of bytes, wherever the network cuts them, within bounds.
 //!
 //! The grammar is that of the HTML standard: an event ends with a blank line, and one that the stream's end cuts off is
-//! dropped. Of the libraries, eventsource-stream takes a CRLF that is cut in two for a blank line, panics on a byte order mark
+//! dropped. Whoever asks for it also gets errors that are no events of the standard ([`SseBounds::plain_errors`]). Of the libraries, eventsource-stream takes a CRLF that is cut in two for a blank line, panics on a byte order mark
 //! and has no bound; sse-stream needs an HTTP body.
 
 use std::collections::VecDeque;
@@ -24,6 +24,9 @@ pub struct ServerEvent {
 pub struct SseBounds {
     pub event: usize,
     pub stream: usize,
+    /// Also read as events what the standard passes over and some servers tell errors by: a field `error`, and lines of bare
+    /// JSON.
+    pub plain_errors: bool,
 }
 
 /// Why a stream of events ends before its end.
@@ -75,12 +78,23 @@ struct Decoder {
     stream_bytes: usize,
     /// The event as far as it was read.
     event: Option<ServerEvent>,
+    /// It is bare JSON, which goes on to the next field or blank line.
+    is_bare: bool,
 }
 
 impl Decoder {
     fn new(bounds: SseBounds) -> Self {
         let (line, event) = (Vec::new(), None);
-        Self { bounds, line, after_cr: false, begun: false, event_bytes: 0, stream_bytes: 0, event }
+        Self {
+            bounds,
+            line,
+            after_cr: false,
+            begun: false,
+            event_bytes: 0,
+            stream_bytes: 0,
+            event,
+            is_bare: false,
+        }
     }
 
     fn push<E>(&mut self, bytes: &[u8], mut out: impl FnMut(ServerEvent)) -> Result<(), SseFault<E>> {
@@ -109,7 +123,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The event that a line ends, if it is a blank one.
+    /// The event that a line ends: most often a blank one does.
     fn end_line(&mut self, line: &str) -> Option<ServerEvent> {
         let line = if std::mem::replace(&mut self.begun, true) {
             line
@@ -117,25 +131,50 @@ impl Decoder {
             line.strip_prefix('\u{feff}').unwrap_or(line)
         };
         if line.is_empty() {
-            self.event_bytes = 0;
-            let mut event = self.event.take()?;
-            event.data.pop();
-            return Some(event);
+            return self.end_event();
         }
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
-        if !["event", "data", "id", "retry"].contains(&field) {
-            return None;
+        if !is_field(field, self.bounds) {
+            return self.bare(line);
         }
+        let ended = if self.is_bare { self.end_event() } else { None };
         let event = self.event.get_or_insert_default();
         match field {
             "event" => value.clone_into(&mut event.name),
             "data" => event.data.extend([value, "\n"]),
+            "error" => {
+                field.clone_into(&mut event.name);
+                event.data.extend([value, "\n"]);
+            }
             "id" => event.id = Some(value.to_owned()),
             _ => event.retry = value.parse().ok(),
         }
-        None
+        ended
     }
+
+    /// Takes in a line that is no field. It is nothing, or bare JSON.
+    fn bare(&mut self, line: &str) -> Option<ServerEvent> {
+        if !self.is_bare && !(self.bounds.plain_errors && line.starts_with('{')) {
+            return None;
+        }
+        let ended = if self.is_bare { None } else { self.end_event() };
+        self.is_bare = true;
+        self.event.get_or_insert_default().data.extend([line, "\n"]);
+        ended
+    }
+
+    fn end_event(&mut self) -> Option<ServerEvent> {
+        self.event_bytes = 0;
+        self.is_bare = false;
+        let mut event = self.event.take()?;
+        event.data.pop();
+        Some(event)
+    }
+}
+
+fn is_field(name: &str, bounds: SseBounds) -> bool {
+    ["event", "data", "id", "retry"].contains(&name) || (bounds.plain_errors && name == "error")
 }
 
 #[cfg(test)]
@@ -144,11 +183,15 @@ mod tests {
 
     use super::*;
 
-    const BOUNDS: SseBounds = SseBounds { event: 40, stream: 1_000 };
+    const BOUNDS: SseBounds = SseBounds { event: 40, stream: 1_000, plain_errors: false };
 
     fn read(chunks: &[&[u8]]) -> Vec<Result<ServerEvent, SseFault<()>>> {
+        read_within(BOUNDS, chunks)
+    }
+
+    fn read_within(bounds: SseBounds, chunks: &[&[u8]]) -> Vec<Result<ServerEvent, SseFault<()>>> {
         let chunks = stream::iter(chunks.iter().map(Ok));
-        events(chunks, BOUNDS).collect::<Vec<_>>().now_or_never().unwrap()
+        events(chunks, bounds).collect::<Vec<_>>().now_or_never().unwrap()
     }
 
     #[test]
@@ -174,6 +217,34 @@ mod tests {
         }
         let bytes: Vec<&[u8]> = text.as_bytes().chunks(1).collect();
         assert_eq!(read(&bytes), expected);
+    }
+
+    #[test]
+    fn errors_that_are_no_events_of_the_standard_are_told_where_they_are_asked_for() {
+        let bounds = SseBounds { event: 60, plain_errors: true, ..BOUNDS };
+        let cases: [(&str, &[(&str, &str)]); 7] = [
+            ("error: {\"code\":400}\n\ndata: [DONE]\n\n", &[("error", "{\"code\":400}"), ("", "[DONE]")]),
+            ("{\"error\":\"x\"}\n\n", &[("", "{\"error\":\"x\"}")]),
+            ("{\"error\":\"x\"}\ndata: [DONE]\n\n", &[("", "{\"error\":\"x\"}"), ("", "[DONE]")]),
+            ("{\n  \"error\": \"x\"\n}\n\n", &[("", "{\n  \"error\": \"x\"\n}")]),
+            ("data: a\n{\"error\":\"x\"}\n\n", &[("", "a"), ("", "{\"error\":\"x\"}")]),
+            ("data: a\n\nnothing\n: {\"a\":1}\n[1]\n\n", &[("", "a")]),
+            ("data: {\ndata: }\n\n", &[("", "{\n}")]),
+        ];
+        for (text, expected) in cases {
+            let told = |events: Vec<Result<ServerEvent, SseFault<()>>>| -> Vec<(String, String)> {
+                events.into_iter().map(|event| event.map(|event| (event.name, event.data)).unwrap()).collect()
+            };
+            let expected: Vec<_> =
+                expected.iter().map(|(name, data)| (name.to_string(), data.to_string())).collect();
+            assert_eq!(told(read_within(bounds, &[text.as_bytes()])), expected, "{text}");
+            let bytes: Vec<&[u8]> = text.as_bytes().chunks(1).collect();
+            assert_eq!(told(read_within(bounds, &bytes)), expected, "{text}, byte by byte");
+            let plain = told(read(&[text.as_bytes()]));
+            assert!(plain.iter().all(|(name, data)| name.is_empty() && !data.contains("error")), "{plain:?}");
+        }
+        let endless = read_within(bounds, &[b"{\"error\": [\n".as_slice(); 9]);
+        assert_eq!(endless, [Err(SseFault::EventTooLarge)]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use futures::{FutureExt as _, StreamExt as _, stream};
 
 use crate::in_pieces;
 
-const BOUNDS: SseBounds = SseBounds { event: 1_000, stream: 10_000 };
+const BOUNDS: SseBounds = SseBounds { event: 1_000, stream: 10_000, plain_errors: false };
 
 type Item = Result<ServerEvent, SseFault<Infallible>>;
 

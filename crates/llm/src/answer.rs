@@ -6,8 +6,9 @@ use std::time::Duration;
 use futures::channel::mpsc;
 use futures::stream::{BoxStream, PollNext};
 use futures::{Stream, StreamExt, TryStreamExt, stream};
-use reqwest::Response;
-use reqwest::header::CONTENT_TYPE;
+use reqwest::header::{CONTENT_TYPE, TRANSFER_ENCODING};
+use reqwest::{Response, Version};
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -19,6 +20,7 @@ use cairn_core::trace::{Sent, Wire};
 
 use crate::body::Body;
 use crate::failure::{self, ServerRefusal};
+use crate::json;
 use crate::options::Timeouts;
 use crate::remedy::{GUESSES, REMEDIES, Remedy};
 use crate::server::{Server, causes};
@@ -36,7 +38,7 @@ const FREE_BYTES: u64 = 1 << 20;
 
 /// A model's chunk is a few hundred bytes, a whole answer in one chunk some hundred kilobytes; an answer of 128,000 tokens
 /// in chunks of one token takes some 40 MB.
-const EVENT_BOUNDS: sse::SseBounds = sse::SseBounds { event: 4 << 20, stream: 64 << 20 };
+const EVENT_BOUNDS: sse::SseBounds = sse::SseBounds { event: 4 << 20, stream: 64 << 20, plain_errors: true };
 
 /// The server-sent events of an answer.
 pub(crate) type Events = BoxStream<'static, Result<ServerEvent, ModelError>>;
@@ -48,8 +50,20 @@ pub(crate) trait Assemble: Send + Sized + 'static {
     /// Takes in an answer that came whole.
     fn whole(&mut self, body: &str) -> Result<Vec<ModelEvent>, ModelError>;
 
+    /// The server has said that the answer is complete.
+    fn is_marked(&self) -> bool;
+
     /// What is left to say at the end; an error when the end is missing.
-    fn end(self) -> Result<Vec<ModelEvent>, ModelError>;
+    fn end(self, ended: Ended) -> Result<Vec<ModelEvent>, ModelError>;
+}
+
+/// What the end of a stream means that the server has not marked as the answer's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The answer was cut off.
+    Cut,
+    /// The answer is whole: this server marks none.
+    Whole,
 }
 
 #[derive(Debug, PartialEq)]
@@ -90,7 +104,10 @@ pub(crate) fn stream<A: Assemble>(
     let opened = async move {
         let bounds = Bounds::new(server.options.timeouts, request.max_output_tokens);
         let answer = match (Opening { server: &server, request: &request, tell }).open(wire).await {
-            Ok(Opened::Events(events)) => read(events, assembler, bounds).boxed(),
+            Ok(Opened::Events { events, is_framed }) => {
+                let end = StreamEnd { server: Arc::clone(&server), is_framed };
+                read(events, assembler, bounds, Some(end)).boxed()
+            }
             Ok(Opened::Whole(body)) => stream::iter(read_whole(&body, assembler, bounds)).boxed(),
             Err(error) => stream::iter([Err(error)]).boxed(),
         };
@@ -102,8 +119,30 @@ pub(crate) fn stream<A: Assemble>(
 }
 
 enum Opened {
-    Events(Events),
+    Events {
+        events: Events,
+        /// As in [`StreamEnd`].
+        is_framed: bool,
+    },
     Whole(String),
+}
+
+/// Where a stream of events comes from, and whether its end can be told from a broken connection.
+pub(crate) struct StreamEnd {
+    server: Arc<Server>,
+    /// The body has a length or an end of its own. Otherwise it ends where the connection does, however that came about.
+    is_framed: bool,
+}
+
+impl StreamEnd {
+    /// What it means that the events are over. A server that once marked the end of an answer marks all of them; one that never has
+    /// may be one that does not. `is_marked`: this one was.
+    fn meaning(&self, is_marked: bool) -> Ended {
+        if is_marked {
+            self.server.marks_ends();
+        }
+        if self.is_framed && !self.server.has_marked_ends() { Ended::Whole } else { Ended::Cut }
+    }
 }
 
 /// An answer that is being opened.
@@ -141,7 +180,7 @@ impl Opening<'_> {
         };
         let error = typed(refusal, &Body::of(&wire, self.request));
         match (&error, self.request.attempt) {
-            (ModelError::BadRequest(_), Attempt::Simplified) => self.guess(wire, error).await,
+            (ModelError::BadRequest { .. }, Attempt::Simplified) => self.guess(wire, error).await,
             _ => Err(error),
         }
     }
@@ -159,7 +198,7 @@ impl Opening<'_> {
                     return Ok(opened);
                 }
                 Err(refusal)
-                    if matches!(refusal.error, ModelError::BadRequest(_) | ModelError::NoTools(_)) => {}
+                    if matches!(refusal.error, ModelError::BadRequest { .. } | ModelError::NoTools(_)) => {}
                 Err(refusal) => return Err(refusal.error),
             }
         }
@@ -193,9 +232,9 @@ impl Opening<'_> {
 fn typed(refusal: ServerRefusal, body: &Body) -> ModelError {
     match refusal.error {
         ModelError::NoTools(text) if failure::is_of_roles(&text) && !has_results(&body.fields) => {
-            ModelError::BadRequest(text)
+            ModelError::refused(text)
         }
-        ModelError::NoTools(text) if !body.has_tools() => ModelError::BadRequest(text),
+        ModelError::NoTools(text) if !body.has_tools() => ModelError::refused(text),
         error => error,
     }
 }
@@ -228,27 +267,109 @@ async fn send(server: &Server, body: &Body, text: String) -> Result<Opened, Serv
     if !status.is_success() {
         let headers = response.headers().clone();
         // A refusal stays one, whether or not its words arrive.
-        let (words, _) = read_body(response, (idle, idle), MAX_REFUSAL_BYTES).await;
+        let (words, _) = read_body(timed(chunks(response), idle, idle), MAX_REFUSAL_BYTES).await;
         return Err(failure::from_status(status.as_u16(), &headers, &words));
     }
     let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let mime = content_type.map(|text| text.split(';').next().unwrap_or_default().trim().to_lowercase());
-    let streamed = |response| Opened::Events(events(timed(chunks(response), first, idle)));
-    match mime.as_deref() {
-        Some("text/event-stream") => Ok(streamed(response)),
-        None if streaming => Ok(streamed(response)),
-        Some(mime) if !is_json(mime) => Err(ModelError::Protocol(format!(
-            "the answer is {}, not an event stream or JSON; check `base_url`, which mostly ends in /v1",
-            failure::shorten(mime)
-        ))
-        .into()),
-        Some(_) | None => {
-            let text = whole(response, first, idle).await?;
-            if streaming && is_answer(&text) {
-                server.learn(Remedy::NoStream, "it was asked to stream and answered whole");
+    let is_framed = is_framed(&response);
+    let mut bytes = timed(chunks(response), first, idle).fuse().boxed();
+    // A stream says something within its time, be it blank lines and comments that keep it open.
+    let limit = if streaming { first.max(idle) } else { Duration::MAX };
+    let timeout = |_| ModelError::Timeout(limit);
+    let (head, looks) = tokio::time::timeout(limit, head(&mut bytes)).await.map_err(timeout)??;
+    let bytes = stream::iter([Ok(head)]).chain(bytes).boxed();
+    match (looks, mime.as_deref()) {
+        (Looks::Page, _) => Err(not_a_model("an HTML page")),
+        (Looks::Events, _) | (Looks::Other, Some("text/event-stream")) => {
+            let events = tokio::time::timeout(limit, begun(events(bytes))).await.map_err(timeout)??;
+            Ok(Opened::Events { events, is_framed })
+        }
+        (Looks::Other, Some(mime)) if !is_json(mime) => Err(not_a_model(&failure::shorten(mime))),
+        (Looks::Json | Looks::Other, _) => {
+            let text = whole(bytes).await?;
+            if let Ok(value) = json::parse_whole(&text) {
+                if let Some(error) = failure::error_in(&value) {
+                    return Err(failure::of_object(error));
+                }
+                if streaming && is_answer(&value) {
+                    server.learn(Remedy::NoStream, "it was asked to stream and answered whole");
+                }
             }
             Ok(Opened::Whole(text))
         }
+    }
+}
+
+fn not_a_model(what: &str) -> ServerRefusal {
+    let why = format!("the answer is {what}, not an event stream or JSON; {}", failure::CHECK_ADDRESS);
+    ModelError::Protocol(why).into()
+}
+
+/// Whether the end of a body can be told from the end of its connection.
+fn is_framed(response: &Response) -> bool {
+    let is_chunked = response.headers().contains_key(TRANSFER_ENCODING);
+    is_chunked || response.content_length().is_some() || response.version() >= Version::HTTP_2
+}
+
+/// What a body is by its beginning. Gateways send streams, and errors, under any type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Looks {
+    Events,
+    Json,
+    Page,
+    Other,
+}
+
+/// How a line of an event stream begins.
+const FIELDS: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b"error:"];
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// How many blanks a body begins with, and what it looks like. `None`: that shows in further bytes.
+fn look(head: &[u8]) -> (usize, Option<Looks>) {
+    let marked = if head.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+    let blank = marked + head[marked..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+    let looks = match &head[blank..] {
+        [] => None,
+        [b'{' | b'[', ..] => Some(Looks::Json),
+        [b':', ..] => Some(Looks::Events),
+        [b'<', ..] => Some(Looks::Page),
+        rest if FIELDS.iter().any(|field| rest.starts_with(field)) => Some(Looks::Events),
+        rest if FIELDS.iter().any(|field| field.starts_with(rest)) => None,
+        rest if BYTE_ORDER_MARK.starts_with(rest) => None,
+        _ => Some(Looks::Other),
+    };
+    (blank, looks)
+}
+
+/// Reads a body until it shows what it is. What was read, without the blanks before it.
+async fn head(bytes: &mut Bytes) -> Result<(Vec<u8>, Looks), ModelError> {
+    let (mut head, mut n_blank) = (Vec::new(), 0);
+    loop {
+        let (blank, looks) = look(&head);
+        head.drain(..blank);
+        n_blank += blank;
+        if n_blank > MAX_BODY_BYTES {
+            return Err(ModelError::Protocol(format!("the answer begins with over {MAX_BODY_BYTES} blanks")));
+        }
+        if let Some(looks) = looks {
+            return Ok((head, looks));
+        }
+        match bytes.next().await {
+            Some(chunk) => head.extend(chunk?),
+            None => return Ok((head, Looks::Other)),
+        }
+    }
+}
+
+/// The events of a stream, once the first is there: an error that comes before anything else is a refusal, as one by a status is.
+async fn begun(mut events: Events) -> Result<Events, ServerRefusal> {
+    let Some(first) = events.next().await else { return Ok(stream::empty().boxed()) };
+    let first = first?;
+    match failure::of_event(&first) {
+        Some(refusal) => Err(refusal),
+        None => Ok(stream::iter([Ok(first)]).chain(events).boxed()),
     }
 }
 
@@ -256,32 +377,38 @@ fn is_json(mime: &str) -> bool {
     matches!(mime, "application/json" | "text/json" | "application/x-ndjson") || mime.ends_with("+json")
 }
 
-/// Whether a whole body is an answer and no error.
-fn is_answer(text: &str) -> bool {
-    let value: Option<Value> = serde_json::from_str(text).ok();
-    value.is_some_and(|value| ["choices", "content"].iter().any(|key| value.get(key).is_some()))
+/// Whether a whole body is an answer.
+fn is_answer(value: &Value) -> bool {
+    ["choices", "content"].iter().any(|key| value.get(key).is_some())
 }
 
-async fn whole(response: Response, first: Duration, idle: Duration) -> Result<String, ModelError> {
-    let (bytes, failed) = read_body(response, (first, idle), MAX_BODY_BYTES).await;
+async fn whole(bytes: Bytes) -> Result<String, ModelError> {
+    let (bytes, failed) = read_body(bytes, MAX_BODY_BYTES).await;
     if let Some(error) = failed {
         return Err(error);
     }
-    let text =
+    let mut text =
         String::from_utf8(bytes).map_err(|_| ModelError::Protocol("the answer is not UTF-8".to_owned()))?;
     if text.trim().is_empty() {
         return Err(ModelError::Protocol("the answer is empty".to_owned()));
     }
+    // Some end it as a stream.
+    let mut values = serde_json::Deserializer::from_str(&text).into_iter::<IgnoredAny>();
+    if let Some(Ok(_)) = values.next() {
+        let end = values.byte_offset();
+        if look(text[end..].as_bytes()).1 == Some(Looks::Events) {
+            text.truncate(end);
+        }
+    }
     Ok(text)
 }
 
-/// Reads a body up to a limit, within times as for [`timed`]; what came, and why no more.
-async fn read_body(
-    response: Response,
-    times: (Duration, Duration),
-    limit: usize,
-) -> (Vec<u8>, Option<ModelError>) {
-    let (bytes, short) = body::read(timed(chunks(response), times.0, times.1), limit).await;
+/// The bytes of a body, as they come.
+type Bytes = BoxStream<'static, Result<Vec<u8>, ModelError>>;
+
+/// Reads a body up to a limit; what came, and why no more.
+async fn read_body(bytes: Bytes, limit: usize) -> (Vec<u8>, Option<ModelError>) {
+    let (bytes, short) = body::read(bytes, limit).await;
     let error = short.map(|short| match short {
         BodyError::TooLarge => ModelError::Protocol(format!("the answer is larger than {limit} bytes")),
         BodyError::Broken(error) => error,
@@ -289,7 +416,7 @@ async fn read_body(
     (bytes, error)
 }
 
-fn chunks(response: Response) -> BoxStream<'static, Result<Vec<u8>, ModelError>> {
+fn chunks(response: Response) -> Bytes {
     let chunks = response.bytes_stream();
     chunks
         .map(|chunk| match chunk {
@@ -301,11 +428,7 @@ fn chunks(response: Response) -> BoxStream<'static, Result<Vec<u8>, ModelError>>
 
 /// The chunks of a body, each within its time; the first may take as long as the reading of a whole prompt. A failed
 /// one is the last.
-fn timed(
-    chunks: BoxStream<'static, Result<Vec<u8>, ModelError>>,
-    first: Duration,
-    idle: Duration,
-) -> BoxStream<'static, Result<Vec<u8>, ModelError>> {
+fn timed(chunks: Bytes, first: Duration, idle: Duration) -> Bytes {
     stream::unfold(Some((chunks, first)), move |state| async move {
         let (mut chunks, limit) = state?;
         match tokio::time::timeout(limit, chunks.next()).await {
@@ -320,7 +443,7 @@ fn timed(
 
 /// The events of a byte stream. A last event without its blank line counts as an event: whoever parses its data finds
 /// out whether it was cut.
-pub(crate) fn events(bytes: BoxStream<'static, Result<Vec<u8>, ModelError>>) -> Events {
+pub(crate) fn events(bytes: Bytes) -> Events {
     let ended = bytes.chain(stream::iter([Ok(b"\n\n".to_vec())]));
     let too_large = |what: &str, limit: usize| {
         ModelError::Protocol(format!("the {what} is larger than {} MiB", limit >> 20))
@@ -341,7 +464,7 @@ pub(crate) fn read_whole<A: Assemble>(
 ) -> Vec<Result<ModelEvent, ModelError>> {
     let read = assembler.whole(body).and_then(|mut events| {
         within(&events, 0, bounds)?;
-        events.extend(assembler.end()?);
+        events.extend(assembler.end(Ended::Cut)?);
         Ok(events)
     });
     match read {
@@ -355,7 +478,7 @@ pub(crate) fn arguments_of(text: String) -> Value {
     if text.trim().is_empty() {
         return Value::Object(serde_json::Map::new());
     }
-    serde_json::from_str(&text).unwrap_or(Value::String(text))
+    json::parse_whole(&text).unwrap_or(Value::String(text))
 }
 
 /// What is under way in [`read`].
@@ -365,15 +488,32 @@ struct Reading<A> {
     /// When the next piece must have come.
     deadline: Instant,
     n_bytes: u64,
+    end: Option<StreamEnd>,
 }
 
-/// Reads events until the answer is complete, or to the end of the stream.
+impl<A: Assemble> Reading<A> {
+    /// What is left to say when the events are over.
+    fn end(self) -> Result<Vec<ModelEvent>, ModelError> {
+        let is_marked = self.assembler.is_marked();
+        let ended = self.end.as_ref().map_or(Ended::Cut, |end| end.meaning(is_marked));
+        let events = self.assembler.end(ended)?;
+        if let Some(end) = self.end.filter(|_| !is_marked) {
+            end.server.takes_unmarked();
+        }
+        Ok(events)
+    }
+}
+
+/// Reads events until the answer is complete, or to the end of the stream. `end`: what an end without a mark means; none: the
+/// answer was cut off.
 pub(crate) fn read<A: Assemble>(
     events: Events,
     assembler: A,
     bounds: Bounds,
+    end: Option<StreamEnd>,
 ) -> impl Stream<Item = Result<ModelEvent, ModelError>> + Send {
-    let reading = Reading { events, assembler, deadline: Instant::now() + bounds.progress, n_bytes: 0 };
+    let deadline = Instant::now() + bounds.progress;
+    let reading = Reading { events, assembler, deadline, n_bytes: 0, end };
     let pieces = stream::try_unfold(Some(reading), move |reading| async move {
         match reading {
             Some(reading) => step(reading, bounds).await.map(Some),
@@ -391,7 +531,7 @@ async fn step<A: Assemble>(
     let next = tokio::time::timeout_at(reading.deadline, reading.events.next()).await;
     let event = match next {
         Ok(Some(event)) => event?,
-        Ok(None) => return Ok((reading.assembler.end()?, None)),
+        Ok(None) => return Ok((reading.end()?, None)),
         Err(_) => return Err(ModelError::Timeout(bounds.progress)),
     };
     match reading.assembler.take_in(&event)? {
@@ -401,7 +541,7 @@ async fn step<A: Assemble>(
             Ok((events, Some(reading)))
         }
         Progress::Alive => Ok((Vec::new(), Some(reading))),
-        Progress::End => Ok((reading.assembler.end()?, None)),
+        Progress::End => Ok((reading.end()?, None)),
     }
 }
 
@@ -481,7 +621,11 @@ mod tests {
             Ok(vec![ModelEvent::Text(body.to_owned())])
         }
 
-        fn end(self) -> Result<Vec<ModelEvent>, ModelError> {
+        fn is_marked(&self) -> bool {
+            true
+        }
+
+        fn end(self, _ended: Ended) -> Result<Vec<ModelEvent>, ModelError> {
             Ok(Vec::new())
         }
     }
@@ -494,7 +638,7 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(60)).await;
             Ok(ServerEvent { data, ..ServerEvent::default() })
         });
-        let all: Vec<_> = read(events.boxed(), Parrot, BOUNDS).collect().await;
+        let all: Vec<_> = read(events.boxed(), Parrot, BOUNDS, None).collect().await;
         (all.iter().filter(|event| event.is_ok()).count(), all.into_iter().find_map(Result::err))
     }
 

@@ -32,7 +32,7 @@ pub async fn streamed(format: WireFormat, chunks: Vec<Vec<u8>>) -> Result<Vec<Mo
 
 async fn assembled(assembler: impl Assemble, chunks: Vec<Vec<u8>>) -> Result<Vec<ModelEvent>, ModelError> {
     let bytes = stream::iter(chunks.into_iter().map(Ok)).boxed();
-    read(events(bytes), assembler, bounds()).try_collect().await
+    read(events(bytes), assembler, bounds(), None).try_collect().await
 }
 
 /// An answer that comes whole.

@@ -11,6 +11,7 @@ mod body;
 mod failure;
 #[doc(hidden)]
 pub mod fuzzing;
+mod json;
 mod offline;
 mod openai;
 mod options;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -15,7 +16,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use cairn_core::body;
-use cairn_core::model::{ModelError, ModelInfo};
+use cairn_core::model::{ModelError, ModelInfo, RefusalCause};
 use cairn_core::ports::Unanswered;
 
 use crate::options::{BadModel, ServerOptions};
@@ -69,6 +70,10 @@ pub(crate) struct Server {
     client: OnceLock<Result<Client, String>>,
     /// Those known to be needed; a guess holds until then.
     remedies: Mutex<BTreeMap<Remedy, Option<Instant>>>,
+    /// It has marked the end of an answer that it streamed.
+    marks_ends: AtomicBool,
+    /// An answer without such a mark was taken for whole.
+    took_unmarked: AtomicBool,
 }
 
 /// How long a remedy that was guessed is believed: what was refused may have been something else.
@@ -115,7 +120,9 @@ impl Server {
         let remedies =
             Mutex::new((!options.stream).then_some((Remedy::NoStream, None)).into_iter().collect());
         let path = format.path;
-        Ok(Self { options, info, base_url, path, headers, client: OnceLock::new(), remedies })
+        let (marks_ends, took_unmarked) = <(AtomicBool, AtomicBool)>::default();
+        let client = OnceLock::new();
+        Ok(Self { options, info, base_url, path, headers, client, remedies, marks_ends, took_unmarked })
     }
 
     /// Whether the server must be asked so.
@@ -137,7 +144,7 @@ impl Server {
     /// Asks so for a day: without it a request was taken that was refused with it, by that error.
     pub(crate) fn guess(&self, remedy: Remedy, error: &ModelError) {
         let key = match error {
-            ModelError::BadRequest(said) if remedy == Remedy::NoExtra => self.named_key(said),
+            ModelError::BadRequest { message: said, .. } if remedy == Remedy::NoExtra => self.named_key(said),
             _ => None,
         };
         let why = match key {
@@ -153,6 +160,25 @@ impl Server {
             tracing::warn!(model = %self.info.id, remedy = remedy.name(), why, "{}", remedy.told());
             metrics::counter!("cairn_model_remedies_total", "model" => self.info.id.clone(), "remedy" => remedy.name())
                 .increment(1);
+        }
+    }
+
+    /// It has marked the end of an answer.
+    pub(crate) fn marks_ends(&self) {
+        self.marks_ends.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_marked_ends(&self) -> bool {
+        self.marks_ends.load(Ordering::Relaxed)
+    }
+
+    /// An answer whose end it has not marked was taken for whole. That is told once.
+    pub(crate) fn takes_unmarked(&self) {
+        if !self.took_unmarked.swap(true, Ordering::Relaxed) {
+            tracing::info!(
+                model = %self.info.id,
+                "the model's server sends neither a finish reason nor [DONE]: an answer counts when its stream ends in order"
+            );
         }
     }
 
@@ -237,12 +263,15 @@ impl Server {
 
     /// What a server refuses, with the key of the configuration that it seems to refuse it for.
     pub(crate) fn with_cause(&self, error: ModelError) -> ModelError {
-        let ModelError::BadRequest(said) = &error else { return error };
+        let ModelError::BadRequest { message: said, .. } = &error else { return error };
         match self.named_key(said) {
-            Some(key) => ModelError::BadRequest(format!(
-                "{said}; the configuration sets `{key}` for the model `{}`: remove or change it",
-                self.info.id
-            )),
+            Some(key) => ModelError::BadRequest {
+                message: format!(
+                    "{said}; the configuration sets `{key}` for the model `{}`: remove or change it",
+                    self.info.id
+                ),
+                cause: RefusalCause::Field,
+            },
             None => error,
         }
     }
@@ -332,7 +361,9 @@ fn without_key(error: ModelError, key: &SecretString) -> ModelError {
             ModelError::Overloaded { message: clean(message), retry_after }
         }
         ModelError::Auth(text) => ModelError::Auth(clean(text)),
-        ModelError::BadRequest(text) => ModelError::BadRequest(clean(text)),
+        ModelError::BadRequest { message, cause } => {
+            ModelError::BadRequest { message: clean(message), cause }
+        }
         error @ (ModelError::Timeout(_) | ModelError::CutOff(_)) => error,
         ModelError::Transport(text) => ModelError::Transport(clean(text)),
         ModelError::Broken(text) => ModelError::Broken(clean(text)),

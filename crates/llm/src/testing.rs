@@ -64,7 +64,7 @@ pub(crate) fn image(media_type: &str) -> Part {
 pub(crate) async fn answer_of(assembler: impl Assemble, chunks: Vec<Vec<u8>>) -> Events {
     let bytes = stream::iter(chunks.into_iter().map(Ok)).boxed();
     let bounds = Bounds { progress: Duration::from_secs(60), tokens: 100 };
-    read(events(bytes), assembler, bounds).collect().await
+    read(events(bytes), assembler, bounds, None).collect().await
 }
 
 /// What an answer says, whatever pieces it came in.

@@ -91,7 +91,7 @@ fn said(world: &World, text: &str) -> usize {
 async fn a_failed_message_that_is_sent_again_stands_once_in_the_history() {
     let (world, live) = started().await;
     for _ in 0..3 {
-        world.model.plan(Kind::Reply, Plan::Broken("", ModelError::BadRequest("HTTP 404: no".to_owned())));
+        world.model.plan(Kind::Reply, Plan::Broken("", no_such_model()));
         assert_eq!(failure_code(live.say("a", "hello").await).await, "turn_failed");
     }
     assert_eq!(live.ask("a", "hello").await, "re: hello");
@@ -111,7 +111,7 @@ async fn a_failed_message_that_is_sent_again_stands_once_in_the_history() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_message_that_is_sent_again_after_another_takes_the_place_of_the_first_in_the_window() {
     let (world, live) = started().await;
-    world.model.plan(Kind::Reply, Plan::Broken("", ModelError::BadRequest("HTTP 404: no".to_owned())));
+    world.model.plan(Kind::Reply, Plan::Broken("", no_such_model()));
     assert_eq!(failure_code(live.say("a", "hello").await).await, "turn_failed");
     live.ask("b", "are you there?").await;
     assert_eq!(live.ask("a", "hello").await, "re: hello");

@@ -68,7 +68,7 @@ async fn the_next_model_answers_at_once() {
         ModelError::Transport("refused".to_owned()),
         ModelError::Protocol("cut off".to_owned()),
         ModelError::Auth("no key".to_owned()),
-        ModelError::BadRequest("no such model".to_owned()),
+        ModelError::refused("no such model"),
     ];
     for error in errors {
         let world = pair();
@@ -137,7 +137,7 @@ async fn a_model_that_failed_is_well_again_when_it_has_answered_and_not_when_it_
     let agent = live.runtime.agent(&"main".into()).unwrap();
     let is_well = || live.runtime.models(&agent).iter().map(|model| model.is_well).collect::<Vec<_>>();
     assert_eq!(is_well(), [true]);
-    world.model.plan(Kind::Reply, broken(ModelError::BadRequest("what?".to_owned())));
+    world.model.plan(Kind::Reply, broken(ModelError::refused("what?")));
     live.say("a", "hello").await.progress.collect::<Vec<_>>().await;
     assert_eq!(is_well(), [true], "that says nothing about the model");
     world.model.plan(Kind::Reply, broken(ModelError::Auth("no key".to_owned())));

@@ -17,7 +17,7 @@ fn half() -> Plan {
 }
 
 fn bad() -> ModelError {
-    ModelError::BadRequest("HTTP 404: no".to_owned())
+    no_such_model()
 }
 
 fn answers(world: &World) -> Vec<Entry> {

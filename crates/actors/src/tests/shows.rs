@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cairn_core::event::{DeliveryEvent, Event, Receipt};
 use cairn_core::ids::ChannelId;
-use cairn_core::model::ModelError;
+use cairn_core::model::{ModelError, RefusalCause};
 use tokio::time::Instant;
 
 use super::common::model::{Kind, Plan};
@@ -220,7 +220,7 @@ async fn a_draft_of_a_turn_that_is_stopped_or_fails_says_so() {
     let words = world.net.words(&group());
     assert!(words[0].starts_with("one") && words[0].ends_with("*(stopped)*"), "{words:?}");
 
-    let bad = ModelError::BadRequest("HTTP 404: secret detail".to_owned());
+    let bad = ModelError::BadRequest { message: "secret detail".to_owned(), cause: RefusalCause::Address };
     world.model.plan(Kind::Reply, Plan::SlowBroken(Duration::from_secs(3), "half", bad));
     let open = live.say_in_group("b", "hello").await;
     assert_eq!(failure_code(open).await, "turn_failed");

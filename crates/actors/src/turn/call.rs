@@ -10,7 +10,7 @@ use cairn_core::engine::MakeRoom;
 use cairn_core::event::{Event, TurnEvent};
 use cairn_core::ids::Seq;
 use cairn_core::message::{Artifact, Entry, Part, Provenance, Role, ToolCall};
-use cairn_core::model::{ChatRequest, Finish, ModelError, ModelEvent, Usage};
+use cairn_core::model::{ChatRequest, Finish, ModelError, ModelEvent, RefusalCause, Usage};
 use cairn_core::notice;
 use cairn_core::ports::TurnFailure;
 use cairn_core::provider_state::ProviderState;
@@ -468,7 +468,8 @@ fn checked(call: &Call, finish: Finish) -> Result<(), ModelError> {
     match finish {
         Finish::Length => Err(ModelError::CutOff(call.answer_max)),
         Finish::ContentFilter => {
-            Err(ModelError::BadRequest("the provider's filter withheld the answer".to_owned()))
+            let message = "the provider's filter withheld the answer".to_owned();
+            Err(ModelError::BadRequest { message, cause: RefusalCause::Content })
         }
         Finish::Stop | Finish::ToolCalls => Err(ModelError::Protocol("the answer is empty".to_owned())),
     }

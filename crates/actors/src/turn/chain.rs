@@ -122,7 +122,7 @@ impl OutageWait {
     /// Whether it waits after this error instead of failing.
     pub(super) fn covers(&self, error: &ModelError) -> bool {
         match error {
-            ModelError::BadRequest(_)
+            ModelError::BadRequest { .. }
             | ModelError::NoTools(_)
             | ModelError::ContextOverflow { .. }
             | ModelError::CutOff(_)

@@ -87,10 +87,7 @@ impl Job {
                 Err(Stop::Model { error: Some(ModelError::ContextOverflow { limit, .. }), reason }) => {
                     overflows += 1;
                     if overflows > OVERFLOWS_MAX {
-                        return Err(Stop::Model {
-                            error: Some(ModelError::BadRequest(reason.clone())),
-                            reason,
-                        });
+                        return Err(Stop::Model { error: Some(ModelError::refused(reason.clone())), reason });
                     }
                     let window = reader.window.window_tokens;
                     let smaller = (window as f64 * OVERFLOW_SHARE) as u64;
@@ -120,7 +117,7 @@ impl Job {
                 "{}: its window of {} tokens leaves no room for a transcript beside the prompt and the answer",
                 reader.model, reader.window.window_tokens
             );
-            return Err(Stop::Model { error: Some(ModelError::BadRequest(reason.clone())), reason });
+            return Err(Stop::Model { error: Some(ModelError::refused(reason.clone())), reason });
         };
         let (n, room) = (chunk.n, (!extracts).then_some(chunk.room));
         let covered = &self.sources.entries[..n + self.sources.entries.len() - rest.len()];
@@ -259,7 +256,7 @@ impl Job {
                 "{}: its window of {} tokens is too small for a merge of {text_tokens}",
                 reader.model, reader.window.window_tokens
             );
-            return Err(Stop::Model { error: Some(ModelError::BadRequest(reason.clone())), reason });
+            return Err(Stop::Model { error: Some(ModelError::refused(reason.clone())), reason });
         }
         let criteria = Criteria {
             candidate,

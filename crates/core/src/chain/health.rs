@@ -49,7 +49,7 @@ impl CoolDowns {
             ModelError::Auth(_) => self.auth,
             ModelError::ContextOverflow { .. }
             | ModelError::NoTools(_)
-            | ModelError::BadRequest(_)
+            | ModelError::BadRequest { .. }
             | ModelError::CutOff(_) => return None,
         };
         Some(pause.max(error.retry_after().unwrap_or_default().min(self.asked_max)))

@@ -34,7 +34,7 @@ fn overloaded(secs: Option<u64>) -> ModelError {
 #[case::auth(ModelError::Auth("no key".to_owned()), [Some(1800), Some(1800), Some(1800)])]
 #[case::overflow(ModelError::ContextOverflow { message: String::new(), limit: None }, [None, None, None])]
 #[case::no_tools(ModelError::NoTools(String::new()), [None, None, None])]
-#[case::bad_request(ModelError::BadRequest(String::new()), [None, None, None])]
+#[case::bad_request(ModelError::refused(""), [None, None, None])]
 fn each_error_has_its_cool_down(#[case] error: ModelError, #[case] pauses: [Option<u64>; 3]) {
     let cool_downs = CoolDowns::default();
     for (n, secs) in (1..).zip(pauses) {
@@ -86,7 +86,7 @@ fn a_time_that_the_server_asked_for_is_not_cut_short_by_another_failure() {
 #[test]
 fn a_request_that_is_wrong_says_nothing_about_the_model() {
     let (cool_downs, mut health) = (CoolDowns::default(), Health::default());
-    health.failed(&ModelError::BadRequest("what?".to_owned()), at(0), &cool_downs);
+    health.failed(&ModelError::refused("what?"), at(0), &cool_downs);
     assert_eq!((health.cooling_until(at(0)), health.failures), (None, 0));
     assert_eq!(health.trouble.unwrap().code, "bad_request");
 }

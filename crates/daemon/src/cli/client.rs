@@ -22,7 +22,7 @@ use tower::ServiceExt;
 use super::failure::Failure;
 
 /// The daemon sends nothing larger: an answer has a limit of its own.
-const EVENTS: SseBounds = SseBounds { event: 64 << 20, stream: usize::MAX };
+const EVENTS: SseBounds = SseBounds { event: 64 << 20, stream: usize::MAX, plain_errors: false };
 
 #[derive(Clone)]
 pub(crate) enum Client {

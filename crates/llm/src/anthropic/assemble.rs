@@ -1,5 +1,6 @@
 //! Events out of the pieces of an answer: words at once, tool calls when they are whole.
 
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use cairn_core::ids::TextId;
@@ -9,8 +10,9 @@ use cairn_core::provider_state::{ProviderItem, ProviderState, prefix_id};
 use cairn_core::sse::ServerEvent;
 use cairn_core::trace::WireFormat;
 
-use crate::answer::{self, Assemble, Progress};
+use crate::answer::{self, Assemble, Ended, Progress};
 use crate::failure;
+use crate::json::{self, Joined};
 
 /// Tokens as the server counts them; `input` are those that the cache neither held nor took.
 #[derive(Default)]
@@ -28,6 +30,7 @@ struct PartialCall {
     name: String,
     input: Option<Value>,
     json: String,
+    joined: Joined,
 }
 
 /// Puts an answer together from its pieces.
@@ -40,6 +43,11 @@ pub(super) struct Assembler {
     /// The blocks so far with their indices, in order.
     items: Vec<(u64, ProviderItem)>,
     calls: Vec<PartialCall>,
+    text: Joined,
+    reasoning: Joined,
+    /// The piece under way, or one before it, has halves of characters.
+    has_halves: bool,
+    had_halves: bool,
     finish: Option<Finish>,
     counts: Counts,
     spoke: bool,
@@ -48,16 +56,13 @@ pub(super) struct Assembler {
 
 impl Assemble for Assembler {
     fn take_in(&mut self, event: &ServerEvent) -> Result<Progress, ModelError> {
-        if event.name == "error" {
-            let error = serde_json::from_str(&event.data).unwrap_or_else(|_| event.data.as_str().into());
-            return Err(failure::from_object(&error));
+        if event.name == "error"
+            && let Some(refusal) = failure::of_event(event)
+        {
+            return Err(refusal.error);
         }
-        let data = event.data.as_bytes();
-        let piece: Value = serde_json::from_slice(data).map_err(|error| failure::malformed(&error, data))?;
+        let piece = self.parse(event.data.as_bytes())?;
         let kind = piece["type"].as_str().unwrap_or(&event.name);
-        if kind == "error" || !piece["error"].is_null() {
-            return Err(failure::from_object(&piece));
-        }
         let index = piece["index"].as_u64().unwrap_or_default();
         match kind {
             "ping" => return Ok(Progress::Alive),
@@ -83,17 +88,18 @@ impl Assemble for Assembler {
     }
 
     fn whole(&mut self, body: &str) -> Result<Vec<ModelEvent>, ModelError> {
-        let message: Value =
-            serde_json::from_str(body).map_err(|error| failure::malformed(&error, body.as_bytes()))?;
-        if message.get("error").is_some_and(|error| !error.is_null()) {
-            return Err(failure::from_object(&message));
-        }
+        let message = self.parse(body.as_bytes())?;
         self.ended = true;
         Ok(self.begin(&message))
     }
 
-    fn end(self) -> Result<Vec<ModelEvent>, ModelError> {
-        if !self.ended {
+    fn is_marked(&self) -> bool {
+        self.ended || self.finish.is_some()
+    }
+
+    fn end(mut self, ended: Ended) -> Result<Vec<ModelEvent>, ModelError> {
+        let is_whole = self.is_marked() || (ended == Ended::Whole && !self.is_within_call());
+        if !is_whole {
             return Err(ModelError::Protocol("the stream ended before the answer did".to_owned()));
         }
         if self.finish.is_none() && !self.spoke && self.calls.is_empty() {
@@ -107,8 +113,10 @@ impl Assemble for Assembler {
             finish => finish.unwrap_or(Finish::Stop),
         };
         let usage = self.usage();
-        let mut events = Vec::with_capacity(self.calls.len() + 1);
-        for call in self.calls {
+        let mut events = self.last_halves();
+        let has_calls = !self.calls.is_empty();
+        for mut call in self.calls {
+            call.json.extend(call.joined.end());
             if call.name.is_empty() || call.id.is_empty() {
                 return Err(ModelError::Protocol("a tool call has no name or no id".to_owned()));
             }
@@ -118,10 +126,15 @@ impl Assemble for Assembler {
             };
             events.push(ModelEvent::ToolCall(ToolCall { id: call.id, name: call.name, arguments }));
         }
-        let items = self.items.into_iter().map(|(_, item)| item).collect();
+        let mut items: Vec<ProviderItem> = self.items.into_iter().map(|(_, item)| item).collect();
+        for item in items.iter_mut().filter(|_| self.had_halves) {
+            if let ProviderItem::Opaque { value } = item {
+                json::settle(value);
+            }
+        }
         // Only calls go on with the turn in which blocks have to go back.
         let state =
-            ProviderState::of(WireFormat::Anthropic, &self.model, items).filter(|_| !events.is_empty());
+            ProviderState::of(WireFormat::Anthropic, &self.model, items).filter(|_| has_calls);
         let state = state.map(|state| ProviderState { prefix: self.prefix, ..state });
         events.extend(state.map(|state| ModelEvent::State(Box::new(state))));
         events.push(ModelEvent::Done { finish, usage, quotes: false });
@@ -135,6 +148,38 @@ const CALL_FIELDS: [&str; 5] = ["type", "id", "name", "input", "cache_control"];
 impl Assembler {
     pub(super) fn new(model: &str, request: &ChatRequest) -> Self {
         Self { model: model.to_owned(), prefix: Some(prefix_id(request)), ..Self::default() }
+    }
+
+    fn parse(&mut self, data: &[u8]) -> Result<Value, ModelError> {
+        let parsed = json::parse(data).map_err(|error| failure::malformed(&error, data))?;
+        self.has_halves = parsed.has_halves;
+        self.had_halves |= parsed.has_halves;
+        match failure::error_in(&parsed.value) {
+            Some(error) => Err(failure::from_object(error)),
+            None => Ok(parsed.value),
+        }
+    }
+
+    /// The halves of characters to which the other one never came.
+    fn last_halves(&mut self) -> Vec<ModelEvent> {
+        let mut events: Vec<ModelEvent> =
+            self.reasoning.end().map(|half| ModelEvent::Reasoning(half.into())).into_iter().collect();
+        if let Some(half) = self.text.end() {
+            events.push(ModelEvent::Text(half.into()));
+            let texts = self.items.iter_mut().rev().find_map(|(_, item)| match item {
+                ProviderItem::Text { bytes, .. } => Some(bytes),
+                _ => None,
+            });
+            texts.into_iter().for_each(|bytes| *bytes += half.len_utf8() as u64);
+        }
+        events
+    }
+
+    /// The arguments of a call have begun and not ended.
+    fn is_within_call(&self) -> bool {
+        let is_open =
+            |json: &str| !json.trim().is_empty() && serde_json::from_str::<IgnoredAny>(json).is_err();
+        self.calls.iter().any(|call| is_open(&call.json))
     }
 
     /// A whole answer, or what a stream says of it first.
@@ -155,7 +200,7 @@ impl Assembler {
             }
             "thinking" | "redacted_thinking" => {
                 self.items.push((index, ProviderItem::Opaque { value: block.clone() }));
-                reasoning(text("thinking"))
+                self.think(text("thinking"))
             }
             "tool_use" => {
                 let fields = block.as_object().into_iter().flatten();
@@ -168,6 +213,7 @@ impl Assembler {
                     name: text("name").to_owned(),
                     input: block.get("input").cloned(),
                     json: String::new(),
+                    joined: Joined::default(),
                 });
                 None
             }
@@ -182,15 +228,18 @@ impl Assembler {
             "text_delta" => self.say(index, text("text")),
             "thinking_delta" => {
                 self.join(index, "thinking", text("thinking"));
-                reasoning(text("thinking"))
+                self.think(text("thinking"))
             }
             "signature_delta" => {
                 self.join(index, "signature", text("signature"));
                 None
             }
             "input_json_delta" => {
-                let call = self.calls.iter_mut().rev().find(|call| call.index == index)?;
-                call.json.push_str(text("partial_json"));
+                // Some servers number the pieces of a call otherwise than its beginning.
+                let newest = self.calls.len().checked_sub(1)?;
+                let of_index = self.calls.iter().rposition(|call| call.index == index);
+                let call = &mut self.calls[of_index.unwrap_or(newest)];
+                call.json.push_str(&call.joined.next(text("partial_json"), self.has_halves));
                 None
             }
             _ => None,
@@ -211,11 +260,17 @@ impl Assembler {
     }
 
     fn say(&mut self, index: u64, text: &str) -> Option<ModelEvent> {
+        self.spoke |= !text.is_empty();
+        let text = self.text.next(text, self.has_halves);
         if let Some((_, ProviderItem::Text { bytes, .. })) = self.item(index) {
             *bytes += text.len() as u64;
         }
-        self.spoke |= !text.is_empty();
-        (!text.is_empty()).then(|| ModelEvent::Text(text.to_owned()))
+        (!text.is_empty()).then(|| ModelEvent::Text(text.into_owned()))
+    }
+
+    fn think(&mut self, text: &str) -> Option<ModelEvent> {
+        let text = self.reasoning.next(text, self.has_halves);
+        (!text.is_empty()).then(|| ModelEvent::Reasoning(text.into_owned()))
     }
 
     fn stop(&mut self, reason: &Value) {
@@ -248,8 +303,4 @@ impl Assembler {
         let (cached_tokens, cache_write_tokens) = (cache_read, cache_write);
         (input_tokens > 0).then_some(Usage { input_tokens, output_tokens, cached_tokens, cache_write_tokens })
     }
-}
-
-fn reasoning(text: &str) -> Option<ModelEvent> {
-    (!text.is_empty()).then(|| ModelEvent::Reasoning(text.to_owned()))
 }

@@ -1,17 +1,21 @@
 //! What a model server's refusal means: the typed error for a status, a body, or an error object in a stream.
 
+mod retry;
+mod said;
 mod wording;
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-use jiff::fmt::rfc2822::DateTimeParser;
-use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
+use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-use cairn_core::model::ModelError;
+use cairn_core::model::{ModelError, RefusalCause};
+use cairn_core::sse::ServerEvent;
 
 use crate::remedy::Remedy;
+
+use said::Said;
+pub(crate) use said::error_in;
 
 /// Longest message of a server that is passed on, in characters.
 const MESSAGE_MAX: usize = 600;
@@ -32,18 +36,83 @@ impl From<ModelError> for ServerRefusal {
 
 /// What a status other than success means.
 pub(crate) fn from_status(status: u16, headers: &HeaderMap, body: &[u8]) -> ServerRefusal {
-    let value: Option<Value> = serde_json::from_slice(body).ok();
-    let said = match &value {
-        Some(value) => ErrorBody::of(value),
-        None => ErrorBody::of_text(&String::from_utf8_lossy(body)),
+    let said = match crate::json::parse(body) {
+        Ok(parsed) => Said::of(&parsed.value),
+        Err(_) => Said::of_text(&String::from_utf8_lossy(body)),
     };
     let message = if said.message.is_empty() {
         format!("HTTP {status} without a word")
     } else {
         format!("HTTP {status}: {}", said.message)
     };
+    let retry_after = retry::of_headers(headers).or(said.retry_after);
+    refusal(status, message, &said, retry_after)
+}
+
+/// What an error in a successful answer means, if nothing came before it. `error` is the object itself, what holds it, or its
+/// message.
+pub(crate) fn of_object(error: &Value) -> ServerRefusal {
+    let said = Said::of(error);
+    let status = said.status.unwrap_or(match said.kind.as_str() {
+        kind if kind.contains("rate_limit") || kind.contains("too_many_requests") => 429,
+        kind if kind.contains("auth") || kind.contains("api_key") || kind.contains("permission") => 401,
+        kind if kind.contains("request_too_large") => 413,
+        kind if kind.contains("invalid_request") || kind.contains("bad_request") => 400,
+        kind if kind.contains("invalid_argument") => 400,
+        kind if kind.contains("not_found") => 404,
+        kind if kind.contains("billing") => 402,
+        _ => 500,
+    });
+    let message =
+        if said.message.is_empty() { "an error without a word".to_owned() } else { said.message.clone() };
+    refusal(status, message, &said, said.retry_after)
+}
+
+/// What an event of a stream means that tells an error. `None`: it is a piece of an answer.
+pub(crate) fn of_event(event: &ServerEvent) -> Option<ServerRefusal> {
+    let is_error = event.name == "error";
+    match crate::json::parse(event.data.as_bytes()) {
+        Ok(parsed) if is_error || error_in(&parsed.value).is_some() => Some(of_object(&parsed.value)),
+        Err(_) if is_error => Some(of_object(&event.data.as_str().into())),
+        Ok(_) | Err(_) => None,
+    }
+}
+
+/// The error that an error object in a successful answer stands for.
+pub(crate) fn from_object(error: &Value) -> ModelError {
+    of_object(error).error
+}
+
+/// Whether words of a server say that roles must take turns. Requests do, so that the results of tools are what the chat
+/// template does not take.
+pub(crate) fn is_of_roles(said: &str) -> bool {
+    wording::is_of_roles(&wording::plain(said))
+}
+
+/// Tells what is wrong with an answer that is no JSON without quoting it: its words do not belong in a log.
+pub(crate) fn malformed(error: &serde_json::Error, data: &[u8]) -> ModelError {
+    let n_bytes = data.len();
+    if looks_like_html(&String::from_utf8_lossy(data)) {
+        return ModelError::Protocol(format!("the answer is an HTML page; {CHECK_ADDRESS}"));
+    }
+    let problem = match error.classify() {
+        serde_json::error::Category::Eof => "is cut off or empty",
+        _ => "is not JSON",
+    };
+    ModelError::Protocol(format!("a chunk of {n_bytes} bytes {problem} (column {})", error.column()))
+}
+
+/// What to do where something else than a model answers.
+pub(crate) const CHECK_ADDRESS: &str = "check `base_url`, which mostly ends in /v1";
+
+fn refusal(status: u16, message: String, said: &Said, retry_after: Option<Duration>) -> ServerRefusal {
+    let remedies = remedies(status, said);
+    ServerRefusal { error: typed(status, message, said, retry_after), remedies }
+}
+
+fn remedies(status: u16, said: &Said) -> Vec<Remedy> {
     let of_streaming = said.param == "stream" || wording::is_no_streaming(&said.plain);
-    let remedies = if said.is_overflow() {
+    if is_overflow(status, said) {
         Vec::new()
     } else if said.param == "tool_choice" || wording::is_no_tool_choice(&said.plain) {
         vec![Remedy::NoToolChoice]
@@ -55,129 +124,72 @@ pub(crate) fn from_status(status: u16, headers: &HeaderMap, body: &[u8]) -> Serv
         vec![Remedy::NoStream]
     } else {
         wording::remedies_of(&said.plain)
-    };
-    ServerRefusal { error: typed(status, message, &said, retry_after(headers)), remedies }
+    }
 }
 
-/// Whether words of a server say that roles must take turns. Requests do, so that the results of tools are what the chat
-/// template does not take.
-pub(crate) fn is_of_roles(said: &str) -> bool {
-    wording::is_of_roles(&wording::plain(said))
-}
-
-/// The error that an error object in a successful answer stands for. `error` is the object itself, what holds it, or
-/// its message.
-pub(crate) fn from_object(error: &Value) -> ModelError {
-    let said = ErrorBody::of(error);
-    let number = |value: &Value| match value {
-        Value::Number(code) => code.as_u64().and_then(|code| u16::try_from(code).ok()),
-        Value::String(code) => code.parse().ok(),
-        _ => None,
-    };
-    let status = error.get("code").or_else(|| error.get("status")).and_then(number);
-    let status = status.filter(|status| (300..600).contains(status)).unwrap_or(match said.kind.as_str() {
-        kind if kind.contains("rate_limit") || kind.contains("too_many_requests") => 429,
-        kind if kind.contains("auth") || kind.contains("api_key") || kind.contains("permission") => 401,
-        kind if kind.contains("request_too_large") => 413,
-        kind if kind.contains("invalid_request") || kind.contains("bad_request") => 400,
-        kind if kind.contains("not_found") => 404,
-        kind if kind.contains("billing") => 402,
-        _ => 500,
-    });
-    let message =
-        if said.message.is_empty() { "an error without a word".to_owned() } else { said.message.clone() };
-    typed(status, message, &said, None)
-}
-
-/// Tells what is wrong with an answer that is no JSON without quoting it: its words do not belong in a log.
-pub(crate) fn malformed(error: &serde_json::Error, data: &[u8]) -> ModelError {
-    let n_bytes = data.len();
-    let problem = match error.classify() {
-        _ if looks_like_html(&String::from_utf8_lossy(data)) => "is an HTML page",
-        serde_json::error::Category::Eof => "is cut off or empty",
-        _ => "is not JSON",
-    };
-    ModelError::Protocol(format!("a chunk of {n_bytes} bytes {problem} (column {})", error.column()))
-}
-
-fn typed(status: u16, message: String, said: &ErrorBody, retry_after: Option<Duration>) -> ModelError {
+/// Whether it is refused for its size. Where a status says something else, its words do not count.
+fn is_overflow(status: u16, said: &Said) -> bool {
     match status {
+        // Their words are the model's.
+        _ if wording::is_bad_call(&said.kind) => false,
+        413 => true,
+        429 => wording::is_beyond_rate(&said.plain),
+        401..=404 => false,
+        _ => wording::is_overflow(&said.plain),
+    }
+}
+
+fn typed(status: u16, message: String, said: &Said, retry_after: Option<Duration>) -> ModelError {
+    let refused = |cause, message| ModelError::BadRequest { message, cause };
+    match status {
+        _ if is_overflow(status, said) => {
+            let limit = said.limit().filter(|_| wording::is_overflow(&said.plain));
+            ModelError::ContextOverflow { message, limit }
+        }
+        400 | 403 if wording::is_of_content(&said.plain) => refused(RefusalCause::Content, message),
         401 | 403 => ModelError::Auth(message),
+        400 if wording::is_of_key(&said.plain) => ModelError::Auth(message),
         429 => ModelError::RateLimited { message, retry_after },
-        413 => ModelError::ContextOverflow { message, limit: said.limit().filter(|_| said.is_overflow()) },
-        _ if said.is_overflow() => ModelError::ContextOverflow { message, limit: said.limit() },
         _ if wording::is_no_tools(&said.plain) || wording::is_of_roles(&said.plain) => {
             ModelError::NoTools(message)
         }
+        // Groq: the model wrote a call that cannot be read, and mostly writes another one when it is asked again. The words of
+        // the model are in the refusal, so they are not told. https://console.groq.com/docs/tool-use
+        _ if wording::is_bad_call(&said.kind) => ModelError::Protocol(format!(
+            "the model wrote a tool call that its server cannot read (HTTP {status})"
+        )),
         _ if said.kind.contains("throttl") => ModelError::RateLimited { message, retry_after },
-        404 => ModelError::BadRequest(format!(
-            "{message}; check `model` and `base_url`, which mostly ends in /v1"
-        )),
-        300..=399 => ModelError::BadRequest(format!(
-            "{message}; redirects are not followed, so that no key leaks: set `base_url` to where it leads"
-        )),
+        402 => refused(RefusalCause::Account, message),
+        404 | 405 | 410 => refused(
+            RefusalCause::Address,
+            format!("{message}; check `model` and `base_url`, which mostly ends in /v1"),
+        ),
+        300..=399 => refused(
+            RefusalCause::Address,
+            format!(
+                "{message}; redirects are not followed, so that no key leaks: set `base_url` to where it leads"
+            ),
+        ),
         408 | 500.. => ModelError::Overloaded { message, retry_after },
-        _ => ModelError::BadRequest(message),
+        _ => refused(cause(said), message),
     }
 }
 
-/// What a server said, out of the shapes in use.
-struct ErrorBody {
-    message: String,
-    /// `code` and `type`, in lower case.
-    kind: String,
-    /// The parameter that is at fault, where it is named.
-    param: String,
-    /// The window, where it has a field of its own.
-    window: Option<u64>,
-    /// All that may tell what is wrong, as [`wording`] reads it.
-    plain: String,
-}
-
-impl ErrorBody {
-    /// Reads `{"error":{"message",…}}`, the same in a list, `{"error":"…"}`, `{"message"}`, `{"detail"}`, or a bare
-    /// string.
-    fn of(value: &Value) -> Self {
-        let value = value.as_array().and_then(|list| list.first()).unwrap_or(value);
-        let inner = value.get("error").filter(|error| !error.is_null()).unwrap_or(value);
-        let text = |key: &str| match inner.get(key) {
-            Some(Value::String(text)) => text.clone(),
-            Some(Value::Number(number)) => number.to_string(),
-            Some(other @ (Value::Array(_) | Value::Object(_))) => other.to_string(),
-            Some(Value::Null | Value::Bool(_)) | None => String::new(),
-        };
-        let message = match inner {
-            Value::String(text) => text.clone(),
-            _ => ["message", "detail", "error"]
-                .iter()
-                .map(|key| text(key))
-                .find(|text| !text.is_empty())
-                .unwrap_or_default(),
-        };
-        let kind = format!("{} {}", text("code"), text("type")).to_lowercase();
-        let upstream = inner.pointer("/metadata/raw").map(Value::to_string).unwrap_or_default();
-        let plain = wording::plain(&format!("{kind} {message} {upstream}"));
-        let window = inner.get("n_ctx").and_then(Value::as_u64).filter(|window| *window > 0);
-        let message = match inner.pointer("/metadata/raw") {
-            Some(Value::String(raw)) => format!("{message}: {raw}"),
-            _ => message,
-        };
-        Self { message: shorten(&message), kind, param: text("param"), window, plain }
-    }
-
-    fn of_text(text: &str) -> Self {
-        let trimmed = text.trim();
-        let message = if looks_like_html(trimmed) { "an HTML page".to_owned() } else { shorten(trimmed) };
-        let plain = wording::plain(&shorten(trimmed));
-        Self { message, kind: String::new(), param: String::new(), window: None, plain }
-    }
-
-    fn is_overflow(&self) -> bool {
-        wording::is_overflow(&self.plain)
-    }
-
-    fn limit(&self) -> Option<u64> {
-        self.window.or_else(|| wording::limit_of(&self.plain))
+/// What a refusal is for, by the words of the server.
+fn cause(said: &Said) -> RefusalCause {
+    // What a field of the request says of its messages may be anything.
+    let names_field = !said.param.is_empty()
+        && !["messages", "input", "prompt"].iter().any(|whole| said.param.starts_with(whole));
+    if wording::is_of_content(&said.plain) {
+        RefusalCause::Content
+    } else if wording::is_of_model(&said.plain) {
+        RefusalCause::Address
+    } else if wording::is_of_pictures(&said.plain) {
+        RefusalCause::Picture
+    } else if names_field || wording::is_of_field(&said.plain) {
+        RefusalCause::Field
+    } else {
+        RefusalCause::Unknown
     }
 }
 
@@ -198,30 +210,6 @@ pub(crate) fn shorten(text: &str) -> String {
         short.push('…');
     }
     short
-}
-
-/// How long the server asks us to wait: milliseconds, seconds, or a date. A date counts from the server's own `Date`,
-/// so that neither our clock nor its error matters; without one it says nothing.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
-    let seconds = |text: &str, unit: f64| {
-        let number: f64 = text.parse().ok()?;
-        Duration::try_from_secs_f64(number * unit).ok()
-    };
-    if let Some(wait) = text("retry-after-ms").and_then(|text| seconds(text, 0.001)) {
-        return Some(wait);
-    }
-    let value = text(RETRY_AFTER.as_str())?;
-    if let Some(wait) = seconds(value, 1.0) {
-        return Some(wait);
-    }
-    let at = http_date(value)?;
-    let now = http_date(text(DATE.as_str())?)?;
-    Some(Duration::try_from(at.duration_since(now)).unwrap_or_default())
-}
-
-fn http_date(text: &str) -> Option<Timestamp> {
-    DateTimeParser::new().parse_timestamp(text).ok()
 }
 
 #[cfg(test)]

@@ -102,7 +102,7 @@ const OVERFLOWS: &[(&str, u16, &str, Option<u64>)] = &[
     (
         "vLLM, newer",
         400,
-        r#"{"error":{"message":"You passed 3997 input tokens and requested 100 output tokens. However, the model's context length is only 4096 tokens, resulting in a maximum input length of 3996 tokens. Please reduce the length of the input prompt. This is more than the maximum context length.","code":400}}"#,
+        r#"{"error":{"message":"You passed 3997 input tokens and requested 100 output tokens. However, the model's context length is only 4096 tokens, resulting in a maximum input length of 3996 tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=3997)","type":"BadRequestError","param":"input_tokens","code":400}}"#,
         Some(4_096),
     ),
     (
@@ -209,6 +209,121 @@ const OVERFLOWS: &[(&str, u16, &str, Option<u64>)] = &[
         Some(258_048),
     ),
     ("MiniMax", 400, r#"{"error":{"message":"invalid params, context window exceeds limit (2013)"}}"#, None),
+    (
+        "LM Studio, MLX",
+        400,
+        r#"{"error":{"message":"Input does not fit in context length. The input has 359277 tokens, but the context length only supports 262144 tokens."}}"#,
+        Some(262_144),
+    ),
+    (
+        "llama.cpp, without room to shift",
+        500,
+        r#"{"error":{"code":500,"message":"context shift is disabled","type":"server_error"}}"#,
+        None,
+    ),
+    (
+        "llama-cpp-python",
+        500,
+        r#"{"error":{"message":"Requested tokens (9437) exceed context window of 8192","type":"internal_server_error","param":null,"code":null}}"#,
+        Some(8_192),
+    ),
+    (
+        "ONNX Runtime",
+        500,
+        r#"{"error":"Completion failure max_length (55160) cannot be greater than model context_length (40960)"}"#,
+        Some(40_960),
+    ),
+    (
+        "SGLang",
+        400,
+        r#"{"object":"error","message":"Requested token count exceeds the model's maximum context length of 32768 tokens. You requested a total of 70000 tokens: 6000 tokens from the input messages and 64000 tokens for the completion.","type":"BadRequestError","code":400}"#,
+        Some(32_768),
+    ),
+    (
+        "TensorRT-LLM",
+        400,
+        r#"{"message":"Prompt length (9000) + query length (1) exceeds maximum input length (8192)"}"#,
+        Some(8_192),
+    ),
+    (
+        "SiliconFlow",
+        400,
+        r#"{"code":20015,"message":"length of prompt_tokens (6449) must be less than max_seq_len (4096).","data":null}"#,
+        Some(4_096),
+    ),
+    (
+        "Cloudflare",
+        400,
+        r#"{"errors":[{"message":"AiError: AiError: The estimated number of input and maximum output tokens (24584) exceeded this model context window limit (24000).","code":5021}],"success":false,"result":{},"messages":[]}"#,
+        Some(24_000),
+    ),
+    (
+        "Cerebras",
+        400,
+        r#"{"message":"Please reduce the length of the messages or completion. Current length is 12162 while limit is 8192","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}"#,
+        Some(8_192),
+    ),
+    (
+        "Groq, without its code",
+        400,
+        r#"{"error":{"message":"Please reduce the length of the messages or completion.","type":"invalid_request_error","param":"messages"}}"#,
+        None,
+    ),
+    (
+        "OpenAI, of GPT-5",
+        400,
+        r#"{"error":{"message":"Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 300000 tokens. Please reduce the length of the messages.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}"#,
+        Some(272_000),
+    ),
+    (
+        "OpenAI, more than a minute's allowance",
+        429,
+        r#"{"error":{"message":"Request too large for gpt-4o in organization org-x on tokens per min (TPM): Limit 30000, Requested 41234. The input or output tokens must be reduced in order to run successfully.","type":"tokens","code":"rate_limit_exceeded"}}"#,
+        None,
+    ),
+    (
+        "Groq, more than a minute's allowance",
+        413,
+        r#"{"error":{"message":"Request too large for model `llama-3.1-8b-instant` in organization `org_x` service tier `on_demand` on tokens per minute (TPM): Limit 6000, Requested 9001, please reduce your message size and try again.","type":"tokens","code":"rate_limit_exceeded"}}"#,
+        None,
+    ),
+    (
+        "Kimi, by bytes",
+        400,
+        r#"{"error":{"message":"total message size 10176584 exceeds limit 2097152","type":"invalid_request_error"}}"#,
+        None,
+    ),
+    ("Z.ai", 400, r#"{"error":{"code":"1261","message":"Prompt 超长"}}"#, None),
+    (
+        "Volcengine",
+        400,
+        r#"{"error":{"code":"OutofContextError","message":"Total tokens of image and text exceed max message tokens. Request id: 0217","type":"BadRequest"}}"#,
+        None,
+    ),
+    ("Qianfan", 400, r#"{"error_code":336007,"error_msg":"the max input characters is 11200"}"#, None),
+    (
+        "MiniMax, beside an answer",
+        400,
+        r#"{"base_resp":{"status_code":1039,"status_msg":"token limit exceeded"}}"#,
+        None,
+    ),
+    ("a gateway in Chinese", 400, r#"{"error":{"message":"错误：上下文过长，请减少输入"}}"#, None),
+    ("another one", 400, r#"{"message":"输入内容的 token 数超过模型的最大限制"}"#, None),
+    ("one in Japanese", 400, r#"{"detail":"コンテキスト長を超えています"}"#, None),
+    ("one in German", 422, r#"{"detail":"Die Anfrage überschreitet das Kontextfenster"}"#, None),
+    (
+        "a server of nobody's",
+        400,
+        r#"{"reason":"this deployment is set up for 8192 tokens of context, yours has 9011"}"#,
+        None,
+    ),
+    ("text alone", 400, "Conversation too long, start a new one", None),
+    (
+        "a gateway before uvicorn",
+        400,
+        r#"{"title":"Bad Request","status":400,"detail":"Request body exceeds the configured limit of 1048576 bytes"}"#,
+        None,
+    ),
     ("a proxy", 413, "<html><title>413 Request Entity Too Large</title></html>", None),
     ("a mute one", 413, "", None),
 ];
@@ -221,7 +336,7 @@ fn overflow_and_the_window_are_known_in_the_words_of_each_server() {
             other => panic!("{server}: {other:?}"),
         }
         if let Ok(value) = serde_json::from_str::<Value>(body)
-            && *status != 413
+            && !matches!(status, 413 | 429)
         {
             assert_eq!(from_object(&value).code(), "context_overflow", "{server}, within a stream");
         }
@@ -262,6 +377,54 @@ fn what_only_sounds_like_an_overflow_is_none() {
             r#"{"type":"error","error":{"type":"invalid_request_error","message":"messages.1.content: Input should be a valid list"}}"#,
         ),
         (500, "overloaded", r#"{"error":"model runner crashed unexpectedly"}"#),
+        (
+            429,
+            "rate_limited",
+            r#"{"error":{"message":"Rate limit reached for model `x` on tokens per minute (TPM): Limit 15000, Used 11972, Requested 4351. Please try again in 7.289s.","type":"tokens","code":"rate_limit_exceeded"}}"#,
+        ),
+        (
+            402,
+            "bad_request",
+            r#"{"error":{"message":"This request requires more credits, or fewer max_tokens. You requested up to 65536 tokens, but can only afford 6843","code":402}}"#,
+        ),
+        (
+            400,
+            "bad_request",
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"messages.0.content.1.image.source.base64: image exceeds 5 MB maximum: 5316852 bytes > 5242880 bytes"}}"#,
+        ),
+        (
+            400,
+            "bad_request",
+            r#"{"error":{"message":"Invalid 'tools': array too long. Expected an array with maximum length 128, but got an array with length 200 instead.","param":"tools","code":"array_above_max_length"}}"#,
+        ),
+        (
+            400,
+            "bad_request",
+            r#"{"error":{"message":"Invalid 'tools[0].function.description': string too long. Expected a string with maximum length 1024, but got a string with length 2048 instead.","param":"tools[0].function.description","code":"string_above_max_length"}}"#,
+        ),
+        (
+            422,
+            "bad_request",
+            r#"{"detail":[{"type":"less_than_equal","loc":["body","temperature"],"msg":"Input should be less than or equal to 2","input":3}]}"#,
+        ),
+        (
+            400,
+            "bad_request",
+            r#"{"error":{"message":"`max_tokens` must be greater than `thinking.budget_tokens` (16000 > 8192)"}}"#,
+        ),
+        (
+            404,
+            "bad_request",
+            r#"{"error":{"message":"The model `llama-3-8192` does not exist: 404 of 2026-11-27"}}"#,
+        ),
+        (
+            400,
+            "bad_request",
+            r#"{"error":{"message":"request req_20261127 to model-4096 of 2026-11-27 10:00:00 failed in 0.81234 s: bad token at 12"}}"#,
+        ),
+        (500, "overloaded", r#"{"error":"CUDA out of memory: tried to allocate 2048 MiB of 8192"}"#),
+        (400, "rate_limited", r#"{"error":{"message":"Too many tokens per day","type":"throttling"}}"#),
+        (400, "bad_request", r#"{"error":{"message":"您的账户余额不足，输入 token 已超过额度"}}"#),
     ];
     for (status, code, body) in cases {
         assert_eq!(of(status, body).code(), code, "{body}");
@@ -356,6 +519,78 @@ fn a_server_without_streaming_is_known_by_its_words() {
 }
 
 #[test]
+fn a_refusal_says_what_it_is_for_and_what_to_do() {
+    use RefusalCause::{Account, Address, Content, Field, Picture, Unknown};
+    let cases = [
+        (404, "", Address),
+        (405, r#"{"detail":"Method Not Allowed"}"#, Address),
+        (307, "", Address),
+        (
+            400,
+            r#"{"error":{"message":"The model `gpt-9` does not exist","code":"model_not_found"}}"#,
+            Address,
+        ),
+        (400, r#"{"error":{"message":"some-model is not a valid model ID","code":400}}"#, Address),
+        (
+            400,
+            r#"{"error":{"message":"Unsupported value: 'temperature' does not support 0.2 with this model.","param":"temperature","code":"unsupported_value"}}"#,
+            Field,
+        ),
+        (
+            422,
+            r#"{"detail":[{"type":"extra_forbidden","loc":["body","top_k"],"msg":"Extra inputs are not permitted"}]}"#,
+            Field,
+        ),
+        (400, r#"{"error":{"message":"Model only accepts text, image_url is unknown to it"}}"#, Picture),
+        (
+            400,
+            r#"{"error":{"message":"The response was filtered due to the prompt triggering Azure OpenAI's content management policy.","param":"prompt","code":"content_filter","status":400,"innererror":{"code":"ResponsibleAIPolicyViolation"}}}"#,
+            Content,
+        ),
+        (400, r#"{"error":{"message":"Content Exists Risk","type":"invalid_request_error"}}"#, Content),
+        (
+            403,
+            r#"{"error":{"code":403,"message":"The input was flagged by OpenRouter","metadata":{"reasons":["x"]}}}"#,
+            Content,
+        ),
+        (402, r#"{"error":{"message":"Insufficient Balance"}}"#, Account),
+        (400, r#"{"error":{"message":"no","param":"messages[3].content"}}"#, Unknown),
+        (400, "", Unknown),
+        (422, r#"{"detail":"unprocessable"}"#, Unknown),
+    ];
+    for (status, body, expected) in cases {
+        match of(status, body) {
+            ModelError::BadRequest { cause, .. } => {
+                assert_eq!(cause, expected, "{body}");
+                assert_eq!(cause.hint().contains("base_url"), cause == Address, "{body}");
+            }
+            other => panic!("{body}: {other:?}"),
+        }
+    }
+    for body in [
+        r#"{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}"#,
+        r#"{"code":"invalid-argument","error":"Incorrect API key provided: xa***. You can obtain an API key from console.x.ai."}"#,
+    ] {
+        assert_eq!(of(400, body).code(), "auth", "{body}");
+    }
+}
+
+#[test]
+fn a_call_that_the_server_could_not_read_is_tried_again_and_its_words_are_not_told() {
+    // https://console.groq.com/docs/tool-use
+    for body in [
+        r#"{"error":{"message":"Failed to call a function. Please adjust your prompt. See 'failed_generation' for more details.","type":"invalid_request_error","code":"tool_use_failed","failed_generation":"<function=memory_search{\"query\": \"secret\"}</function>"}}"#,
+        r#"{"error":{"message":"tool call validation failed: parameters for tool secret did not match schema: errors: [`/n`: 9000 exceeds the maximum 4096]","type":"invalid_request_error","code":"tool_use_failed"}}"#,
+        r#"{"error":{"message":"Parsing failed. The model generated output that could not be parsed. secret","type":"invalid_request_error","code":"output_parse_failed","status_code":400}}"#,
+    ] {
+        for error in [of(400, body), from_object(&serde_json::from_str(body).unwrap())] {
+            assert_eq!((error.code(), error.is_transient()), ("protocol", true), "{body}");
+            assert!(!error.to_string().contains("secret"), "{error}");
+        }
+    }
+}
+
+#[test]
 fn statuses_are_typed() {
     let cases = [
         (401, "auth"),
@@ -412,4 +647,18 @@ fn retry_after_is_read_in_all_its_forms() {
     assert_eq!(wait(&[("retry-after", "soon"), date]), None);
     assert_eq!(wait(&[("retry-after", "-1")]), None);
     assert_eq!(wait(&[]), None);
+}
+
+#[test]
+fn a_wait_in_a_body_counts_where_no_header_names_one() {
+    let mut headers = HeaderMap::new();
+    let body = r#"{"error":{"code":429,"message":"Please retry in 8.66s.","details":[{"retryDelay":"8s"}]}}"#;
+    let wait = |headers: &HeaderMap, status, body: &str| {
+        from_status(status, headers, body.as_bytes()).error.retry_after()
+    };
+    assert_eq!(wait(&headers, 429, body), Some(Duration::from_secs(9)));
+    assert_eq!(from_object(&serde_json::from_str(body).unwrap()).retry_after(), Some(Duration::from_secs(9)));
+    assert_eq!(wait(&headers, 503, "busy, try again in 2 minutes"), Some(Duration::from_secs(120)));
+    headers.insert("retry-after", "3".parse().unwrap());
+    assert_eq!(wait(&headers, 429, body), Some(Duration::from_secs(3)));
 }

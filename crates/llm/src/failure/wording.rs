@@ -1,56 +1,178 @@
 //! The words by which servers refuse: larger than the window, no tools, no streaming. Learnt from their sources and from
-//! what their users report; see the table in `tests.rs`.
+//! what their users report; see the table in `tests.rs`. Where a server's words for a size are unknown, what they speak of, how it
+//! is too much, and the numbers in them decide.
 //!
 //! All texts are looked at in lower case, without quotation marks and with "n't" as " not" ([`plain`]).
 
 use crate::remedy::Remedy;
 
-/// Words by which servers say that a request is larger than the window: OpenAI, vLLM, OpenRouter and many others;
-/// OpenAI's newer wording; vLLM's older; llama.cpp; Ollama; LM Studio; Anthropic's two; Gemini; xAI; Bedrock; TGI; Cohere;
-/// Mistral; Together; Kimi; GitHub; Qwen; MiniMax; Z.ai; one string that is too long for OpenAI.
+/// Words by which servers say that a request is larger than the window, where they would not be known by what they speak of:
+/// OpenAI and many others; llama.cpp's three; Ollama; LM Studio; vLLM; Anthropic; Gemini; xAI; TGI's two; Groq and Cerebras;
+/// GitHub; Qwen; Baidu; Volcengine; Zhipu.
 const OVERFLOW: &[&str] = &[
     "context_length_exceeded",
     "maximum context length",
-    "exceeds the context window",
-    "exceeds the models context window",
-    "longer than the maximum model length",
-    "exceeds the maximum model length",
     "exceed_context_size",
-    "exceeds the available context size",
-    "exceeds the context length",
-    "exceeds maximum context length",
+    "context size has been exceeded",
+    "context shift is disabled",
     "exceeded max context length",
     "when context the overflows",
     "greater than the context length",
     "reached context length",
-    "context length exceeded",
-    "context window exceeded",
-    "context size has been exceeded",
-    "prompt is too long",
+    "the maximum model length",
     "exceed context limit",
     "input token count",
     "maximum prompt length",
-    "input is too long",
-    "too many input tokens",
-    "number of input tokens exceeds",
     "inputs tokens + max_new_tokens",
     "inputs must have less than",
-    "too many tokens: total number of tokens",
-    "too many tokens: size limit exceeded",
-    "too large for model with",
-    "longer than the models context length",
-    "exceeded model token limit",
+    "reduce the length of the messages",
+    "reduce the length of the input",
     "prompt token count",
     "range of input length should be",
-    "context window exceeds limit",
-    "prompt exceeds max length",
-    "maximum allowed input length",
-    "total length of all messages is too long",
-    "string_above_max_length",
+    "max input characters",
+    "exceed max message tokens",
+    "more than max tokens allowed",
 ];
 
-/// Words by which a server says that it is merely busy, among which "too many tokens" may stand, too.
-const BUSY: &[&str] = &["throttl", "please wait", "tokens per min", "rate limit"];
+/// Words by which a server says that it is merely busy, or that an account has used up something, among which "too many tokens"
+/// may stand, too.
+const BUSY: &[&str] = &[
+    "throttl",
+    "please wait",
+    "per min",
+    "per hour",
+    "per day",
+    "per second",
+    "daily",
+    "monthly",
+    "rate limit",
+    "rate-limit",
+    "rate_limit",
+    "too many requests",
+    "concurren",
+    "quota",
+    "credit",
+    "billing",
+    "insufficient",
+    "timed out",
+    "timeout",
+    "频率",
+    "速率",
+    "每分钟",
+    "限流",
+    "并发",
+    "余额",
+    "额度",
+    "配额",
+];
+
+/// What a request is too large in: in English, Chinese, Japanese, Korean, Russian, and what Spanish, Portuguese, French, Italian and
+/// German have in common.
+const SIZED: &[&str] = &[
+    "context",
+    "prompt",
+    "input",
+    "message",
+    "token",
+    "conversation",
+    "max_seq_len",
+    "sequence length",
+    "request size",
+    "request body",
+    "request entity",
+    "request too large",
+    "request is too large",
+    "request_too_large",
+    "payload",
+    "上下文",
+    "输入",
+    "长度",
+    "请求体",
+    "提示",
+    "コンテキスト",
+    "トークン",
+    "入力",
+    "컨텍스트",
+    "토큰",
+    "контекст",
+    "токен",
+    "contexto",
+    "contexte",
+    "contesto",
+    "kontext",
+];
+
+/// What can be said of nothing else.
+const CONTEXT: &[&str] = &["context window", "context length", "context size", "context_length", "上下文"];
+
+/// That it is too much, in the same languages.
+const EXCESS: &[&str] = &[
+    "exceed",
+    "too long",
+    "too large",
+    "too big",
+    "too many",
+    "longer than",
+    "larger than",
+    "does not fit",
+    "do not fit",
+    "cannot fit",
+    "overflow",
+    "超过",
+    "超出",
+    "超长",
+    "超限",
+    "过长",
+    "过大",
+    "过多",
+    "太长",
+    "超え",
+    "長すぎ",
+    "초과",
+    "превыш",
+    "слишком",
+    "excede",
+    "excedid",
+    "supera",
+    "dépass",
+    "trop long",
+    "überschr",
+    "zu lang",
+];
+
+/// What else can be too large, or too many: of it the size of a request says nothing.
+const OTHER_SIZES: &[&str] = &[
+    "image",
+    "picture",
+    "pixel",
+    "audio",
+    "video",
+    "file",
+    "pdf",
+    "document",
+    "attachment",
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "max_new_tokens",
+    "max tokens must be",
+    "output token",
+    "completion token",
+    "tools",
+    "tool call",
+    "tool_call",
+    "function",
+    "schema",
+    "array",
+    "stop sequence",
+    "metadata",
+    "prompt_cache_key",
+    "too small",
+];
+
+/// Units of sizes that are none in tokens.
+const NOT_IN_TOKENS: &[&str] =
+    &["byte", "message size", "character", "字符", "字节", " mb", " kb", "mib", "kib"];
 
 /// Where servers name the window: the words before the number, most telling first. Differences ("by 12 tokens"), what
 /// was asked for, and limits of the answer are none of them.
@@ -60,6 +182,8 @@ const LIMIT: &[(&str, NumberAt)] = &[
     ("context length", NumberAt::Next),
     ("context window", NumberAt::Next),
     ("context size", NumberAt::Next),
+    ("context_length", NumberAt::Next),
+    ("max_seq_len", NumberAt::Next),
     ("maximum model length", NumberAt::Next),
     ("too large for model with", NumberAt::Next),
     ("maximum prompt length", NumberAt::Next),
@@ -69,7 +193,10 @@ const LIMIT: &[(&str, NumberAt)] = &[
     ("limit for this model", NumberAt::Next),
     ("model token limit", NumberAt::Next),
     ("exceeds the limit", NumberAt::Next),
+    ("configured limit", NumberAt::Next),
+    ("while limit", NumberAt::Next),
     ("maximum allowed input length", NumberAt::Next),
+    ("maximum input length", NumberAt::Next),
     ("max input tokens", NumberAt::Next),
     ("range of input length should be [1,", NumberAt::Next),
 ];
@@ -83,7 +210,8 @@ enum NumberAt {
 }
 
 /// What may stand between the words and the number.
-const LINKS: &[&str] = &["", "is", "is only", "of", "of only", "<", "<="];
+const LINKS: &[&str] =
+    &["", "is", "is only", "of", "of only", "is limited to", "only supports", "limit", "limit of", "<", "<="];
 
 /// Numbers outside of this are no window.
 const WINDOWS: std::ops::RangeInclusive<u64> = 256..=100_000_000;
@@ -164,10 +292,131 @@ pub(super) fn plain(text: &str) -> String {
     text.chars().filter(|c| !matches!(c, '`' | '\'' | '"' | '\\' | '*')).collect()
 }
 
+fn says(plain: &str, list: &[&str]) -> bool {
+    list.iter().any(|words| plain.contains(words))
+}
+
 /// Whether a plain text says that the request is larger than the window.
 pub(super) fn is_overflow(plain: &str) -> bool {
-    let says = |list: &[&str]| list.iter().any(|words| plain.contains(words));
-    says(OVERFLOW) && !says(BUSY)
+    if says(plain, BUSY) {
+        return false;
+    }
+    if says(plain, OVERFLOW) {
+        return true;
+    }
+    let sized = says(plain, CONTEXT) || (says(plain, SIZED) && !says(plain, OTHER_SIZES));
+    sized && (says(plain, EXCESS) || two_sizes(plain))
+}
+
+/// Whether a text has two numbers that can be sizes of a request, one larger than the other.
+fn two_sizes(plain: &str) -> bool {
+    let mut sizes = numbers(plain).filter(|number| WINDOWS.contains(number));
+    let first = sizes.next();
+    first.is_some_and(|first| sizes.any(|size| size != first))
+}
+
+/// The whole numbers of a text that stand alone: no part of a name, a date or a fraction.
+fn numbers(text: &str) -> impl Iterator<Item = u64> + '_ {
+    let of_number = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ',' | ':' | '/');
+    let words = text.split(move |c: char| !of_number(c)).map(|word| word.trim_matches(['.', ',', ':']));
+    words.filter_map(|word| {
+        let (digits, unit) = match word.strip_suffix('k') {
+            Some(thousands) => (thousands, 1_000),
+            None => (word, 1),
+        };
+        if !digits.starts_with(|c: char| c.is_ascii_digit()) {
+            return None;
+        }
+        digits.replace([',', '_'], "").parse::<u64>().ok()?.checked_mul(unit)
+    })
+}
+
+/// Whether a plain text says that one request alone is more than a minute's allowance: "Limit 10000, Requested 15000", as OpenAI
+/// and Groq do. It will never be taken as it is.
+pub(super) fn is_beyond_rate(plain: &str) -> bool {
+    let number = |words: &str| {
+        let ends = plain.match_indices(words).map(|(at, _)| &plain[at + words.len()..]);
+        ends.filter_map(|rest| numbers(rest.split_whitespace().next()?).next()).next()
+    };
+    number("limit ").zip(number("requested ")).is_some_and(|(limit, requested)| requested > limit)
+}
+
+/// Whether the kind of an error says that the model wrote a tool call, or another piece of its answer, that its server could
+/// not read: Groq.
+pub(super) fn is_bad_call(kind: &str) -> bool {
+    says(kind, &["tool_use_failed", "output_parse_failed"])
+}
+
+/// Whether a plain text says that the provider's rules about content are what it refuses for: OpenAI, Azure, Anthropic, Gemini,
+/// OpenRouter, DeepSeek, Qwen, Zhipu.
+pub(super) fn is_of_content(plain: &str) -> bool {
+    says(
+        plain,
+        &[
+            "content_filter",
+            "content filter",
+            "content management policy",
+            "content_policy",
+            "content policy",
+            "usage policy",
+            "usage policies",
+            "safety system",
+            "prohibited_content",
+            "requires moderation",
+            "was flagged",
+            "content exists risk",
+            "data_inspection_failed",
+            "inappropriate content",
+            "unsafe or sensitive",
+            "敏感",
+            "违规",
+        ],
+    )
+}
+
+/// Whether a plain text says that the key is wrong, where the status does not: Gemini, xAI.
+pub(super) fn is_of_key(plain: &str) -> bool {
+    says(plain, &["api key not valid", "api_key_invalid", "incorrect api key", "invalid api key"])
+}
+
+/// Whether a plain text says that the server does not know the model.
+pub(super) fn is_of_model(plain: &str) -> bool {
+    says(
+        plain,
+        &[
+            "model_not_found",
+            "model not found",
+            "no such model",
+            "unknown model",
+            "invalid model",
+            "not a valid model",
+            "model not exist",
+            "模型不存在",
+        ],
+    ) || (plain.contains("model") && says(plain, &["does not exist", "not found"]))
+}
+
+/// Whether a plain text is about a picture.
+pub(super) fn is_of_pictures(plain: &str) -> bool {
+    says(plain, &["image", "picture", "vision", "multimodal"])
+}
+
+/// Whether a plain text says that a field of the request is unknown or has a wrong value.
+pub(super) fn is_of_field(plain: &str) -> bool {
+    says(
+        plain,
+        &[
+            "unsupported parameter",
+            "unsupported value",
+            "unknown parameter",
+            "unrecognized request argument",
+            "unrecognized field",
+            "unknown field",
+            "extra inputs are not permitted",
+            "extra_forbidden",
+            "is deprecated for this model",
+        ],
+    )
 }
 
 /// Whether a plain text says that the model takes no tools.
@@ -205,6 +454,9 @@ pub(super) fn is_no_streaming(plain: &str) -> bool {
 
 /// The window in tokens, where a plain text of an overflow names it.
 pub(super) fn limit_of(plain: &str) -> Option<u64> {
+    if says(plain, NOT_IN_TOKENS) {
+        return None;
+    }
     LIMIT.iter().find_map(|(words, place)| {
         let ends = plain.match_indices(words).map(|(at, _)| &plain[at + words.len()..]);
         ends.filter_map(|rest| match place {

@@ -2,28 +2,19 @@
 
 use serde_json::{Map, Value};
 
-use cairn_core::message::ToolCall;
 use cairn_core::model::{Finish, ModelError, ModelEvent, Usage};
 use cairn_core::provider_state::{ProviderItem, ProviderState};
 use cairn_core::sse::ServerEvent;
 use cairn_core::trace::WireFormat;
 
-use crate::answer::{self, Assemble, Progress};
+use crate::answer::{Assemble, Ended, Progress};
 use crate::failure;
+use crate::json::{self, Joined};
+
+use super::calls::PartialCalls;
 
 /// Says that the answer is complete.
 const DONE: &str = "[DONE]";
-
-/// A tool call that is still arriving.
-#[derive(Default)]
-struct PartialCall {
-    index: Option<u64>,
-    id: String,
-    name: String,
-    arguments: String,
-    /// Fields that we do not know, such as `extra_content` with a signature; they go back with the call.
-    fields: Map<String, Value>,
-}
 
 /// Puts an answer together from its chunks.
 pub(super) struct Assembler {
@@ -31,7 +22,11 @@ pub(super) struct Assembler {
     model: String,
     /// Number of messages in the request: part of the ids that are minted.
     n_messages: usize,
-    calls: Vec<PartialCall>,
+    calls: PartialCalls,
+    text: Joined,
+    reasoning: Joined,
+    /// A chunk had halves of characters.
+    had_halves: bool,
     finish: Option<Finish>,
     usage: Option<Usage>,
     spoke: bool,
@@ -49,10 +44,10 @@ impl Assemble for Assembler {
             self.marked = true;
             return Ok(Progress::End);
         }
-        // An error event's data is wrapped, so that it is told from an answer.
-        if event.name == "error" && !event.data.contains("\"error\"") {
-            let error = serde_json::from_str(&event.data).unwrap_or_else(|_| event.data.as_str().into());
-            return Err(failure::from_object(&error));
+        if event.name == "error"
+            && let Some(refusal) = failure::of_event(event)
+        {
+            return Err(refusal.error);
         }
         self.take(event.data.as_bytes()).map(Progress::Piece)
     }
@@ -62,12 +57,17 @@ impl Assemble for Assembler {
         self.take(body.as_bytes())
     }
 
-    fn end(mut self) -> Result<Vec<ModelEvent>, ModelError> {
-        let marked = self.marked;
-        if self.finish.is_none() && !(marked && (self.spoke || !self.calls.is_empty())) {
-            let missing =
-                if marked { "the answer is empty" } else { "the stream ended before the answer did" };
-            return Err(ModelError::Protocol(missing.to_owned()));
+    fn is_marked(&self) -> bool {
+        self.marked || self.finish.is_some()
+    }
+
+    fn end(mut self, ended: Ended) -> Result<Vec<ModelEvent>, ModelError> {
+        let is_whole = self.is_marked() || (ended == Ended::Whole && !self.calls.are_open());
+        if !is_whole {
+            return Err(ModelError::Protocol("the stream ended before the answer did".to_owned()));
+        }
+        if self.finish.is_none() && !self.spoke && self.calls.is_empty() {
+            return Err(ModelError::Protocol("the answer is empty".to_owned()));
         }
         let finish = match self.finish {
             Some(Finish::Stop) | None if !self.calls.is_empty() => Finish::ToolCalls,
@@ -77,39 +77,32 @@ impl Assemble for Assembler {
             }
             finish => finish.unwrap_or(Finish::Stop),
         };
-        let n_messages = self.n_messages;
-        let mut events: Vec<ModelEvent> = Vec::with_capacity(self.calls.len() + 2);
+        let mut events: Vec<ModelEvent> =
+            self.reasoning.end().map(|half| ModelEvent::Reasoning(half.into())).into_iter().collect();
+        if let Some(half) = self.text.end() {
+            self.n_bytes += half.len_utf8() as u64;
+            events.push(ModelEvent::Text(half.into()));
+        }
+        let has_calls = !self.calls.is_empty();
         let mut items = Vec::new();
         if self.fields.contains_key("reasoning_details") {
             // They hold the same words, signed.
             self.fields.retain(|key, _| !key.starts_with("reasoning") || key == "reasoning_details");
         }
         if !self.fields.is_empty() {
-            items.push(ProviderItem::Opaque { value: self.fields.into() });
+            let mut value = Value::from(self.fields);
+            if self.had_halves {
+                json::settle(&mut value);
+            }
+            items.push(ProviderItem::Opaque { value });
         }
         items.push(ProviderItem::Text { bytes: self.n_bytes, fields: Map::new() });
-        let mut ids: Vec<String> = Vec::new();
-        for (idx, call) in self.calls.into_iter().enumerate() {
-            if call.name.is_empty() {
-                return Err(ModelError::Protocol("a tool call has no name".to_owned()));
-            }
-            let mut id = call.id;
-            let mut n = idx;
-            // A server may use such ids itself.
-            while id.is_empty() || ids.contains(&id) {
-                id = format!("call_{n_messages}_{n}");
-                n += 1;
-            }
-            ids.push(id.clone());
-            items.push(ProviderItem::Call { fields: call.fields });
-            events.push(ModelEvent::ToolCall(ToolCall {
-                id,
-                name: call.name,
-                arguments: answer::arguments_of(call.arguments),
-            }));
+        for (call, fields) in self.calls.end(self.n_messages)? {
+            items.push(ProviderItem::Call { fields });
+            events.push(ModelEvent::ToolCall(call));
         }
         // Only calls of tools have servers ask for what was given with them.
-        let state = ProviderState::of(WireFormat::Openai, &self.model, items).filter(|_| !events.is_empty());
+        let state = ProviderState::of(WireFormat::Openai, &self.model, items).filter(|_| has_calls);
         events.extend(state.map(|state| ModelEvent::State(Box::new(state))));
         events.push(ModelEvent::Done { finish, usage: self.usage, quotes: false });
         Ok(events)
@@ -121,7 +114,10 @@ impl Assembler {
         Self {
             model: model.to_owned(),
             n_messages,
-            calls: Vec::new(),
+            calls: PartialCalls::default(),
+            text: Joined::default(),
+            reasoning: Joined::default(),
+            had_halves: false,
             finish: None,
             usage: None,
             spoke: false,
@@ -133,8 +129,10 @@ impl Assembler {
 
     /// Takes in one chunk: the data of an event, or a whole body. The two are the same but for `delta` and `message`.
     fn take(&mut self, data: &[u8]) -> Result<Vec<ModelEvent>, ModelError> {
-        let chunk: Value = serde_json::from_slice(data).map_err(|error| failure::malformed(&error, data))?;
-        if let Some(error) = error_in(&chunk) {
+        let parsed = json::parse(data).map_err(|error| failure::malformed(&error, data))?;
+        let chunk = &parsed.value;
+        self.had_halves |= parsed.has_halves;
+        if let Some(error) = failure::error_in(chunk) {
             return Err(failure::from_object(error));
         }
         if let Some(usage) = chunk.get("usage").and_then(usage_of) {
@@ -150,7 +148,7 @@ impl Assembler {
         for choice in choices.iter().filter(|choice| choice["index"].as_u64().unwrap_or(0) == 0) {
             let delta = ["delta", "message"].into_iter().find_map(|key| choice.get(key)?.as_object());
             if let Some(delta) = delta {
-                self.take_delta(delta, &mut events);
+                self.take_delta(delta, parsed.has_halves, &mut events);
             }
             if let Some(reason) = choice["finish_reason"].as_str().filter(|reason| !reason.is_empty()) {
                 self.finish = Some(finish_of(reason)?);
@@ -160,17 +158,21 @@ impl Assembler {
         Ok(events)
     }
 
-    fn take_delta(&mut self, delta: &Map<String, Value>, events: &mut Vec<ModelEvent>) {
+    fn take_delta(&mut self, delta: &Map<String, Value>, has_halves: bool, events: &mut Vec<ModelEvent>) {
         let words = |key: &str| delta.get(key).map(words_of).filter(|text| !text.is_empty());
-        events.extend(words("reasoning_content").or_else(|| words("reasoning")).map(ModelEvent::Reasoning));
-        self.keep_fields(delta);
-        for text in [words("content"), words("refusal")].into_iter().flatten() {
-            self.spoke = true;
-            self.n_bytes += text.len() as u64;
-            events.push(ModelEvent::Text(text));
+        if let Some(words) = words("reasoning_content").or_else(|| words("reasoning")) {
+            let words = self.reasoning.next(&words, has_halves);
+            events.extend((!words.is_empty()).then(|| ModelEvent::Reasoning(words.into_owned())));
         }
-        let calls = delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
-        calls.enumerate().for_each(|(position, piece)| self.take_call(position, piece));
+        self.keep_fields(delta);
+        for words in [words("content"), words("refusal")].into_iter().flatten() {
+            self.spoke = true;
+            let words = self.text.next(&words, has_halves);
+            self.n_bytes += words.len() as u64;
+            events.extend((!words.is_empty()).then(|| ModelEvent::Text(words.into_owned())));
+        }
+        let calls = delta.get("tool_calls").and_then(Value::as_array);
+        self.calls.take(calls.map_or(&[], Vec::as_slice), has_halves);
     }
 
     /// Keeps the fields that go back with the message. What comes in pieces is joined.
@@ -190,44 +192,6 @@ impl Assembler {
         }
         if let Some(extra @ Value::Object(_)) = delta.get("extra_content") {
             self.fields.insert("extra_content".to_owned(), extra.clone());
-        }
-    }
-
-    /// Joins a piece to its call: by index, else by id, else by place. A known index with another id begins a new
-    /// call: some servers number all calls 0.
-    fn take_call(&mut self, position: usize, piece: &Value) {
-        let index = piece["index"].as_u64();
-        let id = piece["id"].as_str().filter(|id| !id.is_empty());
-        let name = piece["function"]["name"].as_str().unwrap_or_default();
-        let found = match (index, id) {
-            (Some(_), _) => self.calls.iter().rposition(|call| call.index == index),
-            (None, Some(id)) => self.calls.iter().rposition(|call| call.id == id),
-            (None, None) if name.is_empty() => Some(position).filter(|&idx| idx < self.calls.len()),
-            (None, None) => None,
-        };
-        let found = found.filter(|&idx| {
-            let call = &self.calls[idx];
-            id.is_none_or(|id| call.id.is_empty() || call.id == id || name.is_empty())
-        });
-        let idx = found.unwrap_or_else(|| {
-            self.calls.push(PartialCall { index, ..PartialCall::default() });
-            self.calls.len() - 1
-        });
-        let call = &mut self.calls[idx];
-        if let Some(id) = id {
-            id.clone_into(&mut call.id);
-        }
-        if call.name != name {
-            call.name.push_str(name);
-        }
-        let known = |key: &str| matches!(key, "index" | "id" | "type" | "function");
-        let unknown =
-            piece.as_object().into_iter().flatten().filter(|(key, value)| !known(key) && !value.is_null());
-        call.fields.extend(unknown.map(|(key, value)| (key.clone(), value.clone())));
-        match &piece["function"]["arguments"] {
-            Value::String(text) => call.arguments.push_str(text),
-            Value::Null => {}
-            whole => call.arguments = whole.to_string(),
         }
     }
 }
@@ -252,16 +216,6 @@ fn join_detail(details: &mut Vec<Value>, piece: &Value) {
             _ => drop(last.insert(key.clone(), value.clone())),
         }
     }
-}
-
-/// An error object where an answer should be.
-fn error_in(value: &Value) -> Option<&Value> {
-    match value.get("error") {
-        Some(Value::Null | Value::Bool(false)) | None => {}
-        Some(error) => return Some(error),
-    }
-    let is_error = |key: &str| value.get(key).and_then(Value::as_str) == Some("error");
-    (is_error("object") || is_error("type")).then_some(value)
 }
 
 /// Words of a content: a string, or parts with words.

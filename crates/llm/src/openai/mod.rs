@@ -1,6 +1,7 @@
 //! OpenAI's chat completions, as spoken by OpenAI, OpenRouter, Ollama, llama.cpp, vLLM, LM Studio and many others.
 
 mod assemble;
+mod calls;
 pub(crate) mod request;
 
 use std::fmt;

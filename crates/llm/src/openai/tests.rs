@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use cairn_core::message::ToolCall;
-use cairn_core::model::{Finish, ModelError, ModelEvent, Usage};
+use cairn_core::model::{Finish, ModelError, ModelEvent, RefusalCause, Usage};
 
 use super::assemble::Assembler;
 use crate::testing::{self, Events, Whole, whole};
@@ -136,7 +136,7 @@ async fn a_broken_chunk_ends_the_answer() {
 #[tokio::test]
 async fn an_error_in_the_stream_is_typed() {
     type Is = fn(&ModelError) -> bool;
-    let cases: [(&str, Is); 7] = [
+    let cases: [(&str, Is); 13] = [
         (r#"data: {"error":{"message":"slow down","code":429}}"#, |e| {
             matches!(e, ModelError::RateLimited { .. })
         }),
@@ -151,7 +151,7 @@ async fn an_error_in_the_stream_is_typed() {
             |e| matches!(e, ModelError::ContextOverflow { .. }),
         ),
         (r#"data: {"object":"error","message":"bad","code":400}"#, |e| {
-            matches!(e, ModelError::BadRequest(_))
+            matches!(e, ModelError::BadRequest { .. })
         }),
         ("event: error\ndata: {\"message\":\"Reached context length of 4096 tokens\"}", |e| {
             matches!(e, ModelError::ContextOverflow { .. })
@@ -160,6 +160,28 @@ async fn an_error_in_the_stream_is_typed() {
             "event: error\ndata: out of memory",
             |e| matches!(e, ModelError::Overloaded { message, .. } if message == "out of memory"),
         ),
+        // llama.cpp's of 2025.
+        (
+            r#"error: {"code":400,"message":"the request exceeds the available context size","type":"invalid_request_error"}"#,
+            |e| matches!(e, ModelError::ContextOverflow { .. }),
+        ),
+        (
+            r#"{"error":{"message":"model not loaded: out of memory","type":"server_error","code":500}}"#,
+            |e| matches!(e, ModelError::Overloaded { message, .. } if message.ends_with("out of memory")),
+        ),
+        ("{\n  \"errors\": [\n    {\"message\": \"bad\", \"code\": 400}\n  ]\n}", |e| {
+            matches!(e, ModelError::BadRequest { .. })
+        }),
+        (r#"data: {"detail":"Not Found","status":404}"#, |e| {
+            matches!(e, ModelError::BadRequest { cause: RefusalCause::Address, .. })
+        }),
+        (
+            r#"data: {"errors":[{"message":"exceeded this model context window limit (24000)","code":5021}]}"#,
+            |e| matches!(e, ModelError::ContextOverflow { limit: Some(24_000), .. }),
+        ),
+        (r#"data: {"error":"Rate limited, try again in 1m30s","code":429}"#, |e| {
+            e.retry_after() == Some(std::time::Duration::from_secs(90))
+        }),
     ];
     for (event, is) in cases {
         let words = delta(json!({"content": "hi"}));
@@ -219,6 +241,178 @@ async fn tool_calls_of_all_dialects_are_read() {
         finish("tool_calls"),
     ];
     assert_eq!(calls_of(&broken).await, [call("x", "f", json!("{\"a\": oops"))]);
+}
+
+/// Pieces of `tool_calls` in chunks, and the calls that they make.
+async fn calls_in(pieces: &[Value]) -> Vec<(String, Value)> {
+    let chunks: Vec<Value> = pieces.iter().map(|calls| delta(json!({"tool_calls": calls}))).collect();
+    let chunks: Vec<Value> = chunks.into_iter().chain([finish("tool_calls")]).collect();
+    calls_of(&chunks).await.into_iter().map(|(_, name, arguments)| (name, arguments)).collect()
+}
+
+fn head(index: Option<u64>, id: &str, name: &str, arguments: &str) -> Value {
+    let mut piece = tail(index, arguments);
+    piece["function"]["name"] = name.into();
+    if !id.is_empty() {
+        piece["id"] = id.into();
+    }
+    piece
+}
+
+fn tail(index: Option<u64>, arguments: &str) -> Value {
+    let mut piece = json!({"function": {"arguments": arguments}});
+    if let Some(index) = index {
+        piece["index"] = index.into();
+    }
+    piece
+}
+
+#[tokio::test]
+async fn pieces_of_calls_find_their_call_however_they_are_numbered() {
+    let (one, two) = (("f", json!({"a": 1})), ("g", json!({"b": 2})));
+    let only = [one.clone()];
+    let both = [one, two];
+    let zero = Some(0);
+    type Case = (&'static str, Vec<Value>, Vec<(&'static str, Value)>);
+    let cases: Vec<Case> = vec![
+        (
+            "the arguments go on under another index",
+            vec![
+                json!([head(zero, "x", "f", "{\"a\"")]),
+                json!([tail(Some(1), ":")]),
+                json!([tail(Some(2), "1}")]),
+            ],
+            only.to_vec(),
+        ),
+        (
+            "heads are numbered 0, arguments are not",
+            vec![
+                json!([head(zero, "x", "f", "{\"a\":1}")]),
+                json!([head(zero, "y", "g", "")]),
+                json!([tail(Some(1), "{\"b\":2}")]),
+            ],
+            both.to_vec(),
+        ),
+        (
+            "heads are numbered, arguments are all 0",
+            vec![
+                json!([head(zero, "x", "f", "")]),
+                json!([tail(zero, "{\"a\":1}")]),
+                json!([head(Some(1), "y", "g", "")]),
+                json!([tail(zero, "{\"b\"")]),
+                json!([tail(zero, ":2}")]),
+            ],
+            both.to_vec(),
+        ),
+        (
+            "nothing is numbered",
+            vec![
+                json!([head(None, "x", "f", "{\"a\":")]),
+                json!([tail(None, "1}")]),
+                json!([head(None, "y", "g", "{\"b\":")]),
+                json!([tail(None, "2}")]),
+            ],
+            both.to_vec(),
+        ),
+        (
+            "nothing is numbered or named by an id",
+            vec![
+                json!([head(None, "", "f", "")]),
+                json!([tail(None, "{\"a\":1}")]),
+                json!([head(None, "", "g", "{\"b\"")]),
+                json!([tail(None, ":2}")]),
+            ],
+            both.to_vec(),
+        ),
+        (
+            "nothing is numbered, and each chunk has a piece of each",
+            vec![
+                json!([head(None, "x", "f", "{\"a\":"), head(None, "y", "g", "{\"b\":")]),
+                json!([tail(None, "1}"), tail(None, "2}")]),
+            ],
+            both.to_vec(),
+        ),
+        (
+            "each piece repeats the head, under another id",
+            vec![
+                json!([head(zero, "x1", "f", "{\"a\"")]),
+                json!([head(zero, "x2", "f", ":1}")]),
+                json!([head(zero, "y1", "g", "{\"b\"")]),
+                json!([head(zero, "y2", "g", ":2}")]),
+            ],
+            both.to_vec(),
+        ),
+        (
+            "the whole call comes once more at the end",
+            vec![
+                json!([head(zero, "x", "f", "{\"a\"")]),
+                json!([tail(zero, ":1}")]),
+                json!([head(zero, "x", "f", "{\"a\":1}")]),
+                json!([head(zero, "x", "f", "")]),
+                json!([{"index": 0}]),
+            ],
+            only.to_vec(),
+        ),
+        (
+            "the arguments come before the name",
+            vec![json!([tail(zero, "{\"a\":1")]), json!([head(zero, "x", "f", "}")])],
+            only.to_vec(),
+        ),
+        (
+            "the name comes in pieces",
+            vec![json!([head(zero, "x", "me", "")]), json!([head(zero, "", "mory", "{\"a\":1}")])],
+            vec![("memory", json!({"a": 1}))],
+        ),
+        (
+            "two calls at once, their pieces mixed",
+            vec![
+                json!([head(zero, "x", "f", ""), head(Some(1), "y", "g", "")]),
+                json!([tail(Some(1), "{\"b\"")]),
+                json!([tail(zero, "{\"a\"")]),
+                json!([tail(Some(1), ":2}")]),
+                json!([tail(zero, ":1}")]),
+            ],
+            both.to_vec(),
+        ),
+        (
+            "braces in a text close nothing",
+            vec![json!([head(zero, "x", "f", "{\"a\":\"\\\"}")]), json!([tail(Some(1), "{\"}")])],
+            vec![("f", json!({"a": "\"}{"}))],
+        ),
+        (
+            "an empty piece is none",
+            vec![json!([{"index": 3}]), json!([head(zero, "x", "f", "{\"a\":1}")])],
+            only.to_vec(),
+        ),
+    ];
+    for (name, pieces, expected) in cases {
+        let expected: Vec<_> = expected.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        assert_eq!(calls_in(&pieces).await, expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn halves_of_characters_are_joined_wherever_they_are_cut() {
+    let raw = |field: &str, text: &str| {
+        format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"{field}\":\"{text}\"}}}}]}}\n\n")
+    };
+    let args = |text: &str| {
+        format!(
+            "data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":0,\"id\":\"x\",\"function\":{{\"name\":\"f\",\
+             \"arguments\":\"{text}\"}}}}]}}}}]}}\n\n"
+        )
+    };
+    let body = [
+        raw("reasoning_content", "hm \\ud83e"),
+        raw("content", "Done \\ud83d"),
+        raw("content", "\\ude00 bye \\ud83d"),
+        args("{\\\"q\\\":\\\"\\ud83d"),
+        args("\\ude01 \\\\ud83d\\\"}"),
+        "data: [DONE]\n\n".to_owned(),
+    ];
+    let said = whole(answer_to(&body.concat()).await).unwrap();
+    assert_eq!((said.text.as_str(), said.reasoning.as_str()), ("Done \u{1f600} bye \u{fffd}", "hm \u{fffd}"));
+    assert_eq!(said.calls[0].arguments, json!({"q": "\u{1f601} \u{fffd}"}));
 }
 
 #[tokio::test]

@@ -153,11 +153,13 @@ async fn answers_that_break_off_stall_or_do_not_end_are_failures() {
     let idle = Duration::from_millis(50);
     let failure = async |answer: Answer, stream: bool| {
         let server = FakeModel::start().await;
-        server.push(Kind::Reply, answer);
         let timeouts = Timeouts { idle, first: Duration::from_secs(60), ..Timeouts::default() };
         let options =
             ServerOptions { stream, timeouts, ..ServerOptions::new("m", server.base_url(), "claude") };
-        ask(&Anthropic::new(options).unwrap(), request("x")).await.expect_err("a failure")
+        let model = Anthropic::new(options).unwrap();
+        ask(&model, request("w")).await.expect("an answer, whose end is marked");
+        server.push(Kind::Reply, answer);
+        ask(&model, request("x")).await.expect_err("a failure")
     };
     for stream in [true, false] {
         assert_eq!(failure(words().truncated(), stream).await.code(), "protocol");

@@ -34,8 +34,16 @@ async fn refusals_are_typed_over_the_wire() {
 #[tokio::test]
 async fn answers_that_break_off_are_failures() {
     let words = || Answer::text("one two three four five six seven eight nine ten");
-    assert_eq!(failure_of(words().truncated(), true).await.code(), "protocol");
-    assert_eq!(failure_of(words().truncated(), false).await.code(), "protocol");
+    for stream in [true, false] {
+        let server = FakeModel::start().await;
+        let model = model(&server.base_url(), stream);
+        ask(&model, request("w")).await.expect("an answer, whose end is marked");
+        for _ in 0..3 {
+            server.push(Kind::Reply, words().truncated());
+            assert_eq!(ask(&model, request("x")).await.unwrap_err().code(), "protocol");
+        }
+        assert_eq!(ask(&model, request("y")).await.unwrap().text, "echo: y");
+    }
     let failing = || words().failing(json!({"message": "the GPU is gone", "code": 503}));
     assert_eq!(failure_of(failing(), true).await.code(), "overloaded");
     assert_eq!(failure_of(failing(), false).await.code(), "overloaded");
@@ -63,6 +71,124 @@ async fn what_is_no_answer_is_an_error() {
     server.push(Kind::Reply, Answer::raw(200, "application/json; charset=utf-8", whole.to_string()));
     // A server that does not stream although it is asked to.
     assert_eq!(ask(&model(&server.base_url(), true), request("x")).await.unwrap().text, "hi");
+}
+
+/// Each answer once in both wire formats.
+fn both(server: &FakeModel) -> [Box<dyn ChatModel>; 2] {
+    let options = ServerOptions::new("m", server.base_url(), "fake");
+    [Box::new(model(&server.base_url(), true)), Box::new(Anthropic::new(options).unwrap())]
+}
+
+#[tokio::test]
+async fn an_answer_without_an_end_mark_counts_where_the_server_never_marks_one() {
+    let server = FakeModel::builder().expect_stable_prefix(false).start().await;
+    for model in both(&server) {
+        let n_before = server.requests().len();
+        for n in 0..3 {
+            server.push(Kind::Reply, Answer::text("all of the words of it").unmarked());
+            let said = ask(&*model, request("x")).await.unwrap();
+            assert_eq!((said.text.as_str(), said.finish), ("all of the words of it", Finish::Stop), "{n}");
+        }
+        server.push(Kind::Reply, Answer::call("find", json!({"q": "x"})).unmarked());
+        let said = ask(&*model, request("x")).await.unwrap();
+        assert_eq!((said.calls[0].arguments.clone(), said.finish), (json!({"q": "x"}), Finish::ToolCalls));
+        assert_eq!(server.requests().len() - n_before, 4, "each is asked for once");
+        // Once it has marked one, an answer without a mark is cut off.
+        assert_eq!(ask(&*model, request("y")).await.unwrap().text, "echo: y");
+        server.push(Kind::Reply, Answer::text("all of the words of it").unmarked());
+        assert_eq!(ask(&*model, request("x")).await.unwrap_err().code(), "protocol");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_whole_by_itself_does_not_count_without_an_end_mark() {
+    let words = r#"data: {"choices":[{"delta":{"content":"half"}}]}"#;
+    let call = r#"data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"x","function":{"name":"find","arguments":"{\"q\": \"a"}}]}}]}"#;
+    for body in
+        [call.to_owned(), format!("{words}\n\n{call}"), ": nothing\n\n".to_owned(), "data: {}\n\n".to_owned()]
+    {
+        let error = failure_of(Answer::raw(200, "text/event-stream", format!("{body}\n\n")), true).await;
+        assert_eq!(error.code(), "protocol", "{body}");
+    }
+    // Neither does what ends with its connection: nobody knows why that ended.
+    let (base_url, server) =
+        answering(format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{words}\n\n")).await;
+    assert_eq!(ask(&model(&base_url, true), request("x")).await.unwrap_err().code(), "protocol");
+    server.await.unwrap();
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    let (base_url, server) = answering(format!("{head}{:x}\r\n{words}\n\n\r\n", words.len() + 2)).await;
+    assert_eq!(ask(&model(&base_url, true), request("x")).await.unwrap_err().code(), "transport");
+    server.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stream_is_read_under_any_type() {
+    let openai = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    let anthropic = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"content\":[]}}\n\n\
+                     event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":\
+                     {\"type\":\"text\",\"text\":\"hi\"}}\n\n\
+                     event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\n\
+                     event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n";
+    let server = FakeModel::builder().expect_stable_prefix(false).start().await;
+    let types =
+        ["text/plain; charset=utf-8", "application/octet-stream", "application/json", "TEXT/HTML", "", "x"];
+    for (model, body) in both(&server).into_iter().zip([openai, anthropic]) {
+        for content_type in types {
+            for before in ["", "\u{feff}", ": a comment\n\n", "\r\n \n\n", "id: 1\n", "retry: 5\n\n"] {
+                server.push(Kind::Reply, Answer::raw(200, content_type, format!("{before}{body}")));
+                let said = ask(&*model, request("x")).await;
+                assert_eq!(said.unwrap().text, "hi", "{content_type}, behind {before:?}");
+            }
+        }
+    }
+    assert!(server.requests().iter().all(|body| body["stream"] == true), "it streams, whatever it calls it");
+}
+
+#[tokio::test]
+async fn an_error_in_a_stream_keeps_its_words_in_every_shape() {
+    let server = FakeModel::builder().expect_stable_prefix(false).start().await;
+    let words = "model not loaded: out of memory";
+    let error = json!({"error": {"message": words, "type": "server_error", "code": 500}});
+    let bodies = [
+        error.to_string(),
+        format!("{error:#}"),
+        format!("{error}\n\ndata: [DONE]\n\n"),
+        format!("error: {error}\n\ndata: [DONE]\n\n"),
+        format!("error: {words}\n\n"),
+        format!("event: error\ndata: {words}\n\n"),
+        format!("data: {error}\n\n"),
+        format!(": ping\n\n{error}\n\n"),
+        format!("data: {}\n\n", json!({"errors": [{"message": words}]})),
+        format!("data: {}\n\n", json!({"detail": words})),
+        json!({"detail": words}).to_string(),
+        json!({"message": words, "code": 50_000}).to_string(),
+    ];
+    for model in both(&server) {
+        for body in &bodies {
+            for content_type in ["text/event-stream", "application/json"] {
+                server.push(Kind::Reply, Answer::raw(200, content_type, body.clone()));
+                let error = ask(&*model, request("x")).await.unwrap_err();
+                assert!(error.to_string().contains(words), "{content_type} {body}: {error}");
+                assert_eq!(error.code(), "overloaded", "{content_type} {body}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_error_that_begins_a_stream_is_a_refusal_as_by_a_status() {
+    let refuse = |seen: &Seen| {
+        let error = json!({"error": {"message": "tool_choice is not supported", "code": 400}});
+        let asked = !seen.body["tool_choice"].is_null();
+        asked.then(|| Answer::raw(200, "text/event-stream", format!(": wait\n\ndata: {error}\n\n")))
+    };
+    let server = FakeModel::builder().respond(refuse).start().await;
+    let model = model(&server.base_url(), true);
+    for _ in 0..2 {
+        assert_eq!(ask(&model, with_a_result("call_1")).await.unwrap().text, "echo: x");
+    }
+    let chosen: Vec<bool> = server.requests().iter().map(|body| body["tool_choice"] == "none").collect();
+    assert_eq!(chosen, [true, false, false]);
 }
 
 #[tokio::test]

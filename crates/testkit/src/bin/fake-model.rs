@@ -17,12 +17,12 @@ and Anthropic's messages (provider = \"anthropic\"), both at the same base_url.
   --o200k                  count tokens exactly instead of by estimate
   --lenient                refuse nothing but roles that do not take turns
   --wording SERVER         refuse requests over --window in the words of: openai, openai-newer, openrouter, vllm,
-                           llama.cpp, ollama, lmstudio, anthropic, anthropic-sum, gemini, bedrock, xai, cohere, tgi,
-                           mistral (default: the wire format's own)
+                           llama.cpp, llama-cpp-python, ollama, lmstudio, lmstudio-mlx, sglang, siliconflow, cloudflare,
+                           kimi-bytes, chinese, anthropic, anthropic-sum, gemini, bedrock, xai, cohere, tgi, mistral (default: the wire format's own)
   --no-tools SERVER        refuse requests with tools, in those words
   --no-streaming HOW       refuse: refuse requests for a stream; ignore: answer them whole
   --fault NAME             answer every reply so: flood (words without end), stall (half an answer, then silence),
-                           truncated (half an answer), overloaded, rate-limited, auth, error (500),
+                           truncated (half an answer), unmarked (whole, without an end mark), overloaded, rate-limited, auth, error (500),
                            overflow:SERVER (too large, in those words)
 ";
 
@@ -79,6 +79,7 @@ fn fault(name: &str) -> Result<Answer, String> {
         "flood" => words().flooding(),
         "stall" => words().hanging(),
         "truncated" => words().truncated(),
+        "unmarked" => words().unmarked(),
         "overloaded" => Answer::anthropic_error(529, "overloaded_error", "Overloaded"),
         "rate-limited" => Answer::error(429, "slow down").header("retry-after", "2"),
         "auth" => Answer::error(401, "invalid key"),

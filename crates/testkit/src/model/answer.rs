@@ -41,12 +41,21 @@ pub(super) enum End {
     Complete,
     /// The connection closes properly after half of the words, without an end mark.
     Truncated,
+    /// The same after all of them.
+    Unmarked,
     /// Nothing more comes after half of the words; the connection stays open.
     Hanging,
     /// After half of the words others follow, without end.
     Flooding,
     /// An error object after half of the words.
     Error(Value),
+}
+
+impl Said {
+    /// How many of its pieces of words are sent.
+    pub(super) fn n_words(&self, all: usize) -> usize {
+        if matches!(self.end, End::Complete | End::Unmarked) { all } else { all.div_ceil(2) }
+    }
 }
 
 impl Answer {
@@ -113,6 +122,11 @@ impl Answer {
     /// Breaks off after half of the words, without an end mark.
     pub fn truncated(self) -> Self {
         self.with(|said| said.end = End::Truncated)
+    }
+
+    /// Has no end mark: neither a reason why it ends nor what else ends a stream.
+    pub fn unmarked(self) -> Self {
+        self.with(|said| said.end = End::Unmarked)
     }
 
     /// Says half of the words and then nothing more, with the connection open.

@@ -77,10 +77,10 @@ pub(super) fn events(said: &Said, seen: &Seen, counted: Counted) -> Vec<String> 
     let thoughts = pieces(&said.reasoning).into_iter();
     events.extend(thoughts.map(|text| delta(seen, &json!({"reasoning_content": text}))));
     let words = pieces(&said.text);
-    let n_words = if said.end == End::Complete { words.len() } else { words.len().div_ceil(2) };
+    let n_words = said.n_words(words.len());
     events.extend(words.iter().take(n_words).map(|text| piece(seen, text)));
     match &said.end {
-        End::Complete => {}
+        End::Complete | End::Unmarked => {}
         End::Truncated | End::Hanging | End::Flooding => return events,
         End::Error(error) => {
             events.push(format!("data: {}\n\n", json!({"error": error})));
@@ -89,6 +89,9 @@ pub(super) fn events(said: &Said, seen: &Seen, counted: Counted) -> Vec<String> 
     }
     for call in wire_calls(said, seen.n) {
         events.extend(call_pieces(&call).iter().map(|call| delta(seen, &json!({"tool_calls": [call]}))));
+    }
+    if said.end == End::Unmarked {
+        return events;
     }
     let end = json!([{"index": 0, "delta": {}, "finish_reason": finish_of(said)}]);
     events.push(chunk(seen, &end, None));

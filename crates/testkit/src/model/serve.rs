@@ -164,7 +164,7 @@ async fn whole(said: &Said, seen: &Seen, counted: Counted, flight: Flight) -> Re
             return ([(header::CONTENT_TYPE, "application/json")], body).into_response();
         }
         End::Error(error) => json!({"error": error}).to_string(),
-        End::Complete => body.to_string(),
+        End::Complete | End::Unmarked => body.to_string(),
         End::Truncated => {
             let text = body.to_string();
             text.chars().take(text.chars().count() / 2).collect()

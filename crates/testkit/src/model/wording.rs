@@ -26,6 +26,16 @@ pub enum Wording {
     /// Text Generation Inference.
     Tgi,
     Mistral,
+    LlamaCppPython,
+    /// LM Studio with its engine for Apple's chips.
+    LmStudioMlx,
+    SgLang,
+    SiliconFlow,
+    Cloudflare,
+    /// Kimi, which also limits the bytes of a request.
+    KimiBytes,
+    /// A gateway that speaks Chinese alone.
+    Chinese,
 }
 
 /// A refused request, in tokens.
@@ -53,6 +63,13 @@ impl Wording {
         Self::Cohere,
         Self::Tgi,
         Self::Mistral,
+        Self::LlamaCppPython,
+        Self::LmStudioMlx,
+        Self::SgLang,
+        Self::SiliconFlow,
+        Self::Cloudflare,
+        Self::KimiBytes,
+        Self::Chinese,
     ];
 
     pub fn name(self) -> &'static str {
@@ -72,6 +89,13 @@ impl Wording {
             Self::Cohere => "cohere",
             Self::Tgi => "tgi",
             Self::Mistral => "mistral",
+            Self::LlamaCppPython => "llama-cpp-python",
+            Self::LmStudioMlx => "lmstudio-mlx",
+            Self::SgLang => "sglang",
+            Self::SiliconFlow => "siliconflow",
+            Self::Cloudflare => "cloudflare",
+            Self::KimiBytes => "kimi-bytes",
+            Self::Chinese => "chinese",
         }
     }
 
@@ -81,13 +105,17 @@ impl Wording {
 
     /// Whether its words for a request that is too large name the window.
     pub fn names_window(self) -> bool {
-        !matches!(self, Self::OpenAiNewer | Self::Ollama | Self::Bedrock)
+        !matches!(self, Self::OpenAiNewer | Self::Ollama | Self::Bedrock | Self::KimiBytes | Self::Chinese)
     }
 
     /// The refusal of a request that is larger than the window: its tokens, those of its answer, the window's.
     pub fn overflow(self, window: u64, input: u64, answer: u64) -> Answer {
         let sizes = Sizes { window, input, answer };
-        let status = if self == Self::Tgi { 422 } else { 400 };
+        let status = match self {
+            Self::Tgi => 422,
+            Self::LlamaCppPython => 500,
+            _ => 400,
+        };
         Answer::raw(status, "application/json", self.overflow_body(sizes).to_string())
     }
 
@@ -155,6 +183,38 @@ impl Wording {
                 "Input validation error: `inputs` tokens + `max_new_tokens` must be <= {window}. Given: {input} \
                  `inputs` tokens and {answer} `max_new_tokens`"
             )}),
+            // `Llama._create_completion` of llama-cpp-python raises it, and its server answers 500.
+            Self::LlamaCppPython => json!({"error": {
+                "type": "internal_server_error", "param": null, "code": null,
+                "message": format!("Requested tokens ({input}) exceed context window of {window}"),
+            }}),
+            Self::LmStudioMlx => json!({"error": {"message": format!(
+                "Input does not fit in context length. The input has {input} tokens, but the context length only \
+                 supports {window} tokens."
+            )}}),
+            // `TokenizerManager._validate_one_request` of sgl-project/sglang.
+            Self::SgLang => {
+                json!({"object": "error", "type": "BadRequestError", "code": 400, "message": format!(
+                    "Requested token count exceeds the model's maximum context length of {window} tokens. You requested a \
+                     total of {sum} tokens: {input} tokens from the input messages and {answer} tokens for the completion."
+                )})
+            }
+            Self::SiliconFlow => json!({"code": 20_015, "data": null, "message": format!(
+                "length of prompt_tokens ({sum}) must be less than max_seq_len ({window})."
+            )}),
+            // https://developers.cloudflare.com/workers-ai/platform/errors/
+            Self::Cloudflare => json!({"success": false, "result": {}, "messages": [], "errors": [{
+                "code": 5021, "message": format!(
+                    "AiError: AiError: The estimated number of input and maximum output tokens ({sum}) exceeded this \
+                     model context window limit ({window})."
+                ),
+            }]}),
+            Self::KimiBytes => json!({"error": {"type": "invalid_request_error", "message": format!(
+                "total message size {} exceeds limit {}", input * 4, window * 4
+            )}}),
+            Self::Chinese => json!({"error": {
+                "type": "invalid_request_error", "message": "上下文过长，请压缩上下文",
+            }}),
             Self::Mistral => json!({"object": "error", "code": 3051, "message": format!(
                 "Prompt contains {input} tokens and 0 draft tokens, too large for model with {window} maximum context \
                  length"

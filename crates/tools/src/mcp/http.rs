@@ -192,7 +192,7 @@ impl HttpClient {
     /// unless the connection is what broke.
     fn events(&self, response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
         let (state, bytes_max) = (self.state.clone(), self.bytes_max);
-        let bounds = SseBounds { event: bytes_max, stream: usize::MAX };
+        let bounds = SseBounds { event: bytes_max, stream: usize::MAX, plain_errors: false };
         let events = sse::events(response.bytes_stream(), bounds);
         let events = events.map(move |event| {
             checked_event(event, bytes_max).map_err(|error| {

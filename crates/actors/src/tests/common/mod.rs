@@ -18,7 +18,7 @@ use cairn_core::event::{CompactionEvent, DeliveryEvent, Event, RunEnd, TurnEvent
 use cairn_core::ids::{AgentId, ChannelId, MessageId, Seq};
 use cairn_core::limits::TalkLimits;
 use cairn_core::message::{Author, Inbound, Part};
-use cairn_core::model::ModelError;
+use cairn_core::model::{ModelError, RefusalCause};
 use cairn_core::ports::{Admission, Answer, Clock, Intake as _, Progress, Refusal, Tool};
 use cairn_core::settings::CompactionSettings;
 use futures::StreamExt as _;
@@ -347,6 +347,10 @@ pub(crate) fn is_sent(act: &Act) -> bool {
 
 pub(crate) fn is_edited(act: &Act) -> bool {
     matches!(act, Act::Edited { .. })
+}
+
+pub(crate) fn no_such_model() -> ModelError {
+    ModelError::BadRequest { message: "HTTP 404: no".to_owned(), cause: RefusalCause::Address }
 }
 
 pub(crate) fn overloaded() -> ModelError {

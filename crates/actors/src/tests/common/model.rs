@@ -107,7 +107,7 @@ impl FakeModel {
             sent.system.truncate(1);
             sent.messages = request.messages.iter().rev().find(said).cloned().into_iter().collect();
         }
-        let error = ModelError::BadRequest("HTTP 400: no".to_owned());
+        let error = ModelError::refused("HTTP 400: no");
         words(&sent).contains(&refused).then(|| Plan::Broken("", error))
     }
 

@@ -148,7 +148,7 @@ fn fault(any: bool) -> ModelError {
     ];
     let lasting = [
         ModelError::Auth("who are you?".to_owned()),
-        ModelError::BadRequest("no".to_owned()),
+        ModelError::refused("no"),
         ModelError::Protocol("what?".to_owned()),
         ModelError::ContextOverflow { message: "too much".to_owned(), limit: None },
     ];

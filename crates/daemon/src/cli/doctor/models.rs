@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use cairn_core::ids::{AgentId, ChannelId};
 use cairn_core::message::{Part, ToolCall};
-use cairn_core::model::{Attempt, ChatMessage, ChatRequest, ModelError, ModelEvent, Purpose, ToolDef};
+use cairn_core::model::{
+    Attempt, ChatMessage, ChatRequest, ModelError, ModelEvent, Purpose, RefusalCause, ToolDef,
+};
 use cairn_core::ports::{ChatModel, Clock as _};
 use cairn_llm::{Anthropic, BadModel, Look, OpenAi, Timeouts};
 use futures::StreamExt as _;
@@ -164,7 +166,7 @@ const CLOCK: &str = "clock";
 async fn call(client: &dyn ChatModel, messages: Vec<ChatMessage>) -> Result<(), ModelError> {
     let agent = AgentId::new("doctor");
     let channel =
-        ChannelId::local(&agent, "doctor").map_err(|error| ModelError::BadRequest(error.to_string()))?;
+        ChannelId::local(&agent, "doctor").map_err(|error| ModelError::refused(error.to_string()))?;
     let has_calls = messages.iter().any(|message| matches!(message, ChatMessage::Tool { .. }));
     let clock = ToolDef {
         name: CLOCK.to_owned(),
@@ -196,7 +198,7 @@ async fn call(client: &dyn ChatModel, messages: Vec<ChatMessage>) -> Result<(), 
             | ModelEvent::Done { .. },
         )) => Ok(()),
         // Models that reason have no room for it in one token, and say so: they answer, and accepted the key.
-        Some(Err(ModelError::BadRequest(said))) if is_about_tokens(&said) => Ok(()),
+        Some(Err(ModelError::BadRequest { message: said, .. })) if is_about_tokens(&said) => Ok(()),
         Some(Err(error)) => Err(error),
         None => Err(ModelError::Protocol("an answer without a word".to_owned())),
     }
@@ -333,12 +335,15 @@ fn failed(model: &ModelConfig, asked: &Responses, error: &ModelError, check: &st
             found,
             "try again later; if it stays like this, see the provider's status page",
         ),
-        ModelError::BadRequest(said) if asked.look.listed == Some(false) => Finding::failed(
+        ModelError::BadRequest { message: said, .. } if asked.look.listed == Some(false) => Finding::failed(
             check,
             format!("the server does not know the model `{}`: {said}", model.model),
             "write `model` as the server's list of models does",
         ),
-        ModelError::BadRequest(_)
+        ModelError::BadRequest { cause, .. } if *cause != RefusalCause::Address => {
+            Finding::failed(check, found, cause.hint())
+        }
+        ModelError::BadRequest { .. }
         | ModelError::CutOff(_)
         | ModelError::ContextOverflow { .. }
         | ModelError::NoTools(_)

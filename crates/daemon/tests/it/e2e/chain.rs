@@ -103,6 +103,8 @@ async fn words_of_a_model_that_broke_are_taken_back() {
     let (home, first, second) = (home(), FakeModel::start().await, FakeModel::start().await);
     let config = home.config(&pair(&first.base_url(), &second.base_url(), ""));
     let daemon = home.daemon(Some(&config)).await;
+    // A server that is known to mark the ends of its answers.
+    assert_eq!(daemon.client().say("main", "hi").await.unwrap().1["model"], "first");
     first.push(Kind::Reply, Answer::text("these words are cut off in their middle").truncated());
     let (status, reply) = daemon.client().say("main", "hello").await.unwrap();
     assert_eq!((status.as_u16(), &reply["model"]), (200, &json!("second")), "{reply}");

@@ -93,11 +93,11 @@ pub(in super::super) fn events(said: &Said, seen: &Seen, counted: Counted) -> Ve
     let words = pieces(&said.text);
     if !words.is_empty() {
         events.push(start(idx, &json!({"type": "text", "text": ""})));
-        let n_words = if said.end == End::Complete { words.len() } else { words.len().div_ceil(2) };
+        let n_words = said.n_words(words.len());
         events.extend(words.iter().take(n_words).map(|text| piece(idx, text)));
     }
     match &said.end {
-        End::Complete => {}
+        End::Complete | End::Unmarked => {}
         End::Truncated | End::Hanging | End::Flooding => return events,
         End::Error(error) => {
             events.push(event(&json!({"type": "error", "error": error})));
@@ -115,6 +115,9 @@ pub(in super::super) fn events(said: &Said, seen: &Seen, counted: Counted) -> Ve
             events.push(delta(idx, json!({"type": "input_json_delta", "partial_json": half})));
         }
         end(&mut idx, &mut events);
+    }
+    if said.end == End::Unmarked {
+        return events;
     }
     let stop = json!({"stop_reason": stop_reason(said), "stop_sequence": null});
     let output = counted.output;
