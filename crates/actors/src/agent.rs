@@ -13,6 +13,7 @@ use cairn_core::model::ModelError;
 use cairn_core::ports::ChatModel;
 use cairn_core::tokens::Correction;
 use cairn_core::window::has_room;
+use cairn_core::window_bounds::WindowBounds;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -143,6 +144,8 @@ impl AgentRuntime {
 struct Known {
     health: Health,
     learnt: Learnt,
+    /// The largest request that it has answered since the start, in tokens.
+    taken: u64,
 }
 
 /// What is known of all models, by their ids in the configuration: no more than it names.
@@ -180,13 +183,22 @@ impl Models {
         self.known.lock().entry(model.to_owned()).or_default().health.failed(error, now, &cool_downs);
     }
 
-    pub(crate) fn answered(&self, model: &str) {
+    /// A model has answered a request of so many tokens.
+    pub(crate) fn answered(&self, model: &str, tokens: u64) {
         self.answers.notify_one();
         let mut known = self.known.lock();
-        if let Some(known) = known.get_mut(model).filter(|known| known.health.trouble.is_some()) {
+        let known = known.entry(model.to_owned()).or_default();
+        known.taken = known.taken.max(tokens);
+        if known.health.trouble.is_some() {
             known.health.answered();
             tracing::info!(model, "the model answers again");
         }
+    }
+
+    /// What bounds a model's window, given what a conversation knows of it.
+    pub(crate) fn bounds(&self, model: &str, bounds: WindowBounds) -> WindowBounds {
+        let taken = self.known.lock().get(model).map_or(0, |known| known.taken);
+        WindowBounds { taken: bounds.taken.max(taken), ..bounds }
     }
 
     /// What some conversation has learnt of a model's window.

@@ -1,7 +1,9 @@
 //! The window of a model whose server says that a request is too large, and not how large its window is: what it took and
-//! what it refused bound it.
+//! what it refused bound it. They also say whether a refusal without a reason is taken for one of size.
 
 use serde::{Deserialize, Serialize};
+
+use crate::model::is_zero;
 
 /// Calls that a model refused as too large from which on its window is taken for bounded: one may be a mistake.
 const OVERFLOWS_MIN: u32 = 2;
@@ -13,6 +15,16 @@ const SAFE_SHARE: f64 = 0.7;
 /// takes less than it did.
 const SAME_SHARE: f64 = 0.9;
 
+/// How many times larger than a request that was refused for another reason the next one must be that is suspected of its size.
+const GROWN: f64 = 1.25;
+
+/// No smaller request is suspected of its size: no window is smaller. Where a model has taken nothing yet, hardly any is.
+const SUSPECT_MIN: u64 = 2_000;
+const SUSPECT_MIN_UNKNOWN: u64 = 8_192;
+
+/// Requests of one call that are suspected; each is a third smaller than the one before.
+const SUSPECTS_MAX: u32 = 3;
+
 /// What a model's server has taken and refused, in tokens of whole requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowBounds {
@@ -22,12 +34,18 @@ pub struct WindowBounds {
     pub refused: u64,
     /// Calls that it refused so; further tries of one call count once.
     pub overflows: u32,
+    /// The largest that it refused for a reason that it did not tell, and that was not the size; 0: none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub blameless: u64,
 }
 
 impl WindowBounds {
     /// The server took a request of so many tokens.
     pub fn take(&mut self, tokens: u64) {
         self.taken = self.taken.max(tokens);
+        if self.taken >= self.blameless {
+            self.blameless = 0;
+        }
         if self.refused > 0 {
             self.refused = self.refused.max(self.taken + 1);
         }
@@ -45,11 +63,55 @@ impl WindowBounds {
         self
     }
 
+    /// A request of so many tokens is about as large as the largest that was taken, or larger.
+    fn is_near(&self, tokens: u64) -> bool {
+        tokens as f64 >= self.taken as f64 * SAME_SHARE
+    }
+
     /// The largest request that can be counted on, once enough is known: the largest that was taken, and not less than a
     /// share of the smallest that was refused.
     pub fn usable_tokens(&self) -> Option<u64> {
         let safe = (self.refused as f64 * SAFE_SHARE) as u64;
         (self.overflows >= OVERFLOWS_MIN && self.refused > 0).then(|| self.taken.max(safe).max(1))
+    }
+}
+
+/// Refusals of one call for which its server gives no reason. Such a request is suspected of its size before anything else where
+/// none as large was taken; then it is made smaller, and what becomes of it shows whether that was the reason.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Suspicion {
+    first: u64,
+    last: u64,
+    n: u32,
+}
+
+impl Suspicion {
+    /// Whether a request of so many tokens, which was refused, is suspected of its size.
+    pub fn falls_on(&self, bounds: &WindowBounds, tokens: u64) -> bool {
+        if self.n > 0 {
+            return self.n < SUSPECTS_MAX && tokens < self.last && bounds.is_near(tokens);
+        }
+        let least = if bounds.taken == 0 { SUSPECT_MIN_UNKNOWN } else { SUSPECT_MIN };
+        tokens >= least && bounds.is_near(tokens) && tokens as f64 > bounds.blameless as f64 * GROWN
+    }
+
+    /// The request is suspected, and made smaller.
+    pub fn note(&mut self, tokens: u64) {
+        self.first = self.first.max(tokens);
+        self.last = tokens;
+        self.n += 1;
+    }
+
+    /// The first request that was suspected, where a smaller one was taken.
+    pub fn proved(&self) -> Option<u64> {
+        (self.n > 0).then_some(self.first)
+    }
+
+    /// What is known when a request of so many tokens was refused as well: one like it was taken before, or it could not be made
+    /// smaller, so that the size was not the reason. `None`: nothing was suspected, or it may be the size all the same.
+    pub fn disproved(&self, bounds: &WindowBounds, tokens: u64) -> Option<WindowBounds> {
+        let is_other = self.n > 0 && (tokens >= self.last || !bounds.is_near(tokens));
+        is_other.then(|| WindowBounds { blameless: self.first.max(bounds.blameless), ..*bounds })
     }
 }
 
@@ -94,5 +156,38 @@ mod tests {
             assert!(bounds.refused == 0 || bounds.taken < bounds.refused, "{bounds:?}");
         }
         assert_eq!(bounds.usable_tokens(), expected);
+    }
+
+    /// Whether each refusal of a call is taken for one of size, and what is known afterwards.
+    #[rstest]
+    #[case::near_what_was_taken(9_000, 0, &[(8_500, true), (5_900, false)], Some(8_500))]
+    #[case::larger(9_000, 0, &[(12_000, true), (8_400, true), (5_900, false)], Some(12_000))]
+    #[case::much_larger(2_000, 0, &[(30_000, true), (21_000, true), (14_700, true), (10_300, false)], None)]
+    #[case::smaller(9_000, 0, &[(8_000, false)], None)]
+    #[case::smaller_than_any_window(500, 0, &[(1_900, false)], None)]
+    #[case::nothing_smaller_can_be_made(9_000, 0, &[(9_100, true), (9_100, false)], Some(9_100))]
+    #[case::nothing_was_taken(0, 0, &[(20_000, true), (14_000, true), (9_800, true), (6_900, false)], None)]
+    #[case::nothing_was_taken_and_it_is_small(0, 0, &[(5_000, false)], None)]
+    #[case::it_was_not_the_size_before(9_000, 9_500, &[(11_000, false)], None)]
+    #[case::it_has_grown_since(9_000, 9_500, &[(12_000, true)], None)]
+    fn a_refusal_without_a_reason_is_taken_for_one_of_size_first(
+        #[case] taken: u64,
+        #[case] blameless: u64,
+        #[case] refused: &[(u64, bool)],
+        #[case] expected: Option<u64>,
+    ) {
+        let bounds = WindowBounds { taken, blameless, ..WindowBounds::default() };
+        let mut suspicion = Suspicion::default();
+        let mut known = None;
+        for (n, (tokens, suspected)) in refused.iter().enumerate() {
+            assert_eq!(suspicion.falls_on(&bounds, *tokens), *suspected, "try {n}");
+            if *suspected {
+                suspicion.note(*tokens);
+                assert_eq!(suspicion.proved(), Some(refused[0].0));
+            } else {
+                known = suspicion.disproved(&bounds, *tokens);
+            }
+        }
+        assert_eq!(known.map(|bounds| bounds.blameless), expected);
     }
 }

@@ -68,7 +68,7 @@ async fn the_next_model_answers_at_once() {
         ModelError::Transport("refused".to_owned()),
         ModelError::Protocol("cut off".to_owned()),
         ModelError::Auth("no key".to_owned()),
-        ModelError::refused("no such model"),
+        no_such_model(),
     ];
     for error in errors {
         let world = pair();

@@ -26,4 +26,5 @@ mod shows;
 pub(crate) mod sim;
 mod sleep;
 mod stages;
+mod suspicion;
 mod tools;

@@ -105,7 +105,7 @@ async fn a_stop_does_not_wait_for_a_model_that_is_down() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_the_model_refuses_fails_with_a_note_and_never_runs_again() {
     let (world, live) = started().await;
-    world.model.plan(Kind::Reply, Plan::Broken("", ModelError::refused("no such model")));
+    world.model.plan(Kind::Reply, Plan::Broken("", no_such_model()));
     let open = live.say_in_group("a", "hello").await;
     assert_eq!(failure_code(open).await, "turn_failed");
     world.store.until(1, is_settled).await;

@@ -10,7 +10,7 @@ use cairn_core::engine::MakeRoom;
 use cairn_core::event::{Event, TurnEvent};
 use cairn_core::ids::Seq;
 use cairn_core::message::{Artifact, Entry, Part, Provenance, Role, ToolCall};
-use cairn_core::model::{ChatRequest, Finish, ModelError, ModelEvent, RefusalCause, Usage};
+use cairn_core::model::{Attempt, ChatRequest, Finish, ModelError, ModelEvent, RefusalCause, Usage};
 use cairn_core::notice;
 use cairn_core::ports::TurnFailure;
 use cairn_core::provider_state::ProviderState;
@@ -60,6 +60,8 @@ pub(crate) struct Call {
     is_refused: bool,
     /// What is known of how it was made.
     made: Making,
+    /// How often it was sent: each time after the first, something was left out.
+    n_sent: u32,
     /// Tokens of the request: estimated, and corrected.
     estimated: u64,
     tokens: u64,
@@ -224,7 +226,10 @@ impl Turn {
                 Ok(call) => {
                     self.tell_withheld(&tries).await?;
                     self.calm();
-                    self.args.shared.models.answered(&self.settings.model);
+                    let as_it_was = call.n_sent <= 1 && tries.attempt() == Attempt::Whole;
+                    let taken = if as_it_was { tokens } else { 0 };
+                    self.args.shared.models.answered(&self.settings.model, taken);
+                    self.size_proved(as_it_was, &mut tries).await?;
                     self.place = None;
                     self.tried.clear();
                     return Ok(call);
@@ -411,7 +416,10 @@ async fn stream(
         let event = events.next().await;
         if let Some(Ok(ModelEvent::Sent(sent))) = event {
             let (frame, body) = Box::pin(keeper.keep(*sent)).await;
-            under_way.note(|call| (call.made.frame, call.made.body) = (Some(frame), body));
+            under_way.note(|call| {
+                call.n_sent += 1;
+                (call.made.frame, call.made.body) = (Some(frame), body);
+            });
             continue;
         }
         if let (Some(Ok(_)), Some(show)) = (&event, &show) {

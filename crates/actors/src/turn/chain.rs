@@ -21,7 +21,7 @@ use cairn_core::ids::{ChannelId, OutboxId, Seq, TurnId};
 use cairn_core::model::{Attempt, ModelError};
 use cairn_core::ports::TurnFailure;
 use cairn_core::window::{has_room, least_tokens};
-use cairn_core::window_bounds::WindowBounds;
+use cairn_core::window_bounds::{Suspicion, WindowBounds};
 use tokio::time::Instant;
 
 use super::simpler::Simpler;
@@ -49,6 +49,8 @@ pub(super) struct Tries {
     /// Overflows of the model under way.
     overflows: u32,
     all_overflows: u32,
+    /// Refusals without a reason that may be for the size.
+    pub(super) suspicion: Suspicion,
     /// Models that refused this very request: asking them again is no use.
     refused: BTreeSet<String>,
     errors: BTreeMap<String, ModelError>,
@@ -61,7 +63,8 @@ impl Tries {
         let pauses = Backoff::new(limits.model_retry_base, limits.model_retry_max);
         let left = limits.model_attempts.saturating_sub(1);
         let (refused, errors) = (BTreeSet::new(), BTreeMap::new());
-        Self { pauses, left, overflows: 0, all_overflows: 0, refused, errors, simpler: Simpler::default() }
+        let (suspicion, simpler) = (Suspicion::default(), Simpler::default());
+        Self { pauses, left, overflows: 0, all_overflows: 0, suspicion, refused, errors, simpler }
     }
 
     /// How far the next request may be simplified.
@@ -174,7 +177,10 @@ impl Turn {
             ModelError::NoTools(_) if !self.settings.tools.is_empty() => {
                 return self.without_tools().await;
             }
-            _ => {}
+            _ if self.suspects_size(&error, tokens, tries) => {
+                return self.suspect_size(&error, tokens, tries).await;
+            }
+            _ => self.size_disproved(&error, tokens, tries).await?,
         }
         if error.may_be_of_content() && tries.simpler.attempt == Attempt::Whole {
             tries.simpler.attempt = Attempt::Simplified;
@@ -347,6 +353,7 @@ impl Turn {
     /// From here on the model at `idx` answers, and everything is measured by its settings.
     async fn switch(&mut self, tries: &mut Tries, idx: usize, why: Reason) -> Result<(), TurnFailure> {
         tries.overflows = 0;
+        tries.suspicion = Suspicion::default();
         tries.simpler = Simpler::default();
         let (from, to) = (self.settings.model.clone(), self.candidates()[idx].model.clone());
         let (reason, code) = (why.reason, why.code);
@@ -382,7 +389,7 @@ impl Turn {
     }
 
     /// Notes what was learnt of a model's window, here and for all conversations.
-    async fn learn(
+    pub(super) async fn learn(
         &mut self,
         model: String,
         window_tokens: Option<u64>,
@@ -495,16 +502,22 @@ impl Turn {
             let reason = format!("`{model}` found the request too large {overflows} times");
             return self.switch(tries, idx, Reason { reason, code: error.code() }).await;
         }
+        self.shrink(tokens).await
+    }
+
+    /// Makes room for a request that is smaller than the one of so many tokens, which was refused.
+    pub(super) async fn shrink(&mut self, tokens: u64) -> Result<(), TurnFailure> {
         let least = self.args.handle.read(|conversation| least_tokens(conversation, &self.settings));
         self.settings = Arc::new(narrowed(&self.settings, tokens, least + WORDS_MIN));
         self.make_room(MakeRoom::Overflow).await?;
+        let model = self.settings.model.clone();
         metrics::counter!("cairn_overflow_retries_total", "model" => model).increment(1);
         Ok(())
     }
 
     /// A server that names no window has refused a request of so many tokens: what it took and what it refused bound its
     /// window, which is learnt when enough is known.
-    async fn bound(&mut self, model: &str, tokens: u64, first: bool) -> Result<(), TurnFailure> {
+    pub(super) async fn bound(&mut self, model: &str, tokens: u64, first: bool) -> Result<(), TurnFailure> {
         let known = self.args.handle.read(|conversation| conversation.bounds.get(model).copied());
         let bounds = known.unwrap_or_default().refusing(tokens, first);
         let window = self.configured(model);

@@ -5,6 +5,7 @@ mod call;
 mod calls;
 mod chain;
 mod simpler;
+mod suspicion;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +38,7 @@ use chain::OutageWait;
 
 pub(crate) use call::{Call, CallUnderWay};
 pub(crate) use chain::note_id;
+pub(crate) use suspicion::is_unexplained;
 
 /// Longest that an answer waits for memories.
 const RECALL_LIMIT: Duration = Duration::from_secs(5);

@@ -15,12 +15,14 @@ use cairn_core::memory::{DraftMemory, SpokenWords, credit};
 use cairn_core::message::Entry;
 use cairn_core::model::{ChatRequest, ModelError, Purpose};
 use cairn_core::trace::RunCall;
+use cairn_core::window_bounds::{Suspicion, WindowBounds};
 use tokio::sync::oneshot;
 
 use super::talk::Talk;
 use super::{Job, Stop, is_extractive};
 use crate::agent::ModelCandidate;
 use crate::messages::ChannelMsg;
+use crate::turn::is_unexplained;
 
 /// How often a model's window is taken to be smaller than it was thought, within one attempt.
 const OVERFLOWS_MAX: u32 = 3;
@@ -61,6 +63,7 @@ impl Job {
         let earlier = earlier.filter(|_| !is_extractive(candidate));
         let source = SummarySource::of_entries(entries, self.instructions(&reader).chain(earlier.as_deref()));
         let mut overflows = 0;
+        let mut suspicion = Suspicion::default();
         loop {
             let done = self.done.lock().clone();
             let from =
@@ -72,7 +75,7 @@ impl Job {
             let tools = self.takes_tools(candidate);
             let shown = Shown { done: done.as_ref(), earlier: earlier.as_deref(), source: &source };
             let step = self.step(candidate, &reader, rest, tools, &shown)?;
-            let n = step.n;
+            let (n, tokens) = (step.n, request_tokens(&step.request));
             match self.ask(step.request, step.criteria).await {
                 Ok((text, memories)) => {
                     let done = self.together(candidate, done, &rest[..n], text, memories, step.left_out);
@@ -95,9 +98,24 @@ impl Job {
                         reader.window.narrowed(limit.filter(|limit| *limit < window).unwrap_or(smaller));
                     Arc::make_mut(&mut reader).window = narrowed;
                 }
+                Err(Stop::Model { error: Some(error), .. })
+                    if is_unexplained(&error) && suspicion.falls_on(&self.bounds(candidate), tokens) =>
+                {
+                    suspicion.note(tokens);
+                    let smaller = (reader.window.window_tokens as f64 * OVERFLOW_SHARE) as u64;
+                    let narrowed = reader.window.narrowed(smaller);
+                    Arc::make_mut(&mut reader).window = narrowed;
+                }
                 Err(stop) => return Err(stop),
             }
         }
+    }
+
+    /// What the model has taken, as far as it is known here.
+    fn bounds(&self, candidate: &ModelCandidate) -> WindowBounds {
+        let model = &candidate.model.info().id;
+        let bounds = self.handle.read(|conversation| conversation.bounds.get(model).copied());
+        self.shared.models.bounds(model, bounds.unwrap_or_default())
     }
 
     /// The next request over what is left of the entries.

@@ -433,7 +433,11 @@ fn windows() -> Vec<Event> {
         learnt(Some(32_768), None, None),
         learnt(None, Some(true), None),
         learnt(None, Some(false), None),
-        learnt(Some(9_000), None, Some(WindowBounds { taken: 7_000, refused: 7_100, overflows: 2 })),
+        learnt(
+            Some(9_000),
+            None,
+            Some(WindowBounds { taken: 7_000, refused: 7_100, overflows: 2, blameless: 0 }),
+        ),
     ]
 }
 

@@ -133,8 +133,7 @@ impl Assemble for Assembler {
             }
         }
         // Only calls go on with the turn in which blocks have to go back.
-        let state =
-            ProviderState::of(WireFormat::Anthropic, &self.model, items).filter(|_| has_calls);
+        let state = ProviderState::of(WireFormat::Anthropic, &self.model, items).filter(|_| has_calls);
         let state = state.map(|state| ProviderState { prefix: self.prefix, ..state });
         events.extend(state.map(|state| ModelEvent::State(Box::new(state))));
         events.push(ModelEvent::Done { finish, usage, quotes: false });
