@@ -155,7 +155,8 @@ impl Decoder {
 
     /// Takes in a line that is no field. It is nothing, or bare JSON.
     fn bare(&mut self, line: &str) -> Option<ServerEvent> {
-        if !self.is_bare && !(self.bounds.plain_errors && line.starts_with('{')) {
+        let begins = self.bounds.plain_errors && line.starts_with('{');
+        if !self.is_bare && !begins {
             return None;
         }
         let ended = if self.is_bare { None } else { self.end_event() };

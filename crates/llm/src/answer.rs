@@ -163,18 +163,27 @@ impl Opening<'_> {
         wire.remedies =
             REMEDIES.into_iter().filter(|remedy| needs(*remedy)).map(|r| r.name().to_owned()).collect();
         let mut named = Vec::new();
+        let mut unlearnt = false;
         let refusal = loop {
             let refusal = match self.send(&wire).await {
                 Ok(opened) => {
                     named
                         .into_iter()
                         .for_each(|remedy| self.server.learn(remedy, "it refused the request otherwise"));
+                    if unlearnt {
+                        self.server.unlearn(Remedy::OtherLimit);
+                    }
                     return Ok(opened);
                 }
                 Err(refusal) => refusal,
             };
             match refusal.remedies.iter().find(|remedy| self.add(&mut wire, **remedy)) {
                 Some(remedy) => named.push(*remedy),
+                // The other name is refused by now: back to the first one.
+                None if refusal.remedies.contains(&Remedy::OtherLimit) && named.is_empty() && !unlearnt => {
+                    wire.remedies.retain(|name| name != Remedy::OtherLimit.name());
+                    unlearnt = true;
+                }
                 None => break refusal,
             }
         };

@@ -31,13 +31,16 @@ pub(crate) enum Remedy {
     /// Fields that the configuration adds.
     NoExtra,
     NoTools,
+    /// `max_completion_tokens` in the place of `max_tokens`, or the other way round.
+    OtherLimit,
     /// All but the system prompt and the last message of a person. It is never learnt.
     LastMessage,
 }
 
 /// All, in the order in which they are applied.
-pub(crate) const REMEDIES: [Remedy; 14] = [
+pub(crate) const REMEDIES: [Remedy; 15] = [
     Remedy::NoStream,
+    Remedy::OtherLimit,
     Remedy::NoToolChoice,
     Remedy::CallsInWords,
     Remedy::NoState,
@@ -83,6 +86,7 @@ impl Remedy {
             Self::PlainSystem => "plain_system",
             Self::NoExtra => "no_extra",
             Self::NoTools => "no_tools",
+            Self::OtherLimit => "other_limit",
             Self::LastMessage => cairn_core::trace::LAST_MESSAGE,
         }
     }
@@ -124,13 +128,16 @@ impl Remedy {
             Self::NoTools => {
                 "the model's server refuses tools; it is asked without them (set tools = false for it)"
             }
+            Self::OtherLimit => {
+                "the model's server knows the limit of an answer by its other name (max_tokens, max_completion_tokens)"
+            }
             Self::LastMessage => "the model's server takes the last message alone",
         }
     }
 
     /// Whether it takes something out alone: any server takes a request without.
     pub(crate) fn is_for_any_server(self) -> bool {
-        !matches!(self, Self::SignCalls | Self::EmptyReasoning | Self::NoEffort)
+        !matches!(self, Self::SignCalls | Self::EmptyReasoning | Self::NoEffort | Self::OtherLimit)
     }
 
     /// Whether a request over that wire does so.
@@ -149,6 +156,12 @@ pub(crate) fn apply(remedy: Remedy, body: &mut Value) -> bool {
             fields.insert("stream".to_owned(), false.into()) == Some(true.into())
         }
         Remedy::NoToolChoice => fields.remove("tool_choice").is_some(),
+        Remedy::OtherLimit => {
+            let [old, new] = ["max_tokens", "max_completion_tokens"];
+            let (from, to) = if fields.contains_key(old) { (old, new) } else { (new, old) };
+            let limit = fields.remove(from);
+            limit.map(|limit| fields.insert(to.to_owned(), limit)).is_some()
+        }
         Remedy::ShortIds => fields.get_mut("messages").is_some_and(shorten_ids),
         Remedy::OneCall => fields.get_mut("messages").is_some_and(split_rounds),
         Remedy::SignCalls => fields.get_mut("messages").is_some_and(sign_calls),

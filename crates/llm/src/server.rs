@@ -141,6 +141,11 @@ impl Server {
         self.note(remedy, None, why);
     }
 
+    /// Asks so no longer.
+    pub(crate) fn unlearn(&self, remedy: Remedy) {
+        self.remedies.lock().remove(&remedy);
+    }
+
     /// Asks so for a day: without it a request was taken that was refused with it, by that error.
     pub(crate) fn guess(&self, remedy: Remedy, error: &ModelError) {
         let key = match error {

@@ -1,7 +1,7 @@
 //! Where what is volatile stands, and what a provider's state does to it.
 
-use jiff::{SignedDuration, Timestamp};
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::*;
@@ -55,8 +55,10 @@ impl Talk {
 
     /// The model's first call, made at that second: it calls a tool, and gave a state of that format.
     fn calls(&mut self, secs: i64, format: WireFormat) {
-        let mut entry = Entry::new(Seq(2), &TurnId::from("t1"), self.conversation.generation, at(secs), Role::Assistant);
-        entry.tool_calls = vec![ToolCall { id: "c1".to_owned(), name: "find".to_owned(), arguments: json!({}) }];
+        let mut entry =
+            Entry::new(Seq(2), &TurnId::from("t1"), self.conversation.generation, at(secs), Role::Assistant);
+        entry.tool_calls =
+            vec![ToolCall { id: "c1".to_owned(), name: "find".to_owned(), arguments: json!({}) }];
         let items = vec![
             ProviderItem::Opaque { value: json!({"type": "thinking", "thinking": "hm", "signature": "s"}) },
             ProviderItem::Call { fields: serde_json::Map::new() },
@@ -89,7 +91,8 @@ impl Talk {
             caused_by: std::collections::BTreeSet::new(),
             trace: Some(Box::new(trace)),
         }));
-        let mut result = Entry::new(Seq(3), &TurnId::from("t1"), self.conversation.generation, at(secs), Role::Tool);
+        let mut result =
+            Entry::new(Seq(3), &TurnId::from("t1"), self.conversation.generation, at(secs), Role::Tool);
         result.tool_call_id = Some("c1".to_owned());
         result.parts = vec![Part::text("there")];
         self.add(Event::Turn(TurnEvent::EntryAdded { entry: result }));

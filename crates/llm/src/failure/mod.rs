@@ -120,6 +120,8 @@ fn remedies(status: u16, said: &Said) -> Vec<Remedy> {
         vec![Remedy::ShortIds]
     } else if wording::is_one_call(&said.plain) {
         vec![Remedy::OneCall]
+    } else if wording::is_other_limit(&said.plain) {
+        vec![Remedy::OtherLimit]
     } else if matches!(status, 400..=499 | 501) && of_streaming {
         vec![Remedy::NoStream]
     } else {

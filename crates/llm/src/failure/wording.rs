@@ -439,6 +439,16 @@ pub(super) fn is_short_ids(plain: &str) -> bool {
     plain.contains("tool call id") && (plain.contains("length 9") || plain.contains("length of 9"))
 }
 
+/// Whether a plain text says that the server does not know the limit of an answer by that name: OpenAI's newer models
+/// (`max_tokens`), older servers and plain validators (`max_completion_tokens`). What is wrong with its value is none of that.
+pub(super) fn is_other_limit(plain: &str) -> bool {
+    const UNKNOWN: [&str; 5] = ["unrecognized", "unknown", "extra inputs", "extra_forbidden", "unexpected"];
+    const OF_VALUE: [&str; 5] = ["too large", "at most", "greater than", "less than", "exceed"];
+    says(plain, &["max_tokens", "max_completion_tokens"])
+        && (says(plain, DENIALS) || says(plain, &UNKNOWN))
+        && !says(plain, &OF_VALUE)
+}
+
 /// Whether a plain text says that an answer may have one call alone: chat templates of Llama 3.1 and of what is made from it.
 pub(super) fn is_one_call(plain: &str) -> bool {
     plain.contains("single tool-call") || plain.contains("single tool call")

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use reqwest::header::AUTHORIZATION;
+use reqwest::Url;
+use reqwest::header::{AUTHORIZATION, HeaderName};
 use tokio::sync::OnceCell;
 
 use cairn_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
@@ -44,12 +45,12 @@ impl OpenAi {
     /// # Errors
     /// The address is no HTTP address, or the key cannot be sent.
     pub fn new(options: ServerOptions) -> Result<Self, BadModel> {
-        let format = Format {
-            path: &["chat", "completions"],
-            key_header: AUTHORIZATION,
-            key_prefix: "Bearer ",
-            headers: &[],
+        let is_azure = is_azure(&options.base_url);
+        let (key_header, key_prefix) = match is_azure {
+            true => (HeaderName::from_static("api-key"), ""),
+            false => (AUTHORIZATION, "Bearer "),
         };
+        let format = Format { path: &["chat", "completions"], key_header, key_prefix, headers: &[] };
         let server = Server::new(options, &format)?;
         request::known_wants(&server).into_iter().for_each(|remedy| server.needs_from_the_start(remedy));
         Ok(Self { server: Arc::new(server), window: OnceCell::new() })
@@ -67,13 +68,22 @@ impl OpenAi {
 
     /// OpenAI's own newer models refuse `max_tokens`; many other servers know nothing else.
     fn limit_key(&self) -> &'static str {
-        let own = |host: &str| host == "api.openai.com" || host.ends_with(".openai.azure.com");
-        if self.server.base_url().host_str().is_some_and(own) {
+        let address = self.server.base_url();
+        if address.host_str() == Some("api.openai.com") || is_azure(address.as_str()) {
             "max_completion_tokens"
         } else {
             "max_tokens"
         }
     }
+}
+
+/// Whether an address is one of Azure, where keys go into a header of their own, or of a gateway that speaks as Azure does
+/// (`?api-version=`): <https://learn.microsoft.com/azure/ai-services/openai/reference>.
+fn is_azure(base_url: &str) -> bool {
+    const HOSTS: [&str; 3] = [".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com"];
+    let Ok(url) = base_url.trim().parse::<Url>() else { return false };
+    let is_host = url.host_str().is_some_and(|host| HOSTS.iter().any(|end| host.ends_with(end)));
+    is_host || url.query_pairs().any(|(key, _)| key == "api-version")
 }
 
 impl ChatModel for OpenAi {

@@ -1,5 +1,7 @@
 //! Servers that refuse, break off, fall silent or are none.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cairn_llm::{Anthropic, BadModel, OpenAi, Timeouts};
@@ -372,6 +374,63 @@ async fn a_server_that_takes_no_tool_choice_is_asked_without_it() {
     let chosen: Vec<bool> = server.requests().iter().map(|body| body["tool_choice"] == "none").collect();
     assert_eq!(chosen, [true, false, false], "it is left out once it was refused");
     assert!(server.requests().iter().all(|body| body["tools"].is_array()));
+}
+
+#[tokio::test]
+async fn the_limit_of_an_answer_goes_by_the_name_that_the_server_takes() {
+    // OpenAI's words for its newer models, and those of a plain validator.
+    let refused = [
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+        "[{'type': 'extra_forbidden', 'loc': ['body', 'max_completion_tokens'], 'msg': 'Extra inputs are not permitted'}]",
+    ];
+    let keys = ["max_tokens", "max_completion_tokens"];
+    let taken = Arc::new(AtomicUsize::new(1));
+    let respond = {
+        let taken = Arc::clone(&taken);
+        move |seen: &Seen| {
+            let wrong = 1 - taken.load(Ordering::Relaxed);
+            seen.body.get(keys[wrong]).map(|_| Answer::error(400, refused[wrong]))
+        }
+    };
+    let server = FakeModel::builder().expect_stable_prefix(false).respond(respond).start().await;
+    let model = model(&server.base_url(), true);
+    let mut names = Vec::new();
+    // The name that it takes changes, and changes back, as when a gateway changes what is behind it.
+    for name in [1, 1, 0, 0, 1] {
+        taken.store(name, Ordering::Relaxed);
+        assert_eq!(ask(&model, request("x")).await.unwrap().text, "echo: x");
+    }
+    for body in server.requests() {
+        names.push(keys.iter().position(|key| body.get(key).is_some()).unwrap());
+        assert_eq!(body[keys[names[names.len() - 1]]], 100);
+    }
+    assert_eq!(names, [0, 1, 1, 1, 0, 0, 0, 1], "each is refused once");
+}
+
+#[tokio::test]
+async fn azure_gets_its_version_and_its_key_as_it_wants_them() {
+    // https://learn.microsoft.com/azure/ai-services/openai/reference: POST
+    // {endpoint}/openai/deployments/{deployment}/chat/completions?api-version=…, with the header `api-key`.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let mut request = vec![0; 4096];
+        let n_read = socket.read(&mut request).await.unwrap();
+        let body = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\n";
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length:";
+        socket.write_all(format!("{head} {}\r\n\r\n{body}", body.len()).as_bytes()).await.unwrap();
+        String::from_utf8_lossy(&request[..n_read]).to_lowercase()
+    });
+    let base_url = format!("http://{address}/openai/deployments/gpt/?api-version=2024-10-21");
+    let key = Some(secrecy::SecretString::from("k3y"));
+    let options = ServerOptions { api_key: key, ..ServerOptions::new("m", base_url, "gpt") };
+    assert_eq!(ask(&OpenAi::new(options).unwrap(), request("x")).await.unwrap().text, "hi");
+    let sent = server.await.unwrap();
+    let line = "post /openai/deployments/gpt/chat/completions?api-version=2024-10-21 http/1.1\r\n";
+    assert!(sent.starts_with(line), "{sent}");
+    assert!(sent.contains("\r\napi-key: k3y\r\n") && !sent.contains("authorization"), "{sent}");
+    assert!(sent.contains("\"max_completion_tokens\":100"), "{sent}");
 }
 
 #[tokio::test]
