@@ -139,11 +139,27 @@ pub(crate) fn of_model(model: &str, error: &ModelError) -> TurnFailure {
         }
         ModelError::Broken(_) => "check that the model's server still runs, then send the message again",
         ModelError::NoTools(_) => "set tools = false for this model",
+        ModelError::Declined | ModelError::Filtered => {
+            "put the message another way, or add a model of another provider to the agent's chain"
+        }
         ModelError::CutOff(_) => "raise max_output_tokens of this model, or lower its reasoning_effort",
         ModelError::ContextOverflow { .. } => "lower context_window to what the model really takes",
         ModelError::Protocol(_) => "send the message again; if it stays so, the server's own log may say why",
     };
-    failure("turn_failed", format!("model `{model}`: {error}"), hint)
+    let code = match error {
+        ModelError::CutOff(_) | ModelError::Declined | ModelError::Filtered => error.code(),
+        ModelError::ContextOverflow { .. }
+        | ModelError::NoTools(_)
+        | ModelError::RateLimited { .. }
+        | ModelError::Overloaded { .. }
+        | ModelError::Auth(_)
+        | ModelError::BadRequest { .. }
+        | ModelError::Timeout(_)
+        | ModelError::Transport(_)
+        | ModelError::Broken(_)
+        | ModelError::Protocol(_) => "turn_failed",
+    };
+    failure(code, format!("model `{model}`: {error}"), hint)
 }
 
 /// The models failed: `model` last, with `error`; `errors` has the last failure of each.
@@ -159,7 +175,7 @@ pub(crate) fn of_models(
     let all: Vec<_> = errors.iter().map(|(model, error)| format!("`{model}`: {error}")).collect();
     let message = format!("no model of the chain answered: {}", all.join("; "));
     failure(
-        "turn_failed",
+        &of_last.code,
         message,
         "`cairn status` shows how each of them is; send the message again when one is well",
     )
@@ -168,7 +184,11 @@ pub(crate) fn of_models(
 /// The model's server refused the message, with the conversation and without.
 pub(crate) fn refused(model: &str, error: &ModelError) -> TurnFailure {
     let hint = "put the message another way; it is left out of further requests, and the rest of the conversation goes on";
-    failure(REFUSED, format!("model `{model}`: {error}"), hint)
+    let code = match error {
+        ModelError::Declined | ModelError::Filtered => error.code(),
+        _ => REFUSED,
+    };
+    failure(code, format!("model `{model}`: {error}"), hint)
 }
 
 /// The model found every request too large.
@@ -192,6 +212,14 @@ pub(crate) fn of_store(error: &StoreError) -> TurnFailure {
 pub(crate) fn too_many_rounds(rounds: u32) -> TurnFailure {
     let message = format!("the model called tools {rounds} times without an answer");
     failure("turn_failed", message, "raise max_rounds of the agent, or ask for less at once")
+}
+
+/// The model called nothing that there is, and would not answer in words.
+pub(crate) fn no_such_calls(answers: u32) -> TurnFailure {
+    let message = format!("{answers} answers of the model in a row called nothing that can be called");
+    let advice =
+        "use a model that calls tools well, set tools = false for it, or have its server read its calls";
+    failure("turn_failed", message, advice)
 }
 
 pub(crate) fn too_long(limit: std::time::Duration) -> TurnFailure {
@@ -227,6 +255,17 @@ pub(crate) fn note(code: &str) -> &'static str {
         "dead_letter" => {
             "Sorry, I have to give up on that message: each time I tried to answer it, something failed. Please put \
              it another way."
+        }
+        "refusal" => {
+            "Sorry, my language model declined to answer that message, so I leave it out from now on. Please put it another way."
+        }
+        "content_filter" => {
+            "Sorry, the content filter of my language model's provider withheld the answer to that message, so I \
+             leave it out from now on. Please put it another way."
+        }
+        "cut_off" => {
+            "Sorry, I thought about that for so long that there was no room left for an answer. Please ask for less \
+             at once; whoever runs this bot can give me more room with `max_output_tokens`."
         }
         _ => {
             "Sorry, something went wrong and I could not answer that. Please send it again; if it stays so, whoever \

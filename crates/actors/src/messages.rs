@@ -410,6 +410,7 @@ pub(crate) fn draft_entry(role: Role, at: Timestamp) -> Entry {
         artifact: None,
         provenance: Provenance::default(),
         quotes: false,
+        finish: None,
         tokens: 0,
     }
 }

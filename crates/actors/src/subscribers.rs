@@ -257,6 +257,7 @@ mod tests {
             model: "m".to_owned(),
             usage: Usage::default(),
             recalled: Vec::new(),
+            finish: None,
             notice: None,
         })
     }

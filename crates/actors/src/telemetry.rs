@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cairn_core::event::RunEnd;
 use cairn_core::ids::{ChannelId, RunId, TurnId};
-use cairn_core::model::{ToolDef, Usage};
+use cairn_core::model::{Finish, ToolDef, Usage};
 use cairn_core::ports::OutboxItem;
 use cairn_core::tool::ToolUse;
 use tokio::time::Instant;
@@ -84,21 +84,49 @@ pub(crate) fn usage(model: &str, usage: Usage) {
     }
 }
 
-/// What counts of a server's report of a call: our own estimate where the report cannot be true.
-pub(crate) fn believed(model: &str, reported: Usage, ours: Usage, answer_max: u64) -> Option<Usage> {
-    let believed = reported.believed(ours, answer_max);
-    if believed.is_none() {
-        metrics::counter!("cairn_usage_disbelieved_total", "model" => model.to_owned()).increment(1);
-        tracing::warn!(
-            model,
-            reported_input = reported.input_tokens,
-            reported_output = reported.output_tokens,
-            estimated_input = ours.input_tokens,
-            estimated_output = ours.output_tokens,
-            "the model's server reports usage that cannot be true; our own estimate counts: check the server"
-        );
+/// Counts an answer that the model did not end itself, and logs why.
+pub(crate) fn ended(model: &str, finish: Finish) {
+    if finish.is_whole() {
+        return;
     }
-    believed
+    let reason = finish.name();
+    metrics::counter!("cairn_answers_cut_total", "model" => model.to_owned(), "reason" => reason)
+        .increment(1);
+    tracing::info!(model, reason, "an answer was cut short or refused");
+}
+
+/// A server's report of a call is not believed. `is_known`: neither was the one before.
+pub(crate) fn disbelieved(model: &str, reported: Usage, ours: Usage, is_known: bool) {
+    metrics::counter!("cairn_usage_disbelieved_total", "model" => model.to_owned()).increment(1);
+    let (reported_input, estimated_input) = (reported.input_tokens, ours.input_tokens);
+    let (reported_output, estimated_output) = (reported.output_tokens, ours.output_tokens);
+    if is_known {
+        tracing::debug!(model, reported_input, estimated_input, "another report that is not believed");
+        return;
+    }
+    tracing::warn!(
+        model,
+        reported_input,
+        reported_output,
+        estimated_input,
+        estimated_output,
+        "the model's server reports usage that cannot be true, or leaves part of the request out; our own estimate counts: \
+         check the server"
+    );
+}
+
+/// A model's server has read only part of a request. `window_tokens`: what it is taken to read from here on, where that leaves
+/// room for a conversation.
+pub(crate) fn cut(model: &str, reported: u64, estimated: u64, window_tokens: Option<u64>) {
+    metrics::counter!("cairn_requests_cut_total", "model" => model.to_owned()).increment(1);
+    tracing::error!(
+        model,
+        reported,
+        estimated,
+        window_tokens,
+        "the model's server silently cut a request to its window; less is sent from here on: give the server a larger window \
+         (Ollama: OLLAMA_CONTEXT_LENGTH, or num_ctx in a Modelfile), then set context_window of the model to it"
+    );
 }
 
 pub(crate) fn run(channel: &ChannelId, tier: &'static str, end: &RunEnd) {

@@ -26,7 +26,8 @@ usage: cairn-bench PART …
   cluster figures CAIRN [CHANNELS] its figures alone, with a takeover of CHANNELS (1,000)
   faults CAIRN [KIND] [N] [SEED] [PLACE]  N (25) seeds of each place of a kind of faults, or of all
   faults CAIRN disk [N] [PART] [FAULT]    N runs (20) of each fault of each part of the state, of 0.5 to 30 seconds
-  load CAIRN [TURNS] [SEED] [KEYS] a long conversation at a window of 32,000; KEYS: more of [defaults.compaction], as TOML
+  load CAIRN [TURNS] [SEED] [KEYS] a long conversation at a window of 32,000, by each provider's cache rule; KEYS: more of
+                                   [defaults.compaction], as TOML
   providers CAIRN [TURNS]          TURNS (200) with stand-ins for providers that want back what they gave
   endure CAIRN [MINUTES]           mixed load (60), memory and descriptors sampled, their slopes at the end;
                                    fails at 1 MB an hour or more, if it runs 30 minutes
@@ -70,6 +71,17 @@ fn arg<T: FromStr>(args: &[&str], at: usize, default: T) -> Result<T, Box<dyn Er
     }
 }
 
+async fn provider_talks(cairn: &Path, dir: &Path, n_turns: usize) -> Result<(), Box<dyn Error>> {
+    for provider in providers::PROVIDERS {
+        let home = dir.join(format!("{provider:?}"));
+        std::fs::create_dir(&home)?;
+        let plan = providers::Plan { cairn: cairn.to_owned(), dir: home, provider, n_turns };
+        println!("{provider:?}: {:?}", providers::run(&plan).await?);
+    }
+    Ok(())
+}
+
+#[expect(clippy::too_many_lines, reason = "an arm for each part")]
 async fn run(args: &[&str], dir: &Path) -> Result<(), Box<dyn Error>> {
     match *args {
         ["kills", cairn, ref rest @ ..] => {
@@ -105,18 +117,15 @@ async fn run(args: &[&str], dir: &Path) -> Result<(), Box<dyn Error>> {
                 window: 32_000,
                 max_output_tokens: 1_024,
                 seed: arg(rest, 1, 1)?,
+                rule: load::CacheRule::Anthropic,
                 compaction: rest.get(2).copied().unwrap_or_default().to_owned(),
             };
-            print!("{}", load::run(&plan).await?);
+            for report in load::run_all(&plan).await? {
+                println!("{report}");
+            }
         }
         ["providers", cairn, ref rest @ ..] => {
-            for provider in providers::PROVIDERS {
-                let home = dir.join(format!("{provider:?}"));
-                std::fs::create_dir(&home)?;
-                let plan =
-                    providers::Plan { cairn: cairn.into(), dir: home, provider, n_turns: arg(rest, 0, 200)? };
-                println!("{provider:?}: {:?}", providers::run(&plan).await?);
-            }
+            provider_talks(cairn.as_ref(), dir, arg(rest, 0, 200)?).await?;
         }
         ["endure", cairn, ref rest @ ..] => {
             let end = endure::End::After(Duration::from_secs_f64(arg(rest, 0, 60.0)? * 60.0));

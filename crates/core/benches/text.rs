@@ -1,11 +1,13 @@
-//! How fast texts are estimated and digested: `cargo bench -p cairn-core --bench text`.
+//! How fast texts are estimated and digested, and answers taken apart: `cargo bench -p cairn-core --bench text`.
 
 use std::sync::Arc;
 
+use cairn_core::answer_text::AnswerText;
 use cairn_core::digest::digest;
 use cairn_core::ids::{Generation, Seq, TurnId};
 use cairn_core::message::{Author, Entry, Part, Role};
 use cairn_core::tokens::estimate;
+use cairn_core::tool_defs::ToolDefs;
 use divan::Bencher;
 use divan::counter::BytesCount;
 use jiff::Timestamp;
@@ -26,6 +28,23 @@ fn estimating(bencher: Bencher<'_, '_>, name: &str) {
     let sample = SAMPLES.iter().find(|sample| sample.0 == name).map_or("", |sample| sample.1);
     let text = sample.repeat(1 + 1_000_000 / sample.len().max(1));
     bencher.counter(BytesCount::of_str(&text)).bench_local(|| estimate(divan::black_box(&text)));
+}
+
+/// Answers of a megabyte in pieces of some 20 bytes, as servers stream them.
+#[divan::bench(args = ["plain", "code", "amid reasoning", "a call that does not end"])]
+fn sorting(bencher: Bencher<'_, '_>, kind: &str) {
+    let line = match kind {
+        "code" => "```rust\nlet a = b[0] < c[1] && `d`;\n```\n",
+        _ => SAMPLES[0].1,
+    };
+    let lead = if kind.starts_with("a call") { "<tool_call>{\"name\": \"" } else { "" };
+    let text = format!("{lead}{}", line.repeat(1 + 1_000_000 / line.len()));
+    let pieces: Vec<&str> = text.split_inclusive(' ').collect();
+    bencher.counter(BytesCount::of_str(&text)).bench_local(|| {
+        let mut answer = AnswerText::new(ToolDefs::default(), kind.starts_with("amid"));
+        let n: usize = pieces.iter().map(|piece| answer.push(divan::black_box(piece)).len()).sum();
+        n + answer.end(false).len()
+    });
 }
 
 /// Entries of three sentences each, with words of their own.
@@ -53,6 +72,7 @@ fn entries(n: u64) -> Vec<Arc<Entry>> {
         artifact: None,
         provenance: cairn_core::message::Provenance::default(),
         quotes: false,
+        finish: None,
         tokens: 40,
     };
     (1..=n).map(entry).map(Arc::new).collect()

@@ -7,6 +7,7 @@ use crate::settings::{
 };
 use crate::tool_defs::ToolDefs;
 use crate::trust::TrustSettings;
+use crate::window::frame_tokens;
 
 /// An agent's settings on one model of its chain, resolved from the configuration.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,6 +19,8 @@ pub struct AgentSettings {
     pub compactor_prompt: String,
     /// The window and where it comes from.
     pub window: WindowSize,
+    /// How far it grows, where nothing is known of the model's window.
+    pub growth: Option<Growth>,
     pub compaction: CompactionSettings,
     pub pruning: PruningSettings,
     pub result_guard: ResultGuardSettings,
@@ -41,23 +44,46 @@ pub struct AgentSettings {
 }
 
 impl AgentSettings {
-    /// The same with what was learnt of the model in that conversation: a smaller window, no tools.
-    pub fn knowing(&self, conversation: &Conversation) -> Option<Self> {
-        let learnt = conversation.learnt.get(&self.model)?;
-        let mut settings = self.clone();
-        settings.learn(learnt);
-        (settings != *self).then_some(settings)
+    /// The same on a model of whose window nothing is known: it begins small and grows up to this one.
+    #[must_use]
+    pub fn assuming(mut self, max_output_tokens: Option<u64>) -> Self {
+        let (frame_tokens, most_tokens) = (frame_tokens(&self), self.window.window_tokens);
+        let growth = Growth { frame_tokens, most_tokens, max_output_tokens };
+        (self.window, self.growth) = (growth.window(0), Some(growth));
+        self
     }
 
-    fn learn(&mut self, learnt: &Learnt) {
-        if let Some(tokens) =
-            learnt.window(self.window.window_tokens).filter(|tokens| *tokens < self.window.window_tokens)
-        {
-            self.window = self.window.narrowed(tokens);
+    /// The same with what is known of the model in that conversation: a window that has grown, or a smaller one, no tools.
+    pub fn knowing(&self, conversation: &Conversation) -> Option<Self> {
+        let learnt = conversation.learnt.get(&self.model);
+        let mut window = self.grown(conversation);
+        if let Some(learnt) = learnt {
+            let tokens = learnt.window(self.window.window_tokens);
+            if let Some(tokens) = tokens.filter(|tokens| *tokens < window.window_tokens) {
+                window = WindowSize { source: learnt.source(), ..window.narrowed(tokens) };
+            }
         }
-        if learnt.no_tools {
-            self.tools = ToolDefs::default();
+        let no_tools = learnt.is_some_and(|learnt| learnt.no_tools) && !self.tools.is_empty();
+        if window == self.window && !no_tools {
+            return None;
         }
+        let mut settings = Self { window, ..self.clone() };
+        if no_tools {
+            settings.tools = ToolDefs::default();
+        }
+        Some(settings)
+    }
+
+    /// The window without what was learnt of it: as it is set or listed, or as far as it has grown.
+    pub fn grown(&self, conversation: &Conversation) -> WindowSize {
+        let taken = conversation.bounds.get(&self.model).map_or(0, |bounds| bounds.taken);
+        self.growth.map_or(self.window, |growth| growth.window(taken))
+    }
+}
+
+impl Learnt {
+    fn source(&self) -> WindowSource {
+        if self.cut { WindowSource::Cut } else { WindowSource::Learnt }
     }
 }
 
@@ -81,8 +107,12 @@ pub enum WindowSource {
     Server,
     /// `[defaults]`.
     Defaults,
+    /// Nobody has: the server is nearby and lists none, and the window grows with what it takes.
+    Assumed,
     /// The model's server, by refusing a request that was larger.
     Learnt,
+    /// The model's server, by cutting a request that was larger.
+    Cut,
 }
 
 impl WindowSource {
@@ -92,8 +122,47 @@ impl WindowSource {
             Self::Model => "set by the model",
             Self::Server => "listed by the model's server",
             Self::Defaults => "of [defaults]",
+            Self::Assumed => "assumed; it grows with what the model's server takes",
             Self::Learnt => "learnt from a refusal of the model's server",
+            Self::Cut => "learnt: the model's server silently cuts larger requests",
         }
+    }
+
+    /// Somebody has written it into the configuration.
+    pub fn is_set(self) -> bool {
+        matches!(self, Self::Agent | Self::Model)
+    }
+}
+
+/// The window that a model of a server nearby begins with, where nothing is known of it. Ollama, the most common one, serves
+/// 4,096 tokens on small machines (<https://docs.ollama.com/context-length>); less than twice that leaves no room for a
+/// conversation beside the tools.
+pub const ASSUMED_WINDOW: u64 = 8_192;
+
+/// How a window grows of which nothing is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Growth {
+    /// Tokens that every request has, before correction: no smaller window can be of use.
+    frame_tokens: u64,
+    /// The largest window that it becomes.
+    most_tokens: u64,
+    /// `max_output_tokens` of the model.
+    max_output_tokens: Option<u64>,
+}
+
+impl Growth {
+    /// The window of a model whose largest request had so many tokens, as its server counted them: at least twice that, so
+    /// that the next one has room to be larger. It grows in few steps, since requests name its reserve.
+    fn window(self, taken: u64) -> WindowSize {
+        let half = taken.max(self.frame_tokens).max(self.max_output_tokens.unwrap_or(0));
+        let mut window_tokens = ASSUMED_WINDOW;
+        while window_tokens < self.most_tokens && window_tokens / 2 < half {
+            window_tokens = window_tokens.saturating_mul(2);
+        }
+        let window_tokens = window_tokens.min(self.most_tokens);
+        let size =
+            WindowSize::resolve(Some(window_tokens), None, None, window_tokens, self.max_output_tokens);
+        WindowSize { source: WindowSource::Assumed, ..size }
     }
 }
 
@@ -131,6 +200,11 @@ impl WindowSize {
         }
     }
 
+    /// Its size, where the configuration sets it; else 0.
+    pub fn set_tokens(&self) -> u64 {
+        if self.source.is_set() { self.window_tokens } else { 0 }
+    }
+
     /// The size of the window at which a request may take exactly so many tokens, when it is narrowed to that.
     pub fn holding(&self, usable_tokens: u64) -> u64 {
         usable_tokens + self.output_reserve_tokens.min(usable_tokens)
@@ -139,5 +213,64 @@ impl WindowSize {
     /// Tokens that a request may take: the denominator of usage.
     pub fn usable_tokens(&self) -> u64 {
         (self.window_tokens - self.output_reserve_tokens).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::ids::ChannelId;
+    use crate::testing::agent;
+    use crate::window_bounds::WindowBounds;
+
+    #[rstest]
+    #[case::nothing_is_proved(None, 0, 8_192, 2_048)]
+    #[case::half_of_it(None, 4_096, 8_192, 2_048)]
+    #[case::more_than_half(None, 4_097, 16_384, 4_096)]
+    #[case::much_more(None, 20_000, 65_536, 16_384)]
+    #[case::all(None, 90_000, 128_000, 32_000)]
+    #[case::a_set_reserve_stays(Some(512), 20_000, 65_536, 512)]
+    #[case::a_long_answer_needs_room(Some(10_000), 0, 32_768, 10_000)]
+    fn an_assumed_window_grows_with_what_the_server_has_taken(
+        #[case] max_output_tokens: Option<u64>,
+        #[case] taken: u64,
+        #[case] window_tokens: u64,
+        #[case] output_reserve_tokens: u64,
+    ) {
+        let settings = agent(128_000, 32_000).assuming(max_output_tokens);
+        let mut conversation = Conversation::new(ChannelId::local(&settings.id, "c").unwrap());
+        let bounds = WindowBounds { taken, ..WindowBounds::default() };
+        conversation.bounds.insert(settings.model.clone(), bounds);
+        let known = settings.knowing(&conversation).unwrap_or(settings);
+        let expected = WindowSize { window_tokens, output_reserve_tokens, source: WindowSource::Assumed };
+        assert_eq!(known.window, expected);
+    }
+
+    #[test]
+    fn an_assumed_window_holds_prompt_and_tools_twice() {
+        let mut settings = agent(128_000, 32_000);
+        settings.system_prompt = "apples and pears ".repeat(6_000);
+        assert_eq!(settings.assuming(None).window.window_tokens, 32_768);
+    }
+
+    #[rstest]
+    #[case::of_the_assumed_size(8_192, 6_000, WindowSource::Learnt)]
+    #[case::of_another_size(32_000, 65_536, WindowSource::Assumed)]
+    fn what_was_learnt_bounds_growth(
+        #[case] window_of: u64,
+        #[case] window_tokens: u64,
+        #[case] source: WindowSource,
+    ) {
+        let settings = agent(128_000, 32_000).assuming(None);
+        let mut conversation = Conversation::new(ChannelId::local(&settings.id, "c").unwrap());
+        let bounds = WindowBounds { taken: 20_000, ..WindowBounds::default() };
+        conversation.bounds.insert(settings.model.clone(), bounds);
+        let window_of = Some(window_of);
+        let learnt = Learnt { window_tokens: Some(6_000), window_of, ..Learnt::default() };
+        conversation.learnt.insert(settings.model.clone(), learnt);
+        let window = settings.knowing(&conversation).unwrap().window;
+        assert_eq!((window.window_tokens, window.source), (window_tokens, source));
     }
 }

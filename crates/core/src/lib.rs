@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod agent;
+pub mod answer_text;
 pub mod approval;
 pub mod artifact;
 pub mod awake;
@@ -52,6 +53,7 @@ pub mod trace;
 pub mod trust;
 pub mod tune;
 pub mod turn;
+pub mod usage_watch;
 pub mod when;
 pub mod window;
 pub mod window_bounds;

@@ -91,6 +91,55 @@ impl ToolCall {
     }
 }
 
+/// Why an answer ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finish {
+    #[default]
+    Stop,
+    ToolCalls,
+    /// It reached its token limit.
+    Length,
+    /// Request and answer filled the model's context window.
+    ContextWindow,
+    /// The server paused a long answer and expects another request to resume it.
+    Pause,
+    /// The model declined to answer, or to go on.
+    Refusal,
+    /// The provider's content filter stopped it.
+    ContentFilter,
+}
+
+impl Finish {
+    /// Its name in records, logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::ToolCalls => "tool_calls",
+            Self::Length => "length",
+            Self::ContextWindow => "context_window",
+            Self::Pause => "pause",
+            Self::Refusal => "refusal",
+            Self::ContentFilter => "content_filter",
+        }
+    }
+
+    /// The model ended the answer itself.
+    pub fn is_whole(self) -> bool {
+        matches!(self, Self::Stop | Self::ToolCalls)
+    }
+
+    /// Whether a call is made of an answer that ended so. After a cut its arguments may be incomplete; an incomplete
+    /// object never parses as an object. After a refusal no call is made.
+    pub fn allows(self, call: &ToolCall) -> bool {
+        match self {
+            Self::Stop | Self::ToolCalls => true,
+            Self::Length | Self::ContextWindow | Self::Pause => call.arguments.is_object(),
+            Self::Refusal | Self::ContentFilter => false,
+        }
+    }
+}
+
 /// One item of a channel's history. Immutable once in the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
@@ -128,6 +177,9 @@ pub struct Entry {
     /// The text quotes other entries (an offline reply): it is not indexed, so that no search finds an echo.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub quotes: bool,
+    /// For an assistant's entry: why it ended, where the model did not end it itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish: Option<Finish>,
     /// Estimated tokens as the window renders it, before correction.
     pub tokens: u32,
 }
@@ -151,6 +203,7 @@ impl Entry {
             artifact: None,
             provenance: Provenance::default(),
             quotes: false,
+            finish: None,
             tokens: 0,
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::ChannelId;
+pub use crate::message::Finish;
 use crate::message::{Entry, Part, ToolCall};
 use crate::provider_state::ProviderState;
 use crate::summary::Summary;
@@ -120,6 +121,8 @@ pub enum ModelEvent {
     Sent(Box<Sent>),
     Text(String),
     Reasoning(String),
+    /// All text so far was reasoning: the model wrote no tag before it, and the one behind it has come.
+    TextWasReasoning,
     ToolCall(ToolCall),
     /// What the provider wants back with the answer. It comes once, before the end.
     State(Box<ProviderState>),
@@ -132,16 +135,6 @@ pub enum ModelEvent {
         /// The text quotes the history (offline replies): it is not indexed.
         quotes: bool,
     },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Finish {
-    Stop,
-    ToolCalls,
-    /// It was cut off at the token limit.
-    Length,
-    /// The provider's filter cut it off.
-    ContentFilter,
 }
 
 /// Tokens of a request and its answer, as the provider counts them.
@@ -163,24 +156,41 @@ pub(crate) fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 
-/// How many times more, or fewer, tokens than we estimate a server may report. Tokenizers differ by less: what lies
-/// beyond is a mistake of the server.
+/// How many times more tokens than we estimate a server may report. Tokenizers differ by less: a larger report is a mistake
+/// of the server.
 const REPORT_FACTOR: u64 = 8;
+
+/// How many times fewer. No tokenizer counts less than half of our estimate: a smaller report leaves part of the request out.
+const LEFT_OUT_FACTOR: u64 = 2;
 
 /// Tokens that a server may add by itself, such as a prompt of its own.
 const REPORT_SLACK: u64 = 2_000;
 
+/// The most tokens that a server may report of what we estimate.
+fn at_most(estimate: u64) -> u64 {
+    estimate.saturating_mul(REPORT_FACTOR).saturating_add(REPORT_SLACK)
+}
+
 impl Usage {
-    /// The report as it counts; `None` when it cannot be true. `ours`: our own estimate of the same call. `answer_max`:
-    /// the most tokens that the answer was allowed, with reasoning that is not shown.
-    pub fn believed(self, ours: Self, answer_max: u64) -> Option<Self> {
-        let at_most = |estimate: u64| estimate.saturating_mul(REPORT_FACTOR).saturating_add(REPORT_SLACK);
-        let believable = self.input_tokens <= at_most(ours.input_tokens)
-            && ours.input_tokens <= at_most(self.input_tokens)
-            && self.output_tokens <= at_most(ours.output_tokens.max(answer_max));
-        let cached_tokens = self.cached_tokens.min(self.input_tokens);
-        let cache_write_tokens = self.cache_write_tokens.min(self.input_tokens - cached_tokens);
-        believable.then_some(Self { cached_tokens, cache_write_tokens, ..self })
+    /// The report as it counts; `None` when it cannot be true. `ours`: our own estimate of the same call; `estimated`: that
+    /// of the request before correction. `answer_max`: the most tokens that the answer was allowed, with reasoning that is
+    /// not shown.
+    pub fn believed(self, ours: Self, estimated: u64, answer_max: u64) -> Option<Self> {
+        let usage = self.with_cached(ours);
+        let believable = usage.input_tokens <= at_most(ours.input_tokens)
+            && estimated <= usage.input_tokens.saturating_mul(LEFT_OUT_FACTOR)
+            && usage.output_tokens <= at_most(ours.output_tokens.max(answer_max));
+        let cached_tokens = usage.cached_tokens.min(usage.input_tokens);
+        let cache_write_tokens = usage.cache_write_tokens.min(usage.input_tokens - cached_tokens);
+        believable.then_some(Self { cached_tokens, cache_write_tokens, ..usage })
+    }
+
+    /// The report with all tokens of the request. Some servers count only the tokens that their cache lacked: more cached
+    /// tokens than tokens of the request prove it.
+    pub(crate) fn with_cached(self, ours: Self) -> Self {
+        let sum = self.input_tokens.saturating_add(self.cached_tokens);
+        let leaves_out = self.cached_tokens > self.input_tokens && sum <= at_most(ours.input_tokens);
+        Self { input_tokens: if leaves_out { sum } else { self.input_tokens }, ..self }
     }
 
     /// Tokens of the request and the answer.
@@ -254,6 +264,12 @@ pub enum ModelError {
         "the answer used up max_output_tokens ({0} tokens) before its first word: the model spent them on thinking"
     )]
     CutOff(u64),
+    /// The model declined to answer and said nothing else.
+    #[error("the model declined to answer this message")]
+    Declined,
+    /// The provider's content filter withheld the whole answer.
+    #[error("the content filter of the model's provider withheld the answer to this message")]
+    Filtered,
     /// The server broke the format, or the stream ended before its end.
     #[error("the model's server broke the protocol: {0}")]
     Protocol(String),
@@ -304,6 +320,22 @@ impl ModelError {
         Self::BadRequest { message: message.into(), cause: RefusalCause::Unknown }
     }
 
+    /// What an answer without a word and without a call comes to, by why it ended. `answer_max`: the most tokens that it was
+    /// allowed.
+    pub fn of_silence(finish: Finish, answer_max: u64) -> Self {
+        match finish {
+            Finish::Length => Self::CutOff(answer_max),
+            Finish::ContextWindow => {
+                let message = "it left no room for the first word of an answer".to_owned();
+                Self::ContextOverflow { message, limit: None }
+            }
+            Finish::Refusal => Self::Declined,
+            Finish::ContentFilter => Self::Filtered,
+            Finish::Pause => Self::Protocol("the server paused before the first word".to_owned()),
+            Finish::Stop | Finish::ToolCalls => Self::Protocol("the answer is empty".to_owned()),
+        }
+    }
+
     /// The codes of errors by which a server refuses a call.
     pub const REFUSALS: [&str; 6] =
         ["context_overflow", "no_tools", "rate_limited", "overloaded", "auth", "bad_request"];
@@ -320,6 +352,8 @@ impl ModelError {
             Self::Timeout(_) => "timeout",
             Self::Transport(_) | Self::Broken(_) => "transport",
             Self::CutOff(_) => "cut_off",
+            Self::Declined => "refusal",
+            Self::Filtered => "content_filter",
             Self::Protocol(_) => "protocol",
         }
     }
@@ -351,9 +385,13 @@ impl ModelError {
             }
             Self::BadRequest { .. } => "the model's server refused the request".to_owned(),
             // Told by us, from the connection alone.
-            Self::Timeout(_) | Self::Transport(_) | Self::Broken(_) | Self::CutOff(_) | Self::Protocol(_) => {
-                return self.to_string();
-            }
+            Self::Timeout(_)
+            | Self::Transport(_)
+            | Self::Broken(_)
+            | Self::CutOff(_)
+            | Self::Declined
+            | Self::Filtered
+            | Self::Protocol(_) => return self.to_string(),
         };
         words + &status
     }
@@ -366,9 +404,13 @@ impl ModelError {
             | Self::Overloaded { message, .. }
             | Self::BadRequest { message, .. } => message,
             Self::NoTools(message) | Self::Auth(message) => message,
-            Self::Timeout(_) | Self::Transport(_) | Self::Broken(_) | Self::CutOff(_) | Self::Protocol(_) => {
-                return None;
-            }
+            Self::Timeout(_)
+            | Self::Transport(_)
+            | Self::Broken(_)
+            | Self::CutOff(_)
+            | Self::Declined
+            | Self::Filtered
+            | Self::Protocol(_) => return None,
         };
         words.strip_prefix("HTTP ")?.get(..3)?.parse().ok()
     }
@@ -382,6 +424,7 @@ impl ModelError {
                 Field | Picture | Content | Unknown => true,
                 Address | Account => false,
             },
+            Self::Declined | Self::Filtered => true,
             _ => false,
         }
     }
@@ -411,6 +454,8 @@ impl ModelError {
             | Self::Transport(_)
             | Self::Broken(_)
             | Self::CutOff(_)
+            | Self::Declined
+            | Self::Filtered
             | Self::Protocol(_) => None,
         }
     }
@@ -432,7 +477,9 @@ mod tests {
     #[case::a_prompt_of_the_server(9_999, 50, true)]
     #[case::too_much(10_001, 50, false)]
     #[case::all_that_a_number_holds(u64::MAX, 50, false)]
-    #[case::too_little_is_within_the_slack(1, 0, true)]
+    #[case::half_of_it(500, 50, true)]
+    #[case::less_than_half_of_it(499, 50, false)]
+    #[case::next_to_nothing(1, 0, false)]
     #[case::reasoning_that_is_not_shown(1_000, 500, true)]
     #[case::a_longer_answer_than_was_allowed(1_000, 6_001, false)]
     #[case::an_answer_of_all_that_a_number_holds(1_000, u64::MAX, false)]
@@ -442,19 +489,35 @@ mod tests {
         #[case] believed: bool,
     ) {
         let reported = usage(input, output);
-        assert_eq!(reported.believed(usage(1_000, 50), 500), believed.then_some(reported));
+        assert_eq!(reported.believed(usage(1_000, 50), 1_000, 500), believed.then_some(reported));
     }
 
     #[test]
-    fn a_report_of_far_too_little_is_not_believed() {
-        assert_eq!(usage(3, 50).believed(usage(100_000, 50), 500), None);
-        assert!(usage(15_000, 50).believed(usage(100_000, 50), 500).is_some());
+    fn a_correction_that_is_too_high_does_not_make_a_report_untrue() {
+        let reported = usage(1_000, 50);
+        assert_eq!(reported.believed(usage(4_000, 50), 1_000, 500), Some(reported));
+    }
+
+    #[rstest]
+    #[case::all_but_the_new_message(40, 960, 1_000)]
+    #[case::one_more_than_the_rest(499, 500, 999)]
+    #[case::part_of_the_request(1_000, 1_000, 1_000)]
+    #[case::more_than_can_be(1_000, u64::MAX, 1_000)]
+    fn cached_tokens_that_the_request_does_not_include_are_added(
+        #[case] input_tokens: u64,
+        #[case] cached_tokens: u64,
+        #[case] whole: u64,
+    ) {
+        let reported = Usage { cached_tokens, ..usage(input_tokens, 50) };
+        let believed = reported.believed(usage(1_000, 50), 1_000, 500).unwrap();
+        let of_it = cached_tokens.min(whole);
+        assert_eq!((believed.input_tokens, believed.cached_tokens), (whole, of_it));
     }
 
     #[test]
     fn what_came_from_the_cache_is_at_most_the_request() {
         let reported = Usage { cached_tokens: u64::MAX, cache_write_tokens: u64::MAX, ..usage(1_000, 50) };
-        let believed = reported.believed(usage(1_000, 50), 500).unwrap();
+        let believed = reported.believed(usage(1_000, 50), 1_000, 500).unwrap();
         assert_eq!((believed.cached_tokens, believed.cache_write_tokens), (1_000, 0));
     }
 

@@ -1,9 +1,9 @@
-//! What a chat is told beside answers: that a message is larger than the window takes, that a compaction somebody asked for
-//! is done, that words have left view without a summary, that a run failed for good. Pure: the channel journals these as
-//! notes that the outbox owes.
+//! What a chat is told beside answers, and behind one that the model did not end itself: that a message is larger than the window
+//! takes, that a compaction somebody asked for is done, that words have left view without a summary, that a run failed for good,
+//! that the model's server cuts requests. Pure: the channel journals these as notes that the outbox owes.
 //!
-//! The first two belong to an answer and always come. The others come only where something was lost, never more often than once an
-//! hour in a chat, and not at all with `compaction.notices = false`.
+//! The first two belong to an answer and always come. The others come only where something was lost, and not at all with
+//! `compaction.notices = false`: the next two never more often than once an hour in a chat, the last one once.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
 use crate::event::{CompactionEvent, DeliveryEvent, Event, Run, RunEnd, RunOutcome};
 use crate::ids::{LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
-use crate::message::Entry;
+use crate::message::{Entry, Finish};
 use crate::summary::MADE_BY_DIGEST;
 pub use crate::text::grouped;
 
@@ -36,6 +36,11 @@ const FAILED: &str = "I could not summarise the older part of this conversation.
                       again later.";
 
 const CUT: &str = "This is more than I can take in at once: I see only part of it. All of it is kept.";
+
+const SERVER_CUTS: &str = "The server of my language model silently dropped the oldest part of this conversation: it has less \
+                           room than I was told. From here on I send it less and summarise sooner. Whoever runs me can give \
+                           it more room (with Ollama: OLLAMA_CONTEXT_LENGTH, or num_ctx in a Modelfile) and then set \
+                           context_window of the model.";
 
 /// Whether the chat is to be told of what was lost from view.
 #[derive(Debug, Clone, PartialEq)]
@@ -152,6 +157,47 @@ pub fn long_messages(
     ))
 }
 
+/// The note that tells the chat, once, that the model's server reads only part of large requests, and what its operator can do
+/// about it.
+pub fn note_of_cut(conversation: &Conversation, agent: &AgentSettings) -> Option<Event> {
+    let is_known = conversation.learnt.get(&agent.model).is_some_and(|learnt| learnt.cut);
+    let id = OutboxId::from(format!("{}:cut:{}", conversation.channel, conversation.next_seq));
+    (!is_known && is_told(conversation, agent)).then(|| note(conversation, id, SERVER_CUTS.to_owned()))
+}
+
+/// The note behind the words of an answer that the model did not end itself; `None`: it did. It becomes part of the answer,
+/// so that the model sees later what people saw: who writes "go on" is understood. `lost_call`: the cut was within a tool
+/// call. A code block that the words leave open is closed first.
+pub fn of_finish(finish: Finish, text: &str, lost_call: bool) -> Option<String> {
+    let call = if lost_call { " in the middle of a tool call, which was not made" } else { "" };
+    let cut = |why: &str| format!("(Cut off here{call}: {why}. Write `go on` for the rest.)");
+    let note = match finish {
+        Finish::Stop | Finish::ToolCalls => return None,
+        Finish::Length => cut("this answer reached its length limit"),
+        Finish::ContextWindow => cut("my context window is full"),
+        Finish::Pause => cut("the model's server paused"),
+        Finish::Refusal => "(The model declined to say more about this.)".to_owned(),
+        Finish::ContentFilter => "(Stopped here by the content filter of the model's provider.)".to_owned(),
+    };
+    let closing = open_fence(text).map(|fence| format!("{fence}\n")).unwrap_or_default();
+    Some(if text.is_empty() { note } else { format!("{closing}\n{note}") })
+}
+
+/// The fence that closes the code block which a Markdown text leaves open.
+fn open_fence(text: &str) -> Option<&str> {
+    let mut open: Option<&str> = None;
+    for line in text.lines().map(str::trim) {
+        let Some(mark) = line.chars().next().filter(|c| matches!(c, '`' | '~')) else { continue };
+        let (fence, rest) = line.split_at(line.len() - line.trim_start_matches(mark).len());
+        open = match open {
+            None if fence.len() >= 3 && !rest.contains('`') => Some(fence),
+            Some(opened) if fence.starts_with(opened) && rest.is_empty() => None,
+            open => open,
+        };
+    }
+    open
+}
+
 /// The note that says so to the chat of the open turn; `None` when there is nothing to say, or it was said.
 pub fn note_of_long_messages(conversation: &Conversation, agent: &AgentSettings, cut: bool) -> Option<Event> {
     let open = conversation.open_turn.as_ref()?;
@@ -263,4 +309,80 @@ fn note(conversation: &Conversation, id: OutboxId, words: String) -> Event {
         edits: None,
         draft: false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+    use crate::message::ToolCall;
+
+    #[rstest]
+    #[case(Finish::Stop, None)]
+    #[case(Finish::ToolCalls, None)]
+    #[case(
+        Finish::Length,
+        Some("(Cut off here: this answer reached its length limit. Write `go on` for the rest.)")
+    )]
+    #[case(
+        Finish::ContextWindow,
+        Some("(Cut off here: my context window is full. Write `go on` for the rest.)")
+    )]
+    #[case(Finish::Pause, Some("(Cut off here: the model's server paused. Write `go on` for the rest.)"))]
+    #[case(Finish::Refusal, Some("(The model declined to say more about this.)"))]
+    #[case(Finish::ContentFilter, Some("(Stopped here by the content filter of the model's provider.)"))]
+    fn an_answer_that_the_model_did_not_end_says_why(#[case] finish: Finish, #[case] note: Option<&str>) {
+        assert_eq!(of_finish(finish, "", false).as_deref(), note);
+        let behind = note.map(|note| format!("\n{note}"));
+        assert_eq!(of_finish(finish, "First, peel the", false), behind);
+    }
+
+    #[test]
+    fn a_cut_within_a_call_says_that_the_call_was_not_made() {
+        let note = of_finish(Finish::Length, "", true).unwrap();
+        assert!(
+            note.starts_with("(Cut off here in the middle of a tool call, which was not made: "),
+            "{note}"
+        );
+        assert!(note.contains("go on"), "{note}");
+    }
+
+    #[rstest]
+    #[case::none("plain `code` and ```three``` in a line", None)]
+    #[case::closed("```rust\nlet a = 1;\n```\nand then", None)]
+    #[case::open("Here:\n```rust\nlet a = 1;\nlet b", Some("```"))]
+    #[case::longer("````md\n```\ninner\n```", Some("````"))]
+    #[case::waves("~~~\n```\n", Some("~~~"))]
+    #[case::in_a_list("1. so:\n   ```sh\n   ls", Some("```"))]
+    #[case::a_second("```\na\n```\n```py\nb", Some("```"))]
+    #[case::closed_by_more("```\na\n`````", None)]
+    fn a_code_block_that_is_left_open_is_closed_before_the_note(
+        #[case] text: &str,
+        #[case] fence: Option<&str>,
+    ) {
+        let note = of_finish(Finish::Length, text, false).unwrap();
+        let closing = fence.map(|fence| format!("{fence}\n")).unwrap_or_default();
+        assert!(note.starts_with(&format!("{closing}\n(Cut off")), "{note}");
+    }
+
+    #[test]
+    fn of_a_cut_answer_only_whole_calls_are_made_and_of_a_refused_one_none() {
+        let call = |arguments| ToolCall { id: "c".to_owned(), name: "save".to_owned(), arguments };
+        let whole = call(json!({ "text": "a" }));
+        let broken = [json!("{\"text\": \"a"), json!(""), json!(1)].map(call);
+        for (finish, makes_whole, makes_broken) in [
+            (Finish::Stop, true, true),
+            (Finish::ToolCalls, true, true),
+            (Finish::Length, true, false),
+            (Finish::ContextWindow, true, false),
+            (Finish::Pause, true, false),
+            (Finish::Refusal, false, false),
+            (Finish::ContentFilter, false, false),
+        ] {
+            assert_eq!(finish.allows(&whole), makes_whole, "{finish:?}");
+            assert!(broken.iter().all(|call| finish.allows(call) == makes_broken), "{finish:?}");
+        }
+    }
 }

@@ -314,7 +314,7 @@ impl Default for CompactionSettings {
             background_threshold: 0.80,
             aggressive_threshold: 0.85,
             emergency_threshold: 0.95,
-            background_fraction: 0.30,
+            background_fraction: 0.50,
             aggressive_fraction: 0.50,
             emergency_fraction: 0.0,
             reserve_ratio: 0.10,

@@ -244,6 +244,7 @@ mod tests {
             usage,
             disbelieved: None,
             is_estimate,
+            set_window: None,
             caused_by: people.iter().map(|&person| person.to_owned()).collect::<BTreeSet<_>>(),
             trace: None,
         });

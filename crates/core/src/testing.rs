@@ -69,6 +69,7 @@ pub(crate) fn agent(window_tokens: u64, output_reserve_tokens: u64) -> AgentSett
         system_prompt: "You are a careful assistant.".to_owned(),
         compactor_prompt: "Summarise the transcript.".to_owned(),
         window: WindowSize { window_tokens, output_reserve_tokens, source: WindowSource::Agent },
+        growth: None,
         compaction: crate::settings::CompactionSettings::default(),
         pruning: crate::settings::PruningSettings::default(),
         result_guard: crate::settings::ResultGuardSettings::default(),

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 /// Longest name that the model gets to see, in characters.
-const NAME_MAX: usize = 64;
+pub(crate) const NAME_MAX: usize = 64;
 
 /// The note in the place of what was cut out of the middle.
 pub(crate) const CUT_NOTE: &str = "\n[...truncated...]\n";

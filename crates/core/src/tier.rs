@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 pub enum Tier {
     #[default]
     Calm,
-    /// A run over the oldest 30 % is due.
+    /// A run over the oldest half is due.
     Background,
-    /// A run over the oldest 50 % is due.
+    /// It is due without waiting for anything.
     Aggressive,
     /// The oldest turns leave the window at once.
     Emergency,

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::ids::{ApprovalId, TurnId};
 use crate::message::{Part, ToolCall, text_of};
+use crate::model::ToolDef;
 
 /// Most bytes of a call's arguments, as JSON, that [`ToolUse`] keeps; the call itself is in the history whole.
 pub const LOGGED_ARGUMENTS_BYTES: usize = 4_096;
@@ -23,6 +24,12 @@ pub fn bound_calls(calls: &mut Vec<ToolCall>) -> usize {
     let left_out = calls.len().saturating_sub(CALLS_MAX + 1);
     calls.truncate(CALLS_MAX + 1);
     left_out
+}
+
+/// Whether any of these calls is of a tool that there is, with arguments that could be read.
+pub fn any_can_be_run(calls: &[ToolCall], tools: &[ToolDef]) -> bool {
+    let is_known = |call: &ToolCall| tools.iter().any(|tool| tool.name == call.name);
+    calls.iter().any(|call| !call.arguments.is_string() && is_known(call))
 }
 
 /// What calling a tool does to the world.

@@ -13,6 +13,9 @@ use crate::turn::spans;
 /// The code of a turn that failed since a model's server refused its messages, with or without everything else.
 pub const REFUSED: &str = "refused";
 
+/// Codes of turns whose messages are left out of later requests: they were refused, with a status or in an answer without words.
+pub const REFUSALS: [&str; 3] = [REFUSED, "refusal", "content_filter"];
+
 /// Stands for the text of a message that a server refused.
 pub const REFUSED_TEXT: &str = "[left out: the language model's server refused this message]";
 

@@ -10,13 +10,14 @@ use cairn_core::agent::WindowSource;
 use cairn_core::backoff::Backoff;
 use cairn_core::chain::Guarded;
 use cairn_core::ids::AgentId;
-use cairn_core::ports::{ChatModel, Unanswered};
+use cairn_core::ports::{ChatModel, ServerWindow, Unanswered};
 use cairn_core::tool_defs::ToolDefs;
 use cairn_llm::{BadModel, HistorySearch};
 use futures::FutureExt as _;
 use futures::future::join_all;
 use parking_lot::Mutex;
 use secrecy::ExposeSecret;
+use tokio::time::Instant;
 
 use crate::config::{AgentConfig, Config, Live, Loaded};
 use crate::models;
@@ -44,8 +45,8 @@ struct Reached {
     listed: Listed,
 }
 
-/// Windows as the models' servers list them, by the models' ids; `None`: the server answers, and lists none.
-type Listed = BTreeMap<String, Option<u64>>;
+/// Windows as the models' servers tell them, by the models' ids.
+type Listed = BTreeMap<String, ServerWindow>;
 
 impl AgentRegistry {
     /// The agents of that configuration; nothing is asked of any server yet. `search`: where the offline model
@@ -121,24 +122,24 @@ impl AgentRegistry {
         Ok(agents.filter_map(|agent| self.runtime(&loaded.config, agent, &reached)).collect())
     }
 
-    /// Whether a server has not said yet how large the window of its model is, or that it lists none.
-    pub fn lacks_windows(&self) -> bool {
+    /// Whether a server is to be asked how large the window of its model is. `due`: by what it has said.
+    pub fn lacks_windows(&self, due: Due) -> bool {
         let reached = self.reached.lock().clone();
         reached.is_some_and(|(loaded, reached)| {
-            lacking(&loaded.config, &reached.models, &reached.listed).next().is_some()
+            lacking(&loaded.config, &reached.models, &reached.listed, due).next().is_some()
         })
     }
 
-    /// Asks those servers once more. True: one has answered, and the runtime needs the agents again.
-    pub async fn ask_again(&self) -> bool {
+    /// Asks those servers once more. True: one has said something new, and the runtime needs the agents again.
+    pub async fn ask_again(&self, due: Due) -> bool {
         let Some((loaded, reached)) = self.reached.lock().clone() else { return false };
-        let listed = discovered(&loaded.config, &reached.models, reached.listed.clone()).await;
-        let found: Vec<_> = listed.iter().filter(|(id, _)| !reached.listed.contains_key(*id)).collect();
-        if found.is_empty() {
+        let listed = discovered(&loaded.config, &reached.models, reached.listed.clone(), due).await;
+        if listed == reached.listed {
             return false;
         }
-        for (model, window) in found {
-            tracing::info!(model, window, "the model's server has listed its window");
+        let news = listed.iter().filter(|(id, window)| reached.listed.get(*id) != Some(window));
+        for (model, window) in news.filter_map(|(id, window)| Some((id, window.tokens()?))) {
+            tracing::info!(model, window, "the model's server has told its window");
         }
         let reached = Arc::new(Reached { models: reached.models.clone(), listed });
         {
@@ -181,8 +182,8 @@ impl AgentRegistry {
             }
         }
         let kept = before.map(|(before, reached)| kept(before, &reached.listed, loaded)).unwrap_or_default();
-        let listed = discovered(config, &models, kept).await;
-        for model in lacking(config, &models, &listed).filter(|_| self.told.is_some()) {
+        let listed = discovered(config, &models, kept, Due::Unanswered).await;
+        for model in lacking(config, &models, &listed, Due::Unanswered).filter(|_| self.told.is_some()) {
             tracing::warn!(
                 model,
                 "the model's server does not answer yet, so the size of its window is unknown until it does; \
@@ -202,7 +203,7 @@ impl AgentRegistry {
     fn runtime(&self, config: &Config, agent: &AgentConfig, reached: &Reached) -> Option<AgentRuntime> {
         let tools = ToolDefs::from(self.tools.defs(agent));
         let candidate = |id: &str| -> Option<ModelCandidate> {
-            let window = reached.listed.get(id).copied().flatten();
+            let window = reached.listed.get(id).and_then(|window| window.tokens());
             let settings = config.settings(agent, id, window, tools.clone());
             Some(ModelCandidate { settings: Arc::new(settings), model: Arc::clone(reached.models.get(id)?) })
         };
@@ -249,38 +250,65 @@ fn kept(before: &Loaded, listed: &Listed, now: &Loaded) -> Listed {
     listed.iter().filter(|(id, _)| is_same(id)).map(|(id, window)| (id.clone(), *window)).collect()
 }
 
-/// Models whose windows are not known although an agent needs them: neither configuration nor server has said.
+/// Which servers are asked for the window of their model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// Those that have not answered.
+    Unanswered,
+    /// Those that had not loaded the model, too: it has answered since.
+    NotLoaded,
+    /// Those that had loaded it, too: it may have been loaded with another window since.
+    Loaded,
+}
+
+impl Due {
+    fn covers(self, known: Option<ServerWindow>) -> bool {
+        match known {
+            None => true,
+            Some(ServerWindow::NotLoaded) => self != Self::Unanswered,
+            Some(ServerWindow::Loaded(_)) => self == Self::Loaded,
+            Some(ServerWindow::Listed(_) | ServerWindow::Unlisted) => false,
+        }
+    }
+}
+
+/// Models whose servers are to be asked for the window, since the configuration sets none and an agent needs it.
 fn lacking<'a>(
     config: &'a Config,
     models: &'a BTreeMap<String, Arc<dyn ChatModel>>,
     known: &'a Listed,
+    due: Due,
 ) -> impl Iterator<Item = &'a str> {
     let needed = |id: &str| {
         config.agents.iter().any(|agent| agent.context_window.is_none() && used(agent).contains(&id))
     };
     let unknown = models.iter().filter(move |(id, model)| {
-        model.info().context_window.is_none() && needed(id) && !known.contains_key(*id)
+        model.info().context_window.is_none() && needed(id) && due.covers(known.get(*id).copied())
     });
     unknown.map(|(id, _)| id.as_str())
 }
 
-/// What the servers of the models say how large their windows are: those of whom nothing is known are asked, all at once,
-/// each of them once.
+/// What the servers of the models say how large their windows are: those that are due are asked, all at once.
 async fn discovered(
     config: &Config,
     models: &BTreeMap<String, Arc<dyn ChatModel>>,
     mut known: Listed,
+    due: Due,
 ) -> Listed {
-    let asked = lacking(config, models, &known);
+    let asked = lacking(config, models, &known, due);
     let answers =
         asked.map(|id| async move { Some((id.to_owned(), discover(models.get(id)?.as_ref()).await?)) });
-    let answers = join_all(answers).await;
-    known.extend(answers.into_iter().flatten());
+    for (id, window) in join_all(answers).await.into_iter().flatten() {
+        // A model that was unloaded will be loaded again as it was, as far as anybody knows.
+        if window != ServerWindow::NotLoaded || !known.contains_key(&id) {
+            known.insert(id, window);
+        }
+    }
     known
 }
 
 /// `None`: the server does not answer, and is asked again.
-async fn discover(model: &dyn ChatModel) -> Option<Option<u64>> {
+async fn discover(model: &dyn ChatModel) -> Option<ServerWindow> {
     let answer = tokio::time::timeout(DISCOVERY_TIMEOUT, model.discover_window()).await;
     match answer {
         Ok(Ok(window)) => Some(window),
@@ -298,23 +326,32 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// Asks servers again for the windows of their models: at growing pauses, and whenever a model has answered. A server that
-/// starts with the machine may answer later than the daemon. Never returns.
+/// starts with the machine may answer later than the daemon; one that loads a model with its first request tells the window
+/// then. Never returns.
 pub async fn watch_windows(agent_registry: Arc<AgentRegistry>, runtime: Runtime) {
     let mut pauses = Backoff::new(PAUSE_MIN, PAUSE_MAX);
-    let mut pause = pauses.next_pause();
+    let (mut pause, mut looked) = (pauses.next_pause(), Instant::now());
     loop {
         // A model may answer often although its server lists nothing.
         tokio::time::sleep(PAUSE_MIN).await;
-        tokio::select! {
-            () = tokio::time::sleep(pause - PAUSE_MIN) => {}
-            () = runtime.model_answered() => {}
-        }
-        pause = if agent_registry.lacks_windows() { pauses.next_pause() } else { PAUSE_MAX };
-        if !agent_registry.lacks_windows() {
+        let has_answered = tokio::select! {
+            () = tokio::time::sleep(pause - PAUSE_MIN) => false,
+            () = runtime.model_answered() => true,
+        };
+        let due = match has_answered {
+            false => Due::Unanswered,
+            true if looked.elapsed() < PAUSE_MAX => Due::NotLoaded,
+            true => Due::Loaded,
+        };
+        pause = if agent_registry.lacks_windows(Due::Unanswered) { pauses.next_pause() } else { PAUSE_MAX };
+        if !agent_registry.lacks_windows(due) {
             continue;
         }
+        if due == Due::Loaded {
+            looked = Instant::now();
+        }
         let asking = async {
-            if agent_registry.ask_again().await
+            if agent_registry.ask_again(due).await
                 && let Err(error) = agent_registry.deploy(&runtime).await
             {
                 tracing::error!(%error, "the windows of models are known but cannot be used");

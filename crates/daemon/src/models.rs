@@ -72,6 +72,7 @@ pub(crate) fn options(loaded: &Loaded, model: &ModelConfig) -> ServerOptions {
             ..Timeouts::default()
         },
         cache_ttl: Duration::from_secs(model.cache_ttl_secs),
+        cache_breakpoints: model.cache_breakpoints,
         extra_body: model.request_fields(),
         extra_headers: loaded.headers(model),
         ..ServerOptions::new(&*model.id, &*model.base_url, &*model.model)

@@ -1,6 +1,7 @@
 //! What strangers send, read by what reads it: one target for each kind of bytes, which asserts what must hold of whatever
 //! they say. The tests replay the seeds and changes of them; `.ci/soak fuzz` has libFuzzer search for more.
 
+mod answer;
 mod config;
 mod fetched;
 mod gateway;
@@ -12,6 +13,7 @@ mod sse;
 mod summary;
 mod text;
 
+pub use answer::answer_text;
 pub use config::config;
 pub use fetched::{attachment, page};
 pub use gateway::{discord_frame, telegram_update};
@@ -27,7 +29,8 @@ pub use text::{digest, words};
 pub type Target = fn(&[u8]);
 
 /// All targets by their names, which are those of their folders of seeds and of libFuzzer's programs.
-pub const TARGETS: [(&str, Target); 18] = [
+pub const TARGETS: [(&str, Target); 19] = [
+    ("answer_text", answer_text),
     ("anthropic_answer", anthropic_answer),
     ("attachment", attachment),
     ("config", config),

@@ -58,6 +58,7 @@ fn said(events: &[ModelEvent]) -> Said {
         match event {
             ModelEvent::Text(text) => said.text.push_str(text),
             ModelEvent::Reasoning(text) => said.reasoning.push_str(text),
+            ModelEvent::TextWasReasoning => said.reasoning.push_str(&std::mem::take(&mut said.text)),
             ModelEvent::ToolCall(call) => said.calls.push(call.clone()),
             // Told early by some, and only in part: what counts is the end.
             ModelEvent::Sent(_) | ModelEvent::State(_) | ModelEvent::Usage(_) => {}

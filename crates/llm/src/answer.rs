@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use cairn_core::body::{self, BodyError};
 use cairn_core::ids::TextId;
-use cairn_core::model::{Attempt, ChatRequest, ModelError, ModelEvent};
+use cairn_core::model::{Attempt, ChatRequest, Finish, ModelError, ModelEvent};
 use cairn_core::sse::{self, ServerEvent, SseFault};
 use cairn_core::trace::{Sent, Wire};
 
@@ -24,6 +24,7 @@ use crate::json;
 use crate::options::Timeouts;
 use crate::remedy::{GUESSES, REMEDIES, Remedy};
 use crate::server::{Server, causes};
+use crate::sort::Sorter;
 
 /// Largest answer that comes whole; a picture-free answer of 128,000 tokens has about a megabyte.
 const MAX_BODY_BYTES: usize = 16 << 20;
@@ -100,6 +101,7 @@ pub(crate) fn stream<A: Assemble>(
     request: ChatRequest,
     assembler: A,
 ) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
+    let mut sorter = Sorter::new(&server, &wire, &request);
     let (tell, told) = mpsc::channel(2 * REMEDIES.len());
     let opened = async move {
         let bounds = Bounds::new(server.options.timeouts, request.max_output_tokens);
@@ -111,7 +113,9 @@ pub(crate) fn stream<A: Assemble>(
             Ok(Opened::Whole(body)) => stream::iter(read_whole(&body, assembler, bounds)).boxed(),
             Err(error) => stream::iter([Err(error)]).boxed(),
         };
-        answer.map_err(move |error| server.without_key(server.with_cause(error)))
+        let sorted =
+            answer.map_ok(move |event| stream::iter(sorter.take(event).into_iter().map(Ok))).try_flatten();
+        sorted.map_err(move |error| server.without_key(server.with_cause(error)))
     };
     let told = told.map(|sent| Ok(ModelEvent::Sent(Box::new(sent))));
     // How it is sent is told first, and before it is known what becomes of it.
@@ -405,7 +409,7 @@ async fn whole(bytes: Bytes) -> Result<String, ModelError> {
     let mut values = serde_json::Deserializer::from_str(&text).into_iter::<IgnoredAny>();
     if let Some(Ok(_)) = values.next() {
         let end = values.byte_offset();
-        if look(text[end..].as_bytes()).1 == Some(Looks::Events) {
+        if look(&text.as_bytes()[end..]).1 == Some(Looks::Events) {
             text.truncate(end);
         }
     }
@@ -482,9 +486,10 @@ pub(crate) fn read_whole<A: Assemble>(
     }
 }
 
-/// A tool call's arguments; what is no JSON stays a string.
-pub(crate) fn arguments_of(text: String) -> Value {
-    if text.trim().is_empty() {
+/// A tool call's arguments; what is no JSON stays a string. None at all mean that there are none, unless the answer was
+/// cut: then they did not arrive.
+pub(crate) fn arguments_of(text: String, finish: Finish) -> Value {
+    if text.trim().is_empty() && finish.is_whole() {
         return Value::Object(serde_json::Map::new());
     }
     json::parse_whole(&text).unwrap_or(Value::String(text))
@@ -559,6 +564,7 @@ fn within(events: &[ModelEvent], n_bytes: u64, bounds: Bounds) -> Result<u64, Mo
     let said = events.iter().map(|event| match event {
         ModelEvent::Text(text) | ModelEvent::Reasoning(text) => text.len() as u64,
         ModelEvent::Sent(_)
+        | ModelEvent::TextWasReasoning
         | ModelEvent::ToolCall(_)
         | ModelEvent::State(_)
         | ModelEvent::Usage(_)

@@ -36,6 +36,12 @@ impl Body {
         if Remedy::NoExtra.is_in(wire) && !wire.extra.is_empty() {
             reduced.to_mut().extra.clear();
         }
+        // Where the system prompt is part of a message, that has no parts of its own.
+        let no_breakpoints =
+            [Remedy::NoBreakpoints, Remedy::PlainSystem].iter().any(|remedy| remedy.is_in(wire));
+        if no_breakpoints && wire.breakpoints {
+            reduced.to_mut().breakpoints = false;
+        }
         let last = Remedy::LastMessage.is_in(wire).then(|| last_message(request));
         let request = last.as_ref().unwrap_or(request);
         let mut body = match wire.format {

@@ -3,11 +3,13 @@
 //!
 //! [`OpenAi`] speaks to any server with OpenAI's chat completions, [`Anthropic`] to those with Anthropic's messages,
 //! [`Offline`] needs none. What the two share: `options`, `server` (connections, keys), `answer` (streams, time, bounds),
-//! `body` (what is sent), `failure` (what a refusal means), `remedy` (asking otherwise what a server refuses).
+//! `sort` (what is text in an answer and what is not), `body` (what is sent), `breakpoints` (what the provider's cache is to
+//! hold), `failure` (what a refusal means), `remedy` (asking otherwise what a server refuses).
 
 mod answer;
 mod anthropic;
 mod body;
+mod breakpoints;
 mod failure;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -18,6 +20,7 @@ mod options;
 mod phrases;
 mod remedy;
 mod server;
+mod sort;
 #[cfg(test)]
 mod testing;
 mod window;
@@ -26,5 +29,5 @@ pub use anthropic::Anthropic;
 pub use body::body_of;
 pub use offline::{HistorySearch, OFFLINE_ID, Offline};
 pub use openai::OpenAi;
-pub use options::{BadModel, ServerOptions, Timeouts};
-pub use server::Look;
+pub use options::{BadModel, ServerOptions, Timeouts, has_breakpoints};
+pub use server::{Look, is_nearby};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use cairn_core::trace::{Wire, WireFormat};
+use reqwest::Url;
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
@@ -50,6 +51,8 @@ pub struct ServerOptions {
     pub timeouts: Timeouts,
     /// How long the server is to keep what it has read in its cache, where the format lets one say so.
     pub cache_ttl: Duration,
+    /// Whether the server of chat completions takes breakpoints for its cache. None: as its address and the model's name say.
+    pub cache_breakpoints: Option<bool>,
     /// Fields of each request beside those that we set, such as `temperature`; they take the place of none of ours.
     pub extra_body: Map<String, Value>,
     /// Headers of each request beside those that we set.
@@ -71,6 +74,7 @@ impl ServerOptions {
             stream: true,
             timeouts: Timeouts::default(),
             cache_ttl: Duration::from_secs(300),
+            cache_breakpoints: None,
             extra_body: Map::new(),
             extra_headers: Vec::new(),
         }
@@ -78,6 +82,10 @@ impl ServerOptions {
 }
 
 impl ServerOptions {
+    fn has_breakpoints(&self) -> bool {
+        self.cache_breakpoints.unwrap_or_else(|| has_breakpoints(&self.base_url, &self.model))
+    }
+
     /// All of a body that does not come from the request.
     pub(crate) fn wire(&self, format: WireFormat, limit_key: &str) -> Wire {
         Wire {
@@ -88,11 +96,35 @@ impl ServerOptions {
             stream: self.stream,
             limit_key: limit_key.to_owned(),
             cache_ttl_secs: self.cache_ttl.as_secs(),
+            breakpoints: match format {
+                WireFormat::Openai => self.has_breakpoints(),
+                WireFormat::Anthropic => true,
+                WireFormat::Offline => false,
+            },
             extra: self.extra_body.clone(),
             remedies: Vec::new(),
         }
     }
 }
+
+/// Whether chat completions of a model take breakpoints for the provider's cache: OpenAI's do from GPT-5.6 on, and Azure's, whose
+/// deployments are mostly named after the model. Others refuse them.
+pub fn has_breakpoints(base_url: &str, model: &str) -> bool {
+    let url = base_url.trim().parse::<Url>().ok();
+    let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
+    let is_azure = |host: &str| AZURE.iter().any(|domain| host.ends_with(domain));
+    let Some(name) = model.rsplit('/').next().and_then(|name| name.strip_prefix("gpt-")) else {
+        return false;
+    };
+    let version = name.split('-').next().unwrap_or_default();
+    let (major, minor) = version.split_once('.').unwrap_or((version, "0"));
+    let version = (major.parse::<u32>().unwrap_or(0), minor.parse::<u32>().unwrap_or(0));
+    // Azure's deployments may be named gpt-35 or gpt-41, as dots were not allowed there once.
+    (host == "api.openai.com" || is_azure(host)) && ((5, 6)..(20, 0)).contains(&version)
+}
+
+/// Where Azure has OpenAI's models.
+const AZURE: [&str; 3] = [".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com"];
 
 /// Options by which no server can be asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -106,4 +138,42 @@ pub enum BadModel {
     ApiKey { id: String },
     #[error("model `{id}`: the header `{name}` has a name or a value that no header takes")]
     Header { id: String, name: String },
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::has_breakpoints;
+
+    const OWN: &str = "https://api.openai.com/v1";
+    const AZURE: &str = "https://me.openai.azure.com/openai/v1?api-version=preview";
+
+    #[rstest]
+    #[case(OWN, "gpt-5.6", true)]
+    #[case(OWN, "gpt-5.6-luna-2026-07-09", true)]
+    #[case(OWN, "gpt-5.10", true)]
+    #[case(OWN, "gpt-6-astra", true)]
+    #[case(OWN, "gpt-6.1-sol", true)]
+    #[case(OWN, "gpt-5.5", false)]
+    #[case(OWN, "gpt-5", false)]
+    #[case(OWN, "gpt-4o", false)]
+    #[case(OWN, "gpt-oss-120b", false)]
+    #[case(OWN, "o3", false)]
+    #[case(OWN, "", false)]
+    #[case(AZURE, "gpt-5.6-terra", true)]
+    #[case("https://me.services.ai.azure.com/openai/v1", "gpt-6", true)]
+    #[case(AZURE, "gpt-41", false)]
+    #[case(AZURE, "my-deployment", false)]
+    #[case("https://openrouter.ai/api/v1", "openai/gpt-5.6", false)]
+    #[case("http://127.0.0.1:8080/v1", "gpt-5.6", false)]
+    #[case("https://api.openai.com.example.org/v1", "gpt-5.6", false)]
+    #[case("nowhere", "gpt-5.6", false)]
+    fn breakpoints_are_for_openais_newer_models(
+        #[case] base_url: &str,
+        #[case] model: &str,
+        #[case] expected: bool,
+    ) {
+        assert_eq!(has_breakpoints(base_url, model), expected);
+    }
 }

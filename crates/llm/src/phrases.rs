@@ -1,6 +1,7 @@
 //! Words of our own in a request: calls and results where a format or a model takes them in no other way, and what keeps
 //! people and the model taking turns.
 
+use cairn_core::answer_text::TOLD_CALL;
 use cairn_core::message::ToolCall;
 
 /// Stands where a server would refuse a message or a block without words.
@@ -13,7 +14,7 @@ pub(crate) const GOES_ON: &str = "(the conversation goes on)";
 pub(crate) const NO_ANSWER: &str = "(no answer was given)";
 
 pub(crate) fn call(call: &ToolCall) -> String {
-    format!("[called {} {}]", call.name, call.arguments)
+    format!("{TOLD_CALL}{} {}]", call.name, call.arguments)
 }
 
 /// The result of a call; `name` is the tool's.

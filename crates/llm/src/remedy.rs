@@ -33,12 +33,15 @@ pub(crate) enum Remedy {
     NoTools,
     /// `max_completion_tokens` in the place of `max_tokens`, or the other way round.
     OtherLimit,
+    /// Breakpoints for the provider's cache: older models behind a name of one's own, gateways.
+    NoBreakpoints,
     /// All but the system prompt and the last message of a person. It is never learnt.
     LastMessage,
 }
 
 /// All, in the order in which they are applied.
-pub(crate) const REMEDIES: [Remedy; 15] = [
+pub(crate) const REMEDIES: [Remedy; 16] = [
+    Remedy::NoBreakpoints,
     Remedy::NoStream,
     Remedy::OtherLimit,
     Remedy::NoToolChoice,
@@ -57,7 +60,8 @@ pub(crate) const REMEDIES: [Remedy; 15] = [
 ];
 
 /// What a request that was refused for an unknown reason is tried without, one at a time, what costs least first.
-pub(crate) const GUESSES: [Remedy; 9] = [
+pub(crate) const GUESSES: [Remedy; 10] = [
+    Remedy::NoBreakpoints,
     Remedy::CallsInWords,
     Remedy::NoState,
     Remedy::NoToolChoice,
@@ -87,6 +91,7 @@ impl Remedy {
             Self::NoExtra => "no_extra",
             Self::NoTools => "no_tools",
             Self::OtherLimit => "other_limit",
+            Self::NoBreakpoints => "no_breakpoints",
             Self::LastMessage => cairn_core::trace::LAST_MESSAGE,
         }
     }
@@ -130,6 +135,10 @@ impl Remedy {
             }
             Self::OtherLimit => {
                 "the model's server knows the limit of an answer by its other name (max_tokens, max_completion_tokens)"
+            }
+            Self::NoBreakpoints => {
+                "the model's server takes no breakpoints for its cache; requests have none (cache_breakpoints = false says so \
+                 at once)"
             }
             Self::LastMessage => "the model's server takes the last message alone",
         }
@@ -176,7 +185,8 @@ pub(crate) fn apply(remedy: Remedy, body: &mut Value) -> bool {
         | Remedy::Images
         | Remedy::NoExtra
         | Remedy::NoTools
-        | Remedy::LastMessage => false,
+        | Remedy::LastMessage
+        | Remedy::NoBreakpoints => false,
     }
 }
 

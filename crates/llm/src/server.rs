@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -74,6 +75,10 @@ pub(crate) struct Server {
     marks_ends: AtomicBool,
     /// An answer without such a mark was taken for whole.
     took_unmarked: AtomicBool,
+    /// Answers begin amid reasoning, as a chat template opens it in the prompt.
+    amid: AtomicBool,
+    /// Calls came as text.
+    has_written: AtomicBool,
 }
 
 /// How long a remedy that was guessed is believed: what was refused may have been something else.
@@ -121,8 +126,21 @@ impl Server {
             Mutex::new((!options.stream).then_some((Remedy::NoStream, None)).into_iter().collect());
         let path = format.path;
         let (marks_ends, took_unmarked) = <(AtomicBool, AtomicBool)>::default();
+        let (amid, has_written) = <(AtomicBool, AtomicBool)>::default();
         let client = OnceLock::new();
-        Ok(Self { options, info, base_url, path, headers, client, remedies, marks_ends, took_unmarked })
+        Ok(Self {
+            options,
+            info,
+            base_url,
+            path,
+            headers,
+            client,
+            remedies,
+            marks_ends,
+            took_unmarked,
+            amid,
+            has_written,
+        })
     }
 
     /// Whether the server must be asked so.
@@ -187,6 +205,34 @@ impl Server {
         }
     }
 
+    /// Whether answers begin amid reasoning, with no tag before it.
+    pub(crate) fn begins_amid(&self) -> bool {
+        self.amid.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether an answer began so.
+    pub(crate) fn learn_amid(&self, amid: bool) {
+        if self.amid.swap(amid, Ordering::Relaxed) != amid && amid {
+            tracing::info!(
+                model = %self.info.id,
+                "answers begin amid reasoning, and only its closing tag comes: from now on nothing is shown before that; a \
+                 server that tells reasoning from the answer shows it as it is written"
+            );
+        }
+    }
+
+    /// Notes that a tool call came as text.
+    pub(crate) fn note_written(&self, is_sound: bool) {
+        let (model, outcome) = (self.info.id.clone(), if is_sound { "run" } else { "rejected" });
+        metrics::counter!("cairn_written_calls_total", "model" => model, "outcome" => outcome).increment(1);
+        if !self.has_written.swap(true, Ordering::Relaxed) {
+            tracing::info!(
+                model = %self.info.id,
+                "tool calls come as text, and are read from it; a server that has a parser for this model's calls is safer"
+            );
+        }
+    }
+
     /// A request with that body to where answers come from.
     ///
     /// # Errors
@@ -212,7 +258,18 @@ impl Server {
 
     /// What a server says at an address, whether it likes the question or not; `None` when nothing comes soon.
     pub(crate) async fn ask(&self, url: Url) -> Option<Reply> {
-        let request = self.client().ok()?.get(url).headers(self.headers.clone());
+        self.reply(self.client().ok()?.get(url)).await
+    }
+
+    /// What a server answers to a question at an address, if it is JSON.
+    pub(crate) async fn query(&self, url: Url, question: &Value) -> Option<Value> {
+        let request = self.client().ok()?.post(url).header(CONTENT_TYPE, "application/json");
+        let reply = self.reply(request.body(question.to_string())).await?;
+        reply.value.filter(|_| reply.success)
+    }
+
+    async fn reply(&self, request: RequestBuilder) -> Option<Reply> {
+        let request = request.headers(self.headers.clone());
         let asked = async {
             let response = request.send().await.ok()?;
             let (success, lasting) = (response.status().is_success(), is_lasting(response.status()));
@@ -243,6 +300,20 @@ impl Server {
         let mut url = self.base_url.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(path);
+        }
+        url
+    }
+
+    /// An address of the server's own API, which is beside the `/v1` of the wire formats.
+    pub(crate) fn own_address(&self, path: &[&str]) -> Url {
+        let mut url = self.base_url.clone();
+        let is_versioned = url.path().trim_end_matches('/').ends_with("/v1");
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty();
+            if is_versioned {
+                segments.pop();
+            }
+            segments.extend(path);
         }
         url
     }
@@ -316,6 +387,34 @@ fn is_loopback(url: &Url) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
+/// Whether a model's server is on this machine or in a private network, as far as its address says: a loopback, private,
+/// shared or link-local address, a name without a domain, or one of a domain that is never public (RFC 6761, 6762, 8375,
+/// and ICANN's `.internal`).
+pub fn is_nearby(base_url: &str) -> bool {
+    let Ok(url) = base_url.trim().parse::<Url>() else { return false };
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).trim_end_matches('.');
+    match host.parse::<IpAddr>() {
+        Ok(IpAddr::V4(ip)) => is_private(ip),
+        Ok(IpAddr::V6(ip)) => match ip.to_ipv4_mapped() {
+            Some(ip) => is_private(ip),
+            None => ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local(),
+        },
+        Err(_) => {
+            let host = host.to_ascii_lowercase();
+            !host.is_empty() && (!host.contains('.') || PRIVATE_DOMAINS.iter().any(|end| host.ends_with(end)))
+        }
+    }
+}
+
+/// Domains of private networks; `.lan` is what most home routers use.
+const PRIVATE_DOMAINS: [&str; 5] = [".localhost", ".local", ".lan", ".internal", ".home.arpa"];
+
+fn is_private(ip: Ipv4Addr) -> bool {
+    let [a, b, ..] = ip.octets();
+    // Shared addresses (RFC 6598), which overlay networks such as Tailscale use.
+    ip.is_loopback() || ip.is_private() || ip.is_link_local() || (a == 100 && (64..128).contains(&b))
+}
+
 /// An error with all its causes, without the address: its query may hold a key.
 pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = match error.downcast_ref::<reqwest::Error>() {
@@ -369,7 +468,10 @@ fn without_key(error: ModelError, key: &SecretString) -> ModelError {
         ModelError::BadRequest { message, cause } => {
             ModelError::BadRequest { message: clean(message), cause }
         }
-        error @ (ModelError::Timeout(_) | ModelError::CutOff(_)) => error,
+        error @ (ModelError::Timeout(_)
+        | ModelError::CutOff(_)
+        | ModelError::Declined
+        | ModelError::Filtered) => error,
         ModelError::Transport(text) => ModelError::Transport(clean(text)),
         ModelError::Broken(text) => ModelError::Broken(clean(text)),
         ModelError::Protocol(text) => ModelError::Protocol(clean(text)),
@@ -378,7 +480,30 @@ fn without_key(error: ModelError, key: &SecretString) -> ModelError {
 
 #[cfg(test)]
 mod tests {
-    use super::struck;
+    use rstest::rstest;
+
+    use super::{is_nearby, struck};
+
+    #[rstest]
+    #[case::loopback("http://127.0.0.1:11434/v1", true)]
+    #[case::by_name("http://localhost:1234/v1", true)]
+    #[case::of_the_sixth("http://[::1]:8080/v1", true)]
+    #[case::mapped("http://[::ffff:10.0.0.7]/v1", true)]
+    #[case::unique_local("http://[fd00::7]:8000/v1", true)]
+    #[case::home("http://192.168.178.20:11434/v1", true)]
+    #[case::shared("http://100.101.1.2:11434", true)]
+    #[case::a_container("http://ollama:11434/v1", true)]
+    #[case::the_host_of_a_container("http://host.docker.internal:11434/v1", true)]
+    #[case::multicast_dns("http://gpu.local./v1", true)]
+    #[case::public_address("http://8.8.8.8/v1", false)]
+    #[case::beside_the_shared("http://100.128.1.2/v1", false)]
+    #[case::public_of_the_sixth("https://[2606:4700::1]/v1", false)]
+    #[case::public_name("https://api.openai.com/v1", false)]
+    #[case::a_name_that_looks_private("https://local.example.com/v1", false)]
+    #[case::no_address("nonsense", false)]
+    fn servers_nearby_are_told_from_public_ones(#[case] base_url: &str, #[case] nearby: bool) {
+        assert_eq!(is_nearby(base_url), nearby);
+    }
 
     #[test]
     fn neither_a_key_nor_its_beginning_at_the_end_of_a_cut_text_is_passed_on() {

@@ -83,6 +83,7 @@ pub(crate) fn whole(events: Events) -> Result<Whole, ModelError> {
         match event? {
             ModelEvent::Text(text) => whole.text.push_str(&text),
             ModelEvent::Reasoning(text) => whole.reasoning.push_str(&text),
+            ModelEvent::TextWasReasoning => whole.reasoning.push_str(&std::mem::take(&mut whole.text)),
             ModelEvent::ToolCall(call) => whole.calls.push(call),
             ModelEvent::Sent(_) | ModelEvent::Usage(_) | ModelEvent::State(_) => {}
             ModelEvent::Done { finish, usage, .. } => whole.done = Some((finish, usage)),

@@ -39,6 +39,7 @@ fn record(seq: u64) -> NewRecord {
         artifact: None,
         provenance: cairn_core::message::Provenance::default(),
         quotes: false,
+        finish: None,
         tokens: 40,
     };
     let channel: ChannelId = "main/local/main".parse().unwrap();

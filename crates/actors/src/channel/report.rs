@@ -106,7 +106,7 @@ impl ChannelState {
             }
             TurnEvent::Ended(end) => {
                 if let (TurnOutcome::Unanswered, Some(messages)) = (&end.outcome, taken) {
-                    let answer = |message: &MessageId| answer_of(message, end, String::new(), None);
+                    let answer = |message: &MessageId| answer_of(message, end, String::new(), None, None);
                     self.handle.subscribers.end(messages, answer);
                 }
                 self.report_turn(end, gauge);
@@ -121,7 +121,7 @@ impl ChannelState {
             | TurnEvent::SessionStarted { .. }
             | TurnEvent::ModelChosen { .. }
             | TurnEvent::HistoryWithheld { .. }
-            | TurnEvent::ModelLearnt { .. } => {}
+            | TurnEvent::ModelLearnt(_) => {}
         }
     }
 

@@ -248,19 +248,19 @@ impl ChannelState {
 
     /// What a message is answered with whose turn has ended; `None` when it is to run again.
     async fn stored_answer(&self, message: &MessageId, end: &TurnEnd) -> Result<Option<Answer>, StoreError> {
-        let reply = match &end.outcome {
+        let (reply, finish) = match &end.outcome {
             TurnOutcome::Failed { code, message } if self.is_chat() => {
                 return Ok(Some(Answer::Failed(failure::stored(code, message))));
             }
             TurnOutcome::Stopped if self.is_chat() => return Ok(Some(Answer::Failed(failure::stopped()))),
             TurnOutcome::Failed { .. } | TurnOutcome::Stopped => return Ok(None),
             TurnOutcome::DeadLettered => return Ok(Some(Answer::Failed(failure::dead_letter()))),
-            TurnOutcome::Unanswered => String::new(),
+            TurnOutcome::Unanswered => (String::new(), None),
             TurnOutcome::Answered { reply } => {
                 let entries = self.shared.deps.store.entries(&self.handle.id, *reply, *reply, 1).await?;
                 match entries.first() {
                     Some(entry) if entry.is_expired() => return Ok(Some(Answer::Failed(failure::expired()))),
-                    Some(entry) => entry.text(),
+                    Some(entry) => (entry.text(), entry.finish),
                     None if self.is_chat() => return Ok(Some(Answer::Failed(failure::lost()))),
                     None => return Ok(None),
                 }
@@ -270,7 +270,7 @@ impl ChannelState {
         let of_message = std::slice::from_ref(message);
         let notice =
             self.handle.read(|conversation| long_messages(conversation, &settings, of_message, false));
-        Ok(Some(answer_of(message, end, reply, notice)))
+        Ok(Some(answer_of(message, end, reply, finish, notice)))
     }
 
     /// Takes a change of an earlier message in: durable when this returns.

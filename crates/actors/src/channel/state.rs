@@ -8,6 +8,7 @@ use std::time::Duration;
 use cairn_core::compaction::Decision;
 use cairn_core::event::{Event, NewRecord, Record, TurnEnd};
 use cairn_core::ids::{MessageId, RunId, TurnId};
+use cairn_core::model::Finish;
 use cairn_core::ports::{Refusal, StoreError, TurnFailure};
 use cairn_core::thrashing::ThrashingWatch;
 use cairn_core::tier::Tier;
@@ -146,6 +147,8 @@ pub(super) struct Closing {
     pub(super) end: TurnEnd,
     /// The words of the reply, or why there is none.
     pub(super) answer: Result<String, TurnFailure>,
+    /// Why the reply ended, where the model did not end it itself.
+    pub(super) finish: Option<Finish>,
     /// What is to be known about the reply.
     pub(super) notice: Option<String>,
     pub(super) messages: Vec<MessageId>,

@@ -12,7 +12,7 @@ use cairn_core::engine::MakeRoom;
 use cairn_core::event::{ApprovalEvent, DeliveryEvent, Event, Receipt, TurnEnd, TurnEvent, TurnOutcome};
 use cairn_core::ids::{LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
 use cairn_core::message::{Part, Pending, Role, ToolCall, fingerprint};
-use cairn_core::model::Usage;
+use cairn_core::model::{Finish, Usage};
 use cairn_core::notice::long_messages;
 use cairn_core::ports::{Answer, Reply, StoreError, TurnFailure};
 use cairn_core::tool::{Effect, ToolOutcome, ToolUse, logged_arguments};
@@ -314,7 +314,9 @@ impl ChannelState {
         self.current = None;
         self.remember(prints, &closing.end);
         self.handle.subscribers.end(&closing.messages, |message| match &closing.answer {
-            Ok(reply) => answer_of(message, &closing.end, reply.clone(), closing.notice.clone()),
+            Ok(reply) => {
+                answer_of(message, &closing.end, reply.clone(), closing.finish, closing.notice.clone())
+            }
             Err(failure) => Answer::Failed(failure.clone()),
         });
         self.go_on().await?;
@@ -407,7 +409,7 @@ impl ChannelState {
             let draft = draft_of(open, &drafts);
             let mut events = drafts;
             events.extend(close_calls(&self.shared, conversation, "the turn went on without it"));
-            let reply = answer.entry.text();
+            let (reply, finish) = (answer.entry.text(), answer.entry.finish);
             events.push(Event::Turn(TurnEvent::EntryAdded { entry: answer.entry }));
             let usage = open.usage + taken(answer.took.as_ref());
             events.extend(answer.took);
@@ -438,7 +440,8 @@ impl ChannelState {
                 }
             }
             events.push(Event::Turn(TurnEvent::Ended(end.clone())));
-            Some(Closing { events, end, answer: Ok(reply), notice, messages: open.messages.clone() })
+            let messages = open.messages.clone();
+            Some(Closing { events, end, answer: Ok(reply), finish, notice, messages })
         })
     }
 
@@ -504,13 +507,19 @@ impl ChannelState {
             }
             events.push(Event::Turn(TurnEvent::Ended(end.clone())));
             let messages = open.messages.clone();
-            Some(Closing { events, end, answer: Err(failure), notice: None, messages })
+            Some(Closing { events, end, answer: Err(failure), finish: None, notice: None, messages })
         })
     }
 }
 
 /// A reply as the waiter of `message` gets it.
-pub(super) fn answer_of(message: &MessageId, end: &TurnEnd, reply: String, notice: Option<String>) -> Answer {
+pub(super) fn answer_of(
+    message: &MessageId,
+    end: &TurnEnd,
+    reply: String,
+    finish: Option<Finish>,
+    notice: Option<String>,
+) -> Answer {
     Answer::Reply(Reply {
         turn: end.turn.clone(),
         message: message.clone(),
@@ -518,6 +527,7 @@ pub(super) fn answer_of(message: &MessageId, end: &TurnEnd, reply: String, notic
         model: end.model.clone().unwrap_or_default(),
         usage: end.usage,
         recalled: end.recalled.clone(),
+        finish,
         notice,
     })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use cairn_core::agent::WindowSource;
-use cairn_core::event::{DeliveryEvent, Event, NewRecord, TurnEvent};
+use cairn_core::event::{DeliveryEvent, Event, ModelNews, NewRecord, TurnEvent};
 use cairn_core::message::Part;
 use cairn_core::model::{ChatMessage, ModelError, Usage};
 use cairn_core::ports::{Answer, Progress, Store as _};
@@ -280,9 +280,9 @@ async fn a_model_without_tools_is_asked_again_at_once_without_them() {
     live.ask_in_group("c", "here, too").await;
     let tools: Vec<_> = world.model.requests(Kind::Reply).iter().map(|request| request.tools.len()).collect();
     assert!(tools[0] > 0 && tools[1..] == [0, 0, 0], "{tools:?}");
-    let learnt = world
-        .store
-        .count(|event| matches!(event, Event::Turn(TurnEvent::ModelLearnt { no_tools: Some(true), .. })));
+    let learnt = world.store.count(|event| {
+        matches!(event, Event::Turn(TurnEvent::ModelLearnt(ModelNews { no_tools: Some(true), .. })))
+    });
     assert_eq!(learnt, 2, "once for each conversation");
     assert_eq!(states(&live), [ModelState::Answers], "that is no failure of the model");
     // A server that goes on about tools where there are none is asked no more.
@@ -376,7 +376,9 @@ async fn a_window_that_was_learnt_is_forgotten_when_the_server_lists_or_the_conf
 
 fn learnt(world: &World) -> Vec<u64> {
     let windows = world.store.events().into_iter().filter_map(|event| match event {
-        Event::Turn(TurnEvent::ModelLearnt { window_tokens, bounds: Some(_), .. }) => window_tokens,
+        Event::Turn(TurnEvent::ModelLearnt(ModelNews { window_tokens, bounds: Some(_), .. })) => {
+            window_tokens
+        }
         _ => None,
     });
     windows.collect()
@@ -412,6 +414,7 @@ async fn a_window_that_no_refusal_names_is_learnt_at_the_second_call_and_raised_
         usage,
         disbelieved: None,
         is_estimate: false,
+        set_window: None,
         caused_by: BTreeSet::new(),
         trace: None,
     });
@@ -431,7 +434,7 @@ async fn a_window_that_cannot_be_is_not_learnt() {
         world.model.plan(Kind::Reply, overflow(Some(limit)));
         assert_eq!(live.ask(&format!("{limit}"), "hello").await, "re: hello");
     }
-    assert_eq!(world.store.count(|event| matches!(event, Event::Turn(TurnEvent::ModelLearnt { .. }))), 0);
+    assert_eq!(world.store.count(|event| matches!(event, Event::Turn(TurnEvent::ModelLearnt(_)))), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,6 +9,7 @@ use cairn_core::event::{
 use cairn_core::ids::{RunId, Seq};
 use cairn_core::model::{ChatRequest, ModelError, Purpose};
 use cairn_core::ports::{Store as _, StoreError};
+use cairn_core::summary::MADE_BY_DIGEST;
 use cairn_core::tier::Tier;
 use jiff::Timestamp;
 
@@ -83,9 +84,11 @@ fn bad_attempts() -> Vec<(&'static str, Vec<Plan>)> {
         ("hangs", vec![Plan::Hangs]),
         ("panics", vec![Plan::Panics]),
         ("says nothing", twice("")),
-        ("says more than its source", twice(&"and then they went on to say ".repeat(500))),
+        ("says more than its source", twice(&"and then they went on to say ".repeat(2_000))),
         ("is cut off", vec![cut(), cut()]),
         ("writes a call", twice("<tool_call>memory_save</tool_call>")),
+        ("refuses", twice("Es tut mir leid, aber dabei kann ich nicht helfen.")),
+        ("writes a skeleton", twice("## Goal\nNone.\n\n## Progress\nNothing captured.")),
     ]
 }
 
@@ -122,6 +125,22 @@ async fn a_bad_attempt_changes_nothing_and_the_next_succeeds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn where_the_model_keeps_refusing_a_provisional_digest_stands_in() {
+    let (world, live) = started().await;
+    for _ in 0..2 * world.settings.compaction.max_attempts {
+        world.model.plan(Kind::Run, Plan::Text("I'm sorry, but I can't help with that.".to_owned()));
+    }
+    live.fill_until_run(&world).await;
+    world.store.until(1, is_run_ended).await;
+    let end = ends(&world)[0].clone();
+    let summary = end.summary.unwrap();
+    assert_eq!((summary.made_by.as_str(), summary.provisional), (MADE_BY_DIGEST, true));
+    assert!(end.reason.unwrap().contains("it is no summary of what was said"));
+    let asked_again = words(&world.model.requests(Kind::Run)[1]);
+    assert!(asked_again.contains("it is far too short"), "{asked_again}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_summary_that_frees_next_to_nothing_is_asked_for_again_and_never_committed() {
     let leaving = {
         let (world, live) = started().await;
@@ -133,7 +152,10 @@ async fn a_summary_that_frees_next_to_nothing_is_asked_for_again_and_never_commi
     };
     let (world, live) = started().await;
     // All that was said, and hardly less about who said it.
-    let text = format!("## Critical context\n- {}", leaving.join("\n- then Ann said: "));
+    let text = format!(
+        "## Critical context\n- {}",
+        leaving.join("\n- and after that Ann went on and said to all of us there: ")
+    );
     world.model.plan(Kind::Run, Plan::Text(text));
     live.fill_until_run(&world).await;
     world.store.until(1, is_run_ended).await;

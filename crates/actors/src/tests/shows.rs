@@ -256,3 +256,19 @@ async fn a_draft_does_not_overtake_what_is_owed_from_before() {
     let channel: ChannelId = group();
     assert_eq!(world.net.words(&channel), ["re: first", "one two three"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_draft_of_what_was_reasoning_is_corrected_by_the_answer() {
+    let world = drafting();
+    let live = world.start().await;
+    world.model.plan(Kind::Reply, Plan::Amid(Duration::from_secs(3), "Ann greets, so I greet.", "Hello!"));
+    live.ask_in_group("a", "hello").await;
+    world.store.until(1, is_settled).await;
+    assert_eq!(world.net.words(&group()), ["Hello!"], "{:?}", world.net.acts());
+    let history = world.store.history(&group());
+    let answer = history.last().unwrap();
+    assert_eq!(
+        (answer.text().as_str(), answer.reasoning.as_deref()),
+        ("Hello!", Some("Ann greets, so I greet."))
+    );
+}

@@ -141,6 +141,34 @@ async fn a_model_that_calls_tools_without_end_fails_the_turn_whole() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_model_that_calls_only_what_there_is_not_must_soon_answer_in_words() {
+    let world = World::new().with_tools();
+    let live = world.start().await;
+    let wrong = |n: usize| {
+        let malformed = Plan::Calls(vec![("memory_search", json!("{\"query\": \"x"))]);
+        if n.is_multiple_of(2) {
+            Plan::Calls(vec![("malformed_call", json!("<tool_call>x"))])
+        } else {
+            malformed
+        }
+    };
+    (0..3).for_each(|n| world.model.plan(Kind::Reply, wrong(n)));
+    assert_eq!(live.ask("a", "look").await, "re: look");
+    let asked = world.model.requests(Kind::Reply);
+    let last_calls: Vec<_> = asked.iter().map(|request| request.last_call).collect();
+    assert_eq!(last_calls, [false, false, false, true]);
+    assert!(words(&asked[1]).contains("there is no tool `malformed_call`"), "{}", words(&asked[1]));
+    // One that is right in between begins the count again.
+    world.model.plan(Kind::Reply, wrong(0));
+    world.model.plan(Kind::Reply, Plan::Calls(vec![("memory_search", json!({ "query": "x" }))]));
+    (0..2).for_each(|n| world.model.plan(Kind::Reply, wrong(n)));
+    assert_eq!(live.ask("b", "look").await, "re: look");
+    (0..4).for_each(|n| world.model.plan(Kind::Reply, wrong(n)));
+    assert_eq!(failure_code(live.say("c", "look").await).await, "turn_failed");
+    assert_eq!(live.ask("d", "never mind").await, "re: never mind");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_of_too_many_calls_is_cut_before_it_is_journalled_and_the_model_is_told() {
     let world = World::new().with_tools();
     let live = world.start().await;

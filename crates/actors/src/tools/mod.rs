@@ -131,6 +131,7 @@ impl Toolbox {
             let name: String = call.name.chars().take(100).collect();
             let reason = match self.shared().deps.tools.why_not(&name) {
                 Some(why) => format!("`{name}` cannot be called: {why}"),
+                None if names.is_empty() => "no tools can be called here; answer in words".to_owned(),
                 None => format!("there is no tool `{name}`; the tools are {}", names.join(", ")),
             };
             return (Effect::Changes, Verdict::Refused(reason));

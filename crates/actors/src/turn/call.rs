@@ -4,13 +4,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use cairn_core::agent::WindowSize;
 use cairn_core::artifact::next_id;
 use cairn_core::conversation::Conversation;
 use cairn_core::engine::MakeRoom;
 use cairn_core::event::{Event, TurnEvent};
 use cairn_core::ids::Seq;
 use cairn_core::message::{Artifact, Entry, Part, Provenance, Role, ToolCall};
-use cairn_core::model::{Attempt, ChatRequest, Finish, ModelError, ModelEvent, RefusalCause, Usage};
+use cairn_core::model::{Attempt, ChatRequest, Finish, ModelError, ModelEvent, Usage};
 use cairn_core::notice;
 use cairn_core::ports::TurnFailure;
 use cairn_core::provider_state::ProviderState;
@@ -18,6 +19,7 @@ use cairn_core::prune::{LargeMessage, shorten, too_large};
 use cairn_core::tokens::estimate;
 use cairn_core::trace::FailedTry;
 use cairn_core::trust::memory_provenance;
+use cairn_core::usage_watch::{Reading, Report, UsageWatch, filled_window};
 use cairn_core::window::{AssembleError, Assembled, Tail};
 use futures::StreamExt as _;
 use jiff::Timestamp;
@@ -44,6 +46,9 @@ pub(crate) struct Call {
     /// What its provider wants back with it.
     state: Option<Box<ProviderState>>,
     pub(super) quotes: bool,
+    finish: Finish,
+    /// It was cut within a tool call, which is not made.
+    lost_call: bool,
     /// The model, by its id in the configuration.
     pub(crate) model: String,
     /// Whose text its words may hold beside its own.
@@ -58,6 +63,8 @@ pub(crate) struct Call {
     is_free: bool,
     /// The server has not worked for it.
     is_refused: bool,
+    /// The server has read only part of the request, and had no room for an answer.
+    is_filled: bool,
     /// What is known of how it was made.
     made: Making,
     /// How often it was sent: each time after the first, something was left out.
@@ -66,6 +73,13 @@ pub(crate) struct Call {
     estimated: u64,
     tokens: u64,
     answer_max: u64,
+    /// The model's window as it is believed to be, and the largest request that was answered within it.
+    window: Option<WindowSize>,
+    taken: u64,
+    /// What the configuration sets as the model's window; 0: nothing.
+    set_window: u64,
+    /// What earlier reports say of the server.
+    watch: UsageWatch,
     caused_by: BTreeSet<String>,
 }
 
@@ -83,8 +97,17 @@ impl Call {
             return None;
         }
         let ours = self.ours();
-        let believed =
-            self.usage.and_then(|usage| telemetry::believed(&self.model, usage, ours, self.answer_max));
+        let believed = match self.read() {
+            Some(Reading::Whole(usage)) => Some(usage),
+            Some(Reading::Untrue | Reading::Cut) => {
+                let is_known = self.watch.is_doubted();
+                self.usage
+                    .iter()
+                    .for_each(|usage| telemetry::disbelieved(&self.model, *usage, ours, is_known));
+                None
+            }
+            None => None,
+        };
         // What was said of an answer that was cut short counts its first words at most.
         let output_tokens = |usage: Usage| match self.is_whole {
             true => usage.output_tokens,
@@ -101,9 +124,26 @@ impl Call {
             usage,
             disbelieved: self.usage.filter(|_| believed.is_none()),
             is_estimate: self.usage.is_none() || !self.is_whole,
+            set_window: Some(self.set_window),
             caused_by: self.caused_by.clone(),
             trace,
         }))
+    }
+
+    /// What the provider's report is worth; none: it has not reported.
+    fn read(&self) -> Option<Reading> {
+        let usage = self.usage?;
+        if self.is_filled {
+            return Some(Reading::Cut);
+        }
+        let frame = self.made.frame.as_ref().filter(|_| self.is_whole);
+        let (estimated, ours, answer_max) = (self.estimated, self.ours(), self.answer_max);
+        Some(self.watch.read(&Report { frame, estimated, ours, answer_max, usage }))
+    }
+
+    /// Tokens of the request as the provider counts them, where it has read only part of it.
+    pub(super) fn cut(&self) -> Option<u64> {
+        matches!(self.read(), Some(Reading::Cut)).then(|| self.usage.unwrap_or_default().input_tokens)
     }
 
     /// The same at the end of its turn: what a server refused is journalled too, as the last that was tried.
@@ -116,11 +156,18 @@ impl Call {
                 usage: Usage::default(),
                 disbelieved: None,
                 is_estimate: true,
+                set_window: None,
                 caused_by: self.caused_by.clone(),
                 trace: Some(trace),
             }))
         };
         if self.is_refused && !self.is_settled { refused() } else { self.took() }
+    }
+
+    /// The window of a server that had no room for an answer, where that is why it said nothing.
+    fn filled(&self) -> Option<u64> {
+        let usage = self.usage.filter(|_| self.reasoning.is_empty())?;
+        filled_window(usage, self.estimated, self.taken, self.window?)
     }
 
     /// Our own estimate of what it took so far.
@@ -154,6 +201,19 @@ impl Call {
         Some(entry)
     }
 
+    /// What was said as the turn's answer, with a note behind it where the model did not end it itself; and what the note
+    /// adds to the words that were shown.
+    pub(super) fn into_answer(self, now: Timestamp) -> (Entry, Option<String>) {
+        let note = notice::of_finish(self.finish, &self.text, self.lost_call);
+        let mut entry = self.into_entry(now);
+        let added = note.map(|note| {
+            let added = if entry.parts.is_empty() { note.clone() } else { format!("\n{note}") };
+            entry.parts.push(Part::text(note));
+            added
+        });
+        (entry, added)
+    }
+
     /// What was said, as an entry.
     pub(super) fn into_entry(self, now: Timestamp) -> Entry {
         let mut entry = draft_entry(Role::Assistant, now);
@@ -166,6 +226,7 @@ impl Call {
         entry.provider_state = state;
         entry.tool_calls = self.tool_calls;
         entry.quotes = self.quotes;
+        entry.finish = Some(self.finish).filter(|finish| !finish.is_whole());
         entry.provenance = self.provenance;
         entry
     }
@@ -232,6 +293,9 @@ impl Turn {
                     self.size_proved(as_it_was, &mut tries).await?;
                     self.place = None;
                     self.tried.clear();
+                    if let Some(reported) = call.cut() {
+                        self.learn_cut(reported, tokens, call.watch.believed()).await?;
+                    }
                     return Ok(call);
                 }
                 Err(error) => {
@@ -257,13 +321,19 @@ impl Turn {
     }
 
     fn begin_call(&mut self, assembled: &Assembled, at_n: u64, tail: &Tail) {
-        let provenance = self.args.handle.read(|conversation| {
+        let model = self.settings.model.clone();
+        let (provenance, watch, taken) = self.args.handle.read(|conversation| {
             let mut provenance = Provenance::default();
             tail.recalled.iter().for_each(|memory| provenance.join(&memory_provenance(memory, conversation)));
-            provenance
+            let watch = conversation.usage_watches.get(&model).cloned().unwrap_or_default();
+            (provenance, watch, conversation.bounds.get(&model).map_or(0, |bounds| bounds.taken))
         });
         self.args.call.begin(Call {
-            model: self.settings.model.clone(),
+            set_window: self.configured(&model).set_tokens(),
+            window: Some(self.settings.window),
+            taken,
+            watch,
+            model,
             provenance,
             is_free: self.settings.model == OFFLINE,
             made: Making {
@@ -435,6 +505,13 @@ async fn stream(
             Some(Ok(ModelEvent::Reasoning(text))) => {
                 under_way.note(|call| call.said().reasoning.push_str(&text));
             }
+            Some(Ok(ModelEvent::TextWasReasoning)) => {
+                under_way.note(|call| {
+                    let text = std::mem::take(&mut call.text);
+                    call.reasoning.push_str(&text);
+                });
+                subscribers.restarted();
+            }
             Some(Ok(ModelEvent::ToolCall(tool_call))) => {
                 under_way.note(|call| call.said().tool_calls.push(tool_call));
             }
@@ -446,16 +523,22 @@ async fn stream(
             }
             Some(Ok(ModelEvent::Done { finish, usage, quotes })) => {
                 let heard = quotes.then(|| handle.read(|conversation| conversation.heard.clone()));
-                let call = under_way.note(|call| {
+                let checked = under_way.note(|call| {
                     call.usage = usage;
                     call.is_whole = true;
                     call.quotes = quotes;
+                    call.finish = finish;
+                    let n_calls = call.tool_calls.len();
+                    call.tool_calls.retain(|tool_call| finish.allows(tool_call));
+                    call.lost_call = call.tool_calls.len() < n_calls;
                     heard.iter().for_each(|heard| call.provenance.join(heard));
-                    call.clone()
+                    let checked = checked(call);
+                    call.is_filled = matches!(checked, Err(ModelError::ContextOverflow { .. }));
+                    checked.map(|()| call.clone())
                 });
                 // It is taken away only when the turn is ended, and this with it.
-                let call = call.unwrap_or_default();
-                break checked(&call, finish).map(|()| call);
+                under_way.note(|call| telemetry::ended(&call.model, finish));
+                break checked.unwrap_or_else(|| Ok(Call::default()));
             }
             Some(Err(error)) => break Err(error),
             None => break Err(ModelError::Protocol("the stream ended before its end".to_owned())),
@@ -468,17 +551,22 @@ async fn stream(
     ended
 }
 
-/// An answer must say something, or call a tool.
-fn checked(call: &Call, finish: Finish) -> Result<(), ModelError> {
+/// The error of a server that cut a request to its window of so many tokens, and had no room for an answer.
+pub(crate) fn overflow(window: u64) -> ModelError {
+    let message = format!("the request filled the window of {window} tokens, and left no room for an answer");
+    ModelError::ContextOverflow { message, limit: Some(window) }
+}
+
+/// An answer must say something, or call a tool. One that was cut within a call is told as that.
+fn checked(call: &Call) -> Result<(), ModelError> {
     if !call.text.trim().is_empty() || !call.tool_calls.is_empty() {
         return Ok(());
     }
-    match finish {
-        Finish::Length => Err(ModelError::CutOff(call.answer_max)),
-        Finish::ContentFilter => {
-            let message = "the provider's filter withheld the answer".to_owned();
-            Err(ModelError::BadRequest { message, cause: RefusalCause::Content })
+    match call.finish {
+        Finish::Length | Finish::ContextWindow | Finish::Pause if call.lost_call => Ok(()),
+        finish => {
+            let filled = call.filled().filter(|_| finish == Finish::Length);
+            Err(filled.map_or_else(|| ModelError::of_silence(finish, call.answer_max), overflow))
         }
-        Finish::Stop | Finish::ToolCalls => Err(ModelError::Protocol("the answer is empty".to_owned())),
     }
 }

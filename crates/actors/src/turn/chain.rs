@@ -16,12 +16,13 @@ use cairn_core::backoff::Backoff;
 use cairn_core::chain::{ModelStanding, Pick, cools, pick};
 use cairn_core::conversation::Learnt;
 use cairn_core::engine::MakeRoom;
-use cairn_core::event::{DeliveryEvent, Event, TurnEvent};
+use cairn_core::event::{DeliveryEvent, Event, ModelNews, TurnEvent};
 use cairn_core::ids::{ChannelId, OutboxId, Seq, TurnId};
 use cairn_core::model::{Attempt, ModelError};
+use cairn_core::notice;
 use cairn_core::ports::TurnFailure;
 use cairn_core::window::{has_room, least_tokens};
-use cairn_core::window_bounds::{Suspicion, WindowBounds};
+use cairn_core::window_bounds::Suspicion;
 use tokio::time::Instant;
 
 use super::simpler::Simpler;
@@ -30,6 +31,7 @@ use crate::agent::{NO_ROOM, told};
 use crate::failure;
 use crate::pace::{Pace, Paced};
 use crate::shared::Shared;
+use crate::telemetry;
 
 /// Tries after a context overflow (`docs/design/models.md`).
 const OVERFLOW_RETRIES: u32 = 3;
@@ -129,6 +131,8 @@ impl OutageWait {
             | ModelError::NoTools(_)
             | ModelError::ContextOverflow { .. }
             | ModelError::CutOff(_)
+            | ModelError::Declined
+            | ModelError::Filtered
             // It answers, with nothing that can be used: every further call would cost as much and end alike.
             | ModelError::Protocol(_) => false,
             // The key must be mended first: a local waiter is told at once, a chat goes on by itself.
@@ -182,7 +186,9 @@ impl Turn {
             }
             _ => self.size_disproved(&error, tokens, tries).await?,
         }
-        if error.may_be_of_content() && tries.simpler.attempt == Attempt::Whole {
+        // A model that declines has taken the request as it is.
+        let is_of_form = matches!(error, ModelError::BadRequest { .. }) && error.may_be_of_content();
+        if is_of_form && tries.simpler.attempt == Attempt::Whole {
             tries.simpler.attempt = Attempt::Simplified;
             return Ok(());
         }
@@ -378,87 +384,121 @@ impl Turn {
              for it"
         );
         self.args.shared.models.refused_tools(&model, self.args.shared.now());
-        self.step_learnt(TurnEvent::ModelLearnt {
-            model,
-            window_tokens: None,
-            window_of: None,
-            no_tools: Some(true),
-            bounds: None,
-        })
-        .await
+        self.step_learnt(ModelNews { model, no_tools: Some(true), ..ModelNews::default() }, None).await
     }
 
-    /// Notes what was learnt of a model's window, here and for all conversations.
+    /// Notes what was learnt of a model's window, here and for all conversations, and perhaps tells the chat.
     pub(super) async fn learn(
         &mut self,
-        model: String,
-        window_tokens: Option<u64>,
-        bounds: Option<WindowBounds>,
+        mut news: ModelNews,
+        note: Option<Event>,
     ) -> Result<(), TurnFailure> {
-        let window_of = window_tokens.map(|_| self.configured(&model).window_tokens);
-        if window_tokens.is_some() {
-            let news = Learnt { window_tokens, window_of, no_tools: false, inferred: bounds.is_some() };
-            self.args.shared.models.learn(&model, news);
+        if news.window_tokens.is_some() {
+            news.window_of = Some(self.configured(&news.model).window_tokens);
+            let learnt = Learnt {
+                window_tokens: news.window_tokens,
+                window_of: news.window_of,
+                no_tools: false,
+                inferred: news.bounds.is_some(),
+                cut: news.cut,
+            };
+            self.args.shared.models.learn(&news.model, learnt);
         }
-        self.step_learnt(TurnEvent::ModelLearnt { model, window_tokens, window_of, no_tools: None, bounds })
-            .await
+        self.step_learnt(news, note).await
     }
 
-    async fn step_learnt(&mut self, learnt: TurnEvent) -> Result<(), TurnFailure> {
-        self.step(vec![Event::Turn(learnt)]).await?;
+    async fn step_learnt(&mut self, news: ModelNews, note: Option<Event>) -> Result<(), TurnFailure> {
+        self.step(std::iter::once(Event::Turn(TurnEvent::ModelLearnt(news))).chain(note).collect()).await?;
         self.settings = self.args.handle.settings();
         Ok(())
     }
 
+    /// The model's server has read only `reported` tokens of a request of `tokens`. From here on no request is larger than
+    /// the `largest` that it read whole, and the chat is told once.
+    pub(super) async fn learn_cut(
+        &mut self,
+        reported: u64,
+        tokens: u64,
+        largest: Option<u64>,
+    ) -> Result<(), TurnFailure> {
+        let model = self.settings.model.clone();
+        let (is_known, note) = self.args.handle.read(|conversation| {
+            let is_known = conversation.learnt.get(&model).is_some_and(|learnt| learnt.cut);
+            (is_known, notice::note_of_cut(conversation, &self.settings))
+        });
+        let window_tokens = self.grown(&model).holding(largest.unwrap_or(reported));
+        let window_tokens = Some(window_tokens).filter(|tokens| self.is_news(*tokens));
+        if is_known && window_tokens.is_none() {
+            return Ok(());
+        }
+        telemetry::cut(&model, reported, tokens, window_tokens);
+        self.learn(ModelNews { model, window_tokens, cut: true, ..ModelNews::default() }, note).await
+    }
+
+    /// The settings on a model of the chain without what was learnt of it.
+    fn candidate(&self, model: &str) -> Option<&Arc<AgentSettings>> {
+        self.agent.chain().map(|candidate| &candidate.settings).find(|settings| settings.model == model)
+    }
+
+    /// The window of a model as it is set, listed or assumed.
+    pub(super) fn configured(&self, model: &str) -> WindowSize {
+        self.candidate(model).map_or(self.settings.window, |settings| settings.window)
+    }
+
     /// The window of a model without what was learnt of it.
-    fn configured(&self, model: &str) -> WindowSize {
-        let configured = self.agent.chain().find(|candidate| candidate.settings.model == model);
-        configured.map_or(self.settings.window, |candidate| candidate.settings.window)
+    fn grown(&self, model: &str) -> WindowSize {
+        let grown = |settings: &Arc<AgentSettings>| {
+            self.args.handle.read(|conversation| settings.grown(conversation))
+        };
+        self.candidate(model).map_or(self.settings.window, grown)
     }
 
     /// Notes what other conversations have learnt of the models of the chain, that a server has taken a larger request
-    /// than its window was bounded to, and that tools are offered again to one that refused them.
+    /// than its window was bounded to, that tools are offered again to one that refused them, and that the configuration sets
+    /// another window.
     async fn catch_up(&mut self) -> Result<(), TurnFailure> {
-        let (handle, models, now) = (&self.args.handle, &self.args.shared.models, self.args.shared.now());
-        let events: Vec<_> = self
-            .agent
-            .chain()
-            .filter_map(|candidate| {
-                let (model, window) = (candidate.settings.model.clone(), candidate.settings.window);
-                let known = models.learnt(&model);
-                let (here, bounds) = handle.read(|conversation| {
-                    let bounds = conversation.bounds.get(&model).copied().unwrap_or_default();
-                    (conversation.learnt.get(&model).cloned().unwrap_or_default(), bounds)
-                });
-                let (holding, learnt) = (window.holding(bounds.taken), here.window(window.window_tokens));
-                let raised =
-                    here.inferred.then_some(holding).filter(|_| learnt.is_some_and(|of| of < holding));
-                let window_tokens =
-                    known.window(window.window_tokens).filter(|_| learnt.is_none()).or(raised);
-                let without = models.health(&model).takes_no_tools(now);
-                let no_tools = (without != here.no_tools).then_some(without);
-                let inferred = if raised.is_some() { here.inferred } else { known.inferred };
-                let window_of = window_tokens.map(|_| window.window_tokens);
-                if raised.is_some() {
-                    let news = Learnt { window_tokens: raised, window_of, no_tools: false, inferred: true };
-                    models.learn(&model, news);
-                }
-                (window_tokens.is_some() || no_tools.is_some()).then_some(Event::Turn(
-                    TurnEvent::ModelLearnt {
-                        model,
-                        window_tokens,
-                        window_of,
-                        no_tools,
-                        bounds: (inferred && window_tokens.is_some()).then_some(bounds),
-                    },
-                ))
-            })
-            .collect();
+        let news = self.agent.chain().filter_map(|candidate| self.missed(&candidate.settings));
+        let events: Vec<_> = news.map(|news| Event::Turn(TurnEvent::ModelLearnt(news))).collect();
         if !events.is_empty() {
             self.step(events).await?;
             self.settings = self.args.handle.settings();
         }
         Ok(())
+    }
+
+    /// What this conversation does not know yet of a model.
+    fn missed(&self, settings: &AgentSettings) -> Option<ModelNews> {
+        let (handle, models, now) = (&self.args.handle, &self.args.shared.models, self.args.shared.now());
+        let (model, window) = (settings.model.clone(), settings.window);
+        let known = models.learnt(&model);
+        let (here, bounds, grown, forgets) = handle.read(|conversation| {
+            let forgets = conversation.measured_otherwise(&model, window.set_tokens());
+            let bounds = conversation.bounds.get(&model).filter(|_| !forgets).copied().unwrap_or_default();
+            let here = conversation.learnt.get(&model).cloned().unwrap_or_default();
+            (here, bounds, settings.grown(conversation), forgets)
+        });
+        let (holding, learnt) = (grown.holding(bounds.taken), here.window(window.window_tokens));
+        let raised = (here.inferred && !forgets && learnt.is_some_and(|of| of < holding)).then_some(holding);
+        let adopted = known.window(window.window_tokens).filter(|_| learnt.is_none());
+        let without = models.health(&model).takes_no_tools(now);
+        let window_tokens = adopted.or(raised);
+        let inferred = if raised.is_some() { here.inferred } else { known.inferred };
+        let window_of = window_tokens.map(|_| window.window_tokens);
+        if raised.is_some() {
+            let news =
+                Learnt { window_tokens: raised, window_of, no_tools: false, inferred: true, cut: false };
+            models.learn(&model, news);
+        }
+        let news = ModelNews {
+            model,
+            window_tokens,
+            window_of,
+            no_tools: (without != here.no_tools).then_some(without),
+            bounds: (inferred && window_tokens.is_some()).then_some(bounds),
+            cut: known.cut && adopted.is_some(),
+            forgets,
+        };
+        (news.window_tokens.is_some() || news.no_tools.is_some() || news.forgets).then_some(news)
     }
 
     /// The model found the request too large. Its window is learnt, where it is named; the window is made smaller, and
@@ -485,7 +525,8 @@ impl Turn {
             self.bound(&model, tokens, overflows == 1).await?;
         }
         if let Some(limit) = limit.filter(|limit| self.is_news(*limit)) {
-            self.learn(model.clone(), Some(limit), None).await?;
+            let news = ModelNews { model: model.clone(), window_tokens: Some(limit), ..ModelNews::default() };
+            self.learn(news, None).await?;
         } else if let Some(limit) = limit.filter(|limit| *limit < self.settings.window.window_tokens)
             && let Some(idx) = self.larger(tries)
         {
@@ -520,7 +561,7 @@ impl Turn {
     pub(super) async fn bound(&mut self, model: &str, tokens: u64, first: bool) -> Result<(), TurnFailure> {
         let known = self.args.handle.read(|conversation| conversation.bounds.get(model).copied());
         let bounds = known.unwrap_or_default().refusing(tokens, first);
-        let window = self.configured(model);
+        let window = self.grown(model);
         let window_tokens = bounds
             .usable_tokens()
             .map(|usable| window.holding(usable))
@@ -535,7 +576,8 @@ impl Turn {
                  set context_window of the model"
             );
         }
-        self.learn(model.to_owned(), window_tokens, Some(bounds)).await
+        let (model, bounds) = (model.to_owned(), Some(bounds));
+        self.learn(ModelNews { model, window_tokens, bounds, ..ModelNews::default() }, None).await
     }
 
     /// A window that a server names is taken for true when it is smaller than what we believe and leaves room for a

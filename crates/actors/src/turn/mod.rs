@@ -16,7 +16,7 @@ use cairn_core::event::{Event, MemoryEvent, TurnEvent};
 use cairn_core::ids::MemoryId;
 use cairn_core::memory::{Memory, Reach};
 use cairn_core::ports::{Recall, StoreError, TurnFailure};
-use cairn_core::tool::bound_calls;
+use cairn_core::tool::{any_can_be_run, bound_calls};
 use cairn_core::trace::FailedTry;
 use cairn_core::window::{Tail, question, tail_tokens};
 use jiff::tz::TimeZone;
@@ -36,12 +36,15 @@ use crate::tools::Toolbox;
 use calls::ApprovalsSoFar;
 use chain::OutageWait;
 
-pub(crate) use call::{Call, CallUnderWay};
+pub(crate) use call::{Call, CallUnderWay, overflow};
 pub(crate) use chain::note_id;
 pub(crate) use suspicion::is_unexplained;
 
 /// Longest that an answer waits for memories.
 const RECALL_LIMIT: Duration = Duration::from_secs(5);
+
+/// Answers in a row that call nothing but what there is not, until the model may only answer in words.
+const MISSES_MAX: u32 = 3;
 
 pub(crate) struct TurnArgs {
     /// What all actors share.
@@ -117,8 +120,10 @@ impl Turn {
             TimeZone::UTC
         });
         let tools = Toolbox::new(Arc::clone(&self.args.shared), Arc::clone(&self.args.handle));
-        let rounds = self.settings.max_rounds.max(1);
-        for round in 1..=rounds {
+        let mut rounds = self.settings.max_rounds.max(1);
+        let (mut round, mut misses) = (0, 0);
+        while round < rounds {
+            round += 1;
             let last_call = round == rounds;
             let (now, recalled_now) = (self.args.shared.now(), recalled.clone());
             let tail = Tail { now, zone: zone.clone(), recalled: recalled_now, last_call };
@@ -129,7 +134,10 @@ impl Turn {
                 call.tool_calls.clear();
             }
             if call.tool_calls.is_empty() {
-                let entry = call.into_entry(self.args.shared.now());
+                let (entry, added) = call.into_answer(self.args.shared.now());
+                if let Some(added) = added {
+                    self.args.handle.subscribers.delta(&added);
+                }
                 return Ok(TurnAnswer { entry, took, model, cut: self.cut });
             }
             let (n_calls, left_out) = (call.tool_calls.len(), bound_calls(&mut call.tool_calls));
@@ -139,6 +147,10 @@ impl Turn {
                     "an answer makes too many calls; those left out are not run, and the model is told");
             }
             let calls = call.tool_calls.clone();
+            misses = if any_can_be_run(&calls, &self.settings.tools) { 0 } else { misses + 1 };
+            if misses == MISSES_MAX {
+                rounds = rounds.min(round + 1);
+            }
             let entry = call.into_entry(self.args.shared.now());
             let mut events = vec![Event::Turn(TurnEvent::EntryAdded { entry })];
             events.extend(took);
@@ -151,7 +163,10 @@ impl Turn {
             let times = Arc::clone(&self.args.times);
             times.of_others(self.use_tools(&tools, &model, calls, &recalled)).await?;
         }
-        Err(failure::too_many_rounds(self.settings.max_rounds))
+        Err(match misses > MISSES_MAX {
+            true => failure::no_such_calls(misses),
+            false => failure::too_many_rounds(self.settings.max_rounds),
+        })
     }
 
     /// Finds the memories that fit the question, and notes them.

@@ -2,6 +2,7 @@
 //! else. What becomes of the smaller request shows whether it was; the conversation keeps that, so that a message which is refused
 //! for itself costs the window once.
 
+use cairn_core::event::ModelNews;
 use cairn_core::model::{Attempt, ModelError, RefusalCause};
 use cairn_core::ports::TurnFailure;
 use cairn_core::window_bounds::WindowBounds;
@@ -71,8 +72,8 @@ impl Turn {
         }
         match std::mem::take(&mut tries.suspicion).disproved(&self.taken_so_far(), tokens) {
             Some(bounds) => {
-                let model = self.settings.model.clone();
-                self.learn(model, None, Some(bounds)).await
+                let (model, bounds) = (self.settings.model.clone(), Some(bounds));
+                self.learn(ModelNews { model, bounds, ..ModelNews::default() }, None).await
             }
             None => Ok(()),
         }

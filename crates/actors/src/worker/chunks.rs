@@ -5,8 +5,8 @@ use std::sync::Arc;
 use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::sections::{added_to, carried_on, join};
 use cairn_core::compaction::{
-    Beside, Brief, Rejection, RequestRoom, SummaryDraft, SummarySource, check, earlier_summary, entry_tokens,
-    fit_identifiers, identifiers_beside, masked, mend, request_tokens, review, split_memories,
+    Beside, Brief, Rejection, RequestRoom, SummaryDraft, SummarySource, check, check_told, earlier_summary,
+    entry_tokens, fit_identifiers, identifiers_beside, masked, mend, request_tokens, review, split_memories,
     summary_tokens, text_limit, with_left_out,
 };
 use cairn_core::conversation::Conversation;
@@ -332,7 +332,8 @@ impl Job {
                 text = summary;
                 listed = if memories.is_empty() { listed } else { memories };
             }
-            let rejected = if said.cut_off { Some(Rejection::Truncated) } else { rejection(&text, most) };
+            let told = || rejection(&text, most).or_else(|| check_told(&text, &source).err());
+            let rejected = if said.cut_off { Some(Rejection::Truncated) } else { told() };
             let faults = if rejected.is_some() { Vec::new() } else { review(&text, &source) };
             let words: Vec<String> = match &rejected {
                 Some(rejection) => vec![rejection.to_string()],

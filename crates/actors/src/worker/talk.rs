@@ -12,6 +12,7 @@ use cairn_core::provider_state::ProviderState;
 use cairn_core::tokens::estimate;
 use cairn_core::tool_defs::ToolDefs;
 use cairn_core::trace::RunCall;
+use cairn_core::usage_watch::filled_window;
 use futures::StreamExt as _;
 
 use super::{Job, Stop};
@@ -20,6 +21,7 @@ use crate::handle::ChannelHandle;
 use crate::messages::ChannelMsg;
 use crate::telemetry;
 use crate::traces::{Keeper, Making};
+use crate::turn::overflow;
 
 /// Most model calls of one talk (`docs/design/compaction.md`).
 const ROUNDS_MAX: u32 = 10;
@@ -74,7 +76,7 @@ impl Talk<'_> {
             if text.trim().len() >= longest.trim().len() {
                 longest.clone_from(&text);
             }
-            if finish == Finish::Length {
+            if !finish.is_whole() {
                 return Ok(Written { text: longest, cut_off: true });
             }
             if calls.is_empty() {
@@ -157,6 +159,7 @@ impl Talk<'_> {
                     text.push_str(&words);
                 }
                 Ok(ModelEvent::Reasoning(words)) => usage_guard.words(&words),
+                Ok(ModelEvent::TextWasReasoning) => text.clear(),
                 Ok(ModelEvent::ToolCall(call)) => {
                     usage_guard.words(&call.arguments.to_string());
                     calls.push(call);
@@ -165,7 +168,16 @@ impl Talk<'_> {
                 // A call that is cut short counts by our own estimate.
                 Ok(ModelEvent::Usage(_)) => {}
                 Ok(ModelEvent::Done { finish, usage, .. }) => {
+                    let silent = usage.filter(|_| finish == Finish::Length && usage_guard.answer.is_empty());
+                    let tokens = usage_guard.usage.input_tokens;
+                    let filled = silent.and_then(|usage| filled_window(usage, tokens, 0, self.reader.window));
+                    if let Some(window) = filled {
+                        let error = overflow(window);
+                        usage_guard.made.failure = Some(error.code().to_owned());
+                        return Err(error);
+                    }
                     usage_guard.reported(usage);
+                    telemetry::ended(&self.candidate.model.info().id, finish);
                     return Ok(Said { text, calls, state, finish });
                 }
             }
@@ -251,8 +263,10 @@ impl<'a> UsageGuard<'a> {
     fn reported(&mut self, usage: Option<Usage>) {
         self.is_whole = true;
         let Some(reported) = usage else { return };
-        if let Some(usage) = telemetry::believed(&self.model, reported, self.ours(), self.answer_max) {
-            (self.usage, self.is_reported) = (usage, true);
+        let ours = self.ours();
+        match reported.believed(ours, ours.input_tokens, self.answer_max) {
+            Some(usage) => (self.usage, self.is_reported) = (usage, true),
+            None => telemetry::disbelieved(&self.model, reported, ours, false),
         }
     }
 

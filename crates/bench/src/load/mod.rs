@@ -13,10 +13,46 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use cairn_testkit::daemon::{Client, Daemon};
-use cairn_testkit::model::{Count, FakeModel, Kind as Purpose, Rule, Used};
+use cairn_testkit::model::{Count, FakeModel, Kind as Purpose, Rule, Used, Wire};
+use futures::future::try_join_all;
 
 pub use report::{KindErrors, Report};
 pub use talk::{Kind, Talk};
+
+/// By whose rule requests are cached and billed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheRule {
+    Anthropic,
+    /// From GPT-5.6 on, by breakpoints.
+    OpenAi,
+    /// OpenAI's earlier models, and servers that cache as they do.
+    Automatic,
+}
+
+impl CacheRule {
+    pub const ALL: [Self; 3] = [Self::Anthropic, Self::OpenAi, Self::Automatic];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Anthropic => "anthropic",
+            Self::OpenAi => "openai",
+            Self::Automatic => "automatic",
+        }
+    }
+
+    fn wire(self) -> Wire {
+        if self == Self::Anthropic { Wire::Anthropic } else { Wire::OpenAi }
+    }
+
+    /// Its keys of `[[models]]`.
+    fn keys(self) -> &'static str {
+        match self {
+            Self::Anthropic => "provider = \"anthropic\"",
+            Self::OpenAi => "provider = \"openai\"\ncache_breakpoints = true",
+            Self::Automatic => "provider = \"openai\"",
+        }
+    }
+}
 
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -29,6 +65,7 @@ pub struct Plan {
     /// Tokens of it kept for an answer.
     pub max_output_tokens: u64,
     pub seed: u64,
+    pub rule: CacheRule,
     /// More keys of `[defaults.compaction]`, as TOML.
     pub compaction: String,
 }
@@ -36,10 +73,21 @@ pub struct Plan {
 /// Turns between two looks at the stack, beside those after runs.
 const LOOK_EVERY: usize = 100;
 
+/// The same talk by each rule, at the same time.
+pub async fn run_all(plan: &Plan) -> io::Result<Vec<Report>> {
+    let runs = CacheRule::ALL.map(async |rule| {
+        let dir = plan.dir.join(rule.name());
+        std::fs::create_dir(&dir)?;
+        run(&Plan { dir, rule, ..plan.clone() }).await
+    });
+    try_join_all(runs).await
+}
+
 /// Talks, and reports.
 pub async fn run(plan: &Plan) -> io::Result<Report> {
     let seed = plan.seed;
     let model = FakeModel::builder().window(plan.window).count(Count::O200k).unrecorded();
+    let model = if plan.rule == CacheRule::OpenAi { model.breakpoints() } else { model };
     let model = model.respond(move |seen| Some(answers::answer(seed, seen))).start().await;
     let config = plan.dir.join("config.toml");
     std::fs::write(&config, config_text(plan, &model))?;
@@ -98,9 +146,10 @@ fn with_violations(error: &io::Error, model: &FakeModel) -> io::Error {
 /// Months of talk go through in minutes: no budget by the hour.
 fn config_text(plan: &Plan, model: &FakeModel) -> String {
     format!(
-        "[defaults.compaction]\ntokens_per_hour = 0\n{}\n\n[[models]]\nid = \"main\"\nprovider = \"anthropic\"\nbase_url = \"{}\"\nmodel = \"fake\"\n\
+        "[defaults.compaction]\ntokens_per_hour = 0\n{}\n\n[[models]]\nid = \"main\"\n{}\nbase_url = \"{}\"\nmodel = \"fake\"\n\
          context_window = {}\nmax_output_tokens = {}\n\n[[agents]]\nid = \"main\"\nmodels = [\"main\"]\n",
         plan.compaction,
+        plan.rule.keys(),
         model.base_url(),
         plan.window,
         plan.max_output_tokens

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use cairn_core::model::Usage;
-use cairn_core::tune::Billing;
 use serde_json::Value;
 
-use super::{Kind, Plan, Stack};
+use super::{CacheRule, Kind, Plan, Stack};
 use crate::estimate::{self, Errors};
 use cairn_testkit::model::{FakeModel, Kind as Purpose, Used};
 
@@ -16,6 +15,7 @@ const SAMPLE_BYTES: usize = 60_000;
 
 #[derive(Debug, Clone)]
 pub struct Report {
+    pub rule: CacheRule,
     /// Turns that were answered; all of them.
     pub turns: usize,
     /// The window, in tokens.
@@ -24,7 +24,7 @@ pub struct Report {
     pub runs: Used,
     /// Share of the replies' requests that a cache held, 0 to 1.
     pub cached_share: f64,
-    /// Billed-equivalent tokens of a turn at Anthropic's prices, runs included.
+    /// Billed-equivalent tokens of a turn at the provider's prices, runs included.
     pub billed_per_turn: f64,
     /// Of these, those of answers, of what was written and read of requests, and of runs.
     pub billed_parts: [f64; 4],
@@ -65,7 +65,7 @@ impl Report {
         sampled: &[(Kind, String)],
     ) -> Self {
         let (replies, runs) = (model.used(Purpose::Reply), model.used(Purpose::Compaction));
-        let billing = Billing::anthropic();
+        let billing = model.billing(plan.rule.wire());
         let per_turn = |usage: Usage| billing.billed(usage) / plan.n_turns.max(1) as f64;
         let fresh = Usage {
             cached_tokens: 0,
@@ -85,6 +85,7 @@ impl Report {
             *outcomes.entry(end.clone()).or_insert(0) += 1;
         }
         Self {
+            rule: plan.rule,
             turns: plan.n_turns,
             window: plan.window,
             replies,
@@ -125,7 +126,13 @@ impl fmt::Display for Report {
         second_half.requests -= self.first_half.requests;
         second_half.usage.input_tokens -= self.first_half.usage.input_tokens;
         let [said, fresh, read, runs] = self.billed_parts;
-        writeln!(f, "turns                    {} at a window of {}, none over it", self.turns, self.window)?;
+        writeln!(
+            f,
+            "turns                    {} at a window of {}, none over it, with {}",
+            self.turns,
+            self.window,
+            self.rule.name()
+        )?;
         writeln!(
             f,
             "requests                 {} for replies, {} for runs",
@@ -139,12 +146,8 @@ impl fmt::Display for Report {
             mean(&self.first_half),
             mean(&second_half)
         )?;
-        writeln!(f, "cached share             {:.1} %", self.cached_share * 100.0)?;
-        writeln!(
-            f,
-            "billed tokens a turn     {:.0} at Anthropic's prices (aim: under 4,900)",
-            self.billed_per_turn
-        )?;
+        writeln!(f, "cached share             {:.1} % (aim: 90)", self.cached_share * 100.0)?;
+        writeln!(f, "billed tokens a turn     {:.0} at its prices (aim: under 4,900)", self.billed_per_turn)?;
         writeln!(
             f,
             "  of these               answers {said:.0}, fresh {fresh:.0}, cached {read:.0}, runs {runs:.0}"

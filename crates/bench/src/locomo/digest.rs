@@ -131,6 +131,7 @@ fn entry((turn, seq): (&Turn, u64)) -> Arc<Entry> {
         artifact: None,
         provenance: cairn_core::message::Provenance::default(),
         quotes: false,
+        finish: None,
         tokens: estimate(&turn.text),
     })
 }

@@ -50,7 +50,9 @@ impl CoolDowns {
             ModelError::ContextOverflow { .. }
             | ModelError::NoTools(_)
             | ModelError::BadRequest { .. }
-            | ModelError::CutOff(_) => return None,
+            | ModelError::CutOff(_)
+            | ModelError::Declined
+            | ModelError::Filtered => return None,
         };
         Some(pause.max(error.retry_after().unwrap_or_default().min(self.asked_max)))
     }

@@ -120,6 +120,9 @@ pub enum Rejection {
     /// It is not a summary: a tool call written as text, bare headings, a bare code fence.
     #[error("the summary is malformed: {0}")]
     Malformed(&'static str),
+    /// It tells nothing of its source: a refusal, a sentence for all of it, a skeleton.
+    #[error("it is no summary of what was said: {0}")]
+    NoSummary(&'static str),
     /// It is about what its source does not have.
     #[error("most of the summary names what its source does not have: {0}")]
     Invented(String),
@@ -132,6 +135,7 @@ impl Rejection {
             Self::Grown { .. } => "grown",
             Self::Truncated => "truncated",
             Self::Malformed(_) => "malformed",
+            Self::NoSummary(_) => "no_summary",
             Self::Invented(_) => "invented",
         }
     }

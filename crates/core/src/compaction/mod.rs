@@ -32,7 +32,7 @@ pub use extract::{
 };
 pub use plan::{Decision, NothingToCompact, next_run, over_budget, request_manual};
 pub(crate) use plan::{closed_turns, compactable, compactable_by_number, compactable_on_request};
-pub use review::{LeftOut, SummaryFault, SummarySource, left_out, mend, review};
+pub use review::{LeftOut, SummaryFault, SummarySource, check_told, left_out, mend, review};
 pub use save::{memory_save_tool, parse_memory, split_memories};
 pub use stages::{RequestRoom, next_chunk};
 pub use transcript::{Beside, Brief, Chunk, Transcript, earlier_summary, earlier_within, request_tokens};

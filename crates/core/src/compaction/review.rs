@@ -1,6 +1,6 @@
 //! Whether a summary keeps what it must, and what is mended without a model where it does not.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use self::loose::{Loose, loose};
@@ -13,6 +13,9 @@ use crate::summary::Summary;
 use crate::tokens::estimate;
 
 mod loose;
+mod told;
+
+pub use told::check_told;
 
 const NAMED_MAX: usize = 8;
 
@@ -26,6 +29,10 @@ const ENDING_LETTERS: usize = 2;
 pub struct SummarySource {
     /// All that its author was shown, without case and without commas between digits.
     text: String,
+    /// Tokens of what is to be summarised.
+    tokens: u64,
+    /// Who spoke in it, without case.
+    people: BTreeSet<String>,
     /// It is made by extraction, without headings.
     is_plain: bool,
     /// Most estimated tokens.
@@ -44,7 +51,9 @@ impl SummarySource {
             text.push_str(&words(entry));
             text.push('\n');
         }
-        Self::of(&text, beside)
+        let people =
+            entries.iter().filter_map(|entry| Some(entry.author.as_ref()?.name.to_lowercase())).collect();
+        Self { people, ..Self::of(&text, beside) }
     }
 
     pub fn of_summaries<'a>(sources: &[Summary], beside: impl IntoIterator<Item = &'a str>) -> Self {
@@ -59,12 +68,13 @@ impl SummarySource {
     }
 
     fn of<'a>(text: &str, beside: impl IntoIterator<Item = &'a str>) -> Self {
+        let tokens = u64::from(estimate(text));
         let mut text = plain(text);
         for more in beside {
             text.push('\n');
             text.push_str(&plain(more));
         }
-        Self { text, ..Self::default() }
+        Self { text, tokens, ..Self::default() }
     }
 
     /// The same for a summary without headings.

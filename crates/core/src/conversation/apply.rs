@@ -6,20 +6,22 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::{
-    AnswerDraft, Conversation, Failures, Lost, OUTCOMES_KEPT, OpenTurn, Reported, Spent, Undone, is_recent,
+    AnswerDraft, Conversation, Failures, Learnt, Lost, OUTCOMES_KEPT, OpenTurn, Reported, Spent, Undone,
+    is_recent,
 };
 use crate::artifact::{self, ordinal};
 use crate::event::{
     ApprovalEvent, ArtifactEvent, CompactionEvent, DeliveryEvent, Event, MaintenanceEvent, MemoryEvent,
-    MessageEvent, Receipt, Record, Run, RunEnd, RunOutcome, RunReport, RunWork, SummarySize, TurnEvent,
-    TurnOutcome,
+    MessageEvent, ModelNews, Receipt, Record, Run, RunEnd, RunOutcome, RunReport, RunWork, SummarySize,
+    TurnEvent, TurnOutcome,
 };
 use crate::ids::{ArtifactId, MessageId, OutboxId, Seq, TurnId};
-use crate::message::{Entry, LOST_TURN, Pending, Provenance, Role};
+use crate::message::{Entry, LOST_TURN, Part, Pending, Provenance, Role};
 use crate::model::Usage;
 use crate::summary::StackItem;
 use crate::turn::spans;
-use crate::withheld::REFUSED;
+use crate::usage_watch::UsageWatch;
+use crate::withheld::REFUSALS;
 
 /// An event that does not fit the state: a damaged or foreign journal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -106,10 +108,12 @@ impl Conversation {
             TurnEvent::Ended(end) => {
                 self.open_turn.take_if(|open| open.id == end.turn).ok_or("that turn is not open")?;
                 self.forget_provider_state(&end.turn);
-                if matches!(&end.outcome, TurnOutcome::Failed { code, .. } if code == REFUSED) {
+                if matches!(&end.outcome, TurnOutcome::Failed { code, .. } if REFUSALS.contains(&code.as_str()))
+                {
                     let said =
                         self.live.iter().filter(|entry| entry.turn == end.turn && entry.role == Role::User);
                     self.refused.extend(said.map(|entry| entry.seq));
+                    self.restart_watches();
                 }
                 self.forget_artifacts();
             }
@@ -119,50 +123,101 @@ impl Conversation {
             }
             TurnEvent::Undone { turn, from_seq, to_seq } => self.take_back(turn, *from_seq, *to_seq)?,
             TurnEvent::SessionStarted { generation } => self.start_generation(*generation),
-            TurnEvent::UsageReported { model, estimated, usage, disbelieved, is_estimate, trace, .. } => {
-                self.usage_total += *usage;
-                if let Some(open) = &mut self.open_turn {
-                    open.usage += *usage;
-                    open.model = Some(model.clone());
-                    let answered = trace.as_ref().filter(|trace| trace.failure.is_none());
-                    open.clock = open.clock.or(answered.map(|trace| trace.asked_at));
-                }
-                if disbelieved.is_none() && !is_estimate {
-                    let correction = self.corrections.entry(model.clone()).or_default();
-                    correction.observe(*estimated, usage.input_tokens);
-                    self.bounds.entry(model.clone()).or_default().take(usage.input_tokens);
-                }
-                if !is_estimate {
-                    let (model, at) = (model.clone(), record.at);
-                    self.reported = Some(Reported { model, estimated: *estimated, usage: *usage, at });
-                }
-            }
+            TurnEvent::UsageReported { .. } => self.fold_usage(record, event),
             TurnEvent::ModelChosen { model, reason } => {
                 self.model = Some(model.clone());
                 self.model_reason = Some(reason.clone());
             }
-            TurnEvent::ModelLearnt { model, window_tokens, window_of, no_tools, bounds } => {
-                if let Some(bounds) = bounds {
-                    self.bounds.insert(model.clone(), *bounds);
-                }
-                if window_tokens.is_some() || no_tools.is_some() {
-                    let learnt = self.learnt.entry(model.clone()).or_default();
-                    if window_tokens.is_some() {
-                        (learnt.window_tokens, learnt.window_of) = (*window_tokens, *window_of);
-                        learnt.inferred = bounds.is_some();
-                    }
-                    learnt.no_tools = no_tools.unwrap_or(learnt.no_tools);
-                }
-            }
+            TurnEvent::ModelLearnt(news) => self.fold_news(news),
             TurnEvent::HistoryWithheld { model, range } => {
                 match range {
                     Some(range) => self.withheld.insert(model.clone(), *range),
                     None => self.withheld.remove(model),
                 };
+                self.restart_watches();
             }
             TurnEvent::ToolUsed(_) => {}
         }
         Ok(())
+    }
+
+    fn fold_usage(&mut self, record: &Record, event: &TurnEvent) {
+        let TurnEvent::UsageReported {
+            model,
+            estimated,
+            usage,
+            disbelieved,
+            is_estimate,
+            set_window,
+            trace,
+            ..
+        } = event
+        else {
+            return;
+        };
+        self.usage_total += *usage;
+        if let Some(open) = &mut self.open_turn {
+            open.usage += *usage;
+            open.model = Some(model.clone());
+            let answered = trace.as_ref().filter(|trace| trace.failure.is_none());
+            open.clock = open.clock.or(answered.map(|trace| trace.asked_at));
+        }
+        if *is_estimate {
+            return;
+        }
+        let is_believed = disbelieved.is_none();
+        if is_believed {
+            let correction = self.corrections.entry(model.clone()).or_default();
+            correction.observe(*estimated, usage.input_tokens);
+            self.bounds.entry(model.clone()).or_default().take(usage.input_tokens);
+        }
+        if let Some(set_window) = set_window {
+            let (correction, frame) = (self.correction(model), trace.as_ref().map(|trace| &trace.frame));
+            let reported = disbelieved.unwrap_or(*usage).input_tokens;
+            let watch = self.usage_watches.entry(model.clone()).or_default();
+            watch.take((frame, *set_window), (*estimated, reported), is_believed, correction);
+        }
+        let (model, at) = (model.clone(), record.at);
+        self.reported = Some(Reported { model, estimated: *estimated, usage: *usage, at });
+    }
+
+    fn fold_news(&mut self, news: &ModelNews) {
+        let model = &news.model;
+        if news.forgets {
+            self.corrections.remove(model);
+            self.bounds.remove(model);
+            self.usage_watches.remove(model);
+            if let Some(learnt) = self.learnt.get_mut(model).filter(|learnt| learnt.cut || learnt.inferred) {
+                *learnt = Learnt { no_tools: learnt.no_tools, ..Learnt::default() };
+            }
+        }
+        if news.cut
+            && let Some(watch) = self.usage_watches.get_mut(model)
+        {
+            // Reports before this one may have been of cut requests, too.
+            if let Some(correction) = watch.correction() {
+                self.corrections.insert(model.clone(), correction);
+            }
+            watch.restart();
+        }
+        if let Some(bounds) = news.bounds {
+            self.bounds.insert(model.clone(), bounds);
+        }
+        if news.window_tokens.is_some() || news.no_tools.is_some() || news.cut {
+            let learnt = self.learnt.entry(model.clone()).or_default();
+            if news.window_tokens.is_some() {
+                (learnt.window_tokens, learnt.window_of) = (news.window_tokens, news.window_of);
+                (learnt.inferred, learnt.cut) = (news.bounds.is_some(), false);
+            }
+            learnt.cut |= news.cut;
+            learnt.no_tools = news.no_tools.unwrap_or(learnt.no_tools);
+        }
+    }
+
+    /// Requests lost something, or got something that servers count in ways of their own: reports from before are not compared
+    /// with those to come.
+    fn restart_watches(&mut self) {
+        self.usage_watches.values_mut().for_each(UsageWatch::restart);
     }
 
     fn fold_compaction(&mut self, record: &Record, event: &CompactionEvent) -> Result<(), String> {
@@ -195,6 +250,7 @@ impl Conversation {
             CompactionEvent::ResultsPruned { results, .. } => {
                 self.pruned.extend(results.iter().map(|pruned| (pruned.seq, pruned.clone())));
                 self.forget_deleted();
+                self.restart_watches();
             }
             CompactionEvent::UsageSpent { model, usage, trace, .. } if usage.tokens() > 0 => {
                 self.spend(record.at, *usage);
@@ -371,6 +427,9 @@ impl Conversation {
 
     fn push(&mut self, entry: Entry) {
         self.next_seq = entry.seq.next();
+        if entry.parts.iter().any(|part| matches!(part, Part::Image { .. })) {
+            self.restart_watches();
+        }
         self.heard.join(&Provenance::of_entry(&entry));
         self.live.push_back(Arc::new(entry));
     }
@@ -396,6 +455,7 @@ impl Conversation {
     fn place_item(&mut self, item: StackItem) {
         self.stack.place(item);
         self.forget_deleted();
+        self.restart_watches();
         self.recount_markers();
         self.fold_find();
     }
@@ -415,8 +475,14 @@ impl Conversation {
 
     /// Leaves out of a closed turn what its provider wants back within it alone.
     fn forget_provider_state(&mut self, turn: &TurnId) {
+        let mut is_less = false;
         for entry in self.live.iter_mut().rev().take_while(|entry| entry.turn == *turn) {
-            *entry = entry.closed();
+            let closed = entry.closed();
+            is_less |= !Arc::ptr_eq(&closed, entry);
+            *entry = closed;
+        }
+        if is_less {
+            self.restart_watches();
         }
     }
 
@@ -451,6 +517,7 @@ impl Conversation {
         self.lost = None;
         self.recalled.clear();
         self.recalled_tokens = 0;
+        self.restart_watches();
     }
 
     fn reopen_turn(&mut self, turn: &TurnId, messages: &[MessageId]) -> Result<(), String> {
@@ -489,6 +556,7 @@ impl Conversation {
         self.live.retain(|entry| !(from_seq..=to_seq).contains(&entry.seq));
         self.pruned.retain(|seq, _| !(from_seq..=to_seq).contains(seq));
         self.forget_artifacts();
+        self.restart_watches();
         self.undone.push(Undone { turn: turn.clone(), from_seq, to_seq });
         self.undone.sort_by_key(|undone| undone.from_seq);
         Ok(())

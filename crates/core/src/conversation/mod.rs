@@ -25,6 +25,7 @@ use crate::model::Usage;
 use crate::prune::{PrunedResult, as_sent};
 use crate::summary::{MarkerKind, Stack, StackItem};
 use crate::tokens::Correction;
+use crate::usage_watch::UsageWatch;
 use crate::window_bounds::WindowBounds;
 use crate::withheld::SeqRange;
 
@@ -132,6 +133,9 @@ pub struct Learnt {
     /// The server has not named that window: it is bounded by what was taken and refused.
     #[serde(default)]
     pub inferred: bool,
+    /// The server cuts requests that are larger than its window, and does not say so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
 }
 
 impl Learnt {
@@ -247,6 +251,9 @@ pub struct Conversation {
     /// What the servers of models have taken and refused, by the models' ids in the configuration.
     #[serde(default)]
     pub bounds: BTreeMap<String, WindowBounds>,
+    /// What the reports of models' servers say of them, by the models' ids in the configuration.
+    #[serde(default)]
+    pub usage_watches: BTreeMap<String, UsageWatch>,
     /// What is left out of requests since a model's server refuses it, by the models' ids in the configuration.
     #[serde(default)]
     pub withheld: BTreeMap<String, SeqRange>,
@@ -327,6 +334,7 @@ impl Conversation {
             model_reason: None,
             learnt: BTreeMap::new(),
             bounds: BTreeMap::new(),
+            usage_watches: BTreeMap::new(),
             withheld: BTreeMap::new(),
             refused: BTreeSet::new(),
             pruned: BTreeMap::new(),
@@ -393,6 +401,15 @@ impl Conversation {
     /// The correction of estimates for a model; neutral when nothing was reported yet.
     pub fn correction(&self, model: &str) -> Correction {
         self.corrections.get(model).copied().unwrap_or_default()
+    }
+
+    /// The estimate of a model was corrected while the configuration set another window than it does now (`set_window`; 0:
+    /// nothing). Journals of earlier versions do not say what it set: there a correction downward may be a mistake.
+    pub fn measured_otherwise(&self, model: &str, set_window: u64) -> bool {
+        match self.usage_watches.get(model) {
+            Some(watch) => watch.set_window() != set_window,
+            None => self.corrections.get(model).is_some_and(|correction| correction.ratio < 1.0),
+        }
     }
 
     /// Where the entry of that number is; `None` when there is none.

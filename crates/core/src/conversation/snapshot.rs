@@ -72,6 +72,7 @@ fn skeleton(entry: &Entry) -> Entry {
         artifact: None,
         provenance: Provenance::default(),
         quotes: entry.quotes,
+        finish: entry.finish,
         tokens: entry.tokens,
     }
 }

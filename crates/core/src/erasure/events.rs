@@ -145,9 +145,8 @@ impl Eraser {
             }
             TurnEvent::ModelChosen { reason, .. } => drop(self.mention(|mask| mask.text(reason))),
             TurnEvent::UsageReported { caused_by, .. } => self.mask.people(caused_by),
-            TurnEvent::Interrupted { .. }
-            | TurnEvent::ModelLearnt { .. }
-            | TurnEvent::HistoryWithheld { .. } => {}
+            TurnEvent::Interrupted { .. } | TurnEvent::ModelLearnt(_) | TurnEvent::HistoryWithheld { .. } => {
+            }
         }
     }
 

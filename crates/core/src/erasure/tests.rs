@@ -408,6 +408,7 @@ fn calls_results_and_artifacts_of_their_turns_go_with_their_arguments() {
             usage: Usage { input_tokens: 9, ..Usage::default() },
             disbelieved: None,
             is_estimate: false,
+            set_window: None,
             caused_by: BTreeSet::from([ANNA.to_owned()]),
             trace: None,
         }),

@@ -22,7 +22,7 @@ pub use compaction::{
     Checkpoint, CompactionEvent, Run, RunEnd, RunOutcome, RunReport, RunRequest, RunWork, SummarySize,
     Trigger,
 };
-pub use turn::{TurnEnd, TurnEvent, TurnOutcome};
+pub use turn::{ModelNews, TurnEnd, TurnEvent, TurnOutcome};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
@@ -89,7 +89,7 @@ impl Event {
             }
             "message" | "command" => MessageEvent::deserialize(fields).map(Self::Message),
             "usage" if kind == "usage_reported" => TurnEvent::deserialize(fields).map(Self::Turn),
-            "turn" | "entry" | "tool" | "model" | "generation" => {
+            "turn" | "entry" | "tool" | "model" | "history" | "generation" => {
                 TurnEvent::deserialize(fields).map(Self::Turn)
             }
             "run" | "usage" | "emergency" | "stack" | "window" | "results" => {

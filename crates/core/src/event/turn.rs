@@ -35,6 +35,9 @@ pub enum TurnEvent {
         /// The provider has not reported it, or not all of it: the answer was cut short.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_estimate: bool,
+        /// What the configuration set as the model's window then; 0: nothing. None in journals of earlier versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        set_window: Option<u64>,
         /// Whose messages the call was to answer (`PLATFORM/USER`); empty in journals of earlier versions.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         caused_by: BTreeSet<String>,
@@ -50,23 +53,8 @@ pub enum TurnEvent {
         model: String,
         reason: String,
     },
-    /// A model's server said something of the model that the configuration does not know.
-    ModelLearnt {
-        /// The model, by its id in the configuration.
-        model: String,
-        /// Its window in tokens, when it was named, or bounded by what was taken and refused.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        window_tokens: Option<u64>,
-        /// What the configuration or the server's list said of it then.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        window_of: Option<u64>,
-        /// It refuses tools; `false`: that was a while ago, and they are offered to it again.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        no_tools: Option<bool>,
-        /// What it has taken and refused, where it refused a request without naming its window.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        bounds: Option<WindowBounds>,
-    },
+    /// A model's server said or showed something of the model that the configuration does not know.
+    ModelLearnt(ModelNews),
     /// A model's server refuses something of the older history: that range is left out of requests to it.
     HistoryWithheld {
         /// The model, by its id in the configuration.
@@ -92,6 +80,31 @@ pub enum TurnEvent {
         /// The new generation.
         generation: Generation,
     },
+}
+
+/// What was learnt of a model from its server.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ModelNews {
+    /// The model, by its id in the configuration.
+    pub model: String,
+    /// Its window in tokens, when it was named, or bounded by what was taken and refused, or by what was read whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_tokens: Option<u64>,
+    /// What the configuration or the server's list said of it then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_of: Option<u64>,
+    /// It refuses tools; `false`: that was a while ago, and they are offered to it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_tools: Option<bool>,
+    /// What it has taken and refused, where it refused a request without naming its window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bounds: Option<WindowBounds>,
+    /// The server cuts requests that are larger than its window, and does not say so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
+    /// The configuration sets another window than before: what reports and refusals taught of its size counts no more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub forgets: bool,
 }
 
 /// How a turn ended, with what a repeated request is answered with.

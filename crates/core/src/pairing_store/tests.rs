@@ -273,6 +273,7 @@ fn usage_is_summed_by_model_and_begins_again_at_midnight() {
                 usage: usage(n),
                 disbelieved: None,
                 is_estimate: false,
+                set_window: None,
                 caused_by: BTreeSet::new(),
                 trace: None,
             }),

@@ -9,7 +9,7 @@ use super::{ChannelRow, StoreError};
 use crate::approval::Approval;
 use crate::command::Command;
 use crate::ids::{AgentId, ChannelId, MemoryId, MessageId, TurnId};
-use crate::message::{Amendment, Author, Inbound};
+use crate::message::{Amendment, Author, Finish, Inbound};
 use crate::model::Usage;
 
 /// What a turn does, for whoever waits for it.
@@ -51,6 +51,9 @@ pub struct Reply {
     pub usage: Usage,
     /// Memories that were in the window.
     pub recalled: Vec<MemoryId>,
+    /// Why the answer ended, where the model did not end it itself; a note behind its words says so, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish: Option<Finish>,
     /// What is to be known about the answer: that the model saw only part of the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notice: Option<String>,
@@ -59,7 +62,8 @@ pub struct Reply {
 /// Why a turn ended without a reply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnFailure {
-    /// Typed error: `stopped`, `turn_failed`, `refused`, `compaction_failure`, `dead_letter`, `stopping`.
+    /// Typed error: `stopped`, `turn_failed`, `refused`, `refusal`, `content_filter`, `cut_off`, `compaction_failure`,
+    /// `dead_letter`, `stopping`.
     pub code: String,
     pub message: String,
     pub hint: String,

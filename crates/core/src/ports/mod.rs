@@ -30,16 +30,38 @@ pub trait Clock: Send + Sync + 'static {
 pub trait ChatModel: Send + Sync + 'static {
     fn info(&self) -> &ModelInfo;
 
-    /// Its window as its server lists it; `None`: the server lists none. What the server has answered is not asked again.
+    /// Asks its server for its window.
     ///
     /// # Errors
     /// The server does not answer now; it may later.
-    fn discover_window(&self) -> BoxFuture<'_, Result<Option<u64>, Unanswered>>;
+    fn discover_window(&self) -> BoxFuture<'_, Result<ServerWindow, Unanswered>>;
 
     /// Sends a request. Dropping the stream cancels it. After an error, or after [`ModelEvent::Done`], nothing
     /// more comes; a stream that ends otherwise has yielded a [`ModelError::Protocol`]. It ends in bounded time, however
     /// silent its server is: a turn in a chat waits for that.
     fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>>;
+}
+
+/// The window of a model as its server tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerWindow {
+    Listed(u64),
+    /// With which the model is loaded now. It may be another one when it is loaded again.
+    Loaded(u64),
+    /// The server loads the model with its first request, and tells the window then.
+    NotLoaded,
+    /// The server does not tell it.
+    Unlisted,
+}
+
+impl ServerWindow {
+    /// The window in tokens, where the server tells it.
+    pub fn tokens(self) -> Option<u64> {
+        match self {
+            Self::Listed(tokens) | Self::Loaded(tokens) => Some(tokens),
+            Self::NotLoaded | Self::Unlisted => None,
+        }
+    }
 }
 
 /// A model's server did not say what it was asked about the model.

@@ -33,6 +33,7 @@ fn wire(format: WireFormat, model: &str) -> Wire {
         stream: true,
         limit_key: String::new(),
         cache_ttl_secs: 300,
+        breakpoints: false,
         extra: Map::new(),
         remedies: Vec::new(),
     }

@@ -162,6 +162,10 @@ pub struct Wire {
     pub limit_key: String,
     /// How long the server is to keep what it has read, in seconds.
     pub cache_ttl_secs: u64,
+    /// OpenAI's chat completions have breakpoints for its cache. Anthropic's messages always have some; without this, as
+    /// before it, there is none behind people's words in front of a turn's rounds.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub breakpoints: bool,
     /// Further fields, as configured.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,

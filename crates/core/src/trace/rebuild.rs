@@ -281,6 +281,7 @@ fn settings(
             output_reserve_tokens: frame.reserve_tokens,
             source: WindowSource::Learnt,
         },
+        growth: None,
         compaction: CompactionSettings::default(),
         pruning: PruningSettings::default(),
         result_guard: ResultGuardSettings::default(),

@@ -9,7 +9,7 @@ use crate::event::{
     CompactionEvent, DeliveryEvent, Event, MemoryEvent, MessageEvent, Record, TurnEnd, TurnEvent,
 };
 use crate::ids::{MemoryId, MessageId, Seq, TurnId};
-use crate::message::{Entry, Pending, Role};
+use crate::message::{Entry, Finish, Pending, Role};
 use crate::model::Usage;
 use crate::tool::ToolUse;
 
@@ -64,6 +64,8 @@ pub struct StoryCall {
     pub trace: Option<Box<CallTrace>>,
     /// How many tools it called.
     pub tools: usize,
+    /// Why its answer ended, where the model did not end it itself.
+    pub finish: Option<Finish>,
 }
 
 impl StoryCall {
@@ -75,7 +77,7 @@ impl StoryCall {
         trace: &CallTrace,
     ) -> Self {
         let trace = Some(Box::new(trace.clone()));
-        Self { at, model: model.to_owned(), estimated: 0, usage, is_estimate, trace, tools: 0 }
+        Self { at, model: model.to_owned(), estimated: 0, usage, is_estimate, trace, tools: 0, finish: None }
     }
 }
 
@@ -159,6 +161,7 @@ impl Story {
             Event::Turn(TurnEvent::EntryAdded { entry }) if entry.turn == self.turn => {
                 if let (Role::Assistant, Some(call)) = (entry.role, self.calls.last_mut()) {
                     call.tools = call.tools.max(entry.tool_calls.len());
+                    call.finish = call.finish.or(entry.finish);
                 }
                 self.said.push(entry.clone());
             }
@@ -174,6 +177,7 @@ impl Story {
                     is_estimate: *is_estimate,
                     trace: trace.clone(),
                     tools: last.map_or(0, |entry| entry.tool_calls.len()),
+                    finish: last.and_then(|entry| entry.finish),
                 });
             }
             Event::Compaction(CompactionEvent::UsageSpent {

@@ -41,6 +41,7 @@ fn wire() -> Wire {
         stream: true,
         limit_key: "max_tokens".to_owned(),
         cache_ttl_secs: 300,
+        breakpoints: false,
         extra: Map::new(),
         remedies: Vec::new(),
     }
@@ -154,6 +155,7 @@ impl Book {
                 usage: Usage { input_tokens: 100, output_tokens: 5, ..Usage::default() },
                 disbelieved: None,
                 is_estimate: false,
+                set_window: None,
                 caused_by: BTreeSet::new(),
                 trace: Some(Box::new(trace)),
             }),

@@ -11,7 +11,7 @@ mod retention;
 mod script;
 mod sim;
 
-pub use billing::{BilledItem, Billing, Caching, PrefixCache, Rates};
+pub use billing::{Billing, Block, Caching, MAX_BREAKPOINTS, PrefixCache, Rates};
 pub use candidate::{Choice, RETENTION_TOLERANCE, TuneCandidate, choose, presets};
 pub use retention::HALF_LIFE_TOKENS;
 pub use script::{ASSUMED_RUN_MS, ConversationSizes, Runs, ScriptTurn, TuneStep};

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::billing::{BilledItem, Billing, PrefixCache};
+use super::billing::{Billing, Block, PrefixCache};
 use super::retention::SpokenTokens;
 use super::script::{ConversationSizes, Runs, ScriptTurn, TuneStep};
 use crate::agent::AgentSettings;
@@ -160,6 +160,8 @@ struct Sim<'a> {
     done_at: Option<Timestamp>,
     look_at: Option<Timestamp>,
     n_calls: u64,
+    /// The last block of the request before this one that lasts.
+    asked: u64,
     outcome: TuneOutcome,
 }
 
@@ -187,6 +189,7 @@ impl<'a> Sim<'a> {
             done_at: None,
             look_at: None,
             n_calls: 0,
+            asked: 0,
             outcome: TuneOutcome::default(),
             agent,
         };
@@ -304,8 +307,8 @@ impl<'a> Sim<'a> {
         if gauge.tier == Tier::Emergency && self.make_room()? {
             gauge = measure(&self.conversation, &self.agent);
         }
-        let (items, stack) = self.request();
-        let mut usage = self.cache.take(items, 1, stack, self.now);
+        let request = self.request();
+        let mut usage = self.cache.take(&request, self.now);
         usage.output_tokens = u64::from(output_tokens);
         self.outcome.replies += usage;
         self.outcome.billed += self.billing.billed(usage);
@@ -321,6 +324,7 @@ impl<'a> Sim<'a> {
             usage,
             disbelieved: None,
             is_estimate: false,
+            set_window: None,
             caused_by: BTreeSet::new(),
             trace: None,
         }))
@@ -411,31 +415,33 @@ impl<'a> Sim<'a> {
         self.journal(Event::Turn(TurnEvent::EntryAdded { entry }))
     }
 
-    /// The request's pieces, and how many of them are of the stack.
-    fn request(&self) -> (Vec<BilledItem>, usize) {
+    /// The request's blocks, the volatile tail last. Its breakpoints: behind the frame, behind the stack with its last item
+    /// and without it, behind the newest entry, and where the request before this one had that.
+    fn request(&mut self) -> Vec<Block> {
         let conversation = &self.conversation;
-        let mut items = Vec::with_capacity(conversation.live.len() + 24);
-        items.push(BilledItem { key: 0, tokens: frame_tokens(&self.agent) });
-        items.extend(conversation.stack.items().iter().map(|item| {
+        let block = |key, tokens| Block { key, tokens, mark: false };
+        let mut blocks = Vec::with_capacity(conversation.live.len() + 24);
+        blocks.push(block(0, frame_tokens(&self.agent)));
+        blocks.extend(conversation.stack.items().iter().map(|item| {
             let (from, to) = item.range();
             let kind = match item {
                 StackItem::Summary(_) => 1,
                 StackItem::Marker(_) => 2,
             };
-            BilledItem {
-                key: kind << 60 | to.0 << 24 | (to.0 - from.0) & 0xff_ffff,
-                tokens: u64::from(item.tokens()),
-            }
+            block(kind << 60 | to.0 << 24 | (to.0 - from.0) & 0xff_ffff, u64::from(item.tokens()))
         }));
-        let n_stack = items.len() - 1;
-        items.extend(
-            conversation
-                .live
-                .iter()
-                .map(|entry| BilledItem { key: 3 << 60 | entry.seq.0, tokens: conversation.weight(entry) }),
-        );
-        items.push(BilledItem { key: u64::MAX, tokens: u64::from(conversation.recalled_tokens) });
-        (items, n_stack)
+        let n_lead = blocks.len();
+        let entries = conversation.live.iter();
+        blocks.extend(entries.map(|entry| block(3 << 60 | entry.seq.0, conversation.weight(entry))));
+        let asked = blocks.iter().rposition(|block| block.key == self.asked).unwrap_or(0);
+        let last = blocks.len() - 1;
+        for idx in [0, n_lead.saturating_sub(2), n_lead - 1, asked, last] {
+            blocks[idx].mark = true;
+        }
+        self.asked = blocks[last].key;
+        let tail = 4 << 60 | self.outcome.requests as u64;
+        blocks.push(block(tail, u64::from(conversation.recalled_tokens)));
+        blocks
     }
 
     /// What the compactor does when it looks.

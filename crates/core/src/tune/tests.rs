@@ -36,50 +36,68 @@ fn usage_is_billed_by_the_rules_of_its_format() {
     let usage = Usage { input_tokens: 1_000, output_tokens: 10, cached_tokens: 600, cache_write_tokens: 300 };
     assert_eq!(Billing::anthropic().billed(usage), 100.0 + 300.0 * 1.25 + 600.0 * 0.1 + 10.0 * 5.0);
     let usage = Usage { cache_write_tokens: 0, ..usage };
-    assert_eq!(Billing::openai().billed(usage), 400.0 + 600.0 * 0.25 + 10.0 * 4.0);
+    assert_eq!(Billing::openai().billed(usage), 400.0 + 600.0 * 0.1 + 10.0 * 8.0);
     let price = Price { input: 2.0, cached_input: 1.0, cache_write: Some(3.0), output: 8.0 };
     let rates = Billing::openai().priced(&price).rates;
     assert_eq!((rates.read, rates.write, rates.output), (0.5, 1.5, 4.0));
     assert_eq!(Billing::openai().priced(&Price::default()), Billing::openai());
 }
 
-fn items(keys: &[u64]) -> Vec<BilledItem> {
-    keys.iter().map(|key| BilledItem { key: *key, tokens: 1_000 }).collect()
+/// Blocks of 1,000 tokens; a breakpoint stands behind those of `marks`.
+fn request(keys: &[u64], marks: &[u64]) -> Vec<Block> {
+    let block = |key: &u64| Block { key: *key, tokens: 1_000, mark: marks.contains(key) };
+    keys.iter().map(block).collect()
+}
+
+/// Thousands of tokens that a cache has read and written.
+fn taken(cache: &mut PrefixCache, keys: &[u64], marks: &[u64], secs: i64) -> (u64, u64) {
+    let usage = cache.take(&request(keys, marks), start() + SignedDuration::from_secs(secs));
+    assert_eq!(usage.input_tokens, 1_000 * keys.len() as u64);
+    (usage.cached_tokens / 1_000, usage.cache_write_tokens / 1_000)
 }
 
 #[test]
-fn breakpoints_stand_behind_frame_stack_and_newest_entry() {
+fn what_ends_at_a_breakpoint_is_written_and_found_from_a_later_one() {
     let mut cache = PrefixCache::new(&Billing::anthropic());
-    let mut take = |keys: &[u64], stack, secs| {
-        let usage = cache.take(items(keys), 1, stack, start() + SignedDuration::from_secs(secs));
-        (usage.cached_tokens / 1_000, usage.cache_write_tokens / 1_000)
-    };
-    // Frame 1, stack 2 3, entries from 10 on, the tail last.
-    assert_eq!(take(&[1, 2, 3, 10, 11, 99], 2, 0), (0, 5), "all but the tail is written");
-    assert_eq!(take(&[1, 2, 3, 10, 11, 12, 99], 2, 10), (5, 1), "what was written is read");
-    assert_eq!(
-        take(&[1, 2, 3, 4, 12, 99], 3, 20),
-        (3, 2),
-        "a new summary: read up to the breakpoint before it"
-    );
-    assert_eq!(
-        take(&[1, 2, 5, 12, 99], 2, 30),
-        (0, 4),
-        "within the stack there is no breakpoint, and a frame of 1,000 is too short"
-    );
-    assert_eq!(take(&[1, 2, 5, 12, 99], 2, 331), (0, 4), "the cache has gone cold");
+    let mut take = |keys: &[u64], marks: &[u64], secs| taken(&mut cache, keys, marks, secs);
+    assert_eq!(take(&[1, 2, 3, 10, 11, 99], &[1, 3, 11], 0), (0, 5), "all but the tail is written");
+    assert_eq!(take(&[1, 2, 3, 10, 11, 12, 98], &[1, 3, 12], 10), (5, 1), "what was written is read");
+    assert_eq!(take(&[1, 2, 3, 4, 12, 97], &[1, 4, 12], 20), (3, 2), "read up to the breakpoint before it");
+    let short = [1, 2, 5, 12, 96];
+    assert_eq!(take(&short, &[1, 5, 12], 30), (0, 4), "nothing ended at 2, and 1,000 are too few to be held");
+    assert_eq!(take(&short, &[1, 5, 12], 329), (4, 0), "within five minutes of its last use");
+    assert_eq!(take(&short, &[1, 5, 12], 630), (0, 4), "the cache has gone cold");
+    assert_eq!(take(&short, &[], 640), (0, 0), "without breakpoints nothing is read");
+    // 20 blocks back something is found, 21 back nothing.
+    let far = |n: u64| [1, 2, 5, 12].into_iter().chain(200..200 + n).collect::<Vec<u64>>();
+    assert_eq!(take(&far(21), &[220], 650), (0, 25));
+    assert_eq!(take(&far(20), &[219], 650), (4, 20));
 }
 
 #[test]
-fn automatic_caches_keep_beginnings_in_steps() {
+fn newer_models_of_openai_read_at_breakpoints_alone_and_write_the_latest_four() {
+    let mut cache = PrefixCache::new(&Billing::openai_breakpoints());
+    let mut take = |keys: &[u64], marks: &[u64], secs| taken(&mut cache, keys, marks, secs);
+    assert_eq!(take(&[1, 2, 3, 4, 99], &[2, 4], 0), (0, 4));
+    assert_eq!(take(&[1, 2, 3, 4, 5, 98], &[5], 10), (0, 5), "there is no breakpoint where something ended");
+    assert_eq!(take(&[1, 2, 3, 4, 5, 6, 97], &[5, 6], 20), (5, 1));
+    assert_eq!(take(&[1, 2, 7, 96], &[2, 7], 1_800), (2, 1), "half an hour after its last use");
+    assert_eq!(take(&[1, 2, 7, 95], &[2, 7], 3_601), (0, 3));
+    assert_eq!(take(&[21, 22, 23, 24, 25, 26], &[22, 23, 24, 25, 26], 4_000), (0, 6));
+    assert_eq!(take(&[21, 22, 30], &[22, 30], 4_010), (0, 3), "the first of five is not written");
+    assert_eq!(take(&[21, 22, 23, 31], &[23, 31], 4_020), (3, 1));
+}
+
+#[test]
+fn automatic_caches_hold_beginnings_in_steps() {
     let mut cache = PrefixCache::new(&Billing::openai());
     let mut take = |keys: &[u64], secs| {
-        cache.take(items(keys), 1, 0, start() + SignedDuration::from_secs(secs)).cached_tokens
+        cache.take(&request(keys, &[]), start() + SignedDuration::from_secs(secs)).cached_tokens
     };
     assert_eq!(take(&[1, 10, 99], 0), 0);
-    assert_eq!(take(&[1, 10, 11, 99], 10), 1_024 + 128 * 7, "2,000 in steps of 128 from 1,024 on");
-    assert_eq!(take(&[1, 12, 99], 20), 0, "1,000 are too few");
-    assert_eq!(take(&[1, 12, 99], 1_000), 0, "the cache has gone cold");
+    assert_eq!(take(&[1, 10, 11, 98], 10), 1_024 + 128 * 7, "2,000 in steps of 128 from 1,024 on");
+    assert_eq!(take(&[1, 12, 97], 20), 0, "1,000 are too few");
+    assert_eq!(take(&[1, 12, 13, 96], 330), 0, "the cache has gone cold");
 }
 
 #[test]
@@ -218,8 +236,6 @@ fn presets_are_all_valid_and_none_is_there_twice() {
         "current",
         "long tasks (0.70)",
         "needs context (0.90)",
-        "fraction 0.5",
-        "0.70, fraction 0.5",
         "fan-out 8",
         "when cold",
         "window 24 k",

@@ -89,6 +89,7 @@ impl Talk {
             disbelieved: None,
             is_estimate: true,
             caused_by: std::collections::BTreeSet::new(),
+            set_window: None,
             trace: Some(Box::new(trace)),
         }));
         let mut result =

@@ -6,13 +6,13 @@ use cairn_core::access::{AccessPolicy, DirectPolicy, Respond};
 use cairn_core::approval::{Approval, ApprovalOutcome};
 use cairn_core::event::{
     ApprovalEvent, ArtifactEvent, Checkpoint, CompactionEvent, DeliveryEvent, ErasureFigures, Event,
-    MaintenanceEvent, MemoryEvent, MessageEvent, Receipt, Record, RegistryEvent, Removal, Run, RunEnd,
-    RunOutcome, RunRequest, RunWork, Trigger, TurnEnd, TurnEvent, TurnOutcome,
+    MaintenanceEvent, MemoryEvent, MessageEvent, ModelNews, Receipt, Record, RegistryEvent, Removal, Run,
+    RunEnd, RunOutcome, RunRequest, RunWork, Trigger, TurnEnd, TurnEvent, TurnOutcome,
 };
 use cairn_core::ids::{Generation, MemoryId, Seq};
 use cairn_core::mcp::{ServerPin, ServerSource, ToolPin};
 use cairn_core::memory::{DraftMemory, MemoryKind, MemorySave, Scope, Source, TYPED_BY_MEMBER};
-use cairn_core::message::{Artifact, Author, Entry, Part, Pending, Provenance, Role, ToolCall};
+use cairn_core::message::{Artifact, Author, Entry, Finish, Part, Pending, Provenance, Role, ToolCall};
 use cairn_core::model::{ChatMessage, Usage};
 use cairn_core::prune::{PruneCause, PruneForm, PrunedResult};
 use cairn_core::summary::{DigestLine, Marker, MarkerKind, Summary};
@@ -20,6 +20,7 @@ use cairn_core::tier::Tier;
 use cairn_core::tool::{Effect, ToolOutcome, ToolUse};
 use cairn_core::trace::{CallTrace, FailedTry, RunCall};
 use cairn_core::window_bounds::WindowBounds;
+use cairn_core::withheld::SeqRange;
 use jiff::Timestamp;
 
 fn at() -> Timestamp {
@@ -60,8 +61,7 @@ fn messages() -> Vec<Event> {
         Part::Image { name: Some("a.png".into()), media_type: "image/png".into(), data: "aGk=".into() },
         Part::File { name: "b.txt".into(), media_type: None, text: Some("inside".into()) },
     ];
-    let author = Author { id: "local/anna".into(), name: "Anna".into() };
-    let pending = Pending { parts, ..hello(author, false) };
+    let pending = Pending { parts, ..hello(Author { id: "local/anna".into(), name: "Anna".into() }, false) };
     let entry = Entry {
         role: Role::Assistant,
         reasoning: Some("because".into()),
@@ -78,6 +78,7 @@ fn messages() -> Vec<Event> {
         message: None,
         ..pending.to_entry(Seq(2), &"t1".into(), Generation(1))
     };
+    let cut = Entry { finish: Some(Finish::ContextWindow), ..entry.clone() };
     let usage = Usage { input_tokens: 100, output_tokens: 7, cached_tokens: 60, cache_write_tokens: 0 };
     let end = |outcome| {
         Event::Turn(TurnEvent::Ended(TurnEnd {
@@ -100,6 +101,7 @@ fn messages() -> Vec<Event> {
             usage,
             disbelieved: None,
             is_estimate: false,
+            set_window: Some(16_000),
             caused_by: BTreeSet::from(["telegram/7".into()]),
             trace: None,
         }),
@@ -122,6 +124,7 @@ fn messages() -> Vec<Event> {
         settled(Receipt::Delivered { messages: Vec::new() }),
         settled(Receipt::Dead { reason: "gone".into() }),
         Event::Maintenance(MaintenanceEvent::DaemonStopped),
+        Event::Turn(TurnEvent::EntryAdded { entry: cut }),
     ]
 }
 
@@ -325,6 +328,7 @@ fn chats() -> Vec<Event> {
             usage,
             disbelieved: Some(Usage { input_tokens: u64::MAX, ..usage }),
             is_estimate: true,
+            set_window: None,
             caused_by: BTreeSet::new(),
             trace: None,
         }),
@@ -363,12 +367,14 @@ fn bans() -> Vec<Event> {
     ]
 }
 
-fn learnt(window_tokens: Option<u64>, no_tools: Option<bool>, bounds: Option<WindowBounds>) -> Event {
-    let window_of = window_tokens.map(|_| 128_000);
-    Event::Turn(TurnEvent::ModelLearnt { model: "main".into(), window_tokens, window_of, no_tools, bounds })
+fn learnt(news: ModelNews) -> Event {
+    let window_of = news.window_tokens.map(|_| 128_000);
+    Event::Turn(TurnEvent::ModelLearnt(ModelNews { model: "main".into(), window_of, ..news }))
 }
 
+#[expect(clippy::too_many_lines, reason = "one of each kind")]
 fn windows() -> Vec<Event> {
+    let bounds = WindowBounds { taken: 7_000, refused: 7_100, overflows: 2, blameless: 0 };
     let artifact = Artifact {
         id: "a1".into(),
         tool: "fetch".into(),
@@ -430,14 +436,17 @@ fn windows() -> Vec<Event> {
         Event::Artifact(ArtifactEvent::Used { id: "a1".into() }),
         Event::Artifact(ArtifactEvent::Expired { ids: vec!["a1".into()], lost: false }),
         Event::Turn(TurnEvent::ModelChosen { model: "spare".into(), reason: "`main` is overloaded".into() }),
-        learnt(Some(32_768), None, None),
-        learnt(None, Some(true), None),
-        learnt(None, Some(false), None),
-        learnt(
-            Some(9_000),
-            None,
-            Some(WindowBounds { taken: 7_000, refused: 7_100, overflows: 2, blameless: 0 }),
-        ),
+        learnt(ModelNews { window_tokens: Some(32_768), ..ModelNews::default() }),
+        learnt(ModelNews { no_tools: Some(true), ..ModelNews::default() }),
+        learnt(ModelNews { no_tools: Some(false), ..ModelNews::default() }),
+        learnt(ModelNews { window_tokens: Some(9_000), bounds: Some(bounds), ..ModelNews::default() }),
+        learnt(ModelNews { window_tokens: Some(3_185), cut: true, ..ModelNews::default() }),
+        learnt(ModelNews { forgets: true, ..ModelNews::default() }),
+        Event::Turn(TurnEvent::HistoryWithheld {
+            model: "main".into(),
+            range: Some(SeqRange { from_seq: Seq(3), to_seq: Seq(9) }),
+        }),
+        Event::Turn(TurnEvent::HistoryWithheld { model: "main".into(), range: None }),
     ]
 }
 
@@ -676,6 +685,7 @@ fn events_of_traces_keep_their_shape() {
             usage,
             disbelieved: None,
             is_estimate: true,
+            set_window: None,
             caused_by: BTreeSet::new(),
             trace: Some(Box::new(long)),
         }),

@@ -291,6 +291,7 @@ pub(super) async fn call_record(
         is_estimate: call.is_estimate,
         cached_share: cached,
         tools: call.tools,
+        finish: call.finish,
         tried: call.trace.as_ref().map(|trace| trace.tried.clone()).unwrap_or_default(),
         trace: call.trace.as_deref().cloned(),
         frame,
@@ -469,7 +470,7 @@ fn unsent(frame: &CallFrame) -> &'static str {
 
 impl SaidRecord {
     fn of(entry: &Entry) -> Self {
-        let Entry { seq, at, author, message, .. } = entry.clone();
-        Self { seq, at, author, message, text: entry.text() }
+        let Entry { seq, at, author, message, finish, .. } = entry.clone();
+        Self { seq, at, author, message, finish, text: entry.text() }
     }
 }

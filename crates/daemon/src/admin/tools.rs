@@ -41,6 +41,7 @@ pub(super) fn tool_records(agent_registry: &AgentRegistry, agent: Option<&str>) 
             source,
             effect,
             description: def.description,
+            parameters: def.parameters,
         };
         agent_registry.tools().listed(agent).into_iter().map(record).collect::<Vec<_>>()
     });

@@ -94,7 +94,7 @@ async fn a_server_is_asked_again_only_when_it_is_asked_otherwise(
     let (before, after) = (loaded(&text), loaded(&text.replacen(from, to, 1)));
     let agent_registry = agent_registry(&before);
     let found = window(&agent_registry, &before).await;
-    assert_eq!(found, listed.map_or((128_000, WindowSource::Defaults), |n| (n, WindowSource::Server)));
+    assert_eq!(found, listed.map_or((8_192, WindowSource::Assumed), |n| (n, WindowSource::Server)));
     assert_eq!(server.asked(), 1);
     let same = window(&agent_registry, &after).await == found;
     assert_eq!(server.asked(), 1 + usize::from(again));
@@ -112,7 +112,7 @@ async fn a_server_that_is_in_trouble_is_asked_again() {
         let text = server.config();
         let before = loaded(&text);
         let agent_registry = agent_registry(&before);
-        assert_eq!(window(&agent_registry, &before).await, (128_000, WindowSource::Defaults), "{status}");
+        assert_eq!(window(&agent_registry, &before).await, (8_192, WindowSource::Assumed), "{status}");
         server.status.store(200, Ordering::SeqCst);
         let after = loaded(&text);
         assert_eq!(window(&agent_registry, &after).await, (16_500, WindowSource::Server), "{status}");
@@ -126,14 +126,16 @@ async fn a_server_that_did_not_answer_is_asked_until_it_does() {
     server.status.store(503, Ordering::SeqCst);
     let config = loaded(&server.config());
     let agent_registry = agent_registry(&config);
-    assert!(!agent_registry.lacks_windows(), "nobody has asked for an agent yet");
-    assert_eq!(window(&agent_registry, &config).await, (128_000, WindowSource::Defaults));
-    assert!(agent_registry.lacks_windows());
-    assert!(!agent_registry.ask_again().await, "it is in trouble still");
+    assert!(!agent_registry.lacks_windows(Due::Unanswered), "nobody has asked for an agent yet");
+    assert_eq!(window(&agent_registry, &config).await, (8_192, WindowSource::Assumed));
+    assert!(agent_registry.lacks_windows(Due::Unanswered));
+    assert!(!agent_registry.ask_again(Due::Unanswered).await, "it is in trouble still");
     server.status.store(200, Ordering::SeqCst);
-    assert!(agent_registry.ask_again().await);
+    assert!(agent_registry.ask_again(Due::Unanswered).await);
     assert_eq!(window(&agent_registry, &config).await, (16_500, WindowSource::Server));
-    assert!(!agent_registry.lacks_windows() && !agent_registry.ask_again().await);
+    assert!(
+        !agent_registry.lacks_windows(Due::Unanswered) && !agent_registry.ask_again(Due::Unanswered).await
+    );
     assert_eq!(server.asked(), 3);
 }
 

@@ -14,7 +14,7 @@ use super::failure::Failure;
 use super::out::{self, Table};
 use crate::records::{
     CallRecord, Change, Explanation, PromptDiff, PromptRecord, RecalledRecord, RegionDiff, RunExplanation,
-    SaidRecord, StandsRecord, ToolCallRecord,
+    SaidRecord, StandsRecord, ToolCallRecord, cut_words,
 };
 use crate::text::{counted, cut, grouped, minute, one_line, percent, plain};
 
@@ -217,7 +217,9 @@ fn section(lines: &mut Vec<String>, title: &str, body: impl IntoIterator<Item = 
 
 fn said_lines(said: &SaidRecord, width: usize) -> Vec<String> {
     let who = said.author.as_ref().map_or("model", |author| author.name.as_str());
-    let mut lines = vec![cut(&format!("  {}  {}  {}", said.seq, minute(said.at), one_line(who)), width)];
+    let why = cut_words(said.finish).map(|why| format!("  ({why})")).unwrap_or_default();
+    let head = format!("  {}  {}  {}{why}", said.seq, minute(said.at), one_line(who));
+    let mut lines = vec![cut(&head, width)];
     lines.extend(plain(&said.text).lines().map(|line| format!("    {line}")));
     lines
 }
@@ -310,7 +312,10 @@ fn ended(call: &CallRecord, trace: &CallTrace) -> String {
     }
     let first = trace.first_ms.map(|ms| format!("first word after {}, ", seconds(ms))).unwrap_or_default();
     match trace.failure.as_deref() {
-        None => format!("{first}whole after {total}"),
+        None => match cut_words(call.finish) {
+            Some(why) => format!("{first}ended after {total}: {why}"),
+            None => format!("{first}whole after {total}"),
+        },
         Some(CUT_SHORT) => format!("{first}cut short after {total}"),
         Some(failure) => format!("{first}cut short after {total}: {}", one_line(failure)),
     }

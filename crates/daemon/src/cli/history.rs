@@ -19,7 +19,7 @@ use super::connect::{Connector, channel_path};
 use super::failure::Failure;
 use super::out;
 use crate::admin::NEXT;
-use crate::records::{EndRecord, EntryRecord, turn_outcome};
+use crate::records::{EndRecord, EntryRecord, cut_words, turn_outcome};
 use crate::text::{columns, counted, day, grouped, minute, one_line, plain};
 
 /// Who is named where a message has no author.
@@ -151,7 +151,9 @@ fn shown_entry(record: &EntryRecord, room: usize) -> String {
     };
     let artifact = record.artifact.as_ref().map_or_else(String::new, |id| format!("  artifact {id}"));
     let shortened = if record.shortened { "  (the model sees head and tail)" } else { "" };
-    let mut head = format!("{seq:>6}  {}  {who}  [{}]{artifact}{shortened}", minute(record.at), record.place);
+    let cut = cut_words(record.finish).map(|why| format!("  ({why})")).unwrap_or_default();
+    let mut head =
+        format!("{seq:>6}  {}  {who}  [{}]{artifact}{shortened}{cut}", minute(record.at), record.place);
     let margin = record.end.as_ref().map(|end| margin(&record.turn, end));
     let mut below = None;
     match margin {

@@ -9,7 +9,13 @@ pub(super) fn trouble(url: &str, schemes: &[&str]) -> Option<String> {
         Some(rest) if rest.split('/').next().is_some_and(|host| host.contains('@')) => {
             "has an account in it; keys are named by api_key_env or api_key_file, tokens by token_env or token_file"
         }
-        Some(rest) if rest.chars().any(|c| c.is_whitespace() || c.is_control() || "?#".contains(c)) => {
+        // Azure wants its version in the address.
+        Some(rest)
+            if rest
+                .replacen("?api-version=", "", 1)
+                .chars()
+                .any(|c| c.is_whitespace() || c.is_control() || "?#".contains(c)) =>
+        {
             "has white space, `?` or `#` in it"
         }
         Some(_) => return None,

@@ -22,7 +22,7 @@ use super::runs::runs_path;
 use super::turn::turn_path;
 use super::{chart, ribbon, window_bar};
 use crate::admin::{Channel, Params, Shared, channels, history, summaries};
-use crate::records::{ContextRecord, EntryRecord, SummaryLine, SummaryState, pending_records};
+use crate::records::{ContextRecord, EntryRecord, SummaryLine, SummaryState, cut_words, pending_records};
 use crate::text::{counted, grouped, one_line, percent};
 
 /// Entries whose turns are shown at a time.
@@ -242,7 +242,10 @@ impl Turn<'_> {
         let outcome = match end.map(|end| &end.outcome) {
             None if is_pending => html! { "waits" },
             None => html! { "under way" },
-            Some(TurnOutcome::Answered { .. }) => html! { "answered" },
+            Some(TurnOutcome::Answered { .. }) => html! {
+                "answered"
+                @if let Some(why) = cut_words(entries.last().and_then(|entry| entry.finish)) { ", " span.trouble { (why) } }
+            },
             Some(TurnOutcome::Unanswered) => html! { "no answer was due" },
             Some(TurnOutcome::Stopped | TurnOutcome::DeadLettered | TurnOutcome::Failed { .. }) => {
                 html! { span.trouble { (end.and_then(|end| end.why()).map(|why| excerpt(&why)).unwrap_or_default()) } }

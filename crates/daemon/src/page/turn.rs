@@ -14,7 +14,9 @@ use super::layout::{
 };
 use super::run::run_path;
 use crate::admin::{Channel, Shared, explain};
-use crate::records::{CallRecord, Explanation, RecalledRecord, SaidRecord, StandsRecord, ToolCallRecord};
+use crate::records::{
+    CallRecord, Explanation, RecalledRecord, SaidRecord, StandsRecord, ToolCallRecord, cut_words,
+};
 use crate::text::{counted, grouped, one_line, percent};
 
 /// `GET /channels/{channel}/turns/{turn}`.
@@ -94,7 +96,10 @@ fn spoken(words: &SaidRecord) -> Markup {
         .map_or_else(|| "the model".to_owned(), |author| format!("{} ({})", author.name, author.id));
     html! {
         article.entry id={ "e" (words.seq) } {
-            p.head { (words.seq) " · " (one_line(&who)) " · " (time(words.at)) }
+            p.head {
+                (words.seq) " · " (one_line(&who)) " · " (time(words.at))
+                @if let Some(why) = cut_words(words.finish) { " · " span.trouble { (why) } }
+            }
             (said(&words.text))
         }
     }
@@ -155,7 +160,7 @@ pub(super) fn call_row(call: &CallRecord, number: Markup) -> Vec<Markup> {
         html! {
             @match trace.and_then(|trace| trace.failure.as_ref()) {
                 Some(failure) => span.trouble { (one_line(failure)) },
-                None => "answered",
+                None => @match cut_words(call.finish) { Some(why) => span.trouble { (why) }, None => "answered" },
             }
             @for tried in &call.tried {
                 br;

@@ -3,7 +3,7 @@
 use cairn_core::conversation::Conversation;
 use cairn_core::event::{RunOutcome, Trigger, TurnOutcome};
 use cairn_core::ids::{ApprovalId, ChannelId, MemoryId, MessageId, RunId, Seq, SummaryId, TurnId};
-use cairn_core::message::Author;
+use cairn_core::message::{Author, Finish};
 use cairn_core::model::Usage;
 use cairn_core::summary::{LookupTools, StackItem, marker_text};
 use cairn_core::tool::ToolUse;
@@ -58,6 +58,9 @@ pub struct SaidRecord {
     pub at: Timestamp,
     pub author: Option<Author>,
     pub message: Option<MessageId>,
+    /// Why an answer ended, where the model did not end it itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish: Option<Finish>,
     pub text: String,
 }
 
@@ -112,6 +115,9 @@ pub struct CallRecord {
     pub cached_share: f64,
     /// Tools that it called.
     pub tools: usize,
+    /// Why its answer ended, where the model did not end it itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish: Option<Finish>,
     /// What was tried before it.
     pub tried: Vec<FailedTry>,
     pub trace: Option<CallTrace>,

@@ -7,7 +7,7 @@ use cairn_core::conversation::Conversation;
 use cairn_core::event::{TurnEnd, TurnOutcome};
 use cairn_core::ids::{ArtifactId, Generation, MemoryId, MessageId, Seq, TurnId};
 use cairn_core::limits::Price;
-use cairn_core::message::{Artifact, Author, Entry, Part, Pending, Role, ToolCall};
+use cairn_core::message::{Artifact, Author, Entry, Finish, Part, Pending, Role, ToolCall};
 use cairn_core::model::Usage;
 use cairn_core::ports::ArtifactLines;
 use cairn_core::tokens::Correction;
@@ -38,6 +38,10 @@ pub struct EntryRecord {
     /// A message that is larger than what the window takes: the model sees head and tail of it; here it is whole.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shortened: bool,
+    /// Why an answer ended, where the model did not end it itself: `length`, `context_window`, `pause`, `refusal`,
+    /// `content_filter`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish: Option<Finish>,
     /// Tokens in the window, after correction.
     pub tokens: u64,
     /// `summary:ID`, `marker`, `sealed`, `live`, `archived`, `pending`.
@@ -87,6 +91,18 @@ impl EndRecord {
     }
 }
 
+/// Why an answer ended that the model did not end itself, as in `cut off at its length limit`; `None`: it did.
+pub(crate) fn cut_words(finish: Option<Finish>) -> Option<&'static str> {
+    match finish? {
+        Finish::Stop | Finish::ToolCalls => None,
+        Finish::Length => Some("cut off at its length limit"),
+        Finish::ContextWindow => Some("cut off: the context window was full"),
+        Finish::Pause => Some("cut off: the model's server paused"),
+        Finish::Refusal => Some("the model declined"),
+        Finish::ContentFilter => Some("stopped by the content filter"),
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthorRecord {
     /// `PLATFORM/USER`.
@@ -127,6 +143,7 @@ impl EntryRecord {
             tool_call_id: entry.tool_call_id.clone(),
             artifact: entry.artifact.clone().or_else(|| Some(copy?.id.clone())),
             shortened: is_pruned || is_copied,
+            finish: entry.finish,
             tokens: correction.apply(conversation.weight(entry)),
             place,
             end: None,
@@ -163,6 +180,7 @@ pub fn pending_records(conversation: &Conversation, correction: &Correction) -> 
         tool_call_id: None,
         artifact: None,
         shortened: false,
+        finish: None,
         tokens: correction.apply(u64::from(pending.tokens)),
         place: PENDING.to_owned(),
         end: None,

@@ -32,6 +32,7 @@ pub use explain::{
     ToolCallRecord,
 };
 pub(crate) use explain::{stands, turn_outcome};
+pub(crate) use history::cut_words;
 pub use history::{ArtifactPage, ArtifactRecord, EndRecord, EntryRecord, pending_records};
 pub use memories::{MemoryChanged, MemoryStep, MemoryUse, MemoryView};
 pub use people::{

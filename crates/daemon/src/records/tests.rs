@@ -37,6 +37,7 @@ fn entry(seq: u64, role: Role, parts: Vec<Part>) -> Entry {
         artifact: None,
         provenance: cairn_core::message::Provenance::default(),
         quotes: false,
+        finish: None,
         tokens: 10,
     }
 }
@@ -115,6 +116,7 @@ fn agent() -> AgentSettings {
         system_prompt: "Be kind.".to_owned(),
         compactor_prompt: "Summarise.".to_owned(),
         window: WindowSize::resolve(None, Some(8_000), None, 128_000, None),
+        growth: None,
         compaction: CompactionSettings::default(),
         pruning: cairn_core::settings::PruningSettings::default(),
         result_guard: cairn_core::settings::ResultGuardSettings::default(),

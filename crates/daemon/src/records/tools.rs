@@ -17,6 +17,8 @@ pub struct ToolRecord {
     pub source: String,
     pub effect: Effect,
     pub description: String,
+    /// The schema of its arguments.
+    pub parameters: serde_json::Value,
 }
 
 /// A call of a tool that has ended.

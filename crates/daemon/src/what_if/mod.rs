@@ -11,7 +11,7 @@ use cairn_core::tune::{
     self, Billing, ConversationSizes, Runs, ScriptTurn, TuneCandidate, TuneOutcome, TuneStep,
 };
 
-use crate::config::{AgentConfig, Config, Provider};
+use crate::config::{AgentConfig, Config, ModelConfig, Provider};
 use crate::records::EntryRecord;
 
 /// Why settings cannot be tried.
@@ -127,8 +127,12 @@ pub(crate) fn resize(config: &Config, current: &AgentSettings, tokens: u64) -> O
 fn billing(config: &Config, model: &str, named: Option<Provider>) -> (Billing, String) {
     let found = config.model(model);
     let provider = found.map_or(Provider::Offline, |model| model.provider);
+    let by_address = |model: &ModelConfig| cairn_llm::has_breakpoints(&model.base_url, &model.model);
+    let has_breakpoints =
+        found.is_some_and(|model| model.cache_breakpoints.unwrap_or_else(|| by_address(model)));
     let (format, name) = match named.unwrap_or(provider) {
         Provider::Anthropic => (Billing::anthropic(), "anthropic"),
+        Provider::Openai if has_breakpoints => (Billing::openai_breakpoints(), "openai"),
         Provider::Openai | Provider::Offline => (Billing::openai(), "openai"),
     };
     let Some(found) = found.filter(|_| named.is_none() && provider != Provider::Offline) else {

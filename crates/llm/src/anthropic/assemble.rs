@@ -110,19 +110,22 @@ impl Assemble for Assembler {
                 return Err(ModelError::Protocol("the answer announces tool calls and has none".to_owned()));
             }
             Some(Finish::Stop) | None if !self.calls.is_empty() => Finish::ToolCalls,
-            finish => finish.unwrap_or(Finish::Stop),
+            finish => finish.unwrap_or_default(),
         };
         let usage = self.usage();
         let mut events = self.last_halves();
-        let has_calls = !self.calls.is_empty();
-        for mut call in self.calls {
+        let n_calls = self.calls.len();
+        for (idx, mut call) in self.calls.into_iter().enumerate() {
             call.json.extend(call.joined.end());
             if call.name.is_empty() || call.id.is_empty() {
                 return Err(ModelError::Protocol("a tool call has no name or no id".to_owned()));
             }
             let arguments = match call.input {
-                Some(input) if call.json.trim().is_empty() => input,
-                _ => answer::arguments_of(call.json),
+                // An input that came with its block; nothing says whether a cut let it be whole, unless another follows.
+                Some(input) if call.json.trim().is_empty() && (finish.is_whole() || idx + 1 < n_calls) => {
+                    input
+                }
+                _ => answer::arguments_of(call.json, finish),
             };
             events.push(ModelEvent::ToolCall(ToolCall { id: call.id, name: call.name, arguments }));
         }
@@ -133,7 +136,7 @@ impl Assemble for Assembler {
             }
         }
         // Only calls go on with the turn in which blocks have to go back.
-        let state = ProviderState::of(WireFormat::Anthropic, &self.model, items).filter(|_| has_calls);
+        let state = ProviderState::of(WireFormat::Anthropic, &self.model, items).filter(|_| n_calls > 0);
         let state = state.map(|state| ProviderState { prefix: self.prefix, ..state });
         events.extend(state.map(|state| ModelEvent::State(Box::new(state))));
         events.push(ModelEvent::Done { finish, usage, quotes: false });
@@ -276,9 +279,11 @@ impl Assembler {
         let Some(reason) = reason.as_str() else { return };
         self.finish = Some(match reason {
             "tool_use" => Finish::ToolCalls,
-            // A paused turn is to be taken up again, which we never ask for: what there is, is cut off.
-            "max_tokens" | "model_context_window_exceeded" | "pause_turn" => Finish::Length,
-            "refusal" => Finish::ContentFilter,
+            // https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
+            "max_tokens" => Finish::Length,
+            "model_context_window_exceeded" => Finish::ContextWindow,
+            "pause_turn" => Finish::Pause,
+            "refusal" => Finish::Refusal,
             _ => Finish::Stop,
         });
     }

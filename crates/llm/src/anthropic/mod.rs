@@ -11,10 +11,9 @@ use futures::stream::BoxStream;
 use reqwest::header::HeaderName;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
 
 use cairn_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
-use cairn_core::ports::{ChatModel, Unanswered};
+use cairn_core::ports::{ChatModel, ServerWindow, Unanswered};
 use cairn_core::trace::WireFormat;
 
 use crate::answer;
@@ -62,7 +61,6 @@ fn binds_thinking(model: &str) -> bool {
 /// A model behind a server of Anthropic's messages.
 pub struct Anthropic {
     server: Arc<Server>,
-    window: OnceCell<Option<u64>>,
 }
 
 impl fmt::Debug for Anthropic {
@@ -84,7 +82,7 @@ impl Anthropic {
             key_prefix: "",
             headers: VERSION,
         };
-        Ok(Self { server: Arc::new(Server::new(options, &format)?), window: OnceCell::new() })
+        Ok(Self { server: Arc::new(Server::new(options, &format)?) })
     }
 
     /// Looks at the server: one request, for the model. Servers that only speak the format list none.
@@ -94,13 +92,12 @@ impl Anthropic {
         Look { answered: true, date: reply.date, listed: reply.success.then_some(true) }
     }
 
-    /// Asks the server about the model, and where it tells of none alone, for its list; `None` when neither names the
-    /// window.
-    async fn ask_window(&self) -> Result<Option<u64>, Unanswered> {
+    /// Asks the server about the model, and where it tells of none alone, for its list.
+    async fn ask_window(&self) -> Result<ServerWindow, Unanswered> {
         let address = self.server.address(&["models", &self.server.options.model]);
         match self.server.get(address).await?.as_ref().and_then(listed_window) {
-            Some(window) => Ok(Some(window)),
-            None => window::of_list(&self.server).await,
+            Some(window) => Ok(ServerWindow::Listed(window)),
+            None => window::ask(&self.server).await,
         }
     }
 }
@@ -110,8 +107,8 @@ impl ChatModel for Anthropic {
         &self.server.info
     }
 
-    fn discover_window(&self) -> BoxFuture<'_, Result<Option<u64>, Unanswered>> {
-        Box::pin(async { self.window.get_or_try_init(|| self.ask_window()).await.copied() })
+    fn discover_window(&self) -> BoxFuture<'_, Result<ServerWindow, Unanswered>> {
+        Box::pin(self.ask_window())
     }
 
     fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {

@@ -17,6 +17,7 @@ use cairn_core::provider_state::{Ordered, ProviderState};
 use cairn_core::trace::Wire;
 
 use crate::body::{Body, quoted};
+use crate::breakpoints::{self, Breakpoints, Place};
 use crate::phrases::{self, NO_WORDS};
 use crate::remedy::Remedy;
 
@@ -36,10 +37,10 @@ pub(crate) fn body(wire: &Wire, request: &ChatRequest) -> Body {
         talk.take(message, is_open, |state| returns(state, is_open));
     }
     let mut system: Vec<Value> = request.system.iter().filter_map(|text| text_block(text)).collect();
-    if matches!(request.purpose, Purpose::Reply { .. }) {
+    if matches!(request.purpose, Purpose::Reply { .. }) && !Remedy::NoBreakpoints.is_in(wire) {
         let mark = cache_mark(Duration::from_secs(wire.cache_ttl_secs));
-        mark_system(&mut system, &mark);
-        talk.mark(&mark);
+        let n_left = talk.mark(&mark, wire.breakpoints);
+        mark_system(&mut system, &mark, n_left);
     }
     let talk_lacks_thinking = talk.lacks_thinking;
     let mut body = json!({
@@ -73,11 +74,11 @@ fn cache_mark(ttl: Duration) -> Value {
     if ttl > SHORT_TTL { json!({"type": "ephemeral", "ttl": "1h"}) } else { json!({"type": "ephemeral"}) }
 }
 
-/// Two of the four breakpoints: the end of the system prompt, which covers the tools, and the end of the summaries.
-fn mark_system(system: &mut [Value], mark: &Value) {
+/// The end of the summaries has a breakpoint, and while there are some left the end of the system prompt, which covers the tools.
+fn mark_system(system: &mut [Value], mark: &Value, n_left: usize) {
     let n_blocks = system.len();
     for (idx, block) in system.iter_mut().enumerate() {
-        if idx == 0 || idx + 1 == n_blocks {
+        if idx + 1 == n_blocks || idx == 0 && n_left > 1 {
             block["cache_control"] = mark.clone();
         }
     }
@@ -103,6 +104,15 @@ struct Block {
 impl Block {
     fn is_result(&self) -> bool {
         self.value["type"] == "tool_result"
+    }
+
+    fn place(&self) -> Place {
+        match self.speaker {
+            _ if self.volatile => Place::Volatile,
+            Speaker::Assistant => Place::Model,
+            Speaker::User if self.is_result() => Place::Result,
+            Speaker::User => Place::Person,
+        }
     }
 }
 
@@ -260,21 +270,15 @@ impl Talk {
         unused
     }
 
-    /// The other two breakpoints: the last block before the volatile tail, and where the request before this one had
-    /// its last: before the model's latest words. The server looks back over a few blocks only, so that a turn
-    /// with many calls would otherwise find nothing. The tail has none: it is never read again. A result that ended the
-    /// request before this one held the tail then, so that the breakpoint stood before it.
-    fn mark(&mut self, mark: &Value) {
-        let Some(last) = self.blocks.iter().rposition(|block| !block.volatile) else { return };
-        let before = &self.blocks[..=last];
-        let answer = before.iter().rposition(|block| block.speaker == Speaker::Assistant);
-        let asked = answer.and_then(|answer| {
-            before[..answer].iter().rposition(|block| block.speaker == Speaker::User && !block.volatile)
-        });
-        let asked = asked.map(|idx| if before[idx].is_result() { idx.saturating_sub(1) } else { idx });
-        for idx in [Some(last), asked].into_iter().flatten() {
+    /// Breakpoints of the conversation; how many are left. `said`: requests have one behind people's words before a turn's rounds.
+    fn mark(&mut self, mark: &Value, said: bool) -> usize {
+        let places: Vec<Place> = self.blocks.iter().map(Block::place).collect();
+        let found = Breakpoints::of(&places, true);
+        let found = if said { found } else { found.map(Breakpoints::without_said) };
+        for idx in found.iter().flat_map(Breakpoints::blocks) {
             self.blocks[idx].value["cache_control"] = mark.clone();
         }
+        breakpoints::left_for_system(found.as_ref())
     }
 
     fn into_messages(self) -> Vec<Value> {

@@ -122,6 +122,8 @@ fn remedies(status: u16, said: &Said) -> Vec<Remedy> {
         vec![Remedy::OneCall]
     } else if wording::is_other_limit(&said.plain) {
         vec![Remedy::OtherLimit]
+    } else if wording::is_no_breakpoints(&said.param) || wording::is_no_breakpoints(&said.plain) {
+        vec![Remedy::NoBreakpoints]
     } else if matches!(status, 400..=499 | 501) && of_streaming {
         vec![Remedy::NoStream]
     } else {

@@ -344,6 +344,7 @@ fn overflow_and_the_window_are_known_in_the_words_of_each_server() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn what_only_sounds_like_an_overflow_is_none() {
     let cases = [
         (
@@ -588,6 +589,25 @@ fn a_call_that_the_server_could_not_read_is_tried_again_and_its_words_are_not_to
             assert!(!error.to_string().contains("secret"), "{error}");
         }
     }
+}
+
+#[test]
+fn a_server_that_takes_no_breakpoints_is_known_by_its_words() {
+    let remedies = |body: &str| from_status(400, &HeaderMap::new(), body.as_bytes()).remedies;
+    for body in [
+        r#"{"error":{"message":"prompt_cache_breakpoint is not supported on this model","code":"invalid_parameter"}}"#,
+        r#"{"error":{"message":"Unknown parameter: 'messages[1].content[0].prompt_cache_breakpoint'.","code":"unknown_parameter"}}"#,
+        r#"{"error":{"message":"Unsupported parameter.","param":"prompt_cache_options"}}"#,
+        r#"{"message":"Validation: Unsupported parameter(s): `prompt_cache_key`","type":"Bad Request"}"#,
+        r#"{"type":"error","error":{"type":"invalid_request_error","message":"system.0.cache_control: Extra inputs are not permitted"}}"#,
+        r#"{"message":"You invoked an unsupported model or your request did not allow prompt caching."}"#,
+    ] {
+        assert_eq!(remedies(body), [Remedy::NoBreakpoints], "{body}");
+    }
+    let overflow =
+        r#"{"error":{"message":"prompt is too long: 9000 tokens > 8192 maximum (prompt caching)"}}"#;
+    assert_eq!(remedies(overflow), []);
+    assert_eq!(remedies(r#"{"error":{"message":"no"}}"#), []);
 }
 
 #[test]

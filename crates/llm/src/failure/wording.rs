@@ -454,6 +454,12 @@ pub(super) fn is_one_call(plain: &str) -> bool {
     plain.contains("single tool-call") || plain.contains("single tool call")
 }
 
+/// Whether a plain text is about breakpoints for a cache: OpenAI's and what goes with them, Anthropic's, Bedrock's words. It may
+/// err: the request is then tried once without.
+pub(super) fn is_no_breakpoints(plain: &str) -> bool {
+    ["prompt_cache_", "cache_control", "prompt caching"].iter().any(|words| plain.contains(words))
+}
+
 /// Whether a plain text says that the server does not stream. It may err: the request is then tried once without.
 pub(super) fn is_no_streaming(plain: &str) -> bool {
     let names_it = plain

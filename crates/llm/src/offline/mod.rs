@@ -18,7 +18,7 @@ use futures::{FutureExt, StreamExt, stream};
 
 use cairn_core::message::ToolCall;
 use cairn_core::model::{ChatRequest, Finish, ModelError, ModelEvent, ModelInfo, Purpose};
-use cairn_core::ports::{ChatModel, Hit, Query, StoreError, Unanswered};
+use cairn_core::ports::{ChatModel, Hit, Query, ServerWindow, StoreError, Unanswered};
 use cairn_core::trace::{Sent, Wire, WireFormat};
 
 use crate::options::ServerOptions;
@@ -71,8 +71,8 @@ impl ChatModel for Offline {
         &self.info
     }
 
-    fn discover_window(&self) -> BoxFuture<'_, Result<Option<u64>, Unanswered>> {
-        futures::future::ready(Ok(None)).boxed()
+    fn discover_window(&self) -> BoxFuture<'_, Result<ServerWindow, Unanswered>> {
+        futures::future::ready(Ok(ServerWindow::Unlisted)).boxed()
     }
 
     fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {

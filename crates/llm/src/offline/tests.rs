@@ -83,6 +83,7 @@ async fn answer_by(search: Arc<FakeSearch>, request: ChatRequest) -> Answer {
             ModelEvent::Sent(sent) => assert_eq!(sent.body, None, "nothing is sent"),
             ModelEvent::Reasoning(_)
             | ModelEvent::State(_)
+            | ModelEvent::TextWasReasoning
             | ModelEvent::Usage(_)
             | ModelEvent::Done { .. } => panic!("{event:?}"),
         }

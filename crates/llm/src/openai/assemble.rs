@@ -34,6 +34,8 @@ pub(super) struct Assembler {
     n_bytes: u64,
     /// Fields of the message that its server wants back with its calls.
     fields: Map<String, Value>,
+    /// The words came as a refusal: https://platform.openai.com/docs/guides/structured-outputs#refusals
+    declined: bool,
     /// The server said `[DONE]`, or the answer came whole.
     marked: bool,
 }
@@ -75,7 +77,9 @@ impl Assemble for Assembler {
             Some(Finish::ToolCalls) if self.calls.is_empty() => {
                 return Err(ModelError::Protocol("the answer announces tool calls and has none".to_owned()));
             }
-            finish => finish.unwrap_or(Finish::Stop),
+            // The reason for a refusal is `stop`, like that of any other answer.
+            Some(Finish::Stop) | None if self.declined => Finish::Refusal,
+            finish => finish.unwrap_or_default(),
         };
         let mut events: Vec<ModelEvent> =
             self.reasoning.end().map(|half| ModelEvent::Reasoning(half.into())).into_iter().collect();
@@ -97,7 +101,7 @@ impl Assemble for Assembler {
             items.push(ProviderItem::Opaque { value });
         }
         items.push(ProviderItem::Text { bytes: self.n_bytes, fields: Map::new() });
-        for (call, fields) in self.calls.end(self.n_messages)? {
+        for (call, fields) in self.calls.end(self.n_messages, finish)? {
             items.push(ProviderItem::Call { fields });
             events.push(ModelEvent::ToolCall(call));
         }
@@ -123,6 +127,7 @@ impl Assembler {
             spoke: false,
             n_bytes: 0,
             fields: Map::new(),
+            declined: false,
             marked: false,
         }
     }
@@ -165,7 +170,9 @@ impl Assembler {
             events.extend((!words.is_empty()).then(|| ModelEvent::Reasoning(words.into_owned())));
         }
         self.keep_fields(delta);
-        for words in [words("content"), words("refusal")].into_iter().flatten() {
+        let refusal = words("refusal");
+        self.declined |= refusal.is_some();
+        for words in [words("content"), refusal].into_iter().flatten() {
             self.spoke = true;
             let words = self.text.next(&words, has_halves);
             self.n_bytes += words.len() as u64;
@@ -234,6 +241,10 @@ fn finish_of(reason: &str) -> Result<Finish, ModelError> {
         "length" | "max_tokens" => Ok(Finish::Length),
         "tool_calls" | "function_call" => Ok(Finish::ToolCalls),
         "content_filter" => Ok(Finish::ContentFilter),
+        "refusal" => Ok(Finish::Refusal),
+        // Proxies pass these on as Anthropic names them.
+        "model_context_window_exceeded" => Ok(Finish::ContextWindow),
+        "pause_turn" => Ok(Finish::Pause),
         "error" => Err(ModelError::Protocol("the answer ended with an error that is not told".to_owned())),
         _ => Ok(Finish::Stop),
     }
@@ -242,11 +253,19 @@ fn finish_of(reason: &str) -> Result<Finish, ModelError> {
 /// Tokens as the server counts them; `None` when it says nothing of worth.
 fn usage_of(usage: &Value) -> Option<Usage> {
     let number = |pointer: &str| usage.pointer(pointer).and_then(Value::as_u64);
-    let input_tokens = number("/prompt_tokens").filter(|&tokens| tokens > 0)?;
+    let input_tokens = number("/prompt_tokens")?;
+    // Some servers count only what their cache lacked: these may be more.
     let cached_tokens = number("/prompt_tokens_details/cached_tokens")
         .or_else(|| number("/prompt_cache_hit_tokens"))
-        .unwrap_or(0)
-        .min(input_tokens);
+        .unwrap_or(0);
+    if input_tokens == 0 && cached_tokens == 0 {
+        return None;
+    }
+    let cache_write_tokens = number("/prompt_tokens_details/cache_write_tokens").unwrap_or(0);
+    let cache_write_tokens = match input_tokens.checked_sub(cached_tokens) {
+        Some(rest) => cache_write_tokens.min(rest),
+        None => cache_write_tokens,
+    };
     let output_tokens = number("/completion_tokens").unwrap_or(0);
-    Some(Usage { input_tokens, output_tokens, cached_tokens, cache_write_tokens: 0 })
+    Some(Usage { input_tokens, output_tokens, cached_tokens, cache_write_tokens })
 }

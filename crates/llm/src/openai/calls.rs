@@ -5,7 +5,7 @@
 use serde_json::{Map, Value};
 
 use cairn_core::message::ToolCall;
-use cairn_core::model::ModelError;
+use cairn_core::model::{Finish, ModelError};
 
 use crate::answer::arguments_of;
 use crate::json::Joined;
@@ -54,6 +54,9 @@ impl PartialCall {
         self.arguments.push_str(&arguments);
     }
 }
+
+/// A call with its fields that go back with it.
+pub(super) type WholeCall = (ToolCall, Map<String, Value>);
 
 #[derive(Default)]
 pub(super) struct PartialCalls(Vec<PartialCall>);
@@ -131,13 +134,12 @@ impl PartialCalls {
         Some(if is_done { newest } else { found })
     }
 
-    /// The calls, each with its fields that go back with it. Those without an id, and those with one that was used before, get
-    /// one with `n_messages` in it.
+    /// The calls. Those without an id, and those with one that was used before, get one with `n_messages` in it.
     ///
     /// # Errors
     /// One has no name.
-    pub(super) fn end(self, n_messages: usize) -> Result<Vec<(ToolCall, Map<String, Value>)>, ModelError> {
-        let mut calls: Vec<(ToolCall, Map<String, Value>)> = Vec::with_capacity(self.0.len());
+    pub(super) fn end(self, n_messages: usize, finish: Finish) -> Result<Vec<WholeCall>, ModelError> {
+        let mut calls: Vec<WholeCall> = Vec::with_capacity(self.0.len());
         for (idx, mut call) in self.0.into_iter().enumerate() {
             if call.name.is_empty() {
                 return Err(ModelError::Protocol("a tool call has no name".to_owned()));
@@ -150,7 +152,7 @@ impl PartialCalls {
                 n += 1;
             }
             call.arguments.extend(call.joined.end());
-            let arguments = arguments_of(call.arguments);
+            let arguments = arguments_of(call.arguments, finish);
             calls.push((ToolCall { id, name: call.name, arguments }, call.fields));
         }
         Ok(calls)

@@ -11,10 +11,9 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderName};
-use tokio::sync::OnceCell;
 
 use cairn_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
-use cairn_core::ports::{ChatModel, Unanswered};
+use cairn_core::ports::{ChatModel, ServerWindow, Unanswered};
 use cairn_core::trace::WireFormat;
 
 use crate::answer;
@@ -30,7 +29,6 @@ pub(crate) fn assembler() -> impl answer::Assemble {
 /// A model behind an OpenAI-compatible server.
 pub struct OpenAi {
     server: Arc<Server>,
-    window: OnceCell<Option<u64>>,
 }
 
 impl fmt::Debug for OpenAi {
@@ -53,7 +51,7 @@ impl OpenAi {
         let format = Format { path: &["chat", "completions"], key_header, key_prefix, headers: &[] };
         let server = Server::new(options, &format)?;
         request::known_wants(&server).into_iter().for_each(|remedy| server.needs_from_the_start(remedy));
-        Ok(Self { server: Arc::new(server), window: OnceCell::new() })
+        Ok(Self { server: Arc::new(server) })
     }
 
     /// Looks at the server: one request, for its list of models.
@@ -91,8 +89,8 @@ impl ChatModel for OpenAi {
         &self.server.info
     }
 
-    fn discover_window(&self) -> BoxFuture<'_, Result<Option<u64>, Unanswered>> {
-        Box::pin(async { self.window.get_or_try_init(|| window::of_list(&self.server)).await.copied() })
+    fn discover_window(&self) -> BoxFuture<'_, Result<ServerWindow, Unanswered>> {
+        Box::pin(window::ask(&self.server))
     }
 
     fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {

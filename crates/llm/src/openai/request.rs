@@ -14,6 +14,7 @@ use cairn_core::provider_state::{Ordered, ProviderState};
 use cairn_core::trace::Wire;
 
 use crate::body::{Body, quoted};
+use crate::breakpoints;
 use crate::phrases::{self, NO_WORDS};
 use crate::remedy::Remedy;
 use crate::server::Server;
@@ -24,12 +25,11 @@ const PICTURES_FOLLOW: &str = "(the pictures of these results follow)";
 pub(crate) fn body(wire: &Wire, request: &ChatRequest) -> Body {
     let tools = wire.tools && !request.tools.is_empty();
     let calls = tools && !Remedy::CallsInWords.is_in(wire);
-    let mut talk = Talk { images: wire.images, tools: calls, ..Talk::default() };
+    let mut talk = Talk { images: wire.images, tools: calls, apart: wire.breakpoints, ..Talk::default() };
     let blocks: Vec<&str> =
         request.system.iter().map(String::as_str).filter(|block| !block.trim().is_empty()).collect();
-    if !blocks.is_empty() {
-        talk.messages.push(json!({"role": "system", "content": blocks.join("\n\n")}));
-    }
+    let system = blocks.into_iter().map(Value::from).reduce(|first, second| talk.join(first, second));
+    talk.messages.extend(system.map(|content| json!({"role": "system", "content": content})));
     for (idx, message) in request.messages.iter().enumerate() {
         talk.take(message, |state| returns(state, wire, idx >= request.turn_from));
     }
@@ -39,6 +39,9 @@ pub(crate) fn body(wire: &Wire, request: &ChatRequest) -> Body {
         "messages": talk.messages,
         "stream": wire.stream,
     });
+    if wire.breakpoints {
+        breakpoints::add(&mut body, "messages", "text", request, &talk.volatile);
+    }
     body[wire.limit_key.as_str()] = request.max_output_tokens.into();
     if wire.stream {
         body["stream_options"] = json!({"include_usage": true});
@@ -62,7 +65,11 @@ struct Talk<'a> {
     images: bool,
     /// The request has tools; without them calls of the past are told in words, as servers refuse them.
     tools: bool,
+    /// What is said behind something is a part of its own, so that a breakpoint may stand between.
+    apart: bool,
     messages: Vec<Value>,
+    /// What is never read again from a cache: the numbers of message and part.
+    volatile: Vec<(usize, usize)>,
     /// Names of tools by the ids of their calls.
     names: HashMap<&'a str, &'a str>,
     /// Pictures of the results of this round. Results are words alone in this format: the pictures follow the last.
@@ -100,10 +107,25 @@ impl<'a> Talk<'a> {
         if self.last_role() == "tool" {
             self.messages.push(json!({"role": "assistant", "content": bridge}));
         }
-        match self.messages.last_mut() {
-            Some(last) if last["role"] == "user" => last["content"] = joined(last["content"].take(), content),
-            _ => self.messages.push(json!({"role": "user", "content": content})),
+        if self.last_role() == "user" {
+            self.go_on(content);
+        } else {
+            self.messages.push(json!({"role": "user", "content": content}));
         }
+    }
+
+    /// Adds to the last message.
+    fn go_on(&mut self, content: Value) {
+        let before = self.messages.last_mut().map(|last| last["content"].take()).unwrap_or_default();
+        let content = self.join(before, content);
+        if let Some(last) = self.messages.last_mut() {
+            last["content"] = content;
+        }
+    }
+
+    /// Two contents as one, the first unchanged at its beginning.
+    fn join(&self, first: Value, second: Value) -> Value {
+        if self.apart { apart(first, second) } else { joined(first, second) }
     }
 
     fn assistant(&mut self, text: &str, calls: &'a [ToolCall], state: Option<&ProviderState>) {
@@ -179,12 +201,13 @@ impl<'a> Talk<'a> {
     /// What is volatile goes to the end of the last message, a result too: a person's message behind a result would be
     /// taken for a new question, and is refused by strict templates.
     fn context(&mut self, text: &str) {
-        match self.messages.last_mut() {
-            Some(last) if last["role"] == "tool" => {
-                last["content"] = joined(last["content"].take(), text.into());
-            }
-            _ => self.user(text.into(), ""),
+        if self.last_role() == "tool" {
+            self.go_on(text.into());
+        } else {
+            self.user(text.into(), "");
         }
+        let n_parts = self.messages.last().and_then(|last| last["content"].as_array()).map_or(1, Vec::len);
+        self.volatile.push((self.messages.len().saturating_sub(1), n_parts - 1));
     }
 }
 
@@ -238,6 +261,21 @@ fn joined(first: Value, second: Value) -> Value {
             parts.into()
         }
     }
+}
+
+/// Two contents as one: the parts of the first, and then those of the second.
+fn apart(first: Value, second: Value) -> Value {
+    if first.is_null() || second.is_null() {
+        return joined(first, second);
+    }
+    let mut rest = parts_of(second);
+    // Texts of parts are read without anything between them.
+    if let Some(Value::String(next)) = rest.first_mut().and_then(|part| part.get_mut("text")) {
+        next.insert_str(0, "\n\n");
+    }
+    let mut parts = parts_of(first);
+    parts.extend(rest);
+    parts.into()
 }
 
 fn parts_of(content: Value) -> Vec<Value> {

@@ -268,6 +268,7 @@ fn tail(index: Option<u64>, arguments: &str) -> Value {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 async fn pieces_of_calls_find_their_call_however_they_are_numbered() {
     let (one, two) = (("f", json!({"a": 1})), ("g", json!({"b": 2})));
     let only = [one.clone()];
@@ -429,9 +430,15 @@ async fn calls_that_cannot_be_made_are_errors() {
 
 #[tokio::test]
 async fn ends_and_words_of_all_dialects_are_read() {
-    for (reason, expected) in
-        [("length", Finish::Length), ("content_filter", Finish::ContentFilter), ("eos", Finish::Stop)]
-    {
+    for (reason, expected) in [
+        ("length", Finish::Length),
+        ("max_tokens", Finish::Length),
+        ("content_filter", Finish::ContentFilter),
+        ("refusal", Finish::Refusal),
+        ("model_context_window_exceeded", Finish::ContextWindow),
+        ("pause_turn", Finish::Pause),
+        ("eos", Finish::Stop),
+    ] {
         let said = whole(answer_to(&sse(&[delta(json!({"content": "x"})), finish(reason)])).await).unwrap();
         assert_eq!(said.done.unwrap().0, expected, "{reason}");
     }
@@ -446,8 +453,26 @@ async fn ends_and_words_of_all_dialects_are_read() {
     ];
     let said = whole(answer_to(&sse(&chunks)).await).unwrap();
     assert_eq!((said.reasoning.as_str(), said.text.as_str()), ("r", "abno"));
+    assert_eq!(said.done.unwrap().0, Finish::Refusal, "its words came as a refusal");
     assert_eq!(
         said.done.unwrap().1,
         Some(Usage { input_tokens: 5, output_tokens: 2, cached_tokens: 3, cache_write_tokens: 0 })
+    );
+}
+
+#[tokio::test]
+async fn what_the_server_wrote_into_its_cache_is_read() {
+    let usage = async |details: Value| {
+        let usage = json!({"prompt_tokens": 50, "completion_tokens": 2, "prompt_tokens_details": details});
+        let chunks = [delta(json!({"content": "x"})), finish("stop"), json!({"choices": [], "usage": usage})];
+        let usage = whole(answer_to(&sse(&chunks)).await).unwrap().done.unwrap().1.unwrap();
+        (usage.input_tokens, usage.cached_tokens, usage.cache_write_tokens)
+    };
+    assert_eq!(usage(json!({"cached_tokens": 30, "cache_write_tokens": 15})).await, (50, 30, 15));
+    assert_eq!(usage(json!({"cached_tokens": 30})).await, (50, 30, 0));
+    assert_eq!(
+        usage(json!({"cached_tokens": 30, "cache_write_tokens": 90})).await,
+        (50, 30, 20),
+        "no more than there are"
     );
 }

@@ -8,8 +8,6 @@ use cairn_testkit::model::{Answer, FakeModel, Kind, Rule, Wire, Wording};
 use secrecy::SecretString;
 use serde_json::json;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
 use super::*;
 
 fn claude(base_url: &str, stream: bool) -> Anthropic {
@@ -35,6 +33,7 @@ async fn a_conversation_with_calls_and_pictures_is_well_formed_and_read_from_the
     let server = FakeModel::start().await;
     let model = claude(&server.base_url(), true);
     let mut talk = request("look at this");
+    talk.system = vec!["prompt ".repeat(1_200)];
     talk.system.push("[Compaction Summary]: what came before".to_owned());
     talk.tools = vec![find()].into();
     talk.messages[0] = ChatMessage::User {
@@ -110,44 +109,6 @@ async fn the_key_is_sent_in_its_header_and_shown_nowhere() {
 }
 
 #[tokio::test]
-async fn the_window_is_what_the_server_says_of_the_model() {
-    let server = FakeModel::builder().advertise(200_000).start().await;
-    assert_eq!(claude(&server.base_url(), true).discover_window().await, Ok(Some(200_000)));
-    let silent = FakeModel::start().await;
-    assert_eq!(claude(&silent.base_url(), true).discover_window().await, Ok(None));
-}
-
-/// llama.cpp's server speaks the format and tells of its model in a list alone.
-#[tokio::test]
-async fn the_window_is_found_in_a_list_where_the_server_has_nothing_else() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        while let Ok((mut socket, _)) = listener.accept().await {
-            let mut request = [0; 4096];
-            let n = socket.read(&mut request).await.unwrap();
-            let path =
-                String::from_utf8_lossy(&request[..n]).split(' ').nth(1).unwrap_or_default().to_owned();
-            let (status, body) = match path.as_str() {
-                "/v1/models" => {
-                    (200, json!({"data": [{"id": "qwen.gguf", "meta": {"n_ctx_train": 131_072}}]}))
-                }
-                "/props" => (200, json!({"default_generation_settings": {"n_ctx": 8_192}})),
-                _ => (404, json!({"error": {"message": "File Not Found"}})),
-            };
-            let body = body.to_string();
-            let head = format!(
-                "HTTP/1.1 {status} x\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-                body.len()
-            );
-            socket.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
-        }
-    });
-    let model = claude(&format!("http://{address}/v1"), true);
-    assert_eq!(model.discover_window().await, Ok(Some(8_192)));
-}
-
-#[tokio::test]
 async fn answers_that_break_off_stall_or_do_not_end_are_failures() {
     let words = || Answer::text("one two three four five six seven eight nine ten");
     let idle = Duration::from_millis(50);
@@ -175,12 +136,20 @@ async fn ends_are_told() {
     let server = FakeModel::start().await;
     for (finish, expected) in [
         ("max_tokens", Finish::Length),
-        ("refusal", Finish::ContentFilter),
-        ("pause_turn", Finish::Length),
+        ("refusal", Finish::Refusal),
+        ("pause_turn", Finish::Pause),
         ("stop_sequence", Finish::Stop),
     ] {
         server.push(Kind::Reply, Answer::text("half").finish(finish));
         assert_eq!(ask(&claude(&server.base_url(), true), request("x")).await.unwrap().finish, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_was_cut_is_told_from_a_whole_one() {
+    let server = FakeModel::start().await;
+    for stream in [true, false] {
+        a_cut_call_is_no_call(&server, &claude(&server.base_url(), stream)).await;
     }
 }
 

@@ -3,9 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod anthropic;
+mod cache;
 mod faults;
 mod providers;
 mod talk;
+mod text;
+mod windows;
 
 use cairn_core::ids::{AgentId, ChannelId};
 use cairn_core::message::{Part, ToolCall};
@@ -71,6 +74,15 @@ async fn all_arrives(server: &FakeModel, model: &dyn ChatModel) {
     server.assert_clean();
 }
 
+/// Of an answer that ended within the arguments of its last call, only the calls before that may be made.
+async fn a_cut_call_is_no_call(server: &FakeModel, model: &dyn ChatModel) {
+    let answer = Answer::text("wait").and_call("find", json!({"q": "apples"})).and_call("read", json!({}));
+    server.push(Kind::Reply, answer.cut_in_call());
+    let said = ask(model, request("x")).await.expect("an answer");
+    let made = said.calls.iter().filter(|call| said.finish.allows(call)).map(|call| call.name.as_str());
+    assert_eq!((said.finish, made.collect::<Vec<_>>()), (Finish::Length, vec!["find"]));
+}
+
 /// A server that does not stream is asked for whole answers from the first refusal on.
 async fn whole_answers_are_asked_for(make: impl Fn(&str) -> Box<dyn ChatModel>) {
     for streaming in [Streaming::Refused, Streaming::Ignored] {
@@ -104,6 +116,7 @@ async fn ask(model: &dyn ChatModel, request: ChatRequest) -> Result<Whole, Model
         match event? {
             ModelEvent::Text(text) => whole.text.push_str(&text),
             ModelEvent::Reasoning(text) => whole.reasoning.push_str(&text),
+            ModelEvent::TextWasReasoning => whole.reasoning.push_str(&std::mem::take(&mut whole.text)),
             ModelEvent::ToolCall(call) => whole.calls.push(call),
             ModelEvent::Sent(_) | ModelEvent::State(_) | ModelEvent::Usage(_) => {}
             ModelEvent::Done { finish, usage, .. } => {

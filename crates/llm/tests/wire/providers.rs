@@ -41,7 +41,10 @@ async fn said(model: &dyn ChatModel, request: &ChatRequest) -> Result<Said, Mode
             ModelEvent::ToolCall(call) => said.calls.push(call),
             ModelEvent::State(state) => said.state = Some(state),
             ModelEvent::Sent(sent) => said.remedies = sent.wire.remedies,
-            ModelEvent::Reasoning(_) | ModelEvent::Usage(_) | ModelEvent::Done { .. } => {}
+            ModelEvent::TextWasReasoning
+            | ModelEvent::Reasoning(_)
+            | ModelEvent::Usage(_)
+            | ModelEvent::Done { .. } => {}
         }
     }
     Ok(said)

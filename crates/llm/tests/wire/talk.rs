@@ -21,11 +21,20 @@ async fn words_reasoning_calls_and_usage_arrive_streaming_and_not() {
 }
 
 #[tokio::test]
+async fn a_call_that_was_cut_is_told_from_a_whole_one() {
+    let server = FakeModel::start().await;
+    for stream in [true, false] {
+        a_cut_call_is_no_call(&server, &model(&server.base_url(), stream)).await;
+    }
+}
+
+#[tokio::test]
 async fn a_tool_loop_is_one_conversation_to_the_server() {
     let server = FakeModel::start().await;
     let model = model(&server.base_url(), true);
     server.push(Kind::Reply, Answer::call("find", json!({"q": 1})));
     let mut talk = request("look it up");
+    talk.system = vec!["prompt ".repeat(1_200)];
     talk.tools = vec![ToolDef {
         name: "find".to_owned(),
         description: "d".to_owned(),
@@ -71,20 +80,6 @@ async fn a_dropped_stream_hangs_up() {
     assert!(matches!(events.next().await, Some(Ok(ModelEvent::Text(_)))));
     drop(events);
     server.wait_until("the hang-up", |server| server.tally(Kind::Reply).abandoned == 1).await;
-}
-
-#[tokio::test]
-async fn the_window_is_asked_for_once() {
-    let server = FakeModel::builder().advertise(4321).start().await;
-    let model = model(&server.base_url(), true);
-    assert_eq!(model.discover_window().await, Ok(Some(4321)));
-    drop(server);
-    assert_eq!(model.discover_window().await, Ok(Some(4321)));
-    let silent = FakeModel::start().await;
-    let model = super::model(&silent.base_url(), true);
-    assert_eq!(model.discover_window().await, Ok(None), "it lists none");
-    drop(silent);
-    assert_eq!(model.discover_window().await, Ok(None), "which is an answer, too");
 }
 
 /// A request is told as it is sent, each time, and the same body is made of that again.

@@ -26,6 +26,7 @@ fn reply() -> Progress {
         model: "offline".to_owned(),
         usage: Usage { input_tokens: 3, output_tokens: 2, cached_tokens: 1, cache_write_tokens: 0 },
         recalled: vec!["m0123456789abcdef".into()],
+        finish: None,
         notice: None,
     }))
 }

@@ -156,7 +156,7 @@ fn apply_turn(
         | TurnEvent::Undone { .. }
         | TurnEvent::ModelChosen { .. }
         | TurnEvent::HistoryWithheld { .. }
-        | TurnEvent::ModelLearnt { .. } => {}
+        | TurnEvent::ModelLearnt(_) => {}
     }
     Ok(())
 }

@@ -81,6 +81,7 @@ fn estimated_call() -> Event {
         usage: usage(0),
         disbelieved: None,
         is_estimate: true,
+        set_window: None,
         caused_by: BTreeSet::from(["discord/1".to_owned()]),
         trace: None,
     })

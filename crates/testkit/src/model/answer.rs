@@ -32,6 +32,8 @@ pub(super) struct Said {
     pub(super) call_fields: Option<Value>,
     /// What signs its reasoning, which may be empty then; over Anthropic's messages.
     pub(super) signature: Option<String>,
+    /// Only the first half of the last call's arguments is sent.
+    pub(super) half_call: bool,
     pub(super) end: End,
 }
 
@@ -51,10 +53,22 @@ pub(super) enum End {
     Error(Value),
 }
 
+/// The first half of a text.
+pub(super) fn half(text: &str) -> &str {
+    let middle = text.char_indices().nth(text.chars().count() / 2);
+    middle.map_or("", |(at, _)| &text[..at])
+}
+
 impl Said {
     /// How many of its pieces of words are sent.
     pub(super) fn n_words(&self, all: usize) -> usize {
         if matches!(self.end, End::Complete | End::Unmarked) { all } else { all.div_ceil(2) }
+    }
+
+    /// What is sent of the arguments of the call at `idx`.
+    pub(super) fn sent_arguments(&self, idx: usize) -> String {
+        let arguments = self.calls[idx].1.to_string();
+        if self.half_call && idx + 1 == self.calls.len() { half(&arguments).to_owned() } else { arguments }
     }
 }
 
@@ -117,6 +131,11 @@ impl Answer {
     /// With this `finish_reason`: `length`, `content_filter`.
     pub fn finish(self, finish: impl Into<String>) -> Self {
         self.with(|said| said.finish = Some(finish.into()))
+    }
+
+    /// Ends within the arguments of its last call, at the token limit.
+    pub fn cut_in_call(self) -> Self {
+        self.with(|said| said.half_call = true).finish("length")
     }
 
     /// Breaks off after half of the words, without an end mark.

@@ -3,9 +3,11 @@
 use std::collections::HashSet;
 use std::fmt;
 
+use cairn_core::tune::MAX_BREAKPOINTS;
 use serde_json::Value;
 
-use super::wire::{messages, role, text_of};
+use super::Kind;
+use super::wire::{VOLATILE, messages, role, text_of};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
@@ -26,7 +28,7 @@ pub enum Rule {
     /// People and the model take turns, people begin, and only the model speaks after results. Chat templates of Mistral
     /// and Gemma refuse what does not; no server is so lenient that it takes it.
     Roles,
-    /// At most four breakpoints, none on what is never read again (Anthropic's format alone).
+    /// At most four breakpoints, none on what is never read again, and none for a server that does not know them.
     Cache,
     /// With its answer it fits the window.
     Window,
@@ -71,6 +73,41 @@ fn check_sampling(request: &Value) -> Result<(), (Rule, String)> {
         Some(effort) if effort.as_str().is_none_or(|effort| !efforts.contains(&effort)) => {
             Err((Rule::Shape, format!("`reasoning_effort` = {effort} is none of {efforts:?}")))
         }
+        _ => Ok(()),
+    }
+}
+
+/// Breakpoints of chat completions. `known`: the server has them. By OpenAI's rule
+/// (<https://developers.openai.com/api/docs/guides/prompt-caching>) they stand behind texts and pictures, older models refuse
+/// them, and of more than four the first are not written.
+pub(super) fn check_breakpoints(request: &Value, kind: Kind, known: bool) -> Result<(), (Rule, String)> {
+    let cache = |text: String| Err((Rule::Cache, text));
+    let fields = ["prompt_cache_options", "prompt_cache_key"];
+    let field = fields.iter().find(|field| request.get(**field).is_some());
+    let mut n_marks = 0;
+    for (idx, message) in messages(request).iter().enumerate() {
+        let parts = message.get("content").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        for (at, part) in parts.iter().enumerate() {
+            let Some(mark) = part.get("prompt_cache_breakpoint") else { continue };
+            let name = format!("messages[{idx}].content[{at}].prompt_cache_breakpoint");
+            if !known {
+                return cache(format!("Unknown parameter: '{name}'."));
+            }
+            if mark["mode"] != "explicit" || !matches!(role(message), "system" | "user" | "tool") {
+                return cache(format!("Invalid value: '{name}' is {mark}, from the {}", role(message)));
+            }
+            let text = part.get("text").and_then(Value::as_str).unwrap_or_default();
+            if text.trim_start().starts_with(VOLATILE) || kind == Kind::Compaction {
+                return cache(format!("{name} stands behind what is never read again"));
+            }
+            n_marks += 1;
+        }
+    }
+    match field {
+        Some(field) if !known => {
+            cache(format!("Unsupported parameter: '{field}' is not supported with this model."))
+        }
+        _ if n_marks > MAX_BREAKPOINTS => cache(format!("it has {n_marks} breakpoints")),
         _ => Ok(()),
     }
 }

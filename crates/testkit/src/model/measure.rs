@@ -1,14 +1,16 @@
-//! Tokens of requests, and what a prompt cache would have held of them.
+//! Tokens of requests, and what a prompt cache by its provider's published rule holds of them ([`Billing`] has the rules).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::LazyLock;
 
+use cairn_core::tune::{Billing, Block, PrefixCache};
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tiktoken_rs::o200k_base_singleton;
 
-use super::wire::{lasting, messages, role, text_of};
+use super::wire::{messages, role};
 
 /// How tokens are counted.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,9 +20,6 @@ pub enum Count {
     /// Exactly, by o200k; takes some 50 MB.
     O200k,
 }
-
-/// Blocks before a breakpoint over which Anthropic's cache looks back for what it holds.
-const LOOK_BACK: usize = 20;
 
 impl Count {
     /// Tokens of a picture, whatever its size.
@@ -60,8 +59,15 @@ impl Count {
         Self::FRAME_TOKENS + content + calls.iter().map(call).sum::<u64>()
     }
 
-    /// Tokens of the tool definitions, then of each message, its volatile end apart.
-    fn pieces(self, request: &Value) -> Vec<(u64, u64)> {
+    /// Tokens of a whole request.
+    pub fn request(self, request: &Value) -> u64 {
+        self.blocks(request).iter().map(|block| block.tokens).sum()
+    }
+
+    /// What a cache sees of a request in the form of chat completions: the tools, then each message, paragraph by paragraph. A
+    /// beginning that two requests have in common ends within a message, too. Breakpoints mean something to OpenAI's newer
+    /// models alone.
+    pub(super) fn blocks(self, request: &Value) -> Vec<Block> {
         let tools = request.get("tools").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let tool = |tool: &Value| {
             let function = tool.get("function").cloned().unwrap_or_default();
@@ -73,24 +79,56 @@ impl Count {
                 + self.tokens(&parameters)
         };
         let tools_tokens = tools.iter().map(tool).sum();
-        let mut pieces = vec![(hash(&json!(tools)), tools_tokens)];
+        let mut blocks = vec![Block { key: hash(&json!(tools)), tokens: tools_tokens, mark: false }];
+        let mut newest = None;
         for message in messages(request) {
-            let tokens = self.message(message);
-            let text = text_of(message);
-            let lasting = lasting(&text);
-            // The volatile end of a message is a piece of its own: what stands before it is read from the cache again.
-            if matches!(role(message), "user" | "tool") && lasting.len() < text.len() {
-                let rest = self.tokens(&text[lasting.len()..]).min(tokens);
-                let calls = message.get("tool_call_id").map(Value::to_string);
-                pieces.push((hash(&json!([role(message), calls, lasting])), tokens - rest));
-                pieces.push((hash(&json!(text[lasting.len()..])), rest));
-            } else {
-                let calls = message.get("tool_call_id").map(Value::to_string);
-                let calls = calls.or_else(|| message.get("tool_calls").map(Value::to_string));
-                pieces.push((hash(&json!([role(message), calls, text])), tokens));
+            self.message_blocks(message, &mut blocks);
+            if matches!(role(message), "user" | "tool") {
+                newest = Some(blocks.len() - 1);
             }
         }
-        pieces
+        // OpenAI's newer models put a breakpoint behind the newest message of a person, or the newest result, by themselves.
+        let implicit = request.pointer("/prompt_cache_options/mode").is_none_or(|mode| mode != "explicit");
+        if let Some(newest) = newest.filter(|_| implicit) {
+            blocks[newest].mark = true;
+        }
+        blocks
+    }
+
+    fn message_blocks(self, message: &Value, blocks: &mut Vec<Block>) {
+        let mut rest = message.clone();
+        let content = rest.as_object_mut().and_then(|rest| rest.remove("content")).unwrap_or_default();
+        // Calls stand behind the words.
+        let calls = rest.as_object_mut().and_then(|rest| rest.remove("tool_calls"));
+        let mut left = self.message(message).saturating_sub(Self::FRAME_TOKENS);
+        blocks.push(Block { key: hash(&rest), tokens: Self::FRAME_TOKENS, mark: false });
+        let words = Value::from(content.as_str().unwrap_or_default());
+        let parts =
+            content.as_array().cloned().unwrap_or_else(|| vec![json!({"type": "text", "text": words})]);
+        for mut part in parts {
+            let mark = part.as_object_mut().and_then(|part| part.remove("prompt_cache_breakpoint")).is_some();
+            match part.get("text").and_then(Value::as_str) {
+                Some(text) => blocks.extend(text.split_inclusive("\n\n").map(|words| {
+                    let tokens = self.tokens(words).min(left);
+                    left -= tokens;
+                    Block { key: hash(&words.trim_end().into()), tokens, mark: false }
+                })),
+                None => {
+                    let tokens = Self::PICTURE_TOKENS.min(left);
+                    left -= tokens;
+                    blocks.push(Block { key: hash(&part), tokens, mark: false });
+                }
+            }
+            if let Some(last) = blocks.last_mut() {
+                last.mark = mark;
+            }
+        }
+        match (calls, blocks.last_mut()) {
+            (Some(calls), _) => blocks.push(Block { key: hash(&calls), tokens: left, mark: false }),
+            // Paragraphs have as many tokens together as the whole, but for a few.
+            (None, Some(last)) => last.tokens += left,
+            (None, None) => {}
+        }
     }
 }
 
@@ -130,78 +168,32 @@ pub(super) struct Input {
     pub(super) written: u64,
 }
 
-/// A block of a request in Anthropic's format.
-pub(super) struct Piece {
-    pub(super) hash: u64,
-    pub(super) tokens: u64,
-    pub(super) mark: bool,
-}
-
-/// Prefixes seen before: by the hash of everything up to and with a message.
-#[derive(Default)]
+/// A provider's cache, and what it has come to.
 pub(super) struct Cache {
-    prefixes: HashMap<u64, ()>,
-    /// Prefixes that end at a breakpoint.
-    written: HashSet<u64>,
+    held: PrefixCache,
     input_tokens: u64,
     cached_tokens: u64,
 }
 
-/// Prefixes kept; then the cache restarts, as real ones do.
-const MAX_PREFIXES: usize = 200_000;
-
 impl Cache {
-    /// Measures a request. `counts`: it is one of those whose share of cached tokens is told.
-    pub(super) fn take(&mut self, count: Count, request: &Value, counts: bool) -> Input {
-        if self.prefixes.len() > MAX_PREFIXES {
-            self.prefixes.clear();
-        }
-        let mut input = Input { tokens: 0, cached: 0, written: 0 };
-        let mut prefix = DefaultHasher::new();
-        let mut known = true;
-        for (hash, tokens) in count.pieces(request) {
-            hash.hash(&mut prefix);
-            known &= self.prefixes.insert(prefix.finish(), ()).is_some();
-            input.tokens += tokens;
-            input.cached += if known { tokens } else { 0 };
-        }
-        self.count(input, counts);
-        input
+    pub(super) fn new(billing: &Billing) -> Self {
+        Self { held: PrefixCache::new(billing), input_tokens: 0, cached_tokens: 0 }
     }
 
-    /// Measures a request whose breakpoints say what the cache is to hold. Read is the longest prefix that an earlier
-    /// request has written, at a breakpoint or a few blocks before one; written is the rest up to the last breakpoint.
-    pub(super) fn take_marked(&mut self, pieces: &[Piece], counts: bool) -> Input {
-        if self.written.len() > MAX_PREFIXES {
-            self.written.clear();
-        }
-        let mut prefix = DefaultHasher::new();
-        let mut tokens = 0;
-        let mut ends = Vec::with_capacity(pieces.len());
-        for piece in pieces {
-            piece.hash.hash(&mut prefix);
-            tokens += piece.tokens;
-            ends.push((prefix.finish(), tokens));
-        }
-        let marks: Vec<usize> = (0..pieces.len()).filter(|&idx| pieces[idx].mark).collect();
-        let near = marks.iter().flat_map(|&mark| mark.saturating_sub(LOOK_BACK)..=mark);
-        let held = near.filter(|&idx| self.written.contains(&ends[idx].0)).map(|idx| ends[idx].1);
-        let cached = held.max().unwrap_or(0);
-        let written = marks.last().map_or(0, |&last| ends[last].1.saturating_sub(cached));
-        self.written.extend(marks.iter().map(|&mark| ends[mark].0));
-        let input = Input { tokens, cached, written };
-        self.count(input, counts);
-        input
-    }
-
-    fn count(&mut self, input: Input, counts: bool) {
+    /// Measures a request. `counts`: it is one of those whose share of cached tokens is told. A test goes by within the time for
+    /// which a beginning is held.
+    pub(super) fn take(&mut self, request: &[Block], counts: bool) -> Input {
+        let usage = self.held.take(request, Timestamp::UNIX_EPOCH);
+        let (tokens, cached, written) = (usage.input_tokens, usage.cached_tokens, usage.cache_write_tokens);
         if counts {
-            self.input_tokens += input.tokens;
-            self.cached_tokens += input.cached;
+            self.input_tokens += tokens;
+            self.cached_tokens += cached;
         }
+        Input { tokens, cached, written }
     }
 
-    pub(super) fn share(&self) -> f64 {
-        self.cached_tokens as f64 / self.input_tokens.max(1) as f64
+    /// Tokens of requests, and how many of them were read from the cache.
+    pub(super) fn counted(&self) -> [u64; 2] {
+        [self.input_tokens, self.cached_tokens]
     }
 }

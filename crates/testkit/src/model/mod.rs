@@ -21,9 +21,11 @@
 
 mod answer;
 mod anthropic;
+mod capture;
 mod check;
 mod hostile;
 mod measure;
+mod ollama;
 mod openai;
 mod prefix;
 mod provider;
@@ -38,6 +40,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::model::Usage;
+use cairn_core::tune::Billing;
 use serde_json::Value;
 
 use crate::gate::Gates;
@@ -48,6 +51,7 @@ pub use answer::Answer;
 pub use check::{Rule, Violation};
 pub use hostile::{Hostile, all_arguments};
 pub use measure::Count;
+pub use ollama::Ollama;
 pub use provider::Provider;
 pub use wire::{last_user_text, lasting_text_of, text_of, tool_names};
 pub use wording::Wording;
@@ -134,8 +138,10 @@ pub struct Builder {
     delays: [Duration; 2],
     address: SocketAddr,
     wording: Option<Wording>,
+    ollama: Option<Ollama>,
     no_tools: Option<Wording>,
     streaming: Streaming,
+    breakpoints: bool,
     fault: Option<Answer>,
     provider: Option<Provider>,
     refuses: Option<Refuses>,
@@ -157,8 +163,10 @@ impl Default for Builder {
             delays: [Duration::ZERO; 2],
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             wording: None,
+            ollama: None,
             no_tools: None,
             streaming: Streaming::Yes,
+            breakpoints: false,
             fault: None,
             provider: None,
             refuses: None,
@@ -248,6 +256,12 @@ impl Builder {
         self
     }
 
+    /// Silently cuts requests over its window.
+    pub fn ollama(mut self, ollama: Ollama) -> Self {
+        self.ollama = Some(ollama);
+        self
+    }
+
     /// Refuses requests with tools, in the words of that server.
     pub fn no_tools(mut self, wording: Wording) -> Self {
         self.no_tools = Some(wording);
@@ -270,6 +284,21 @@ impl Builder {
     pub fn refuses(mut self, refuses: impl Fn(&Value) -> bool + Send + Sync + 'static) -> Self {
         self.refuses = Some(Arc::new(refuses));
         self
+    }
+
+    /// Over chat completions it is one of OpenAI's models from GPT-5.6 on: it caches by breakpoints. Unset: it refuses them.
+    pub fn breakpoints(mut self) -> Self {
+        self.breakpoints = true;
+        self
+    }
+
+    /// How requests are cached and billed.
+    fn billing(&self, wire: Wire) -> Billing {
+        match wire {
+            Wire::Anthropic => Billing::anthropic(),
+            Wire::OpenAi if self.breakpoints => Billing::openai_breakpoints(),
+            Wire::OpenAi => Billing::openai(),
+        }
     }
 
     /// Answers every reply that has no scripted answer so.
@@ -298,7 +327,8 @@ struct State {
     violations: Vec<Violation>,
     scripts: [VecDeque<Answer>; 2],
     conversations: prefix::Conversations,
-    cache: measure::Cache,
+    /// By wire format.
+    caches: [Option<measure::Cache>; 2],
     given: provider::Given,
     n_summaries: usize,
     used: [Used; 2],
@@ -410,9 +440,17 @@ impl FakeModel {
         self.shared.state.lock().violations.clone()
     }
 
-    /// Share of all input tokens of replies so far that a prompt cache would have held, 0 to 1.
+    /// Share of all input tokens of replies so far that a prompt cache held, 0 to 1.
     pub fn cached_share(&self) -> f64 {
-        self.shared.state.lock().cache.share()
+        let state = self.shared.state.lock();
+        let counted = state.caches.iter().flatten().map(measure::Cache::counted);
+        let [input, cached] = counted.fold([0, 0], |sum, one| [sum[0] + one[0], sum[1] + one[1]]);
+        cached as f64 / input.max(1) as f64
+    }
+
+    /// How requests over a wire format are cached and billed.
+    pub fn billing(&self, wire: Wire) -> Billing {
+        self.shared.builder.billing(wire)
     }
 
     /// What requests of a kind have taken so far.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Seen;
-use super::answer::{End, Said};
+use super::answer::{End, Said, half};
 use super::serve::{Counted, pieces};
 
 fn usage(Counted { input, output }: Counted) -> Value {
@@ -11,7 +11,7 @@ fn usage(Counted { input, output }: Counted) -> Value {
         "prompt_tokens": input.tokens,
         "completion_tokens": output,
         "total_tokens": input.tokens + output,
-        "prompt_tokens_details": {"cached_tokens": input.cached},
+        "prompt_tokens_details": {"cached_tokens": input.cached, "cache_write_tokens": input.written},
     })
 }
 
@@ -24,10 +24,10 @@ fn finish_of(said: &Said) -> &str {
 }
 
 fn wire_calls(said: &Said, n: usize) -> Vec<Value> {
-    let call = |(idx, (name, arguments)): (usize, &(String, Value))| {
+    let call = |(idx, (name, _)): (usize, &(String, Value))| {
         json!({
             "index": idx, "id": format!("call_f{n}_{idx}"), "type": "function",
-            "function": {"name": name, "arguments": arguments.to_string()},
+            "function": {"name": name, "arguments": said.sent_arguments(idx)},
         })
     };
     let mut calls: Vec<Value> = said.calls.iter().enumerate().map(call).collect();
@@ -106,8 +106,7 @@ pub(super) fn events(said: &Said, seen: &Seen, counted: Counted) -> Vec<String> 
 /// A call in pieces: its head with half of the arguments, then the other half.
 fn call_pieces(call: &Value) -> [Value; 2] {
     let arguments = call.pointer("/function/arguments").and_then(Value::as_str).unwrap_or_default();
-    let middle = arguments.char_indices().nth(arguments.chars().count() / 2).map_or(0, |(at, _)| at);
-    let (head, tail) = arguments.split_at(middle);
+    let (head, tail) = arguments.split_at(half(arguments).len());
     let mut first = call.clone();
     first["function"]["arguments"] = head.into();
     [first, json!({"index": call["index"], "function": {"arguments": tail}})]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use cairn_core::model::Usage;
 use serde_json::{Value, json};
 
-use super::check::{Rule, Violation, check, check_roles};
-use super::measure::Input;
+use super::check::{Rule, Violation, check, check_breakpoints, check_roles};
+use super::measure::{Cache, Input};
 use super::{Answer, Kind, Provider, Seen, Shared, State, Streaming, Wire, Wording, anthropic, wire};
 
 /// A request on its way: counted as abandoned unless it ends.
@@ -67,9 +67,15 @@ pub(super) fn take(shared: &Arc<Shared>, arrived: Arrived) -> Taken {
         }
         state.tallies[kind as usize].arrived += 1;
         let counts = kind == Kind::Reply;
-        let input = match &seen.raw {
-            Some(raw) => state.cache.take_marked(&anthropic::pieces(builder.count, raw), counts),
-            None => state.cache.take(builder.count, &seen.body, counts),
+        let blocks = match &seen.raw {
+            Some(raw) => anthropic::cached_blocks(builder.count, raw),
+            None => builder.count.blocks(&seen.body),
+        };
+        let cache = state.caches[wire as usize].get_or_insert_with(|| Cache::new(&builder.billing(wire)));
+        let input = cache.take(&blocks, counts);
+        let input = match builder.ollama {
+            Some(ollama) => ollama.read(builder.count, &seen.body, input),
+            None => input,
         };
         let refusal = lack(builder, &seen);
         let refusal = refusal.or_else(|| refuse(builder, state, &seen, input, versioned));
@@ -165,7 +171,10 @@ fn check_all(
     tokens: u64,
     (wanted, versioned): (u64, bool),
 ) -> Result<(), (Rule, String)> {
-    seen.raw.as_ref().map_or(Ok(()), |raw| anthropic::check(raw, seen.kind, versioned))?;
+    match &seen.raw {
+        Some(raw) => anthropic::check(raw, seen.kind, versioned)?,
+        None => check_breakpoints(&seen.body, seen.kind, builder.breakpoints)?,
+    }
     check(&seen.body)?;
     roles(seen)?;
     match builder.window {

@@ -17,7 +17,7 @@ use super::answer::{End, Form, Said};
 use super::check::Rule;
 use super::measure::Input;
 use super::respond::{Arrived, Flight, Taken, take};
-use super::{Answer, Seen, Shared, Streaming, Violation, Wire, anthropic, openai};
+use super::{Answer, Seen, Shared, Streaming, Violation, Wire, anthropic, capture, ollama, openai};
 use crate::gate;
 
 /// Largest request: a window of a million tokens with pictures.
@@ -37,6 +37,8 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .route("/v1/messages", post(message))
         .route("/v1/models", get(models))
         .route("/v1/models/{id}", get(model))
+        .route("/api/ps", get(ollama::running))
+        .route("/api/show", post(ollama::show))
         .layer(DefaultBodyLimit::max(MAX_REQUEST_BYTES))
         .with_state(shared)
 }
@@ -91,6 +93,7 @@ async fn serve(shared: Arc<Shared>, wire: Wire, headers: &HeaderMap, body: &Byte
         Wire::Anthropic => header("x-api-key"),
     };
     let versioned = header("anthropic-version").is_some();
+    capture::keep(wire, shared.builder.provider, header("anthropic-beta").as_deref(), &body);
     let own = headers.iter().filter(|(name, _)| name.as_str().starts_with("x-"));
     let own = own.filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())));
     let arrived = Arrived { wire, body, sent, authorization, headers: own.collect(), versioned };

@@ -164,20 +164,98 @@ async fn a_changed_prefix_is_refused_and_volatile_context_is_not_part_of_it() {
     assert_eq!(model.violations()[0].rule, Rule::Prefix);
 }
 
+/// What a request took: its tokens, those that were cached, and those that were written.
+async fn usage(model: &FakeModel, body: &Value) -> (u64, u64, u64) {
+    let (status, said) = post(model, body).await;
+    assert_eq!(status, 200, "{said}");
+    let said: Value = serde_json::from_str(&said).unwrap();
+    let number =
+        |pointer: &str| said.pointer(&format!("/usage/prompt_{pointer}")).and_then(Value::as_u64).unwrap();
+    let details = |key: &str| number(&format!("tokens_details/{key}"));
+    (number("tokens"), details("cached_tokens"), details("cache_write_tokens"))
+}
+
 #[tokio::test]
-async fn usage_tells_what_a_cache_would_have_held() {
+async fn usage_tells_what_an_automatic_cache_held() {
     let model = FakeModel::start().await;
-    let usage = async |messages: Value| {
-        let (_, body) = post(&model, &request(messages)).await;
-        let body: Value = serde_json::from_str(&body).unwrap();
-        let number = |pointer: &str| body.pointer(pointer).and_then(Value::as_u64).unwrap();
-        (number("/usage/prompt_tokens"), number("/usage/prompt_tokens_details/cached_tokens"))
-    };
-    let (first, cached) = usage(json!([user("hello there")])).await;
-    assert_eq!(cached, 0);
-    let (second, cached) = usage(json!([user("hello there"), said("hi"), user("more")])).await;
-    assert!(second > first);
-    assert_eq!(cached, first);
-    let expected = first as f64 / (first + second) as f64;
+    let long = "hello there ".repeat(800);
+    let talk = |rest: &[Value]| request([&[user(&long)], rest].concat().into());
+    let (first, cached, written) = usage(&model, &talk(&[])).await;
+    assert_eq!((cached, written), (0, 0));
+    let (second, cached, written) = usage(&model, &talk(&[said("hi"), user("more")])).await;
+    assert!(second > first && written == 0);
+    assert_eq!(cached, 1_024 + (first - 1_024) / 128 * 128, "in steps of 128");
+    let expected = cached as f64 / (first + second) as f64;
     assert!((model.cached_share() - expected).abs() < 1e-9);
+    // A beginning ends within a message, too; less than 1,024 tokens of it are not told.
+    let model = FakeModel::start().await;
+    let (first, ..) = usage(&model, &request(json!([user(&format!("{long}\n\nnow"))]))).await;
+    let (_, cached, _) = usage(&model, &request(json!([user(&format!("{long}\n\nthen"))]))).await;
+    assert!(cached > first - 130 && cached < first, "{cached} of {first}");
+    assert_eq!(usage(&model, &request(json!([user("short")]))).await.1, 0);
+    assert_eq!(usage(&model, &request(json!([user("short")]))).await.1, 0);
+}
+
+/// A text of more than 1,024 tokens, or another one behind it, with a breakpoint or without.
+fn part(text: &str, mark: bool) -> Value {
+    match mark {
+        true => json!({"type": "text", "text": text, "prompt_cache_breakpoint": {"mode": "explicit"}}),
+        false => json!({"type": "text", "text": text}),
+    }
+}
+
+#[tokio::test]
+async fn a_newer_model_of_openai_holds_what_ends_at_a_breakpoint_and_finds_it_at_one() {
+    let model = FakeModel::builder().breakpoints().expect_stable_prefix(false).start().await;
+    let long = "hello there ".repeat(800);
+    let talk = |parts: Value, rest: &[Value]| {
+        let mut body = request([&[json!({"role": "user", "content": parts})], rest].concat().into());
+        body["prompt_cache_options"] = json!({"mode": "explicit"});
+        body
+    };
+    let (all, read, written) =
+        usage(&model, &talk(json!([part(&long, true), part("\n\nnow", false)]), &[])).await;
+    assert!(read == 0 && written > 1_024 && written < all);
+    let next = [said("hi"), json!({"role": "user", "content": [part("more", true), part("then", false)]})];
+    let (_, read, more) = usage(&model, &talk(json!([part(&long, true)]), &next)).await;
+    assert_eq!(read, written);
+    assert!(more > 0);
+    assert_eq!(
+        usage(&model, &talk(json!([part(&long, false)]), &next)).await.1,
+        read + more,
+        "found at the second"
+    );
+    let next = [said("hi"), json!({"role": "user", "content": [part("less", true)]})];
+    assert_eq!(
+        usage(&model, &talk(json!([part(&long, false)]), &next)).await.1,
+        0,
+        "there is none at the first"
+    );
+    model.assert_clean();
+}
+
+#[tokio::test]
+async fn breakpoints_are_refused_where_they_do_not_belong() {
+    let marked = |text: &str| json!({"role": "user", "content": [part(text, true)]});
+    let of_model = json!({"role": "assistant", "content": [part("x", true)]});
+    let five = json!({"role": "user", "content": (0..5).map(|_| part("x", true)).collect::<Vec<_>>()});
+    let run = json!([marked("<transcript>\nx\n</transcript>")]);
+    let cases = [
+        (false, json!([marked("x")])),
+        (true, json!([user("x"), of_model, user("y")])),
+        (true, json!([marked("<context>\nnow\n</context>")])),
+        (true, json!([five])),
+        (true, run),
+    ];
+    for (known, messages) in cases {
+        let model = FakeModel::builder();
+        let model = if known { model.breakpoints() } else { model }.start().await;
+        assert_eq!(post(&model, &request(messages.clone())).await.0, 400, "{messages}");
+        assert_eq!(model.violations()[0].rule, Rule::Cache, "{messages}");
+    }
+    let model = FakeModel::start().await;
+    let mut body = request(json!([user("x")]));
+    body["prompt_cache_key"] = "c".into();
+    let (status, said) = post(&model, &body).await;
+    assert_eq!((status, said.contains("Unsupported parameter: 'prompt_cache_key'")), (400, true), "{said}");
 }

@@ -24,8 +24,8 @@ pub fn text_of(message: &Value) -> String {
     }
 }
 
-/// What begins volatile context at the tail of a message: recalled memories, the clock.
-const VOLATILE: &str = "<context>";
+/// What begins volatile context at the tail of a message: recalled memories, the clock. It is never read from a cache again.
+pub(super) const VOLATILE: &str = "<context>";
 
 /// The words without the volatile context that follows or replaces them.
 pub(super) fn lasting(text: &str) -> &str {

@@ -183,6 +183,18 @@ impl Wording {
                 "Input validation error: `inputs` tokens + `max_new_tokens` must be <= {window}. Given: {input} \
                  `inputs` tokens and {answer} `max_new_tokens`"
             )}),
+            Self::Mistral => json!({"object": "error", "code": 3051, "message": format!(
+                "Prompt contains {input} tokens and 0 draft tokens, too large for model with {window} maximum context \
+                 length"
+            )}),
+            _ => self.further_overflow_body(Sizes { window, input, answer }),
+        }
+    }
+
+    /// Those whose words were met last.
+    fn further_overflow_body(self, Sizes { window, input, answer }: Sizes) -> Value {
+        let sum = input + answer;
+        match self {
             // `Llama._create_completion` of llama-cpp-python raises it, and its server answers 500.
             Self::LlamaCppPython => json!({"error": {
                 "type": "internal_server_error", "param": null, "code": null,
@@ -215,10 +227,7 @@ impl Wording {
             Self::Chinese => json!({"error": {
                 "type": "invalid_request_error", "message": "上下文过长，请压缩上下文",
             }}),
-            Self::Mistral => json!({"object": "error", "code": 3051, "message": format!(
-                "Prompt contains {input} tokens and 0 draft tokens, too large for model with {window} maximum context \
-                 length"
-            )}),
+            _ => Value::Null,
         }
     }
 

@@ -76,6 +76,7 @@ impl World {
                 output_reserve_tokens: 500,
                 source: WindowSource::Agent,
             },
+            growth: None,
             compaction: CompactionSettings::default(),
             pruning: cairn_core::settings::PruningSettings::default(),
             result_guard: cairn_core::settings::ResultGuardSettings::default(),

@@ -8,7 +8,9 @@ use cairn_core::message::{Part, ToolCall};
 use cairn_core::model::{
     Attempt, ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, ModelInfo, Purpose, Usage,
 };
-use cairn_core::ports::{ChatModel, Unanswered};
+use cairn_core::ports::{ChatModel, ServerWindow, Unanswered};
+use cairn_core::tokens::estimate;
+use cairn_core::trace::{Sent, Wire, WireFormat};
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
@@ -23,6 +25,12 @@ pub(crate) enum Plan {
     Calls(Vec<(&'static str, serde_json::Value)>),
     /// Cut off at the token limit.
     CutOff(String),
+    /// Cut off before the first token, after a request of so many.
+    Silent(u64),
+    /// Words and calls, and why they end.
+    Ended(Finish, &'static str, Vec<(&'static str, serde_json::Value)>),
+    /// Words that turn out to be reasoning, then others, one after each pause.
+    Amid(Duration, &'static str, &'static str),
     /// Words, then an error.
     Broken(&'static str, ModelError),
     /// Words, one piece after each pause.
@@ -59,6 +67,7 @@ pub(crate) struct FakeModel {
     runs: Mutex<Lane>,
     /// Text that its server refuses, wherever it stands in a request.
     refused_text: Mutex<Option<String>>,
+    cuts_at: Mutex<Option<u64>>,
 }
 
 impl FakeModel {
@@ -83,7 +92,20 @@ impl FakeModel {
             replies: Mutex::default(),
             runs: Mutex::default(),
             refused_text: Mutex::default(),
+            cuts_at: Mutex::default(),
         })
+    }
+
+    /// From here on it counts tokens, and silently keeps half of a window of so many when a request is larger.
+    pub(crate) fn cuts_at(&self, window: u64) {
+        *self.cuts_at.lock() = Some(window);
+    }
+
+    fn counted(&self, request: &ChatRequest) -> Option<Usage> {
+        let window = (*self.cuts_at.lock())?;
+        let tokens = u64::from(estimate(&words(request)));
+        let input_tokens = if tokens > window { window / 2 + 2 } else { tokens };
+        Some(Usage { input_tokens, output_tokens: 5, ..Usage::default() })
     }
 
     fn lane(&self, kind: Kind) -> &Mutex<Lane> {
@@ -108,7 +130,7 @@ impl FakeModel {
             sent.messages = request.messages.iter().rev().find(said).cloned().into_iter().collect();
         }
         let error = ModelError::refused("HTTP 400: no");
-        words(&sent).contains(&refused).then(|| Plan::Broken("", error))
+        words(&sent).contains(&refused).then_some(Plan::Broken("", error))
     }
 
     /// Plans the next answer of a kind.
@@ -142,8 +164,8 @@ impl ChatModel for FakeModel {
         &self.info
     }
 
-    fn discover_window(&self) -> BoxFuture<'_, Result<Option<u64>, Unanswered>> {
-        Box::pin(async { Ok(None) })
+    fn discover_window(&self) -> BoxFuture<'_, Result<ServerWindow, Unanswered>> {
+        Box::pin(async { Ok(ServerWindow::Unlisted) })
     }
 
     fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
@@ -153,6 +175,7 @@ impl ChatModel for FakeModel {
             (lane.plans.pop_front(), lane.gate.clone())
         };
         let plan = plan.or_else(|| self.refusal(&request)).unwrap_or_else(|| by_rule(&request));
+        let usage = self.counted(&request);
         self.requests.send_modify(|requests| requests.push(request));
         stream::once(async move {
             if let Some(gate) = gate {
@@ -161,7 +184,7 @@ impl ChatModel for FakeModel {
             match plan {
                 Plan::Hangs => std::future::pending().await,
                 Plan::Panics => panic!("planned"),
-                plan => paced(plan),
+                plan => paced(plan, usage),
             }
         })
         .flatten()
@@ -177,20 +200,22 @@ fn by_rule(request: &ChatRequest) -> Plan {
             let seqs: Vec<_> = entries.iter().map(|entry| entry.seq.to_string()).collect();
             if request.messages.iter().any(|message| matches!(message, ChatMessage::Tool { .. })) {
                 let (first, last) = (&seqs[0], &seqs[seqs.len() - 1]);
-                let text = format!("## Critical context\nThey spoke of messages {first} to {last}.");
+                let text =
+                    format!("## Critical context\nThey walked by the lake in messages {first} to {last}.");
                 return Plan::Text(text);
             }
             let text = format!("they said {} in {} messages", seqs[0], seqs.len());
             Plan::Calls(vec![("memory_save", json!({ "kind": "fact", "text": text }))])
         }
-        Purpose::Merge { sources, .. } => {
-            Plan::Text(format!("## Critical context\nMerged {} summaries.", sources.len()))
-        }
+        Purpose::Merge { sources, .. } => Plan::Text(format!(
+            "## Critical context\nMerged {} summaries of walks by the lake.",
+            sources.len()
+        )),
     }
 }
 
 /// The events with the pause before each.
-fn paced(plan: Plan) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
+fn paced(plan: Plan, usage: Option<Usage>) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
     let text = |words: String| Ok(ModelEvent::Text(words));
     let timed: Vec<(Duration, Result<ModelEvent, ModelError>)> = match plan {
         Plan::Slow(pause, pieces) => {
@@ -198,10 +223,16 @@ fn paced(plan: Plan) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
             let pieces = pieces.into_iter().map(|piece| (pause, text(piece)));
             pieces.chain([(pause, done)]).collect()
         }
+        Plan::Amid(pause, reasoning, words) => vec![
+            (pause, text(reasoning.to_owned())),
+            (pause, Ok(ModelEvent::TextWasReasoning)),
+            (pause, text(words.to_owned())),
+            (pause, Ok(ModelEvent::Done { finish: Finish::Stop, usage: None, quotes: false })),
+        ],
         Plan::SlowBroken(pause, words, error) => {
             vec![(Duration::ZERO, text(words.to_owned())), (pause, Err(error))]
         }
-        plan => events(plan).into_iter().map(|event| (Duration::ZERO, event)).collect(),
+        plan => events(plan, usage).into_iter().map(|event| (Duration::ZERO, event)).collect(),
     };
     stream::iter(timed)
         .then(|(pause, event)| async move {
@@ -213,24 +244,53 @@ fn paced(plan: Plan) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
         .boxed()
 }
 
-fn events(plan: Plan) -> Vec<Result<ModelEvent, ModelError>> {
-    // No usage: the estimates of the tests stay as they are.
-    let usage: Option<Usage> = None;
+/// Mostly there is no usage, and the estimates of the tests stay as they are.
+fn events(plan: Plan, usage: Option<Usage>) -> Vec<Result<ModelEvent, ModelError>> {
     let done = |finish| Ok(ModelEvent::Done { finish, usage, quotes: false });
     match plan {
+        Plan::Text(text) if usage.is_some() => {
+            vec![Ok(sent()), Ok(ModelEvent::Text(text)), done(Finish::Stop)]
+        }
         Plan::Text(text) => vec![Ok(ModelEvent::Text(text)), done(Finish::Stop)],
+        Plan::Silent(input_tokens) => {
+            let usage = Some(Usage { input_tokens, ..Usage::default() });
+            vec![Ok(ModelEvent::Done { finish: Finish::Length, usage, quotes: false })]
+        }
         Plan::CutOff(text) => vec![Ok(ModelEvent::Text(text)), done(Finish::Length)],
+        Plan::Ended(finish, words, calls) => {
+            let words = (!words.is_empty()).then(|| Ok(ModelEvent::Text(words.to_owned())));
+            words.into_iter().chain(called(calls)).chain([done(finish)]).collect()
+        }
         Plan::Broken("", error) => vec![Err(error)],
         Plan::Broken(text, error) => vec![Ok(ModelEvent::Text(text.to_owned())), Err(error)],
-        Plan::Calls(calls) => {
-            let call = |(n, (name, arguments)): (usize, (&str, serde_json::Value))| {
-                let call = ToolCall { id: format!("c{n}"), name: name.to_owned(), arguments };
-                Ok(ModelEvent::ToolCall(call))
-            };
-            calls.into_iter().enumerate().map(call).chain([done(Finish::ToolCalls)]).collect()
-        }
-        Plan::Slow(..) | Plan::SlowBroken(..) | Plan::Hangs | Plan::Panics => Vec::new(),
+        Plan::Calls(calls) => called(calls).chain([done(Finish::ToolCalls)]).collect(),
+        Plan::Amid(..) | Plan::Slow(..) | Plan::SlowBroken(..) | Plan::Hangs | Plan::Panics => Vec::new(),
     }
+}
+
+fn sent() -> ModelEvent {
+    let wire = Wire {
+        format: WireFormat::Openai,
+        model: "fake".to_owned(),
+        images: false,
+        tools: true,
+        stream: true,
+        limit_key: String::new(),
+        cache_ttl_secs: 300,
+        extra: serde_json::Map::new(),
+        remedies: Vec::new(),
+        breakpoints: false,
+    };
+    ModelEvent::Sent(Box::new(Sent { wire, body: None }))
+}
+
+fn called(
+    calls: Vec<(&'static str, serde_json::Value)>,
+) -> impl Iterator<Item = Result<ModelEvent, ModelError>> {
+    calls.into_iter().enumerate().map(|(n, (name, arguments))| {
+        let call = ToolCall { id: format!("c{n}"), name: name.to_owned(), arguments };
+        Ok(ModelEvent::ToolCall(call))
+    })
 }
 
 /// A call is followed by its results, a result follows its call.

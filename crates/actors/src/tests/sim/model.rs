@@ -7,7 +7,7 @@ use cairn_core::message::ToolCall;
 use cairn_core::model::{
     ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, ModelInfo, Purpose, Usage,
 };
-use cairn_core::ports::{ChatModel, Unanswered};
+use cairn_core::ports::{ChatModel, ServerWindow, Unanswered};
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
@@ -133,7 +133,9 @@ fn summary(request: &ChatRequest) -> Vec<Said> {
     let text = match fastrand::u8(..20) {
         0 => String::new(),
         1 => words(1_200),
-        _ => format!("## Critical context\nThey spoke of {count} things from {first} on."),
+        _ => format!(
+            "## Critical context\nThey spoke of {count} things from {first} on: a walk by the lake, the weather, bread."
+        ),
     };
     said(text, Finish::Stop)
 }
@@ -161,8 +163,8 @@ impl ChatModel for SimModel {
         &self.info
     }
 
-    fn discover_window(&self) -> BoxFuture<'_, Result<Option<u64>, Unanswered>> {
-        Box::pin(async { Ok(None) })
+    fn discover_window(&self) -> BoxFuture<'_, Result<ServerWindow, Unanswered>> {
+        Box::pin(async { Ok(ServerWindow::Unlisted) })
     }
 
     fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {

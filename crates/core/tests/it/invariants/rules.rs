@@ -47,7 +47,7 @@ fn a_threshold_counts_as_reached_when_it_is_met(#[case] usage: f64, #[case] tier
 }
 
 #[rstest]
-#[case(Tier::Background, 0.30)]
+#[case(Tier::Background, 0.50)]
 #[case(Tier::Aggressive, 0.50)]
 fn a_tier_seals_its_fraction_of_the_messages(#[case] tier: Tier, #[case] fraction: f64) {
     let mut sim = filled_to(tier);

@@ -54,6 +54,7 @@ pub(crate) fn agent(window_tokens: u64) -> AgentSettings {
             output_reserve_tokens: window_tokens / 4,
             source: WindowSource::Agent,
         },
+        growth: None,
         compaction: CompactionSettings::default(),
         pruning: cairn_core::settings::PruningSettings::default(),
         result_guard: cairn_core::settings::ResultGuardSettings::default(),
@@ -233,6 +234,7 @@ impl Sim {
             artifact: None,
             provenance: cairn_core::message::Provenance::default(),
             quotes: false,
+            finish: None,
             tokens: 0,
         })
     }
@@ -306,6 +308,7 @@ impl Sim {
             usage,
             disbelieved: None,
             is_estimate: false,
+            set_window: None,
             caused_by: BTreeSet::new(),
             trace: None,
         }));

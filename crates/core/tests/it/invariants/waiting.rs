@@ -174,7 +174,7 @@ fn too_many_messages_are_a_run_below_every_threshold() {
     sim.turn(LONG, "yes");
     assert_eq!(sim.tier(), Tier::Calm);
     let run = sim.watch().unwrap();
-    assert_eq!((run.trigger, run.messages), (Trigger::Messages, 8), "then 30 % of 20 are free");
+    assert_eq!((run.trigger, run.messages), (Trigger::Messages, 12), "then 50 % of 20 are free");
     sim.commit("They agreed.");
     assert_eq!(due(&sim), Decision::Idle);
     sim.agent.compaction.max_messages = 0;

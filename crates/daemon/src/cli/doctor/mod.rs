@@ -1,5 +1,6 @@
 //! `cairn doctor`: checks everything that Cairn needs, each finding with its remedy.
 
+mod asking;
 mod database;
 mod host;
 mod mcp;
@@ -23,7 +24,7 @@ use super::failure::{Failure, exit};
 use crate::config::{
     Config, Loaded, Problem, ProcessEnvironment, StateDir, StateOrigin, config_file, state_dir,
 };
-use crate::records::ServerRecord;
+use crate::records::{ServerRecord, ToolRecord};
 use report::{Finding, Report};
 
 #[derive(Debug, Args)]
@@ -34,10 +35,13 @@ Examples:
   cairn doctor --json | jq '.[] | select(.state == \"failed\")'
   sudo cairn doctor     check the service, configured in /etc/cairn
 
-Checks configuration, prompts, permissions, disk, database, state, models (two
-calls of one token each, one with a short conversation and a tool, which may
-cost a little), clock, bots on chat networks, tool servers, and the systemd
-unit. It changes nothing, and a running daemon continues.
+Checks configuration, prompts, permissions, disk, database, state, models,
+clock, bots on chat networks, tool servers, and the systemd unit. It changes
+nothing, and a running daemon continues.
+
+Each model gets three short requests, as a message makes them: a question, the
+result of a tool call, a later message. Each has the agent's prompt and tools,
+which cost a few thousand tokens together. Nothing that people said is sent.
 
 Exit codes: 0 nothing failed (there may be warnings), 1 something failed, 2
 the configuration is wrong, 5 the store is damaged.")]
@@ -69,6 +73,8 @@ struct Examination {
     last_at: Option<Timestamp>,
     /// The tool servers; none where they are unknown.
     servers: Option<Vec<ServerRecord>>,
+    /// The tools of all agents; none where they are unknown.
+    tools: Option<Vec<ToolRecord>>,
     /// By how much the clocks of servers are ahead, by their models.
     clocks: Vec<(String, SignedDuration)>,
 }
@@ -128,6 +134,7 @@ impl Examination {
             damaged: false,
             last_at: None,
             servers: None,
+            tools: None,
             clocks: Vec::new(),
         }
     }

@@ -1,28 +1,24 @@
-//! The models: does the server answer, does it accept the key, how large is the window, and does it take a conversation with
-//! the result of a tool.
+//! The models: is the server there, does it accept the key, how large is the window, and is a message answered.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::ids::{AgentId, ChannelId};
-use cairn_core::message::{Part, ToolCall};
-use cairn_core::model::{
-    Attempt, ChatMessage, ChatRequest, ModelError, ModelEvent, Purpose, RefusalCause, ToolDef,
-};
-use cairn_core::ports::{ChatModel, Clock as _};
+use cairn_core::agent::{ASSUMED_WINDOW, AgentSettings};
+use cairn_core::ids::ChannelId;
+use cairn_core::model::{ModelError, RefusalCause, ToolDef};
+use cairn_core::ports::{ChatModel, Clock as _, ServerWindow};
 use cairn_llm::{Anthropic, BadModel, Look, OpenAi, Timeouts};
-use futures::StreamExt as _;
 use futures::future::join_all;
 use jiff::SignedDuration;
-use serde_json::json;
-use tokio::time::{Instant, timeout};
 
 use super::Examination;
+use super::asking::{Asked, Step, Stopped, ask};
 use super::report::Finding;
 use crate::clock::SystemClock;
-use crate::config::{Loaded, ModelConfig, Provider, names_variable, without_secrets};
+use crate::config::{AgentConfig, Config, Loaded, ModelConfig, Provider, names_variable, without_secrets};
 use crate::models::options;
-use crate::text::grouped;
+use crate::records::ToolRecord;
+use crate::text::{counted, grouped};
 
 /// Asks all models at the same time.
 pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
@@ -57,14 +53,42 @@ async fn one(
     if x.offline {
         return (vec![Finding::skipped(&check, "not checked (--offline)")], None);
     }
-    let asked = match Responses::ask(loaded, model, x.limit).await {
-        Ok(asked) => asked,
+    let agent = agent_of(&loaded.config, model);
+    let channel = agent.and_then(|agent| ChannelId::local(&agent.id, "doctor").ok());
+    let (Some(agent), Some(channel)) = (agent, channel) else {
+        return (vec![Finding::skipped(&check, "not asked: no agent is configured")], None);
+    };
+    let tools = tools_of(agent, x.tools.as_deref());
+    let settings = |window| loaded.config.settings(agent, &model.id, window, tools);
+    let found = match Found::ask(loaded, model, channel, settings, x.limit).await {
+        Ok(found) => found,
         Err(error) => {
             return (vec![Finding::failed(&check, error.to_string(), "correct it in [[models]]")], None);
         }
     };
-    let offset = asked.offset.map(|offset| (model.id.clone(), offset));
-    (judged(loaded, model, &asked, &check), offset)
+    let offset = found.offset.map(|offset| (model.id.clone(), offset));
+    (judged(loaded, model, &found, &check), offset)
+}
+
+/// The first agent that asks the model; of one that nobody asks, the first of all.
+fn agent_of<'c>(config: &'c Config, model: &ModelConfig) -> Option<&'c AgentConfig> {
+    let asks = |agent: &&AgentConfig| {
+        let summarises = agent.compaction.model.as_deref() == Some(model.id.as_str());
+        summarises || agent.chain().contains(&model.id.as_str())
+    };
+    config.agents.iter().find(asks).or_else(|| config.agents.first())
+}
+
+/// The agent's tools; those that are built in, where its others are not known.
+fn tools_of(agent: &AgentConfig, known: Option<&[ToolRecord]>) -> Vec<ToolDef> {
+    let Some(known) = known else { return cairn_actors::builtin_tools() };
+    let of_agent = known.iter().filter(|tool| tool.agent == agent.id.as_str());
+    let def = |tool: &ToolRecord| ToolDef {
+        name: tool.tool.clone(),
+        description: tool.description.clone(),
+        parameters: tool.parameters.clone(),
+    };
+    of_agent.map(def).collect()
 }
 
 /// A key that is named and could not be read.
@@ -94,19 +118,22 @@ fn missing_key(loaded: &Loaded, model: &ModelConfig, check: &str) -> Option<Find
     Some(Finding::failed(check, why, remedy))
 }
 
-struct Responses {
+struct Found {
     look: Look,
-    window: Option<u64>,
+    window: ServerWindow,
     offset: Option<SignedDuration>,
-    /// How long the call took; none: no answer in time.
-    called: Option<Result<Duration, ModelError>>,
-    /// What came of a conversation with the result of a tool, where the call got an answer; none: no answer in time.
-    talked: Option<Result<(), ModelError>>,
+    asked: Asked,
     limit: Duration,
 }
 
-impl Responses {
-    async fn ask(loaded: &Loaded, model: &ModelConfig, limit: Duration) -> Result<Self, BadModel> {
+impl Found {
+    async fn ask(
+        loaded: &Loaded,
+        model: &ModelConfig,
+        channel: ChannelId,
+        settings: impl FnOnce(Option<u64>) -> AgentSettings,
+        limit: Duration,
+    ) -> Result<Self, BadModel> {
         let mut options = options(loaded, model);
         options.timeouts =
             Timeouts { connect: limit.min(Timeouts::default().connect), first: limit, idle: limit };
@@ -121,161 +148,142 @@ impl Responses {
         };
         let now = SystemClock.now();
         let offset = look.date.map(|date| date.duration_since(now));
-        let window = if look.answered { client.discover_window().await.unwrap_or_default() } else { None };
-        let began = Instant::now();
-        let called = timeout(limit, call(client.as_ref(), vec![user("Say yes.")])).await.ok();
-        let called = called.map(|result| result.map(|()| began.elapsed()));
-        let talked = match &called {
-            Some(Ok(_)) => timeout(limit, call(client.as_ref(), conversation())).await.ok(),
-            Some(Err(_)) | None => None,
+        let listed = async || match look.answered {
+            true => client.discover_window().await.unwrap_or(ServerWindow::Unlisted),
+            false => ServerWindow::Unlisted,
         };
-        Ok(Self { look, window, offset, called, talked, limit })
+        let before = listed().await;
+        let asked = ask(client.as_ref(), channel, settings(before.tokens()), limit).await;
+        // Some servers load the model with the first request, and know its window then.
+        let window = listed().await;
+        Ok(Self { look, window, offset, asked, limit })
     }
 }
 
-fn user(text: &str) -> ChatMessage {
-    ChatMessage::User { parts: vec![Part::text(text)] }
-}
-
-/// What every conversation of a daemon may contain: a turn with a call and its result, one that was stopped behind a
-/// result, and one that waits for the answer to a result. The ids are as the strictest templates want them.
-fn conversation() -> Vec<ChatMessage> {
-    let round = |id: &str| {
-        let call = ToolCall { id: id.to_owned(), name: CLOCK.to_owned(), arguments: json!({}) };
-        let result = "noon".to_owned();
-        [
-            ChatMessage::assistant("", vec![call]),
-            ChatMessage::Tool { call_id: id.to_owned(), text: result, images: Vec::new() },
-        ]
-    };
-    let mut messages = vec![user("What time is it?")];
-    messages.extend(round("doctor001"));
-    messages.push(ChatMessage::assistant("It is noon.", Vec::new()));
-    messages.push(user("And now?"));
-    messages.extend(round("doctor002"));
-    messages.push(user("I did not hear you."));
-    messages.push(user("And now?"));
-    messages.extend(round("doctor003"));
-    messages.push(ChatMessage::Context { text: "Answer in one word.".to_owned() });
-    messages
-}
-
-const CLOCK: &str = "clock";
-
-/// A call of one token. The first sign of an answer is enough.
-async fn call(client: &dyn ChatModel, messages: Vec<ChatMessage>) -> Result<(), ModelError> {
-    let agent = AgentId::new("doctor");
-    let channel =
-        ChannelId::local(&agent, "doctor").map_err(|error| ModelError::refused(error.to_string()))?;
-    let has_calls = messages.iter().any(|message| matches!(message, ChatMessage::Tool { .. }));
-    let clock = ToolDef {
-        name: CLOCK.to_owned(),
-        description: "Tells the time.".to_owned(),
-        parameters: json!({ "type": "object", "properties": {} }),
-    };
-    let request = ChatRequest {
-        channel,
-        purpose: Purpose::Reply { question: String::new() },
-        system: vec!["Answer in one word.".to_owned()],
-        messages,
-        turn_from: 0,
-        tools: has_calls.then_some(clock).into_iter().collect(),
-        last_call: false,
-        max_output_tokens: 1,
-        attempt: Attempt::default(),
-    };
-    let mut answer = client.stream(request);
-    let is_told = |event: &Result<ModelEvent, ModelError>| matches!(event, Ok(ModelEvent::Sent(_)));
-    let mut told = answer.by_ref().skip_while(move |event| std::future::ready(is_told(event)));
-    match told.next().await {
-        Some(Ok(
-            ModelEvent::Sent(_)
-            | ModelEvent::Text(_)
-            | ModelEvent::Reasoning(_)
-            | ModelEvent::ToolCall(_)
-            | ModelEvent::State(_)
-            | ModelEvent::Usage(_)
-            | ModelEvent::Done { .. },
-        )) => Ok(()),
-        // Models that reason have no room for it in one token, and say so: they answer, and accepted the key.
-        Some(Err(ModelError::BadRequest { message: said, .. })) if is_about_tokens(&said) => Ok(()),
-        Some(Err(error)) => Err(error),
-        None => Err(ModelError::Protocol("an answer without a word".to_owned())),
+fn judged(loaded: &Loaded, model: &ModelConfig, found: &Found, check: &str) -> Vec<Finding> {
+    let asked = &found.asked;
+    if let Some((Step::Question, stopped)) = &asked.stopped {
+        return vec![unanswered(model, found, stopped, check)];
     }
-}
-
-fn is_about_tokens(said: &str) -> bool {
-    let said = said.to_lowercase();
-    ["max_tokens", "max_completion_tokens", "output limit"].iter().any(|words| said.contains(words))
-}
-
-fn judged(loaded: &Loaded, model: &ModelConfig, asked: &Responses, check: &str) -> Vec<Finding> {
-    match &asked.called {
-        None => vec![late(model, asked, check)],
-        Some(Err(error)) => vec![failed(model, asked, error, check)],
-        Some(Ok(took)) => {
-            let key = if loaded.api_key(&model.id).is_some() { "takes the key and " } else { "" };
-            let name = &model.model;
-            let answers = format!("{name} {key}answers ({:.1} s)", took.as_secs_f64());
-            let mut found = match window(loaded, model, asked.window) {
-                Ok(window) => vec![Finding::ok(check, format!("{answers}; {window}"))],
-                Err((found, remedy)) => {
-                    vec![Finding::ok(check, answers), Finding::warning(check, found, remedy)]
-                }
+    let key = if loaded.api_key(&model.id).is_some() { "takes the key and " } else { "" };
+    let (name, took) = (&model.model, asked.took.as_secs_f64());
+    let mut findings = Vec::new();
+    match &asked.stopped {
+        Some((step, stopped)) => findings.push(broken_off(model, found, *step, stopped, check)),
+        None => {
+            let tools = match (asked.n_tools, &asked.no_tools) {
+                (0, _) | (_, Some(_)) => String::new(),
+                (n, None) => format!(" with {}", counted(n as u64, "tool", "tools")),
             };
-            found.extend(unlisted(model, asked, check));
-            found.extend(conversing(model, asked, check));
-            found
+            let answers = format!(
+                "{name} {key}answers a question{tools} ({took:.1} s), the result of a call, and a later message"
+            );
+            match window(loaded, model, found.window.tokens()) {
+                Ok(window) => findings.push(Finding::ok(check, format!("{answers}; {window}"))),
+                Err((wrong, remedy)) => {
+                    findings.extend([Finding::ok(check, answers), Finding::warning(check, wrong, remedy)]);
+                }
+            }
         }
     }
+    findings.extend(unlisted(model, found, check));
+    findings.extend(asked.no_tools.as_ref().map(|error| without_tools(error, check)));
+    findings
 }
 
-/// It answers a question, and not a conversation with the result of a tool.
-fn conversing(model: &ModelConfig, asked: &Responses, check: &str) -> Option<Finding> {
-    const OTHER: &str =
-        "give the server a chat template that takes it (llama.cpp: --jinja --chat-template-file)";
-    let off = format!("set `tools = false` for the model, so that calls are sent as text; or {OTHER}");
-    let error = match &asked.talked {
-        Some(Ok(())) => return None,
-        Some(Err(error)) => error,
-        None => &ModelError::Timeout(asked.limit),
-    };
-    Some(match error {
-        ModelError::NoTools(said) if said.contains("lternate") => Finding::warning(
+const OTHER_TEMPLATE: &str =
+    "give the server a chat template that takes it (llama.cpp: --jinja --chat-template-file)";
+
+fn off() -> String {
+    format!("set `tools = false` for the model, so that calls are sent as text; or {OTHER_TEMPLATE}")
+}
+
+/// It answers without the tools that its server refuses.
+fn without_tools(error: &ModelError, check: &str) -> Finding {
+    match error {
+        ModelError::NoTools(said) if said.contains("lternate") => {
+            let found = format!("the model's chat template refuses the results of tools: {said}");
+            Finding::warning(check, found, off())
+        }
+        error => Finding::warning(
             check,
-            format!("the model's chat template refuses the results of tools: {said}"),
-            off,
-        ),
-        ModelError::NoTools(said) => Finding::warning(
-            check,
-            format!("the model takes no tools: {said}"),
+            error.to_string(),
             "set `tools = false` for the model, or start its server with tools (llama.cpp: --jinja; vLLM: \
              --enable-auto-tool-choice)",
         ),
+    }
+}
+
+/// It answers a question, and not what follows in every chat.
+fn broken_off(model: &ModelConfig, found: &Found, step: Step, stopped: &Stopped, check: &str) -> Finding {
+    let what = match step {
+        Step::Question => "a question",
+        Step::Result => "a conversation with the result of a tool call",
+        Step::Later => "a later message of a conversation with tool results",
+    };
+    let error = match stopped {
+        Stopped::Error(error) => error,
+        Stopped::Late => &ModelError::Timeout(found.limit),
+        Stopped::NoRoom(_) | Stopped::Fold(_) => return not_made(stopped, check),
+    };
+    match error {
+        ModelError::NoTools(_) => without_tools(error, check),
         ModelError::RateLimited { .. }
         | ModelError::Timeout(_)
         | ModelError::Transport(_)
         | ModelError::Broken(_) => Finding::warning(
             check,
-            format!(
-                "it answers a question, but a conversation with a tool result could not be tried: {error}"
-            ),
+            format!("it answers a question, but {what} could not be tried: {error}"),
             "try again later, or wait longer with --timeout 120",
         ),
         _ => Finding::failed(
             check,
-            format!(
-                "it answers a question, but refuses a conversation with tool results, which every chat \
-                 has: {error}"
-            ),
-            if model.tools { off } else { OTHER.to_owned() },
+            format!("it answers a question, but refuses {what}, which every chat has: {error}"),
+            remedy_of(error)
+                .map_or_else(|| if model.tools { off() } else { OTHER_TEMPLATE.to_owned() }, str::to_owned),
         ),
-    })
+    }
+}
+
+/// What to do about an error that no server's address or template explains.
+fn remedy_of(error: &ModelError) -> Option<&'static str> {
+    match error {
+        ModelError::CutOff(_) => Some(
+            "raise `max_output_tokens` of the model, or lower its `reasoning_effort`: every answer may end so",
+        ),
+        ModelError::ContextOverflow { .. } => {
+            Some("set `context_window` to what the server takes, or start it with a larger window")
+        }
+        ModelError::Declined | ModelError::Filtered => {
+            Some("use another model, or change the agent's prompt: it refuses a plain question")
+        }
+        ModelError::Protocol(_) => Some("look at the server's log; another version of it may help"),
+        // Templates that cannot render a message end as such errors, too.
+        ModelError::Overloaded { .. }
+        | ModelError::NoTools(_)
+        | ModelError::RateLimited { .. }
+        | ModelError::Auth(_)
+        | ModelError::BadRequest { .. }
+        | ModelError::Timeout(_)
+        | ModelError::Transport(_)
+        | ModelError::Broken(_) => None,
+    }
+}
+
+/// No request can be made.
+fn not_made(stopped: &Stopped, check: &str) -> Finding {
+    match stopped {
+        Stopped::NoRoom(error) => {
+            Finding::failed(check, error.to_string(), "raise `context_window`, or shorten the agent's prompt")
+        }
+        Stopped::Fold(error) => Finding::failed(check, error.to_string(), "please report this"),
+        Stopped::Late | Stopped::Error(_) => Finding::skipped(check, "not asked"),
+    }
 }
 
 /// It answers, and by the server's list it should not.
-fn unlisted(model: &ModelConfig, asked: &Responses, check: &str) -> Option<Finding> {
-    (asked.look.listed == Some(false)).then(|| {
+fn unlisted(model: &ModelConfig, found: &Found, check: &str) -> Option<Finding> {
+    (found.look.listed == Some(false)).then(|| {
         Finding::warning(
             check,
             format!(
@@ -287,9 +295,9 @@ fn unlisted(model: &ModelConfig, asked: &Responses, check: &str) -> Option<Findi
     })
 }
 
-fn late(model: &ModelConfig, asked: &Responses, check: &str) -> Finding {
-    let secs = asked.limit.as_secs();
-    if asked.look.answered {
+fn late(model: &ModelConfig, found: &Found, check: &str) -> Finding {
+    let secs = found.limit.as_secs();
+    if found.look.answered {
         return Finding::warning(
             check,
             format!("the server at {} is reachable, but gave no answer within {secs} s", model.base_url),
@@ -303,13 +311,18 @@ fn late(model: &ModelConfig, asked: &Responses, check: &str) -> Finding {
     )
 }
 
-fn failed(model: &ModelConfig, asked: &Responses, error: &ModelError, check: &str) -> Finding {
-    let found = error.to_string();
-    let at = &model.base_url;
-    if found.to_lowercase().contains("system role") {
+/// The question got no answer.
+fn unanswered(model: &ModelConfig, found: &Found, stopped: &Stopped, check: &str) -> Finding {
+    let error = match stopped {
+        Stopped::Error(error) => error,
+        Stopped::Late => return late(model, found, check),
+        Stopped::NoRoom(_) | Stopped::Fold(_) => return not_made(stopped, check),
+    };
+    let (words, at) = (error.to_string(), &model.base_url);
+    if words.to_lowercase().contains("system role") {
         return Finding::failed(
             check,
-            format!("the model's chat template takes no system message: {found}"),
+            format!("the model's chat template takes no system message: {words}"),
             "give the server a chat template that takes one",
         );
     }
@@ -329,38 +342,51 @@ fn failed(model: &ModelConfig, asked: &Responses, error: &ModelError, check: &st
             format!("the server at {at} cannot be reached: {why}"),
             "is the server running, the network up, and `base_url` right?",
         ),
-        ModelError::Timeout(_) => late(model, asked, check),
+        ModelError::Timeout(_) => late(model, found, check),
         ModelError::RateLimited { .. } | ModelError::Overloaded { .. } => Finding::warning(
             check,
-            found,
+            words,
             "try again later; if it stays like this, see the provider's status page",
         ),
-        ModelError::BadRequest { message: said, .. } if asked.look.listed == Some(false) => Finding::failed(
+        ModelError::BadRequest { message: said, .. } if found.asked.answers_without_tools => Finding::failed(
+            check,
+            format!(
+                "it answers a question, but refuses one with the agent's {}, as every message has them: {said}",
+                counted(found.asked.n_tools as u64, "tool", "tools")
+            ),
+            "change what the server names, or set `tools = false` for the model",
+        ),
+        ModelError::BadRequest { message: said, .. } if found.look.listed == Some(false) => Finding::failed(
             check,
             format!("the server does not know the model `{}`: {said}", model.model),
             "write `model` as the server's list of models does",
         ),
         ModelError::BadRequest { cause, .. } if *cause != RefusalCause::Address => {
-            Finding::failed(check, found, cause.hint())
+            Finding::failed(check, words, cause.hint())
         }
-        ModelError::BadRequest { .. }
-        | ModelError::CutOff(_)
-        | ModelError::ContextOverflow { .. }
-        | ModelError::NoTools(_)
-        | ModelError::Protocol(_) => Finding::failed(
+        ModelError::BadRequest { .. } => Finding::failed(
             check,
-            found,
+            words,
             "check `model`, `provider` and `base_url`, which usually ends in /v1",
         ),
+        ModelError::CutOff(_)
+        | ModelError::Declined
+        | ModelError::Filtered
+        | ModelError::ContextOverflow { .. }
+        | ModelError::NoTools(_)
+        | ModelError::Protocol(_) => {
+            Finding::failed(check, words, remedy_of(error).unwrap_or("set `tools = false` for the model"))
+        }
     }
 }
 
 /// The window in words, or what is wrong with it and what to do.
 fn window(loaded: &Loaded, model: &ModelConfig, listed: Option<u64>) -> Result<String, (String, String)> {
     let config = &loaded.config;
-    let of_agents = config.agents.iter().filter(|agent| agent.chain().contains(&model.id.as_str()));
-    let of_agents = of_agents.filter_map(|agent| agent.context_window).max();
+    let users = || config.agents.iter().filter(|agent| agent.chain().contains(&model.id.as_str()));
+    let of_agents = users().filter_map(|agent| agent.context_window).max();
     let set = model.context_window.or(of_agents);
+    let small = users().map(|agent| agent.window_guard.warn_tokens).max().unwrap_or_default();
     match (set, listed) {
         (Some(set), Some(listed)) if set > listed => Err((
             format!(
@@ -374,7 +400,23 @@ fn window(loaded: &Loaded, model: &ModelConfig, listed: Option<u64>) -> Result<S
             Ok(format!("window {} as configured; the server lists {}", grouped(set), grouped(listed)))
         }
         (Some(set), None) => Ok(format!("window {} as configured", grouped(set))),
+        (None, Some(listed)) if listed < small => Err((
+            format!(
+                "window {} as the server lists it: too small for long conversations with tools",
+                grouped(listed)
+            ),
+            "start the server with a larger one (Ollama: OLLAMA_CONTEXT_LENGTH=32768, or num_ctx in a Modelfile; \
+             llama.cpp: -c 32768; LM Studio: context length of the loaded model)"
+                .to_owned(),
+        )),
         (None, Some(listed)) => Ok(format!("window {} as the server lists it", grouped(listed))),
+        (None, None) if config.assumes_window(model) => Err((
+            format!(
+                "its server lists no window: it starts with {} tokens, which grow as the server proves that it takes more",
+                grouped(ASSUMED_WINDOW)
+            ),
+            "set `context_window` of the model to the window that its server is started with".to_owned(),
+        )),
         (None, None) => Err((
             format!(
                 "its server lists no window: the {} tokens of [defaults] are used",

@@ -16,7 +16,7 @@ use crate::config::{sockets_to_try, state_dir};
 use crate::node::CHANGING;
 use crate::records::{ServerRecord, StatusRecord};
 use crate::text::counted;
-use crate::wiring::{Reader, store_options};
+use crate::wiring::{Reader, nothing, store_options};
 
 pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
     if let Err(error) = state_dir(x.global.state.as_deref(), &x.env) {
@@ -50,6 +50,9 @@ pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
     if !connector.state.is_there() {
         // Without a state nothing is approved.
         x.servers = Some(Vec::new());
+        if let Ok(router) = nothing(&connector.loaded, &connector.state, connector.tools()) {
+            x.tools = Client::Embedded(router).get("/v1/tools").await.ok();
+        }
         return vec![not_created(dir)];
     }
     if let Some(owner) = owner::other_owner(dir) {
@@ -216,4 +219,5 @@ async fn open_and_read(connector: &Connector, x: &mut Examination) {
 async fn read(client: &Client, x: &mut Examination) {
     x.last_at = client.get::<StatusRecord>("/v1/status").await.ok().and_then(|status| status.last_at);
     x.servers = client.get::<Vec<ServerRecord>>("/v1/mcp").await.ok();
+    x.tools = client.get("/v1/tools").await.ok();
 }

@@ -155,3 +155,35 @@ fn a_model_that_no_agent_names_is_worth_a_warning() {
         "{warnings:?}"
     );
 }
+
+#[rstest]
+#[case::on_this_machine("http://127.0.0.1:11434/v1", "", "", None, 8_192, WindowSource::Assumed)]
+#[case::in_the_network("http://192.168.0.7:8080/v1", "", "", None, 8_192, WindowSource::Assumed)]
+#[case::public("https://api.example.com/v1", "", "", None, 128_000, WindowSource::Defaults)]
+#[case::listed("http://127.0.0.1:11434/v1", "", "", Some(4_096), 4_096, WindowSource::Server)]
+#[case::set("http://127.0.0.1:11434/v1", "", "context_window = 32000", None, 32_000, WindowSource::Model)]
+#[case::by_default(
+    "http://127.0.0.1:11434/v1",
+    "context_window = 64000",
+    "",
+    None,
+    64_000,
+    WindowSource::Defaults
+)]
+fn a_window_of_which_nothing_is_known_is_small_where_the_server_is_nearby(
+    #[case] base_url: &str,
+    #[case] defaults: &str,
+    #[case] model: &str,
+    #[case] server: Option<u64>,
+    #[case] expected: u64,
+    #[case] source: WindowSource,
+) {
+    let text = format!(
+        "[defaults]\n{defaults}\n[[models]]\nid = \"main\"\nbase_url = \"{base_url}\"\nmodel = \"m\"\n{model}\n\
+         [[agents]]\nid = \"a\"\nmodels = [\"main\"]\n"
+    );
+    let config = fine(&text).config;
+    let settings = config.settings(config.agent("a").unwrap(), "main", server, Vec::new());
+    assert_eq!((settings.window.window_tokens, settings.window.source), (expected, source));
+    assert_eq!(settings.growth.is_some(), source == WindowSource::Assumed);
+}

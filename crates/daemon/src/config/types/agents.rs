@@ -41,7 +41,8 @@ pub struct AgentConfig {
     #[schemars(with = "String", regex(pattern = "^[A-Za-z0-9._-]{1,64}$"))]
     pub id: AgentId,
     /// Window in tokens, request and answer together. The window in force is the smallest of those set on the agent and on
-    /// its model; where neither sets one, what the model's server lists; else this.
+    /// its model; where neither sets one, what the model's server lists; else this. Where nobody sets or lists one, a model on
+    /// this machine or in a private network starts with 8,192 tokens and gets more as its server proves that it takes more.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = WINDOW_MIN, max = WINDOW_MAX))]
     pub context_window: Option<u64>,
@@ -213,6 +214,12 @@ pub struct ModelConfig {
     /// 300 asks for its cache of an hour, which costs more to write.
     #[schemars(range(max = 86_400))]
     pub cache_ttl_secs: u64,
+    /// Requests mark what the server's cache is to hold, as OpenAI's models from GPT-5.6 on need it. Not set: they do where the
+    /// server is OpenAI's own or Azure's and the model is named so; set it for a deployment with a name of its own, or a
+    /// gateway. With provider = "anthropic" they always do. A server that refuses it is asked without.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = true)]
+    pub cache_breakpoints: Option<bool>,
     /// How the model chooses its words, passed on as it is. Not set: as the server does by itself. Models that reason refuse
     /// some of it: these keys and extra_body are then left out for a day, and the log names the key. `reasoning_effort` is a word that the server knows; with provider =
     /// "anthropic" it is written as extra_body = { output_config = { effort = "medium" } }.
@@ -263,6 +270,7 @@ impl Default for ModelConfig {
             cache_write_price: None,
             output_price: None,
             cache_ttl_secs: 300,
+            cache_breakpoints: None,
             temperature: None,
             top_p: None,
             reasoning_effort: None,
@@ -284,6 +292,11 @@ impl ModelConfig {
             model: OFFLINE.to_owned(),
             ..Self::default()
         }
+    }
+
+    /// Its server is on this machine or in a private network.
+    pub fn is_nearby(&self) -> bool {
+        self.provider != Provider::Offline && cairn_llm::is_nearby(&self.base_url)
     }
 
     /// What it costs; nothing, where no price is set.

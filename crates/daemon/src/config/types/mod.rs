@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use cairn_core::agent::{AgentSettings, WindowSize};
+use cairn_core::agent::{AgentSettings, WindowSize, WindowSource};
 use cairn_core::command::CommandPermissions;
 use cairn_core::ids::AgentId;
 use cairn_core::limits::Price;
@@ -205,6 +205,11 @@ impl Config {
         self.defaults.context_window.unwrap_or(WINDOW)
     }
 
+    /// Nothing is known of that model's window unless its server lists one, and the server is nearby: it is assumed to be small.
+    pub fn assumes_window(&self, model: &ModelConfig) -> bool {
+        self.default_window() == WINDOW && model.is_nearby()
+    }
+
     pub fn agent(&self, id: &str) -> Option<&AgentConfig> {
         self.agents.iter().find(|agent| agent.id.as_str() == id)
     }
@@ -252,17 +257,22 @@ impl Config {
     ) -> AgentSettings {
         let id = model;
         let model = self.model(id);
-        AgentSettings {
+        let max_output_tokens = model.and_then(|model| model.max_output_tokens);
+        let size = WindowSize::resolve(
+            agent.context_window,
+            model.and_then(|model| model.context_window),
+            server_window,
+            self.default_window(),
+            max_output_tokens,
+        );
+        let is_assumed =
+            size.source == WindowSource::Defaults && model.is_some_and(|model| self.assumes_window(model));
+        let settings = AgentSettings {
             id: agent.id.clone(),
             system_prompt: agent.system_prompt.clone(),
             compactor_prompt: agent.compaction_prompt.clone(),
-            window: WindowSize::resolve(
-                agent.context_window,
-                model.and_then(|model| model.context_window),
-                server_window,
-                self.default_window(),
-                model.and_then(|model| model.max_output_tokens),
-            ),
+            window: size,
+            growth: None,
             compaction: agent.compaction.clone(),
             pruning: agent.pruning.clone(),
             result_guard: agent.result_guard.clone(),
@@ -276,6 +286,7 @@ impl Config {
             trust: self.trust(agent),
             max_rounds: agent.max_rounds,
             timezone: agent.timezone.clone(),
-        }
+        };
+        if is_assumed { settings.assuming(max_output_tokens) } else { settings }
     }
 }

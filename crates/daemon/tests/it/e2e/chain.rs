@@ -124,7 +124,7 @@ async fn a_window_that_could_not_be_asked_for_is_known_once_the_server_answers()
              max_output_tokens = 1024\n\n[[agents]]\nid = \"main\"\nmodels = [\"late\"]\n"
         ));
         let daemon = home.daemon(Some(&config)).await;
-        assert_eq!(chain(&home)[0]["window_tokens"], 128_000, "{provider}");
+        assert_eq!(chain(&home)[0]["window_tokens"], 8_192, "{provider}");
         let log = home.log();
         assert!(log.contains("the size of its window is unknown"), "{log}");
         let model = FakeModel::builder().address(address).advertise(48_000).start().await;

@@ -6,7 +6,7 @@ use std::path::Path;
 use cairn_testkit::discord::FakeDiscord;
 use cairn_testkit::free_address;
 use cairn_testkit::home::{Home, Run};
-use cairn_testkit::model::{Answer, FakeModel, Kind, Seen};
+use cairn_testkit::model::{Answer, Count, FakeModel, Kind, Seen, text_of, tool_names};
 use cairn_testkit::telegram::FakeTelegram;
 use serde_json::Value;
 
@@ -119,8 +119,6 @@ async fn a_good_set_up_is_found_to_be_good() {
     setup.finds(0, "model fake", "ok", &["takes the key", "32,000", "64,000"]);
     setup.finds(0, "discord", "ok", &["(101): the bot may read and write"]);
     setup.finds(0, "telegram", "ok", &["@cairn_test_bot"]);
-    let asked = setup.model.requests_of(Kind::Reply);
-    assert!(asked.iter().all(|body| body["max_tokens"] == 1), "{asked:?}");
     setup.model.assert_clean();
     setup.discord.assert_clean();
     setup.telegram.assert_clean();
@@ -337,6 +335,105 @@ async fn what_a_chat_template_refuses_of_a_conversation_with_a_tool_is_told_with
     other.finds(1, "model fake", "failed", &["refuses a conversation", "not callable", "chat template"]);
     let none = refusing_results(400, "registry.ollama.ai/library/llama3:latest does not support tools").await;
     none.finds(0, "model fake", "warning", &["takes no tools", "tools = false"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_is_asked_as_a_turn_asks_it() {
+    let setup = Setup::new().await;
+    let extra = "max_output_tokens = 1024\ntemperature = 0.5\nextra_body = { top_k = 40 }\n";
+    let agent = "prompt = \"agent.md.j2\"\ntools = [\"fetch\"]\n\n[fetch]\nenabled = true\n";
+    let text = setup.config().replace("max_output_tokens = 1024\n", extra);
+    setup.home.config(&text.replace("prompt = \"agent.md.j2\"\n", agent));
+    setup.finds(0, "model fake", "ok", &["with 7 tools", "the result of a call", "a later message"]);
+
+    let asked = setup.model.requests_of(Kind::Reply);
+    assert_eq!(asked.len(), 3, "{asked:#?}");
+    for body in &asked {
+        assert_eq!((&body["stream"], &body["max_tokens"]), (&Value::from(true), &Value::from(1024)));
+        assert_eq!((&body["temperature"], &body["top_k"]), (&Value::from(0.5), &Value::from(40)));
+        assert_eq!(text_of(&body["messages"][0]), "You are main.");
+        let names = tool_names(body);
+        assert!(
+            ["time", "memory_save", "fetch"].iter().all(|name| names.contains(&(*name).to_owned())),
+            "{names:?}"
+        );
+        let n_tokens = Count::O200k.tokens(&body.to_string());
+        assert!(n_tokens < 3_000, "{n_tokens} tokens");
+    }
+    let roles = |body: &Value| -> Vec<String> {
+        let messages = body["messages"].as_array().unwrap().iter();
+        messages.map(|message| message["role"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(roles(&asked[0]), ["system", "user"]);
+    assert_eq!(roles(&asked[1]), ["system", "user", "assistant", "tool"]);
+    let later = roles(&asked[2]);
+    assert_eq!(later[..5], ["system", "user", "assistant", "tool", "assistant"], "{later:?}");
+    assert_eq!(
+        later.iter().filter(|role| *role == "tool").count(),
+        2,
+        "one of a turn that was stopped: {later:?}"
+    );
+    assert!(!setup.home.state().exists(), "nothing is stored");
+    setup.model.assert_clean();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_the_model_makes_itself_gets_its_result() {
+    for provider in ["openai", "anthropic"] {
+        let setup = Setup::new().await;
+        setup.change("id = \"fake\"\n", &format!("id = \"fake\"\nprovider = \"{provider}\"\n"));
+        setup.model.push(Kind::Reply, Answer::call("time", serde_json::json!({ "zone": "Europe/Oslo" })));
+        setup.finds(0, "model fake", "ok", &["answers a question with 6 tools"]);
+        let seen = setup.model.seen();
+        let second = seen[1].body["messages"].to_string();
+        assert!(second.contains("Europe/Oslo") && !second.contains("doctor001"), "{second}");
+        setup.model.assert_clean();
+    }
+}
+
+/// A model server that gives that answer to the requests that fit.
+async fn answering(fits: fn(&Value) -> bool, answer: Answer) -> Setup {
+    let respond = move |seen: &Seen| fits(&seen.body).then(|| answer.clone());
+    let model = FakeModel::builder().expect_stable_prefix(false).respond(respond).start().await;
+    Setup::with(model, FakeDiscord::start().await).await
+}
+
+fn n_users(body: &Value) -> usize {
+    body["messages"].as_array().unwrap().iter().filter(|message| message["role"] == "user").count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_model_is_fine_that_a_message_would_fail_on() {
+    let has_tools = |body: &Value| !tool_names(body).is_empty();
+    // https://platform.openai.com/docs/guides/latest-model: reasoning with tools is for the Responses API.
+    let refusal = "Function tools with reasoning are not supported for this model in /v1/chat/completions.";
+    let reasons = answering(has_tools, Answer::error(400, refusal)).await;
+    reasons.finds(
+        1,
+        "model fake",
+        "failed",
+        &["with the agent's 6 tools", "Function tools", "`tools = false`"],
+    );
+
+    let limit = "max_tokens is too large: 1024. This model supports at most 512 completion tokens.";
+    let small = answering(|body| body["max_tokens"] == 1024, Answer::error(400, limit)).await;
+    small.finds(1, "model fake", "failed", &["max_tokens is too large"]);
+
+    let thinks = answering(|_| true, Answer::text("").reasoning("hm, hm").finish("length")).await;
+    thinks.finds(1, "model fake", "failed", &["before its first word", "raise `max_output_tokens`"]);
+
+    let filtered = answering(|_| true, Answer::text("").finish("content_filter")).await;
+    filtered.finds(1, "model fake", "failed", &["content filter", "another model"]);
+
+    let forgets = answering(|body| n_users(body) > 1, Answer::error(400, "no second message, please")).await;
+    forgets.finds(1, "model fake", "failed", &["answers a question", "a later message", "no second message"]);
+
+    let full = Setup::new().await;
+    full.change(
+        "context_window = 32000\nmax_output_tokens = 1024",
+        "context_window = 1500\nmax_output_tokens = 1100",
+    );
+    full.finds(1, "model fake", "failed", &["no room for a conversation", "raise `context_window`"]);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod demo;
 mod docs;
 mod doctor;
 mod export;
+mod finishes;
 mod history;
 mod http;
 mod init;
@@ -21,6 +22,7 @@ mod sampling;
 mod spend;
 mod terminal;
 mod tune;
+mod windows;
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;

@@ -59,7 +59,7 @@ async fn what_is_set_of_a_model_goes_with_its_requests_and_is_shown_without_secr
     );
 
     let refusal = "Unsupported value: 'temperature' does not support 0.25 with this model, said hush-hush.";
-    model.push(Kind::Reply, Answer::error(404, refusal));
+    model.push(Kind::Reply, Answer::error(401, refusal));
     let (status, failed) = daemon.client().say("main", "and now?").await.unwrap();
     assert_eq!(status, StatusCode::BAD_GATEWAY, "{failed}");
     assert!(!failed.to_string().contains("hush-hush"), "{failed}");

@@ -87,7 +87,7 @@ async fn a_stopped_answer_keeps_its_words_its_reason_and_its_cost_and_counts_for
 async fn a_broken_answer_is_in_the_history_with_its_error_and_is_given_again_when_its_message_comes_again() {
     let (home, model) = (home(), FakeModel::start().await);
     let daemon = home.daemon(Some(&home.config(&config(&model, 5.0)))).await;
-    let error = json!({"message": "no more of this", "type": "invalid_request_error", "code": "invalid"});
+    let error = json!({"message": "no more of this", "type": "authentication_error", "code": "invalid"});
     model.push(Kind::Reply, Answer::text(WORDS).failing(error));
     let message = json!({ "user": "ann", "text": "tell me all", "id": "m1" });
     let path = "/v1/channels/main/messages";

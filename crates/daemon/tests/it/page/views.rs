@@ -40,6 +40,18 @@ fn links<'b>(body: &'b str, begins: &str) -> Vec<&'b str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn why_an_answer_ended_is_beside_it() {
+    let (site, model) = site(16_000).await;
+    model.push(Kind::Reply, Answer::text("oak, ash and").finish("length"));
+    say(&site, "anna", "name trees").await;
+    let cookie = site.login(&[]).await;
+    for path in ["/channels/main%2Flocal%2Fmain", "/channels/main%2Flocal%2Fmain/turns/last"] {
+        let body = site.view(path, &cookie).await.is(200).body;
+        assert!(body.contains("cut off at its length limit"), "{path}: {body}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn text_of_people_models_memories_and_tools_is_text_in_every_view() {
     let (site, model) = site(16_000).await;
     let memory =

@@ -21,6 +21,24 @@ async fn a_private_message_is_answered() {
 }
 
 #[tokio::test]
+async fn an_answer_that_was_cut_is_told_and_goes_on_and_a_refusal_is_told_as_one() {
+    let rig = Rig::open().await;
+    rig.model.push(Kind::Reply, Answer::text("one quokka, two quokkas and").finish("length"));
+    rig.telegram.say(rig.alice.id, &rig.alice, "count quokkas");
+    let sent = rig.telegram.wait_sent(rig.alice.id, 1).await;
+    assert!(sent[0].text.starts_with("one quokka, two quokkas and\n\n(Cut off here: "), "{sent:?}");
+    rig.telegram.say(rig.alice.id, &rig.alice, "go on, quokka");
+    rig.telegram.wait_sent(rig.alice.id, 2).await;
+    assert!(rig.last_request().contains("(Cut off here: "), "{}", rig.last_request());
+    // As it is, with less and less of what was said before, and by itself.
+    (0..4).for_each(|_| rig.model.push(Kind::Reply, Answer::text("").finish("content_filter")));
+    rig.telegram.say(rig.alice.id, &rig.alice, "a bad quokka");
+    let sent = rig.telegram.wait_sent(rig.alice.id, 3).await;
+    assert!(sent[2].text.contains("content filter") && !sent[2].text.contains("went wrong"), "{sent:?}");
+    rig.end().await;
+}
+
+#[tokio::test]
 async fn what_waits_while_it_thinks_is_answered_at_once() {
     let rig = Rig::open().await;
     let gate = rig.model.hold(Kind::Reply);

@@ -102,15 +102,15 @@ fn the_last_call_forbids_tools_and_lists_them() {
 )]
 #[case::a_second_round(
     vec![user("a"), calls("", &["1"]), result("1", "x"), calls("", &["2"]), result("2", "y"), context("t")],
-    &["user: a", "assistant: +1*", "user: =1", "assistant: +2*", "user: =2~t"]
+    &["user: a*", "assistant: +1*", "user: =1", "assistant: +2*", "user: =2~t"]
 )]
 #[case::a_turn_that_ended_with_a_result(
     vec![user("a"), calls("", &["1"]), result("1", "x"), user("b"), context("t")],
-    &["user: a", "assistant: +1*", "user: =1", "assistant: (no answer was given)", "user: b* t"]
+    &["user: a*", "assistant: +1*", "user: =1", "assistant: (no answer was given)", "user: b* t"]
 )]
 #[case::after_a_tool_round(
     vec![user("a"), calls("", &["1"]), result("1", "x"), assistant("b"), user("c"), context("t")],
-    &["user: a", "assistant: +1*", "user: =1", "assistant: b", "user: c* t"]
+    &["user: a*", "assistant: +1*", "user: =1", "assistant: b", "user: c* t"]
 )]
 #[case::the_model_first(vec![assistant("b"), user("c"), context("t")], &["user: (the conversation goes on)", "assistant: b", "user: c* t"])]
 #[case::the_model_twice(vec![user("a"), assistant("b"), assistant("c"), context("t")], &["user: a*", "assistant: b c*", "user: t"])]

@@ -130,9 +130,9 @@ async fn a_stream_truncated_before_it_says_why_it_stops_is_a_failure() {
 #[case("end_turn", Finish::Stop)]
 #[case("stop_sequence", Finish::Stop)]
 #[case("max_tokens", Finish::Length)]
-#[case("model_context_window_exceeded", Finish::Length)]
-#[case("pause_turn", Finish::Length)]
-#[case("refusal", Finish::ContentFilter)]
+#[case("model_context_window_exceeded", Finish::ContextWindow)]
+#[case("pause_turn", Finish::Pause)]
+#[case("refusal", Finish::Refusal)]
 #[case("whatever_comes", Finish::Stop)]
 #[tokio::test]
 async fn ends_are_told_apart(#[case] reason: &str, #[case] expected: Finish) {

@@ -188,6 +188,7 @@ impl Chat {
             artifact: None,
             provenance: cairn_core::message::Provenance::default(),
             quotes: false,
+            finish: None,
             tokens: 5,
         }
     }

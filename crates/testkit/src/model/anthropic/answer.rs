@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::Seen;
-use super::super::answer::{End, Said};
+use super::super::answer::{End, Said, half};
 use super::super::serve::{Counted, pieces};
 
 fn usage(Counted { input, output }: Counted) -> Value {
@@ -30,9 +30,10 @@ fn signature(said: &Said) -> Option<&str> {
     said.signature.as_deref().or((!said.reasoning.is_empty()).then_some("sig"))
 }
 
-fn calls(said: &Said, n: usize) -> impl Iterator<Item = (Value, &Value)> {
-    said.calls.iter().enumerate().map(move |(idx, (name, input))| {
-        (json!({"type": "tool_use", "id": format!("toolu_f{n}_{idx}"), "name": name, "input": {}}), input)
+fn calls(said: &Said, n: usize) -> impl Iterator<Item = (Value, String)> {
+    said.calls.iter().enumerate().map(move |(idx, (name, _))| {
+        let call = json!({"type": "tool_use", "id": format!("toolu_f{n}_{idx}"), "name": name, "input": {}});
+        (call, said.sent_arguments(idx))
     })
 }
 
@@ -45,7 +46,9 @@ pub(in super::super) fn whole(said: &Said, seen: &Seen, counted: Counted) -> Val
         content.push(json!({"type": "text", "text": said.text}));
     }
     content.extend(calls(said, seen.n).map(|(mut call, input)| {
-        call["input"] = input.clone();
+        if let Ok(input) = serde_json::from_str(&input) {
+            call["input"] = input;
+        }
         call
     }));
     json!({
@@ -109,10 +112,9 @@ pub(in super::super) fn events(said: &Said, seen: &Seen, counted: Counted) -> Ve
     }
     for (call, input) in calls(said, seen.n) {
         events.push(start(idx, &call));
-        let input = input.to_string();
-        let middle = input.char_indices().nth(input.chars().count() / 2).map_or(0, |(at, _)| at);
-        for half in [&input[..middle], &input[middle..]] {
-            events.push(delta(idx, json!({"type": "input_json_delta", "partial_json": half})));
+        let (head, tail) = input.split_at(half(&input).len());
+        for part in [head, tail] {
+            events.push(delta(idx, json!({"type": "input_json_delta", "partial_json": part})));
         }
         end(&mut idx, &mut events);
     }

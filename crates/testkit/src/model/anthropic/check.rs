@@ -2,17 +2,13 @@
 
 use std::collections::HashSet;
 
+use cairn_core::tune::MAX_BREAKPOINTS;
 use serde_json::Value;
 
 use super::super::Kind;
 use super::super::check::Rule;
-use super::super::wire::{messages, role};
+use super::super::wire::{VOLATILE, messages, role};
 use super::{blocks, list, text};
-
-const MAX_MARKS: usize = 4;
-
-/// What volatile context begins with: it is never read from a cache again.
-const VOLATILE: &str = "<context>";
 
 type Checked = Result<(), (Rule, String)>;
 
@@ -25,7 +21,7 @@ pub(in super::super) fn check(request: &Value, kind: Kind, versioned: bool) -> C
     if request.get("max_tokens").and_then(Value::as_u64).is_none_or(|tokens| tokens == 0) {
         return shape("`max_tokens` is missing");
     }
-    if request.get("system").is_some_and(|system| system.as_array().is_none_or(Vec::is_empty)) {
+    if request.get("system").is_some_and(|it| !it.is_string() && it.as_array().is_none_or(Vec::is_empty)) {
         return shape("`system` is no list of blocks");
     }
     for block in list(request, "system") {
@@ -177,8 +173,8 @@ fn check_marks(request: &Value, kind: Kind) -> Checked {
     let system = list(request, "system").iter().chain(list(request, "tools"));
     let all: Vec<&Value> = system.chain(blocks(request).map(|(_, block)| block)).collect();
     let marked: Vec<&&Value> = all.iter().filter(|block| block.get("cache_control").is_some()).collect();
-    if marked.len() > MAX_MARKS {
-        return cache(format!("it has {} breakpoints, {MAX_MARKS} are allowed", marked.len()));
+    if marked.len() > MAX_BREAKPOINTS {
+        return cache(format!("it has {} breakpoints, {MAX_BREAKPOINTS} are allowed", marked.len()));
     }
     if kind == Kind::Compaction && !marked.is_empty() {
         return cache("a compaction, whose request is never read again, has breakpoints".to_owned());

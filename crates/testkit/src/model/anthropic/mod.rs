@@ -3,9 +3,10 @@
 mod answer;
 mod check;
 
+use cairn_core::tune::Block;
 use serde_json::{Value, json};
 
-use super::measure::{Count, Piece};
+use super::measure::Count;
 use super::wire::messages;
 
 pub(super) use answer::{events, piece, whole};
@@ -98,14 +99,15 @@ fn call(out: &mut Vec<Value>, block: &Value) {
     }
 }
 
-/// What a cache sees: tools, system, messages, block by block, with their breakpoints.
-pub(super) fn pieces(count: Count, request: &Value) -> Vec<Piece> {
+/// What a cache sees: tools, system, messages, block by block, with their breakpoints. Anthropic's own server counts neighbouring
+/// calls, and neighbouring results, as one block when it looks back; others that have its models count each.
+pub(super) fn cached_blocks(count: Count, request: &Value) -> Vec<Block> {
     let system = list(request, "system").iter().map(|block| ("system", block));
     let tools = list(request, "tools").iter().map(|tool| ("tool", tool));
     tools.chain(system).chain(blocks(request)).map(|(place, block)| one(count, place, block)).collect()
 }
 
-fn one(count: Count, place: &str, block: &Value) -> Piece {
+fn one(count: Count, place: &str, block: &Value) -> Block {
     let mut plain = block.clone();
     let mark = plain.as_object_mut().and_then(|block| block.remove("cache_control")).is_some();
     let words = |keys: &[&str]| {
@@ -127,7 +129,7 @@ fn one(count: Count, place: &str, block: &Value) -> Piece {
         _ if place == "tool" => words(&["name", "description", "input_schema"]),
         _ => words(&["text"]),
     };
-    Piece { hash: super::measure::hash(&json!([place, plain])), tokens: tokens + Count::FRAME_TOKENS, mark }
+    Block { key: super::measure::hash(&json!([place, plain])), tokens: tokens + Count::FRAME_TOKENS, mark }
 }
 
 #[cfg(test)]

@@ -183,7 +183,9 @@ async fn a_request_is_shown_in_the_form_of_chat_completions() {
 async fn the_cache_holds_what_ends_at_a_breakpoint() {
     let model = FakeModel::start().await;
     let usage = async |messages: Value| {
-        let (_, body) = post(&model, &request(messages)).await;
+        let mut body = request(messages);
+        body["system"][0]["text"] = "prompt ".repeat(1_200).into();
+        let (_, body) = post(&model, &body).await;
         let usage = serde_json::from_str::<Value>(&body).unwrap()["usage"].clone();
         let number = |key: &str| usage[key].as_u64().unwrap();
         (number("input_tokens"), number("cache_read_input_tokens"), number("cache_creation_input_tokens"))

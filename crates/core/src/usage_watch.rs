@@ -1,0 +1,222 @@
+//! What the reports of a model's server say of the server: whether it reads whole requests, and whether it counts them whole.
+//!
+//! Some servers drop the oldest part of a request that is larger than their window, and say nothing. Only the count of tokens
+//! shows it: it falls, or stays, although the request grew. Others count only the tokens that their cache lacked. Neither
+//! count may teach the estimate anything.
+
+use serde::{Deserialize, Serialize};
+
+use crate::agent::{WindowSize, WindowSource};
+use crate::ids::TextId;
+use crate::model::Usage;
+use crate::tokens::Correction;
+
+/// A request that grew by a smaller share than this may have stayed as it was: estimates of pieces miss by 9.4 %
+/// (`docs/design/figures.md`).
+const ERROR_SHARE: f64 = 0.1;
+
+/// The same in tokens, at the least: recalled memories come and go.
+const ERROR_MIN: u64 = 512;
+
+/// A report that is so near to what was added to the request counts only that: the rest was in the server's cache.
+const ADDED_SHARE: (f64, f64) = (0.85, 1.15);
+
+/// Tokens that a cache may lack beside what was added: the clock and recalled memories, and part of a block of 128 tokens
+/// (<https://platform.openai.com/docs/guides/prompt-caching>).
+const ADDED_SLACK: f64 = 384.0;
+
+/// A server that cuts keeps this share of what it took before, or more: Ollama keeps half a window
+/// (<https://github.com/ollama/ollama/issues/17427>).
+const KEPT_SHARE: f64 = 0.45;
+
+/// A report has grown with the request when it has by this share of what was added; new text may be of a kind that our
+/// estimate counts too high.
+const GROWN_SHARE: f64 = 0.75;
+
+/// The window is taken for full from this share on.
+const FULL_SHARE: f64 = 0.9;
+
+/// What the reports of a model have said so far in one conversation. Folded from the journal.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct UsageWatch {
+    /// Requests since something other than growth changed the window.
+    run: Option<GrowingRequests>,
+    /// Our estimate of the newest request, before correction.
+    newest: u64,
+    /// What the configuration set as the model's window with the newest request; 0: nothing.
+    set_window: u64,
+    /// The newest report was not believed.
+    is_doubted: bool,
+}
+
+/// Requests each of which holds all of those before it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct GrowingRequests {
+    /// The [`crate::trace::CallFrame`] that they have in common.
+    frame: TextId,
+    /// The one with the largest report.
+    largest: Counted,
+    /// The last one whose report had grown as the requests did; none: no report was believed.
+    whole: Option<Counted>,
+    /// The correction as it was with that report.
+    correction: Correction,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Counted {
+    /// Our estimate of the request, before correction.
+    estimated: u64,
+    reported: u64,
+}
+
+/// A whole answer's request and what the server reported of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Report<'a> {
+    /// The [`crate::trace::CallFrame`] of the request.
+    pub frame: Option<&'a TextId>,
+    /// Our estimate of the request, before correction.
+    pub estimated: u64,
+    /// Our estimate of the call, after correction.
+    pub ours: Usage,
+    /// Most tokens that the answer was allowed.
+    pub answer_max: u64,
+    pub usage: Usage,
+}
+
+/// What a report is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// It is believed.
+    Whole(Usage),
+    /// It leaves something out or cannot be true: our own estimate counts.
+    Untrue,
+    /// The server has read only part of the request.
+    Cut,
+}
+
+impl UsageWatch {
+    pub fn read(&self, report: &Report<'_>) -> Reading {
+        let usage = report.usage.with_cached(report.ours);
+        match self.growth(report, usage.input_tokens) {
+            Growth::Cut => Reading::Cut,
+            Growth::Partial => Reading::Untrue,
+            Growth::Whole => usage
+                .believed(report.ours, report.estimated, report.answer_max)
+                .map_or(Reading::Untrue, Reading::Whole),
+        }
+    }
+
+    fn growth(&self, report: &Report<'_>, reported: u64) -> Growth {
+        let Some(run) = self.run_of(report.frame, report.estimated) else { return Growth::Whole };
+        let grown = report.estimated.saturating_sub(run.largest.estimated);
+        if grown <= error_of(run.largest.estimated) || reported > run.largest.reported {
+            return Growth::Whole;
+        }
+        let added = run.correction.apply(report.estimated.saturating_sub(self.newest)) as f64;
+        let (low, high) = (added * ADDED_SHARE.0, added * ADDED_SHARE.1 + ADDED_SLACK);
+        let tokens = reported as f64;
+        let kept = reported >= ERROR_MIN && tokens >= run.largest.reported as f64 * KEPT_SHARE;
+        if kept && !(low..=high).contains(&tokens) { Growth::Cut } else { Growth::Partial }
+    }
+
+    /// The requests that this one holds.
+    fn run_of(&self, frame: Option<&TextId>, estimated: u64) -> Option<&GrowingRequests> {
+        let is_held = |run: &&GrowingRequests| {
+            Some(&run.frame) == frame && estimated + error_of(run.largest.estimated) >= run.largest.estimated
+        };
+        self.run.as_ref().filter(is_held)
+    }
+
+    /// Folds in what a whole answer's request took. `set_window`: what the configuration sets as the window, 0: nothing;
+    /// `reported`: as the server said it; `correction`: with this report, where it is believed.
+    pub(crate) fn take(
+        &mut self,
+        (frame, set_window): (Option<&TextId>, u64),
+        (estimated, reported): (u64, u64),
+        is_believed: bool,
+        correction: Correction,
+    ) {
+        let before = self.run_of(frame, estimated).cloned();
+        (self.newest, self.set_window, self.is_doubted) = (estimated, set_window, !is_believed);
+        let counted = Counted { estimated, reported };
+        let begun = frame.cloned().map(|frame| GrowingRequests {
+            frame,
+            largest: counted,
+            whole: is_believed.then_some(counted),
+            correction,
+        });
+        self.run = match before {
+            Some(before) if is_believed && before.has_grown(counted) => begun,
+            Some(before) if reported > before.largest.reported => {
+                Some(GrowingRequests { largest: counted, ..before })
+            }
+            Some(before) => Some(before),
+            None => begun,
+        };
+    }
+
+    /// Something other than growth has changed the window: the next report is compared with none before it.
+    pub(crate) fn restart(&mut self) {
+        self.run = None;
+    }
+
+    /// The largest request that the server has read whole, as it counts, since something other than growth changed the
+    /// window.
+    pub fn believed(&self) -> Option<u64> {
+        Some(self.run.as_ref()?.whole?.reported)
+    }
+
+    /// The correction as it was with that request.
+    pub(crate) fn correction(&self) -> Option<Correction> {
+        let run = self.run.as_ref()?;
+        run.whole.map(|_| run.correction)
+    }
+
+    pub fn set_window(&self) -> u64 {
+        self.set_window
+    }
+
+    pub fn is_doubted(&self) -> bool {
+        self.is_doubted
+    }
+}
+
+impl GrowingRequests {
+    /// The report of a request that holds these has grown as the request did.
+    fn has_grown(&self, counted: Counted) -> bool {
+        let Some(whole) = self.whole else { return false };
+        let grown = self.correction.apply(counted.estimated.saturating_sub(whole.estimated));
+        counted.reported >= self.largest.reported
+            && counted.reported as f64 >= whole.reported as f64 + grown as f64 * GROWN_SHARE
+    }
+}
+
+enum Growth {
+    Whole,
+    Partial,
+    Cut,
+}
+
+fn error_of(estimated: u64) -> u64 {
+    ((estimated as f64 * ERROR_SHARE) as u64).max(ERROR_MIN)
+}
+
+/// The window of a server that says `length` and has not said one token of an answer, although nothing was thought either:
+/// it cut the request to its window, and the request filled it. `None`: that was not the cause. `taken`: the largest request
+/// that the server has answered; `window`: as it is believed to be.
+pub fn filled_window(usage: Usage, estimated: u64, taken: u64, window: WindowSize) -> Option<u64> {
+    let tokens = usage.input_tokens;
+    let is_possible = usage.output_tokens == 0 && tokens >= taken && tokens.saturating_mul(2) >= estimated;
+    let is_full = match window.source {
+        WindowSource::Learnt | WindowSource::Cut => tokens as f64 >= window.window_tokens as f64 * FULL_SHARE,
+        WindowSource::Agent
+        | WindowSource::Model
+        | WindowSource::Server
+        | WindowSource::Assumed
+        | WindowSource::Defaults => true,
+    };
+    (is_possible && is_full && tokens > 0).then_some(tokens)
+}
+
+#[cfg(test)]
+mod tests;
