@@ -55,6 +55,8 @@ async fn a_server_that_cuts_requests_is_noticed_and_gets_no_larger_ones() {
         let at = asked(&rig).len();
         let log = rig.log();
         assert!(log.contains("silently cut a request") && log.contains("OLLAMA_CONTEXT_LENGTH"), "{log}");
+        let status = rig.cairn(&["status"]).ended(0).stdout;
+        assert!(status.contains("silently cuts larger requests"), "{status}");
         rig.crash().await;
         assert_eq!(window(&rig).await, (tokens, "cut".to_owned()));
         for n in n..n + 20 {
@@ -65,8 +67,6 @@ async fn a_server_that_cuts_requests_is_noticed_and_gets_no_larger_ones() {
         let context = rig.context().await;
         assert!(context["correction"]["ratio"].as_f64().unwrap() > 0.95, "{context}");
         assert!(context["summaries"].as_array().is_some_and(|all| !all.is_empty()), "{context}");
-        let status = rig.cairn(&["status"]).ended(0).stdout;
-        assert!(status.contains("silently cuts larger requests"), "{status}");
         rig.model.assert_clean();
     }
 }
