@@ -61,7 +61,7 @@ impl Section {
     }
 
     /// The section that a line begins, in any of the ways in which models write headings.
-    fn begun_by(line: &str) -> Option<Self> {
+    pub(super) fn begun_by(line: &str) -> Option<Self> {
         let line = line.trim();
         let name = match line.trim_start_matches('#') {
             bare if bare.len() < line.len() => bare,
