@@ -292,7 +292,7 @@ impl Checks {
         });
     }
 
-    /// A model says that a request is too large.
+    /// A model says that a request is too large, or refuses it without a reason.
     pub(super) fn overflowed(&mut self, channel: &ChannelId) {
         self.narrowed.insert(channel.clone());
         self.prefixes.remove(channel);

@@ -170,7 +170,13 @@ impl ChatModel for SimModel {
     fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
         self.scene.checks.lock().asked(&self.scene, &request);
         let (pause, said) = self.answer(&request);
-        if matches!(said.last(), Some(Some(Err(ModelError::ContextOverflow { .. })))) {
+        // A refusal without a reason is taken for one of size where no request as large was taken.
+        let of_size = |error: &ModelError| {
+            matches!(error, ModelError::ContextOverflow { .. } | ModelError::BadRequest { .. })
+        };
+        if let Some(Some(Err(error))) = said.last()
+            && of_size(error)
+        {
             self.scene.checks.lock().overflowed(&request.channel);
         }
         let (scene, id) = (Arc::clone(&self.scene), self.info.id.clone());
