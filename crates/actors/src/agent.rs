@@ -131,7 +131,7 @@ impl AgentRuntime {
 
     /// How its models are where no daemon runs: nothing is known against any of them.
     pub fn models_at_rest(&self) -> Vec<ModelStatus> {
-        statuses(self, |_| Health::default(), Timestamp::UNIX_EPOCH)
+        statuses(self, |_| Known::default(), Timestamp::UNIX_EPOCH)
     }
 
     /// The settings on the first model that is not passed over, whatever conversation.
@@ -140,11 +140,12 @@ impl AgentRuntime {
     }
 }
 
+/// What is known of a model since the start, in whatever conversation.
 #[derive(Debug, Clone, Default)]
-struct Known {
-    health: Health,
+pub(crate) struct Known {
+    pub(crate) health: Health,
     learnt: Learnt,
-    /// The largest request that it has answered since the start, in tokens.
+    /// The largest request that it has answered, in tokens.
     taken: u64,
 }
 
@@ -167,8 +168,28 @@ impl Models {
         *self.cool_downs.lock() = cool_downs;
     }
 
+    pub(crate) fn known(&self, model: &str) -> Known {
+        self.known.lock().get(model).cloned().unwrap_or_default()
+    }
+
     pub(crate) fn health(&self, model: &str) -> Health {
-        self.known.lock().get(model).map(|known| known.health.clone()).unwrap_or_default()
+        self.known(model).health
+    }
+
+    /// A conversation is awake: what it knows of windows counts where nobody knows better yet.
+    pub(crate) fn woke(&self, conversation: &Conversation) {
+        let mut known = self.known.lock();
+        for (model, learnt) in conversation.learnt.iter().filter(|(_, learnt)| learnt.window_tokens.is_some())
+        {
+            let before = &mut known.entry(model.clone()).or_default().learnt;
+            if before.window_tokens.is_none() {
+                *before = Learnt { no_tools: false, ..learnt.clone() };
+            }
+        }
+        for (model, bounds) in &conversation.bounds {
+            let before = &mut known.entry(model.clone()).or_default().taken;
+            *before = bounds.taken.max(*before);
+        }
     }
 
     pub(crate) fn failed(&self, model: &str, error: &ModelError, now: Timestamp) {
@@ -257,17 +278,17 @@ impl ModelState {
     }
 }
 
-/// The chain of an agent, in its order. `health`: how each model is.
+/// The chain of an agent, in its order. `known`: what is known of each model.
 pub(crate) fn statuses(
     agent: &AgentRuntime,
-    health: impl Fn(&str) -> Health,
+    known: impl Fn(&str) -> Known,
     now: Timestamp,
 ) -> Vec<ModelStatus> {
     let mut out = Vec::new();
     let mut standings = Vec::new();
     for (candidate, guarded) in agent.chain().zip(agent.guarded()) {
         let settings = &candidate.settings;
-        let health = health(&settings.model);
+        let Known { health, learnt, taken } = known(&settings.model);
         let no_room = !has_room(&Correction::default(), settings);
         let until = health.cooling_until(now);
         let (state, why) = match (guarded.passed_over(), no_room, until) {
@@ -280,7 +301,8 @@ pub(crate) fn statuses(
         standings.push(ModelStanding { refused, cooling_until: until, fits: true });
         let until = until.filter(|_| state == ModelState::Cooling);
         let is_well = state == ModelState::Ready && health.failures == 0;
-        let (model, window, trouble) = (settings.model.clone(), settings.window, health.trouble);
+        let window = settings.window_with(Some(&learnt), taken);
+        let (model, trouble) = (settings.model.clone(), health.trouble);
         out.push(ModelStatus { model, window, state, why, until, trouble, is_well });
     }
     match pick(&standings) {

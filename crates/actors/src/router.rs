@@ -282,7 +282,10 @@ impl RouterState {
             return refuse_all(waking.queue, &RuntimeError::Stopping);
         }
         match restored {
-            Ok(Some(conversation)) => self.start(myself, *conversation, waking).await,
+            Ok(Some(conversation)) => {
+                self.shared.models.woke(&conversation);
+                self.start(myself, *conversation, waking).await;
+            }
             Ok(None) if waking.queue.iter().any(|(create, _)| *create == Create::Yes) => {
                 self.start(myself, Conversation::new(channel), waking).await;
             }

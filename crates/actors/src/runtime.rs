@@ -133,7 +133,7 @@ impl Runtime {
     /// The chain of an agent's models, in its order, and how each of them is.
     pub fn models(&self, agent: &AgentRuntime) -> Vec<ModelStatus> {
         let models = &self.shared.models;
-        statuses(agent, |model| models.health(model), self.shared.now())
+        statuses(agent, |model| models.known(model), self.shared.now())
     }
 
     /// The agent that is meant when none is named: the first.

@@ -56,13 +56,7 @@ impl AgentSettings {
     /// The same with what is known of the model in that conversation: a window that has grown, or a smaller one, no tools.
     pub fn knowing(&self, conversation: &Conversation) -> Option<Self> {
         let learnt = conversation.learnt.get(&self.model);
-        let mut window = self.grown(conversation);
-        if let Some(learnt) = learnt {
-            let tokens = learnt.window(self.window.window_tokens);
-            if let Some(tokens) = tokens.filter(|tokens| *tokens < window.window_tokens) {
-                window = WindowSize { source: learnt.source(), ..window.narrowed(tokens) };
-            }
-        }
+        let window = self.window_with(learnt, taken_in(conversation, &self.model));
         let no_tools = learnt.is_some_and(|learnt| learnt.no_tools) && !self.tools.is_empty();
         if window == self.window && !no_tools {
             return None;
@@ -76,9 +70,23 @@ impl AgentSettings {
 
     /// The window without what was learnt of it: as it is set or listed, or as far as it has grown.
     pub fn grown(&self, conversation: &Conversation) -> WindowSize {
-        let taken = conversation.bounds.get(&self.model).map_or(0, |bounds| bounds.taken);
-        self.growth.map_or(self.window, |growth| growth.window(taken))
+        self.window_with(None, taken_in(conversation, &self.model))
     }
+
+    /// The window with what is known of the model: as far as it has grown, or a smaller one that was learnt. `taken`: the largest
+    /// request that its server took, in tokens.
+    pub fn window_with(&self, learnt: Option<&Learnt>, taken: u64) -> WindowSize {
+        let window = self.growth.map_or(self.window, |growth| growth.window(taken));
+        let tokens = learnt.and_then(|learnt| learnt.window(self.window.window_tokens));
+        match learnt.zip(tokens).filter(|(_, tokens)| *tokens < window.window_tokens) {
+            Some((learnt, tokens)) => WindowSize { source: learnt.source(), ..window.narrowed(tokens) },
+            None => window,
+        }
+    }
+}
+
+fn taken_in(conversation: &Conversation, model: &str) -> u64 {
+    conversation.bounds.get(model).map_or(0, |bounds| bounds.taken)
 }
 
 impl Learnt {

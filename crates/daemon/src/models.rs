@@ -9,7 +9,7 @@ use cairn_store::Store;
 use futures::FutureExt as _;
 use futures::future::ready;
 
-use crate::config::{Loaded, ModelConfig, Provider};
+use crate::config::{Api, Loaded, ModelConfig, Provider};
 
 /// The search of a store, for the offline model.
 pub(crate) fn search_in(store: &Store) -> HistorySearch {
@@ -37,10 +37,21 @@ pub(crate) fn client(
 ) -> Result<Arc<dyn ChatModel>, BadModel> {
     let Some(model) = model else { return Ok(Arc::new(Offline::new(Arc::clone(search)))) };
     Ok(match model.provider {
-        Provider::Openai => Arc::new(OpenAi::new(options(loaded, model))?),
+        Provider::Openai => Arc::new(openai(model, options(loaded, model))?),
         Provider::Anthropic => Arc::new(Anthropic::new(options(loaded, model))?),
         Provider::Offline => Arc::new(Offline::new(Arc::clone(search)).speaking_at(model.words_per_second)),
     })
+}
+
+/// The client of a model of provider = "openai".
+///
+/// # Errors
+/// As for [`client`].
+pub(crate) fn openai(model: &ModelConfig, options: ServerOptions) -> Result<OpenAi, BadModel> {
+    match model.api() {
+        Api::Responses => OpenAi::with_responses(options),
+        Api::Chat => OpenAi::new(options),
+    }
 }
 
 /// Whether the models that agents ask can be used, as far as that shows without asking a server.

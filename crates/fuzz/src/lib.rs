@@ -20,7 +20,7 @@ pub use gateway::{discord_frame, telegram_update};
 pub use journal::{journal_line, journal_segment};
 pub use markdown::{markdown_discord, markdown_telegram};
 pub use mcp::{mcp_message, tool_schema};
-pub use model::{anthropic_answer, openai_answer, refusal};
+pub use model::{anthropic_answer, openai_answer, refusal, responses_answer};
 pub use sse::sse;
 pub use summary::summary;
 pub use text::{digest, words};
@@ -29,7 +29,7 @@ pub use text::{digest, words};
 pub type Target = fn(&[u8]);
 
 /// All targets by their names, which are those of their folders of seeds and of libFuzzer's programs.
-pub const TARGETS: [(&str, Target); 19] = [
+pub const TARGETS: [(&str, Target); 20] = [
     ("answer_text", answer_text),
     ("anthropic_answer", anthropic_answer),
     ("attachment", attachment),
@@ -44,6 +44,7 @@ pub const TARGETS: [(&str, Target); 19] = [
     ("openai_answer", openai_answer),
     ("page", page),
     ("refusal", refusal),
+    ("responses_answer", responses_answer),
     ("sse", sse),
     ("summary", summary),
     ("telegram_update", telegram_update),

@@ -14,6 +14,10 @@ pub fn openai_answer(data: &[u8]) {
     answer(WireFormat::OpenAi, data);
 }
 
+pub fn responses_answer(data: &[u8]) {
+    answer(WireFormat::Responses, data);
+}
+
 pub fn anthropic_answer(data: &[u8]) {
     answer(WireFormat::Anthropic, data);
 }
@@ -35,7 +39,7 @@ fn answer(format: WireFormat, data: &[u8]) {
     checked(&at_once, whole);
     let text = lossy(whole);
     checked(&fuzzing::whole(format, &text), text.as_bytes());
-    if let (Ok(events), WireFormat::OpenAi) = (&at_once, format) {
+    if let (Ok(events), WireFormat::OpenAi | WireFormat::Responses) = (&at_once, format) {
         let calls = said(events).calls;
         let ids: BTreeSet<&str> = calls.iter().map(|call| call.id.as_str()).collect();
         assert_eq!(ids.len(), calls.len(), "two calls of one id");

@@ -16,7 +16,7 @@ use cairn_core::body::{self, BodyError};
 use cairn_core::ids::TextId;
 use cairn_core::model::{Attempt, ChatRequest, Finish, ModelError, ModelEvent};
 use cairn_core::sse::{self, ServerEvent, SseFault};
-use cairn_core::trace::{Sent, Wire};
+use cairn_core::trace::{Sent, Wire, WireFormat};
 
 use crate::body::Body;
 use crate::failure::{self, ServerRefusal};
@@ -25,6 +25,7 @@ use crate::options::Timeouts;
 use crate::remedy::{GUESSES, REMEDIES, Remedy};
 use crate::server::{Server, causes};
 use crate::sort::Sorter;
+use crate::{anthropic, openai, responses};
 
 /// Largest answer that comes whole; a picture-free answer of 128,000 tokens has about a megabyte.
 const MAX_BODY_BYTES: usize = 16 << 20;
@@ -95,22 +96,17 @@ impl Bounds {
 
 /// Sends the request and yields the answer, with how it was sent; nothing after the first error or after the end. Dropped, it
 /// closes the connection.
-pub(crate) fn stream<A: Assemble>(
+pub(crate) fn stream(
     server: Arc<Server>,
     wire: Wire,
     request: ChatRequest,
-    assembler: A,
 ) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
     let mut sorter = Sorter::new(&server, &wire, &request);
     let (tell, told) = mpsc::channel(2 * REMEDIES.len());
     let opened = async move {
         let bounds = Bounds::new(server.options.timeouts, request.max_output_tokens);
         let answer = match (Opening { server: &server, request: &request, tell }).open(wire).await {
-            Ok(Opened::Events { events, is_framed }) => {
-                let end = StreamEnd { server: Arc::clone(&server), is_framed };
-                read(events, assembler, bounds, Some(end)).boxed()
-            }
-            Ok(Opened::Whole(body)) => stream::iter(read_whole(&body, assembler, bounds)).boxed(),
+            Ok((opened, wire)) => opened.read(&server, &wire, &request, bounds),
             Err(error) => stream::iter([Err(error)]).boxed(),
         };
         let sorted =
@@ -129,6 +125,45 @@ enum Opened {
         is_framed: bool,
     },
     Whole(String),
+}
+
+impl Opened {
+    /// What the answer says to a request over that wire.
+    fn read(
+        self,
+        server: &Arc<Server>,
+        wire: &Wire,
+        request: &ChatRequest,
+        bounds: Bounds,
+    ) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
+        let n_messages = request.messages.len();
+        match wire.format {
+            WireFormat::Openai | WireFormat::Offline => {
+                self.read_by(openai::assemble::Assembler::new(&wire.model, n_messages), server, bounds)
+            }
+            WireFormat::Responses => {
+                self.read_by(responses::assemble::Assembler::new(&wire.model, n_messages), server, bounds)
+            }
+            WireFormat::Anthropic => {
+                self.read_by(anthropic::assemble::Assembler::new(&wire.model, request), server, bounds)
+            }
+        }
+    }
+
+    fn read_by(
+        self,
+        assembler: impl Assemble,
+        server: &Arc<Server>,
+        bounds: Bounds,
+    ) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
+        match self {
+            Self::Events { events, is_framed } => {
+                let end = StreamEnd { server: Arc::clone(server), is_framed };
+                read(events, assembler, bounds, Some(end)).boxed()
+            }
+            Self::Whole(body) => stream::iter(read_whole(&body, assembler, bounds)).boxed(),
+        }
+    }
 }
 
 /// Where a stream of events comes from, and whether its end can be told from a broken connection.
@@ -157,10 +192,15 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// What a server refuses and a request can do without is left out, and once that has got an answer, from then on.
-    async fn open(mut self, mut wire: Wire) -> Result<Opened, ModelError> {
+    /// What a server refuses and a request can do without is left out, and once that has got an answer, from then on. With the
+    /// answer comes the wire that it was given over.
+    async fn open(mut self, mut wire: Wire) -> Result<(Opened, Wire), ModelError> {
+        if self.server.needs(Remedy::Chat) {
+            Remedy::speak_chat(&mut wire);
+        }
         let is_bare = self.request.attempt == Attempt::Bare;
         let needs = |remedy: Remedy| match remedy {
+            Remedy::Chat => false,
             Remedy::NoStream if !wire.stream => false,
             _ => self.server.needs(remedy) || (is_bare && remedy.is_for_any_server()),
         };
@@ -177,7 +217,7 @@ impl Opening<'_> {
                     if unlearnt {
                         self.server.unlearn(Remedy::OtherLimit);
                     }
-                    return Ok(opened);
+                    return Ok((opened, wire));
                 }
                 Err(refusal) => refusal,
             };
@@ -199,7 +239,7 @@ impl Opening<'_> {
     }
 
     /// Leaves out one thing after another, each alone. What the server takes without it, it is asked without for a day.
-    async fn guess(mut self, wire: Wire, error: ModelError) -> Result<Opened, ModelError> {
+    async fn guess(mut self, wire: Wire, error: ModelError) -> Result<(Opened, Wire), ModelError> {
         for remedy in GUESSES {
             let mut without = wire.clone();
             if !self.add(&mut without, remedy) {
@@ -208,7 +248,7 @@ impl Opening<'_> {
             match self.send(&without).await {
                 Ok(opened) => {
                     self.server.guess(remedy, &error);
-                    return Ok(opened);
+                    return Ok((opened, without));
                 }
                 Err(refusal)
                     if matches!(refusal.error, ModelError::BadRequest { .. } | ModelError::NoTools(_)) => {}
@@ -220,6 +260,9 @@ impl Opening<'_> {
 
     /// Has the request do without something. False: there is nothing of it.
     fn add(&self, wire: &mut Wire, remedy: Remedy) -> bool {
+        if remedy == Remedy::Chat {
+            return Remedy::speak_chat(wire);
+        }
         if remedy.is_in(wire) {
             return false;
         }
@@ -237,7 +280,7 @@ impl Opening<'_> {
         let text = body.text();
         // There is room for as often as it can be sent; nobody may want to know.
         let _ = self.tell.try_send(Sent { wire: wire.clone(), body: Some(TextId::of(&text)) });
-        send(self.server, &body, text).await
+        send(self.server, wire.format, &body, text).await
     }
 }
 
@@ -253,17 +296,26 @@ fn typed(refusal: ServerRefusal, body: &Body) -> ModelError {
 }
 
 fn has_results(body: &Value) -> bool {
-    let messages = body["messages"].as_array().into_iter().flatten();
+    let messages = ["messages", "input"].iter().filter_map(|key| body[*key].as_array()).flatten();
     let blocks = |message: &Value| message["content"].as_array().cloned().unwrap_or_default();
     messages.into_iter().any(|message| {
-        message["role"] == "tool" || blocks(message).iter().any(|block| block["type"] == "tool_result")
+        message["role"] == "tool"
+            || message["type"] == "function_call_output"
+            || blocks(message).iter().any(|block| block["type"] == "tool_result")
     })
 }
 
-async fn send(server: &Server, body: &Body, text: String) -> Result<Opened, ServerRefusal> {
+async fn send(
+    server: &Server,
+    format: WireFormat,
+    body: &Body,
+    text: String,
+) -> Result<Opened, ServerRefusal> {
     let streaming = body.fields["stream"] == true;
     let Timeouts { connect, first, idle } = server.options.timeouts;
-    let response = match tokio::time::timeout(first, server.post(text)?.send()).await {
+    // Its streams begin at once, and may then be silent for as long as the model reasons.
+    let idle = if format == WireFormat::Responses { first.max(idle) } else { idle };
+    let response = match tokio::time::timeout(first, server.post(format, text)?.send()).await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) if error.is_timeout() && error.is_connect() => {
             // No request has gone out, so it is no wait for an answer.
@@ -392,7 +444,7 @@ fn is_json(mime: &str) -> bool {
 
 /// Whether a whole body is an answer.
 fn is_answer(value: &Value) -> bool {
-    ["choices", "content"].iter().any(|key| value.get(key).is_some())
+    ["choices", "content", "output"].iter().any(|key| value.get(key).is_some())
 }
 
 async fn whole(bytes: Bytes) -> Result<String, ModelError> {

@@ -9,7 +9,7 @@ use cairn_core::trace::{Wire, WireFormat};
 use serde_json::{Map, Value};
 
 use crate::remedy::{REMEDIES, Remedy, apply};
-use crate::{anthropic, openai};
+use crate::{anthropic, openai, responses};
 
 /// The body of a request as it is, or was, sent.
 pub fn body_of(wire: &Wire, request: &ChatRequest) -> String {
@@ -46,6 +46,7 @@ impl Body {
         let request = last.as_ref().unwrap_or(request);
         let mut body = match wire.format {
             WireFormat::Openai | WireFormat::Offline => openai::request::body(&reduced, request),
+            WireFormat::Responses => responses::request::body(&reduced, request),
             WireFormat::Anthropic => anthropic::request::body(&reduced, request),
         };
         for remedy in REMEDIES.into_iter().filter(|remedy| remedy.is_in(wire)) {

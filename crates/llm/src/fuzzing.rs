@@ -8,11 +8,12 @@ use reqwest::header::HeaderMap;
 use cairn_core::model::{ModelError, ModelEvent};
 
 use crate::answer::{Assemble, Bounds, events, read, read_whole};
-use crate::{anthropic, failure, openai};
+use crate::{anthropic, failure, openai, responses};
 
 #[derive(Debug, Clone, Copy)]
 pub enum WireFormat {
     OpenAi,
+    Responses,
     Anthropic,
 }
 
@@ -26,6 +27,7 @@ const TOKENS: u64 = 1 << 20;
 pub async fn streamed(format: WireFormat, chunks: Vec<Vec<u8>>) -> Result<Vec<ModelEvent>, ModelError> {
     match format {
         WireFormat::OpenAi => assembled(openai::assembler(), chunks).await,
+        WireFormat::Responses => assembled(responses::assembler(), chunks).await,
         WireFormat::Anthropic => assembled(anthropic::assembler(), chunks).await,
     }
 }
@@ -42,6 +44,7 @@ async fn assembled(assembler: impl Assemble, chunks: Vec<Vec<u8>>) -> Result<Vec
 pub fn whole(format: WireFormat, body: &str) -> Result<Vec<ModelEvent>, ModelError> {
     let events = match format {
         WireFormat::OpenAi => read_whole(body, openai::assembler(), bounds()),
+        WireFormat::Responses => read_whole(body, responses::assembler(), bounds()),
         WireFormat::Anthropic => read_whole(body, anthropic::assembler(), bounds()),
     };
     events.into_iter().collect()

@@ -1,8 +1,8 @@
 //! Adapters for language models: the port [`cairn_core::ports::ChatModel`] over wire formats, and the embedded
 //! offline model.
 //!
-//! [`OpenAi`] speaks to any server with OpenAI's chat completions, [`Anthropic`] to those with Anthropic's messages,
-//! [`Offline`] needs none. What the two share: `options`, `server` (connections, keys), `answer` (streams, time, bounds),
+//! [`OpenAi`] speaks to any server with OpenAI's chat completions or its Responses API, [`Anthropic`] to those with Anthropic's
+//! messages, [`Offline`] needs none. What the two share: `options`, `server` (connections, keys), `answer` (streams, time, bounds),
 //! `sort` (what is text in an answer and what is not), `body` (what is sent), `breakpoints` (what the provider's cache is to
 //! hold), `failure` (what a refusal means), `remedy` (asking otherwise what a server refuses).
 
@@ -10,6 +10,7 @@ mod answer;
 mod anthropic;
 mod body;
 mod breakpoints;
+mod call_ids;
 mod failure;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -19,6 +20,7 @@ mod openai;
 mod options;
 mod phrases;
 mod remedy;
+mod responses;
 mod server;
 mod sort;
 #[cfg(test)]

@@ -51,7 +51,7 @@ pub struct ServerOptions {
     pub timeouts: Timeouts,
     /// How long the server is to keep what it has read in its cache, where the format lets one say so.
     pub cache_ttl: Duration,
-    /// Whether the server of chat completions takes breakpoints for its cache. None: as its address and the model's name say.
+    /// Whether the server takes breakpoints for its cache, where it is spoken to in a format of OpenAI's. None: as its address and the model's name say.
     pub cache_breakpoints: Option<bool>,
     /// Fields of each request beside those that we set, such as `temperature`; they take the place of none of ours.
     pub extra_body: Map<String, Value>,
@@ -97,7 +97,7 @@ impl ServerOptions {
             limit_key: limit_key.to_owned(),
             cache_ttl_secs: self.cache_ttl.as_secs(),
             breakpoints: match format {
-                WireFormat::Openai => self.has_breakpoints(),
+                WireFormat::Openai | WireFormat::Responses => self.has_breakpoints(),
                 WireFormat::Anthropic => true,
                 WireFormat::Offline => false,
             },
@@ -107,7 +107,7 @@ impl ServerOptions {
     }
 }
 
-/// Whether chat completions of a model take breakpoints for the provider's cache: OpenAI's do from GPT-5.6 on, and Azure's, whose
+/// Whether OpenAI's formats, of a model, take breakpoints for the provider's cache: OpenAI's do from GPT-5.6 on, and Azure's, whose
 /// deployments are mostly named after the model. Others refuse them.
 pub fn has_breakpoints(base_url: &str, model: &str) -> bool {
     let url = base_url.trim().parse::<Url>().ok();

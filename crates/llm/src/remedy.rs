@@ -2,12 +2,14 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use cairn_core::trace::Wire;
+use cairn_core::trace::{Wire, WireFormat};
 use serde_json::{Map, Value, json};
 
 /// What some servers refuse although the request can be asked without it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Remedy {
+    /// OpenAI's Responses API: the server has no such address. What is spoken then is another format of the wire.
+    Chat,
     NoStream,
     /// `tool_choice`.
     NoToolChoice,
@@ -40,7 +42,8 @@ pub(crate) enum Remedy {
 }
 
 /// All, in the order in which they are applied.
-pub(crate) const REMEDIES: [Remedy; 16] = [
+pub(crate) const REMEDIES: [Remedy; 17] = [
+    Remedy::Chat,
     Remedy::NoBreakpoints,
     Remedy::NoStream,
     Remedy::OtherLimit,
@@ -77,6 +80,7 @@ impl Remedy {
     /// Its name in the traces of calls.
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::Chat => "chat",
             Self::NoStream => "no_stream",
             Self::NoToolChoice => "no_tool_choice",
             Self::ShortIds => "short_ids",
@@ -99,6 +103,9 @@ impl Remedy {
     /// What the log says of a model whose server is asked so from now on.
     pub(crate) fn told(self) -> &'static str {
         match self {
+            Self::Chat => {
+                "the model's server has no Responses API; it is asked over chat completions (set api = \"chat\" for it)"
+            }
             Self::NoStream => {
                 "the model's server does not stream; it is asked for whole answers (stream = false says so at once)"
             }
@@ -146,7 +153,19 @@ impl Remedy {
 
     /// Whether it takes something out alone: any server takes a request without.
     pub(crate) fn is_for_any_server(self) -> bool {
-        !matches!(self, Self::SignCalls | Self::EmptyReasoning | Self::NoEffort | Self::OtherLimit)
+        !matches!(
+            self,
+            Self::Chat | Self::SignCalls | Self::EmptyReasoning | Self::NoEffort | Self::OtherLimit
+        )
+    }
+
+    /// Has a wire of the Responses API speak chat completions. False: it is none.
+    pub(crate) fn speak_chat(wire: &mut Wire) -> bool {
+        let is_responses = wire.format == WireFormat::Responses;
+        if is_responses {
+            wire.format = WireFormat::Openai;
+        }
+        is_responses
     }
 
     /// Whether a request over that wire does so.
@@ -175,12 +194,15 @@ pub(crate) fn apply(remedy: Remedy, body: &mut Value) -> bool {
         Remedy::OneCall => fields.get_mut("messages").is_some_and(split_rounds),
         Remedy::SignCalls => fields.get_mut("messages").is_some_and(sign_calls),
         Remedy::EmptyReasoning => fields.get_mut("messages").is_some_and(add_reasoning),
+        // The Responses API takes both.
+        Remedy::NoEffort if fields.contains_key("input") => false,
         Remedy::NoEffort => {
             let none = Value::from("none");
             fields.insert("reasoning_effort".to_owned(), none.clone()) != Some(none)
         }
         Remedy::PlainSystem => plain_system(fields),
-        Remedy::NoState
+        Remedy::Chat
+        | Remedy::NoState
         | Remedy::CallsInWords
         | Remedy::Images
         | Remedy::NoExtra
@@ -229,6 +251,9 @@ fn plain_system(fields: &mut Map<String, Value>) -> bool {
         *system = texts.join("\n\n").into();
         return true;
     }
+    if let Some(Value::Array(input)) = fields.get_mut("input") {
+        return plain_system_item(input);
+    }
     let Some(Value::Array(messages)) = fields.get_mut("messages") else { return false };
     if messages.first().is_none_or(|first| first["role"] != "system") {
         return false;
@@ -248,6 +273,23 @@ fn plain_system(fields: &mut Map<String, Value>) -> bool {
         }
         None => messages.insert(0, json!({"role": "user", "content": prompt})),
     }
+    true
+}
+
+/// The parts of the system prompt before those of the first message.
+fn plain_system_item(input: &mut Vec<Value>) -> bool {
+    if input.first().is_none_or(|first| first["role"] != "system") {
+        return false;
+    }
+    let mut first = input.remove(0);
+    first["role"] = "user".into();
+    if input.first().is_some_and(|next| next["role"] == "user")
+        && let Value::Array(rest) = input.remove(0)["content"].take()
+        && let Some(parts) = first["content"].as_array_mut()
+    {
+        parts.extend(rest);
+    }
+    input.insert(0, first);
     true
 }
 

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use cairn_core::body;
 use cairn_core::model::{ModelError, ModelInfo, RefusalCause};
 use cairn_core::ports::Unanswered;
+use cairn_core::trace::WireFormat;
 
 use crate::options::{BadModel, ServerOptions};
 use crate::remedy::Remedy;
@@ -31,8 +32,8 @@ const MAX_LIST_BYTES: usize = 8 << 20;
 
 /// How a wire format is spoken over HTTP.
 pub(crate) struct Format {
-    /// Where requests go, after the base address.
-    pub(crate) path: &'static [&'static str],
+    /// Those that its client speaks.
+    pub(crate) formats: &'static [WireFormat],
     /// The header that carries the key.
     pub(crate) key_header: HeaderName,
     /// What stands before the key in its header.
@@ -66,7 +67,6 @@ pub(crate) struct Server {
     pub(crate) options: ServerOptions,
     pub(crate) info: ModelInfo,
     base_url: Url,
-    path: &'static [&'static str],
     headers: HeaderMap,
     client: OnceLock<Result<Client, String>>,
     /// Those known to be needed; a guess holds until then.
@@ -96,7 +96,7 @@ impl Server {
     /// # Errors
     /// The address is no HTTP address, or the key cannot be sent.
     pub(crate) fn new(options: ServerOptions, format: &Format) -> Result<Self, BadModel> {
-        let base_url = checked_url(&options, format.path)?;
+        let base_url = checked_url(&options, format.formats)?;
         let mut headers = HeaderMap::new();
         for (name, value) in format.headers {
             headers.insert(*name, HeaderValue::from_static(value));
@@ -124,7 +124,6 @@ impl Server {
         };
         let remedies =
             Mutex::new((!options.stream).then_some((Remedy::NoStream, None)).into_iter().collect());
-        let path = format.path;
         let (marks_ends, took_unmarked) = <(AtomicBool, AtomicBool)>::default();
         let (amid, has_written) = <(AtomicBool, AtomicBool)>::default();
         let client = OnceLock::new();
@@ -132,7 +131,6 @@ impl Server {
             options,
             info,
             base_url,
-            path,
             headers,
             client,
             remedies,
@@ -237,8 +235,8 @@ impl Server {
     ///
     /// # Errors
     /// No connection pool can be made.
-    pub(crate) fn post(&self, body: String) -> Result<RequestBuilder, ModelError> {
-        let request = self.client()?.post(self.address(self.path)).headers(self.headers.clone());
+    pub(crate) fn post(&self, format: WireFormat, body: String) -> Result<RequestBuilder, ModelError> {
+        let request = self.client()?.post(self.address(path(format))).headers(self.headers.clone());
         let request = request.header(CONTENT_TYPE, "application/json");
         Ok(request.header(ACCEPT, "text/event-stream, application/json").body(body))
     }
@@ -353,12 +351,21 @@ impl Server {
     }
 }
 
+/// Where requests go, after the base address.
+fn path(format: WireFormat) -> &'static [&'static str] {
+    match format {
+        WireFormat::Openai | WireFormat::Offline => &["chat", "completions"],
+        WireFormat::Responses => &["responses"],
+        WireFormat::Anthropic => &["messages"],
+    }
+}
+
 /// Whether a server that answers so would answer so again. Of a key that it refuses, the account may be mended.
 fn is_lasting(status: StatusCode) -> bool {
     !status.is_server_error() && !matches!(status.as_u16(), 401 | 403 | 408 | 425 | 429)
 }
 
-fn checked_url(options: &ServerOptions, path: &[&str]) -> Result<Url, BadModel> {
+fn checked_url(options: &ServerOptions, formats: &[WireFormat]) -> Result<Url, BadModel> {
     let bad = |reason: &str| BadModel::BaseUrl {
         id: options.id.clone(),
         // An address may carry a password before its host.
@@ -374,11 +381,11 @@ fn checked_url(options: &ServerOptions, path: &[&str]) -> Result<Url, BadModel> 
             "it must not hold a name or password; the key goes into api_key_env or api_key_file",
         ));
     }
-    let call = format!("/{}", path.join("/"));
-    if url.path().trim_end_matches('/').ends_with(&call) {
-        return Err(bad(&format!("it must end before {call}")));
+    let mut calls = formats.iter().map(|format| format!("/{}", path(*format).join("/")));
+    match calls.find(|call| url.path().trim_end_matches('/').ends_with(call)) {
+        Some(call) => Err(bad(&format!("it must end before {call}"))),
+        None => Ok(url),
     }
-    Ok(url)
 }
 
 fn is_loopback(url: &Url) -> bool {

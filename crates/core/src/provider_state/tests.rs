@@ -45,6 +45,9 @@ fn wire(format: WireFormat, model: &str) -> Wire {
 #[case::chat_to_another_model(WireFormat::Openai, WireFormat::Openai, "small", true, false)]
 #[case::thinking_in_its_turn(WireFormat::Anthropic, WireFormat::Anthropic, "large", true, true)]
 #[case::thinking_later(WireFormat::Anthropic, WireFormat::Anthropic, "large", false, false)]
+#[case::reasoning_items_in_their_turn(WireFormat::Responses, WireFormat::Responses, "large", true, true)]
+#[case::reasoning_items_later(WireFormat::Responses, WireFormat::Responses, "large", false, false)]
+#[case::reasoning_items_over_chat(WireFormat::Responses, WireFormat::Openai, "large", true, false)]
 #[case::thinking_over_another_wire(WireFormat::Anthropic, WireFormat::Openai, "large", true, false)]
 fn what_was_given_goes_back_to_who_gave_it(
     #[case] made: WireFormat,

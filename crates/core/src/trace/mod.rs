@@ -177,7 +177,10 @@ pub struct Wire {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WireFormat {
+    /// Chat completions.
     Openai,
+    /// OpenAI's Responses API.
+    Responses,
     Anthropic,
     /// The embedded model: nothing is sent.
     Offline,
@@ -187,6 +190,7 @@ impl WireFormat {
     pub fn name(self) -> &'static str {
         match self {
             Self::Openai => "openai",
+            Self::Responses => "responses",
             Self::Anthropic => "anthropic",
             Self::Offline => "offline",
         }

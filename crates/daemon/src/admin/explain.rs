@@ -464,7 +464,9 @@ fn unsent(frame: &CallFrame) -> &'static str {
         WireFormat::Offline => {
             "the embedded model is sent nothing: this is what it reads, in the form that most servers get"
         }
-        WireFormat::Openai | WireFormat::Anthropic => "the call ended before anything was sent",
+        WireFormat::Openai | WireFormat::Responses | WireFormat::Anthropic => {
+            "the call ended before anything was sent"
+        }
     }
 }
 

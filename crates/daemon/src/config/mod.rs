@@ -47,8 +47,8 @@ pub use secrets::McpSecrets;
 pub(crate) use secrets::{is_secret, names_variable, without_secrets};
 use source::{Seg, Source};
 pub use types::{
-    AdminConfig, AgentConfig, Bot, Bots, Config, FetchConfig, Limits, Log, LogFormat, McpConfig, ModelConfig,
-    Network, NetworkKind, OFFLINE, PlaceKeys, PlatformId, Provider, Store,
+    AdminConfig, AgentConfig, Api, Bot, Bots, Config, FetchConfig, Limits, Log, LogFormat, McpConfig,
+    ModelConfig, Network, NetworkKind, OFFLINE, PlaceKeys, PlatformId, Provider, Store,
 };
 
 /// A configuration with what belongs to it and is no part of it.

@@ -35,7 +35,7 @@ struct PartialCall {
 
 /// Puts an answer together from its pieces.
 #[derive(Default)]
-pub(super) struct Assembler {
+pub(crate) struct Assembler {
     /// The model, as its server knows it.
     model: String,
     /// The request that it answers: signatures hold behind that alone.
@@ -148,7 +148,7 @@ impl Assemble for Assembler {
 const CALL_FIELDS: [&str; 5] = ["type", "id", "name", "input", "cache_control"];
 
 impl Assembler {
-    pub(super) fn new(model: &str, request: &ChatRequest) -> Self {
+    pub(crate) fn new(model: &str, request: &ChatRequest) -> Self {
         Self { model: model.to_owned(), prefix: Some(prefix_id(request)), ..Self::default() }
     }
 

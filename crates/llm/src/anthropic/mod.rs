@@ -1,6 +1,6 @@
 //! Anthropic's messages, as spoken by Anthropic and by servers that offer the same calls.
 
-mod assemble;
+pub(crate) mod assemble;
 pub(crate) mod request;
 
 use std::fmt;
@@ -77,7 +77,7 @@ impl Anthropic {
     pub fn new(mut options: ServerOptions) -> Result<Self, BadModel> {
         bind_loosely(&mut options);
         let format = Format {
-            path: &["messages"],
+            formats: &[WireFormat::Anthropic],
             key_header: HeaderName::from_static("x-api-key"),
             key_prefix: "",
             headers: VERSION,
@@ -113,8 +113,7 @@ impl ChatModel for Anthropic {
 
     fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
         let wire = self.server.options.wire(WireFormat::Anthropic, "");
-        let assembler = assemble::Assembler::new(&wire.model, &request);
-        answer::stream(self.server.clone(), wire, request, assembler)
+        answer::stream(self.server.clone(), wire, request)
     }
 }
 

@@ -5,8 +5,6 @@
 //! models end their answer, and servers that translate the format put them before it.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -18,6 +16,7 @@ use cairn_core::trace::Wire;
 
 use crate::body::{Body, quoted};
 use crate::breakpoints::{self, Breakpoints, Place};
+use crate::call_ids::{CallIds, allowed};
 use crate::phrases::{self, NO_WORDS};
 use crate::remedy::Remedy;
 
@@ -122,9 +121,7 @@ struct Talk {
     images: bool,
     tools: bool,
     blocks: Vec<Block>,
-    /// Calls by their own ids: how they are sent, and the tool's name.
-    calls: HashMap<String, (String, String)>,
-    ids: HashSet<String>,
+    ids: CallIds,
     /// An answer of the open turn calls tools and has no thinking that goes back.
     lacks_thinking: bool,
 }
@@ -219,8 +216,7 @@ impl Talk {
 
     /// `fields`: those that its server gave beside ours.
     fn call(&mut self, call: &ToolCall, fields: Option<&Map<String, Value>>) {
-        let id = self.unused_id(&call.id);
-        self.calls.insert(call.id.clone(), (id.clone(), call.name.clone()));
+        let id = self.ids.of_call(call);
         if !self.tools {
             self.say(Speaker::Assistant, json!({"type": "text", "text": phrases::call(call)}));
             return;
@@ -238,10 +234,7 @@ impl Talk {
 
     /// The pictures of a result stand in its block. Its words name them all, those that are not sent too.
     fn result(&mut self, call_id: &str, text: &str, images: &[Part]) {
-        let (id, name) = match self.calls.get(call_id) {
-            Some((id, name)) => (id.clone(), Some(name.as_str())),
-            None => (allowed(call_id), None),
-        };
+        let (id, name) = self.ids.of_result(call_id);
         let pictures: Vec<Value> = images.iter().filter_map(|part| self.picture(part)).collect();
         if !self.tools {
             let block = json!({"type": "text", "text": phrases::result(name, text)});
@@ -256,18 +249,6 @@ impl Talk {
             std::iter::once(json!({"type": "text", "text": text})).chain(pictures).collect()
         };
         self.say(Speaker::User, json!({"type": "tool_result", "tool_use_id": id, "content": content}));
-    }
-
-    /// An id as the format takes it, once in a request: other models of the chain may have given it.
-    fn unused_id(&mut self, id: &str) -> String {
-        let allowed = allowed(id);
-        let mut unused = allowed.clone();
-        let mut n = 1;
-        while !self.ids.insert(unused.clone()) {
-            n += 1;
-            unused = format!("{allowed}_{n}");
-        }
-        unused
     }
 
     /// Breakpoints of the conversation; how many are left. `said`: requests have one behind people's words before a turn's rounds.
@@ -298,16 +279,4 @@ impl Talk {
         };
         messages.into_iter().map(wire).collect()
     }
-}
-
-/// An id or name with the characters that the format takes; what had others gets a mark, so that two stay two.
-fn allowed(text: &str) -> String {
-    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    if !text.is_empty() && text.len() <= 64 && text.chars().all(fine) {
-        return text.to_owned();
-    }
-    let clean: String = text.chars().take(40).map(|c| if fine(c) { c } else { '_' }).collect();
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    format!("{clean}_{:08x}", hasher.finish() & 0xffff_ffff)
 }

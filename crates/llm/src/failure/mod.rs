@@ -57,8 +57,8 @@ pub(crate) fn of_object(error: &Value) -> ServerRefusal {
         kind if kind.contains("rate_limit") || kind.contains("too_many_requests") => 429,
         kind if kind.contains("auth") || kind.contains("api_key") || kind.contains("permission") => 401,
         kind if kind.contains("request_too_large") => 413,
-        kind if kind.contains("invalid_request") || kind.contains("bad_request") => 400,
-        kind if kind.contains("invalid_argument") => 400,
+        kind if kind.contains("invalid_") || kind.contains("bad_request") => 400,
+        kind if kind.contains("policy") || kind.contains("image") => 400,
         kind if kind.contains("not_found") => 404,
         kind if kind.contains("billing") => 402,
         _ => 500,
@@ -112,7 +112,7 @@ fn refusal(status: u16, message: String, said: &Said, retry_after: Option<Durati
 
 fn remedies(status: u16, said: &Said) -> Vec<Remedy> {
     let of_streaming = said.param == "stream" || wording::is_no_streaming(&said.plain);
-    if is_overflow(status, said) {
+    let mut remedies = if is_overflow(status, said) {
         Vec::new()
     } else if said.param == "tool_choice" || wording::is_no_tool_choice(&said.plain) {
         vec![Remedy::NoToolChoice]
@@ -128,7 +128,10 @@ fn remedies(status: u16, said: &Said) -> Vec<Remedy> {
         vec![Remedy::NoStream]
     } else {
         wording::remedies_of(&said.plain)
-    }
+    };
+    // It may be the model that is not found: chat completions say so again.
+    remedies.extend(matches!(status, 404 | 405).then_some(Remedy::Chat));
+    remedies
 }
 
 /// Whether it is refused for its size. Where a status says something else, its words do not count.

@@ -260,7 +260,8 @@ const DENIALS: &[&str] = &[
 /// Words by which servers refuse what models of their own, or other models, left in the conversation; all of a row stand in the
 /// text. Behind them what to do, first what keeps more: Gemini (signatures of calls); DeepSeek and Kimi
 /// (`reasoning_content`); Groq and plain validators (fields that they do not know); Anthropic and who speaks its format (thinking);
-/// OpenAI's models from GPT-5.6 on, which take tools beside reasoning over the Responses API alone.
+/// OpenAI's Responses API (encrypted reasoning, and items without those that they belong to); its models from GPT-5.6 on, which
+/// take tools beside reasoning over that alone.
 const LEFT_BEHIND: &[(&[&str], &[Remedy])] = &[
     (&["thought_signature"], &[Remedy::SignCalls, Remedy::CallsInWords]),
     (&["thought signature"], &[Remedy::SignCalls, Remedy::CallsInWords]),
@@ -276,6 +277,13 @@ const LEFT_BEHIND: &[(&[&str], &[Remedy])] = &[
     (&["content[].thinking"], &[Remedy::CallsInWords]),
     (&["signature", "thinking"], &[Remedy::NoState, Remedy::CallsInWords]),
     (&["bound to a different conversation"], &[Remedy::NoState, Remedy::CallsInWords]),
+    (&["encrypted content"], &[Remedy::NoState, Remedy::CallsInWords]),
+    (&["encrypted_content"], &[Remedy::NoState, Remedy::CallsInWords]),
+    (&["required following item"], &[Remedy::NoState, Remedy::CallsInWords]),
+    (&["without its required", "item"], &[Remedy::NoState, Remedy::CallsInWords]),
+    (&["items are not persisted"], &[Remedy::NoState, Remedy::CallsInWords]),
+    (&["tool output found for function call"], &[Remedy::CallsInWords]),
+    (&["tool call found for function call"], &[Remedy::CallsInWords]),
     (&["tools", "reasoning_effort"], &[Remedy::NoEffort]),
     (&["tools", "reasoning", "/v1/responses"], &[Remedy::NoEffort]),
 ];

@@ -17,7 +17,7 @@ use super::calls::PartialCalls;
 const DONE: &str = "[DONE]";
 
 /// Puts an answer together from its chunks.
-pub(super) struct Assembler {
+pub(crate) struct Assembler {
     /// The model, as its server knows it.
     model: String,
     /// Number of messages in the request: part of the ids that are minted.
@@ -114,7 +114,7 @@ impl Assemble for Assembler {
 }
 
 impl Assembler {
-    pub(super) fn new(model: &str, n_messages: usize) -> Self {
+    pub(crate) fn new(model: &str, n_messages: usize) -> Self {
         Self {
             model: model.to_owned(),
             n_messages,

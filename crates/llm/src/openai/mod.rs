@@ -1,6 +1,7 @@
-//! OpenAI's chat completions, as spoken by OpenAI, OpenRouter, Ollama, llama.cpp, vLLM, LM Studio and many others.
+//! OpenAI's chat completions, as spoken by OpenAI, OpenRouter, Ollama, llama.cpp, vLLM, LM Studio and many others; and the
+//! client of these servers, which speaks [`crate::responses`] as well.
 
-mod assemble;
+pub(crate) mod assemble;
 mod calls;
 pub(crate) mod request;
 
@@ -29,6 +30,7 @@ pub(crate) fn assembler() -> impl answer::Assemble {
 /// A model behind an OpenAI-compatible server.
 pub struct OpenAi {
     server: Arc<Server>,
+    format: WireFormat,
 }
 
 impl fmt::Debug for OpenAi {
@@ -38,20 +40,31 @@ impl fmt::Debug for OpenAi {
 }
 
 impl OpenAi {
-    /// Takes the options, asks nothing of anybody yet.
+    /// Takes the options of a server that is asked over chat completions; asks nothing of anybody yet.
     ///
     /// # Errors
     /// The address is no HTTP address, or the key cannot be sent.
     pub fn new(options: ServerOptions) -> Result<Self, BadModel> {
-        let is_azure = is_azure(&options.base_url);
-        let (key_header, key_prefix) = match is_azure {
+        Self::over(WireFormat::Openai, options)
+    }
+
+    /// As [`OpenAi::new`], of a server that is asked over the Responses API, and over chat completions where it has none.
+    ///
+    /// # Errors
+    /// As for [`OpenAi::new`].
+    pub fn with_responses(options: ServerOptions) -> Result<Self, BadModel> {
+        Self::over(WireFormat::Responses, options)
+    }
+
+    fn over(format: WireFormat, options: ServerOptions) -> Result<Self, BadModel> {
+        let (key_header, key_prefix) = match is_azure(&options.base_url) {
             true => (HeaderName::from_static("api-key"), ""),
             false => (AUTHORIZATION, "Bearer "),
         };
-        let format = Format { path: &["chat", "completions"], key_header, key_prefix, headers: &[] };
-        let server = Server::new(options, &format)?;
+        let formats = &[WireFormat::Openai, WireFormat::Responses];
+        let server = Server::new(options, &Format { formats, key_header, key_prefix, headers: &[] })?;
         request::known_wants(&server).into_iter().for_each(|remedy| server.needs_from_the_start(remedy));
-        Ok(Self { server: Arc::new(server) })
+        Ok(Self { server: Arc::new(server), format })
     }
 
     /// Looks at the server: one request, for its list of models.
@@ -94,9 +107,8 @@ impl ChatModel for OpenAi {
     }
 
     fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
-        let wire = self.server.options.wire(WireFormat::Openai, self.limit_key());
-        let assembler = assemble::Assembler::new(&wire.model, request.messages.len());
-        answer::stream(self.server.clone(), wire, request, assembler)
+        let wire = self.server.options.wire(self.format, self.limit_key());
+        answer::stream(self.server.clone(), wire, request)
     }
 }
 

@@ -32,6 +32,7 @@ impl Talk {
         };
         let model: Box<dyn ChatModel> = match wire {
             Wire::OpenAi => Box::new(OpenAi::new(options).unwrap()),
+            Wire::Responses => Box::new(OpenAi::with_responses(options).unwrap()),
             Wire::Anthropic => Box::new(Anthropic::new(options).unwrap()),
         };
         let mut request = request("");
@@ -101,6 +102,10 @@ async fn loops_of_thirty_calls_read_what_they_wrote_and_so_does_the_next_turn() 
         (Wire::OpenAi, Tail::Last, 2, 30),
         (Wire::OpenAi, Tail::BehindPeople, 30, 1),
         (Wire::OpenAi, Tail::BehindPeople, 2, 30),
+        (Wire::Responses, Tail::Last, 30, 1),
+        (Wire::Responses, Tail::Last, 2, 30),
+        (Wire::Responses, Tail::BehindPeople, 30, 1),
+        (Wire::Responses, Tail::BehindPeople, 2, 30),
         (Wire::Anthropic, Tail::Last, 30, 1),
         (Wire::Anthropic, Tail::Last, 2, 30),
         (Wire::Anthropic, Tail::BehindPeople, 30, 1),

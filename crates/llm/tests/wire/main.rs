@@ -6,6 +6,7 @@ mod anthropic;
 mod cache;
 mod faults;
 mod providers;
+mod responses;
 mod talk;
 mod text;
 mod windows;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use cairn_testkit::model::{Answer, Builder, Count, FakeModel, Kind, Streaming, Wording};
 
 const HELP: &str = "\
-A fake model server: replies echo the user's words, compactions get a short summary. It speaks OpenAI's chat completions
-and Anthropic's messages (provider = \"anthropic\"), both at the same base_url.
+A fake model server: replies echo the user's words, compactions get a short summary. It speaks OpenAI's chat completions,
+its Responses API (api = \"responses\") and Anthropic's messages (provider = \"anthropic\"), all at the same base_url.
 
   --port N                 loopback port to listen at (default 8080; 0: any)
   --window N               list this window, and refuse requests over it

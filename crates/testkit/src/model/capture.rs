@@ -25,6 +25,7 @@ pub(super) fn keep(wire: Wire, provider: Option<Provider>, beta: Option<&str>, b
     let Some(file) = &*FILE else { return };
     let (wire, own) = match wire {
         Wire::OpenAi => ("chat", "openai"),
+        Wire::Responses => ("responses", "openai"),
         Wire::Anthropic => ("messages", "anthropic"),
     };
     let server = match provider {

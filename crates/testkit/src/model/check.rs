@@ -68,7 +68,7 @@ fn check_sampling(request: &Value) -> Result<(), (Rule, String)> {
             return Err((Rule::Shape, format!("`{key}` = {value} is no number from 0 to {most}")));
         }
     }
-    let efforts = ["none", "minimal", "low", "medium", "high", "xhigh"];
+    let efforts = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
     match request.get("reasoning_effort") {
         Some(effort) if effort.as_str().is_none_or(|effort| !efforts.contains(&effort)) => {
             Err((Rule::Shape, format!("`reasoning_effort` = {effort} is none of {efforts:?}")))

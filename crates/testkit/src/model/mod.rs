@@ -1,4 +1,4 @@
-//! A fake model server: OpenAI's chat completions and Anthropic's messages over loopback TCP, streaming and not.
+//! A fake model server: OpenAI's chat completions and Responses API, and Anthropic's messages, over loopback TCP, streaming and not.
 //!
 //! It checks every request as a strict server would and more: see [`Violation`]. A request that fails a check gets
 //! HTTP 400 and is recorded. Answers are scripted, or made up: replies echo the newest words of the user, compactions
@@ -30,6 +30,7 @@ mod openai;
 mod prefix;
 mod provider;
 mod respond;
+mod responses;
 mod serve;
 mod wire;
 mod wording;
@@ -84,6 +85,7 @@ pub struct Seen {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wire {
     OpenAi,
+    Responses,
     Anthropic,
 }
 
@@ -142,6 +144,7 @@ pub struct Builder {
     no_tools: Option<Wording>,
     streaming: Streaming,
     breakpoints: bool,
+    no_responses: Option<u16>,
     fault: Option<Answer>,
     provider: Option<Provider>,
     refuses: Option<Refuses>,
@@ -167,6 +170,7 @@ impl Default for Builder {
             no_tools: None,
             streaming: Streaming::Yes,
             breakpoints: false,
+            no_responses: None,
             fault: None,
             provider: None,
             refuses: None,
@@ -274,6 +278,12 @@ impl Builder {
         self
     }
 
+    /// Has no Responses API: requests to its address get this status.
+    pub fn without_responses(mut self, status: u16) -> Self {
+        self.no_responses = Some(status);
+        self
+    }
+
     /// Stands in for that provider: it wants back what it gives with its answers.
     pub fn provider(mut self, provider: Provider) -> Self {
         self.provider = Some(provider);
@@ -286,7 +296,7 @@ impl Builder {
         self
     }
 
-    /// Over chat completions it is one of OpenAI's models from GPT-5.6 on: it caches by breakpoints. Unset: it refuses them.
+    /// In the formats of OpenAI it is one of OpenAI's models from GPT-5.6 on: it caches by breakpoints. Unset: it refuses them.
     pub fn breakpoints(mut self) -> Self {
         self.breakpoints = true;
         self
@@ -296,8 +306,8 @@ impl Builder {
     fn billing(&self, wire: Wire) -> Billing {
         match wire {
             Wire::Anthropic => Billing::anthropic(),
-            Wire::OpenAi if self.breakpoints => Billing::openai_breakpoints(),
-            Wire::OpenAi => Billing::openai(),
+            Wire::OpenAi | Wire::Responses if self.breakpoints => Billing::openai_breakpoints(),
+            Wire::OpenAi | Wire::Responses => Billing::openai(),
         }
     }
 
@@ -328,7 +338,7 @@ struct State {
     scripts: [VecDeque<Answer>; 2],
     conversations: prefix::Conversations,
     /// By wire format.
-    caches: [Option<measure::Cache>; 2],
+    caches: [Option<measure::Cache>; 3],
     given: provider::Given,
     n_summaries: usize,
     used: [Used; 2],

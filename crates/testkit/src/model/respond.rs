@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 
 use super::check::{Rule, Violation, check, check_breakpoints, check_roles};
 use super::measure::{Cache, Input};
-use super::{Answer, Kind, Provider, Seen, Shared, State, Streaming, Wire, Wording, anthropic, wire};
+use super::{
+    Answer, Kind, Provider, Seen, Shared, State, Streaming, Wire, Wording, anthropic, responses, wire,
+};
 
 /// A request on its way: counted as abandoned unless it ends.
 pub(super) struct Flight {
@@ -57,6 +59,7 @@ pub(super) fn take(shared: &Arc<Shared>, arrived: Arrived) -> Taken {
     let Arrived { wire, body, sent, authorization, headers, versioned } = arrived;
     let (body, raw) = match wire {
         Wire::OpenAi => (body, None),
+        Wire::Responses => (responses::canonical(&body), Some(body)),
         Wire::Anthropic => (anthropic::canonical(&body), Some(body)),
     };
     let kind = (builder.classify)(&body);
@@ -68,8 +71,8 @@ pub(super) fn take(shared: &Arc<Shared>, arrived: Arrived) -> Taken {
         state.tallies[kind as usize].arrived += 1;
         let counts = kind == Kind::Reply;
         let blocks = match &seen.raw {
-            Some(raw) => anthropic::cached_blocks(builder.count, raw),
-            None => builder.count.blocks(&seen.body),
+            Some(raw) if wire == Wire::Anthropic => anthropic::cached_blocks(builder.count, raw),
+            Some(_) | None => builder.count.blocks(&seen.body),
         };
         let cache = state.caches[wire as usize].get_or_insert_with(|| Cache::new(&builder.billing(wire)));
         let input = cache.take(&blocks, counts);
@@ -101,6 +104,9 @@ pub(super) fn take(shared: &Arc<Shared>, arrived: Arrived) -> Taken {
 
 /// Refuses what the server is not able to do; no fault of the request.
 fn lack(builder: &super::Builder, seen: &Seen) -> Option<Answer> {
+    if let Some(status) = builder.no_responses.filter(|_| seen.wire == Wire::Responses) {
+        return Some(Answer::raw(status, "application/json", json!({"detail": "Not Found"}).to_string()));
+    }
     let has_tools = !wire::tool_names(&seen.body).is_empty();
     if let Some(wording) = builder.no_tools.filter(|_| has_tools) {
         return Some(wording.no_tools());
@@ -136,7 +142,7 @@ fn refuse(
     let refusal = match (rule, builder.window, seen.wire) {
         (Rule::Window, Some(window), wire) => {
             let own = match wire {
-                Wire::OpenAi => Wording::OpenAi,
+                Wire::OpenAi | Wire::Responses => Wording::OpenAi,
                 Wire::Anthropic if input.tokens > window => Wording::Anthropic,
                 Wire::Anthropic => Wording::AnthropicSum,
             };
@@ -146,7 +152,7 @@ fn refuse(
             let error = json!([{"error": {"code": 400, "message": &text, "status": "INVALID_ARGUMENT"}}]);
             Answer::raw(400, "application/json", error.to_string())
         }
-        (_, _, Wire::OpenAi) => {
+        (_, _, Wire::OpenAi | Wire::Responses) => {
             let error = json!({"message": &text, "type": "invalid_request_error", "code": "invalid_request"});
             Answer::raw(400, "application/json", json!({"error": error}).to_string())
         }
@@ -159,8 +165,8 @@ fn refuse(
 /// No template takes what does not take turns, however lenient the server is.
 fn roles(seen: &Seen) -> Result<(), (Rule, String)> {
     match &seen.raw {
-        Some(raw) => anthropic::check_roles(raw),
-        None => check_roles(&seen.body),
+        Some(raw) if seen.wire == Wire::Anthropic => anthropic::check_roles(raw),
+        Some(_) | None => check_roles(&seen.body),
     }
 }
 
@@ -171,9 +177,15 @@ fn check_all(
     tokens: u64,
     (wanted, versioned): (u64, bool),
 ) -> Result<(), (Rule, String)> {
-    match &seen.raw {
-        Some(raw) => anthropic::check(raw, seen.kind, versioned)?,
-        None => check_breakpoints(&seen.body, seen.kind, builder.breakpoints)?,
+    match (&seen.raw, seen.wire) {
+        (Some(raw), Wire::Anthropic) => anthropic::check(raw, seen.kind, versioned)?,
+        (Some(raw), Wire::Responses) => {
+            responses::check(raw)?;
+            check_breakpoints(&seen.body, seen.kind, builder.breakpoints)?;
+        }
+        (Some(_), Wire::OpenAi) | (None, _) => {
+            check_breakpoints(&seen.body, seen.kind, builder.breakpoints)?;
+        }
     }
     check(&seen.body)?;
     roles(seen)?;

@@ -17,7 +17,9 @@ use super::answer::{End, Form, Said};
 use super::check::Rule;
 use super::measure::Input;
 use super::respond::{Arrived, Flight, Taken, take};
-use super::{Answer, Seen, Shared, Streaming, Violation, Wire, anthropic, capture, ollama, openai};
+use super::{
+    Answer, Seen, Shared, Streaming, Violation, Wire, anthropic, capture, ollama, openai, responses,
+};
 use crate::gate;
 
 /// Largest request: a window of a million tokens with pictures.
@@ -34,6 +36,7 @@ const FLOOD: &str = "and on and on it goes without any end in sight; ";
 pub(super) fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(complete))
+        .route("/v1/responses", post(response))
         .route("/v1/messages", post(message))
         .route("/v1/models", get(models))
         .route("/v1/models/{id}", get(model))
@@ -70,6 +73,10 @@ async fn complete(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: B
     serve(shared, Wire::OpenAi, &headers, &body).await
 }
 
+async fn response(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
+    serve(shared, Wire::Responses, &headers, &body).await
+}
+
 async fn message(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
     serve(shared, Wire::Anthropic, &headers, &body).await
 }
@@ -89,7 +96,7 @@ async fn serve(shared: Arc<Shared>, wire: Wire, headers: &HeaderMap, body: &Byte
     };
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let authorization = match wire {
-        Wire::OpenAi => header(header::AUTHORIZATION.as_str()),
+        Wire::OpenAi | Wire::Responses => header(header::AUTHORIZATION.as_str()),
         Wire::Anthropic => header("x-api-key"),
     };
     let versioned = header("anthropic-version").is_some();
@@ -158,6 +165,7 @@ async fn whole(said: &Said, seen: &Seen, counted: Counted, flight: Flight) -> Re
     let json = [("content-type".to_owned(), "application/json".to_owned())];
     let body = match seen.wire {
         Wire::OpenAi => openai::whole(said, seen, counted),
+        Wire::Responses => responses::whole(said, seen, counted),
         Wire::Anthropic => anthropic::whole(said, seen, counted),
     };
     let text = match &said.end {
@@ -191,6 +199,7 @@ fn endless(head: String, again: &str, flight: Flight) -> Body {
 fn streamed(answer: &Answer, said: &Said, seen: &Seen, counted: Counted, flight: Flight) -> Response {
     let (events, flood) = match seen.wire {
         Wire::OpenAi => (openai::events(said, seen, counted), openai::piece(seen, FLOOD)),
+        Wire::Responses => (responses::events(said, seen, counted), responses::piece(FLOOD)),
         Wire::Anthropic => {
             let idx = usize::from(!said.reasoning.is_empty());
             (anthropic::events(said, seen, counted), anthropic::piece(idx, FLOOD))

@@ -7,7 +7,7 @@ use cairn_core::agent::{ASSUMED_WINDOW, AgentSettings};
 use cairn_core::ids::ChannelId;
 use cairn_core::model::{ModelError, RefusalCause, ToolDef};
 use cairn_core::ports::{ChatModel, Clock as _, ServerWindow};
-use cairn_llm::{Anthropic, BadModel, Look, OpenAi, Timeouts};
+use cairn_llm::{Anthropic, BadModel, Look, Timeouts};
 use futures::future::join_all;
 use jiff::SignedDuration;
 
@@ -16,7 +16,7 @@ use super::asking::{Asked, Step, Stopped, ask};
 use super::report::Finding;
 use crate::clock::SystemClock;
 use crate::config::{AgentConfig, Config, Loaded, ModelConfig, Provider, names_variable, without_secrets};
-use crate::models::options;
+use crate::models::{openai, options};
 use crate::records::ToolRecord;
 use crate::text::{counted, grouped};
 
@@ -142,7 +142,7 @@ impl Found {
             let look = client.look().await;
             (Arc::new(client), look)
         } else {
-            let client = OpenAi::new(options)?;
+            let client = openai(model, options)?;
             let look = client.look().await;
             (Arc::new(client), look)
         };

@@ -35,7 +35,8 @@ Examples:
   cairn init
   cairn init --yes
   cairn init --base-url http://127.0.0.1:8080/v1 --model my-model --yes
-  cairn init --provider anthropic --model claude-sonnet-4-5 --key-file a.key
+  cairn init --provider anthropic --model claude-sonnet-5-5 --key-file a.key
+  cairn init --provider openai --model gpt-6-luna --key-env OPENAI_API_KEY
   cairn init --telegram-token-file telegram.token --owner telegram/123456789
 
 Asks for everything that no flag says, and again after a wrong answer; with

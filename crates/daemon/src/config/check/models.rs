@@ -25,6 +25,10 @@ pub(in crate::config) fn check_models(
             check.wrong(&key_path!["models", idx, "id"], message, hint);
         }
         check_provider(check, &mut model, idx);
+        if model.api.is_some() && model.provider != Provider::Openai {
+            let message = format!("model `{}`: `api` is for provider = \"openai\" only", model.id);
+            check.wrong(&key_path!["models", idx, "api"], message, "remove it");
+        }
         check_room(check, &model, idx);
         check_request(check, &model, idx);
         if model.api_key_env.is_some() && model.api_key_file.is_some() {
@@ -52,14 +56,14 @@ fn check_provider(check: &mut Check<'_, '_>, model: &mut ModelConfig, idx: usize
             }
         }
         Provider::Openai => {
-            check_name(check, model, idx, "gpt-4.1-mini");
+            check_name(check, model, idx, "gpt-6-luna");
             check_url(check, model, idx);
         }
         Provider::Anthropic => {
             if model.base_url == OPENAI_URL {
                 model.base_url = ANTHROPIC_URL.to_owned();
             }
-            check_name(check, model, idx, "claude-sonnet-4-5");
+            check_name(check, model, idx, "claude-sonnet-5-5");
             check_url(check, model, idx);
         }
     }
@@ -81,12 +85,15 @@ pub(in crate::config) fn trimmed(url: &str) -> &str {
 
 /// What is wrong with the address of a server.
 pub(in crate::config) fn url_trouble(url: &str, provider: Provider) -> Option<String> {
-    let call = match provider {
-        Provider::Openai => "/chat/completions",
-        Provider::Anthropic => "/messages",
+    let calls: &[&str] = match provider {
+        Provider::Openai => &["/chat/completions", "/responses"],
+        Provider::Anthropic => &["/messages"],
         Provider::Offline => return None,
     };
-    let whole_call = || url.ends_with(call).then(|| format!("must end before {call}"));
+    let whole_call = || {
+        let call = calls.iter().find(|call| url.ends_with(**call))?;
+        Some(format!("must end before {call}"))
+    };
     url::trouble(url, &["http://", "https://"]).or_else(whole_call)
 }
 
@@ -114,11 +121,17 @@ fn check_room(check: &mut Check<'_, '_>, model: &ModelConfig, idx: usize) {
     }
 }
 
-/// Fields of a request that Cairn sets, in either format.
-const OWN_FIELDS: [&str; 12] = [
+/// Fields of a request that Cairn sets, in any format.
+const OWN_FIELDS: [&str; 18] = [
     "model",
     "messages",
     "system",
+    "input",
+    "instructions",
+    "previous_response_id",
+    "store",
+    "include",
+    "max_output_tokens",
     "tools",
     "tool_choice",
     "functions",

@@ -120,7 +120,7 @@ fn an_agents_threshold_that_contradicts_a_default_is_shown_where_the_agent_sets_
 #[case("[[models]]\nmodel = \"x\"", "has no `id`")]
 #[case("[[models]]\nid = \"m\"", "model `m` has no `model`")]
 #[case("[[models]]\nid = \"offline\"\nmodel = \"x\"", "belongs to the embedded model")]
-#[case("[[models]]\nid = \"m\"\nprovider = \"anthropic\"", "such as model = \"claude-sonnet-4-5\"")]
+#[case("[[models]]\nid = \"m\"\nprovider = \"anthropic\"", "such as model = \"claude-sonnet-5-5\"")]
 #[case(
     "[[models]]\nid = \"m\"\nmodel = \"x\"\nprovider = \"anthropic\"\nbase_url = \"http://h/v1/messages\"",
     "must end before /messages"

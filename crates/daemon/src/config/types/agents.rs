@@ -141,12 +141,22 @@ impl AgentConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Provider {
-    /// OpenAI-compatible chat completions, at any `base_url`.
+    /// OpenAI's APIs ([`Api`]), at any `base_url`.
     Openai,
     /// Anthropic messages.
     Anthropic,
     /// The embedded model: no network, no key.
     Offline,
+}
+
+/// Which API of OpenAI's a model is asked over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Api {
+    /// The Responses API.
+    Responses,
+    /// Chat completions.
+    Chat,
 }
 
 /// A model and how to reach it.
@@ -156,15 +166,21 @@ pub struct ModelConfig {
     /// The name by which agents refer to it: 1 to 64 of A-Z a-z 0-9 . _ -
     #[schemars(example = &"main", regex(pattern = "^[A-Za-z0-9._-]{1,64}$"))]
     pub id: String,
-    /// "openai": any server of chat completions (OpenAI, OpenRouter, Ollama, llama.cpp, vLLM); "anthropic": Anthropic
+    /// "openai": OpenAI, and any server of chat completions (OpenRouter, Ollama, llama.cpp, vLLM); "anthropic": Anthropic
     /// messages, with breakpoints for its prompt cache; "offline": the embedded model.
     pub provider: Provider,
+    /// With provider = "openai", the API that is used: "responses" or "chat" (chat completions). OpenAI's models from GPT-5.6
+    /// on combine tools and reasoning in the Responses API only. A server without it is asked over chat completions. Not
+    /// set: "responses" for OpenAI's own server, "chat" for every other `base_url`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"responses")]
+    pub api: Option<Api>,
     /// The server's address, up to and with the version. Not set: OpenAI's, or with provider = "anthropic"
     /// https://api.anthropic.com/v1.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub base_url: String,
     /// The name by which the server knows the model. Required.
-    #[schemars(example = &"gpt-4.1-mini")]
+    #[schemars(example = &"gpt-6-luna")]
     pub model: String,
     /// The key: an environment variable that holds it, or a file (found among systemd's credentials by its bare name). At
     /// most one of the two; neither: no key is sent. The key itself never stands in this file.
@@ -199,16 +215,16 @@ pub struct ModelConfig {
     /// of [limits], `/status` and `cairn tune` count by them. Not set: nothing. What a server reports counts only where it
     /// can be true: far beside our own estimate, or over what the answer was allowed, the estimate counts.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 1_000_000_000), example = 0.40)]
+    #[schemars(range(min = 0, max = 1_000_000_000), example = 0.10)]
     pub input_price: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 1_000_000_000), example = 0.10)]
+    #[schemars(range(min = 0, max = 1_000_000_000), example = 0.01)]
     pub cached_price: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 1_000_000_000), example = 0.40)]
+    #[schemars(range(min = 0, max = 1_000_000_000), example = 0.125)]
     pub cache_write_price: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 1_000_000_000), example = 1.60)]
+    #[schemars(range(min = 0, max = 1_000_000_000), example = 0.50)]
     pub output_price: Option<f64>,
     /// Seconds after a request for which the server keeps its beginning in its cache. With provider = "anthropic" more than
     /// 300 asks for its cache of an hour, which costs more to write.
@@ -254,6 +270,7 @@ impl Default for ModelConfig {
         Self {
             id: String::new(),
             provider: Provider::Openai,
+            api: None,
             base_url: OPENAI_URL.to_owned(),
             model: String::new(),
             api_key_env: None,
@@ -297,6 +314,12 @@ impl ModelConfig {
     /// Its server is on this machine or in a private network.
     pub fn is_nearby(&self) -> bool {
         self.provider != Provider::Offline && cairn_llm::is_nearby(&self.base_url)
+    }
+
+    /// The API that a model of provider = "openai" is asked over.
+    pub fn api(&self) -> Api {
+        let own = if self.base_url == OPENAI_URL { Api::Responses } else { Api::Chat };
+        self.api.unwrap_or(own)
     }
 
     /// What it costs; nothing, where no price is set.

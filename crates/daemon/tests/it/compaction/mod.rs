@@ -3,6 +3,7 @@ mod anthropic;
 mod engines;
 mod faults;
 mod pruning;
+mod responses;
 mod restarts;
 pub(crate) mod rig;
 mod stages;

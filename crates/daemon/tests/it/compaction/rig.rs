@@ -27,8 +27,12 @@ pub(crate) async fn with(model: Builder) -> Rig {
 pub(crate) async fn configured(provider: &str, model: Builder, window: u64, more: &str) -> Rig {
     let model = model.start().await;
     let table = model_table("main", &model.base_url(), window);
+    let wire = match provider {
+        "responses" => "provider = \"openai\"\napi = \"responses\"".to_owned(),
+        provider => format!("provider = \"{provider}\""),
+    };
     let config = format!(
-        "[defaults.compaction]\nretry_base_ms = 1\n\n{table}provider = \"{provider}\"\n\n[[agents]]\nid = \"main\"\n\
+        "[defaults.compaction]\nretry_base_ms = 1\n\n{table}{wire}\n\n[[agents]]\nid = \"main\"\n\
          models = [\"main\"]\n{more}"
     );
     Rig::start(crate::home(), model, &config).await

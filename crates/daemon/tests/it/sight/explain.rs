@@ -140,7 +140,7 @@ async fn talked(provider: &str) -> Rig {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_request_is_made_again_byte_for_byte_over_compactions_restarts_and_sessions() {
-    for provider in ["openai", "anthropic"] {
+    for provider in ["openai", "responses", "anthropic"] {
         let mut rig = talked(provider).await;
         check_all(&rig, provider).await;
         rig.crash().await;
@@ -167,7 +167,7 @@ async fn every_request_is_made_again_byte_for_byte_over_compactions_restarts_and
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_request_of_a_run_is_made_again_byte_for_byte_over_talks_merges_and_a_restart() {
-    for provider in ["openai", "anthropic"] {
+    for provider in ["openai", "responses", "anthropic"] {
         let model = FakeModel::builder().window(WINDOW);
         let more = "compaction = { instructions = \"Keep every price.\", identifiers = \"anonymize\", fan_out = 2 }\n";
         let mut rig = configured(provider, model, WINDOW, more).await;

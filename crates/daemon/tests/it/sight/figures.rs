@@ -66,7 +66,7 @@ async fn traffic_is_counted_where_it_belongs() {
         ("cairn_tool_calls_total", &[("tool", "files__echo"), ("outcome", "done")], 1.0),
         ("cairn_tool_calls_total", &[("tool", "other"), ("outcome", "refused")], 1.0),
         ("cairn_errors_total", &[("kind", "model_bad_request")], 1.0),
-        ("cairn_errors_total", &[("kind", "turn_turn_failed")], 1.0),
+        ("cairn_errors_total", &[("kind", "turn_refused")], 1.0),
         ("cairn_journal_bytes", &[], 1.0),
         ("cairn_views_bytes", &[], 1.0),
         ("cairn_journal_sync_seconds_count", &[], 1.0),

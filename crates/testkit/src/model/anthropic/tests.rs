@@ -142,7 +142,7 @@ async fn a_malformed_request_is_refused_and_recorded(#[case] messages: Value, #[
 #[tokio::test]
 async fn the_frame_is_checked() {
     let fine = request(json!([user(json!([words("x")]))]));
-    for (key, value) in [("max_tokens", Value::Null), ("system", json!("prompt")), ("system", json!([]))] {
+    for (key, value) in [("max_tokens", Value::Null), ("system", json!(5)), ("system", json!([]))] {
         let model = FakeModel::start().await;
         let mut body = fine.clone();
         body[key] = value;
