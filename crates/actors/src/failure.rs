@@ -128,7 +128,7 @@ pub(crate) fn of_model(model: &str, error: &ModelError) -> TurnFailure {
         ModelError::Auth(_) => "set api_key_env or api_key_file of this model",
         ModelError::BadRequest { cause, .. } => cause.hint(),
         ModelError::RateLimited { .. } => "wait a little, or use a model with a higher limit",
-        ModelError::Overloaded { .. } => {
+        ModelError::Overloaded { .. } | ModelError::Failed(_) => {
             "the fault is on the server's side: see its own log or the provider's status page, then send the message again"
         }
         ModelError::Timeout(_) => {
@@ -152,6 +152,7 @@ pub(crate) fn of_model(model: &str, error: &ModelError) -> TurnFailure {
         | ModelError::NoTools(_)
         | ModelError::RateLimited { .. }
         | ModelError::Overloaded { .. }
+        | ModelError::Failed(_)
         | ModelError::Auth(_)
         | ModelError::BadRequest { .. }
         | ModelError::Timeout(_)

@@ -246,6 +246,9 @@ pub enum ModelError {
     /// The server is over its capacity, or has an internal error.
     #[error("the model's server is overloaded or failing{}: {message}", retry_hint(.retry_after))]
     Overloaded { message: String, retry_after: Option<Duration> },
+    /// The server took the request, and told of an error of its own in the place of an answer.
+    #[error("the model's server failed: {0}")]
+    Failed(String),
     /// The key is missing, wrong or not allowed.
     #[error("the model's server refused the key (check api_key_env or api_key_file): {0}")]
     Auth(String),
@@ -347,6 +350,7 @@ impl ModelError {
             Self::NoTools(_) => "no_tools",
             Self::RateLimited { .. } => "rate_limited",
             Self::Overloaded { .. } => "overloaded",
+            Self::Failed(_) => "server_failed",
             Self::Auth(_) => "auth",
             Self::BadRequest { .. } => "bad_request",
             Self::Timeout(_) => "timeout",
@@ -380,6 +384,7 @@ impl ModelError {
             Self::Overloaded { retry_after, .. } => {
                 format!("the model's server is overloaded or failing{}", retry_hint(retry_after))
             }
+            Self::Failed(_) => "the model's server failed".to_owned(),
             Self::Auth(_) => {
                 "the model's server refused the key (check api_key_env or api_key_file)".to_owned()
             }
@@ -403,7 +408,7 @@ impl ModelError {
             | Self::RateLimited { message, .. }
             | Self::Overloaded { message, .. }
             | Self::BadRequest { message, .. } => message,
-            Self::NoTools(message) | Self::Auth(message) => message,
+            Self::NoTools(message) | Self::Auth(message) | Self::Failed(message) => message,
             Self::Timeout(_)
             | Self::Transport(_)
             | Self::Broken(_)
@@ -435,6 +440,7 @@ impl ModelError {
             self,
             Self::RateLimited { .. }
                 | Self::Overloaded { .. }
+                | Self::Failed(_)
                 | Self::Timeout(_)
                 | Self::Transport(_)
                 | Self::Broken(_)
@@ -448,6 +454,7 @@ impl ModelError {
             Self::RateLimited { retry_after, .. } | Self::Overloaded { retry_after, .. } => *retry_after,
             Self::ContextOverflow { .. }
             | Self::NoTools(_)
+            | Self::Failed(_)
             | Self::Auth(_)
             | Self::BadRequest { .. }
             | Self::Timeout(_)

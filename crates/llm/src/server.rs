@@ -471,6 +471,7 @@ fn without_key(error: ModelError, key: &SecretString) -> ModelError {
         ModelError::Overloaded { message, retry_after } => {
             ModelError::Overloaded { message: clean(message), retry_after }
         }
+        ModelError::Failed(text) => ModelError::Failed(clean(text)),
         ModelError::Auth(text) => ModelError::Auth(clean(text)),
         ModelError::BadRequest { message, cause } => {
             ModelError::BadRequest { message: clean(message), cause }

@@ -153,16 +153,20 @@ async fn all_that_waited_for_the_model_is_answered_by_one_turn_after_the_first()
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_answers_with_nothing_usable_is_not_waited_for() {
-    let (world, live) = started().await;
-    for _ in 0..40 {
-        world
-            .model
-            .plan(Kind::Reply, Plan::Broken("", ModelError::Protocol("the answer is empty".to_owned())));
+    let unusable = [
+        ModelError::Protocol("the answer is empty".to_owned()),
+        ModelError::Failed("the model is not loaded".to_owned()),
+    ];
+    for error in unusable {
+        let (world, live) = started().await;
+        for _ in 0..40 {
+            world.model.plan(Kind::Reply, Plan::Broken("", error.clone()));
+        }
+        let _open = live.say_in_group("a", "hello").await;
+        let failed = |event: &Event| matches!(event, Event::Turn(TurnEvent::Ended(end)) if matches!(end.outcome, TurnOutcome::Failed { .. }));
+        world.store.until(1, failed).await;
+        assert_eq!(world.model.requests(Kind::Reply).len(), world.limits.model_attempts as usize);
     }
-    let _open = live.say_in_group("a", "hello").await;
-    let failed = |event: &Event| matches!(event, Event::Turn(TurnEvent::Ended(end)) if matches!(end.outcome, TurnOutcome::Failed { .. }));
-    world.store.until(1, failed).await;
-    assert_eq!(world.model.requests(Kind::Reply).len(), world.limits.model_attempts as usize);
 }
 
 #[tokio::test(start_paused = true)]

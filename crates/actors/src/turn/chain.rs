@@ -134,7 +134,8 @@ impl OutageWait {
             | ModelError::Declined
             | ModelError::Filtered
             // It answers, with nothing that can be used: every further call would cost as much and end alike.
-            | ModelError::Protocol(_) => false,
+            | ModelError::Protocol(_)
+            | ModelError::Failed(_) => false,
             // The key must be mended first: a local waiter is told at once, a chat goes on by itself.
             ModelError::Auth(_) => self.is_chat,
             ModelError::RateLimited { retry_after, .. } => {

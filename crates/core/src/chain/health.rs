@@ -42,6 +42,7 @@ impl CoolDowns {
             ModelError::RateLimited { retry_after: Some(_), .. } => Duration::ZERO,
             ModelError::RateLimited { retry_after: None, .. } => grown(self.limited),
             ModelError::Overloaded { .. }
+            | ModelError::Failed(_)
             | ModelError::Timeout(_)
             | ModelError::Transport(_)
             | ModelError::Broken(_)

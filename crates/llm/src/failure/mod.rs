@@ -61,11 +61,17 @@ pub(crate) fn of_object(error: &Value) -> ServerRefusal {
         kind if kind.contains("policy") || kind.contains("image") => 400,
         kind if kind.contains("not_found") => 404,
         kind if kind.contains("billing") => 402,
+        kind if kind.contains("overload") || kind.contains("unavailable") || kind.contains("timeout") => 503,
         _ => 500,
     });
     let message =
         if said.message.is_empty() { "an error without a word".to_owned() } else { said.message.clone() };
-    refusal(status, message, &said, said.retry_after)
+    let mut refusal = refusal(status, message, &said, said.retry_after);
+    // It is up, so to wait for it is no use: what it says may be of this request, or of what somebody must mend.
+    if let (500, ModelError::Overloaded { message, retry_after: None }) = (status, &refusal.error) {
+        refusal.error = ModelError::Failed(message.clone());
+    }
+    refusal
 }
 
 /// What an event of a stream means that tells an error. `None`: it is a piece of an answer.

@@ -158,7 +158,7 @@ async fn an_error_in_the_stream_is_typed() {
         }),
         (
             "event: error\ndata: out of memory",
-            |e| matches!(e, ModelError::Overloaded { message, .. } if message == "out of memory"),
+            |e| matches!(e, ModelError::Failed(message) if message == "out of memory"),
         ),
         // llama.cpp's of 2025.
         (
@@ -167,7 +167,7 @@ async fn an_error_in_the_stream_is_typed() {
         ),
         (
             r#"{"error":{"message":"model not loaded: out of memory","type":"server_error","code":500}}"#,
-            |e| matches!(e, ModelError::Overloaded { message, .. } if message.ends_with("out of memory")),
+            |e| matches!(e, ModelError::Failed(message) if message.ends_with("out of memory")),
         ),
         ("{\n  \"errors\": [\n    {\"message\": \"bad\", \"code\": 400}\n  ]\n}", |e| {
             matches!(e, ModelError::BadRequest { .. })

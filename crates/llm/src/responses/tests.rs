@@ -492,7 +492,7 @@ async fn errors_in_the_stream_are_typed() {
     };
     let cases: [(Value, Is); 8] = [
         (failed("rate_limit_exceeded", "slow down"), |e| matches!(e, ModelError::RateLimited { .. })),
-        (failed("server_error", "oh"), |e| matches!(e, ModelError::Overloaded { .. })),
+        (failed("server_error", "oh"), |e| matches!(e, ModelError::Failed(_))),
         (failed("invalid_prompt", "against the policy"), |e| matches!(e, ModelError::BadRequest { .. })),
         (failed("image_content_policy_violation", "no"), |e| matches!(e, ModelError::BadRequest { .. })),
         (failed("context_length_exceeded", "Your input exceeds the context window of this model."), |e| {
@@ -500,7 +500,7 @@ async fn errors_in_the_stream_are_typed() {
         }),
         (
             json!({"type": "error", "code": "server_error", "message": "busy", "param": null}),
-            |e| matches!(e, ModelError::Overloaded { message, .. } if message == "busy"),
+            |e| matches!(e, ModelError::Failed(message) if message == "busy"),
         ),
         (json!({"type": "error", "error": {"type": "invalid_request_error", "message": "no"}}), |e| {
             matches!(e, ModelError::BadRequest { .. })

@@ -171,7 +171,7 @@ async fn an_error_in_a_stream_keeps_its_words_in_every_shape() {
                 server.push(Kind::Reply, Answer::raw(200, content_type, body.clone()));
                 let error = ask(&*model, request("x")).await.unwrap_err();
                 assert!(error.to_string().contains(words), "{content_type} {body}: {error}");
-                assert_eq!(error.code(), "overloaded", "{content_type} {body}");
+                assert_eq!(error.code(), "server_failed", "{content_type} {body}");
             }
         }
     }

@@ -183,8 +183,8 @@ async fn answers_that_break_off_stall_or_do_not_end_are_failures() {
     for stream in [true, false] {
         assert_eq!(failure(words().truncated(), stream).await.code(), "protocol");
         assert_eq!(failure(words().flooding(), stream).await.code(), "protocol");
-        let overloaded = json!({"code": "server_error", "message": "The server had an error"});
-        assert_eq!(failure(words().failing(overloaded), stream).await.code(), "overloaded");
+        let failed = json!({"code": "server_error", "message": "The server had an error"});
+        assert_eq!(failure(words().failing(failed), stream).await.code(), "server_failed");
     }
     assert_eq!(failure(words().hanging(), true).await.code(), "timeout");
     let whole_call = ServerOptions::new("m", "http://host/v1/responses", "x");

@@ -257,7 +257,9 @@ fn remedy_of(error: &ModelError) -> Option<&'static str> {
         ModelError::Declined | ModelError::Filtered => {
             Some("use another model, or change the agent's prompt: it refuses a plain question")
         }
-        ModelError::Protocol(_) => Some("look at the server's log; another version of it may help"),
+        ModelError::Protocol(_) | ModelError::Failed(_) => {
+            Some("look at the server's log; another version of it may help")
+        }
         // Templates that cannot render a message end as such errors, too.
         ModelError::Overloaded { .. }
         | ModelError::NoTools(_)
@@ -374,6 +376,7 @@ fn unanswered(model: &ModelConfig, found: &Found, stopped: &Stopped, check: &str
         | ModelError::Filtered
         | ModelError::ContextOverflow { .. }
         | ModelError::NoTools(_)
+        | ModelError::Failed(_)
         | ModelError::Protocol(_) => {
             Finding::failed(check, words, remedy_of(error).unwrap_or("set `tools = false` for the model"))
         }

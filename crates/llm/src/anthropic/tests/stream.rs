@@ -143,7 +143,7 @@ async fn ends_are_told_apart(#[case] reason: &str, #[case] expected: Finish) {
 
 #[rstest]
 #[case("overloaded_error", "overloaded")]
-#[case("api_error", "overloaded")]
+#[case("api_error", "server_failed")]
 #[case("timeout_error", "overloaded")]
 #[case("rate_limit_error", "rate_limited")]
 #[case("authentication_error", "auth")]
