@@ -72,11 +72,11 @@ fn arg<T: FromStr>(args: &[&str], at: usize, default: T) -> Result<T, Box<dyn Er
 }
 
 async fn provider_talks(cairn: &Path, dir: &Path, n_turns: usize) -> Result<(), Box<dyn Error>> {
-    for provider in providers::PROVIDERS {
-        let home = dir.join(format!("{provider:?}"));
+    for stand_in in providers::STAND_INS {
+        let home = dir.join(stand_in.name.replace(' ', "-"));
         std::fs::create_dir(&home)?;
-        let plan = providers::Plan { cairn: cairn.to_owned(), dir: home, provider, n_turns };
-        println!("{provider:?}: {:?}", providers::run(&plan).await?);
+        let plan = providers::Plan { cairn: cairn.to_owned(), dir: home, stand_in, n_turns };
+        println!("{}: {:?}", stand_in.name, providers::run(&plan).await?);
     }
     Ok(())
 }

@@ -12,15 +12,38 @@ use cairn_testkit::daemon::Daemon;
 use cairn_testkit::model::{Answer, FakeModel, Kind, Provider, Rule, Seen};
 use cairn_testkit::rig::model_table;
 
-pub const PROVIDERS: [Provider; 4] =
-    [Provider::DeepSeek, Provider::Gemini3, Provider::Gpt56OnChat, Provider::ClaudeThinking];
+/// What stands in for a provider, and how its model is configured.
+#[derive(Debug, Clone, Copy)]
+pub struct StandIn {
+    pub name: &'static str,
+    /// What it wants back beyond the rules of its wire format.
+    provider: Option<Provider>,
+    /// Fields of the model.
+    fields: &'static str,
+}
+
+pub const STAND_INS: [StandIn; 5] = [
+    StandIn { name: "DeepSeek", provider: Some(Provider::DeepSeek), fields: "" },
+    StandIn { name: "Gemini 3", provider: Some(Provider::Gemini3), fields: "" },
+    StandIn { name: "GPT-5.6 on chat completions", provider: Some(Provider::Gpt56OnChat), fields: "" },
+    StandIn {
+        name: "GPT-5.6 on the Responses API",
+        provider: None,
+        fields: "api = \"responses\"\ncache_breakpoints = true\n",
+    },
+    StandIn {
+        name: "Claude with thinking",
+        provider: Some(Provider::ClaudeThinking),
+        fields: "provider = \"anthropic\"\nextra_body = { thinking = { type = \"enabled\", budget_tokens = 1024 } }\n",
+    },
+];
 
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub cairn: PathBuf,
     /// An empty folder for state and configuration.
     pub dir: PathBuf,
-    pub provider: Provider,
+    pub stand_in: StandIn,
     pub n_turns: usize,
 }
 
@@ -52,12 +75,15 @@ pub async fn run(plan: &Plan) -> io::Result<Findings> {
     let memory = json!({"kind": "fact", "text": "The orchard gate has the code 4711."});
     let builder = || FakeModel::builder().expect_stable_prefix(false).memories(vec![memory.clone()]);
     let is_down = Arc::clone(&down);
-    let model =
-        builder().provider(plan.provider).respond(move |seen| answer(seen, is_down.load(Ordering::Relaxed)));
+    let model = builder().breakpoints().respond(move |seen| answer(seen, is_down.load(Ordering::Relaxed)));
+    let model = match plan.stand_in.provider {
+        Some(provider) => model.provider(provider),
+        None => model,
+    };
     let model = model.start().await;
     let spare = builder().respond(|seen| answer(seen, false)).start().await;
     let config = plan.dir.join("config.toml");
-    std::fs::write(&config, config_text(plan.provider, &model, &spare))?;
+    std::fs::write(&config, config_text(&plan.stand_in, &model, &spare))?;
     let state = plan.dir.join("state");
     let mut daemon = Daemon::start(&plan.cairn, &state, Some(&config)).await?;
     let mut findings = Findings { starts: 1, ..Findings::default() };
@@ -120,16 +146,10 @@ fn is_result(message: &Value) -> bool {
     message["role"] == "tool"
 }
 
-fn config_text(provider: Provider, model: &FakeModel, spare: &FakeModel) -> String {
-    let main = model_table("main", &model.base_url(), WINDOW);
-    let main = match provider {
-        Provider::ClaudeThinking => format!(
-            "{main}provider = \"anthropic\"\nextra_body = {{ thinking = {{ type = \"enabled\", budget_tokens = 1024 }} }}\n"
-        ),
-        Provider::DeepSeek | Provider::Gemini3 | Provider::Gpt56OnChat => main,
-    };
+fn config_text(stand_in: &StandIn, model: &FakeModel, spare: &FakeModel) -> String {
+    let (main, fields) = (model_table("main", &model.base_url(), WINDOW), stand_in.fields);
     format!(
-        "[defaults.compaction]\ntokens_per_hour = 0\n\n{main}\n{}\n[[agents]]\nid = \"main\"\nmodels = [\"main\", \"spare\"]\n",
+        "[defaults.compaction]\ntokens_per_hour = 0\n\n{main}{fields}\n{}\n[[agents]]\nid = \"main\"\nmodels = [\"main\", \"spare\"]\n",
         model_table("spare", &spare.base_url(), WINDOW)
     )
 }

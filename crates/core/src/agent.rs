@@ -213,6 +213,11 @@ impl WindowSize {
         if self.source.is_set() { self.window_tokens } else { 0 }
     }
 
+    /// Its size, where the model's server says it; else 0.
+    pub fn listed_tokens(&self) -> u64 {
+        if self.source == WindowSource::Server { self.window_tokens } else { 0 }
+    }
+
     /// The size of the window at which a request may take exactly so many tokens, when it is narrowed to that.
     pub fn holding(&self, usable_tokens: u64) -> u64 {
         usable_tokens + self.output_reserve_tokens.min(usable_tokens)

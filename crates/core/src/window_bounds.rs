@@ -86,8 +86,12 @@ pub struct Suspicion {
 }
 
 impl Suspicion {
-    /// Whether a request of so many tokens, which was refused, is suspected of its size.
-    pub fn falls_on(&self, bounds: &WindowBounds, tokens: u64) -> bool {
+    /// Whether a request of so many tokens, which was refused, is suspected of its size. `listed`: the window by the server's own
+    /// words, 0: it says nothing; a request far below that is not.
+    pub fn falls_on(&self, bounds: &WindowBounds, listed: u64, tokens: u64) -> bool {
+        if (tokens as f64) < listed as f64 * SAFE_SHARE {
+            return false;
+        }
         if self.n > 0 {
             return self.n < SUSPECTS_MAX && tokens < self.last && bounds.is_near(tokens);
         }
@@ -180,7 +184,8 @@ mod tests {
         let mut suspicion = Suspicion::default();
         let mut known = None;
         for (n, (tokens, suspected)) in refused.iter().enumerate() {
-            assert_eq!(suspicion.falls_on(&bounds, *tokens), *suspected, "try {n}");
+            assert_eq!(suspicion.falls_on(&bounds, 0, *tokens), *suspected, "try {n}");
+            assert!(!suspicion.falls_on(&bounds, tokens * 2, *tokens), "far below the listed window");
             if *suspected {
                 suspicion.note(*tokens);
                 assert_eq!(suspicion.proved(), Some(refused[0].0));

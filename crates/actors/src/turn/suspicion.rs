@@ -14,7 +14,8 @@ impl Turn {
     /// Whether a refusal of a request of so many tokens is taken for one of its size.
     pub(super) fn suspects_size(&self, error: &ModelError, tokens: u64, tries: &Tries) -> bool {
         let is_whole = tries.attempt() == Attempt::Whole;
-        is_whole && is_unexplained(error) && tries.suspicion.falls_on(&self.taken_so_far(), tokens)
+        let listed = self.configured(&self.settings.model).listed_tokens();
+        is_whole && is_unexplained(error) && tries.suspicion.falls_on(&self.taken_so_far(), listed, tokens)
     }
 
     /// What the model has taken, as far as this conversation and this daemon know.

@@ -99,7 +99,12 @@ impl Job {
                     Arc::make_mut(&mut reader).window = narrowed;
                 }
                 Err(Stop::Model { error: Some(error), .. })
-                    if is_unexplained(&error) && suspicion.falls_on(&self.bounds(candidate), tokens) =>
+                    if is_unexplained(&error)
+                        && suspicion.falls_on(
+                            &self.bounds(candidate),
+                            candidate.settings.window.listed_tokens(),
+                            tokens,
+                        ) =>
                 {
                     suspicion.note(tokens);
                     let smaller = (reader.window.window_tokens as f64 * OVERFLOW_SHARE) as u64;

@@ -75,16 +75,16 @@ async fn nothing_is_lost_and_nothing_is_doubled_by_kills() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn providers_that_want_back_what_they_gave_answer_every_turn_over_restarts_and_an_outage() {
-    let talks = providers::PROVIDERS.map(|provider| async move {
+    let talks = providers::STAND_INS.map(|stand_in| async move {
         let dir = tempfile::tempdir().unwrap();
-        let plan = providers::Plan { cairn: CAIRN.into(), dir: dir.path().to_owned(), provider, n_turns: 40 };
-        (provider, providers::run(&plan).await.unwrap())
+        let plan = providers::Plan { cairn: CAIRN.into(), dir: dir.path().to_owned(), stand_in, n_turns: 40 };
+        (stand_in.name, providers::run(&plan).await.unwrap())
     });
-    for (provider, findings) in futures::future::join_all(talks).await {
-        assert_eq!((findings.answered, findings.starts), (40, 2), "{provider:?}: {findings:?}");
-        assert!(findings.by_spare > 0 && findings.memories > 0, "{provider:?}: {findings:?}");
-        assert!(findings.by_model > 0 && findings.by_digest == 0, "{provider:?}: {findings:?}");
+    for (name, findings) in futures::future::join_all(talks).await {
+        assert_eq!((findings.answered, findings.starts), (40, 2), "{name}: {findings:?}");
+        assert!(findings.by_spare > 0 && findings.memories > 0, "{name}: {findings:?}");
+        assert!(findings.by_model > 0 && findings.by_digest == 0, "{name}: {findings:?}");
         // What only a refusal tells costs one for each start.
-        assert!(findings.refused <= 2 * findings.starts, "{provider:?}: {findings:?}");
+        assert!(findings.refused <= 2 * findings.starts, "{name}: {findings:?}");
     }
 }

@@ -106,7 +106,7 @@ impl Talk {
         let blocks = blocks.iter().filter(|block| !block.trim().is_empty());
         let parts: Vec<Value> = blocks.map(|block| input_text(block)).collect();
         if !parts.is_empty() {
-            self.input.push(json!({"role": "system", "content": parts}));
+            self.input.push(json!({"type": "message", "role": "system", "content": parts}));
         }
     }
 
@@ -136,7 +136,7 @@ impl Talk {
         let last = self.input.last_mut().filter(|last| speaker(last) == Speaker::User);
         match last.and_then(|last| last["content"].as_array_mut()) {
             Some(parts) => parts.extend(content),
-            None => self.input.push(json!({"role": "user", "content": content})),
+            None => self.input.push(json!({"type": "message", "role": "user", "content": content})),
         }
     }
 
@@ -170,7 +170,7 @@ impl Talk {
         }
         match self.input.last_mut().and_then(|last| said(last)) {
             Some(before) => *before = format!("{before}\n\n{text}"),
-            None => self.input.push(json!({"role": "assistant", "content": text})),
+            None => self.input.push(json!({"type": "message", "role": "assistant", "content": text})),
         }
     }
 

@@ -45,8 +45,8 @@ fn the_frame_of_a_request() {
     let expected = json!({
         "model": "gpt",
         "input": [
-            {"role": "system", "content": [words("prompt"), words("summaries")]},
-            {"role": "user", "content": [words("hi")]},
+            {"type": "message", "role": "system", "content": [words("prompt"), words("summaries")]},
+            {"type": "message", "role": "user", "content": [words("hi")]},
         ],
         "stream": true,
         "store": false,

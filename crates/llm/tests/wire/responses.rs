@@ -53,8 +53,11 @@ fn results(answer: &ChatMessage) -> Vec<ChatMessage> {
 fn kinds(seen: &Seen) -> Vec<String> {
     let items = seen.raw.as_ref().expect("its own form")["input"].as_array().expect("a list").clone();
     let one = |item: &Value| {
-        let kind = item["type"].as_str().or(item["role"].as_str()).unwrap_or_default();
-        format!("{kind}{}", if item.get("id").is_some() { "*" } else { "" })
+        let text = |key: &str| item[key].as_str();
+        match item.get("id") {
+            Some(_) => format!("{}*", text("type").unwrap_or_default()),
+            None => text("role").or(text("type")).unwrap_or_default().to_owned(),
+        }
     };
     items.iter().map(one).collect()
 }

@@ -120,6 +120,10 @@ fn check_tool(idx: usize, tool: &Value) -> Checked {
 }
 
 fn check_item(idx: usize, item: &Value) -> Checked {
+    // llama.cpp's server takes no message of the model without it.
+    if item.get("type").is_none() && text(item, "role") == "assistant" {
+        return shape("Cannot determine type of 'item'".to_owned());
+    }
     let path = format!("input[{idx}].");
     match (kind(item), text(item, "role")) {
         ("message", "assistant") => {

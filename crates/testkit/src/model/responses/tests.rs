@@ -30,7 +30,7 @@ fn what_was_given_is_taken_back_and_told_in_the_form_of_chat_completions() {
     let mut plain = request();
     let items = plain["input"].as_array_mut().unwrap();
     items.remove(2);
-    items[2] = json!({"role": "assistant", "content": "I look"});
+    items[2] = json!({"type": "message", "role": "assistant", "content": "I look"});
     items[3].as_object_mut().unwrap().remove("id");
     assert_eq!(check(&plain), Ok(()), "without reasoning nothing has an id");
     for request in [request(), plain] {
