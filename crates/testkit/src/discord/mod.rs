@@ -67,7 +67,6 @@ pub struct Builder {
     answer_within: Duration,
     rate: limits::Rate,
     content_allowed: bool,
-    address: SocketAddr,
 }
 
 impl Default for Builder {
@@ -81,7 +80,6 @@ impl Default for Builder {
             answer_within: Duration::from_secs(3),
             rate: limits::Rate { requests: 1_000, per: Duration::from_secs(5) },
             content_allowed: true,
-            address: SocketAddr::from(([127, 0, 0, 1], 0)),
         }
     }
 }
@@ -133,12 +131,6 @@ impl Builder {
     /// The privileged intent for message content is not granted.
     pub fn without_message_content(mut self) -> Self {
         self.content_allowed = false;
-        self
-    }
-
-    /// Listens at this address instead of a free loopback port.
-    pub fn address(mut self, address: SocketAddr) -> Self {
-        self.address = address;
         self
     }
 
@@ -198,8 +190,9 @@ impl FakeDiscord {
     }
 
     async fn with(builder: Builder) -> Self {
-        let listener = listen(builder.address).await;
-        let address = listener.local_addr().unwrap_or(builder.address);
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = listen(address).await;
+        let address = listener.local_addr().unwrap_or(address);
         let shared = Arc::new(Shared {
             address,
             state: Watched::new(State::new(&builder)),

@@ -25,11 +25,6 @@ impl FakeDiscord {
         self.shared.update(|state| state.faults.stand(Some(route), fault.into()));
     }
 
-    /// What happens to all requests from now on; `None`: what should.
-    pub fn fail_all(&self, fault: impl Into<Option<Fault>>) {
-        self.shared.update(|state| state.faults.stand(None, fault.into()));
-    }
-
     /// The next request of a route gets a 429, and so do all others of its kind and channel until the time is over.
     pub fn rate_limit(&self, route: Route, after: Duration) {
         self.shared.update(|state| state.limits.script(route, after));

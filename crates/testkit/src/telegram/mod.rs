@@ -107,7 +107,6 @@ impl Sent {
 pub struct Builder {
     reads_all: bool,
     limit_rates: bool,
-    address: SocketAddr,
     token: String,
     username: String,
 }
@@ -117,7 +116,6 @@ impl Default for Builder {
         Self {
             reads_all: true,
             limit_rates: false,
-            address: SocketAddr::from(([127, 0, 0, 1], 0)),
             token: "7000000001:AAFakeTokenOfAFakeBot_0123456789abcd".to_owned(),
             username: "cairn_test_bot".to_owned(),
         }
@@ -140,12 +138,6 @@ impl Builder {
     /// Another bot than the usual one: its token, `ID:SECRET`, and its name behind `@`.
     pub fn bot(mut self, token: &str, username: &str) -> Self {
         (self.token, self.username) = (token.to_owned(), username.to_owned());
-        self
-    }
-
-    /// Listens at this address instead of a free loopback port.
-    pub fn address(mut self, address: SocketAddr) -> Self {
-        self.address = address;
         self
     }
 
@@ -199,8 +191,9 @@ impl FakeTelegram {
     }
 
     async fn with(builder: Builder) -> Self {
-        let listener = listen(builder.address).await;
-        let address = listener.local_addr().unwrap_or(builder.address);
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = listen(address).await;
+        let address = listener.local_addr().unwrap_or(address);
         let token = builder.token.clone();
         let id = token.split(':').next().and_then(|id| id.parse().ok()).unwrap_or(1);
         let username = Some(builder.username.clone());
