@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use cairn_core::approval::{Approval, ApprovalOutcome};
-use cairn_core::ids::{ApprovalId, ChannelId};
+use cairn_types::ids::{ApprovalId, ChannelId};
+use cairn_types::tool::approval::{Approval, ApprovalOutcome};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 

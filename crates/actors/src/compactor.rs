@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::compaction::{Decision, SummaryDraft};
-use cairn_core::event::{Run, RunOutcome};
-use cairn_core::ids::RunId;
+use cairn_types::event::{Run, RunOutcome};
+use cairn_types::ids::RunId;
 use jiff::{SignedDuration, Timestamp};
 use ractor::{Actor, ActorProcessingErr, ActorRef, MessagingErr};
 use tokio_util::sync::DropGuard;

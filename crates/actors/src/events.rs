@@ -1,11 +1,11 @@
 //! What the runtime tells those who watch it: `GET /v1/events`, the progress bar of a replay.
 
-use cairn_core::approval::{Approval, ApprovalOutcome};
-use cairn_core::event::{RunOutcome, TurnOutcome};
-use cairn_core::ids::{ApprovalId, ChannelId, MessageId, RunId, TurnId};
-use cairn_core::model::Usage;
-use cairn_core::tier::Tier;
-use cairn_core::tool::ToolOutcome;
+use cairn_types::event::{RunOutcome, TurnOutcome};
+use cairn_types::ids::{ApprovalId, ChannelId, MessageId, RunId, TurnId};
+use cairn_types::model::Usage;
+use cairn_types::tier::Tier;
+use cairn_types::tool::ToolOutcome;
+use cairn_types::tool::approval::{Approval, ApprovalOutcome};
 use jiff::Timestamp;
 use serde::Serialize;
 

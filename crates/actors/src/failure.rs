@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use cairn_core::conversation::FoldError;
-use cairn_core::ids::{AgentId, ChannelId, OutboxId};
-use cairn_core::model::ModelError;
-use cairn_core::ports::{Refusal, StoreError, TurnFailure};
 use cairn_core::settings::InstructionTooLong;
 use cairn_core::window::AssembleError;
-use cairn_core::withheld::REFUSED;
+use cairn_types::ids::{AgentId, ChannelId, OutboxId};
+use cairn_types::message::REFUSED;
+use cairn_types::model::ModelError;
+use cairn_types::ports::{Refusal, StoreError, TurnFailure};
 use ractor::ActorProcessingErr;
 
 /// Why the runtime could not do what was asked.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cairn_core::backoff::{Backoff, jittered, pause_after};
+use cairn_types::wire::backoff::{Backoff, jittered, pause_after};
 use tokio::time::Instant;
 
 use crate::shared::Shared;

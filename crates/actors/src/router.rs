@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use cairn_core::awake::to_sleep;
 use cairn_core::conversation::Conversation;
-use cairn_core::ids::ChannelId;
-use cairn_core::ports::StoreError;
+use cairn_types::ids::ChannelId;
+use cairn_types::ports::StoreError;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, MessagingErr, SupervisionEvent};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;

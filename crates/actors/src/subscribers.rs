@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use cairn_core::approval::Approval;
-use cairn_core::event::RunEnd;
-use cairn_core::ids::{ApprovalId, MessageId, RunId};
-use cairn_core::ports::{Answer, Progress, TurnFailure};
+use cairn_types::event::RunEnd;
+use cairn_types::ids::{ApprovalId, MessageId, RunId};
+use cairn_types::ports::{Answer, Progress, TurnFailure};
+use cairn_types::tool::approval::Approval;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
@@ -243,9 +243,9 @@ fn progress_stream(
 
 #[cfg(test)]
 mod tests {
-    use cairn_core::ids::TurnId;
-    use cairn_core::model::Usage;
-    use cairn_core::ports::Reply;
+    use cairn_types::ids::TurnId;
+    use cairn_types::model::Usage;
+    use cairn_types::ports::Reply;
 
     use super::*;
 

@@ -5,11 +5,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use cairn_core::event::RunEnd;
-use cairn_core::ids::{ChannelId, RunId, TurnId};
-use cairn_core::model::{Finish, ToolDef, Usage};
-use cairn_core::ports::OutboxItem;
-use cairn_core::tool::ToolUse;
+use cairn_types::event::RunEnd;
+use cairn_types::ids::{ChannelId, RunId, TurnId};
+use cairn_types::model::{Finish, Usage};
+use cairn_types::ports::OutboxItem;
+use cairn_types::tool::ToolUse;
+use cairn_types::tool::defs::ToolDef;
 use tokio::time::Instant;
 use tracing::{Span, error_span};
 

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::agent::AgentSettings;
-use cairn_core::ids::TextId;
 use cairn_core::limits::Price;
-use cairn_core::model::Usage;
-use cairn_core::tool_defs::ToolDefs;
-use cairn_core::trace::{CUT_SHORT, CallFrame, CallTrace, FailedTry, RunCall, Sent};
+use cairn_core::trace::frame_of;
+use cairn_types::ids::TextId;
+use cairn_types::model::Usage;
+use cairn_types::tool::defs::ToolDefs;
+use cairn_types::trace::{CUT_SHORT, CallTrace, FailedTry, RunCall};
+use cairn_types::wire::format::Sent;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -97,8 +99,7 @@ impl Keeper {
     /// Has the journal keep how a request is sent; returns by what its trace names that, and the hash of its body.
     pub(crate) async fn keep(&self, sent: Sent) -> (TextId, Option<TextId>) {
         let instructions = self.instructions.as_deref();
-        let (texts, frame) =
-            CallFrame::of(&self.settings, &self.prompt, instructions, &self.tools, sent.wire);
+        let (texts, frame) = frame_of(&self.settings, &self.prompt, instructions, &self.tools, sent.wire);
         self.shared.keep_texts(texts).await;
         (frame, sent.body)
     }

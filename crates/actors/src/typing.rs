@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::ids::ChannelId;
-use cairn_core::ports::Platform;
+use cairn_types::ids::ChannelId;
+use cairn_types::ports::Platform;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 

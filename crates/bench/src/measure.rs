@@ -4,7 +4,7 @@ use std::path::Path;
 
 use cairn_bench::estimate::{Errors, errors, from_files, kinds};
 use cairn_bench::locomo::{Kept, kept_by_chance, kept_by_digest, load};
-use cairn_core::tokens::WEIGHTS;
+use cairn_types::tokens::WEIGHTS;
 
 pub(crate) fn digest(file: &Path, share: f64) -> Result<(), Box<dyn std::error::Error>> {
     let conversations = load(file)?;

@@ -1,15 +1,15 @@
 //! How long the channel's write lock is held: what is applied under it, at 2,000 live entries.
 
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{
+use cairn_types::event::{
     CompactionEvent, Event, MessageEvent, Record, Run, RunEnd, RunOutcome, RunWork, Trigger, TurnEnd,
     TurnEvent, TurnOutcome,
 };
-use cairn_core::ids::{AgentId, ChannelId, MessageId, RunId, Seq, SummaryId};
-use cairn_core::message::{Author, Part, Pending};
-use cairn_core::model::Usage;
-use cairn_core::summary::{Marker, MarkerKind, Summary};
-use cairn_core::tier::Tier;
+use cairn_types::ids::{AgentId, ChannelId, MessageId, RunId, Seq, SummaryId};
+use cairn_types::message::{Author, Part, Pending};
+use cairn_types::model::Usage;
+use cairn_types::summary::{Marker, MarkerKind, Summary};
+use cairn_types::tier::Tier;
 use divan::Bencher;
 use jiff::Timestamp;
 
@@ -35,7 +35,7 @@ fn accepted(conversation: &Conversation) -> Event {
         parts: vec![Part::text("We looked at seven flats in Lisbon and Anna liked the third one best.")],
         addressed: true,
         direct: false,
-        provenance: cairn_core::message::Provenance::default(),
+        provenance: cairn_types::message::Provenance::default(),
         fingerprint: String::new(),
         tokens: 30,
     }))

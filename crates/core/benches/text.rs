@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use cairn_core::answer_text::AnswerText;
 use cairn_core::digest::digest;
-use cairn_core::ids::{Generation, Seq, TurnId};
-use cairn_core::message::{Author, Entry, Part, Role};
-use cairn_core::tokens::estimate;
-use cairn_core::tool_defs::ToolDefs;
+use cairn_types::ids::{Generation, Seq, TurnId};
+use cairn_types::message::{Author, Entry, Part, Role};
+use cairn_types::tokens::estimate;
+use cairn_types::tool::defs::ToolDefs;
 use divan::Bencher;
 use divan::counter::BytesCount;
 use jiff::Timestamp;
@@ -70,7 +70,7 @@ fn entries(n: u64) -> Vec<Arc<Entry>> {
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,
-        provenance: cairn_core::message::Provenance::default(),
+        provenance: cairn_types::message::Provenance::default(),
         quotes: false,
         finish: None,
         tokens: 40,

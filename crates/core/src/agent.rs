@@ -1,13 +1,13 @@
 //! What an agent is, as far as decisions need to know.
 
 use crate::conversation::{Conversation, Learnt};
-use crate::ids::AgentId;
 use crate::settings::{
     CompactionSettings, MemorySettings, PruningSettings, ResultGuardSettings, WindowGuard,
 };
-use crate::tool_defs::ToolDefs;
 use crate::trust::TrustSettings;
 use crate::window::frame_tokens;
+use cairn_types::ids::AgentId;
+use cairn_types::tool::defs::ToolDefs;
 
 /// An agent's settings on one model of its chain, resolved from the configuration.
 #[derive(Debug, Clone, PartialEq)]
@@ -234,9 +234,9 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::ids::ChannelId;
     use crate::testing::agent;
-    use crate::window_bounds::WindowBounds;
+    use cairn_types::ids::ChannelId;
+    use cairn_types::window_bounds::WindowBounds;
 
     #[rstest]
     #[case::nothing_is_proved(None, 0, 8_192, 2_048)]

@@ -4,16 +4,15 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 use crate::conversation::Conversation;
-use crate::event::ArtifactEvent;
-use crate::ids::{ArtifactId, Seq};
-use crate::message::Artifact;
-use crate::ports::ArtifactLines;
 use crate::result_guard::{ResultRoom, beginning};
 use crate::settings::ResultGuardSettings;
-use crate::text::short_date;
+use cairn_types::event::ArtifactEvent;
+use cairn_types::ids::{ArtifactId, Seq};
+use cairn_types::message::Artifact;
+use cairn_types::ports::ArtifactLines;
+use cairn_types::text::escape::short_date;
 
 #[cfg(test)]
 mod tests;
@@ -43,25 +42,23 @@ pub enum NoArtifact {
     PastItsEnd { id: ArtifactId, lines: u64, from: u64 },
 }
 
-impl Artifact {
-    /// Its words cannot be read any more: what else to do, for whoever asked.
-    pub fn lost(&self) -> NoArtifact {
-        let instead = match self.message {
-            Some(seq) => format!("read message {seq} with history_read"),
-            None => "call the tool again".to_owned(),
-        };
-        NoArtifact::Lost { id: self.id.clone(), instead }
-    }
+/// The words of an artifact cannot be read any more: what else to do, for whoever asked.
+pub fn lost(artifact: &Artifact) -> NoArtifact {
+    let instead = match artifact.message {
+        Some(seq) => format!("read message {seq} with history_read"),
+        None => "call the tool again".to_owned(),
+    };
+    NoArtifact::Lost { id: artifact.id.clone(), instead }
+}
 
-    /// Folds an event in that is about it.
-    pub fn note(&mut self, at: Timestamp, event: &ArtifactEvent) {
-        match event {
-            ArtifactEvent::Stored { artifact } => self.clone_from(artifact),
-            ArtifactEvent::Used { .. } => self.used_at = at,
-            ArtifactEvent::Expired { lost, .. } => {
-                self.expired_at = Some(at);
-                self.lost = *lost;
-            }
+/// Folds an event into the artifact that it is about.
+pub fn note(artifact: &mut Artifact, at: Timestamp, event: &ArtifactEvent) {
+    match event {
+        ArtifactEvent::Stored { artifact: stored } => artifact.clone_from(stored),
+        ArtifactEvent::Used { .. } => artifact.used_at = at,
+        ArtifactEvent::Expired { lost, .. } => {
+            artifact.expired_at = Some(at);
+            artifact.lost = *lost;
         }
     }
 }
@@ -73,14 +70,9 @@ pub fn fold(artifacts: &mut BTreeMap<ArtifactId, Artifact>, at: Timestamp, event
     }
     for id in event.ids() {
         if let Some(artifact) = artifacts.get_mut(id) {
-            artifact.note(at, event);
+            note(artifact, at, event);
         }
     }
-}
-
-/// What [`Artifact::sha256`] is for those words.
-pub fn checksum(words: &[u8]) -> String {
-    Sha256::digest(words).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The number in an id.
@@ -117,7 +109,7 @@ pub fn readable(found: Option<Artifact>, newest: u64, id: &str, from: u64) -> Re
         return Err(NoArtifact::Unknown { id: id.chars().take(40).collect(), known });
     };
     if artifact.lost {
-        return Err(artifact.lost());
+        return Err(lost(&artifact));
     }
     if let (Some(seq), Some(_)) = (artifact.message, artifact.expired_at) {
         return Err(NoArtifact::Left { id: artifact.id.clone(), seq });

@@ -2,7 +2,7 @@
 //! take no more than they may.
 
 use crate::conversation::Conversation;
-use crate::message::{Entry, Part, Pending};
+use cairn_types::message::{Entry, Part, Pending};
 
 /// What a channel takes without a word: its actors, queues and timers.
 const CHANNEL_BYTES: u64 = 16 * 1024;

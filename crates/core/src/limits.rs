@@ -8,9 +8,9 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan};
 use serde::{Deserialize, Serialize};
 
-use crate::ids::ChannelId;
-use crate::model::Usage;
 use crate::pairing_store::{UsageDay, day_of};
+use cairn_types::ids::ChannelId;
+use cairn_types::model::Usage;
 
 #[cfg(test)]
 mod tests;

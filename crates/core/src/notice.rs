@@ -11,11 +11,11 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
-use crate::event::{CompactionEvent, DeliveryEvent, Event, Run, RunEnd, RunOutcome};
-use crate::ids::{LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
-use crate::message::{Entry, Finish};
-use crate::summary::MADE_BY_DIGEST;
-pub use crate::text::grouped;
+use cairn_types::event::{CompactionEvent, DeliveryEvent, Event, Run, RunEnd, RunOutcome};
+use cairn_types::ids::{LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
+use cairn_types::message::{Entry, Finish};
+use cairn_types::summary::MADE_BY_DIGEST;
+pub use cairn_types::text::escape::grouped;
 
 /// How long a run over what an emergency took may last before the chat is told of it.
 const SOON: SignedDuration = SignedDuration::from_secs(60);
@@ -317,7 +317,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::message::ToolCall;
+    use cairn_types::message::ToolCall;
 
     #[rstest]
     #[case(Finish::Stop, None)]

@@ -8,16 +8,13 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::access::AccessPolicy;
-use crate::event::{
+use cairn_types::event::{
     CompactionEvent, ErasureFigures, Event, MaintenanceEvent, Record, RegistryEvent, TurnEvent,
 };
-use crate::mcp::pins::Pins;
-use crate::message::Author;
-use crate::model::Usage;
-
-/// A code that nobody approved is void after so long.
-pub const CODE_AGE: SignedDuration = SignedDuration::from_hours(24);
+use cairn_types::model::Usage;
+use cairn_types::people::access::AccessPolicy;
+use cairn_types::people::pairing::{Ban, Pairing, PairingStatus};
+use cairn_types::tool::mcp::pins::Pins;
 
 /// A stranger who asks again is told the code again after so long.
 pub const TELL_AGAIN: SignedDuration = SignedDuration::from_mins(10);
@@ -32,56 +29,11 @@ const BAN_KEPT: SignedDuration = SignedDuration::from_hours(31 * 24);
 /// journal.
 pub const WAITING_MAX: usize = 64;
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Pairing {
-    pub user: Author,
-    /// The chat in which the code was told.
-    pub chat: String,
-    pub code: String,
-    /// When it was told first: its age counts from here.
-    pub asked_at: Timestamp,
-    pub told_at: Timestamp,
-    pub approved_at: Option<Timestamp>,
-    /// An operator revoked the approval, or refused the request: they are told nothing more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub revoked_at: Option<Timestamp>,
-}
-
 /// The rules of a platform, and since when they hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessSince {
     pub since: Timestamp,
     pub access: AccessPolicy,
-}
-
-/// A person who is heard nowhere.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ban {
-    pub reason: Option<String>,
-    pub since: Timestamp,
-    /// None: until it is lifted.
-    pub until: Option<Timestamp>,
-    /// The operator, `PLATFORM/USER`.
-    pub by: String,
-}
-
-impl Ban {
-    pub fn holds(&self, now: Timestamp) -> bool {
-        self.until.is_none_or(|until| now < until)
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PairingStatus {
-    /// Heard nowhere, whatever else says so.
-    Banned,
-    Paired,
-    /// Was paired or had a code, until an operator said otherwise.
-    Revoked,
-    /// Has a code that waits for an operator.
-    Waiting,
-    Stranger,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -112,6 +64,16 @@ pub struct Erasure {
     #[serde(flatten)]
     pub figures: ErasureFigures,
     pub at: Timestamp,
+}
+
+fn pin(pins: &mut Pins, record: &Record) {
+    match &record.event {
+        Event::Registry(RegistryEvent::ServerApproved { pin }) => {
+            drop(pins.0.insert(pin.server.clone(), pin.clone()));
+        }
+        Event::Registry(RegistryEvent::ServerRevoked { server }) => drop(pins.0.remove(server)),
+        _ => {}
+    }
 }
 
 impl RegistryState {
@@ -169,7 +131,7 @@ impl RegistryState {
                 self.migrate(platform, from, to)
             }
             Event::Registry(RegistryEvent::ServerApproved { .. } | RegistryEvent::ServerRevoked { .. }) => {
-                self.pins.apply(record)
+                pin(&mut self.pins, record)
             }
             Event::Maintenance(MaintenanceEvent::PersonErased { pseudonym, figures }) => {
                 self.erasures.push(Erasure { pseudonym: pseudonym.clone(), figures: *figures, at: record.at })
@@ -271,22 +233,6 @@ impl RegistryState {
             }
         }
         address
-    }
-}
-
-impl Pairing {
-    /// No operator has said anything yet.
-    fn is_open(&self) -> bool {
-        self.approved_at.is_none() && self.revoked_at.is_none()
-    }
-
-    fn waits(&self, now: Timestamp) -> bool {
-        self.is_open() && !self.is_void(now)
-    }
-
-    /// Nobody approved it in time. One that lies further ahead than a code lives was made by a clock that was wrong.
-    pub fn is_void(&self, now: Timestamp) -> bool {
-        self.is_open() && now.duration_since(self.asked_at).abs() > CODE_AGE
     }
 }
 

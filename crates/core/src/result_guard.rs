@@ -3,11 +3,12 @@
 
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
-use crate::edges::{Edges, FullTextAt, NOTE_BYTES, edges, head, note, with_edges};
-use crate::message::IMAGE_TOKENS;
-use crate::settings::{ResultClass, ResultGuardSettings};
-use crate::tokens::{Correction, estimate};
+use crate::settings::ResultGuardSettings;
 use crate::window::measure;
+use cairn_types::message::IMAGE_TOKENS;
+use cairn_types::text::edges::{Edges, FullTextAt, NOTE_BYTES, edges, head, note, with_edges};
+use cairn_types::tokens::{Correction, estimate};
+use cairn_types::tool::result_class::ResultClass;
 
 #[cfg(test)]
 mod tests;

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use cairn_types::tool::result_class::ResultClass;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::memory::Share;
-use crate::tier::Tier;
-use crate::tool::closest;
+use cairn_types::memory::Share;
+use cairn_types::tier::Tier;
+use cairn_types::tool::closest;
 
 /// How far memories are recalled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -143,18 +144,6 @@ impl PruningSettings {
         }
         Ok(())
     }
-}
-
-/// How the results of a tool are treated when they arrive.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ResultClass {
-    #[default]
-    Auto,
-    /// All but the smallest become artifacts (browsers).
-    AlwaysOffload,
-    /// The newest stays whole while it leaves room; it becomes a reference when pruned (file readers).
-    KeepRecent,
 }
 
 /// What becomes of large results of tools when they arrive.

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
-use crate::event::{CompactionEvent, Event, Record, TurnEvent};
-use crate::ids::{AgentId, ChannelId};
 use crate::limits::Price;
-use crate::model::Usage;
 use crate::pairing_store::day_of;
+use cairn_types::event::{CompactionEvent, Event, Record, TurnEvent};
+use cairn_types::ids::{AgentId, ChannelId};
+use cairn_types::model::Usage;
 
 /// What a call was for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

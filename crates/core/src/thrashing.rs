@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::event::{RunEnd, RunOutcome, Trigger};
-use crate::tier::Tier;
+use cairn_types::event::{RunEnd, RunOutcome, Trigger};
+use cairn_types::tier::Tier;
 
 const TURNS: u64 = 10;
 
@@ -124,7 +124,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::ids::RunId;
+    use cairn_types::ids::RunId;
 
     fn at(minutes: i64) -> Timestamp {
         Timestamp::from_second(minutes * 60).unwrap_or_default()

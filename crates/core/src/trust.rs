@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::conversation::Conversation;
-use crate::memory::{Memory, Scope};
-use crate::message::Provenance;
-use crate::tool::{Closeness, Effect, closest};
+use cairn_types::memory::{Memory, Scope};
+use cairn_types::message::Provenance;
+use cairn_types::tool::{Closeness, Effect, closest};
 
 /// All that a conversation's window holds: what is live, what stands behind summaries and markers, and these memories.
 pub fn window_provenance<'a>(
@@ -123,9 +123,9 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::ids::Seq;
-    use crate::message::{Entry, PEOPLE_MAX, Role};
     use crate::testing;
+    use cairn_types::ids::Seq;
+    use cairn_types::message::{Entry, PEOPLE_MAX, Role};
 
     fn entry(role: Role, author: Option<&str>, provenance: Provenance) -> Arc<Entry> {
         let author = author.map(|id| testing::author(id, "somebody"));

@@ -1,7 +1,7 @@
 //! Turns: where a history may be cut.
 
 use crate::conversation::Conversation;
-use crate::ids::{Seq, TurnId};
+use cairn_types::ids::{Seq, TurnId};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {

@@ -7,9 +7,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{WindowSize, WindowSource};
-use crate::ids::TextId;
-use crate::model::Usage;
-use crate::tokens::Correction;
+use cairn_types::ids::TextId;
+use cairn_types::model::Usage;
+use cairn_types::tokens::Correction;
 
 /// A request that grew by a smaller share than this may have stayed as it was: estimates of pieces miss by 9.4 %
 /// (`docs/design/figures.md`).
@@ -52,7 +52,7 @@ pub struct UsageWatch {
 /// Requests each of which holds all of those before it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct GrowingRequests {
-    /// The [`crate::trace::CallFrame`] that they have in common.
+    /// The [`cairn_types::trace::CallFrame`] that they have in common.
     frame: TextId,
     /// The one with the largest report.
     largest: Counted,
@@ -72,7 +72,7 @@ struct Counted {
 /// A whole answer's request and what the server reported of it.
 #[derive(Debug, Clone, Copy)]
 pub struct Report<'a> {
-    /// The [`crate::trace::CallFrame`] of the request.
+    /// The [`cairn_types::trace::CallFrame`] of the request.
     pub frame: Option<&'a TextId>,
     /// Our estimate of the request, before correction.
     pub estimated: u64,

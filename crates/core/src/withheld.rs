@@ -4,33 +4,12 @@
 //! A server that refuses a request for an unknown reason is asked without the older half of the history, without three
 //! quarters of it, and so on down to the open turn. Once it answers, what stays left out is the part between the last two
 //! tries: the refused message is in it. A turn that is refused by itself ends so, and its messages are left out from then on
-//! ([`REFUSED`]).
+//! ([`cairn_types::message::REFUSED`]).
+
+use cairn_types::ids::SeqRange;
 
 use crate::conversation::Conversation;
-use crate::ids::Seq;
 use crate::turn::spans;
-
-/// The code of a turn that failed since a model's server refused its messages, with or without everything else.
-pub const REFUSED: &str = "refused";
-
-/// Codes of turns whose messages are left out of later requests: they were refused, with a status or in an answer without words.
-pub const REFUSALS: [&str; 3] = [REFUSED, "refusal", "content_filter"];
-
-/// Stands for the text of a message that a server refused.
-pub const REFUSED_TEXT: &str = "[left out: the language model's server refused this message]";
-
-/// A range of entries, both ends included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct SeqRange {
-    pub from_seq: Seq,
-    pub to_seq: Seq,
-}
-
-impl SeqRange {
-    pub fn contains(&self, seq: Seq) -> bool {
-        (self.from_seq..=self.to_seq).contains(&seq)
-    }
-}
 
 /// What to leave out of the next try: half of the older turns that are still in. `before`: what the refused try left out.
 /// `None`: nothing older is left.
@@ -56,8 +35,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::ids::{AgentId, ChannelId, Generation, TurnId};
-    use crate::message::{Entry, Role};
+    use cairn_types::ids::{AgentId, ChannelId, Generation, Seq, TurnId};
+    use cairn_types::message::{Entry, Role};
 
     /// Turns of two entries each; the last is open.
     fn conversation(n_turns: u64) -> Conversation {

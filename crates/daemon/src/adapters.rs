@@ -4,8 +4,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::backoff::{jittered, pause_after};
-use cairn_core::ports::{Adapter, AdapterFailure, AdapterPorts, LinkState, PlatformStatus};
+use cairn_types::ports::{Adapter, AdapterFailure, AdapterPorts, LinkState, PlatformStatus};
+use cairn_types::wire::backoff::{jittered, pause_after};
 use futures::FutureExt;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use cairn_actors::{AgentRuntime, ModelCandidate, Runtime};
 use cairn_core::agent::WindowSource;
-use cairn_core::backoff::Backoff;
 use cairn_core::chain::Guarded;
-use cairn_core::ids::AgentId;
-use cairn_core::ports::{ChatModel, ServerWindow, Unanswered};
-use cairn_core::tool_defs::ToolDefs;
 use cairn_llm::{BadModel, HistorySearch};
+use cairn_types::ids::AgentId;
+use cairn_types::ports::{ChatModel, ServerWindow, Unanswered};
+use cairn_types::tool::defs::ToolDefs;
+use cairn_types::wire::backoff::Backoff;
 use futures::FutureExt as _;
 use futures::future::join_all;
 use parking_lot::Mutex;

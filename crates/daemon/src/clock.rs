@@ -1,6 +1,6 @@
 //! The clock: the only place where the time is read.
 
-use cairn_core::ports::Clock;
+use cairn_types::ports::Clock;
 use jiff::Timestamp;
 
 #[derive(Debug, Clone, Copy, Default)]

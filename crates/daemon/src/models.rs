@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::ports::{ChatModel, Store as _};
+use cairn_core::store_port::Store as _;
 use cairn_llm::{Anthropic, BadModel, HistorySearch, Offline, OpenAi, ServerOptions, Timeouts};
 use cairn_store::Store;
+use cairn_types::ports::ChatModel;
 use futures::FutureExt as _;
 use futures::future::ready;
 

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use cairn_core::ids::AgentId;
-use cairn_core::ports::{Adapter, PairingStore, StoreError};
 use cairn_platforms::discord::{self, Discord, DiscordSettings, Refusals};
 use cairn_platforms::fence::Fence;
 use cairn_platforms::settings::{CatchUp, ChatSettings, LiveChat};
 use cairn_platforms::telegram::{self, Telegram, TelegramSettings};
 use cairn_store::Store;
+use cairn_types::ids::AgentId;
+use cairn_types::ports::{Adapter, PairingStore, StoreError};
 use jiff::SignedDuration;
 use parking_lot::Mutex;
 use secrecy::SecretString;

@@ -10,9 +10,9 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use cairn_core::ports::{Clock as _, StoreError};
 use cairn_platforms::local::ApiError;
 use cairn_store::{NodeRow, Standby, StandbyStatus, Store, StoreOptions, Totals};
+use cairn_types::ports::{Clock as _, StoreError};
 use sd_notify::NotifyState;
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
@@ -27,9 +27,8 @@ use crate::meters::{Meters, installed};
 use crate::records::{Identity, NodeStatus, StatusRecord, StoreStatus};
 use crate::reload::{Reloaded, Source};
 use crate::socket::Socket;
-use crate::systemd;
-use crate::webhooks;
 use crate::wiring::{self, StartError, Tools, blocking};
+use crate::{systemd, webhooks};
 
 /// The code of every answer of a node between two roles, and its state.
 pub(crate) const CHANGING: &str = "changing";

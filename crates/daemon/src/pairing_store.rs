@@ -4,13 +4,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cairn_core::access::AccessPolicy;
-use cairn_core::event::{Event, NewRecord, RegistryEvent};
-use cairn_core::mcp::ServerPin;
-use cairn_core::mcp::pins::Pins;
-use cairn_core::message::Author;
-use cairn_core::pairing_store::{Ban, Pairing, PairingStatus, RegistryState};
-use cairn_core::ports::{Clock, PairingStore, Store, StoreError};
+use cairn_core::pairing_store::RegistryState;
+use cairn_core::store_port::Store;
+use cairn_types::event::{Event, NewRecord, RegistryEvent};
+use cairn_types::message::Author;
+use cairn_types::people::access::AccessPolicy;
+use cairn_types::people::pairing::{Ban, Pairing, PairingStatus};
+use cairn_types::ports::{Clock, PairingStore, StoreError};
+use cairn_types::tool::mcp::ServerPin;
+use cairn_types::tool::mcp::pins::Pins;
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::{Mutex, RwLock};

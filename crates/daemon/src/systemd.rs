@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cairn_actors::{Liveness, Runtime};
-use cairn_core::ports::{Adapter, LinkState};
+use cairn_types::ports::{Adapter, LinkState};
 use sd_notify::NotifyState;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_actors::{BadTool, all_tools, effect_of_builtin};
-use cairn_core::mcp::pins::Pins;
-use cairn_core::model::ToolDef;
-use cairn_core::ports::{Clock, Tool, Toolset};
-use cairn_core::tool::{Effect, SERVER_SEPARATOR, is_entry, is_granted, server_of};
 use cairn_tools::fetch::{BadFetch, Fetch, FetchSettings};
 use cairn_tools::mcp::{Reach, ServerSettings, Servers, Surroundings};
+use cairn_types::ports::{Clock, Tool, Toolset};
+use cairn_types::tool::defs::ToolDef;
+use cairn_types::tool::mcp::pins::Pins;
+use cairn_types::tool::{Effect, SERVER_SEPARATOR, is_entry, is_granted, server_of};
 use secrecy::SecretString;
 
 use crate::config::{

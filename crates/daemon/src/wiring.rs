@@ -6,15 +6,14 @@ use std::time::Duration;
 
 use axum::Router;
 use cairn_actors::{Runtime, RuntimeDeps, RuntimeError};
-use cairn_core::mcp::pins::Pins;
-use cairn_core::ports::{
-    Adapter, AdapterPorts, Clock, PairingStore, Platform, Store as _, StoreError, Tool, Toolset,
-};
+use cairn_core::store_port::Store as _;
 use cairn_llm::BadModel;
 use cairn_platforms::fence::Fence;
 use cairn_platforms::local::{self, LocalApi, Mint};
 use cairn_store::{DatabaseOptions, Standby, Store, StoreOptions, keep_checked};
 use cairn_tools::schema::Schemas;
+use cairn_types::ports::{Adapter, AdapterPorts, Clock, PairingStore, Platform, StoreError, Tool, Toolset};
+use cairn_types::tool::mcp::pins::Pins;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 
@@ -26,9 +25,7 @@ use crate::chat_commands::{Runner, RunnerDeps};
 use crate::clock::SystemClock;
 use crate::config::{ConfigError, Environment, Live, Loaded, StateDir};
 use crate::forward::{self, Doors};
-use crate::models;
 use crate::networks::{self, BadNetwork, Networks};
-use crate::node;
 use crate::page::Access;
 use crate::pairing_store::DaemonPairings;
 use crate::records::Identity;
@@ -38,6 +35,7 @@ use crate::retention_job::daily;
 use crate::socket::{self, Socket, SocketError, SocketMode};
 use crate::tool_registry::{BadTools, ToolRegistry};
 use crate::webhooks::{self, NoWebhook};
+use crate::{models, node};
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {

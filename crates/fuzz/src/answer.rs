@@ -1,9 +1,8 @@
 //! What models write into their text beside the answer: reasoning in tags, calls, headers.
 
 use cairn_core::answer_text::{AnswerText, Piece};
-use cairn_core::model::ToolDef;
-use cairn_core::tool::is_name;
-use cairn_core::tool_defs::ToolDefs;
+use cairn_types::tool::defs::{ToolDef, ToolDefs};
+use cairn_types::tool::is_name;
 use serde_json::{Value, json};
 
 use crate::lossy;

@@ -1,8 +1,8 @@
 //! What is fetched: pages, and files that people attach.
 
-use cairn_core::message::{Part, text_of};
 use cairn_platforms::attach::{AttachLimits, Attachment, Kind};
 use cairn_tools::fetch::fuzzing;
+use cairn_types::message::{Part, text_of};
 
 /// Longest target of a link in the words of a page.
 const LINK_MAX: usize = 3_000;

@@ -1,7 +1,7 @@
 //! What chat networks send.
 
-use cairn_core::ids::{AgentId, ChannelId};
 use cairn_platforms::{discord, telegram};
+use cairn_types::ids::{AgentId, ChannelId};
 
 use crate::lossy;
 

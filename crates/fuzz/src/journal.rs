@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use cairn_core::ports::StoreError;
 use cairn_store::fuzzing::{in_place_of, line_of, parse, records};
+use cairn_types::ports::StoreError;
 
 /// Where the checksum stands in a line, and where what it is of begins.
 const CRC_AT: usize = 8;

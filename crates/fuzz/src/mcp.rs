@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use cairn_core::mcp::{TOOL_BYTES_MAX, TOOLS_MAX};
-use cairn_core::message::text_of;
-use cairn_core::model::ToolDef;
-use cairn_core::ports::ArgumentCheck as _;
-use cairn_core::tool::{is_name, offered_name};
 use cairn_tools::mcp::fuzzing::{lines, output, tools};
 use cairn_tools::schema::{Schemas, sound};
+use cairn_types::message::text_of;
+use cairn_types::ports::ArgumentCheck as _;
+use cairn_types::tool::defs::ToolDef;
+use cairn_types::tool::mcp::{TOOL_BYTES_MAX, TOOLS_MAX};
+use cairn_types::tool::{is_name, offered_name};
 use serde_json::Value;
 
 use crate::in_pieces;

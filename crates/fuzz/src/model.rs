@@ -3,9 +3,9 @@
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
-use cairn_core::message::ToolCall;
-use cairn_core::model::{Finish, ModelError, ModelEvent, Usage};
 use cairn_llm::fuzzing::{self, WireFormat};
+use cairn_types::message::ToolCall;
+use cairn_types::model::{Finish, ModelError, ModelEvent, Usage};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{in_pieces, lossy};

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use cairn_core::sse::{ServerEvent, SseBounds, SseFault, events};
+use cairn_types::wire::sse::{ServerEvent, SseBounds, SseFault, events};
 use futures::{FutureExt as _, StreamExt as _, stream};
 
 use crate::in_pieces;

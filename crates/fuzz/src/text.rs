@@ -1,9 +1,9 @@
 //! Words as they are measured, cut, extracted and escaped.
 
 use cairn_core::digest::digest_texts;
-use cairn_core::ids::{AgentId, ChannelId};
-use cairn_core::sentences::sentences;
-use cairn_core::tokens::estimate;
+use cairn_types::ids::{AgentId, ChannelId};
+use cairn_types::text::sentences::sentences;
+use cairn_types::tokens::estimate;
 
 use crate::lossy;
 

@@ -12,20 +12,19 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use cairn_core::body::{self, BodyError};
-use cairn_core::ids::TextId;
-use cairn_core::model::{Attempt, ChatRequest, Finish, ModelError, ModelEvent};
-use cairn_core::sse::{self, ServerEvent, SseFault};
-use cairn_core::trace::{Sent, Wire, WireFormat};
+use cairn_types::ids::TextId;
+use cairn_types::model::{Attempt, ChatRequest, Finish, ModelError, ModelEvent};
+use cairn_types::wire::body::{self, BodyError};
+use cairn_types::wire::format::{Sent, Wire, WireFormat};
+use cairn_types::wire::sse::{self, ServerEvent, SseFault};
 
 use crate::body::Body;
 use crate::failure::{self, ServerRefusal};
-use crate::json;
 use crate::options::Timeouts;
 use crate::remedy::{GUESSES, REMEDIES, Remedy};
 use crate::server::{Server, causes};
 use crate::sort::Sorter;
-use crate::{anthropic, openai, responses};
+use crate::{anthropic, json, openai, responses};
 
 /// Largest answer that comes whole; a picture-free answer of 128,000 tokens has about a megabyte.
 const MAX_BODY_BYTES: usize = 16 << 20;

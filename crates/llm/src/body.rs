@@ -3,9 +3,9 @@
 
 use std::borrow::Cow;
 
-use cairn_core::model::{ChatMessage, ChatRequest, ToolDef};
-use cairn_core::tool_defs::ToolDefs;
-use cairn_core::trace::{Wire, WireFormat};
+use cairn_types::model::{ChatMessage, ChatRequest};
+use cairn_types::tool::defs::{ToolDef, ToolDefs};
+use cairn_types::wire::format::{Wire, WireFormat};
 use serde_json::{Map, Value};
 
 use crate::remedy::{REMEDIES, Remedy, apply};

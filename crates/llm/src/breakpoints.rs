@@ -4,9 +4,9 @@
 //! breakpoint stands where that request had its last, and one where this request has its last. What is left of
 //! [`MAX_BREAKPOINTS`] is for the system prompt and the summaries.
 
-use cairn_core::ids::TextId;
-use cairn_core::model::{ChatRequest, Purpose};
 use cairn_core::tune::MAX_BREAKPOINTS;
+use cairn_types::ids::TextId;
+use cairn_types::model::{ChatRequest, Purpose};
 use serde_json::{Value, json};
 
 /// What a block of the conversation is.
@@ -149,9 +149,9 @@ fn parted(item: &Value) -> Option<(Option<Place>, &'static str)> {
 
 #[cfg(test)]
 mod tests {
-    use cairn_core::message::Part;
-    use cairn_core::model::ChatMessage;
-    use cairn_core::trace::{Wire, WireFormat};
+    use cairn_types::message::Part;
+    use cairn_types::model::ChatMessage;
+    use cairn_types::wire::format::{Wire, WireFormat};
     use rstest::rstest;
 
     use super::Place::{Model, Person, Result, Volatile};

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use cairn_core::message::ToolCall;
+use cairn_types::message::ToolCall;
 
 /// The calls of a request so far.
 #[derive(Default)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use reqwest::header::HeaderMap;
 
-use cairn_core::model::{ModelError, ModelEvent};
+use cairn_types::model::{ModelError, ModelEvent};
 
 use crate::answer::{Assemble, Bounds, events, read, read_whole};
 use crate::{anthropic, failure, openai, responses};

@@ -1,4 +1,4 @@
-//! Adapters for language models: the port [`cairn_core::ports::ChatModel`] over wire formats, and the embedded
+//! Adapters for language models: the port [`cairn_types::ports::ChatModel`] over wire formats, and the embedded
 //! offline model.
 //!
 //! [`OpenAi`] speaks to any server with OpenAI's chat completions or its Responses API, [`Anthropic`] to those with Anthropic's

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cairn_core::trace::{Wire, WireFormat};
+use cairn_types::wire::format::{Wire, WireFormat};
 use reqwest::Url;
 use secrecy::SecretString;
 use serde_json::{Map, Value};

@@ -2,7 +2,7 @@
 //! people and the model taking turns.
 
 use cairn_core::answer_text::TOLD_CALL;
-use cairn_core::message::ToolCall;
+use cairn_types::message::ToolCall;
 
 /// Stands where a server would refuse a message or a block without words.
 pub(crate) const NO_WORDS: &str = "(no text)";

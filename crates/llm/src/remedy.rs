@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use cairn_core::trace::{Wire, WireFormat};
+use cairn_types::wire::format::{Wire, WireFormat};
 use serde_json::{Map, Value, json};
 
 /// What some servers refuse although the request can be asked without it.
@@ -96,7 +96,7 @@ impl Remedy {
             Self::NoTools => "no_tools",
             Self::OtherLimit => "other_limit",
             Self::NoBreakpoints => "no_breakpoints",
-            Self::LastMessage => cairn_core::trace::LAST_MESSAGE,
+            Self::LastMessage => cairn_types::wire::format::LAST_MESSAGE,
         }
     }
 

@@ -16,10 +16,10 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use cairn_core::body;
-use cairn_core::model::{ModelError, ModelInfo, RefusalCause};
-use cairn_core::ports::Unanswered;
-use cairn_core::trace::WireFormat;
+use cairn_types::model::{ModelError, ModelInfo, RefusalCause};
+use cairn_types::ports::Unanswered;
+use cairn_types::wire::body;
+use cairn_types::wire::format::WireFormat;
 
 use crate::options::{BadModel, ServerOptions};
 use crate::remedy::Remedy;

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use cairn_core::answer_text::{AnswerText, Piece};
-use cairn_core::message::ToolCall;
-use cairn_core::model::{ChatRequest, Finish, ModelEvent};
-use cairn_core::tool_defs::ToolDefs;
-use cairn_core::trace::Wire;
+use cairn_types::message::ToolCall;
+use cairn_types::model::{ChatRequest, Finish, ModelEvent};
+use cairn_types::tool::defs::ToolDefs;
+use cairn_types::wire::format::Wire;
 
 use crate::server::Server;
 

@@ -5,11 +5,10 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use serde_json::json;
 
-use cairn_core::ids::{AgentId, ChannelId};
-use cairn_core::message::{Part, ToolCall};
-use cairn_core::model::{
-    Attempt, ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Purpose, ToolDef, Usage,
-};
+use cairn_types::ids::{AgentId, ChannelId};
+use cairn_types::message::{Part, ToolCall};
+use cairn_types::model::{Attempt, ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Purpose, Usage};
+use cairn_types::tool::defs::ToolDef;
 
 use crate::answer::{Assemble, Bounds, events, read};
 

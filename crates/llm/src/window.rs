@@ -1,6 +1,6 @@
 //! The window as servers tell it: in their lists, and in the calls of their own in which some tell it alone.
 
-use cairn_core::ports::{ServerWindow, Unanswered};
+use cairn_types::ports::{ServerWindow, Unanswered};
 use serde_json::{Value, json};
 
 use crate::server::{Server, is_nearby};

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use cairn_core::message::Part;
+use cairn_types::message::Part;
 
 use crate::markup::name;
 

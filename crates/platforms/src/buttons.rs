@@ -1,8 +1,8 @@
 //! The buttons under a question whether a call of a tool may be made: what they carry, and what is added to the question
 //! when it is answered.
 
-use cairn_core::command::Command;
-use cairn_core::ids::ApprovalId;
+use cairn_types::command::Command;
+use cairn_types::ids::ApprovalId;
 use jiff::Timestamp;
 
 pub(crate) const YES: &str = "Yes";

@@ -6,12 +6,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::access::{AccessPolicy, AccessRequest, AccessVerdict, ChatPlace};
-use cairn_core::command::{Command, CommandAnswer, CommandCall, Settled};
-use cairn_core::ids::{AgentId, ChannelId, MessageId};
-use cairn_core::message::{Amendment, Author, Inbound};
-use cairn_core::pairing_store::PairingStatus;
-use cairn_core::ports::{AdapterPorts, PairingStore, Refusal};
+use cairn_types::command::{Command, CommandAnswer, CommandCall, Settled};
+use cairn_types::ids::{AgentId, ChannelId, MessageId};
+use cairn_types::message::{Amendment, Author, Inbound};
+use cairn_types::people::access::{AccessPolicy, AccessRequest, AccessVerdict, ChatPlace};
+use cairn_types::people::pairing::PairingStatus;
+use cairn_types::ports::{AdapterPorts, PairingStore, Refusal};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use parking_lot::Mutex;

@@ -1,4 +1,4 @@
-//! Chat networks: adapters that turn what comes from outside into [`cairn_core::message::Inbound`] and bring
+//! Chat networks: adapters that turn what comes from outside into [`cairn_types::message::Inbound`] and bring
 //! replies out. They know the ports of `core` and nothing of each other or of the actors.
 
 pub mod attach;

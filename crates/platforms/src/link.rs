@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::ports::{AdapterFailure, CaughtUp, Clock, LinkState, PlatformStatus, Shards};
+use cairn_types::ports::{AdapterFailure, CaughtUp, Clock, LinkState, PlatformStatus, Shards};
 use parking_lot::Mutex;
 
 /// Most chats with a trouble of their own; past it the one that has been there longest is dropped from the list.

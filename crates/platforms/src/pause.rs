@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use cairn_core::backoff::{Backoff, jittered};
+use cairn_types::wire::backoff::{Backoff, jittered};
 
 /// The pauses after failures in a row.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::access::AccessPolicy;
-use cairn_core::ids::AgentId;
+use cairn_types::ids::AgentId;
+use cairn_types::people::access::AccessPolicy;
 use jiff::SignedDuration;
 use parking_lot::RwLock;
 

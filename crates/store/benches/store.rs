@@ -6,13 +6,13 @@
 use std::sync::Arc;
 
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{Event, MemoryEvent, NewRecord, TurnEvent};
-use cairn_core::ids::{AgentId, ChannelId, Generation, Seq, TurnId};
-use cairn_core::memory::{MemoryKind, MemorySave, Reach, Scope, Source};
-use cairn_core::message::{Entry, Part, Role};
-use cairn_core::ports::Store as _;
+use cairn_core::store_port::Store as _;
 use cairn_store::{DatabaseOptions, Store, StoreOptions};
 use cairn_testkit::postgres::Postgres;
+use cairn_types::event::{Event, MemoryEvent, NewRecord, TurnEvent};
+use cairn_types::ids::{AgentId, ChannelId, Generation, Seq, TurnId};
+use cairn_types::memory::{MemoryKind, MemorySave, Reach, Scope, Source};
+use cairn_types::message::{Entry, Part, Role};
 use divan::{Bencher, black_box};
 use jiff::Timestamp;
 
@@ -37,7 +37,7 @@ fn record(seq: u64) -> NewRecord {
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,
-        provenance: cairn_core::message::Provenance::default(),
+        provenance: cairn_types::message::Provenance::default(),
         quotes: false,
         finish: None,
         tokens: 40,

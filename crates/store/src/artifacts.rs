@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cairn_core::event::{ArtifactEvent, Event, Record};
-use cairn_core::ids::{ArtifactId, ChannelId};
-use cairn_core::message::Artifact;
-use cairn_core::ports::{ArtifactLines, LineRange, StoreError};
+use cairn_types::event::{ArtifactEvent, Event, Record};
+use cairn_types::ids::{ArtifactId, ChannelId};
+use cairn_types::message::Artifact;
+use cairn_types::ports::{ArtifactLines, LineRange, StoreError};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use percent_encoding::percent_encode_byte;

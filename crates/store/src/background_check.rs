@@ -7,8 +7,9 @@
 
 use std::time::{Duration, Instant};
 
-use cairn_core::ids::ChannelId;
-use cairn_core::ports::{Clock, Store as _, StoreError};
+use cairn_core::store_port::Store as _;
+use cairn_types::ids::ChannelId;
+use cairn_types::ports::{Clock, StoreError};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::database::copy;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use cairn_core::ports::StoreError;
+use cairn_types::ports::StoreError;
 use parking_lot::Mutex;
 
 /// So much must fit on a disk that was full before it counts as having room.

@@ -12,7 +12,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use cairn_core::ports::StoreError;
+use cairn_types::ports::StoreError;
 use serde::{Deserialize, Serialize};
 
 use crate::disk::{Layout, io_error, make_dir, put, remove_dir, replace, sync_folders};

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use cairn_core::event::Record;
-use cairn_core::ports::StoreError;
+use cairn_types::event::Record;
+use cairn_types::ports::StoreError;
 
 use crate::disk::Layout;
 use crate::journal::line;

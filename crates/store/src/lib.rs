@@ -1,6 +1,6 @@
 //! Durability: the journal, which is the truth, and what derives from it: sled views and the search index.
 //!
-//! [`Store`] implements the port [`Store`](cairn_core::ports::Store). An append is durable when it returns; the views follow
+//! [`Store`] implements the port [`Store`](cairn_core::store_port::Store). An append is durable when it returns; the views follow
 //! behind it on a thread of their own, and every read waits until they show all that was durable when it was asked.
 
 mod artifacts;

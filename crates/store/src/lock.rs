@@ -5,7 +5,7 @@ use std::io::{Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use cairn_core::ports::StoreError;
+use cairn_types::ports::StoreError;
 use fs4::{FileExt, TryLockError};
 
 use crate::backup::restore;

@@ -1,11 +1,11 @@
 //! What was: the records of a turn, a conversation and memories as they were after a record.
 
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{CompactionEvent, DeliveryEvent, Event, MessageEvent, Receipt, Record, TurnEvent};
-use cairn_core::ids::{ChannelId, MemoryId, MessageId, OutboxId, RunId, TurnId};
-use cairn_core::memory::Memory;
-use cairn_core::ports::StoreError;
 use cairn_core::trace::{TurnRecords, WhichTurn, is_of_run};
+use cairn_types::event::{CompactionEvent, DeliveryEvent, Event, MessageEvent, Receipt, Record, TurnEvent};
+use cairn_types::ids::{ChannelId, MemoryId, MessageId, OutboxId, RunId, TurnId};
+use cairn_types::memory::Memory;
+use cairn_types::ports::StoreError;
 use jiff::Timestamp;
 
 use crate::disk::Layout;
@@ -13,11 +13,10 @@ use crate::index::matched;
 use crate::journal::open::Checkpoint;
 use crate::journal::reader::Follower;
 use crate::store::{Inner, Store};
-use crate::views::Meta;
 use crate::views::archive::Reads;
 use crate::views::changes::Changes;
 use crate::views::db::Db;
-use crate::views::memories;
+use crate::views::{Meta, memories};
 
 /// How many records before a turn are looked at for its messages, which may have waited for long.
 const BEFORE_MAX: usize = 10_000;

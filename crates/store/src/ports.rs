@@ -7,18 +7,18 @@ use std::sync::mpsc::TrySendError;
 use std::time::{Duration, Instant};
 
 use cairn_core::conversation::{Conversation, Outline};
-use cairn_core::event::{NewRecord, Record, RunEnd, TurnEnd};
-use cairn_core::history::{HistoryQuery, Said};
-use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TextId, TurnId};
-use cairn_core::memory::{Memory, Reach, Scope};
-use cairn_core::message::{Artifact, Entry};
-use cairn_core::model::Usage;
 use cairn_core::pairing_store::{RegistryState, UsageDay};
-use cairn_core::ports::{
+use cairn_core::spend::{SpendKey, SpendSum};
+use cairn_types::event::{NewRecord, Record, RunEnd, TurnEnd};
+use cairn_types::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TextId, TurnId};
+use cairn_types::memory::{Memory, Reach, Scope};
+use cairn_types::message::{Artifact, Entry};
+use cairn_types::model::Usage;
+use cairn_types::people::said::{HistoryQuery, Said};
+use cairn_types::ports::{
     self, ArtifactLines, ChannelRow, Hit, LineRange, MemoryFilter, OutboxItem, Query, Seen, StoreError,
 };
-use cairn_core::spend::{SpendKey, SpendSum};
-use cairn_core::tool::ToolLogQuery;
+use cairn_types::tool::ToolLogQuery;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -58,7 +58,7 @@ pub struct Found {
     pub unindexed: u64,
 }
 
-impl ports::Store for Store {
+impl cairn_core::store_port::Store for Store {
     fn append(&self, records: Vec<NewRecord>) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
         self.inner.appender.append(records).boxed()
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use cairn_core::ports::StoreError;
+use cairn_types::ports::StoreError;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 

@@ -3,9 +3,9 @@
 
 use std::collections::HashSet;
 
-use cairn_core::ids::AgentId;
-use cairn_core::memory::{Memory, Reach};
-use cairn_core::ports::{MemoryFilter, NEAR_MAX, Recall, StoreError};
+use cairn_types::ids::AgentId;
+use cairn_types::memory::{Memory, Reach};
+use cairn_types::ports::{MemoryFilter, NEAR_MAX, Recall, StoreError};
 
 use crate::index::{Asked, Ranked, Ranking};
 use crate::store::Inner;

@@ -8,12 +8,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use cairn_core::event::{
+use cairn_core::retention::{InUse, SegmentFacts, WordsExpiry, expire, ranges};
+use cairn_core::store_port::Store as _;
+use cairn_types::event::{
     CompactionEvent, Event, MaintenanceEvent, MessageEvent, NewRecord, Record, TurnEvent,
 };
-use cairn_core::ids::{ChannelId, Seq, SummaryId};
-use cairn_core::ports::{Store as _, StoreError};
-use cairn_core::retention::{InUse, SegmentFacts, WordsExpiry, expire, ranges};
+use cairn_types::ids::{ChannelId, Seq, SummaryId};
+use cairn_types::ports::StoreError;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedMutexGuard;

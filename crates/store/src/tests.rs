@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use cairn_core::event::{Event, MaintenanceEvent, NewRecord, Record};
-use cairn_core::ids::ChannelId;
-use cairn_core::ports::{ChannelRow, Store as _, StoreError};
+use cairn_core::store_port::Store as _;
+use cairn_types::event::{Event, MaintenanceEvent, NewRecord, Record};
+use cairn_types::ids::ChannelId;
+use cairn_types::ports::{ChannelRow, StoreError};
 use jiff::Timestamp;
 
 use crate::disk::{AppendFile, Disk, RealDisk};

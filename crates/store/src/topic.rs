@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use cairn_core::memory::Memory;
-use cairn_core::words::topic_words;
+use cairn_types::memory::Memory;
+use cairn_types::text::words::topic_words;
 use jiff::Timestamp;
 use tantivy::fieldnorm::FieldNormReader;
 

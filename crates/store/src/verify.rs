@@ -6,9 +6,10 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cairn_core::event::{ArtifactEvent, Event, NewRecord};
-use cairn_core::ids::ChannelId;
-use cairn_core::ports::{ChannelRow, Store as _, StoreError};
+use cairn_core::store_port::Store as _;
+use cairn_types::event::{ArtifactEvent, Event, NewRecord};
+use cairn_types::ids::ChannelId;
+use cairn_types::ports::{ChannelRow, StoreError};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
@@ -16,18 +17,17 @@ use crate::artifacts::Wrong;
 use crate::backup::restore;
 use crate::database::{Standby, copy};
 use crate::disk::{Layout, blocking, io_error, make_dir, move_aside, put, remove_dir, remove_file};
-use crate::index;
 use crate::journal::mark::Mark;
 use crate::journal::open::{Checkpoint, Shown, Tail, holds, last_n, lost_message, named, refuse_lost_end};
 use crate::journal::segment::{Lines, Piece, Position};
 use crate::journal::{line, quarantine, segment};
 use crate::lock::StateLock;
-use crate::ports;
 use crate::progress::Progress;
 use crate::store::{Inner, Store, StoreOptions};
 use crate::views::archive::Reads;
 use crate::views::db::Check;
 use crate::views::opening;
+use crate::{index, ports};
 
 /// Of sled, for a look at closed views.
 const CACHE_BYTES: u64 = 8 * 1024 * 1024;

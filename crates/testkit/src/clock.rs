@@ -1,6 +1,6 @@
 //! A clock that stands still until it is set, and the time on the wall for fakes that stamp what they keep.
 
-use cairn_core::ports::Clock;
+use cairn_types::ports::Clock;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt::Display;
 use std::sync::Arc;
 
-use cairn_core::access::AccessPolicy;
-use cairn_core::command::{Command, CommandAnswer, CommandCall, Settled};
-use cairn_core::ids::{ApprovalId, ChannelId, MessageId, TurnId};
-use cairn_core::message::{Amendment, Author, Inbound, text_of};
-use cairn_core::pairing_store::PairingStatus;
-use cairn_core::ports::{
+use cairn_types::command::{Command, CommandAnswer, CommandCall, Settled};
+use cairn_types::ids::{ApprovalId, ChannelId, MessageId, TurnId};
+use cairn_types::message::{Amendment, Author, Inbound, text_of};
+use cairn_types::people::access::AccessPolicy;
+use cairn_types::people::pairing::PairingStatus;
+use cairn_types::ports::{
     AdapterPorts, Admission, ChannelRow, ChatCommands, Clock, Intake, PairingStore, Progress, Refusal,
     StoreError,
 };

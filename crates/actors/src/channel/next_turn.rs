@@ -1,7 +1,7 @@
 //! What the next turn takes up of what is pending. Pure.
 
-use cairn_core::ids::{LOCAL_PLATFORM, MessageId, TurnId};
-use cairn_core::message::Pending;
+use cairn_types::ids::{LOCAL_PLATFORM, MessageId, TurnId};
+use cairn_types::message::Pending;
 
 /// Share of the usable window that one turn's messages may fill.
 const TURN_SHARE: u64 = 4;
@@ -53,7 +53,7 @@ fn fitting<'a, 'b>(pending: &'a [&'b Pending], share: u64) -> &'a [&'b Pending] 
 
 #[cfg(test)]
 mod tests {
-    use cairn_core::message::{Author, Part};
+    use cairn_types::message::{Author, Part};
     use jiff::Timestamp;
 
     use super::*;
@@ -67,7 +67,7 @@ mod tests {
             parts: vec![Part::text(*text)],
             addressed: text.ends_with('!'),
             direct: false,
-            provenance: cairn_core::message::Provenance::default(),
+            provenance: cairn_types::message::Provenance::default(),
             fingerprint: String::new(),
             tokens: *tokens,
         };

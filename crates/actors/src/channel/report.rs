@@ -3,18 +3,17 @@
 use std::sync::Arc;
 
 use cairn_core::awake;
-use cairn_core::event::{
-    ApprovalEvent, CompactionEvent, DeliveryEvent, Event, MemoryEvent, MessageEvent, Record, Run, RunEnd,
-    TurnEnd, TurnEvent, TurnOutcome,
-};
-use cairn_core::ids::{MessageId, OutboxId, TurnId};
-use cairn_core::message::Entry;
-use cairn_core::ports::OutboxItem;
-use cairn_core::prune::PruneCause;
 use cairn_core::thrashing::Thrashing;
-use cairn_core::tier::Tier;
-use cairn_core::tool::ToolUse;
 use cairn_core::window::{Gauge, measure};
+use cairn_types::event::{
+    ApprovalEvent, CompactionEvent, DeliveryEvent, Event, MemoryEvent, MessageEvent, PruneCause, Record, Run,
+    RunEnd, TurnEnd, TurnEvent, TurnOutcome,
+};
+use cairn_types::ids::{MessageId, OutboxId, TurnId};
+use cairn_types::message::Entry;
+use cairn_types::ports::OutboxItem;
+use cairn_types::tier::Tier;
+use cairn_types::tool::ToolUse;
 
 use super::state::ChannelState;
 use super::turns::answer_of;

@@ -7,16 +7,16 @@ use std::time::Duration;
 use cairn_core::compaction::{NothingToCompact, give_up, request_manual};
 use cairn_core::conversation::{Conversation, amend, undo};
 use cairn_core::engine::MakeRoom;
-use cairn_core::event::{
+use cairn_core::limits::Limited;
+use cairn_core::notice::long_messages;
+use cairn_core::window::pending_tokens;
+use cairn_types::event::{
     CompactionEvent, DeliveryEvent, Event, MessageEvent, RunOutcome, RunRequest, Trigger, TurnEnd, TurnEvent,
     TurnOutcome,
 };
-use cairn_core::ids::{Generation, LOCAL_PLATFORM, MessageId, OutboxId, RunId, TurnId};
-use cairn_core::limits::Limited;
-use cairn_core::message::{Amendment, Author, Change, Entry, Inbound, Pending, fingerprint};
-use cairn_core::notice::long_messages;
-use cairn_core::ports::{Admission, Answer, Refusal, Seen, StoreError};
-use cairn_core::window::pending_tokens;
+use cairn_types::ids::{Generation, LOCAL_PLATFORM, MessageId, OutboxId, RunId, TurnId};
+use cairn_types::message::{Amendment, Author, Change, Entry, Inbound, Pending, fingerprint};
+use cairn_types::ports::{Admission, Answer, Refusal, Seen, StoreError};
 
 use super::state::{ChannelState, Failed, answer};
 use super::turns::answer_of;

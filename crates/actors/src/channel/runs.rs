@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use cairn_core::artifact::due;
 use cairn_core::compaction::{self, Decision, SummaryDraft};
-use cairn_core::event::{ArtifactEvent, Checkpoint, CompactionEvent, Event, RunOutcome};
-use cairn_core::ids::RunId;
-use cairn_core::model::Usage;
 use cairn_core::notice::{self, Due};
-use cairn_core::trace::CallTrace;
+use cairn_types::event::{ArtifactEvent, Checkpoint, CompactionEvent, Event, RunOutcome};
+use cairn_types::ids::RunId;
+use cairn_types::model::Usage;
+use cairn_types::trace::CallTrace;
 
 use super::requests::in_time;
 use super::state::{ChannelState, answer};

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::compaction::Decision;
-use cairn_core::event::{Event, NewRecord, Record, TurnEnd};
-use cairn_core::ids::{MessageId, RunId, TurnId};
-use cairn_core::model::Finish;
-use cairn_core::ports::{Refusal, StoreError, TurnFailure};
 use cairn_core::thrashing::ThrashingWatch;
-use cairn_core::tier::Tier;
+use cairn_types::event::{Event, NewRecord, Record, TurnEnd};
+use cairn_types::ids::{MessageId, RunId, TurnId};
+use cairn_types::model::Finish;
+use cairn_types::ports::{Refusal, StoreError, TurnFailure};
+use cairn_types::tier::Tier;
 use jiff::Timestamp;
 use ractor::ActorRef;
 use tokio::sync::oneshot;

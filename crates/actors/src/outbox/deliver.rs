@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use cairn_core::event::{DeliveryEvent, Event, Receipt};
-use cairn_core::ids::{ApprovalId, MessageId};
-use cairn_core::message::Entry;
-use cairn_core::ports::{OutboxItem, Platform, SendError, SendPart};
+use cairn_types::event::{DeliveryEvent, Event, Receipt};
+use cairn_types::ids::{ApprovalId, MessageId};
+use cairn_types::message::Entry;
+use cairn_types::ports::{OutboxItem, Platform, SendError, SendPart};
 use jiff::Timestamp;
 use tokio::time::Instant;
 

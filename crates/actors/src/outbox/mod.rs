@@ -8,8 +8,8 @@ mod deliver;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use cairn_core::ids::{ChannelId, OutboxId};
-use cairn_core::ports::{DeliveryState, OutboxItem};
+use cairn_types::ids::{ChannelId, OutboxId};
+use cairn_types::ports::{DeliveryState, OutboxItem};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::conversation::OpenTurn;
-use cairn_core::event::{DeliveryEvent, Event};
-use cairn_core::ids::{MessageId, OutboxId};
-use cairn_core::ports::{Platform, SendError, SendPart};
+use cairn_types::event::{DeliveryEvent, Event};
+use cairn_types::ids::{MessageId, OutboxId};
+use cairn_types::ports::{Platform, SendError, SendPart};
 use jiff::Timestamp;
 use tokio::time::Instant;
 

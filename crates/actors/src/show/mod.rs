@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::conversation::OpenTurn;
-use cairn_core::event::Event;
+use cairn_types::event::Event;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};

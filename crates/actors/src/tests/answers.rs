@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use cairn_core::event::{Event, MessageEvent, TurnEvent, TurnOutcome};
-use cairn_core::ids::AgentId;
-use cairn_core::message::Role;
-use cairn_core::model::ModelError;
-use cairn_core::ports::{Progress, Refusal, StoreError};
+use cairn_types::event::{Event, MessageEvent, TurnEvent, TurnOutcome};
+use cairn_types::ids::AgentId;
+use cairn_types::message::Role;
+use cairn_types::model::ModelError;
+use cairn_types::ports::{Progress, Refusal, StoreError};
 use futures::StreamExt as _;
 
 use super::common::model::{Kind, Plan, words};

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use cairn_core::approval::ApprovalOutcome;
-use cairn_core::event::{Event, TurnEvent};
-use cairn_core::ids::ChannelId;
-use cairn_core::model::ToolDef;
-use cairn_core::ports::{Progress, Tool};
-use cairn_core::tool::{ToolFailure, ToolOutcome, ToolOutput};
+use cairn_types::event::{Event, TurnEvent};
+use cairn_types::ids::ChannelId;
+use cairn_types::ports::{Progress, Tool};
+use cairn_types::tool::approval::ApprovalOutcome;
+use cairn_types::tool::defs::ToolDef;
+use cairn_types::tool::{ToolFailure, ToolOutcome, ToolOutput};
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;

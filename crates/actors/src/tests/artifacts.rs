@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cairn_core::event::{ArtifactEvent, Event, TurnEvent};
-use cairn_core::ids::{ArtifactId, ChannelId};
-use cairn_core::message::{Entry, Role};
-use cairn_core::model::ToolDef;
-use cairn_core::ports::{Store as _, StoreError, Tool};
-use cairn_core::settings::ResultClass;
-use cairn_core::tool::{Effect, ToolFailure, ToolOutput};
+use cairn_core::store_port::Store as _;
+use cairn_types::event::{ArtifactEvent, Event, TurnEvent};
+use cairn_types::ids::{ArtifactId, ChannelId};
+use cairn_types::message::{Entry, Role};
+use cairn_types::ports::{StoreError, Tool};
+use cairn_types::tool::defs::ToolDef;
+use cairn_types::tool::result_class::ResultClass;
+use cairn_types::tool::{Effect, ToolFailure, ToolOutput};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 

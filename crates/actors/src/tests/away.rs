@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cairn_core::event::{Event, MaintenanceEvent, TurnEvent};
-use cairn_core::ports::{Admission, Answer, Progress, StoreError};
+use cairn_types::event::{Event, MaintenanceEvent, TurnEvent};
+use cairn_types::ports::{Admission, Answer, Progress, StoreError};
 use futures::StreamExt as _;
 
 use super::common::model::{Kind, Plan, words};

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use cairn_core::agent::WindowSource;
-use cairn_core::event::{DeliveryEvent, Event, ModelNews, NewRecord, TurnEvent};
-use cairn_core::message::Part;
-use cairn_core::model::{ChatMessage, ModelError, Usage};
-use cairn_core::ports::{Answer, Progress, Store as _};
-use cairn_core::tokens::estimate;
+use cairn_core::store_port::Store as _;
+use cairn_types::event::{DeliveryEvent, Event, ModelNews, NewRecord, TurnEvent};
+use cairn_types::message::Part;
+use cairn_types::model::{ChatMessage, ModelError, Usage};
+use cairn_types::ports::{Answer, Progress};
+use cairn_types::tokens::estimate;
 use futures::StreamExt as _;
 use tokio::time::Instant;
 

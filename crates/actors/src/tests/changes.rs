@@ -1,11 +1,11 @@
 //! What people change after they said it: edits, deletions, `/undo`; commands taken once; limits.
 
-use cairn_core::command::Command;
-use cairn_core::event::{Event, MessageEvent, NewRecord};
-use cairn_core::ids::{ChannelId, MessageId};
 use cairn_core::limits::TalkLimits;
-use cairn_core::message::{Amendment, Author, Change, Part};
-use cairn_core::ports::{Intake as _, Refusal};
+use cairn_types::command::Command;
+use cairn_types::event::{Event, MessageEvent, NewRecord};
+use cairn_types::ids::{ChannelId, MessageId};
+use cairn_types::message::{Amendment, Author, Change, Part};
+use cairn_types::ports::{Intake as _, Refusal};
 use jiff::Timestamp;
 
 use super::common::model::Kind;

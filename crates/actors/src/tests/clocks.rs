@@ -4,9 +4,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cairn_core::event::{CompactionEvent, Event, RunOutcome};
 use cairn_core::limits::TalkLimits;
-use cairn_core::ports::Refusal;
+use cairn_types::event::{CompactionEvent, Event, RunOutcome};
+use cairn_types::ports::Refusal;
 use tokio::time::Instant;
 
 use super::common::model::{Kind, Plan, words};

@@ -1,9 +1,9 @@
 //! What people ask of a channel.
 
 use crate::{RuntimeError, RuntimeEvent, RuntimeEventKind};
-use cairn_core::event::RunOutcome;
-use cairn_core::ids::Generation;
-use cairn_core::model::ModelError;
+use cairn_types::event::RunOutcome;
+use cairn_types::ids::Generation;
+use cairn_types::model::ModelError;
 use jiff::Timestamp;
 
 use super::common::model::{Kind, Plan, words};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use cairn_core::event::{Event, TurnEnd, TurnEvent, TurnOutcome};
-use cairn_core::message::{Entry, Role};
-use cairn_core::model::{ModelError, Usage};
+use cairn_types::event::{Event, TurnEnd, TurnEvent, TurnOutcome};
+use cairn_types::message::{Entry, Role};
+use cairn_types::model::{ModelError, Usage};
 
 use super::common::model::{Kind, Plan, words};
 use super::common::*;

@@ -1,8 +1,8 @@
 //! A window that overflows: a request is made to fit, and no channel wedges.
 
-use cairn_core::event::{Event, RunOutcome, TurnEvent};
-use cairn_core::model::ModelError;
-use cairn_core::tokens::estimate;
+use cairn_types::event::{Event, RunOutcome, TurnEvent};
+use cairn_types::model::ModelError;
+use cairn_types::tokens::estimate;
 
 use super::common::model::{Kind, Plan, words};
 use super::common::*;

@@ -6,9 +6,10 @@ use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::Decision;
 use cairn_core::conversation::Conversation;
 use cairn_core::engine::{ContextEngine, EngineInfo, MakeRoom, SLIDING, Sliding};
-use cairn_core::event::{CompactionEvent, Event, Record, RunOutcome};
-use cairn_core::ports::{Query, Store as _};
+use cairn_core::store_port::Store as _;
 use cairn_core::window::{AssembleError, Assembled, Tail};
+use cairn_types::event::{CompactionEvent, Event, Record, RunOutcome};
+use cairn_types::ports::Query;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 

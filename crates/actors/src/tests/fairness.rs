@@ -1,7 +1,7 @@
 //! One person who writes in many channels at once, beside others.
 
-use cairn_core::ids::ChannelId;
-use cairn_core::message::{Author, Inbound};
+use cairn_types::ids::ChannelId;
+use cairn_types::message::{Author, Inbound};
 
 use super::common::model::{Kind, words};
 use super::common::*;

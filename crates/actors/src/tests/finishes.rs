@@ -1,10 +1,9 @@
 //! Answers that the model did not end itself: cut, refused, filtered.
 
-use cairn_core::event::{DeliveryEvent, Event, TurnEvent};
-use cairn_core::message::{Entry, Role};
-use cairn_core::model::Finish;
-use cairn_core::ports::{Answer, Progress, Reply};
-use cairn_core::withheld::REFUSED_TEXT;
+use cairn_types::event::{DeliveryEvent, Event, TurnEvent};
+use cairn_types::message::{Entry, REFUSED_TEXT, Role};
+use cairn_types::model::Finish;
+use cairn_types::ports::{Answer, Progress, Reply};
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 

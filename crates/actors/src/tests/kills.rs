@@ -1,6 +1,6 @@
 //! Failures that only the inside of the runtime can cause: router and outbox are killed where they stand.
 
-use cairn_core::event::{DeliveryEvent, Event, MessageEvent};
+use cairn_types::event::{DeliveryEvent, Event, MessageEvent};
 
 use super::common::model::Kind;
 use super::common::*;

@@ -30,7 +30,7 @@ async fn a_wedged_channel_is_named_until_it_moves_again() {
     let gate = world.store.shut();
     let runtime = live.runtime.clone();
     let wedged = tokio::spawn(async move {
-        drop(cairn_core::ports::Intake::submit(&runtime, message(&local(), "b", "hm")).await);
+        drop(cairn_types::ports::Intake::submit(&runtime, message(&local(), "b", "hm")).await);
     });
     settle().await;
     let liveness = live.runtime.liveness(PATIENCE).await;

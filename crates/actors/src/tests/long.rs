@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cairn_core::edges::MESSAGE_NOTICE;
-use cairn_core::event::{ArtifactEvent, CompactionEvent, DeliveryEvent, Event};
-use cairn_core::message::{Entry, Role};
-use cairn_core::ports::{Answer, Reply};
-use cairn_core::prune::PruneCause;
-use cairn_core::tokens::estimate;
+use cairn_types::event::{ArtifactEvent, CompactionEvent, DeliveryEvent, Event, PruneCause};
+use cairn_types::message::{Entry, Role};
+use cairn_types::ports::{Answer, Reply};
+use cairn_types::text::edges::MESSAGE_NOTICE;
+use cairn_types::tokens::estimate;
 use serde_json::json;
 
 use super::common::model::{Kind, Plan};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use cairn_core::event::{DeliveryEvent, Event};
-use cairn_core::model::ModelError;
+use cairn_types::event::{DeliveryEvent, Event};
+use cairn_types::model::ModelError;
 
 use super::common::model::{Kind, Plan};
 use super::common::*;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use cairn_core::event::{DeliveryEvent, Event, TurnEvent, TurnOutcome};
-use cairn_core::model::ModelError;
-use cairn_core::ports::{Answer, Progress};
+use cairn_types::event::{DeliveryEvent, Event, TurnEvent, TurnOutcome};
+use cairn_types::model::ModelError;
+use cairn_types::ports::{Answer, Progress};
 use futures::StreamExt as _;
 use tokio::time::Instant;
 

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use crate::RuntimeError;
-use cairn_core::event::{DeliveryEvent, Event, NewRecord, Receipt};
-use cairn_core::ids::{ChannelId, Seq};
-use cairn_core::ports::{DeliveryState, Store as _};
+use cairn_core::store_port::Store as _;
+use cairn_types::event::{DeliveryEvent, Event, NewRecord, Receipt};
+use cairn_types::ids::{ChannelId, Seq};
+use cairn_types::ports::DeliveryState;
 
 use super::common::model::{Kind, Plan};
 use super::common::net::{Act, Trouble};
@@ -206,7 +207,7 @@ async fn a_receipt_waits_for_a_store_that_refuses_it() {
     gate.add_permits(3);
     live.ask_in_group("a", "hello").await;
     world.net.until(1, is_sent).await;
-    world.store.fail_next(cairn_core::ports::StoreError::DiskFull { path: "/x".to_owned() });
+    world.store.fail_next(cairn_types::ports::StoreError::DiskFull { path: "/x".to_owned() });
     gate.add_permits(10);
     world.store.until(1, is_settled).await;
     assert_eq!(world.net.words(&group()).len(), 1, "delivered once, settled at the second try");

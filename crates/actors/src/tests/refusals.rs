@@ -1,8 +1,8 @@
 //! Servers that refuse what stands in the conversation: no refusal silences a channel.
 
-use cairn_core::event::{DeliveryEvent, Event};
 use cairn_core::notice::Withheld;
-use cairn_core::withheld::REFUSED_TEXT;
+use cairn_types::event::{DeliveryEvent, Event};
+use cairn_types::message::REFUSED_TEXT;
 
 use super::common::model::{Kind, words};
 use super::common::*;

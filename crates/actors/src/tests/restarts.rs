@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cairn_core::event::{Event, MaintenanceEvent, MessageEvent, TurnEvent, TurnOutcome};
+use cairn_types::event::{Event, MaintenanceEvent, MessageEvent, TurnEvent, TurnOutcome};
 
 use super::common::model::{Kind, Plan, words};
 use super::common::*;
@@ -151,6 +151,6 @@ async fn a_message_to_a_channel_that_cannot_be_read_is_to_be_sent_again() {
     let (world, live) = started().await;
     *world.store.bad_restores.lock() = 1;
     let refused = live.submit(message(&local(), "a", "hello")).await.err();
-    assert!(matches!(refused, Some(cairn_core::ports::Refusal::Unavailable(_))));
+    assert!(matches!(refused, Some(cairn_types::ports::Refusal::Unavailable(_))));
     assert_eq!(live.ask("a", "hello").await, "re: hello");
 }

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{
+use cairn_core::store_port::Store as _;
+use cairn_types::event::{
     CompactionEvent, Event, MessageEvent, NewRecord, Run, RunOutcome, RunWork, Trigger, TurnEvent,
 };
-use cairn_core::ids::{RunId, Seq};
-use cairn_core::model::{ChatRequest, ModelError, Purpose};
-use cairn_core::ports::{Store as _, StoreError};
-use cairn_core::summary::MADE_BY_DIGEST;
-use cairn_core::tier::Tier;
+use cairn_types::ids::{RunId, Seq};
+use cairn_types::model::{ChatRequest, ModelError, Purpose};
+use cairn_types::ports::StoreError;
+use cairn_types::summary::MADE_BY_DIGEST;
+use cairn_types::tier::Tier;
 use jiff::Timestamp;
 
 use super::common::model::{Kind, Plan, words};

@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cairn_core::event::{DeliveryEvent, Event, Receipt};
-use cairn_core::ids::ChannelId;
-use cairn_core::model::{ModelError, RefusalCause};
+use cairn_types::event::{DeliveryEvent, Event, Receipt};
+use cairn_types::ids::ChannelId;
+use cairn_types::model::{ModelError, RefusalCause};
 use tokio::time::Instant;
 
 use super::common::model::{Kind, Plan};

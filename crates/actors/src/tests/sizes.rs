@@ -1,8 +1,8 @@
 //! Servers that are silent about the size of their window: they cut requests, or end an answer before its first token.
 
 use cairn_core::agent::WindowSource;
-use cairn_core::event::{CompactionEvent, DeliveryEvent, Event, ModelNews, RunOutcome, TurnEvent};
-use cairn_core::tokens::estimate;
+use cairn_types::event::{CompactionEvent, DeliveryEvent, Event, ModelNews, RunOutcome, TurnEvent};
+use cairn_types::tokens::estimate;
 
 use super::common::model::{Kind, Plan, words};
 use super::common::*;

@@ -1,9 +1,9 @@
 //! Idle channels sleep, and wake as they were.
 
-use cairn_core::event::{Event, MaintenanceEvent, NewRecord};
-use cairn_core::ids::ChannelId;
-use cairn_core::message::Part;
-use cairn_core::ports::Store as _;
+use cairn_core::store_port::Store as _;
+use cairn_types::event::{Event, MaintenanceEvent, NewRecord};
+use cairn_types::ids::ChannelId;
+use cairn_types::message::Part;
 
 use super::common::model::{Kind, words};
 use super::common::*;

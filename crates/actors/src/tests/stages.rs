@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use cairn_core::event::{Checkpoint, CompactionEvent, Event, RunOutcome};
-use cairn_core::model::{ChatRequest, ModelError, Purpose};
+use cairn_types::event::{Checkpoint, CompactionEvent, Event, RunOutcome};
+use cairn_types::model::{ChatRequest, ModelError, Purpose};
 use serde_json::json;
 
 use super::common::model::{FakeModel, Kind, Plan, words};

@@ -1,7 +1,7 @@
 //! Refusals for which a server gives no reason: the request may be too large, and nobody says so.
 
-use cairn_core::model::{Attempt, ModelError, RefusalCause};
-use cairn_core::window_bounds::WindowBounds;
+use cairn_types::model::{Attempt, ModelError, RefusalCause};
+use cairn_types::window_bounds::WindowBounds;
 
 use super::common::model::{Kind, Plan, words};
 use super::common::*;

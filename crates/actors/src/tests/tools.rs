@@ -1,10 +1,10 @@
 //! The tools of the channel's model.
 
-use cairn_core::event::{CompactionEvent, Event, TurnEvent};
-use cairn_core::memory::{Scope, Share};
-use cairn_core::message::{Author, Inbound, Role};
-use cairn_core::ports::{Answer, Progress};
-use cairn_core::tool::CALLS_MAX;
+use cairn_types::event::{CompactionEvent, Event, TurnEvent};
+use cairn_types::memory::{Scope, Share};
+use cairn_types::message::{Author, Inbound, Role};
+use cairn_types::ports::{Answer, Progress};
+use cairn_types::tool::CALLS_MAX;
 use futures::StreamExt as _;
 use serde_json::json;
 
@@ -30,12 +30,12 @@ async fn a_saved_memory_is_scoped_to_the_chat_and_recalled_in_the_next_turn() {
     let [memory] = &world.store.saved_memories()[..] else { panic!("one memory") };
     assert_eq!(memory.scope, Scope::Chat { platform: "local".to_owned(), chat: "main".to_owned() });
     let admission = live.say("next", "what does Ann drink?").await;
-    let cairn_core::ports::Answer::Reply(reply) = answer(admission).await else { panic!("failed") };
+    let cairn_types::ports::Answer::Reply(reply) = answer(admission).await else { panic!("failed") };
     assert_eq!(reply.recalled, std::slice::from_ref(&memory.id));
     assert!(words(world.model.requests(Kind::Reply).last().unwrap()).contains("Ann prefers tea"));
     let other = "main/local/other".parse().unwrap();
     let elsewhere = live.submit(message(&other, "x", "what does Ann drink?")).await.unwrap();
-    let cairn_core::ports::Answer::Reply(reply) = answer(elsewhere).await else { panic!("failed") };
+    let cairn_types::ports::Answer::Reply(reply) = answer(elsewhere).await else { panic!("failed") };
     assert!(reply.recalled.is_empty(), "another chat does not know");
 }
 

@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use cairn_core::artifact::{PAGE_FRAME_BYTES, named, page, readable};
 use cairn_core::compaction::{memory_save_tool, parse_memory};
-use cairn_core::edges::READ_TOOL;
-use cairn_core::event::{ArtifactEvent, Event, MemoryEvent};
-use cairn_core::ids::Seq;
-use cairn_core::memory::{MemorySave, Reach, Scope, Source, credit};
-use cairn_core::message::{Entry, Provenance, Role, ToolCall};
-use cairn_core::model::ToolDef;
-use cairn_core::ports::{HitKind, LineRange, MemoryFilter, Query};
 use cairn_core::result_guard::ResultRoom;
 use cairn_core::settings::ResultGuardSettings;
-use cairn_core::tool::Effect;
 use cairn_core::trust::memory_provenance;
 use cairn_core::window::{escape_name, memory_words, short_time};
+use cairn_types::event::{ArtifactEvent, Event, MemoryEvent};
+use cairn_types::ids::Seq;
+use cairn_types::memory::{MemorySave, Reach, Scope, Source, credit};
+use cairn_types::message::{Entry, Provenance, Role, ToolCall};
+use cairn_types::ports::{HitKind, LineRange, MemoryFilter, Query};
+use cairn_types::text::edges::READ_TOOL;
+use cairn_types::tool::Effect;
+use cairn_types::tool::defs::ToolDef;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
@@ -320,7 +320,7 @@ impl Builtin {
         let Some(found) = found.map_err(|error| error.to_string())? else {
             tracing::error!(channel = %self.handle.id, artifact = %artifact.id,
                 "the file of an artifact is missing or damaged; its words are lost (`cairn store verify` lists what is)");
-            return Err(artifact.lost().to_string());
+            return Err(cairn_core::artifact::lost(&artifact).to_string());
         };
         let used = Event::Artifact(ArtifactEvent::Used { id: artifact.id.clone() });
         let text = page(&artifact, from, &found, room);

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use cairn_core::agent::AgentSettings;
-use cairn_core::artifact::{checksum, next_id};
-use cairn_core::edges::{FullTextAt, READ_TOOL, count_lines};
-use cairn_core::event::{ArtifactEvent, Event, TurnEvent};
-use cairn_core::ids::{ArtifactId, Seq};
-use cairn_core::message::{Artifact, Entry, Part, Role, ToolCall, text_of};
-use cairn_core::ports::StoreError;
+use cairn_core::artifact::next_id;
 use cairn_core::result_guard::{ResultRoom, ResultVerdict, judge, shown, wanted};
+use cairn_types::event::{ArtifactEvent, Event, TurnEvent};
+use cairn_types::ids::{ArtifactId, Seq};
+use cairn_types::message::{Artifact, Entry, Part, Role, ToolCall, text_of};
+use cairn_types::ports::StoreError;
+use cairn_types::text::checksum::checksum;
+use cairn_types::text::edges::{FullTextAt, READ_TOOL, count_lines};
 
 use super::{Toolbox, Used};
 use crate::handle::ChannelHandle;

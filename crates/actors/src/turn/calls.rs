@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use cairn_core::approval::{Approval, ApprovalOutcome, approval_id};
-use cairn_core::event::{ApprovalEvent, DeliveryEvent, Event, TurnEvent};
-use cairn_core::ids::{ApprovalId, ChannelId, LOCAL_PLATFORM, OutboxId, Seq, TurnId};
-use cairn_core::memory::{Memory, SpokenWords};
-use cairn_core::message::{Role, ToolCall};
-use cairn_core::ports::TurnFailure;
-use cairn_core::tool::{CALLS_MAX, Effect, ToolOutcome, ToolUse, logged_arguments, logged_error};
 use cairn_core::trust::window_provenance;
+use cairn_types::event::{ApprovalEvent, DeliveryEvent, Event, TurnEvent};
+use cairn_types::ids::{ApprovalId, ChannelId, LOCAL_PLATFORM, OutboxId, Seq, TurnId};
+use cairn_types::memory::{Memory, SpokenWords};
+use cairn_types::message::{Role, ToolCall};
+use cairn_types::ports::TurnFailure;
+use cairn_types::tool::approval::{Approval, ApprovalOutcome, approval_id};
+use cairn_types::tool::{CALLS_MAX, Effect, ToolOutcome, ToolUse, logged_arguments, logged_error};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use jiff::SignedDuration;
@@ -330,7 +330,7 @@ impl Turn {
         }
     }
 
-    /// What a chat is asked; a local channel is told by [`cairn_core::ports::Progress::Approval`].
+    /// What a chat is asked; a local channel is told by [`cairn_types::ports::Progress::Approval`].
     fn question(&self, approval: &Approval) -> Option<Event> {
         let handle = &self.args.handle;
         if handle.id.platform() == LOCAL_PLATFORM {

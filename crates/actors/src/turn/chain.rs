@@ -12,26 +12,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::agent::{AgentSettings, WindowSize};
-use cairn_core::backoff::Backoff;
 use cairn_core::chain::{ModelStanding, Pick, cools, pick};
 use cairn_core::conversation::Learnt;
 use cairn_core::engine::MakeRoom;
-use cairn_core::event::{DeliveryEvent, Event, ModelNews, TurnEvent};
-use cairn_core::ids::{ChannelId, OutboxId, Seq, TurnId};
-use cairn_core::model::{Attempt, ModelError};
 use cairn_core::notice;
-use cairn_core::ports::TurnFailure;
 use cairn_core::window::{has_room, least_tokens};
-use cairn_core::window_bounds::Suspicion;
+use cairn_types::event::{DeliveryEvent, Event, ModelNews, TurnEvent};
+use cairn_types::ids::{ChannelId, OutboxId, Seq, TurnId};
+use cairn_types::model::{Attempt, ModelError};
+use cairn_types::ports::TurnFailure;
+use cairn_types::window_bounds::Suspicion;
+use cairn_types::wire::backoff::Backoff;
 use tokio::time::Instant;
 
 use super::simpler::Simpler;
 use super::{Turn, TurnArgs};
 use crate::agent::{NO_ROOM, told};
-use crate::failure;
 use crate::pace::{Pace, Paced};
 use crate::shared::Shared;
-use crate::telemetry;
+use crate::{failure, telemetry};
 
 /// Tries after a context overflow (`docs/design/models.md`).
 const OVERFLOW_RETRIES: u32 = 3;

@@ -1,11 +1,12 @@
 //! A model's server refuses a request for a reason that nobody knows: it is asked with less and less, so that no refusal
 //! silences a channel (`cairn_core::withheld`).
 
-use cairn_core::event::{Event, TurnEvent};
-use cairn_core::model::{Attempt, ModelError};
 use cairn_core::notice::{Withheld, note_of_withheld};
-use cairn_core::ports::TurnFailure;
-use cairn_core::withheld::{SeqRange, narrowed, widened};
+use cairn_core::withheld::{narrowed, widened};
+use cairn_types::event::{Event, TurnEvent};
+use cairn_types::ids::SeqRange;
+use cairn_types::model::{Attempt, ModelError};
+use cairn_types::ports::TurnFailure;
 
 use super::Turn;
 use super::chain::Tries;

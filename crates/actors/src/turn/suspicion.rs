@@ -2,10 +2,10 @@
 //! else. What becomes of the smaller request shows whether it was; the conversation keeps that, so that a message which is refused
 //! for itself costs the window once.
 
-use cairn_core::event::ModelNews;
-use cairn_core::model::{Attempt, ModelError, RefusalCause};
-use cairn_core::ports::TurnFailure;
-use cairn_core::window_bounds::WindowBounds;
+use cairn_types::event::ModelNews;
+use cairn_types::model::{Attempt, ModelError, RefusalCause};
+use cairn_types::ports::TurnFailure;
+use cairn_types::window_bounds::WindowBounds;
 
 use super::Turn;
 use super::chain::Tries;

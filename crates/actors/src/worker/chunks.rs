@@ -10,12 +10,12 @@ use cairn_core::compaction::{
     summary_tokens, text_limit, with_left_out,
 };
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{Checkpoint, RunWork};
-use cairn_core::memory::{DraftMemory, SpokenWords, credit};
-use cairn_core::message::Entry;
-use cairn_core::model::{ChatRequest, ModelError, Purpose};
-use cairn_core::trace::RunCall;
-use cairn_core::window_bounds::{Suspicion, WindowBounds};
+use cairn_types::event::{Checkpoint, RunWork};
+use cairn_types::memory::{DraftMemory, SpokenWords, credit};
+use cairn_types::message::Entry;
+use cairn_types::model::{ChatRequest, ModelError, Purpose};
+use cairn_types::trace::RunCall;
+use cairn_types::window_bounds::{Suspicion, WindowBounds};
 use tokio::sync::oneshot;
 
 use super::talk::Talk;
@@ -183,7 +183,7 @@ impl Job {
         chunk: &[Arc<Entry>],
         text: String,
         memories: Vec<DraftMemory>,
-        left_out: Vec<cairn_core::ids::Seq>,
+        left_out: Vec<cairn_types::ids::Seq>,
     ) -> Checkpoint {
         let so_far = done.as_ref().map(|done| done.text.as_str());
         let text = if is_extractive(candidate) { added_to(so_far, &text) } else { carried_on(so_far, &text) };
@@ -386,7 +386,7 @@ struct Step<'a> {
     n: usize,
     request: ChatRequest,
     criteria: Criteria<'a>,
-    left_out: Vec<cairn_core::ids::Seq>,
+    left_out: Vec<cairn_types::ids::Seq>,
 }
 
 fn rejection(text: &str, most: u64) -> Option<Rejection> {

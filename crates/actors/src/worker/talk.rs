@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::{Brief, RequestRoom, parse_memory, request_tokens};
-use cairn_core::memory::DraftMemory;
-use cairn_core::message::{Part, ToolCall};
-use cairn_core::model::{Attempt, ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Usage};
-use cairn_core::provider_state::ProviderState;
-use cairn_core::tokens::estimate;
-use cairn_core::tool_defs::ToolDefs;
-use cairn_core::trace::RunCall;
 use cairn_core::usage_watch::filled_window;
+use cairn_types::memory::DraftMemory;
+use cairn_types::message::{Part, ToolCall};
+use cairn_types::model::{Attempt, ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Usage};
+use cairn_types::provider_state::ProviderState;
+use cairn_types::tokens::estimate;
+use cairn_types::tool::defs::ToolDefs;
+use cairn_types::trace::RunCall;
 use futures::StreamExt as _;
 
 use super::{Job, Stop};

@@ -1,6 +1,6 @@
 //! The fit of the weights: least relative error over pieces of all kinds, by reweighted least squares.
 
-use cairn_core::tokens::{UNITS, count};
+use cairn_types::tokens::{UNITS, count};
 use tiktoken_rs::CoreBPE;
 
 use super::{Kind, pieces};

@@ -3,7 +3,7 @@
 mod fit;
 mod kinds;
 
-use cairn_core::tokens::{Correction, estimate};
+use cairn_types::tokens::{Correction, estimate};
 use tiktoken_rs::CoreBPE;
 
 pub use fit::fit;

@@ -1,7 +1,7 @@
 //! What the fake model says in a load run: replies of many sizes, a search now and then, summaries as large as they are
 //! asked to be, of words that stand in their source.
 
-use cairn_core::tokens::estimate;
+use cairn_types::tokens::estimate;
 use serde_json::{Value, json};
 
 use super::talk::Talk;

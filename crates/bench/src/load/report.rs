@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use cairn_core::model::Usage;
+use cairn_types::model::Usage;
 use serde_json::Value;
 
 use super::{CacheRule, Kind, Plan, Stack};

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use cairn_core::digest::{digest, render};
-use cairn_core::ids::{Generation, Seq, TurnId};
-use cairn_core::message::{Author, Entry, Part, Role};
-use cairn_core::tokens::estimate;
-use cairn_core::words::topic_words;
 use cairn_testkit::random::Random;
+use cairn_types::ids::{Generation, Seq, TurnId};
+use cairn_types::message::{Author, Entry, Part, Role};
+use cairn_types::text::words::topic_words;
+use cairn_types::tokens::estimate;
 
 use super::{Conversation, Turn};
 
@@ -129,7 +129,7 @@ fn entry((turn, seq): (&Turn, u64)) -> Arc<Entry> {
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,
-        provenance: cairn_core::message::Provenance::default(),
+        provenance: cairn_types::message::Provenance::default(),
         quotes: false,
         finish: None,
         tokens: estimate(&turn.text),

@@ -4,8 +4,8 @@
 use super::TOLD_CALL;
 use super::marks::{self, Begins, TOOLS_CLOSE, opens_call};
 use super::parse::{self, Written};
-use crate::tool::{NAME_MAX, is_name};
-use crate::tool_defs::ToolDefs;
+use cairn_types::tool::defs::ToolDefs;
+use cairn_types::tool::{NAME_MAX, is_name};
 
 /// What a block is written in.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,12 +1,12 @@
 //! Our own message header at the beginning of an answer, which small models repeat: `[name | 2026-11-26 23:38] `.
 
 use super::marks::Begins;
-use crate::text::{NAME_MAX, escape_name};
+use cairn_types::text::escape::{NAME_MAX, escape_name};
 
 /// The date and time of a header; a 9 stands for any digit.
 const TIME: &str = "9999-99-99 99:99";
 
-/// How a text begins with a header of exactly the form that [`crate::message`] writes, and a blank or a line break behind it.
+/// How a text begins with a header of exactly the form that [`cairn_types::message`] writes, and a blank or a line break behind it.
 pub(super) fn echoed(text: &str) -> Begins<()> {
     let Some(rest) = text.strip_prefix('[') else { return Begins::No };
     let is_of_name = |c: char| !c.is_control() && !matches!(c, '[' | ']' | '|' | '<' | '>' | '`');

@@ -16,7 +16,7 @@ use serde_json::Value;
 use self::block::{Block, Place, Verdict};
 use self::marks::{Begins, Message};
 use self::parse::Written;
-use crate::tool_defs::ToolDefs;
+use cairn_types::tool::defs::ToolDefs;
 
 /// How a past call begins that is told in words: its name and its arguments follow, then a bracket.
 pub const TOLD_CALL: &str = "[called ";
@@ -32,7 +32,7 @@ pub enum Piece {
     Call {
         /// One that no tool has, where none can be read.
         name: String,
-        /// A string where they cannot be read, as in [`crate::message::ToolCall`].
+        /// A string where they cannot be read, as in [`cairn_types::message::ToolCall`].
         arguments: Value,
         /// It is of a tool that was offered, with arguments in an object.
         is_sound: bool,

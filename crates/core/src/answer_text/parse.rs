@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 
 use super::literal::Reader;
 use super::marks::find;
-use crate::tool::{CALLS_MAX, is_name};
-use crate::tool_defs::ToolDefs;
+use cairn_types::tool::defs::ToolDefs;
+use cairn_types::tool::{CALLS_MAX, is_name};
 
 /// The name of a call whose own name cannot be read: no tool has it, so the call is refused, and the model is told so.
 const MALFORMED: &str = "malformed_call";

@@ -5,8 +5,8 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::message::{Author, header};
-use crate::model::ToolDef;
+use cairn_types::message::{Author, header};
+use cairn_types::tool::defs::ToolDef;
 
 fn tools() -> ToolDefs {
     let tool = |name: &str, parameters: Value| ToolDef {

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 
 use super::*;
-use crate::tokens::Correction;
+use cairn_types::tokens::Correction;
 
 fn at(days: i64) -> Timestamp {
     Timestamp::from_second(1_767_225_600).unwrap() + SignedDuration::from_hours(24 * days)
@@ -130,7 +130,7 @@ fn a_page_says_what_it_is_and_how_to_read_on() {
     let page = |from, found: &ArtifactLines, room| page(&artifact, from, found, room);
     let lines: Vec<String> = (501..=600).map(|n| format!("line {n}: some words of it")).collect();
     let long = page(501, &found(&lines.join("\n"), 100, 0, 0), &narrow);
-    assert!(narrow.tokens + 80 > u64::from(crate::tokens::estimate(&long)), "{long}");
+    assert!(narrow.tokens + 80 > u64::from(cairn_types::tokens::estimate(&long)), "{long}");
     insta::assert_snapshot!(
         [
             page(501, &found("line 501\nline 502", 2, 0, 0), &wide),
@@ -160,9 +160,4 @@ fn the_words_of_a_lost_artifact_are_told_with_what_to_do_instead() {
     let told = |id: &str| readable(artifacts.get(&named(id)).cloned(), 2, id, 1).unwrap_err().to_string();
     assert_eq!(told("a1"), "the words of artifact a1 are lost; call the tool again");
     assert_eq!(told("a2"), "the words of artifact a2 are lost; read message 7 with history_read");
-}
-
-#[test]
-fn a_checksum_is_that_of_the_words() {
-    assert_eq!(checksum(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::backoff::pause_after;
-use crate::model::ModelError;
+use cairn_types::model::ModelError;
+use cairn_types::wire::backoff::pause_after;
 
 /// How long models that fail are skipped. Pauses double with each failure in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

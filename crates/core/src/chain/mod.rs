@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use crate::agent::{AgentSettings, WindowSize, WindowSource};
 use crate::conversation::Conversation;
 use crate::settings::WindowGuard;
-use crate::tier::Tier;
 use crate::window::{has_room, measure};
+use cairn_types::tier::Tier;
 
 pub use health::{CoolDowns, Health, Trouble, cools};
 

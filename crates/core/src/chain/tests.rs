@@ -7,8 +7,8 @@ use rstest::rstest;
 
 use super::*;
 use crate::agent::{WindowSize, WindowSource};
-use crate::model::ModelError;
 use crate::settings::WindowGuard;
+use cairn_types::model::ModelError;
 
 fn at(secs: i64) -> Timestamp {
     Timestamp::from_second(1_767_225_600 + secs).unwrap()

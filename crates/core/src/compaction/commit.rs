@@ -12,17 +12,16 @@ use super::extract::{HEAD_TOKENS, merge_draft};
 use super::sections::fit;
 use super::{AfterFailure, SummaryDraft, after};
 use crate::agent::AgentSettings;
-use crate::backoff::pause_after;
 use crate::conversation::Conversation;
-use crate::event::{CompactionEvent, Event, Run, RunEnd, RunOutcome, RunRequest, RunWork, Trigger};
-use crate::ids::{RunId, Seq, SummaryId};
-use crate::memory::{DraftMemory, MemorySave, Scope, Source};
-use crate::message::Entry;
-use crate::summary::{
-    LookupTools, MADE_BY_DIGEST, Merge, SPARED_LEVELS, StackSizes, Summary, next_merge, summary_tokens,
-};
-use crate::tokens::estimate;
+use crate::summary::{Merge, SPARED_LEVELS, StackSizes, next_merge};
 use crate::window::{Gauge, guide_tokens, measure};
+use cairn_types::event::{CompactionEvent, Event, Run, RunEnd, RunOutcome, RunRequest, RunWork, Trigger};
+use cairn_types::ids::{RunId, Seq, SummaryId};
+use cairn_types::memory::{DraftMemory, MemorySave, Scope, Source};
+use cairn_types::message::Entry;
+use cairn_types::summary::{LookupTools, MADE_BY_DIGEST, Summary, summary_tokens};
+use cairn_types::tokens::estimate;
+use cairn_types::wire::backoff::pause_after;
 
 /// Longest pause after failed runs.
 pub(super) const BACKOFF_MAX: Duration = Duration::from_mins(5);

@@ -12,15 +12,16 @@ use super::plan::{closed_turns, unreserved};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
 use crate::digest::{digest, gist, read_tokens};
-use crate::event::{CompactionEvent, Event};
-use crate::ids::Seq;
-use crate::message::Entry;
-use crate::prune::{self, PruneCause};
+use crate::prune;
 use crate::settings::PruneMode;
-use crate::summary::{DigestLine, Marker, MarkerKind, StackItem, StackSizes};
-use crate::tier::Tier;
+use crate::summary::StackSizes;
 use crate::turn::Span;
 use crate::window::{Gauge, leaves_room, measure};
+use cairn_types::event::{CompactionEvent, Event, PruneCause};
+use cairn_types::ids::Seq;
+use cairn_types::message::Entry;
+use cairn_types::summary::{DigestLine, Marker, MarkerKind, StackItem};
+use cairn_types::tier::Tier;
 
 /// Share of the usable window that a marker's digest may take, where the stack's share has room for it.
 const DIGEST_SHARE: f64 = 0.05;
@@ -234,7 +235,7 @@ fn join<'a>(
     cap: u32,
 ) -> Vec<DigestLine> {
     let mut lines: Vec<DigestLine> = older.cloned().chain(newer).collect();
-    while lines.len() > 1 && crate::tokens::estimate(&crate::digest::render(&lines)) > cap {
+    while lines.len() > 1 && cairn_types::tokens::estimate(&crate::digest::render(&lines)) > cap {
         let mut keep = lines.len().is_multiple_of(2);
         lines.retain(|_| {
             keep = !keep;

@@ -7,13 +7,14 @@ use super::identifiers::{self, Mask};
 use super::sections::{added_to, digest_by_sections};
 use crate::agent::AgentSettings;
 use crate::digest::{digest, gist, read_tokens, render};
-use crate::event::{Checkpoint, Run, RunWork};
-use crate::ids::{ChannelId, Seq};
-use crate::memory::{DraftMemory, credit};
-use crate::message::Entry;
 use crate::settings::IdentifierPolicy;
-use crate::summary::{MADE_BY_DIGEST, StackSizes, Summary};
-use crate::text::cut_middle;
+use crate::summary::StackSizes;
+use cairn_types::event::{Checkpoint, Run, RunWork};
+use cairn_types::ids::{ChannelId, Seq};
+use cairn_types::memory::{DraftMemory, credit};
+use cairn_types::message::Entry;
+use cairn_types::summary::{MADE_BY_DIGEST, Summary};
+use cairn_types::text::escape::cut_middle;
 
 /// Share of the words that it reads that a digest takes: where evidence and answers were measured (`docs/design/figures.md`, "Digests").
 const DIGEST_SHARE: f64 = 0.2;
@@ -196,9 +197,9 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::message::Role;
     use crate::testing;
-    use crate::tokens::{Correction, estimate};
+    use cairn_types::message::Role;
+    use cairn_types::tokens::{Correction, estimate};
 
     /// Twenty turns: a question, a call's result of so many words, an answer.
     fn turns(result_words: usize) -> Vec<Arc<Entry>> {

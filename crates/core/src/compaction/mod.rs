@@ -17,9 +17,9 @@ mod transcript;
 use jiff::Timestamp;
 
 use crate::conversation::Conversation;
-use crate::event::{Event, Record};
-use crate::ids::Seq;
-use crate::memory::DraftMemory;
+use cairn_types::event::{Event, Record};
+use cairn_types::ids::Seq;
+use cairn_types::memory::DraftMemory;
 
 pub(crate) use commit::end_queued;
 pub use commit::{Rejection, check, commit, fail_attempt, fit_identifiers, give_up, most_tokens};
@@ -41,7 +41,7 @@ pub use transcript::{Beside, Brief, Chunk, Transcript, earlier_summary, earlier_
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SummaryDraft {
     pub text: String,
-    /// The model that wrote it, or [`crate::summary::MADE_BY_DIGEST`].
+    /// The model that wrote it, or [`cairn_types::summary::MADE_BY_DIGEST`].
     pub made_by: String,
     /// Memories collected in the run, in the order of their calls.
     pub memories: Vec<DraftMemory>,
@@ -60,7 +60,7 @@ pub struct SummaryDraft {
 pub enum AfterFailure {
     /// The next attempt may begin at that time.
     Retry { at: Timestamp },
-    /// Attempts are used up: the digest stands in, for a run that takes one ([`crate::event::Run::takes_digest`]).
+    /// Attempts are used up: the digest stands in, for a run that takes one ([`cairn_types::event::Run::takes_digest`]).
     Digest,
 }
 

@@ -7,15 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use super::commit::{BACKOFF_MAX, condense, end_queued, is_too_little, new_merge, new_run};
 use crate::agent::AgentSettings;
-use crate::backoff::pause_after;
 use crate::conversation::{Conversation, Failures};
-use crate::event::{CompactionEvent, Event, Run, RunOutcome, RunReport, RunRequest, RunWork, Trigger};
-use crate::ids::{Seq, SummaryId};
 use crate::prune;
-use crate::summary::{MarkerKind, StackItem, StackSizes, Summary, due_merge};
-use crate::tier::Tier;
+use crate::summary::{StackSizes, due_merge};
 use crate::turn::{Span, spans};
 use crate::window::{Gauge, measure};
+use cairn_types::event::{CompactionEvent, Event, Run, RunOutcome, RunReport, RunRequest, RunWork, Trigger};
+use cairn_types::ids::{Seq, SummaryId};
+use cairn_types::summary::{MarkerKind, StackItem, Summary};
+use cairn_types::tier::Tier;
+use cairn_types::wire::backoff::pause_after;
 
 /// What the compactor should do now.
 #[derive(Debug, Clone, PartialEq)]

@@ -7,10 +7,10 @@ use self::loose::{Loose, loose};
 use super::commit::Rejection;
 use super::identifiers::{Kind, extract, find, words};
 use super::sections::{Section, Sections, fit};
-use crate::ids::Seq;
-use crate::message::{Entry, Role};
-use crate::summary::Summary;
-use crate::tokens::estimate;
+use cairn_types::ids::Seq;
+use cairn_types::message::{Entry, Role};
+use cairn_types::summary::Summary;
+use cairn_types::tokens::estimate;
 
 mod loose;
 mod told;

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::memory::{DraftMemory, MemoryKind};
-use crate::model::ToolDef;
+use cairn_types::memory::{DraftMemory, MemoryKind};
+use cairn_types::tool::defs::ToolDef;
 
 /// What a model without tools is told: it stands behind the prompt.
 pub(super) const LIST_PROMPT: &str = "You have no tools here. Save the memories as a list behind the summary: after its \

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::digest::digest_texts;
-use crate::summary::Summary;
-use crate::tokens::estimate;
+use cairn_types::summary::Summary;
+use cairn_types::tokens::estimate;
 
 /// A section of a summary, in the order of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::agent::AgentSettings;
-use crate::message::{Entry, Role};
+use cairn_types::message::{Entry, Role};
 
 /// Tokens that a request of a run keeps for the answer; less where the model's own reserve is less.
 const ANSWER_TOKENS: u64 = 4_096;

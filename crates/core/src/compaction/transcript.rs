@@ -10,15 +10,15 @@ use super::sections::{MergePlan, Sections, plan_merge};
 use super::stages::{RequestRoom, next_chunk};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
-use crate::event::Run;
-use crate::ids::{ChannelId, Seq};
-use crate::message::{Entry, Part, Role, ToolCall, text_of};
-use crate::model::{Attempt, ChatMessage, ChatRequest, Purpose};
 use crate::settings::INSTRUCTION_MAX_CHARS;
-use crate::summary::Summary;
-use crate::text::{cut_middle, escape_name, escape_text, short_date, short_time};
-use crate::tokens::estimate;
-use crate::tool_defs::ToolDefs;
+use cairn_types::event::Run;
+use cairn_types::ids::{ChannelId, Seq};
+use cairn_types::message::{Entry, Part, Role, ToolCall, text_of};
+use cairn_types::model::{Attempt, ChatMessage, ChatRequest, Purpose};
+use cairn_types::summary::Summary;
+use cairn_types::text::escape::{cut_middle, escape_name, escape_text, short_date, short_time};
+use cairn_types::tokens::estimate;
+use cairn_types::tool::defs::ToolDefs;
 
 /// What a transcript shows of a tool's result, in characters: its head and its tail, where outputs say how they ended.
 const RESULT_CHARS: (usize, usize) = (350, 350);

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::Conversation;
-use crate::event::{Event, MessageEvent, Run};
-use crate::ids::{MessageId, Seq};
-use crate::message::{Amendment, Author, Change, Entry, Part, Pending, fingerprint, pending_tokens, text_of};
+use cairn_types::event::{Event, MessageEvent, Run};
+use cairn_types::ids::{MessageId, Seq};
+use cairn_types::message::{
+    Amendment, Author, Change, Entry, Part, Pending, fingerprint, pending_tokens, text_of,
+};
 
 /// Characters of what a message said before that its correction quotes.
 const BEFORE_MAX_CHARS: usize = 200;
@@ -74,7 +76,7 @@ fn edited(
         parts: vec![Part::text(correction_note(&before))],
         addressed: false,
         direct: conversation.direct_with.as_ref() == Some(&author.id),
-        provenance: crate::message::Provenance::default(),
+        provenance: cairn_types::message::Provenance::default(),
         fingerprint: String::new(),
         tokens: 0,
     };

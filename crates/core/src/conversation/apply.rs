@@ -10,18 +10,17 @@ use super::{
     is_recent,
 };
 use crate::artifact::{self, ordinal};
-use crate::event::{
+use crate::turn::spans;
+use crate::usage_watch::UsageWatch;
+use cairn_types::event::{
     ApprovalEvent, ArtifactEvent, CompactionEvent, DeliveryEvent, Event, MaintenanceEvent, MemoryEvent,
     MessageEvent, ModelNews, Receipt, Record, Run, RunEnd, RunOutcome, RunReport, RunWork, SummarySize,
     TurnEvent, TurnOutcome,
 };
-use crate::ids::{ArtifactId, MessageId, OutboxId, Seq, TurnId};
-use crate::message::{Entry, LOST_TURN, Part, Pending, Provenance, Role};
-use crate::model::Usage;
-use crate::summary::StackItem;
-use crate::turn::spans;
-use crate::usage_watch::UsageWatch;
-use crate::withheld::REFUSALS;
+use cairn_types::ids::{ArtifactId, MessageId, OutboxId, Seq, TurnId};
+use cairn_types::message::{Entry, LOST_TURN, Part, Pending, Provenance, REFUSALS, Role};
+use cairn_types::model::Usage;
+use cairn_types::summary::StackItem;
 
 /// An event that does not fit the state: a damaged or foreign journal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -497,7 +496,7 @@ impl Conversation {
         artifacts.retain(|id, artifact| named.contains(id) || artifact.message.is_some_and(is_live));
     }
 
-    fn start_generation(&mut self, generation: crate::ids::Generation) {
+    fn start_generation(&mut self, generation: cairn_types::ids::Generation) {
         self.generation = generation;
         self.first_seq = self.next_seq;
         self.stack.clear();

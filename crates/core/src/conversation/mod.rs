@@ -17,17 +17,18 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::approval::Approval;
-use crate::event::{Run, RunReport, RunRequest, RunWork};
-use crate::ids::{ArtifactId, ChannelId, Generation, MemoryId, MessageId, OutboxId, Seq, SummaryId, TurnId};
-use crate::message::{Artifact, Entry, Pending, Provenance, Role};
-use crate::model::Usage;
-use crate::prune::{PrunedResult, as_sent};
-use crate::summary::{MarkerKind, Stack, StackItem};
-use crate::tokens::Correction;
+use crate::prune::as_sent;
 use crate::usage_watch::UsageWatch;
-use crate::window_bounds::WindowBounds;
-use crate::withheld::SeqRange;
+use cairn_types::event::{PrunedResult, Run, RunReport, RunRequest, RunWork};
+use cairn_types::ids::{
+    ArtifactId, ChannelId, Generation, MemoryId, MessageId, OutboxId, Seq, SeqRange, SummaryId, TurnId,
+};
+use cairn_types::message::{Artifact, Entry, Pending, Provenance, Role};
+use cairn_types::model::Usage;
+use cairn_types::summary::{MarkerKind, Stack, StackItem};
+use cairn_types::tokens::Correction;
+use cairn_types::tool::approval::Approval;
+use cairn_types::window_bounds::WindowBounds;
 
 pub use amend::amend;
 pub use apply::FoldError;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Conversation, Learnt};
-use crate::ids::ChannelId;
-use crate::tokens::Correction;
 use crate::window::Sizes;
+use cairn_types::ids::ChannelId;
+use cairn_types::tokens::Correction;
 
 /// A conversation without its entries. With the settings of its agent it tells how full the window is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Conversation;
-use crate::ids::{MessageId, Seq};
-use crate::message::{Entry, Pending, Provenance};
+use cairn_types::ids::{MessageId, Seq};
+use cairn_types::message::{Entry, Pending, Provenance};
 
 impl Conversation {
     /// A copy without the words of live entries and pending messages, as the store keeps it.

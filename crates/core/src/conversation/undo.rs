@@ -4,10 +4,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::Conversation;
-use crate::event::{Event, TurnEvent};
-use crate::ids::{MessageId, Seq, TurnId};
-use crate::message::Role;
 use crate::turn::{Span, spans};
+use cairn_types::event::{Event, TurnEvent};
+use cairn_types::ids::{MessageId, Seq, TurnId};
+use cairn_types::message::Role;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Undone {

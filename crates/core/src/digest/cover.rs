@@ -8,7 +8,7 @@ use jiff::civil::Date;
 
 use super::day_mark;
 use super::weigh::{Weighed, weigh};
-use crate::tokens::estimate;
+use cairn_types::tokens::estimate;
 
 /// What remains of a word's weight each time that it is covered.
 const AGAIN: f64 = 0.2;

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use crate::message::{Entry, Role};
-use crate::sentences::sentences;
-use crate::summary::DigestLine;
-pub use crate::summary::digest_text as render;
-use crate::text::cut_middle;
-use crate::tokens::estimate;
+use cairn_types::message::{Entry, Role};
+use cairn_types::summary::DigestLine;
+pub use cairn_types::summary::digest_text as render;
+use cairn_types::text::escape::cut_middle;
+use cairn_types::text::sentences::sentences;
+use cairn_types::tokens::estimate;
 use cover::{SourceLine, cover};
 
 /// Longest text that is taken as a whole, in bytes. On chats this keeps more of what is asked for later than

@@ -4,10 +4,10 @@ use proptest::prelude::*;
 use rstest::rstest;
 
 use super::*;
-use crate::ids::Seq;
-use crate::message::Part;
 use crate::testing::author;
-use crate::tokens::estimate;
+use cairn_types::ids::Seq;
+use cairn_types::message::Part;
+use cairn_types::tokens::estimate;
 
 fn entry(seq: u64, role: Role, name: &str, at: &str, text: &str) -> Arc<Entry> {
     let mut entry = crate::testing::entry(role, text);

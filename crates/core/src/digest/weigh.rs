@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::words::{Term, topic_terms};
+use cairn_types::text::words::{Term, topic_terms};
 
 /// How much more names and numbers weigh than other words equally rare: worth 1.2 and 0.7 points of the evidence kept on
 /// LoCoMo (`.ci/soak digest`). Lists of English words of time and of the first person were worth 0.6 together, and are gone.

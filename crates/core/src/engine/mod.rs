@@ -15,8 +15,8 @@ use jiff::Timestamp;
 use crate::agent::AgentSettings;
 use crate::compaction::{Decision, after, end_queued, give_up, next_run, relieve, relieve_on_overflow};
 use crate::conversation::Conversation;
-use crate::event::{Event, Record, RunOutcome};
 use crate::window::{AssembleError, Assembled, Tail, assemble};
+use cairn_types::event::{Event, Record, RunOutcome};
 
 pub use sliding::Sliding;
 

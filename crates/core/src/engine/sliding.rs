@@ -9,13 +9,13 @@ use crate::compaction::{
     Decision, after, closed_turns, compactable, compactable_by_number, compactable_on_request, fewest,
 };
 use crate::conversation::Conversation;
-use crate::event::{CompactionEvent, Event};
-use crate::ids::Seq;
 use crate::prune;
-use crate::summary::{Marker, MarkerKind, StackItem};
-use crate::tier::Tier;
 use crate::turn::Span;
 use crate::window::{leaves_room, measure};
+use cairn_types::event::{CompactionEvent, Event};
+use cairn_types::ids::Seq;
+use cairn_types::summary::{Marker, MarkerKind, StackItem};
+use cairn_types::tier::Tier;
 
 /// Share of the background threshold to which usage goes down when the window slides: so that it does so every so many
 /// turns, and the provider's cache of what is sent lives in between.

@@ -7,11 +7,11 @@ use super::mask::Mask;
 use super::{NOTHING_LEFT, is_picture};
 use crate::compaction::identifiers;
 use crate::digest::{digest, digest_texts, render};
-use crate::event::{Run, RunEnd, RunWork};
-use crate::ids::{Generation, MessageId, OutboxId, Seq, SummaryId, TurnId};
-use crate::message::{Entry, Part, Pending, Role};
-use crate::sentences::sentences;
-use crate::summary::{MADE_BY_DIGEST, Summary, summary_tokens};
+use cairn_types::event::{Run, RunEnd, RunWork};
+use cairn_types::ids::{Generation, MessageId, OutboxId, Seq, SummaryId, TurnId};
+use cairn_types::message::{Entry, Part, Pending, Role};
+use cairn_types::summary::{MADE_BY_DIGEST, Summary, summary_tokens};
+use cairn_types::text::sentences::sentences;
 
 /// Fewest tokens that a summary is made again within.
 const LEAST_TOKENS: u32 = 64;

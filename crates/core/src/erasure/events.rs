@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 use super::channel::ChannelErasure;
 use super::mask::Mask;
 use super::{ERASED, Eraser};
-use crate::event::{
+use cairn_types::event::{
     ApprovalEvent, ArtifactEvent, Checkpoint, CompactionEvent, DeliveryEvent, Event, MaintenanceEvent,
     MemoryEvent, MessageEvent, Receipt, RegistryEvent, Run, RunEnd, TurnEnd, TurnEvent, TurnOutcome,
 };
-use crate::ids::{ChannelId, MemoryId, Seq};
-use crate::memory::{DraftMemory, MemorySave, Scope, mint_id};
-use crate::message::{Artifact, Entry, Part, Pending, Role, entry_tokens, fingerprint, pending_tokens};
-use crate::model::ChatMessage;
-use crate::provider_state::ProviderState;
-use crate::summary::{Marker, marker_tokens, summary_tokens};
-use crate::trace::RunCall;
+use cairn_types::ids::{ChannelId, MemoryId, Seq};
+use cairn_types::memory::{DraftMemory, MemorySave, Scope, mint_id};
+use cairn_types::message::{Artifact, Entry, Part, Pending, Role, entry_tokens, fingerprint, pending_tokens};
+use cairn_types::model::ChatMessage;
+use cairn_types::provider_state::ProviderState;
+use cairn_types::summary::{Marker, marker_tokens, summary_tokens};
+use cairn_types::trace::RunCall;
 
 fn erased_parts() -> Vec<Part> {
     vec![Part::text(ERASED)]

@@ -6,11 +6,11 @@ use std::ops::Range;
 use serde_json::Value;
 
 use super::ERASED;
-use crate::access::AccessPolicy;
-use crate::ids::{ChannelId, MessageId, OutboxId};
-use crate::memory::{Scope, Source};
-use crate::message::{Author, Part, Provenance};
-use crate::words::{is_gapless, is_word};
+use cairn_types::ids::{ChannelId, MessageId, OutboxId};
+use cairn_types::memory::{Scope, Source};
+use cairn_types::message::{Author, Part, Provenance};
+use cairn_types::people::access::AccessPolicy;
+use cairn_types::text::words::{is_gapless, is_word};
 
 /// How adapters begin the line that says what a message answers.
 const IN_REPLY: &str = "[in reply to ";

@@ -21,13 +21,13 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use jiff::Timestamp;
 
-use crate::event::{
+use cairn_types::event::{
     ArtifactEvent, CompactionEvent, DeliveryEvent, ErasureFigures, Event, MaintenanceEvent, MemoryEvent,
     MessageEvent, NewRecord, Record, TurnEnd, TurnEvent, TurnOutcome,
 };
-use crate::ids::{ArtifactId, ChannelId, MemoryId};
-use crate::message::Part;
-use crate::model::Usage;
+use cairn_types::ids::{ArtifactId, ChannelId, MemoryId};
+use cairn_types::message::Part;
+use cairn_types::model::Usage;
 use channel::ChannelErasure;
 use mask::Mask;
 

@@ -3,13 +3,13 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::mask::{Mask, parts};
-use crate::event::{
+use cairn_types::event::{
     ApprovalEvent, CompactionEvent, Event, MaintenanceEvent, MemoryEvent, MessageEvent, Record,
     RegistryEvent, TurnEvent,
 };
-use crate::ids::{ChannelId, LOCAL_PLATFORM, MessageId};
-use crate::memory::{MemorySave, Scope};
-use crate::message::Author;
+use cairn_types::ids::{ChannelId, LOCAL_PLATFORM, MessageId};
+use cairn_types::memory::{MemorySave, Scope};
+use cairn_types::message::Author;
 
 /// What the journal has of a person.
 #[derive(Debug, Clone)]

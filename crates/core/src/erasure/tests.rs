@@ -11,17 +11,18 @@ use serde_json::json;
 
 use super::*;
 use crate::conversation::Conversation;
-use crate::event::{Checkpoint, Run, RunEnd, RunOutcome, RunWork, Trigger};
-use crate::ids::{Generation, MessageId, Seq};
-use crate::memory::{MemoryKind, MemorySave, Source};
-use crate::message::{
+use cairn_types::event::{
+    Checkpoint, PruneCause, PruneForm, PrunedResult, Run, RunEnd, RunOutcome, RunWork, Trigger,
+};
+use cairn_types::ids::{Generation, MessageId, Seq};
+use cairn_types::memory::{MemoryKind, MemorySave, Source};
+use cairn_types::message::{
     Artifact, Author, Entry, Part, Pending, Provenance, Role, ToolCall, fingerprint, text_of,
 };
-use crate::model::Usage;
-use crate::prune::{PruneCause, PruneForm, PrunedResult};
-use crate::summary::Summary;
-use crate::tier::Tier;
-use crate::tool::{Effect, ToolOutcome, ToolUse};
+use cairn_types::model::Usage;
+use cairn_types::summary::Summary;
+use cairn_types::tier::Tier;
+use cairn_types::tool::{Effect, ToolOutcome, ToolUse};
 
 const GROUP: &str = "main/telegram/-100";
 const PRIVATE: &str = "main/telegram/5550123";
@@ -85,7 +86,7 @@ impl Book {
     /// A turn of one message and its answer.
     fn turn(&mut self, channel: &str, (id, name): (&str, &str), text: &str, answer: &str) {
         let message = self.accept(channel, id, name, text);
-        let turn: crate::ids::TurnId = format!("t{}", self.turns).into();
+        let turn: cairn_types::ids::TurnId = format!("t{}", self.turns).into();
         let first_seq = self.seq(channel);
         self.add(
             Some(channel),
@@ -298,7 +299,11 @@ fn memories_of_theirs_go(#[case] save: MemorySave, #[case] goes: bool) {
     let mut book = Book::new();
     book.turn(GROUP, (ANNA, "Anna Kowalska"), "QQ-99812 is late", "I see");
     book.turn(GROUP, (BEN, "Ben"), "The ferry leaves at seven", "Noted.");
-    let id = crate::memory::mint_id(&crate::memory::Fingerprint::of(&save.agent, &save.scope, &save.text));
+    let id = cairn_types::memory::mint_id(&cairn_types::memory::Fingerprint::of(
+        &save.agent,
+        &save.scope,
+        &save.text,
+    ));
     book.add(None, Event::Memory(MemoryEvent::Saved(save)));
     book.add(None, Event::Memory(MemoryEvent::Forgotten { id }));
     let (left, eraser) = book.erase(ANNA);

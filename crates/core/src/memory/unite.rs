@@ -1,7 +1,7 @@
 //! Several memories that say the same, made one by a person.
 
-use super::Memory;
-use crate::event::MemoryEvent;
+use cairn_types::event::MemoryEvent;
+use cairn_types::memory::Memory;
 
 /// Why memories cannot be made one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -10,7 +10,7 @@ pub enum NotUnited {
     Alone,
     /// One would be seen where the other was not.
     #[error("{0} is of another agent or scope: only memories that the same people see can be made one")]
-    Elsewhere(crate::ids::MemoryId),
+    Elsewhere(cairn_types::ids::MemoryId),
 }
 
 /// What makes one memory of several: `kept` takes the text and the highest importance, the others are forgotten and do not
@@ -42,9 +42,9 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::ids::{AgentId, MemoryId};
-    use crate::memory::{MemoryKind, Scope, TYPED};
     use crate::testing;
+    use cairn_types::ids::{AgentId, MemoryId};
+    use cairn_types::memory::{MemoryKind, Scope, TYPED};
 
     fn memory(id: &str, scope: Scope, importance: f64) -> Memory {
         Memory {

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use rstest::rstest;
 
 use super::*;
-use crate::access::{DirectPolicy, Respond};
+use cairn_types::message::Author;
+use cairn_types::people::access::{DirectPolicy, Respond};
 
 /// A moment, in minutes after the first of January 2026.
 fn at(minutes: i64) -> Timestamp {

@@ -3,18 +3,18 @@
 
 use std::sync::Arc;
 
-use super::form::{PruneCause, PruneForm, PrunedResult, as_sent, words};
+use super::form::{as_sent, words};
 use super::plan::Batch;
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
-use crate::edges::READ_TOOL;
-use crate::event::{ArtifactEvent, Event};
-use crate::ids::ArtifactId;
-use crate::message::{Artifact, Entry, Role, entry_tokens};
 use crate::result_guard::ResultRoom;
-use crate::tier::Tier;
-use crate::tokens::Correction;
 use crate::window::{frame_tokens, measure, stack_tokens};
+use cairn_types::event::{ArtifactEvent, Event, PruneCause, PruneForm, PrunedResult};
+use cairn_types::ids::ArtifactId;
+use cairn_types::message::{Artifact, Entry, Role, entry_tokens};
+use cairn_types::text::edges::READ_TOOL;
+use cairn_types::tier::Tier;
+use cairn_types::tokens::Correction;
 
 /// Bytes of a shortened message at the least: the note with a few words before and after it. What has no room for that is
 /// left to the last resort, which cuts the request.

@@ -6,7 +6,7 @@ mod message;
 mod plan;
 
 pub(crate) use form::cut_notice;
-pub use form::{CLEARED_NOTICE, CUT_NOTICE, PruneCause, PruneForm, PrunedResult, as_sent};
+pub use form::{CLEARED_NOTICE, CUT_NOTICE, as_sent};
 pub use message::{LargeMessage, shorten, too_large};
 pub(crate) use plan::overflow_target;
 pub use plan::{before_call, clear_seen, cold_at, pressure, shrink_seen};

@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::form::{PruneCause, PruneForm, PrunedResult, as_sent, has_pictures};
+use super::form::{as_sent, has_pictures};
 use crate::agent::AgentSettings;
 use crate::compaction::after;
 use crate::conversation::Conversation;
-use crate::event::{CompactionEvent, Event};
-use crate::ids::{Seq, TurnId};
-use crate::message::{Entry, Role, ToolCall, entry_tokens, text_of};
-use crate::settings::{PruneMode, PruningSettings, ResultClass};
-use crate::tier::Tier;
+use crate::settings::{PruneMode, PruningSettings};
 use crate::window::{Gauge, measure};
+use cairn_types::event::{CompactionEvent, Event, PruneCause, PruneForm, PrunedResult};
+use cairn_types::ids::{Seq, TurnId};
+use cairn_types::message::{Entry, Role, ToolCall, entry_tokens, text_of};
+use cairn_types::tier::Tier;
+use cairn_types::tool::result_class::ResultClass;
 
 /// Newest assistant messages with results whose results are not shrunk.
 const MESSAGES_SPARED: usize = 2;

@@ -3,8 +3,8 @@
 use rstest::rstest;
 
 use super::*;
-use crate::edges::{SHRUNK_NOTICE, count_lines, place};
-use crate::ids::ArtifactId;
+use cairn_types::ids::ArtifactId;
+use cairn_types::text::edges::{SHRUNK_NOTICE, count_lines, place};
 
 const MAX: usize = 50_000;
 

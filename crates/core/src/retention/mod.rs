@@ -6,10 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::MemoryId;
-use crate::memory::{Memory, MemoryKind};
+use cairn_types::ids::MemoryId;
+use cairn_types::memory::{Memory, MemoryKind};
 
-pub use words::{EXPIRED_TEXT, InUse, WordsExpiry, expire, ranges};
+pub use words::{InUse, WordsExpiry, expire, ranges};
 
 /// What of an old state is kept smaller.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -170,7 +170,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::memory::{Scope, Source};
+    use cairn_types::memory::{Scope, Source};
 
     fn day(day: i64) -> Timestamp {
         Timestamp::from_second(day * 86_400).unwrap()

@@ -6,30 +6,13 @@ use std::collections::{BTreeSet, HashSet};
 use serde_json::{Map, Value};
 
 use crate::conversation::Conversation;
-use crate::event::{
+use cairn_types::event::{
     ApprovalEvent, Checkpoint, CompactionEvent, DeliveryEvent, Event, MessageEvent, RunEnd, TurnEvent,
 };
-use crate::ids::{MessageId, OutboxId, RunId, Seq, SummaryId, TurnId};
-use crate::message::{Entry, Part, Pending};
-use crate::ports::OutboxItem;
-use crate::summary::{Marker, MarkerKind};
-
-/// The words that stand in the place of those that have expired.
-pub const EXPIRED_TEXT: &str = "[expired]";
-
-impl Entry {
-    /// What is left of it when its words have expired. Its tokens stay what they were.
-    pub fn expired(&self) -> Self {
-        let parts = vec![Part::text(EXPIRED_TEXT)];
-        let mut left = Self { parts, reasoning: None, provider_state: None, ..self.clone() };
-        left.tool_calls.iter_mut().for_each(|call| call.arguments = no_arguments());
-        left
-    }
-
-    pub fn is_expired(&self) -> bool {
-        matches!(self.parts.as_slice(), [Part::Text { text }] if text == EXPIRED_TEXT)
-    }
-}
+use cairn_types::ids::{MessageId, OutboxId, RunId, Seq, SummaryId, TurnId};
+use cairn_types::message::Pending;
+use cairn_types::ports::OutboxItem;
+use cairn_types::summary::{Marker, MarkerKind};
 
 fn no_arguments() -> Value {
     Value::Object(Map::new())

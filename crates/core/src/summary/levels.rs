@@ -6,10 +6,10 @@
 //! lowest neighbours of one level merge early, so that the oldest item takes in what comes to it and keeps its size. With room
 //! for nine items below that limit, 10,000 summaries of entries one after another are rewritten 12 times at most.
 
-use super::{Stack, StackItem, Summary};
 use crate::agent::AgentSettings;
-use crate::ids::SummaryId;
-use crate::tokens::Correction;
+use cairn_types::ids::SummaryId;
+use cairn_types::summary::{Stack, StackItem, Summary};
+use cairn_types::tokens::Correction;
 
 /// Levels of full fan-out that the stack's share holds.
 const LEVELS: u64 = 3;

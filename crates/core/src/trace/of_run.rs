@@ -2,10 +2,10 @@
 
 use jiff::Timestamp;
 
-use super::StoryCall;
-use crate::event::{CompactionEvent, Event, Record, Run, RunEnd};
-use crate::ids::{RunId, Seq};
-use crate::model::ChatMessage;
+use crate::trace::StoryCall;
+use cairn_types::event::{CompactionEvent, Event, Record, Run, RunEnd};
+use cairn_types::ids::{RunId, Seq};
+use cairn_types::model::ChatMessage;
 
 /// A run, from its start up to its end, or to where it is now.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,25 +6,26 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CallFrame, CallTrace, RunCall, WireFormat};
 use crate::agent::{AgentSettings, WindowSize, WindowSource};
 use crate::compaction::identifiers::Mask;
 use crate::compaction::{Beside, Brief, earlier_summary, request_tokens};
 use crate::conversation::Conversation;
 use crate::engine;
-use crate::event::{Run, RunWork};
-use crate::ids::{MemoryId, Seq, SummaryId};
-use crate::memory::Memory;
-use crate::message::{Entry, Part};
-use crate::model::{ChatMessage, ChatRequest, ToolDef};
-use crate::retention::{EXPIRED_TEXT, ranges};
+use crate::retention::ranges;
 use crate::settings::{
     CompactionSettings, MemorySettings, PruningSettings, ResultGuardSettings, WindowGuard,
 };
-use crate::summary::{Marker, Summary, marker_tokens};
-use crate::tool_defs::ToolDefs;
 use crate::trust::TrustSettings;
 use crate::window::Tail;
+use cairn_types::event::{Run, RunWork};
+use cairn_types::ids::{MemoryId, Seq, SummaryId};
+use cairn_types::memory::Memory;
+use cairn_types::message::{EXPIRED_TEXT, Entry, Part};
+use cairn_types::model::{ChatMessage, ChatRequest};
+use cairn_types::summary::{Marker, Summary, marker_tokens};
+use cairn_types::tool::defs::{ToolDef, ToolDefs};
+use cairn_types::trace::{CallFrame, CallTrace, RunCall};
+use cairn_types::wire::format::WireFormat;
 
 /// What a request is made of again.
 pub struct Inputs<'a> {

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::CallTrace;
-use crate::event::{
+use cairn_types::event::{
     CompactionEvent, DeliveryEvent, Event, MemoryEvent, MessageEvent, Record, TurnEnd, TurnEvent,
 };
-use crate::ids::{MemoryId, MessageId, Seq, TurnId};
-use crate::message::{Entry, Finish, Pending, Role};
-use crate::model::Usage;
-use crate::tool::ToolUse;
+use cairn_types::ids::{MemoryId, MessageId, Seq, TurnId};
+use cairn_types::message::{Entry, Finish, Pending, Role};
+use cairn_types::model::Usage;
+use cairn_types::tool::ToolUse;
+use cairn_types::trace::CallTrace;
 
 /// A turn, from the messages that it took up to its end, or to where it is now.
 #[derive(Debug, Clone, PartialEq)]
@@ -206,7 +206,7 @@ impl Story {
 
     /// The delivery of that id brings its answer.
     fn is_answer(&self, delivery: &str) -> bool {
-        use crate::event::TurnOutcome::Answered;
+        use cairn_types::event::TurnOutcome::Answered;
         let Some((_, TurnEnd { outcome: Answered { reply }, .. })) = &self.end else { return false };
         delivery.rsplit(':').next() == Some(reply.to_string().as_str())
     }

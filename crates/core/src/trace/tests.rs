@@ -5,24 +5,28 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
-use serde_json::json;
+use serde_json::{Map, json};
 
 use super::*;
+use crate::agent::AgentSettings;
 use crate::compaction::Brief;
 use crate::conversation::Conversation;
 use crate::engine::{ContextEngine as _, Standard};
-use crate::event::{
+use crate::testing::{agent, author, memory};
+use crate::window::Tail;
+use cairn_types::event::{
     Checkpoint, CompactionEvent, Event, MemoryEvent, MessageEvent, Record, Run, RunWork, Trigger, TurnEnd,
     TurnEvent, TurnOutcome,
 };
-use crate::ids::{ChannelId, Generation, TurnId};
-use crate::memory::Memory;
-use crate::message::{Entry, Part, Pending, Provenance, Role, pending_tokens};
-use crate::model::{ChatMessage, ChatRequest, ToolDef, Usage};
-use crate::testing::{agent, author, memory};
-use crate::tier::Tier;
-use crate::tool::{Effect, ToolOutcome, ToolUse};
-use crate::window::Tail;
+use cairn_types::ids::{ChannelId, Generation, Seq, TextId, TurnId};
+use cairn_types::memory::Memory;
+use cairn_types::message::{Entry, Part, Pending, Provenance, Role, pending_tokens};
+use cairn_types::model::{ChatMessage, ChatRequest, Usage};
+use cairn_types::tier::Tier;
+use cairn_types::tool::defs::{ToolDef, ToolDefs};
+use cairn_types::tool::{Effect, ToolOutcome, ToolUse};
+use cairn_types::trace::{CallFrame, CallTrace, FailedTry, RunCall};
+use cairn_types::wire::format::{KeptText, Wire, WireFormat};
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_790_000_000 + seconds).unwrap()
@@ -92,7 +96,7 @@ impl Book {
         let seq = self.folded().next_seq;
         let mut entry = Entry::new(seq, &turn.into(), Generation::default(), at(seconds), Role::Assistant);
         entry.parts = vec![Part::text(text)];
-        entry.tokens = crate::message::entry_tokens(&entry);
+        entry.tokens = cairn_types::message::entry_tokens(&entry);
         self.add(seconds, Event::Turn(TurnEvent::EntryAdded { entry }));
         seq
     }
@@ -128,7 +132,7 @@ impl Book {
             last_call: false,
         };
         let request = Standard.assemble(&conversation, &settings, &tail).unwrap().request;
-        let (texts, frame) = CallFrame::of(&settings, &settings.system_prompt, None, &settings.tools, wire());
+        let (texts, frame) = frame_of(&settings, &settings.system_prompt, None, &settings.tools, wire());
         let trace = CallTrace {
             at_n: conversation.last_n,
             asked_at: tail.now,
@@ -230,7 +234,7 @@ fn a_request_is_made_again_from_records_however_much_came_after_it() {
 fn a_text_is_kept_once_whatever_else_a_frame_says() {
     let settings = settings();
     let ids = |settings: &AgentSettings| -> Vec<TextId> {
-        let (texts, frame) = CallFrame::of(settings, &settings.system_prompt, None, &settings.tools, wire());
+        let (texts, frame) = frame_of(settings, &settings.system_prompt, None, &settings.tools, wire());
         assert_eq!(texts.last().map(|text| &text.id), Some(&frame));
         assert!(texts.iter().all(|text| text.id == TextId::of(&text.text)));
         texts.into_iter().map(|text| text.id).collect()
@@ -415,7 +419,7 @@ fn a_request_of_a_long_run_is_made_again_from_the_chunks_before_it_and_names_wha
     request.messages.extend(talk.clone());
     request.max_output_tokens = Brief::answer_limit(&reader, &chunk.room, &request);
     let (prompt, wishes) = (reader.compactor_prompt.as_str(), reader.compaction.instructions.as_deref());
-    let (texts, frame) = CallFrame::of(&reader, prompt, wishes, &tools, wire());
+    let (texts, frame) = frame_of(&reader, prompt, wishes, &tools, wire());
     let (_, mut trace, _) = book.assemble(102, &[]);
     trace.frame = frame;
     trace.work = Some(RunCall {

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use crate::event::Record;
-use crate::ids::{MessageId, TurnId};
+use cairn_types::event::Record;
+use cairn_types::ids::{MessageId, TurnId};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WhichTurn {

@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::limits::Price;
-use crate::model::Usage;
+use cairn_types::model::Usage;
 
 /// Prices in units of that of a plain token of a request.
 #[derive(Debug, Clone, Copy, PartialEq)]

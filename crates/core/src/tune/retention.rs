@@ -7,8 +7,8 @@
 //! bare marker nothing, though a search finds it. Retention is the share that is given, 0 to 1.
 
 use crate::conversation::Conversation;
-use crate::ids::Seq;
-use crate::summary::{MarkerKind, StackItem};
+use cairn_types::ids::Seq;
+use cairn_types::summary::{MarkerKind, StackItem};
 
 /// A token counts half as much when so many more have been said.
 pub const HALF_LIFE_TOKENS: f64 = 64_000.0;

@@ -4,9 +4,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::agent::AgentSettings;
 use crate::compaction::HEAD_TOKENS;
-use crate::event::{RunOutcome, RunReport, SummarySize};
 use crate::summary::StackSizes;
-use crate::tokens::Correction;
+use cairn_types::event::{RunOutcome, RunReport, SummarySize};
+use cairn_types::tokens::Correction;
 
 /// What happens within a turn, in order. All sizes are estimated tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]

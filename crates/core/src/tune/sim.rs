@@ -12,17 +12,18 @@ use crate::agent::AgentSettings;
 use crate::compaction::{Decision, SummaryDraft, commit};
 use crate::conversation::Conversation;
 use crate::engine::{ContextEngine, MakeRoom, by_name};
-use crate::event::{
+use crate::summary::StackSizes;
+use crate::window::{leaves_room, measure, system_tokens};
+use cairn_types::event::{
     CompactionEvent, Event, MemoryEvent, MessageEvent, Record, Run, RunWork, TurnEnd, TurnEvent, TurnOutcome,
 };
-use crate::ids::{ChannelId, Generation, MessageId, Seq};
-use crate::message::{Author, Entry, Part, Pending, Role, ToolCall};
-use crate::model::Usage;
-use crate::summary::{DigestLine, Marker, StackItem, StackSizes};
-use crate::tier::Tier;
-use crate::tokens::estimate;
-use crate::tool_defs::ToolDefs;
-use crate::window::{leaves_room, measure, system_tokens};
+use cairn_types::ids::{ChannelId, Generation, MessageId, Seq};
+use cairn_types::message::{Author, Entry, Part, Pending, Role, ToolCall};
+use cairn_types::model::Usage;
+use cairn_types::summary::{DigestLine, Marker, StackItem};
+use cairn_types::tier::Tier;
+use cairn_types::tokens::estimate;
+use cairn_types::tool::defs::ToolDefs;
 
 /// Tokens of a result in a run's transcript, at most: tool mechanics are cut short there.
 const RESULT_IN_TRANSCRIPT: u64 = 110;
@@ -285,7 +286,7 @@ impl<'a> Sim<'a> {
                 parts: Vec::new(),
                 addressed: true,
                 direct: false,
-                provenance: crate::message::Provenance::default(),
+                provenance: cairn_types::message::Provenance::default(),
                 fingerprint: String::new(),
                 tokens: *tokens,
             })))?;

@@ -4,10 +4,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::*;
 use crate::agent::{AgentSettings, WindowSize};
-use crate::event::{self, RunOutcome, SummarySize};
-use crate::ids::Generation;
 use crate::limits::Price;
-use crate::model::Usage;
+use cairn_types::event::{self, RunOutcome, SummarySize};
+use cairn_types::ids::Generation;
+use cairn_types::model::Usage;
 
 fn agent(window_tokens: u64) -> AgentSettings {
     crate::testing::agent(window_tokens, 1_024)
@@ -141,7 +141,7 @@ fn runs_are_as_they_were_and_what_is_not_known_is_assumed() {
     let agent = agent(32_000);
     assert_eq!(Runs::of(&[], &agent), Runs::ASSUMED);
     assert_eq!(Runs::of(&[ended(9, None, Failed)], &agent), Runs::ASSUMED, "a failed run tells nothing");
-    let sizes = crate::summary::StackSizes::of(&agent, &crate::tokens::Correction::default());
+    let sizes = crate::summary::StackSizes::of(&agent, &cairn_types::tokens::Correction::default());
     let half = (sizes.summary(4_000) / 2 + crate::compaction::HEAD_TOKENS) as u32;
     let outcomes = [
         ended(400, Some((half, 4_000, false)), Committed),

@@ -8,11 +8,11 @@ use rstest::rstest;
 
 use super::*;
 use crate::conversation::Conversation;
-use crate::event::{Event, ModelNews, Record, TurnEvent};
-use crate::ids::{AgentId, ChannelId, Generation};
-use crate::message::{Part, Role};
 use crate::testing::entry;
-use crate::trace::CallTrace;
+use cairn_types::event::{Event, ModelNews, Record, TurnEvent};
+use cairn_types::ids::{AgentId, ChannelId, Generation};
+use cairn_types::message::{Part, Role};
+use cairn_types::trace::CallTrace;
 
 /// One conversation with one model: what its reports were taken for.
 #[derive(Default)]

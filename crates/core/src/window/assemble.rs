@@ -9,11 +9,11 @@ use super::render::{guide_text, last_call_text, tail_text};
 use super::{Assembled, Tail};
 use crate::agent::AgentSettings;
 use crate::conversation::{Conversation, OpenTurn};
-use crate::message::{Entry, Part, Role, text_of, user_parts};
-use crate::model::{Attempt, ChatMessage, ChatRequest, Purpose};
-use crate::provider_state::drop_unbound;
-use crate::summary::{LookupTools, StackItem, marker_text, summary_text};
-use crate::text::escape_result;
+use cairn_types::message::{Entry, Part, Role, text_of, user_parts};
+use cairn_types::model::{Attempt, ChatMessage, ChatRequest, Purpose};
+use cairn_types::provider_state::drop_unbound;
+use cairn_types::summary::{LookupTools, StackItem, marker_text, summary_text};
+use cairn_types::text::escape::escape_result;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AssembleError {

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use super::Tail;
 use super::render::tail_tokens;
 use crate::conversation::Conversation;
-use crate::ids::Seq;
-use crate::message::{Entry, Part, Role, entry_tokens, header, text_of};
 use crate::prune;
-use crate::text::{CUT_NOTE, cut_around};
-use crate::tokens::{Correction, estimate};
+use cairn_types::ids::Seq;
+use cairn_types::message::{Entry, Part, Role, entry_tokens, header, text_of};
+use cairn_types::text::escape::{CUT_NOTE, cut_around};
+use cairn_types::tokens::{Correction, estimate};
 
 /// A request before it is put together.
 pub(super) struct RequestDraft {

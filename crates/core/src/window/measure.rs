@@ -8,10 +8,10 @@ use super::render::guide_tokens;
 use super::{Gauge, Region, Regions};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
-use crate::message::{Entry, Part, Role, entry_tokens};
-use crate::summary::LookupTools;
-use crate::tier::Tier;
-use crate::tokens::{Correction, estimate};
+use cairn_types::message::{Entry, Part, Role, entry_tokens};
+use cairn_types::summary::LookupTools;
+use cairn_types::tier::Tier;
+use cairn_types::tokens::{Correction, estimate};
 
 /// Share of the usable window that prompt and tools must leave free, for a message and its context.
 const ROOM_NEEDED: f64 = 0.05;

@@ -9,9 +9,9 @@ mod tests;
 
 use serde::Serialize;
 
-use crate::memory::Memory;
-use crate::model::ChatRequest;
-use crate::tier::Tier;
+use cairn_types::memory::Memory;
+use cairn_types::model::ChatRequest;
+use cairn_types::tier::Tier;
 
 pub use assemble::{AssembleError, assemble, question};
 pub use measure::{Frame, Sizes, has_room, least_tokens, measure};
@@ -19,9 +19,11 @@ pub(crate) use measure::{frame_tokens, leaves_room, stack_tokens, system_tokens}
 pub(crate) use render::guide_tokens;
 pub use render::{guide_text, memory_words, tail_tokens};
 
-pub use crate::message::{entry_tokens, pending_tokens};
-pub use crate::summary::{LookupTools, marker_text, marker_tokens, summary_text, summary_tokens};
-pub use crate::text::{escape_hidden, escape_name, escape_text, is_hidden, short_date, short_time};
+pub use cairn_types::message::{entry_tokens, pending_tokens};
+pub use cairn_types::summary::{LookupTools, marker_text, marker_tokens, summary_text, summary_tokens};
+pub use cairn_types::text::escape::{
+    escape_hidden, escape_name, escape_text, is_hidden, short_date, short_time,
+};
 
 /// Tokens and entries of one region of the window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, serde::Deserialize)]
@@ -80,5 +82,5 @@ pub struct Assembled {
     pub tokens: u64,
     /// Entries that were shortened to make it fit (tool results, then the open turn's message), or, where that was not
     /// enough, left out; never kept so.
-    pub shortened: Vec<crate::ids::Seq>,
+    pub shortened: Vec<cairn_types::ids::Seq>,
 }

@@ -3,19 +3,11 @@
 use std::fmt::Write;
 
 use super::Tail;
-use crate::memory::Memory;
-use crate::message::MESSAGE_OVERHEAD;
-use crate::model::ToolDef;
-use crate::summary::LookupTools;
-use crate::text::{escape_name, short_date};
-use crate::tokens::estimate;
-
-impl LookupTools {
-    pub fn of(tools: &[ToolDef]) -> Self {
-        let has = |name: &str| tools.iter().any(|tool| tool.name == name);
-        Self { reads: has("history_read"), searches: has("history_search") }
-    }
-}
+use cairn_types::memory::Memory;
+use cairn_types::message::MESSAGE_OVERHEAD;
+use cairn_types::summary::LookupTools;
+use cairn_types::text::escape::{escape_name, short_date};
+use cairn_types::tokens::estimate;
 
 /// The line before the stack: what follows is to be continued, not repeated, and how to look into it.
 pub fn guide_text(lookup: LookupTools) -> String {
@@ -90,7 +82,7 @@ pub(crate) fn last_call_text() -> String {
 const LAST_CALL: &str =
     "\nNo more tools can be called for this answer: say now what you have found, and what is left to do.";
 
-/// Tokens of the tail, before correction: what [`crate::event::MemoryEvent::Recalled`] records.
+/// Tokens of the tail, before correction: what [`cairn_types::event::MemoryEvent::Recalled`] records.
 pub fn tail_tokens(tail: &Tail) -> u32 {
     MESSAGE_OVERHEAD + estimate(&tail_text(tail))
 }
@@ -101,8 +93,8 @@ mod tests {
     use jiff::tz::TimeZone;
 
     use super::*;
-    use crate::memory::Source;
     use crate::testing;
+    use cairn_types::memory::Source;
 
     #[test]
     fn a_recalled_memory_has_the_day_when_it_was_said() {

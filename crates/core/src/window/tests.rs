@@ -6,13 +6,14 @@ use serde_json::json;
 
 use super::*;
 use crate::conversation::Conversation;
-use crate::event::{Event, MessageEvent, Record, TurnEnd, TurnEvent, TurnOutcome};
-use crate::ids::{AgentId, ChannelId, Seq, TurnId};
-use crate::message::{Entry, Part, Pending, Role, ToolCall, entry_tokens, fingerprint};
-use crate::model::{ChatMessage, Usage};
-use crate::provider_state::{ProviderItem, ProviderState, prefix_id};
 use crate::testing;
-use crate::trace::{CallTrace, WireFormat};
+use cairn_types::event::{Event, MessageEvent, Record, TurnEnd, TurnEvent, TurnOutcome};
+use cairn_types::ids::{AgentId, ChannelId, Seq, TurnId};
+use cairn_types::message::{Entry, Part, Pending, Role, ToolCall, entry_tokens, fingerprint};
+use cairn_types::model::{ChatMessage, Usage};
+use cairn_types::provider_state::{ProviderItem, ProviderState, prefix_id};
+use cairn_types::trace::CallTrace;
+use cairn_types::wire::format::WireFormat;
 
 fn at(secs: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_secs(secs)
@@ -38,7 +39,7 @@ impl Talk {
             parts,
             addressed: true,
             direct: false,
-            provenance: crate::message::Provenance::default(),
+            provenance: cairn_types::message::Provenance::default(),
             tokens: 10,
         };
         talk.add(Event::Message(MessageEvent::Accepted(message)));

@@ -2,25 +2,24 @@
 
 use std::collections::BTreeSet;
 
-use cairn_core::access::{AccessPolicy, DirectPolicy, Respond};
-use cairn_core::approval::{Approval, ApprovalOutcome};
-use cairn_core::event::{
+use cairn_types::event::{
     ApprovalEvent, ArtifactEvent, Checkpoint, CompactionEvent, DeliveryEvent, ErasureFigures, Event,
-    MaintenanceEvent, MemoryEvent, MessageEvent, ModelNews, Receipt, Record, RegistryEvent, Removal, Run,
-    RunEnd, RunOutcome, RunRequest, RunWork, Trigger, TurnEnd, TurnEvent, TurnOutcome,
+    MaintenanceEvent, MemoryEvent, MessageEvent, ModelNews, PruneCause, PruneForm, PrunedResult, Receipt,
+    Record, RegistryEvent, Removal, Run, RunEnd, RunOutcome, RunRequest, RunWork, Trigger, TurnEnd,
+    TurnEvent, TurnOutcome,
 };
-use cairn_core::ids::{Generation, MemoryId, Seq};
-use cairn_core::mcp::{ServerPin, ServerSource, ToolPin};
-use cairn_core::memory::{DraftMemory, MemoryKind, MemorySave, Scope, Source, TYPED_BY_MEMBER};
-use cairn_core::message::{Artifact, Author, Entry, Finish, Part, Pending, Provenance, Role, ToolCall};
-use cairn_core::model::{ChatMessage, Usage};
-use cairn_core::prune::{PruneCause, PruneForm, PrunedResult};
-use cairn_core::summary::{DigestLine, Marker, MarkerKind, Summary};
-use cairn_core::tier::Tier;
-use cairn_core::tool::{Effect, ToolOutcome, ToolUse};
-use cairn_core::trace::{CallTrace, FailedTry, RunCall};
-use cairn_core::window_bounds::WindowBounds;
-use cairn_core::withheld::SeqRange;
+use cairn_types::ids::{Generation, MemoryId, Seq, SeqRange};
+use cairn_types::memory::{DraftMemory, MemoryKind, MemorySave, Scope, Source, TYPED_BY_MEMBER};
+use cairn_types::message::{Artifact, Author, Entry, Finish, Part, Pending, Provenance, Role, ToolCall};
+use cairn_types::model::{ChatMessage, Usage};
+use cairn_types::people::access::{AccessPolicy, DirectPolicy, Respond};
+use cairn_types::summary::{DigestLine, Marker, MarkerKind, Summary};
+use cairn_types::tier::Tier;
+use cairn_types::tool::approval::{Approval, ApprovalOutcome};
+use cairn_types::tool::mcp::{ServerPin, ServerSource, ToolPin};
+use cairn_types::tool::{Effect, ToolOutcome, ToolUse};
+use cairn_types::trace::{CallTrace, FailedTry, RunCall};
+use cairn_types::window_bounds::WindowBounds;
 use jiff::Timestamp;
 
 fn at() -> Timestamp {
@@ -36,7 +35,7 @@ fn hello(author: Author, direct: bool) -> Pending {
         parts: vec![Part::text("hello")],
         addressed: true,
         direct,
-        provenance: cairn_core::message::Provenance::default(),
+        provenance: cairn_types::message::Provenance::default(),
         fingerprint: "f1".into(),
         tokens: 12,
     }
@@ -72,7 +71,7 @@ fn messages() -> Vec<Event> {
         }],
         tool_call_id: None,
         artifact: None,
-        provenance: cairn_core::message::Provenance::default(),
+        provenance: cairn_types::message::Provenance::default(),
         quotes: true,
         author: None,
         message: None,

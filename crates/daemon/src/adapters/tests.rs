@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use cairn_core::ids::{ChannelId, MessageId};
-use cairn_core::ports::{Platform, PlatformTraits, SendError, SendPart};
 use cairn_testkit::runtime::Runtime;
+use cairn_types::ids::{ChannelId, MessageId};
+use cairn_types::ports::{Platform, PlatformTraits, SendError, SendPart};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;

@@ -10,12 +10,13 @@ use cairn_actors::{AgentRuntime, Compaction, RoomMade};
 use cairn_core::agent::AgentSettings;
 use cairn_core::artifact::{NoArtifact, named, readable};
 use cairn_core::conversation::{Conversation, Outline};
-use cairn_core::ids::{AgentId, ChannelId};
-use cairn_core::ports::{LineRange, Store as _, StoreError};
-use cairn_core::tier::Tier;
+use cairn_core::store_port::Store as _;
 use cairn_core::window::Frame;
 use cairn_platforms::local::ApiError;
 use cairn_store::ChannelLine;
+use cairn_types::ids::{AgentId, ChannelId};
+use cairn_types::ports::{LineRange, StoreError};
+use cairn_types::tier::Tier;
 use serde::Deserialize;
 
 use super::shared::{

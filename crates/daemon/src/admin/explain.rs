@@ -6,18 +6,19 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use cairn_core::conversation::Conversation;
-use cairn_core::event::RunWork;
-use cairn_core::ids::{ChannelId, MemoryId, TextId};
-use cairn_core::memory::Memory;
-use cairn_core::message::{Entry, Role};
-use cairn_core::model::{ChatMessage, Usage};
-use cairn_core::ports::Store as _;
+use cairn_core::store_port::Store as _;
 use cairn_core::trace::{
-    CallFrame, CallTrace, Gap, Inputs, Rebuilt, Story, StoryCall, Told, TurnRecords, WhichTurn, WireFormat,
-    rebuild, story,
+    Gap, Inputs, Rebuilt, Story, StoryCall, Told, TurnRecords, WhichTurn, rebuild, story,
 };
 use cairn_platforms::local::ApiError;
 use cairn_store::matched_words;
+use cairn_types::event::RunWork;
+use cairn_types::ids::{ChannelId, MemoryId, TextId};
+use cairn_types::memory::Memory;
+use cairn_types::message::{Entry, Role};
+use cairn_types::model::{ChatMessage, Usage};
+use cairn_types::trace::{CallFrame, CallTrace};
+use cairn_types::wire::format::WireFormat;
 use serde::Deserialize;
 
 use super::shared::{Admin, Channel, Params, Shared};
@@ -264,8 +265,8 @@ async fn at_calls(
     Ok(admin.store.conversations_at(channel, at).await?)
 }
 
-fn is_start(record: &cairn_core::event::Record) -> bool {
-    use cairn_core::event::{Event, TurnEvent};
+fn is_start(record: &cairn_types::event::Record) -> bool {
+    use cairn_types::event::{Event, TurnEvent};
     matches!(record.event, Event::Turn(TurnEvent::Started { .. }))
 }
 

@@ -2,11 +2,11 @@
 
 use axum::Json;
 use axum::extract::State;
-use cairn_core::event::RunWork;
-use cairn_core::ids::ChannelId;
-use cairn_core::model::Usage;
 use cairn_core::trace::{Gap, RunStory, run_story};
 use cairn_platforms::local::ApiError;
+use cairn_types::event::RunWork;
+use cairn_types::ids::ChannelId;
+use cairn_types::model::Usage;
 
 use super::explain::{CallParams, Wanted, call_record, one_prompt};
 use super::shared::{Admin, Channel, Params, Shared};

@@ -6,9 +6,9 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use cairn_actors::{ModelState, Runtime};
-use cairn_core::ports::{LinkState, StoreError};
 use cairn_platforms::local::ApiError;
 use cairn_store::Totals;
+use cairn_types::ports::{LinkState, StoreError};
 
 use super::shared::{Admin, Shared};
 use crate::adapters::{link_name, statuses};

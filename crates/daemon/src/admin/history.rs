@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use cairn_core::conversation::Conversation;
-use cairn_core::history::{HistoryQuery, Said};
-use cairn_core::ids::{ChannelId, Seq, TurnId};
-use cairn_core::message::Entry;
-use cairn_core::tokens::Correction;
-use cairn_core::when::When;
 use cairn_platforms::local::ApiError;
 use cairn_store::HistoryPage;
+use cairn_types::ids::{ChannelId, Seq, TurnId};
+use cairn_types::message::Entry;
+use cairn_types::people::said::{HistoryQuery, Said};
+use cairn_types::text::when::When;
+use cairn_types::tokens::Correction;
 use serde::Deserialize;
 
 use super::shared::{Admin, Channel, Page, Params, Shared, limit};

@@ -4,12 +4,13 @@ use std::str::FromStr;
 
 use axum::Json;
 use axum::extract::State;
-use cairn_core::event::{Event, MemoryEvent};
-use cairn_core::ids::{AgentId, MemoryId};
-use cairn_core::memory::{Memory, MemoryKind, MemorySave, Reach, Scope, Source, TYPED, mint_id};
-use cairn_core::ports::{MemoryFilter, Store as _};
+use cairn_core::store_port::Store as _;
 use cairn_platforms::local::ApiError;
 use cairn_store::MadeAt;
+use cairn_types::event::{Event, MemoryEvent};
+use cairn_types::ids::{AgentId, MemoryId};
+use cairn_types::memory::{Memory, MemoryKind, MemorySave, Reach, Scope, Source, TYPED, mint_id};
+use cairn_types::ports::MemoryFilter;
 use jiff::Timestamp;
 use serde::Deserialize;
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::routing::{any, get};
 use axum::{Json, Router};
-use cairn_core::memory::Memory;
-use cairn_core::ports::Hit;
 use cairn_core::spend::SpendLine;
 use cairn_platforms::local::ApiError;
+use cairn_types::memory::Memory;
+use cairn_types::ports::Hit;
 
 use super::shared::{Params, bad_model};
 use super::tools::{ToolsParams, server_records, tool_records};

@@ -2,10 +2,11 @@
 
 use axum::Json;
 use axum::extract::State;
-use cairn_core::ids::OutboxId;
-use cairn_core::ports::{DeliveryState, OutboxItem, Store as _, StoreError};
+use cairn_core::store_port::Store as _;
 use cairn_platforms::local::ApiError;
 use cairn_store::Store;
+use cairn_types::ids::OutboxId;
+use cairn_types::ports::{DeliveryState, OutboxItem, StoreError};
 
 use super::shared::{
     Admin, LIMIT_MAX, ListParams, Page, Params, Segment, Shared, limit_or, no_such_delivery, no_such_place,

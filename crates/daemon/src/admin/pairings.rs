@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use cairn_core::command::ban_length;
-use cairn_core::ids::{AgentId, ChannelId, OutboxId};
-use cairn_core::pairing_store::Pairing;
-use cairn_core::ports::{SendError, SendPart};
 use cairn_platforms::local::ApiError;
+use cairn_types::command::ban_length;
+use cairn_types::ids::{AgentId, ChannelId, OutboxId};
+use cairn_types::people::pairing::Pairing;
+use cairn_types::ports::{SendError, SendPart};
 
 use super::shared::{Admin, Body, Segment, Shared};
 use crate::config::is_person;

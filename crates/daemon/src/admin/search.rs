@@ -2,12 +2,12 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use cairn_core::history::Said;
-use cairn_core::ids::ChannelId;
-use cairn_core::memory::Scope;
-use cairn_core::ports::{HitKind, Query};
 use cairn_platforms::local::ApiError;
 use cairn_store::SearchPlace;
+use cairn_types::ids::ChannelId;
+use cairn_types::memory::Scope;
+use cairn_types::people::said::Said;
+use cairn_types::ports::{HitKind, Query};
 use serde::Deserialize;
 
 use super::shared::{Admin, Channel, Page, Params, Shared, limit, no_such_channel, no_such_place};

@@ -7,9 +7,10 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use cairn_core::erasure::check_person;
-use cairn_core::ports::{Store as _, StoreError};
+use cairn_core::store_port::Store as _;
 use cairn_platforms::local::ApiError;
 use cairn_store::Progress;
+use cairn_types::ports::StoreError;
 use serde::Deserialize;
 
 use super::shared::{Body, Params, Shared, backup_error, no_daemon};

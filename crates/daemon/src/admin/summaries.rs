@@ -5,10 +5,10 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use cairn_core::compaction::{LeftOut, SummarySource, left_out};
-use cairn_core::ids::{ChannelId, Seq};
-use cairn_core::ports::Store as _;
-use cairn_core::summary::Summary;
+use cairn_core::store_port::Store as _;
 use cairn_platforms::local::ApiError;
+use cairn_types::ids::{ChannelId, Seq};
+use cairn_types::summary::Summary;
 
 use super::shared::{Channel, Shared};
 use crate::records::{LeftOutRecord, SummaryLine, SummaryState, SummaryView, summary_lines};

@@ -4,12 +4,12 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use cairn_actors::{ApprovalError, ApprovalTarget, Approver};
-use cairn_core::event::{Event, TurnEvent};
-use cairn_core::ids::ApprovalId;
-use cairn_core::model::ToolDef;
-use cairn_core::tool::{Effect, ToolLogQuery, ToolOutcome};
 use cairn_platforms::local::ApiError;
 use cairn_tools::mcp::{McpError, ServerStatus};
+use cairn_types::event::{Event, TurnEvent};
+use cairn_types::ids::ApprovalId;
+use cairn_types::tool::defs::ToolDef;
+use cairn_types::tool::{Effect, ToolLogQuery, ToolOutcome};
 use serde::Deserialize;
 
 use super::shared::{Admin, Body, Page, Params, Segment, Shared, bad_model, limit};
@@ -69,7 +69,7 @@ pub(crate) async fn log(
     // One more tells whether a list that goes on from a record has another page.
     let limit = if after.is_some() { most + 1 } else { most };
     let calls = admin.store.tool_calls(ToolLogQuery { channel, tool, outcome, before, after, limit }).await?;
-    let record = |record: cairn_core::event::Record| match (record.event, record.channel) {
+    let record = |record: cairn_types::event::Record| match (record.event, record.channel) {
         (Event::Turn(TurnEvent::ToolUsed(used)), Some(channel)) => {
             Some(ToolUseRecord { n: record.n, at: record.at, channel, used })
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use axum::Json;
 use axum::http::StatusCode;
 use axum::routing::get;
-use cairn_core::mcp::pins::Pins;
+use cairn_types::tool::mcp::pins::Pins;
 use rstest::rstest;
 use serde_json::{Value, json};
 

@@ -3,15 +3,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cairn_core::command::CommandCall;
-use cairn_core::event::{Event, MemoryEvent, NewRecord};
-use cairn_core::ids::{AgentId, MemoryId, Seq};
-use cairn_core::memory::{
+use cairn_core::store_port::Store as _;
+use cairn_types::command::CommandCall;
+use cairn_types::event::{Event, MemoryEvent, NewRecord};
+use cairn_types::ids::{AgentId, MemoryId, Seq};
+use cairn_types::memory::{
     Memory, MemoryKind, MemorySave, Reach, Scope, Share, Source, TYPED, TYPED_BY_MEMBER, mint_id, subject_of,
 };
-use cairn_core::message::Author;
-use cairn_core::pairing_store::PairingStatus;
-use cairn_core::ports::{MemoryFilter, PairingStore, Store as _};
+use cairn_types::message::Author;
+use cairn_types::people::pairing::PairingStatus;
+use cairn_types::ports::{MemoryFilter, PairingStore};
 use jiff::Timestamp;
 
 use super::{CommandError, Runner};

@@ -9,10 +9,10 @@ mod window;
 use std::sync::Arc;
 
 use cairn_actors::{ApprovalError, ApprovalTarget, Approver, Compaction, RoomMade, Runtime, RuntimeError};
-use cairn_core::command::{COMMANDS, Command, CommandAnswer, CommandCall, Permission, Settled};
-use cairn_core::ids::{ApprovalId, LOCAL_PLATFORM};
-use cairn_core::ports::{ChatCommands, Clock, Intake, Refusal, StoreError};
 use cairn_store::Store;
+use cairn_types::command::{COMMANDS, Command, CommandAnswer, CommandCall, Permission, Settled};
+use cairn_types::ids::{ApprovalId, LOCAL_PLATFORM};
+use cairn_types::ports::{ChatCommands, Clock, Intake, Refusal, StoreError};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 

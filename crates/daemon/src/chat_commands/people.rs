@@ -1,7 +1,7 @@
 //! `/ban`, `/unban`, `/pair`: who is heard, for operators.
 
-use cairn_core::command::{BanOrder, CommandCall};
-use cairn_core::pairing_store::Pairing;
+use cairn_types::command::{BanOrder, CommandCall};
+use cairn_types::people::pairing::Pairing;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -95,7 +95,7 @@ fn utc(at: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use cairn_core::message::Author;
+    use cairn_types::message::Author;
     use rstest::rstest;
 
     use super::*;
@@ -120,7 +120,7 @@ mod tests {
             caller,
             direct: false,
             at: Timestamp::UNIX_EPOCH,
-            command: Ok(cairn_core::command::Command::Help),
+            command: Ok(cairn_types::command::Command::Help),
         };
         assert_eq!(person(&call, who).ok().as_deref(), user);
     }

@@ -3,13 +3,13 @@
 use std::cell::Cell;
 use std::path::Path;
 
-use cairn_core::event::{Event, MemoryEvent};
-use cairn_core::ids::ChannelId;
-use cairn_core::mcp::pins::Pins;
-use cairn_core::memory::{MemoryKind, MemorySave, Reach, Scope, Source};
-use cairn_core::message::{Author, Inbound, Part};
-use cairn_core::ports::{Answer, Progress};
 use cairn_store::StoreOptions;
+use cairn_types::event::{Event, MemoryEvent};
+use cairn_types::ids::ChannelId;
+use cairn_types::memory::{MemoryKind, MemorySave, Reach, Scope, Source};
+use cairn_types::message::{Author, Inbound, Part};
+use cairn_types::ports::{Answer, Progress};
+use cairn_types::tool::mcp::pins::Pins;
 use futures::StreamExt;
 
 use super::*;
@@ -86,7 +86,7 @@ impl Fixture {
             addressed: true,
             direct: [PRIVATE, BOBS].contains(&channel),
             reply_to: None,
-            provenance: cairn_core::message::Provenance::default(),
+            provenance: cairn_types::message::Provenance::default(),
         };
         let mut admission = self.chat_commands.deps.runtime.submit(inbound).await.unwrap();
         while let Some(progress) = admission.progress.next().await {
@@ -131,7 +131,7 @@ async fn a_command_runs_once() {
 #[tokio::test]
 async fn where_nothing_was_said_no_command_is_an_error() {
     let fixture = fixture("").await;
-    for spec in cairn_core::command::COMMANDS {
+    for spec in cairn_types::command::COMMANDS {
         let words = fixture.words(PRIVATE, ann(), &format!("{} harbour", spec.name)).await;
         assert!(!words.is_empty() && !words.contains("failed"), "{}: {words}", spec.name);
     }

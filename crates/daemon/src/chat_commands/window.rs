@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use cairn_actors::{AgentRuntime, ModelState, Runtime};
 use cairn_core::agent::AgentSettings;
-use cairn_core::command::CommandCall;
 use cairn_core::conversation::Conversation;
-use cairn_core::ids::ChannelId;
 use cairn_core::limits::Price;
 use cairn_core::pairing_store::day_of;
-use cairn_core::ports::Store as _;
 use cairn_core::spend::{SpendKey, SpendPurpose, money, summed_up};
+use cairn_core::store_port::Store as _;
 use cairn_core::window::Region;
+use cairn_types::command::CommandCall;
+use cairn_types::ids::ChannelId;
 
 use super::{CommandError, NO_AGENT, Runner};
 use crate::bar::{self, REGIONS};

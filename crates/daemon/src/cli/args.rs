@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use cairn_core::memory::MemoryKind;
-use cairn_core::ports::Clock as _;
-use cairn_core::when::When;
+use cairn_types::memory::MemoryKind;
+use cairn_types::ports::Clock as _;
+use cairn_types::text::when::When;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 

@@ -1,7 +1,7 @@
 //! Commands about channels: channels, context, artifact, compact, new.
 
 use axum::http::Method;
-use cairn_core::event::{RunOutcome, RunReport};
+use cairn_types::event::{RunOutcome, RunReport};
 use clap::{Args, Subcommand};
 use serde_json::json;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::Method;
-use cairn_core::ids::{AgentId, ChannelId};
+use cairn_types::ids::{AgentId, ChannelId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{Signal, SignalKind, signal};

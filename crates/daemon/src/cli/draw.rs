@@ -1,7 +1,7 @@
 //! The drawing of a window: a bar with its thresholds, the regions, the stack, the run, the last outcomes.
 
-use cairn_core::event::{RunOutcome, RunReport};
-use cairn_core::tier::Tier;
+use cairn_types::event::{RunOutcome, RunReport};
+use cairn_types::tier::Tier;
 use console::{Style, style};
 
 use super::channel::run_end;

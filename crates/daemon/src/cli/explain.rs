@@ -1,10 +1,10 @@
 //! `cairn explain`: what a turn was made of, the exact request of a call, and how it differs from the one before.
 
-use cairn_core::event::RunOutcome;
-use cairn_core::model::{ModelError, Usage};
 use cairn_core::spend::money;
-use cairn_core::trace::{CUT_SHORT, CallTrace};
-use cairn_core::when::When;
+use cairn_types::event::RunOutcome;
+use cairn_types::model::{ModelError, Usage};
+use cairn_types::text::when::When;
+use cairn_types::trace::{CUT_SHORT, CallTrace};
 use clap::Args;
 
 use super::args::{self, ChannelArg, Global};

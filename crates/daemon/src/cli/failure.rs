@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use axum::http::StatusCode;
-use cairn_core::ports::StoreError;
 use cairn_platforms::local::{ApiError, ErrorDetail};
+use cairn_types::ports::StoreError;
 
 use super::owner;
 use crate::config::{ConfigError, Problem};

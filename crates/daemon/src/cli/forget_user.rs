@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use axum::http::Method;
 use cairn_core::erasure::check_person;
-use cairn_core::event::ErasureFigures;
 use cairn_core::pairing_store::Erasure;
-use cairn_core::ports::Clock;
 use cairn_store::{StoreOptions, erase_dir};
+use cairn_types::event::ErasureFigures;
+use cairn_types::ports::Clock;
 use clap::Args;
 use serde::Serialize;
 

@@ -6,9 +6,9 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use cairn_core::ids::{ChannelId, Seq, TurnId};
-use cairn_core::message::Role;
 use cairn_core::spend::money;
+use cairn_types::ids::{ChannelId, Seq, TurnId};
+use cairn_types::message::Role;
 use clap::Args;
 use console::style;
 use serde::{Deserialize, Serialize};
@@ -377,7 +377,7 @@ impl Days {
 
 #[cfg(test)]
 mod tests {
-    use cairn_core::model::Usage;
+    use cairn_types::model::Usage;
     use rstest::rstest;
     use serde_json::json;
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use axum::http::Method;
-use cairn_core::mcp::{Drift, ServerSource, ToolPin, ToolState};
+use cairn_types::tool::mcp::{Drift, ServerSource, ToolPin, ToolState};
 use clap::{Args, Subcommand};
 use serde_json::json;
 

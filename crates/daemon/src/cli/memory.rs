@@ -1,7 +1,7 @@
 //! `cairn memory`: what agents remember.
 
 use axum::http::Method;
-use cairn_core::memory::{Memory, MemoryKind, Scope};
+use cairn_types::memory::{Memory, MemoryKind, Scope};
 use clap::{Args, Subcommand};
 use serde_json::json;
 

@@ -42,8 +42,8 @@ mod watch;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use cairn_core::ports::StoreError;
 use cairn_store::can_start_threads;
+use cairn_types::ports::StoreError;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use args::Global;

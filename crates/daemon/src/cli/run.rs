@@ -8,8 +8,8 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use axum::Router;
-use cairn_core::ports::{Clock as _, StoreError};
 use cairn_store::Store;
+use cairn_types::ports::{Clock as _, StoreError};
 use clap::Args;
 use sd_notify::NotifyState;
 use tokio::net::TcpListener;
@@ -29,9 +29,8 @@ use crate::records::Identity;
 use crate::restart_handle::RestartHandle;
 use crate::service::Service;
 use crate::socket::{self, Socket, SocketMode};
-use crate::systemd;
-use crate::telemetry;
 use crate::wiring::{self, Control, Daemon, Ended, StartError};
+use crate::{systemd, telemetry};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -1,7 +1,7 @@
 //! `cairn search`: in a channel or in all of them.
 
-use cairn_core::ports::{Hit, HitKind};
-use cairn_core::words::topic_words;
+use cairn_types::ports::{Hit, HitKind};
+use cairn_types::text::words::topic_words;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use console::{Style, style};

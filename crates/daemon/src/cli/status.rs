@@ -1,6 +1,6 @@
 //! `cairn status`: the daemon, its agents, its outbox and its chat networks.
 
-use cairn_core::ports::{CaughtUp, OutboxCounts, PlatformStatus, Shards};
+use cairn_types::ports::{CaughtUp, OutboxCounts, PlatformStatus, Shards};
 use clap::Args;
 
 use super::args::Global;
@@ -195,7 +195,7 @@ fn caught_up_line(done: &CaughtUp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use cairn_core::ports::LinkState;
+    use cairn_types::ports::LinkState;
 
     use super::*;
     use crate::records::{Identity, StoreStatus};

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use axum::http::Method;
-use cairn_core::ports::{Clock as _, StoreError};
 use cairn_store::{
     BackupError, BackupReport, Moved, Progress, RestoreReport, Shrunk, StoreOptions, VerifyReport, move_from,
     move_to, rebuild_dir, restore_dir, verify_dir, verify_dir_quick,
 };
+use cairn_types::ports::{Clock as _, StoreError};
 use clap::{Args, Subcommand};
 use serde_json::json;
 

@@ -2,12 +2,12 @@
 
 use std::sync::LazyLock;
 
-use cairn_core::command::CommandPermissions;
 use cairn_core::retention::RetentionSettings;
 use cairn_core::settings::{
     CompactionSettings, HardClear, MemorySettings, PruningSettings, ResultGuardSettings, WindowGuard,
 };
 use cairn_core::trust::TrustSettings;
+use cairn_types::command::CommandPermissions;
 use schemars::generate::SchemaSettings;
 use serde::de::{Deserialize, Deserializer, Visitor, value::Error};
 use serde_json::{Map, Value, json};

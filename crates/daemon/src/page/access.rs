@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use cairn_core::ports::{Clock, StoreError};
+use cairn_types::ports::{Clock, StoreError};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{RunOutcome, RunReport, TurnOutcome};
-use cairn_core::ids::{ChannelId, Seq};
-use cairn_core::message::Role;
 use cairn_core::spend::money;
+use cairn_types::event::{RunOutcome, RunReport, TurnOutcome};
+use cairn_types::ids::{ChannelId, Seq};
+use cairn_types::message::Role;
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -201,7 +201,7 @@ async fn turns(
         let begun = (shown.len() > 1).then(|| shown.remove(0));
         begun.and_then(|turn| turn.0.last()?.seq).map_or(begin, |Seq(last)| last + 1)
     });
-    let correction = cairn_core::tokens::Correction::default();
+    let correction = cairn_types::tokens::Correction::default();
     let pending = if before.is_none() { pending_records(conversation, &correction) } else { Vec::new() };
     let rows: Vec<_> = pending
         .iter()
@@ -251,7 +251,7 @@ impl Turn<'_> {
                 html! { span.trouble { (end.and_then(|end| end.why()).map(|why| excerpt(&why)).unwrap_or_default()) } }
             }
         };
-        let usage = |tokens: fn(&cairn_core::model::Usage) -> u64| {
+        let usage = |tokens: fn(&cairn_types::model::Usage) -> u64| {
             text(end.map_or_else(|| "-".to_owned(), |end| grouped(tokens(&end.usage))))
         };
         let who = first

@@ -1,7 +1,7 @@
 //! How large the requests to the model were over time, with the compactions between them.
 
-use cairn_core::ids::ChannelId;
-use cairn_core::model::Usage;
+use cairn_types::ids::ChannelId;
+use cairn_types::model::Usage;
 use jiff::Timestamp;
 use maud::{Markup, html};
 use serde_json::json;

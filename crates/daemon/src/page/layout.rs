@@ -6,9 +6,9 @@ use std::fmt::Display;
 
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use cairn_core::ids::ChannelId;
-use cairn_core::ports::StoreError;
 use cairn_platforms::local::ApiError;
+use cairn_types::ids::ChannelId;
+use cairn_types::ports::StoreError;
 use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, html};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};

@@ -4,11 +4,11 @@ use axum::Form;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use cairn_core::ids::{ChannelId, MemoryId};
-use cairn_core::memory::{LikelySource, Memory, MemoryKind, likely_sources};
-use cairn_core::message::Role;
-use cairn_core::ports::Store as _;
+use cairn_core::store_port::Store as _;
 use cairn_platforms::local::ApiError;
+use cairn_types::ids::{ChannelId, MemoryId};
+use cairn_types::memory::{LikelySource, Memory, MemoryKind, likely_sources};
+use cairn_types::message::Role;
 use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -308,7 +308,7 @@ fn uses(view: &MemoryView) -> Markup {
     }
 }
 
-fn speaker(entry: &cairn_core::message::Entry) -> String {
+fn speaker(entry: &cairn_types::message::Entry) -> String {
     match (entry.role, &entry.author) {
         (Role::User, Some(author)) => author.name.clone(),
         (Role::User, None) => "somebody".to_owned(),

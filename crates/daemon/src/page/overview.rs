@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use cairn_actors::ModelState;
-use cairn_core::ports::{LinkState, OutboxCounts, PlatformStatus};
+use cairn_types::ports::{LinkState, OutboxCounts, PlatformStatus};
 use maud::{Markup, html};
 
 use super::guard::Visitor;

@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse as _, Response};
-use cairn_core::ids::{ChannelId, Seq, SummaryId, TurnId};
+use cairn_types::ids::{ChannelId, Seq, SummaryId, TurnId};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Path, Query, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse as _, Response};
-use cairn_core::ids::{ChannelId, TurnId};
+use cairn_types::ids::{ChannelId, TurnId};
 use maud::{Markup, html};
 use serde::Deserialize;
 

@@ -1,8 +1,8 @@
 //! The ribbon of coverage: what stands for every entry, from the first to now.
 
 use cairn_core::conversation::{Conversation, EntryPlace};
-use cairn_core::ids::Seq;
-use cairn_core::summary::Summary;
+use cairn_types::ids::Seq;
+use cairn_types::summary::Summary;
 use maud::{Markup, html};
 
 use super::channel::summary_path;

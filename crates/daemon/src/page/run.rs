@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
-use cairn_core::event::RunOutcome;
-use cairn_core::ids::{ChannelId, RunId, SummaryId};
 use cairn_core::spend::money;
+use cairn_types::event::RunOutcome;
+use cairn_types::ids::{ChannelId, RunId, SummaryId};
 use maud::{Markup, html};
 
 use super::channel::summary_path;

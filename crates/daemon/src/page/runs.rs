@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{Run, RunEnd, RunOutcome, Trigger};
-use cairn_core::ids::{ChannelId, RunId, SummaryId};
 use cairn_core::limits::Price;
-use cairn_core::model::Usage;
 use cairn_core::spend::money;
+use cairn_types::event::{Run, RunEnd, RunOutcome, Trigger};
+use cairn_types::ids::{ChannelId, RunId, SummaryId};
+use cairn_types::model::Usage;
 use jiff::Timestamp;
 use maud::{Markup, html};
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, Query, State};
-use cairn_core::ids::Seq;
-use cairn_core::message::Role;
 use cairn_platforms::local::ApiError;
+use cairn_types::ids::Seq;
+use cairn_types::message::Role;
 use maud::{Markup, html};
 use serde::Deserialize;
 

@@ -4,7 +4,7 @@ use axum::Form;
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use cairn_core::tool::ToolOutcome;
+use cairn_types::tool::ToolOutcome;
 use maud::{Markup, html};
 use serde::Deserialize;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
-use cairn_core::ids::{ChannelId, TurnId};
 use cairn_core::spend::money;
+use cairn_types::ids::{ChannelId, TurnId};
 use maud::{Markup, html};
 
 use super::channel::summary_path;

@@ -3,14 +3,14 @@
 use cairn_core::agent::{AgentSettings, WindowSource};
 use cairn_core::conversation::Conversation;
 use cairn_core::engine;
-use cairn_core::event::{Run, RunReport, Trigger};
-use cairn_core::ids::{AgentId, ChannelId, Generation, MemoryId, RunId, Seq, SummaryId};
-use cairn_core::memory::MemoryKind;
-use cairn_core::message::{Artifact, Role};
-use cairn_core::summary::{Marker, Summary};
-use cairn_core::tier::Tier;
-use cairn_core::tokens::Correction;
 use cairn_core::window::{self, LookupTools, Regions};
+use cairn_types::event::{Run, RunReport, Trigger};
+use cairn_types::ids::{AgentId, ChannelId, Generation, MemoryId, RunId, Seq, SummaryId};
+use cairn_types::memory::MemoryKind;
+use cairn_types::message::{Artifact, Role};
+use cairn_types::summary::{Marker, Summary};
+use cairn_types::tier::Tier;
+use cairn_types::tokens::Correction;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

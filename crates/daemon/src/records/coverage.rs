@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use cairn_core::conversation::{Conversation, EntryPlace};
-use cairn_core::ids::Seq;
+use cairn_types::ids::Seq;
 
 /// Entries in a row that are in the same place.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,13 +1,14 @@
 //! The records of a turn of the past: `cairn explain`.
 
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{RunOutcome, Trigger, TurnOutcome};
-use cairn_core::ids::{ApprovalId, ChannelId, MemoryId, MessageId, RunId, Seq, SummaryId, TurnId};
-use cairn_core::message::{Author, Finish};
-use cairn_core::model::Usage;
-use cairn_core::summary::{LookupTools, StackItem, marker_text};
-use cairn_core::tool::ToolUse;
-use cairn_core::trace::{CallFrame, CallTrace, FailedTry, Gap};
+use cairn_core::trace::Gap;
+use cairn_types::event::{RunOutcome, Trigger, TurnOutcome};
+use cairn_types::ids::{ApprovalId, ChannelId, MemoryId, MessageId, RunId, Seq, SummaryId, TurnId};
+use cairn_types::message::{Author, Finish};
+use cairn_types::model::Usage;
+use cairn_types::summary::{LookupTools, StackItem, marker_text};
+use cairn_types::tool::ToolUse;
+use cairn_types::trace::{CallFrame, CallTrace, FailedTry};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use cairn_core::artifact::{ReadOn, read_on};
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{TurnEnd, TurnOutcome};
-use cairn_core::ids::{ArtifactId, Generation, MemoryId, MessageId, Seq, TurnId};
 use cairn_core::limits::Price;
-use cairn_core::message::{Artifact, Author, Entry, Finish, Part, Pending, Role, ToolCall};
-use cairn_core::model::Usage;
-use cairn_core::ports::ArtifactLines;
-use cairn_core::tokens::Correction;
+use cairn_types::event::{TurnEnd, TurnOutcome};
+use cairn_types::ids::{ArtifactId, Generation, MemoryId, MessageId, Seq, TurnId};
+use cairn_types::message::{Artifact, Author, Entry, Finish, Part, Pending, Role, ToolCall};
+use cairn_types::model::Usage;
+use cairn_types::ports::ArtifactLines;
+use cairn_types::tokens::Correction;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

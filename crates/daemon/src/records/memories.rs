@@ -1,9 +1,9 @@
 //! The record of a memory with what became of it: `cairn memory show`.
 
-use cairn_core::event::{CompactionEvent, Event, MemoryEvent, TurnEvent, TurnOutcome};
-use cairn_core::ids::{ChannelId, Seq, TurnId};
-use cairn_core::memory::{Memory, MemoryKind, MemorySave, Trust};
 use cairn_store::{MemoryTrail, TrailStep};
+use cairn_types::event::{CompactionEvent, Event, MemoryEvent, TurnEvent, TurnOutcome};
+use cairn_types::ids::{ChannelId, Seq, TurnId};
+use cairn_types::memory::{Memory, MemoryKind, MemorySave, Trust};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

@@ -16,11 +16,11 @@ mod tools;
 use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::NothingToCompact;
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{RunOutcome, RunReport};
-use cairn_core::ids::{AgentId, ChannelId, Generation, RunId};
-use cairn_core::tier::Tier;
 use cairn_core::window;
 use cairn_store::ChannelLine;
+use cairn_types::event::{RunOutcome, RunReport};
+use cairn_types::ids::{AgentId, ChannelId, Generation, RunId};
+use cairn_types::tier::Tier;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

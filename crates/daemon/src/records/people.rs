@@ -1,9 +1,10 @@
 //! The records of people and of what is kept of them: `cairn pair`, `cairn ban`, `cairn forget-user`, `cairn store retain`.
 
-use cairn_core::event::ErasureFigures;
-use cairn_core::message::Author;
-use cairn_core::pairing_store::{Ban, Erasure, Pairing};
+use cairn_core::pairing_store::Erasure;
 use cairn_store::{Expired, ProgressReport, Shrunk};
+use cairn_types::event::ErasureFigures;
+use cairn_types::message::Author;
+use cairn_types::people::pairing::{Ban, Pairing};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

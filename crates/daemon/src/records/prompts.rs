@@ -1,8 +1,8 @@
 //! A request part by part, and what differs between two of them.
 
-use cairn_core::message::{Part, text_of};
-use cairn_core::model::{ChatMessage, ChatRequest};
-use cairn_core::summary::{Stack, StackItem};
+use cairn_types::message::{Part, text_of};
+use cairn_types::model::{ChatMessage, ChatRequest};
+use cairn_types::summary::{Stack, StackItem};
 use serde_json::Value;
 use similar::{Algorithm, ChangeTag, DiffOp, TextDiff, capture_diff_slices};
 

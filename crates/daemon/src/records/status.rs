@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use cairn_actors::{AgentRuntime, ModelState, ModelStatus, Runtime};
 use cairn_core::agent::WindowSource;
-use cairn_core::ids::{AgentId, ChannelId, OutboxId, Seq, TurnId};
-use cairn_core::ports::{OutboxCounts, PlatformStatus};
 use cairn_core::spend::money;
 use cairn_store::{NodeRow, StoreStats};
+use cairn_types::ids::{AgentId, ChannelId, OutboxId, Seq, TurnId};
+use cairn_types::ports::{OutboxCounts, PlatformStatus};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

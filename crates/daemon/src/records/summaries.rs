@@ -1,9 +1,9 @@
 //! The records of summaries: `cairn summary`.
 
 use cairn_core::compaction::LeftOut;
-use cairn_core::event::{RunEnd, Trigger};
-use cairn_core::ids::{ChannelId, RunId, Seq, SummaryId};
-use cairn_core::summary::Summary;
+use cairn_types::event::{RunEnd, Trigger};
+use cairn_types::ids::{ChannelId, RunId, Seq, SummaryId};
+use cairn_types::summary::Summary;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

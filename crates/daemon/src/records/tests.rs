@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use cairn_core::agent::{AgentSettings, WindowSize};
 use cairn_core::conversation::{Conversation, Outline};
-use cairn_core::event::{Run, RunOutcome, RunReport, RunWork, Trigger};
-use cairn_core::ids::{AgentId, ChannelId, Generation, Seq};
-use cairn_core::message::{Author, Entry, Part, Pending, Role, ToolCall};
 use cairn_core::settings::CompactionSettings;
-use cairn_core::tier::Tier;
-use cairn_core::tokens::Correction;
 use cairn_core::window::Frame;
+use cairn_types::event::{Run, RunOutcome, RunReport, RunWork, Trigger};
+use cairn_types::ids::{AgentId, ChannelId, Generation, Seq};
+use cairn_types::message::{Author, Entry, Part, Pending, Role, ToolCall};
+use cairn_types::tier::Tier;
+use cairn_types::tokens::Correction;
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -35,7 +35,7 @@ fn entry(seq: u64, role: Role, parts: Vec<Part>) -> Entry {
         tool_calls: Vec::new(),
         tool_call_id: None,
         artifact: None,
-        provenance: cairn_core::message::Provenance::default(),
+        provenance: cairn_types::message::Provenance::default(),
         quotes: false,
         finish: None,
         tokens: 10,
@@ -65,7 +65,7 @@ fn conversation() -> Conversation {
         parts: vec![Part::text("and I?")],
         addressed: true,
         direct: false,
-        provenance: cairn_core::message::Provenance::default(),
+        provenance: cairn_types::message::Provenance::default(),
         fingerprint: "f".to_owned(),
         tokens: 5,
     });

@@ -1,10 +1,10 @@
 //! The records of tools: `cairn tools`, `cairn mcp`.
 
-use cairn_core::approval::{Approval, ApprovalOutcome};
-use cairn_core::ids::ChannelId;
-use cairn_core::mcp::{ServerPin, ServerSource};
-use cairn_core::tool::{Effect, ToolUse};
 use cairn_tools::mcp::{Inspection, ServerStatus};
+use cairn_types::ids::ChannelId;
+use cairn_types::tool::approval::{Approval, ApprovalOutcome};
+use cairn_types::tool::mcp::{ServerPin, ServerSource};
+use cairn_types::tool::{Effect, ToolUse};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

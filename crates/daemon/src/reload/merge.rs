@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use cairn_core::ids::AgentId;
+use cairn_types::ids::AgentId;
 
 use crate::config::{AgentConfig, Bots, Config, Limits, Loaded, Log, Network};
 

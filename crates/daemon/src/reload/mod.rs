@@ -10,8 +10,8 @@ pub mod watch;
 use std::sync::Arc;
 
 use cairn_actors::Runtime;
-use cairn_core::ports::StoreError;
 use cairn_llm::BadModel;
+use cairn_types::ports::StoreError;
 use sd_notify::NotifyState;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;

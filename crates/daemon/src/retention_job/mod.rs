@@ -7,12 +7,13 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cairn_core::event::{Event, MemoryEvent, NewRecord};
-use cairn_core::ids::{AgentId, MemoryId};
-use cairn_core::memory::Reach;
-use cairn_core::ports::{Clock, MemoryFilter, Store as _, StoreError};
 use cairn_core::retention::{Relief, RetentionSettings, SegmentFacts, clock_went_on};
+use cairn_core::store_port::Store as _;
 use cairn_store::{Expired, Needs, Shrunk, Store};
+use cairn_types::event::{Event, MemoryEvent, NewRecord};
+use cairn_types::ids::{AgentId, MemoryId};
+use cairn_types::memory::Reach;
+use cairn_types::ports::{Clock, MemoryFilter, StoreError};
 use futures::FutureExt;
 use jiff::{SignedDuration, Timestamp};
 

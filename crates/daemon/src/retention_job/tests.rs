@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use cairn_core::event::{CompactionEvent, Event, NewRecord, TurnEvent};
-use cairn_core::ids::{ChannelId, Generation, Seq};
-use cairn_core::message::{Entry, Part};
-use cairn_core::ports::{Clock, Store as _};
 use cairn_core::retention::RetentionSettings;
-use cairn_core::summary::{Marker, MarkerKind};
+use cairn_core::store_port::Store as _;
 use cairn_store::{Store, StoreOptions};
 use cairn_testkit::clock::TestClock;
+use cairn_types::event::{CompactionEvent, Event, NewRecord, TurnEvent};
+use cairn_types::ids::{ChannelId, Generation, Seq};
+use cairn_types::message::{Entry, Part};
+use cairn_types::ports::Clock;
+use cairn_types::summary::{Marker, MarkerKind};
 use jiff::SignedDuration;
 
 use super::*;

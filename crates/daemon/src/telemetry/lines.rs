@@ -12,8 +12,8 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
-use cairn_core::ports::Clock as _;
 use cairn_core::window::is_hidden;
+use cairn_types::ports::Clock as _;
 
 use crate::clock::SystemClock;
 use crate::text::plain_json;

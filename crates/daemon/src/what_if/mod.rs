@@ -4,12 +4,12 @@
 pub(crate) mod candidate;
 
 use cairn_core::agent::{AgentSettings, WindowSize};
-use cairn_core::event::RunReport;
-use cairn_core::ids::{AgentId, TurnId};
-use cairn_core::message::Role;
 use cairn_core::tune::{
     self, Billing, ConversationSizes, Runs, ScriptTurn, TuneCandidate, TuneOutcome, TuneStep,
 };
+use cairn_types::event::RunReport;
+use cairn_types::ids::{AgentId, TurnId};
+use cairn_types::message::Role;
 
 use crate::config::{AgentConfig, Config, ModelConfig, Provider};
 use crate::records::EntryRecord;

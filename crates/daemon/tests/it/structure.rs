@@ -8,23 +8,40 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The map of `crates/ARCHITECTURE.md`: which crates a crate may use.
-const EDGES: [(&str, &[&str]); 10] = [
-    ("cairn-bench", &["cairn-core", "cairn-testkit"]),
-    ("cairn-core", &[]),
-    ("cairn-store", &["cairn-core"]),
-    ("cairn-llm", &["cairn-core"]),
-    ("cairn-platforms", &["cairn-core"]),
-    ("cairn-actors", &["cairn-core"]),
+const EDGES: [(&str, &[&str]); 11] = [
+    ("cairn-types", &[]),
+    ("cairn-core", &["cairn-types"]),
+    ("cairn-platforms", &["cairn-types"]),
+    ("cairn-tools", &["cairn-types"]),
+    ("cairn-llm", &["cairn-core", "cairn-types"]),
+    ("cairn-store", &["cairn-core", "cairn-types"]),
+    ("cairn-actors", &["cairn-core", "cairn-types"]),
     (
         "cairn-daemon",
-        &["cairn-actors", "cairn-core", "cairn-llm", "cairn-platforms", "cairn-store", "cairn-tools"],
+        &[
+            "cairn-actors",
+            "cairn-core",
+            "cairn-llm",
+            "cairn-platforms",
+            "cairn-store",
+            "cairn-tools",
+            "cairn-types",
+        ],
     ),
     (
         "cairn-fuzz",
-        &["cairn-core", "cairn-daemon", "cairn-llm", "cairn-platforms", "cairn-store", "cairn-tools"],
+        &[
+            "cairn-core",
+            "cairn-daemon",
+            "cairn-llm",
+            "cairn-platforms",
+            "cairn-store",
+            "cairn-tools",
+            "cairn-types",
+        ],
     ),
-    ("cairn-testkit", &["cairn-core"]),
-    ("cairn-tools", &["cairn-core"]),
+    ("cairn-testkit", &["cairn-core", "cairn-types"]),
+    ("cairn-bench", &["cairn-core", "cairn-testkit", "cairn-types"]),
 ];
 
 /// Fakes and measurements: never linked into the daemon.
@@ -67,7 +84,7 @@ const PACKAGES: [(&str, &str); 9] = [
     ("reqwest", "cairn-llm"),
     ("rmcp", "cairn-tools"),
     ("tokio-util", "cairn-actors"),
-    ("serde", "cairn-core"),
+    ("serde", "cairn-types"),
     ("toml", "cairn-daemon"),
     ("tracing", "cairn-daemon"),
 ];

@@ -3,12 +3,12 @@
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use cairn_core::ids::TextId;
-use cairn_core::message::ToolCall;
-use cairn_core::model::{ChatRequest, Finish, ModelError, ModelEvent, Usage};
-use cairn_core::provider_state::{ProviderItem, ProviderState, prefix_id};
-use cairn_core::sse::ServerEvent;
-use cairn_core::trace::WireFormat;
+use cairn_types::ids::TextId;
+use cairn_types::message::ToolCall;
+use cairn_types::model::{ChatRequest, Finish, ModelError, ModelEvent, Usage};
+use cairn_types::provider_state::{ProviderItem, ProviderState, prefix_id};
+use cairn_types::wire::format::WireFormat;
+use cairn_types::wire::sse::ServerEvent;
 
 use crate::answer::{self, Assemble, Ended, Progress};
 use crate::failure;

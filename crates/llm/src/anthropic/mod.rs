@@ -12,9 +12,9 @@ use reqwest::header::HeaderName;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
-use cairn_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
-use cairn_core::ports::{ChatModel, ServerWindow, Unanswered};
-use cairn_core::trace::WireFormat;
+use cairn_types::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
+use cairn_types::ports::{ChatModel, ServerWindow, Unanswered};
+use cairn_types::wire::format::WireFormat;
 
 use crate::answer;
 use crate::options::{BadModel, ServerOptions};

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use cairn_core::message::{Part, ToolCall};
-use cairn_core::model::{ChatMessage, ChatRequest, Purpose, ToolDef};
-use cairn_core::provider_state::{Ordered, ProviderState};
-use cairn_core::trace::Wire;
+use cairn_types::message::{Part, ToolCall};
+use cairn_types::model::{ChatMessage, ChatRequest, Purpose};
+use cairn_types::provider_state::{Ordered, ProviderState};
+use cairn_types::tool::defs::ToolDef;
+use cairn_types::wire::format::Wire;
 
 use crate::body::{Body, quoted};
 use crate::breakpoints::{self, Breakpoints, Place};
@@ -169,7 +170,7 @@ impl Talk {
         }
         let mut said = false;
         for part in parts {
-            let words = || text_block(&cairn_core::message::text_of(std::slice::from_ref(part)));
+            let words = || text_block(&cairn_types::message::text_of(std::slice::from_ref(part)));
             if let Some(block) = self.picture(part).or_else(words) {
                 said = true;
                 self.say(Speaker::User, block);

@@ -9,8 +9,8 @@ use std::time::Duration;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-use cairn_core::model::{ModelError, RefusalCause};
-use cairn_core::sse::ServerEvent;
+use cairn_types::model::{ModelError, RefusalCause};
+use cairn_types::wire::sse::ServerEvent;
 
 use crate::remedy::Remedy;
 

@@ -3,8 +3,8 @@
 
 use std::collections::HashSet;
 
-use cairn_core::sentences::sentences;
-use cairn_core::words::topic_words;
+use cairn_types::text::sentences::sentences;
+use cairn_types::text::words::topic_words;
 
 use super::quote::Candidate;
 

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use cairn_core::memory::DraftMemory;
-use cairn_core::memory::MemoryKind::{self, Decision, Event, Fact, Goal, Identity, Preference, Todo};
-use cairn_core::message::{Entry, Role};
-use cairn_core::sentences::sentences;
+use cairn_types::memory::DraftMemory;
+use cairn_types::memory::MemoryKind::{self, Decision, Event, Fact, Goal, Identity, Preference, Todo};
+use cairn_types::message::{Entry, Role};
+use cairn_types::text::sentences::sentences;
 
 /// Most memories from one entry, and from one call: who pastes a page does not fill the store.
 const ENTRY_MAX: usize = 3;

@@ -16,10 +16,10 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt, stream};
 
-use cairn_core::message::ToolCall;
-use cairn_core::model::{ChatRequest, Finish, ModelError, ModelEvent, ModelInfo, Purpose};
-use cairn_core::ports::{ChatModel, Hit, Query, ServerWindow, StoreError, Unanswered};
-use cairn_core::trace::{Sent, Wire, WireFormat};
+use cairn_types::message::ToolCall;
+use cairn_types::model::{ChatRequest, Finish, ModelError, ModelEvent, ModelInfo, Purpose};
+use cairn_types::ports::{ChatModel, Hit, Query, ServerWindow, StoreError, Unanswered};
+use cairn_types::wire::format::{Sent, Wire, WireFormat};
 
 use crate::options::ServerOptions;
 

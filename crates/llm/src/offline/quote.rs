@@ -2,12 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use cairn_core::message::text_of;
-use cairn_core::model::ChatMessage;
-use cairn_core::ports::{Hit, HitKind};
-use cairn_core::sentences::sentences;
 use cairn_core::window::{escape_name, short_time};
-use cairn_core::words::topic_words;
+use cairn_types::message::text_of;
+use cairn_types::model::ChatMessage;
+use cairn_types::ports::{Hit, HitKind};
+use cairn_types::text::sentences::sentences;
+use cairn_types::text::words::topic_words;
 
 use super::facts::Asked;
 

@@ -6,12 +6,12 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-use cairn_core::ids::{Generation, Seq, TurnId};
-use cairn_core::memory::{DraftMemory, MemoryKind};
-use cairn_core::message::{Author, Entry, Part, Role, ToolCall};
-use cairn_core::model::{ChatMessage, ChatRequest};
-use cairn_core::ports::{Hit, Query};
-use cairn_core::tokens::estimate;
+use cairn_types::ids::{Generation, Seq, TurnId};
+use cairn_types::memory::{DraftMemory, MemoryKind};
+use cairn_types::message::{Author, Entry, Part, Role, ToolCall};
+use cairn_types::model::{ChatMessage, ChatRequest};
+use cairn_types::ports::{Hit, Query};
+use cairn_types::tokens::estimate;
 
 use super::HistorySearch;
 use super::summarise::{can_save, results_of_saves, save_calls};
@@ -75,7 +75,7 @@ async fn old_words(request: &ChatRequest, text: String, search: &HistorySearch) 
     let query = Query {
         channel: Some(request.channel.clone()),
         text,
-        kind: Some(cairn_core::ports::HitKind::Entry),
+        kind: Some(cairn_types::ports::HitKind::Entry),
         limit: SEARCH_LIMIT,
         ..Query::default()
     };
@@ -106,7 +106,7 @@ fn wanted(request: &ChatRequest, question: &str, words: &str) -> DraftMemory {
 /// What the newest message of a person begins with: who wrote it and when.
 fn newest_header(request: &ChatRequest) -> Option<(String, String)> {
     let newest = request.messages.iter().rev().find_map(|message| match message {
-        ChatMessage::User { parts } => Some(cairn_core::message::text_of(parts)),
+        ChatMessage::User { parts } => Some(cairn_types::message::text_of(parts)),
         ChatMessage::Assistant { .. } | ChatMessage::Tool { .. } | ChatMessage::Context { .. } => None,
     });
     quote::header(&newest?).map(|(name, time, _)| (name, time.to_owned()))

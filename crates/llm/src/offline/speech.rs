@@ -1,6 +1,6 @@
 //! What sort of thing somebody said: a question, a greeting, a wish that something be remembered.
 
-use cairn_core::words::content_words;
+use cairn_types::text::words::content_words;
 
 /// Words that begin a question or a request for an answer.
 const ASKING: &[&str] = &[

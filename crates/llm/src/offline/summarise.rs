@@ -6,10 +6,10 @@ use serde_json::json;
 
 use cairn_core::compaction::sections::digest_by_sections;
 use cairn_core::digest::{digest, gist, render};
-use cairn_core::memory::DraftMemory;
-use cairn_core::message::{Entry, ToolCall};
-use cairn_core::model::{ChatMessage, ChatRequest, Purpose};
-use cairn_core::summary::Summary;
+use cairn_types::memory::DraftMemory;
+use cairn_types::message::{Entry, ToolCall};
+use cairn_types::model::{ChatMessage, ChatRequest, Purpose};
+use cairn_types::summary::Summary;
 
 use super::{Answer, memories};
 

@@ -1,13 +1,13 @@
 //! The offline model: what it quotes, what it saves, what it keeps quiet about.
 
 use cairn_core::compaction::memory_save_tool;
-use cairn_core::ids::{Generation, Seq, SummaryId, TurnId};
-use cairn_core::message::{Author, Entry, Part, Role};
-use cairn_core::model::ChatMessage;
-use cairn_core::ports::HitKind;
-use cairn_core::summary::Summary;
-use cairn_core::tokens::estimate;
-use cairn_core::tool_defs::ToolDefs;
+use cairn_types::ids::{Generation, Seq, SummaryId, TurnId};
+use cairn_types::message::{Author, Entry, Part, Role};
+use cairn_types::model::ChatMessage;
+use cairn_types::ports::HitKind;
+use cairn_types::summary::Summary;
+use cairn_types::tokens::estimate;
+use cairn_types::tool::defs::ToolDefs;
 use parking_lot::Mutex;
 
 use super::*;

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use cairn_core::model::{Finish, ModelError, ModelEvent, Usage};
-use cairn_core::provider_state::{ProviderItem, ProviderState};
-use cairn_core::sse::ServerEvent;
-use cairn_core::trace::WireFormat;
+use cairn_types::model::{Finish, ModelError, ModelEvent, Usage};
+use cairn_types::provider_state::{ProviderItem, ProviderState};
+use cairn_types::wire::format::WireFormat;
+use cairn_types::wire::sse::ServerEvent;
 
 use crate::answer::{Assemble, Ended, Progress};
 use crate::failure;

@@ -4,8 +4,8 @@
 
 use serde_json::{Map, Value};
 
-use cairn_core::message::ToolCall;
-use cairn_core::model::{Finish, ModelError};
+use cairn_types::message::ToolCall;
+use cairn_types::model::{Finish, ModelError};
 
 use crate::answer::arguments_of;
 use crate::json::Joined;

@@ -13,14 +13,13 @@ use futures::stream::BoxStream;
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderName};
 
-use cairn_core::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
-use cairn_core::ports::{ChatModel, ServerWindow, Unanswered};
-use cairn_core::trace::WireFormat;
+use cairn_types::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
+use cairn_types::ports::{ChatModel, ServerWindow, Unanswered};
+use cairn_types::wire::format::WireFormat;
 
-use crate::answer;
 use crate::options::{BadModel, ServerOptions};
 use crate::server::{Format, Look, Server};
-use crate::window;
+use crate::{answer, window};
 
 /// What puts the answer to a request of one message together.
 pub(crate) fn assembler() -> impl answer::Assemble {

@@ -8,10 +8,11 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use cairn_core::message::{Part, ToolCall};
-use cairn_core::model::{ChatMessage, ChatRequest, ToolDef};
-use cairn_core::provider_state::{Ordered, ProviderState};
-use cairn_core::trace::Wire;
+use cairn_types::message::{Part, ToolCall};
+use cairn_types::model::{ChatMessage, ChatRequest};
+use cairn_types::provider_state::{Ordered, ProviderState};
+use cairn_types::tool::defs::ToolDef;
+use cairn_types::wire::format::Wire;
 
 use crate::body::{Body, quoted};
 use crate::breakpoints;
@@ -300,7 +301,7 @@ fn user_content(parts: &[Part], images: bool) -> Value {
                 if !words.is_empty() {
                     words.push('\n');
                 }
-                words.push_str(&cairn_core::message::text_of(std::slice::from_ref(part)));
+                words.push_str(&cairn_types::message::text_of(std::slice::from_ref(part)));
             }
         }
     }
@@ -331,8 +332,8 @@ fn wire_call(call: &ToolCall) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use cairn_core::tool_defs::ToolDefs;
-    use cairn_core::trace::WireFormat;
+    use cairn_types::tool::defs::ToolDefs;
+    use cairn_types::wire::format::WireFormat;
     use rstest::rstest;
 
     use super::*;

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use cairn_core::message::ToolCall;
-use cairn_core::model::{Finish, ModelError, ModelEvent, RefusalCause, Usage};
+use cairn_types::message::ToolCall;
+use cairn_types::model::{Finish, ModelError, ModelEvent, RefusalCause, Usage};
 
 use super::assemble::Assembler;
 use crate::testing::{self, Events, Whole, whole};

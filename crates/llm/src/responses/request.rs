@@ -7,10 +7,11 @@
 
 use serde_json::{Map, Value, json};
 
-use cairn_core::message::{Part, ToolCall, text_of};
-use cairn_core::model::{ChatMessage, ChatRequest, ToolDef};
-use cairn_core::provider_state::{Ordered, ProviderState};
-use cairn_core::trace::Wire;
+use cairn_types::message::{Part, ToolCall, text_of};
+use cairn_types::model::{ChatMessage, ChatRequest};
+use cairn_types::provider_state::{Ordered, ProviderState};
+use cairn_types::tool::defs::ToolDef;
+use cairn_types::wire::format::Wire;
 
 use crate::body::{Body, quoted};
 use crate::breakpoints;

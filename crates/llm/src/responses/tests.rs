@@ -3,10 +3,10 @@
 use rstest::rstest;
 use serde_json::{Map, Value, json};
 
-use cairn_core::message::{Part, ToolCall};
-use cairn_core::model::{ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Usage};
-use cairn_core::provider_state::{ProviderItem, ProviderState};
-use cairn_core::trace::{Wire, WireFormat};
+use cairn_types::message::{Part, ToolCall};
+use cairn_types::model::{ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Usage};
+use cairn_types::provider_state::{ProviderItem, ProviderState};
+use cairn_types::wire::format::{Wire, WireFormat};
 
 use super::assemble::Assembler;
 use crate::body::body_of;

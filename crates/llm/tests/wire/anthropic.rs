@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use cairn_core::tool_defs::ToolDefs;
 use cairn_llm::{Anthropic, BadModel, ServerOptions, Timeouts};
 use cairn_testkit::model::{Answer, FakeModel, Kind, Rule, Wire, Wording};
+use cairn_types::tool::defs::ToolDefs;
 use secrecy::SecretString;
 use serde_json::json;
 

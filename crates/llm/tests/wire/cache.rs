@@ -1,8 +1,8 @@
 //! Prompt caches by breakpoints: what a request wrote is read by the next one, in long loops of tool calls, too.
 
-use cairn_core::tool_defs::ToolDefs;
 use cairn_llm::{Anthropic, ServerOptions};
 use cairn_testkit::model::{Answer, FakeModel, Kind, Rule, Wire};
+use cairn_types::tool::defs::ToolDefs;
 
 use super::*;
 

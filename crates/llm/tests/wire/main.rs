@@ -11,15 +11,13 @@ mod talk;
 mod text;
 mod windows;
 
-use cairn_core::ids::{AgentId, ChannelId};
-use cairn_core::message::{Part, ToolCall};
-use cairn_core::model::{
-    Attempt, ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Purpose, ToolDef, Usage,
-};
-use cairn_core::ports::ChatModel;
-use cairn_core::tool_defs::ToolDefs;
 use cairn_llm::{OpenAi, ServerOptions};
 use cairn_testkit::model::{Answer, FakeModel, Kind, Streaming};
+use cairn_types::ids::{AgentId, ChannelId};
+use cairn_types::message::{Part, ToolCall};
+use cairn_types::model::{Attempt, ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, Purpose, Usage};
+use cairn_types::ports::ChatModel;
+use cairn_types::tool::defs::{ToolDef, ToolDefs};
 use futures::StreamExt;
 use serde_json::json;
 

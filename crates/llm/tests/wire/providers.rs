@@ -1,11 +1,11 @@
 //! What providers want back with answers that called tools, and servers that refuse one thing of a request.
 
-use cairn_core::ids::TextId;
-use cairn_core::message::ToolCall;
-use cairn_core::model::{Attempt, ChatMessage, ModelEvent};
-use cairn_core::provider_state::ProviderState;
 use cairn_llm::Anthropic;
 use cairn_testkit::model::Provider;
+use cairn_types::ids::TextId;
+use cairn_types::message::ToolCall;
+use cairn_types::model::{Attempt, ChatMessage, ModelEvent};
+use cairn_types::provider_state::ProviderState;
 use rstest::rstest;
 
 use super::*;
@@ -150,10 +150,10 @@ fn rich() -> ChatRequest {
     let mut request =
         ChatRequest { tools: vec![find()].into(), attempt: Attempt::Simplified, ..request("where?") };
     let items = vec![
-        cairn_core::provider_state::ProviderItem::Opaque { value: json!({"reasoning_content": "hm"}) },
-        cairn_core::provider_state::ProviderItem::Call { fields: serde_json::Map::new() },
+        cairn_types::provider_state::ProviderItem::Opaque { value: json!({"reasoning_content": "hm"}) },
+        cairn_types::provider_state::ProviderItem::Call { fields: serde_json::Map::new() },
     ];
-    let state = ProviderState::of(cairn_core::trace::WireFormat::Openai, "fake", items).map(Box::new);
+    let state = ProviderState::of(cairn_types::wire::format::WireFormat::Openai, "fake", items).map(Box::new);
     request.messages.push(ChatMessage::Assistant {
         text: String::new(),
         tool_calls: vec![call],

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use cairn_core::ids::TextId;
-use cairn_core::provider_state::ProviderState;
-use cairn_core::trace::{Sent, WireFormat};
 use cairn_llm::{BadModel, ServerOptions, Timeouts, body_of};
 use cairn_testkit::model::{Answer, FakeModel, Kind, Seen, Wire};
+use cairn_types::ids::TextId;
+use cairn_types::provider_state::ProviderState;
+use cairn_types::wire::format::{Sent, WireFormat};
 use serde_json::{Value, json};
 
 use super::*;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use cairn_core::ids::TextId;
-use cairn_core::model::ToolDef;
-use cairn_core::trace::Sent;
 use cairn_llm::{Anthropic, OpenAi, body_of};
 use cairn_testkit::model::{Answer, FakeModel, Kind};
+use cairn_types::ids::TextId;
+use cairn_types::tool::defs::ToolDef;
+use cairn_types::wire::format::Sent;
 use secrecy::SecretString;
 use serde_json::json;
 

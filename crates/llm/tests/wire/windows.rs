@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use cairn_core::ports::{ServerWindow, Unanswered};
 use cairn_llm::Anthropic;
 use cairn_testkit::model::Ollama;
+use cairn_types::ports::{ServerWindow, Unanswered};
 use rstest::rstest;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

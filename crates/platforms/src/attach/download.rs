@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cairn_core::body::{self, BodyError};
+use cairn_types::wire::body::{self, BodyError};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 

@@ -1,6 +1,6 @@
 //! Files that people attach: fetched from Discord's hosts, without the token, which they do not ask for.
 
-use cairn_core::message::Part;
+use cairn_types::message::Part;
 use reqwest::Url;
 
 use super::wire::AttachedFile;

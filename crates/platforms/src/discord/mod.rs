@@ -23,8 +23,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::ids::{ChannelId as RuntimeChannel, MessageId as RuntimeMessage};
-use cairn_core::ports::{
+use cairn_types::ids::{ChannelId as RuntimeChannel, MessageId as RuntimeMessage};
+use cairn_types::ports::{
     Adapter, AdapterFailure, AdapterPorts, LinkState, PairingStore, Platform, PlatformStatus, PlatformTraits,
     SendError, SendPart, StoreError,
 };

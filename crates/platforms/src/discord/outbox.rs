@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use cairn_core::ids::{ApprovalId, ChannelId as RuntimeChannel, MessageId as RuntimeMessage, OutboxId};
-use cairn_core::ports::{SendError, SendPart};
+use cairn_types::ids::{ApprovalId, ChannelId as RuntimeChannel, MessageId as RuntimeMessage, OutboxId};
+use cairn_types::ports::{SendError, SendPart};
 use lru::LruCache;
 use parking_lot::Mutex;
 use serenity::all::{

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use cairn_core::access::{DirectPolicy, PlaceRule, Respond};
-use cairn_core::message::{Part, Provenance};
-use cairn_core::ports::StoreError;
 use cairn_testkit::runtime::{CODE, MAY_NOT, NOTHING_WAITS, Runtime};
+use cairn_types::message::{Part, Provenance};
+use cairn_types::people::access::{DirectPolicy, PlaceRule, Respond};
+use cairn_types::ports::StoreError;
 
 use super::*;
 use crate::settings::ChatSettings;

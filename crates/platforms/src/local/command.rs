@@ -5,9 +5,9 @@ use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use cairn_core::command::{Command, CommandCall};
-use cairn_core::ids::{LOCAL_PLATFORM, MessageId};
-use cairn_core::message::Author;
+use cairn_types::command::{Command, CommandCall};
+use cairn_types::ids::{LOCAL_PLATFORM, MessageId};
+use cairn_types::message::Author;
 use serde::{Deserialize, Serialize};
 
 use super::message::{check_name, read_body, read_object, resolve};

@@ -6,8 +6,8 @@ use axum::Json;
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use cairn_core::ids::BadChannel;
-use cairn_core::ports::{Refusal, StoreError, TurnFailure};
+use cairn_types::ids::BadChannel;
+use cairn_types::ports::{Refusal, StoreError, TurnFailure};
 use serde::{Deserialize, Serialize};
 
 /// An error answer.

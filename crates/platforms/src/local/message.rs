@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream};
-use cairn_core::ids::{AgentId, ChannelId, LOCAL_PLATFORM, MessageId};
-use cairn_core::message::{Author, Inbound, Part};
+use cairn_types::ids::{AgentId, ChannelId, LOCAL_PLATFORM, MessageId};
+use cairn_types::message::{Author, Inbound, Part};
 use futures::StreamExt;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
@@ -125,7 +125,7 @@ fn check(api: &LocalApi, channel: &str, request: MessageRequest) -> Result<Inbou
         addressed: true,
         direct: false,
         reply_to: None,
-        provenance: cairn_core::message::Provenance::default(),
+        provenance: cairn_types::message::Provenance::default(),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::{Range, RangeInclusive};
 
-use cairn_core::sentences::sentences;
+use cairn_types::text::sentences::sentences;
 use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
 
 use crate::markup::options;

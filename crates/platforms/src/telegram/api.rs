@@ -7,7 +7,7 @@ use std::error::Error as _;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use cairn_core::body::{self, BodyError};
+use cairn_types::wire::body::{self, BodyError};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 use parking_lot::Mutex;

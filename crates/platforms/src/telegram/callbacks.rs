@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use cairn_core::ids::{ApprovalId, MessageId};
-use cairn_core::ports::SendError;
+use cairn_types::ids::{ApprovalId, MessageId};
+use cairn_types::ports::SendError;
 use teloxide::payloads::{AnswerCallbackQuery, EditMessageReplyMarkup, EditMessageText};
 use teloxide::types::{
     CallbackQueryId, InlineKeyboardButton, InlineKeyboardMarkup, MessageEntity, MessageEntityKind,

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use cairn_core::access::Respond;
+use cairn_types::people::access::Respond;
 use serde_json::Value;
 use teloxide::payloads::{GetChat, GetChatMember, GetMe, GetWebhookInfo};
 use teloxide::types::{ChatId, UserId};

@@ -1,7 +1,7 @@
 //! What a message says, as the model is to read it: who said it, its words with what they answer, and what is
 //! attached. Pure; attachments are fetched elsewhere.
 
-use cairn_core::message::Provenance;
+use cairn_types::message::Provenance;
 
 use super::wire::{FileRef, Message, PhotoSize, Thing, User};
 use super::words::{replied_to, without_me};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use cairn_core::ids::AgentId;
-use cairn_core::message::Part;
+use cairn_types::ids::AgentId;
+use cairn_types::message::Part;
 use serde_json::Value;
 use teloxide::payloads::GetFile;
 use teloxide::types::FileId;

@@ -34,8 +34,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use cairn_core::ids::{ChannelId, MessageId};
-use cairn_core::ports::{
+use cairn_types::ids::{ChannelId, MessageId};
+use cairn_types::ports::{
     Adapter, AdapterFailure, AdapterPorts, LinkState, PairingStore, Platform, PlatformStatus, PlatformTraits,
     SendError, SendPart,
 };

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use cairn_core::ids::MessageId;
-use cairn_core::ports::{Platform as _, SendError};
+use cairn_types::ids::MessageId;
+use cairn_types::ports::{Platform as _, SendError};
 use tokio::time::Instant;
 
 use super::Telegram;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::command::COMMANDS;
-use cairn_core::ports::{AdapterFailure, AdapterPorts, LinkState};
+use cairn_types::command::COMMANDS;
+use cairn_types::ports::{AdapterFailure, AdapterPorts, LinkState};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;

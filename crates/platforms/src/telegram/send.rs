@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use cairn_core::ids::{ChannelId, MessageId};
-use cairn_core::ports::SendError;
+use cairn_types::ids::{ChannelId, MessageId};
+use cairn_types::ports::SendError;
 use lru::LruCache;
 use parking_lot::Mutex;
 use serde_json::Value;

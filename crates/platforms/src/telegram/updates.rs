@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::command::{Command, CommandAnswer};
-use cairn_core::ids::{AgentId, ChannelId, MessageId};
-use cairn_core::message::{Amendment, Change, Inbound, Part};
+use cairn_types::command::{Command, CommandAnswer};
+use cairn_types::ids::{AgentId, ChannelId, MessageId};
+use cairn_types::message::{Amendment, Change, Inbound, Part};
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, mpsc};
 

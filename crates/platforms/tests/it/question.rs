@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use cairn_core::approval::Approval;
-use cairn_core::ids::{ApprovalId, ChannelId, OutboxId};
-use cairn_core::ports::{Platform, SendPart};
+use cairn_types::ids::{ApprovalId, ChannelId, OutboxId};
+use cairn_types::ports::{Platform, SendPart};
+use cairn_types::tool::approval::Approval;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 

@@ -14,9 +14,9 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use cairn_core::event::{ArtifactEvent, Event, Record};
-use cairn_core::ids::{ArtifactId, ChannelId};
-use cairn_core::ports::StoreError;
+use cairn_types::event::{ArtifactEvent, Event, Record};
+use cairn_types::ids::{ArtifactId, ChannelId};
+use cairn_types::ports::StoreError;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

@@ -5,8 +5,8 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use cairn_core::event::Record;
-use cairn_core::ports::StoreError;
+use cairn_types::event::Record;
+use cairn_types::ports::StoreError;
 use jiff::Timestamp;
 
 use super::manifest::{Item, Manifest};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::ports::StoreError;
+use cairn_types::ports::StoreError;
 use tokio_postgres::Statement;
 use tokio_postgres::error::{Severity, SqlState};
 use tokio_postgres::types::ToSql;

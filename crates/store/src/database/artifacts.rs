@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use cairn_core::ids::{ArtifactId, ChannelId};
-use cairn_core::ports::StoreError;
+use cairn_types::ids::{ArtifactId, ChannelId};
+use cairn_types::ports::StoreError;
 
 use super::{Database, Lease};
 

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::ports::StoreError;
+use cairn_types::ports::StoreError;
 use tokio::sync::Notify;
 use tokio_postgres::config::{LoadBalanceHosts, SslMode, TargetSessionAttrs};
 use tokio_postgres::{AsyncMessage, Client, Config};

@@ -8,9 +8,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cairn_core::event::{ArtifactEvent, Event};
-use cairn_core::ids::{ArtifactId, ChannelId};
-use cairn_core::ports::StoreError;
+use cairn_types::event::{ArtifactEvent, Event};
+use cairn_types::ids::{ArtifactId, ChannelId};
+use cairn_types::ports::StoreError;
 use serde::{Deserialize, Serialize};
 use tokio_postgres::Row;
 

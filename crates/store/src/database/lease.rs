@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use cairn_core::ports::StoreError;
+use cairn_types::ports::StoreError;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use cairn_core::ports::StoreError;
+use cairn_types::ports::StoreError;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Handle, Runtime};

@@ -5,10 +5,10 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn_core::artifact::checksum;
-use cairn_core::event::NewRecord;
-use cairn_core::ids::{ArtifactId, ChannelId};
-use cairn_core::ports::StoreError;
+use cairn_types::event::NewRecord;
+use cairn_types::ids::{ArtifactId, ChannelId};
+use cairn_types::ports::StoreError;
+use cairn_types::text::checksum::checksum;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::task::block_in_place;
@@ -20,10 +20,9 @@ use super::{Database, DatabaseOptions, Lease, failed};
 use crate::artifacts::{Artifacts, Named, note_named};
 use crate::disk::{Layout, blocking, io_error, remove_file, sync_dir, sync_folders};
 use crate::erasure;
-use crate::journal::line;
 use crate::journal::open::{self, Start};
 use crate::journal::rewrite::records;
-use crate::journal::segment;
+use crate::journal::{line, segment};
 use crate::progress::Progress;
 use crate::store::{Store, StoreOptions, lock};
 use crate::verify::shown;
@@ -396,7 +395,7 @@ async fn send(session: &Session, dir: &Path, progress: &Progress) -> Result<Sent
         }
         let mut lots = Vec::new();
         let mut lot = Lot::default();
-        let read = |record: cairn_core::event::Record, line: &[u8]| {
+        let read = |record: cairn_types::event::Record, line: &[u8]| {
             let follows = line::number(line).map_err(|why| segment::damaged(&path, 0, why))?.1;
             note_named(&mut sent.stored, &record);
             let (n, channel) = (record.n as i64, record.channel.as_ref().map(ToString::to_string));
@@ -429,14 +428,14 @@ async fn send(session: &Session, dir: &Path, progress: &Progress) -> Result<Sent
 }
 
 /// The body of a line as the database has it: that of an earlier version is written again.
-fn body(record: cairn_core::event::Record, line: &[u8]) -> Result<String, StoreError> {
+fn body(record: cairn_types::event::Record, line: &[u8]) -> Result<String, StoreError> {
     if line::version(line) == Some(line::VERSION)
         && let Some(body) = line::body_of(line)
         && let Ok(body) = std::str::from_utf8(body)
     {
         return Ok(body.to_owned());
     }
-    let cairn_core::event::Record { at, channel, event, .. } = record;
+    let cairn_types::event::Record { at, channel, event, .. } = record;
     line::body(&NewRecord { channel, at, event })
 }
 

@@ -1,6 +1,6 @@
 //! The tables, by versions: what a database lacks is added when it is opened.
 
-use cairn_core::ports::StoreError;
+use cairn_types::ports::StoreError;
 
 use super::client::{Session, failed, refused};
 

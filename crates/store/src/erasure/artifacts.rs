@@ -5,11 +5,11 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use cairn_core::artifact::checksum;
 use cairn_core::erasure::Eraser;
-use cairn_core::event::{ArtifactEvent, Event, Record};
-use cairn_core::ids::ChannelId;
-use cairn_core::ports::StoreError;
+use cairn_types::event::{ArtifactEvent, Event, Record};
+use cairn_types::ids::ChannelId;
+use cairn_types::ports::StoreError;
+use cairn_types::text::checksum::checksum;
 
 use super::{entries, remove as remove_any};
 use crate::artifacts::{Named, file_name};

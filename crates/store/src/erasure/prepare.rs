@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use cairn_core::erasure::Eraser;
-use cairn_core::ports::StoreError;
+use cairn_types::ports::StoreError;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedMutexGuard};

@@ -4,15 +4,16 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn_core::artifact::checksum;
-use cairn_core::event::{
+use cairn_core::store_port::Store as _;
+use cairn_testkit::clock::TestClock;
+use cairn_types::event::{
     ArtifactEvent, Event, MaintenanceEvent, MessageEvent, NewRecord, TurnEnd, TurnEvent, TurnOutcome,
 };
-use cairn_core::ids::{ChannelId, Generation, MessageId, Seq, TurnId};
-use cairn_core::message::{Author, Entry, Part, Pending, Provenance, Role, fingerprint};
-use cairn_core::model::Usage;
-use cairn_core::ports::{Query, Store as _};
-use cairn_testkit::clock::TestClock;
+use cairn_types::ids::{ChannelId, Generation, MessageId, Seq, TurnId};
+use cairn_types::message::{Author, Entry, Part, Pending, Provenance, Role, fingerprint};
+use cairn_types::model::Usage;
+use cairn_types::ports::Query;
+use cairn_types::text::checksum::checksum;
 
 use super::*;
 use crate::artifacts::file_name;
@@ -418,7 +419,7 @@ async fn an_artifact_of_others_stays_without_their_name_damaged_or_not() {
     let home = tempfile::tempdir().unwrap();
     talked(home.path()).await;
     let store = Store::open(options(home.path())).unwrap();
-    let artifact = |id: &str, sha256: Option<String>| cairn_core::message::Artifact {
+    let artifact = |id: &str, sha256: Option<String>| cairn_types::message::Artifact {
         id: id.into(),
         tool: "lookup".to_owned(),
         message: None,

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use cairn_core::ids::{ChannelId, Seq};
-use cairn_core::memory::Memory;
-use cairn_core::message::{Entry, Role};
-use cairn_core::summary::Summary;
+use cairn_types::ids::{ChannelId, Seq};
+use cairn_types::memory::Memory;
+use cairn_types::message::{Entry, Role};
+use cairn_types::summary::Summary;
 use jiff::{SignedDuration, Timestamp};
 use tantivy::schema::Value as _;
 

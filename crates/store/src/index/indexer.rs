@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use cairn_core::event::{
+use cairn_types::event::{
     CompactionEvent, Event, MaintenanceEvent, MemoryEvent, MessageEvent, Record, TurnEvent,
 };
-use cairn_core::ids::{ChannelId, MemoryId, Seq, SummaryId};
-use cairn_core::memory::MemorySave;
-use cairn_core::ports::StoreError;
+use cairn_types::ids::{ChannelId, MemoryId, Seq, SummaryId};
+use cairn_types::memory::MemorySave;
+use cairn_types::ports::StoreError;
 use tantivy::indexer::IndexWriterOptions;
 use tantivy::{IndexWriter, Term};
 use tokio::sync::{oneshot, watch};
@@ -359,7 +359,7 @@ impl Indexer {
     fn take_entry(
         &mut self,
         channel: &ChannelId,
-        entry: &cairn_core::message::Entry,
+        entry: &cairn_types::message::Entry,
     ) -> Result<(), StoreError> {
         if !self.recent.has(channel) {
             let from = Seq(entry.seq.0.saturating_sub(LOOK_BACK).max(1));
@@ -519,11 +519,11 @@ impl Indexer {
 mod tests {
     use std::sync::mpsc::TrySendError;
 
-    use cairn_core::event::NewRecord;
-    use cairn_core::ids::{Generation, TurnId};
-    use cairn_core::memory::{MemoryKind, Reach, Scope, Source};
-    use cairn_core::message::{Entry, Part, Role};
-    use cairn_core::ports::Store as _;
+    use cairn_core::store_port::Store as _;
+    use cairn_types::event::NewRecord;
+    use cairn_types::ids::{Generation, TurnId};
+    use cairn_types::memory::{MemoryKind, Reach, Scope, Source};
+    use cairn_types::message::{Entry, Part, Role};
     use jiff::Timestamp;
 
     use super::super::Asked;

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cairn_core::ids::{AgentId, MemoryId};
-use cairn_core::memory::Reach;
-use cairn_core::ports::StoreError;
+use cairn_types::ids::{AgentId, MemoryId};
+use cairn_types::memory::Reach;
+use cairn_types::ports::StoreError;
 use tantivy::fieldnorm::FieldNormReader;
 use tantivy::postings::TermInfo;
 use tantivy::schema::{IndexRecordOption, Value};

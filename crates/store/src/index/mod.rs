@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use cairn_core::ports::StoreError;
+use cairn_types::ports::StoreError;
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use tantivy::directory::MmapDirectory;
@@ -23,8 +23,7 @@ pub(crate) use memories::{Asked, Ranked, Ranking};
 use schema::{Fields, WORDS, Words};
 pub(crate) use search::matched;
 
-use crate::disk::Calls;
-use crate::disk::{make_dir, remove_dir};
+use crate::disk::{Calls, make_dir, remove_dir};
 use crate::journal::open::{Checkpoint, holds};
 use crate::journal::segment::Position;
 use crate::views::db::is_of_the_machine;

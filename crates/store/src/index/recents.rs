@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use cairn_core::ids::ChannelId;
+use cairn_types::ids::ChannelId;
 
 use super::documents::Recent;
 
@@ -71,8 +71,8 @@ impl Recents {
 mod tests {
     use std::sync::Arc;
 
-    use cairn_core::ids::{Generation, Seq, TurnId};
-    use cairn_core::message::{Entry, Part, Role};
+    use cairn_types::ids::{Generation, Seq, TurnId};
+    use cairn_types::message::{Entry, Part, Role};
     use jiff::Timestamp;
 
     use super::*;

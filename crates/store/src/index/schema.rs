@@ -1,8 +1,8 @@
 //! The fields of a document, and how texts become words.
 
-use cairn_core::ids::{AgentId, ChannelId, MemoryId, Seq, SummaryId};
-use cairn_core::memory::{Memory, Reach, Scope};
-use cairn_core::ports::HitKind;
+use cairn_types::ids::{AgentId, ChannelId, MemoryId, Seq, SummaryId};
+use cairn_types::memory::{Memory, Reach, Scope};
+use cairn_types::ports::HitKind;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use tantivy::schema::{

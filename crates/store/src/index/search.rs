@@ -7,12 +7,12 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::fmt;
 use std::str::FromStr;
 
-use cairn_core::event::{CompactionEvent, Event};
-use cairn_core::ids::ChannelId;
-use cairn_core::memory::Memory;
-use cairn_core::ports::{Hit, HitKind, Query, StoreError};
-use cairn_core::retention::EXPIRED_TEXT;
-use cairn_core::words::words_in_place;
+use cairn_types::event::{CompactionEvent, Event};
+use cairn_types::ids::ChannelId;
+use cairn_types::memory::Memory;
+use cairn_types::message::EXPIRED_TEXT;
+use cairn_types::ports::{Hit, HitKind, Query, StoreError};
+use cairn_types::text::words::words_in_place;
 use tantivy::postings::{Postings, SegmentPostings};
 use tantivy::schema::{IndexRecordOption, Value};
 use tantivy::{DocAddress, DocId, DocSet, Searcher, SegmentReader, TERMINATED, TantivyDocument, Term};

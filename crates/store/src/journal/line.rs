@@ -6,9 +6,9 @@
 //! counted. `v` is the version of this format. `left` says how many records of the same append follow (none: it is not
 //! written), so that a crash in the midst of an append leaves all of its records or none.
 
-use cairn_core::event::{Event, NewRecord, Record};
-use cairn_core::ids::ChannelId;
-use cairn_core::ports::StoreError;
+use cairn_types::event::{Event, NewRecord, Record};
+use cairn_types::ids::ChannelId;
+use cairn_types::ports::StoreError;
 use jiff::Timestamp;
 use memchr::memmem;
 use serde::de::DeserializeOwned;
@@ -212,7 +212,7 @@ fn known_version(v: u32) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use cairn_core::event::MaintenanceEvent;
+    use cairn_types::event::MaintenanceEvent;
 
     use super::*;
 

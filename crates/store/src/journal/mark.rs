@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use cairn_core::ports::StoreError;
+use cairn_types::ports::StoreError;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

@@ -5,9 +5,9 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
-use cairn_core::event::{Event, MaintenanceEvent};
-use cairn_core::ids::{ChannelId, Seq};
-use cairn_core::ports::StoreError;
+use cairn_types::event::{Event, MaintenanceEvent};
+use cairn_types::ids::{ChannelId, Seq};
+use cairn_types::ports::StoreError;
 use jiff::Timestamp;
 
 use super::line;

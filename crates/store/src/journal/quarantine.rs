@@ -4,9 +4,9 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use cairn_core::event::{Event, MaintenanceEvent, Record};
-use cairn_core::ids::{ChannelId, Seq};
-use cairn_core::ports::StoreError;
+use cairn_types::event::{Event, MaintenanceEvent, Record};
+use cairn_types::ids::{ChannelId, Seq};
+use cairn_types::ports::StoreError;
 use jiff::Timestamp;
 
 use super::line;

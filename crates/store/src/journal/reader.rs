@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cairn_core::event::Record;
-use cairn_core::ports::StoreError;
+use cairn_types::event::Record;
+use cairn_types::ports::StoreError;
 use parking_lot::Mutex;
 
 use super::line;
@@ -189,7 +189,7 @@ impl Follower {
 mod tests {
     use std::fs::File;
 
-    use cairn_core::event::{Event, MaintenanceEvent};
+    use cairn_types::event::{Event, MaintenanceEvent};
     use jiff::Timestamp;
 
     use super::super::packed::Packer;

@@ -6,8 +6,8 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use cairn_core::event::{Event, MaintenanceEvent, Record, Removal};
-use cairn_core::ports::StoreError;
+use cairn_types::event::{Event, MaintenanceEvent, Record, Removal};
+use cairn_types::ports::StoreError;
 
 use super::line;
 use super::open::last_n;

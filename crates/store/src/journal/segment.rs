@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use cairn_core::ports::StoreError;
+use cairn_types::ports::StoreError;
 
 use super::packed::Packed;
 use crate::disk::io_error;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use cairn_core::event::{NewRecord, Record};
-use cairn_core::ports::StoreError;
+use cairn_types::event::{NewRecord, Record};
+use cairn_types::ports::StoreError;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 

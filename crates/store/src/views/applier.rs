@@ -9,8 +9,8 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use cairn_core::conversation::Outline;
-use cairn_core::ids::ChannelId;
-use cairn_core::ports::StoreError;
+use cairn_types::ids::ChannelId;
+use cairn_types::ports::StoreError;
 use tokio::sync::{oneshot, watch};
 
 use super::apply::apply;

@@ -1,13 +1,13 @@
 //! What a journal record does to the views. A function of the rows and the record alone: replaying the journal onto
 //! empty views gives the same rows.
 
-use cairn_core::event::{
+use cairn_types::event::{
     ArtifactEvent, CompactionEvent, DeliveryEvent, Event, MaintenanceEvent, MemoryEvent, MessageEvent,
     Record, TurnEvent, TurnOutcome,
 };
-use cairn_core::ids::{ChannelId, Generation, LOCAL_PLATFORM, MessageId, Seq, TurnId};
-use cairn_core::message::{Artifact, Entry, LOST_TURN, Pending};
-use cairn_core::ports::{OutboxCounts, OutboxItem, StoreError};
+use cairn_types::ids::{ChannelId, Generation, LOCAL_PLATFORM, MessageId, Seq, TurnId};
+use cairn_types::message::{Entry, LOST_TURN, Pending};
+use cairn_types::ports::{OutboxCounts, OutboxItem, StoreError};
 use jiff::Timestamp;
 
 use super::blocks::{PLACES_BLOCK, first_of_block};
@@ -210,7 +210,7 @@ fn apply_artifact(
         let now = match (event, known) {
             (ArtifactEvent::Stored { artifact }, _) => artifact.clone(),
             (_, Some(mut artifact)) => {
-                Artifact::note(&mut artifact, at, event);
+                cairn_core::artifact::note(&mut artifact, at, event);
                 artifact
             }
             // Its own record was lost.

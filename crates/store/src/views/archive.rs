@@ -5,14 +5,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{
+use cairn_types::event::{
     CompactionEvent, Event, MessageEvent, Record, RunEnd, TurnEnd, TurnEvent, TurnOutcome,
 };
-use cairn_core::ids::{ArtifactId, ChannelId, MessageId, Seq, SummaryId, TextId, TurnId};
-use cairn_core::message::{Artifact, Entry, Pending};
-use cairn_core::model::Usage;
-use cairn_core::ports::{ChannelRow, OutboxItem, Seen, StoreError};
-use cairn_core::retention::EXPIRED_TEXT;
+use cairn_types::ids::{ArtifactId, ChannelId, MessageId, Seq, SummaryId, TextId, TurnId};
+use cairn_types::message::{Artifact, EXPIRED_TEXT, Entry, Pending};
+use cairn_types::model::Usage;
+use cairn_types::ports::{ChannelRow, OutboxItem, Seen, StoreError};
 use jiff::Timestamp;
 
 use super::blocks::{Packed, unpack};

@@ -1,8 +1,8 @@
 //! Rows in few bytes: numbers take as many bytes as they need, each written as its distance to the one before. What a channel
 //! has many of stands in blocks, so that a row is not mostly its key.
 
-use cairn_core::ids::{ArtifactId, Generation, MessageId, Seq, TurnId};
-use cairn_core::ports::StoreError;
+use cairn_types::ids::{ArtifactId, Generation, MessageId, Seq, TurnId};
+use cairn_types::ports::StoreError;
 
 use super::codec::view_error;
 use super::rows::{MessageRow, Place, SeqRow, SummaryRow};

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use cairn_core::ids::{AgentId, MemoryId};
-use cairn_core::memory::{Memory, Reach, Scope};
+use cairn_types::ids::{AgentId, MemoryId};
+use cairn_types::memory::{Memory, Reach, Scope};
 
 use crate::topic::Counted;
 

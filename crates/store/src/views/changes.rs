@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use cairn_core::ports::StoreError;
+use cairn_types::ports::StoreError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

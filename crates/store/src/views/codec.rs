@@ -2,10 +2,10 @@
 
 use std::io::{Read as _, Write as _};
 
-use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TextId};
-use cairn_core::memory::Scope;
-use cairn_core::ports::StoreError;
 use cairn_core::spend::{SpendKey, SpendPurpose};
+use cairn_types::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TextId};
+use cairn_types::memory::Scope;
+use cairn_types::ports::StoreError;
 use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cairn_core::ports::StoreError;
+use cairn_types::ports::StoreError;
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -20,8 +20,7 @@ use serde::de::DeserializeOwned;
 use super::blocks::{Packed, unpack};
 use super::codec::{Key, Table, decode, encode, seal, unseal, view_error};
 use super::rows::{FORMAT, Meta};
-use crate::disk::Calls;
-use crate::disk::io_error;
+use crate::disk::{Calls, io_error};
 
 const META: &[u8] = b"\0meta";
 

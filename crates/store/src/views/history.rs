@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use cairn_core::event::{Event, TurnEvent};
-use cairn_core::history::HistoryQuery;
-use cairn_core::ids::{ChannelId, Seq, TurnId};
-use cairn_core::message::Entry;
-use cairn_core::ports::StoreError;
+use cairn_types::event::{Event, TurnEvent};
+use cairn_types::ids::{ChannelId, Seq, TurnId};
+use cairn_types::message::Entry;
+use cairn_types::people::said::HistoryQuery;
+use cairn_types::ports::StoreError;
 use jiff::Timestamp;
 
 use super::archive::Reads;

@@ -1,11 +1,11 @@
 //! Lists a page at a time, each in the order of an index, and how long they are. No conversation is restored for them.
 
 use cairn_core::conversation::Outline;
-use cairn_core::event::{Event, Record, TurnEvent};
-use cairn_core::ids::{AgentId, ChannelId, MemoryId, OutboxId};
-use cairn_core::memory::{Memory, Scope};
-use cairn_core::ports::{MemoryFilter, OutboxCounts, OutboxItem, StoreError};
-use cairn_core::tool::ToolLogQuery;
+use cairn_types::event::{Event, Record, TurnEvent};
+use cairn_types::ids::{AgentId, ChannelId, MemoryId, OutboxId};
+use cairn_types::memory::{Memory, Scope};
+use cairn_types::ports::{MemoryFilter, OutboxCounts, OutboxItem, StoreError};
+use cairn_types::tool::ToolLogQuery;
 use jiff::Timestamp;
 
 use super::archive::{Reads, channel_of};

@@ -1,9 +1,9 @@
 //! Memories in the views: what journal records do to them, and reading them through their scopes.
 
-use cairn_core::event::{CompactionEvent, Event, MemoryEvent, Record};
-use cairn_core::ids::{AgentId, MemoryId};
-use cairn_core::memory::{Fingerprint, Memory, MemoryChange, MemorySave, Reach, Scope, merge};
-use cairn_core::ports::StoreError;
+use cairn_types::event::{CompactionEvent, Event, MemoryEvent, Record};
+use cairn_types::ids::{AgentId, MemoryId};
+use cairn_types::memory::{Fingerprint, Memory, MemoryChange, MemorySave, Reach, Scope, merge};
+use cairn_types::ports::StoreError;
 
 use super::changed::ChangedMemory;
 use super::changes::Changes;

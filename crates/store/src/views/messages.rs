@@ -1,8 +1,8 @@
 //! How messages stand, by their ids. A channel has many of them, so they stand in blocks in the order of the ids: a block has
 //! those from the id of its key up to the key of the next. The key of a channel's first block has no id.
 
-use cairn_core::ids::{ChannelId, MessageId};
-use cairn_core::ports::StoreError;
+use cairn_types::ids::{ChannelId, MessageId};
+use cairn_types::ports::StoreError;
 
 use super::blocks::IDS_BLOCK;
 use super::changes::Changes;

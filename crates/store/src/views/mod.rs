@@ -24,9 +24,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use cairn_core::ids::AgentId;
-use cairn_core::memory::Reach;
-use cairn_core::ports::StoreError;
+use cairn_types::ids::AgentId;
+use cairn_types::memory::Reach;
+use cairn_types::ports::StoreError;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 

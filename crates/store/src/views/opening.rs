@@ -9,15 +9,14 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use cairn_core::ports::StoreError;
+use cairn_types::ports::StoreError;
 
 use super::archive::channel_of;
 use super::codec::{Key, Table, decode, view_error};
 use super::db::{Check, Db};
 use super::rows::{ChannelState, Meta};
 use super::shrink;
-use crate::disk::Calls;
-use crate::disk::{can_start_threads, io_error, make_dir, move_aside, remove_dir};
+use crate::disk::{Calls, can_start_threads, io_error, make_dir, move_aside, remove_dir};
 use crate::journal::open::{Shown, ShownChannel, holds, refuse_lost_end};
 
 /// sled may have a long log to read.

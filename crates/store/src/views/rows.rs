@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use cairn_core::conversation::Outline;
-use cairn_core::event::{Record, Trigger};
-use cairn_core::ids::{ArtifactId, ChannelId, Generation, MessageId, Seq, TurnId};
-use cairn_core::memory::Memory;
-use cairn_core::ports::{ChannelRow, OutboxItem};
-use cairn_core::tool::ToolOutcome;
+use cairn_types::event::{Record, Trigger};
+use cairn_types::ids::{ArtifactId, ChannelId, Generation, MessageId, Seq, TurnId};
+use cairn_types::memory::Memory;
+use cairn_types::ports::{ChannelRow, OutboxItem};
+use cairn_types::tool::ToolOutcome;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use cairn_core::ports::StoreError;
+use cairn_types::ports::StoreError;
 
 use crate::disk::{io_error, put, remove_dir, remove_file};
 

@@ -1,9 +1,9 @@
 //! What became of a memory, and where it was recalled: places in the journal, so many of each memory and no more. The rows of
 //! a memory do not grow with its age, and what it said before an edit stands in the journal alone.
 
-use cairn_core::event::{Event, Record, TurnEnd, TurnEvent};
-use cairn_core::ids::MemoryId;
-use cairn_core::ports::StoreError;
+use cairn_types::event::{Event, Record, TurnEnd, TurnEvent};
+use cairn_types::ids::MemoryId;
+use cairn_types::ports::StoreError;
 
 use super::archive::Reads;
 use super::blocks::{Packed, put_number, take_number};

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use crate::common::{Chat, at, channel, chatting, found, history, open, texts};
 use cairn_core::conversation::{amend, undo};
-use cairn_core::event::{CompactionEvent, Event};
-use cairn_core::ids::{MessageId, Seq};
-use cairn_core::message::{Amendment, Author, Change, DELETED_TEXT, Part};
-use cairn_core::ports::{Seen, Store as _};
+use cairn_core::store_port::Store as _;
 use cairn_store::{Store, StoreOptions, rebuild_dir, verify_dir};
+use cairn_types::event::{CompactionEvent, Event};
+use cairn_types::ids::{MessageId, Seq};
+use cairn_types::message::{Amendment, Author, Change, DELETED_TEXT, Part};
+use cairn_types::ports::Seen;
 
 /// Takes a change in, as the runtime does it. False: it changes nothing.
 async fn change(chat: &mut Chat, id: &str, change: Change) -> bool {

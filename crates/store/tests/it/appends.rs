@@ -1,10 +1,11 @@
 //! Appends: their order, what a store says of its end, and what it refuses.
 
 use super::common::{at, channel, chatting, open, opened, remove_derived, texts};
-use cairn_core::event::{Event, MaintenanceEvent, NewRecord, TurnEnd, TurnEvent, TurnOutcome};
-use cairn_core::ids::Seq;
-use cairn_core::model::Usage;
-use cairn_core::ports::{Store as _, StoreError};
+use cairn_core::store_port::Store as _;
+use cairn_types::event::{Event, MaintenanceEvent, NewRecord, TurnEnd, TurnEvent, TurnOutcome};
+use cairn_types::ids::Seq;
+use cairn_types::model::Usage;
+use cairn_types::ports::StoreError;
 
 #[tokio::test]
 async fn only_a_stop_at_the_very_end_is_clean() {

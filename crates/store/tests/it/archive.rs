@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use super::common::{Chat, at, channel, chatting, open, remove_derived, texts};
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{DeliveryEvent, Event, MessageEvent, Receipt, TurnEnd, TurnEvent, TurnOutcome};
-use cairn_core::history::{HistoryQuery, Said};
-use cairn_core::ids::{ChannelId, Generation, MessageId, Seq, TurnId};
-use cairn_core::message::{Author, Part, Pending};
-use cairn_core::model::Usage;
-use cairn_core::ports::{ChannelRow, DeliveryState, OutboxCounts, Seen, Store as _};
+use cairn_core::store_port::Store as _;
 use cairn_store::Store;
+use cairn_types::event::{DeliveryEvent, Event, MessageEvent, Receipt, TurnEnd, TurnEvent, TurnOutcome};
+use cairn_types::ids::{ChannelId, Generation, MessageId, Seq, TurnId};
+use cairn_types::message::{Author, Part, Pending};
+use cairn_types::model::Usage;
+use cairn_types::people::said::{HistoryQuery, Said};
+use cairn_types::ports::{ChannelRow, DeliveryState, OutboxCounts, Seen};
 
 #[tokio::test]
 async fn a_restored_channel_is_the_one_that_was_left() {
@@ -114,7 +115,7 @@ async fn a_channel_is_unfinished_as_long_as_its_conversation_is() {
     chat.append(vec![Chat::end(&turn, Seq(1)), intent]).await;
     steps.push((chat.state.is_unfinished(), listed(&store).await));
     assert_eq!(store.deliveries().await.unwrap()[0].at, at(chat.secs));
-    let receipt = cairn_core::event::Receipt::Delivered { messages: Vec::new() };
+    let receipt = cairn_types::event::Receipt::Delivered { messages: Vec::new() };
     chat.append(vec![Event::Delivery(DeliveryEvent::Settled { id: "o1".into(), receipt })]).await;
     steps.push((chat.state.is_unfinished(), listed(&store).await));
     let flags: Vec<(bool, bool)> = steps.iter().map(|(state, rows)| (*state, rows[0].unfinished)).collect();

@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::common::{Chat, artifact, at, channel, chatting, open, opened, remove_derived};
-use cairn_core::artifact::{checksum, readable};
-use cairn_core::event::{ArtifactEvent, Event};
-use cairn_core::ids::{ChannelId, Seq};
-use cairn_core::message::Artifact;
-use cairn_core::ports::{ArtifactLines, LineRange, Store as _};
+use cairn_core::artifact::readable;
+use cairn_core::store_port::Store as _;
 use cairn_store::{Store, StoreOptions, verify_dir};
+use cairn_types::event::{ArtifactEvent, Event};
+use cairn_types::ids::{ChannelId, Seq};
+use cairn_types::message::Artifact;
+use cairn_types::ports::{ArtifactLines, LineRange};
+use cairn_types::text::checksum::checksum;
 
 const A1: &str = "a1";
 

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::common::{Chat, artifact, at, channel, segments};
-use cairn_core::event::{ArtifactEvent, Event};
-use cairn_core::ports::{Store as _, StoreError};
+use cairn_core::store_port::Store as _;
 use cairn_store::{BackupError, Store, StoreOptions, restore_dir};
+use cairn_types::event::{ArtifactEvent, Event};
+use cairn_types::ports::StoreError;
 
 /// A state of several segments, and room for backups beside it.
 struct Home {

@@ -5,10 +5,11 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::{Chat, at, channel, found, open, segments};
-use cairn_core::event::{Event, TurnEvent};
-use cairn_core::ids::{Generation, Seq};
-use cairn_core::ports::{Store as _, StoreError};
+use cairn_core::store_port::Store as _;
 use cairn_store::{Store, StoreOptions, verify_dir, verify_dir_quick};
+use cairn_types::event::{Event, TurnEvent};
+use cairn_types::ids::{Generation, Seq};
+use cairn_types::ports::StoreError;
 
 /// Of whose state a start reads no more than was written since the last stop.
 fn large(dir: &Path) -> StoreOptions {

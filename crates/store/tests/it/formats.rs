@@ -8,14 +8,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::common::{artifact, channel, chatting, copy_dir, open, scope};
-use cairn_core::event::{
+use cairn_core::store_port::Store as _;
+use cairn_store::{Store, StoreOptions, verify_dir};
+use cairn_types::event::{
     ApprovalEvent, ArtifactEvent, CompactionEvent, DeliveryEvent, MaintenanceEvent, MemoryEvent,
     MessageEvent, Record, RegistryEvent, TurnEvent,
 };
-use cairn_core::ids::AgentId;
-use cairn_core::memory::Reach;
-use cairn_core::ports::{LineRange, MemoryFilter, Store as _};
-use cairn_store::{Store, StoreOptions, verify_dir};
+use cairn_types::ids::AgentId;
+use cairn_types::memory::Reach;
+use cairn_types::ports::{LineRange, MemoryFilter};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 

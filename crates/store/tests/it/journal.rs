@@ -4,10 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::common::{Chat, channel, open, opened, remove_derived, segments, texts};
-use cairn_core::event::{Event, TurnEvent};
-use cairn_core::ids::Seq;
-use cairn_core::ports::{Store as _, StoreError};
+use cairn_core::store_port::Store as _;
 use cairn_store::{Store, StoreOptions, verify_dir};
+use cairn_types::event::{Event, TurnEvent};
+use cairn_types::ids::Seq;
+use cairn_types::ports::StoreError;
 
 async fn two_turns(dir: &Path) -> Chat {
     let store = open(dir);
@@ -57,7 +58,7 @@ async fn a_torn_last_line_is_cut_off_and_the_numbers_go_on() {
     assert_eq!(store.restore(&chat.state.channel).await.unwrap().unwrap(), chat.state);
     let mut chat = Chat { store: store.clone(), ..chat };
     let records = chat
-        .append(vec![Event::Turn(TurnEvent::SessionStarted { generation: cairn_core::ids::Generation(2) })])
+        .append(vec![Event::Turn(TurnEvent::SessionStarted { generation: cairn_types::ids::Generation(2) })])
         .await;
     assert_eq!(records[0].n, chat.state.last_n);
     let kept = fs::read_dir(dir.path().join("quarantine")).unwrap().count();

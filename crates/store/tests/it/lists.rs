@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use super::common::{Chat, at, channel, chatting, memory, opened, remove_derived, scope};
 use cairn_core::conversation::{Conversation, Outline};
-use cairn_core::event::{Event, MemoryEvent, NewRecord, TurnEvent};
-use cairn_core::ids::{AgentId, ChannelId, MemoryId, TurnId};
-use cairn_core::memory::{MemorySave, Scope};
-use cairn_core::ports::{MemoryFilter, Store as _};
-use cairn_core::tool::{Effect, ToolLogQuery, ToolOutcome, ToolUse};
+use cairn_core::store_port::Store as _;
 use cairn_store::{MadeAt, Store, keep_checked};
 use cairn_testkit::clock::TestClock;
+use cairn_types::event::{Event, MemoryEvent, NewRecord, TurnEvent};
+use cairn_types::ids::{AgentId, ChannelId, MemoryId, TurnId};
+use cairn_types::memory::{MemorySave, Scope};
+use cairn_types::ports::MemoryFilter;
+use cairn_types::tool::{Effect, ToolLogQuery, ToolOutcome, ToolUse};
 use futures::future::try_join_all;
 use serde_json::json;
 

@@ -5,10 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::common::{Chat, at, channel, segments, texts};
-use cairn_core::ids::Seq;
-use cairn_core::message::LOST_TEXT;
-use cairn_core::ports::{Store as _, StoreError};
+use cairn_core::store_port::Store as _;
 use cairn_store::{Store, StoreOptions, erase_dir, rebuild_dir, verify_dir};
+use cairn_types::ids::Seq;
+use cairn_types::message::LOST_TEXT;
+use cairn_types::ports::StoreError;
 
 fn options(dir: &Path) -> StoreOptions {
     // Also of a large state, of which a start reads the end alone.

@@ -3,13 +3,14 @@
 use std::fs;
 
 use super::common::{at, chatting, memory, open, opened, remove_derived, scope};
-use cairn_core::event::{Event, MemoryEvent, NewRecord, TurnEnd, TurnEvent, TurnOutcome};
-use cairn_core::ids::{AgentId, MemoryId};
-use cairn_core::memory::{Memory, MemorySave, Reach, Scope, Source, TYPED_BY_MEMBER, mint_id};
-use cairn_core::message::Author;
-use cairn_core::model::Usage;
-use cairn_core::ports::{MemoryFilter, Query, Store as _};
+use cairn_core::store_port::Store as _;
 use cairn_store::{MemoryTrail, Store};
+use cairn_types::event::{Event, MemoryEvent, NewRecord, TurnEnd, TurnEvent, TurnOutcome};
+use cairn_types::ids::{AgentId, MemoryId};
+use cairn_types::memory::{Memory, MemorySave, Reach, Scope, Source, TYPED_BY_MEMBER, mint_id};
+use cairn_types::message::Author;
+use cairn_types::model::Usage;
+use cairn_types::ports::{MemoryFilter, Query};
 
 async fn journal(store: &Store, events: Vec<Event>) {
     let records = events.into_iter().map(|event| NewRecord { channel: None, at: at(5), event }).collect();

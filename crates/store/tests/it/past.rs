@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use cairn_core::event::{DeliveryEvent, Event, MaintenanceEvent, MemoryEvent, NewRecord, TurnEvent};
-use cairn_core::ids::{AgentId, MessageId, OutboxId, Seq};
-use cairn_core::memory::{Memory, Reach};
-use cairn_core::ports::{NEAR_MAX, Store as _};
+use cairn_core::store_port::Store as _;
 use cairn_core::trace::{TurnRecords, WhichTurn, story};
 use cairn_store::{Store, matched_words};
+use cairn_types::event::{DeliveryEvent, Event, MaintenanceEvent, MemoryEvent, NewRecord, TurnEvent};
+use cairn_types::ids::{AgentId, MessageId, OutboxId, Seq};
+use cairn_types::memory::{Memory, Reach};
+use cairn_types::ports::NEAR_MAX;
 
 use super::common::{at, channel, chatting, memory, open, opened, remove_derived, scope};
 
@@ -16,7 +17,7 @@ async fn find(store: &Store, which: WhichTurn) -> Option<(String, Option<String>
     let TurnRecords { turn, records, before, after } = found;
     let told = story(&turn, &records).unwrap();
     assert!(!told.asked.is_empty(), "its messages are among its records");
-    let name = |turn: Option<cairn_core::ids::TurnId>| turn.map(|turn| turn.to_string());
+    let name = |turn: Option<cairn_types::ids::TurnId>| turn.map(|turn| turn.to_string());
     Some((turn.to_string(), name(before), name(after)))
 }
 
@@ -87,7 +88,8 @@ async fn save(store: &Store, event: MemoryEvent) -> u64 {
 
 async fn now(store: &Store) -> Vec<Memory> {
     let reach = [Reach::Scope(scope())];
-    let filter = cairn_core::ports::MemoryFilter { limit: 100, ..cairn_core::ports::MemoryFilter::default() };
+    let filter =
+        cairn_types::ports::MemoryFilter { limit: 100, ..cairn_types::ports::MemoryFilter::default() };
     store.memories(&AgentId::from("main"), &reach, filter).await.unwrap()
 }
 

@@ -4,12 +4,12 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::common::{channel, history, remove_derived, segments};
-use cairn_core::event::{Event, NewRecord, TurnEvent};
-use cairn_core::ids::{Generation, Seq};
-use cairn_core::message::{Entry, Part};
-use cairn_core::ports::Store as _;
 use cairn_core::retention::RetentionSettings;
+use cairn_core::store_port::Store as _;
 use cairn_store::{Shrunk, Store, StoreOptions, rebuild_dir, verify_dir};
+use cairn_types::event::{Event, NewRecord, TurnEvent};
+use cairn_types::ids::{Generation, Seq};
+use cairn_types::message::{Entry, Part};
 use jiff::Timestamp;
 
 fn options(dir: &Path) -> StoreOptions {

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use super::common::{Chat, at, channel, chatting, found, memory, open, query};
-use cairn_core::event::{Event, MemoryEvent, NewRecord, TurnEvent};
-use cairn_core::history::Said;
-use cairn_core::ids::Seq;
-use cairn_core::message::{Entry, Part};
-use cairn_core::ports::{Hit, HitKind, Query, Store as _};
+use cairn_core::store_port::Store as _;
 use cairn_store::{Found, SearchPlace};
+use cairn_types::event::{Event, MemoryEvent, NewRecord, TurnEvent};
+use cairn_types::ids::Seq;
+use cairn_types::message::{Entry, Part};
+use cairn_types::people::said::Said;
+use cairn_types::ports::{Hit, HitKind, Query};
 
 #[tokio::test]
 async fn entries_summaries_and_memories_are_found_by_kind() {
@@ -94,7 +95,7 @@ async fn a_person_named_in_the_question_comes_first() {
         let turn = chat.accept(id, user, "I went to the art exhibition").await;
         chat.secs += 20_000;
         chat.start(&turn, &[id]).await;
-        chat.append(vec![Chat::end(&turn, cairn_core::ids::Seq(1))]).await;
+        chat.append(vec![Chat::end(&turn, cairn_types::ids::Seq(1))]).await;
     }
     let hits: Vec<Hit> = store.search(query("Did Caroline go to the exhibition?")).await.unwrap();
     assert_eq!(hits[0].author.as_ref().unwrap().name, "caroline");

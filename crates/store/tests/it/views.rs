@@ -7,17 +7,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{Chat, at, channel, copy_dir, memory, open, remove_derived, scope};
-use cairn_core::event::{
+use cairn_core::pairing_store::day_of;
+use cairn_core::spend::{SpendKey, SpendSum};
+use cairn_core::store_port::Store as _;
+use cairn_store::{Store, StoreOptions, rebuild_dir, verify_dir};
+use cairn_types::event::{
     CompactionEvent, DeliveryEvent, Event, MemoryEvent, MessageEvent, NewRecord, RegistryEvent, TurnEvent,
 };
-use cairn_core::ids::{AgentId, Generation, Seq};
-use cairn_core::memory::{MemoryKind, Reach};
-use cairn_core::message::Author;
-use cairn_core::model::Usage;
-use cairn_core::pairing_store::{PairingStatus, day_of};
-use cairn_core::ports::{MemoryFilter, Store as _};
-use cairn_core::spend::{SpendKey, SpendSum};
-use cairn_store::{Store, StoreOptions, rebuild_dir, verify_dir};
+use cairn_types::ids::{AgentId, Generation, Seq};
+use cairn_types::memory::{MemoryKind, Reach};
+use cairn_types::message::Author;
+use cairn_types::model::Usage;
+use cairn_types::people::pairing::PairingStatus;
+use cairn_types::ports::MemoryFilter;
 use jiff::civil::Date;
 
 /// All that the views show, for comparison.

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use cairn_core::ports::{Store as _, StoreError};
+use cairn_core::store_port::Store as _;
 use cairn_store::{BackupError, Progress, Store, StoreOptions, erase_dir, rebuild_dir, verify_dir};
+use cairn_types::ports::StoreError;
 
 use crate::common::{Chat, at, channel, chatting, open, segments};
 

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{Chat, at, channel, found, history, memory, segments};
-use cairn_core::event::{CompactionEvent, Event, MaintenanceEvent, MessageEvent, NewRecord, TurnEvent};
-use cairn_core::ids::Seq;
-use cairn_core::ports::{Store as _, StoreError};
-use cairn_core::summary::{Marker, MarkerKind};
+use cairn_core::store_port::Store as _;
 use cairn_store::{Expired, Store, StoreOptions, erase_dir, rebuild_dir, restore_dir};
+use cairn_types::event::{CompactionEvent, Event, MaintenanceEvent, MessageEvent, NewRecord, TurnEvent};
+use cairn_types::ids::Seq;
+use cairn_types::ports::StoreError;
+use cairn_types::summary::{Marker, MarkerKind};
 
 /// Turns before the summary, and after it.
 const OLD: u64 = 60;

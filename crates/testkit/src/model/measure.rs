@@ -31,7 +31,7 @@ impl Count {
     /// Tokens of a text.
     pub fn tokens(self, text: &str) -> u64 {
         match self {
-            Self::Estimate => u64::from(cairn_core::tokens::estimate(text)),
+            Self::Estimate => u64::from(cairn_types::tokens::estimate(text)),
             Self::O200k => known(text),
         }
     }

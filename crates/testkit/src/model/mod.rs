@@ -40,8 +40,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::model::Usage;
 use cairn_core::tune::Billing;
+use cairn_types::model::Usage;
 use serde_json::Value;
 
 use crate::gate::Gates;

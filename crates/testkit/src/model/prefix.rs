@@ -11,8 +11,8 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use cairn_core::edges::SHRUNK_NOTICE;
 use cairn_core::prune::{CLEARED_NOTICE, CUT_NOTICE};
+use cairn_types::text::edges::SHRUNK_NOTICE;
 use serde_json::Value;
 
 use super::wire::{lasting, messages, role, text_of};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cairn_core::model::Usage;
+use cairn_types::model::Usage;
 use serde_json::{Value, json};
 
 use super::check::{Rule, Violation, check, check_breakpoints, check_roles};

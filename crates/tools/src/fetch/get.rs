@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::body::{self, BodyError};
+use cairn_types::wire::body::{self, BodyError};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};

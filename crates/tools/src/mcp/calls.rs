@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use cairn_core::tool::ToolOutput;
+use cairn_types::tool::ToolOutput;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientRequest, ClientResult,
     ErrorCode, ErrorData, JsonObject, RequestId, ServerNotification, ServerRequest,

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use cairn_core::mcp::{ServerSource, ToolPin};
-use cairn_core::tool::ToolOutput;
+use cairn_types::tool::ToolOutput;
+use cairn_types::tool::mcp::{ServerSource, ToolPin};
 use rmcp::model::ServerResult;
 use serde_json::Value;
 use tokio_util::bytes::BytesMut;

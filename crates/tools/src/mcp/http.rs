@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cairn_core::body::{self, BodyError};
-use cairn_core::sse::{self, ServerEvent, SseBounds, SseFault};
+use cairn_types::wire::body::{self, BodyError};
+use cairn_types::wire::sse::{self, ServerEvent, SseBounds, SseFault};
 use futures::stream::{BoxStream, StreamExt as _};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use cairn_core::mcp::{ServerPin, ServerSource, Suspicion, TOOL_BYTES_MAX, TOOLS_MAX, ToolPin, scan};
-use cairn_core::tool::{NAME_MAX, is_name, offered_name};
+use cairn_types::tool::mcp::{ServerPin, ServerSource, Suspicion, TOOL_BYTES_MAX, TOOLS_MAX, ToolPin, scan};
+use cairn_types::tool::{NAME_MAX, is_name, offered_name};
 use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, ServerPeerInfo};
 use rmcp::service::ServiceError;
 use rmcp::{Peer, RoleClient};

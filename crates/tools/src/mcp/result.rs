@@ -2,8 +2,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use cairn_core::message::{Part, text_of};
-use cairn_core::tool::ToolOutput;
+use cairn_types::message::{Part, text_of};
+use cairn_types::tool::ToolOutput;
 use rmcp::model::{ContentBlock, ResourceContents, ServerResult};
 use serde_json::Value;
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cairn_core::backoff::pause_after;
-use cairn_core::mcp::{Drift, ServerPin, ServerSource, changes_of_source, compare};
-use cairn_core::tool::{Effect, ToolOutput};
+use cairn_types::tool::mcp::{Drift, ServerPin, ServerSource, changes_of_source, compare};
+use cairn_types::tool::{Effect, ToolOutput};
+use cairn_types::wire::backoff::pause_after;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use rmcp::model::JsonObject;
@@ -399,7 +399,7 @@ impl State {
         }
         if let Some(drift) = drift.as_ref().filter(|drift| !drift.is_clean()) {
             let blocked = |(name, state): (&String, &_)| {
-                matches!(state, cairn_core::mcp::ToolState::Changed { .. }).then(|| name.clone())
+                matches!(state, cairn_types::tool::mcp::ToolState::Changed { .. }).then(|| name.clone())
             };
             let tools: Vec<String> = drift.tools.iter().filter_map(blocked).collect();
             let changes = drift.server.join(", ");

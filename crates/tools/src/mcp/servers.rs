@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::ids::ChannelId;
-use cairn_core::mcp::pins::Pins;
-use cairn_core::mcp::{ServerPin, ServerSource};
-use cairn_core::model::ToolDef;
-use cairn_core::ports::{Clock, Tool, Toolset};
-use cairn_core::tool::{Effect, ToolFailure, ToolOutput};
+use cairn_types::ids::ChannelId;
+use cairn_types::ports::{Clock, Tool, Toolset};
+use cairn_types::tool::defs::ToolDef;
+use cairn_types::tool::mcp::pins::Pins;
+use cairn_types::tool::mcp::{ServerPin, ServerSource};
+use cairn_types::tool::{Effect, ToolFailure, ToolOutput};
 use futures::future::BoxFuture;
 use parking_lot::RwLock;
 use serde_json::Value;

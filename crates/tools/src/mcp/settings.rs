@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cairn_core::mcp::ServerSource;
+use cairn_types::tool::mcp::ServerSource;
 use secrecy::SecretString;
 
 /// How a server is reached, with its secrets.

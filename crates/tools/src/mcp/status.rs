@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use cairn_core::mcp::{Drift, ServerPin, Suspicion};
-use cairn_core::model::ToolDef;
-use cairn_core::tool::Effect;
+use cairn_types::tool::Effect;
+use cairn_types::tool::defs::ToolDef;
+use cairn_types::tool::mcp::{Drift, ServerPin, Suspicion};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

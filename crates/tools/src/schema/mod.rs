@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use cairn_core::model::ToolDef;
-use cairn_core::ports::ArgumentCheck;
+use cairn_types::ports::ArgumentCheck;
+use cairn_types::tool::defs::ToolDef;
 use jsonschema::error::ValidationErrorKind as Kind;
 use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use parking_lot::Mutex;

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::ids::ChannelId;
-use cairn_core::mcp::ServerPin;
-use cairn_core::mcp::pins::Pins;
-use cairn_core::ports::Toolset as _;
-use cairn_core::tool::ToolOutput;
 use cairn_testkit::clock::TestClock;
 use cairn_tools::mcp::{Reach, ServerSettings, Servers, Surroundings};
+use cairn_types::ids::ChannelId;
+use cairn_types::ports::Toolset as _;
+use cairn_types::tool::ToolOutput;
+use cairn_types::tool::mcp::ServerPin;
+use cairn_types::tool::mcp::pins::Pins;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use cairn_core::tool::Effect;
 use cairn_tools::mcp::{McpError, Reach, ServerState};
+use cairn_types::tool::Effect;
 use rstest::rstest;
 
 use crate::common::{PATIENCE, TOOLS, Traces, approved, call, call_with, servers};
@@ -47,7 +47,7 @@ async fn a_server_starts_when_it_is_first_needed_and_once() {
 async fn an_unapproved_server_is_not_started_by_a_call() {
     let traces = Traces::new();
     let servers = approved(traces.settings()).await;
-    let echo = cairn_core::ports::Toolset::get(&servers, "shell__echo").unwrap();
+    let echo = cairn_types::ports::Toolset::get(&servers, "shell__echo").unwrap();
     let pid = servers.status()[0].pid.unwrap();
     servers.set_pin("shell", None);
     assert!(servers.tools().is_empty());
@@ -203,7 +203,10 @@ async fn a_server_that_does_not_start_is_skipped_for_longer_and_longer() {
         assert_eq!(at.as_secs(), pause);
     }
     let pin = approved(Traces::new().settings()).await.inspect("shell").await.unwrap().pin;
-    servers.set_pin("shell", Some(cairn_core::mcp::ServerPin { source: traces.settings().source(), ..pin }));
+    servers.set_pin(
+        "shell",
+        Some(cairn_types::tool::mcp::ServerPin { source: traces.settings().source(), ..pin }),
+    );
     let error = call(&servers, "echo").await.unwrap_err();
     assert!(error.contains("is down (it ended with exit code 7") && error.contains("in 3000 s"), "{error}");
     assert_eq!(traces.starts(), 3);

@@ -14,13 +14,13 @@ use crate::{
 };
 use cairn_core::agent::{AgentSettings, WindowSize, WindowSource};
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{CompactionEvent, DeliveryEvent, Event, RunEnd, TurnEvent};
-use cairn_core::ids::{AgentId, ChannelId, MessageId, Seq};
 use cairn_core::limits::TalkLimits;
-use cairn_core::message::{Author, Inbound, Part};
-use cairn_core::model::{ModelError, RefusalCause};
-use cairn_core::ports::{Admission, Answer, Clock, Intake as _, Progress, Refusal, Tool};
 use cairn_core::settings::CompactionSettings;
+use cairn_types::event::{CompactionEvent, DeliveryEvent, Event, RunEnd, TurnEvent};
+use cairn_types::ids::{AgentId, ChannelId, MessageId, Seq};
+use cairn_types::message::{Author, Inbound, Part};
+use cairn_types::model::{ModelError, RefusalCause};
+use cairn_types::ports::{Admission, Answer, Clock, Intake as _, Progress, Refusal, Tool};
 use futures::StreamExt as _;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::broadcast;
@@ -133,13 +133,13 @@ impl World {
     pub(crate) async fn start(&self) -> Live {
         let candidate = |settings: &AgentSettings, model: &Arc<FakeModel>| ModelCandidate {
             settings: Arc::new(settings.clone()),
-            model: Arc::clone(model) as Arc<dyn cairn_core::ports::ChatModel>,
+            model: Arc::clone(model) as Arc<dyn cairn_types::ports::ChatModel>,
         };
         let others = self.others.iter().map(|(settings, model)| candidate(settings, model));
         let compactor = self.compactor.as_ref().map(|(model, window_tokens, output_reserve_tokens)| {
             let (window_tokens, output_reserve_tokens) = (*window_tokens, *output_reserve_tokens);
             let window = WindowSize { window_tokens, output_reserve_tokens, source: WindowSource::Model };
-            let id = cairn_core::ports::ChatModel::info(model.as_ref()).id.clone();
+            let id = cairn_types::ports::ChatModel::info(model.as_ref()).id.clone();
             candidate(&AgentSettings { window, model: id, ..self.settings.clone() }, model)
         });
         let mut agent = AgentRuntime::new(candidate(&self.settings, &self.model))
@@ -177,7 +177,7 @@ impl World {
             model: FakeModel::new(),
             others: self.others.clone(),
             compactor: self.compactor.as_ref().map(|(model, window, reserve)| {
-                let id = cairn_core::ports::ChatModel::info(model.as_ref()).id.clone();
+                let id = cairn_types::ports::ChatModel::info(model.as_ref()).id.clone();
                 (FakeModel::named(&id), *window, *reserve)
             }),
             net: Arc::clone(&self.net),
@@ -288,7 +288,7 @@ pub(crate) fn message(channel: &ChannelId, id: &str, text: &str) -> Inbound {
         addressed: true,
         direct: false,
         reply_to: None,
-        provenance: cairn_core::message::Provenance::default(),
+        provenance: cairn_types::message::Provenance::default(),
     }
 }
 
@@ -395,8 +395,12 @@ pub(crate) fn check_coverage(conversation: &Conversation) {
 /// Takes any arguments: what is checked is tested where the checks are.
 pub(crate) struct AnyArguments;
 
-impl cairn_core::ports::ArgumentCheck for AnyArguments {
-    fn check(&self, _def: &cairn_core::model::ToolDef, _arguments: &serde_json::Value) -> Result<(), String> {
+impl cairn_types::ports::ArgumentCheck for AnyArguments {
+    fn check(
+        &self,
+        _def: &cairn_types::tool::defs::ToolDef,
+        _arguments: &serde_json::Value,
+    ) -> Result<(), String> {
         Ok(())
     }
 }

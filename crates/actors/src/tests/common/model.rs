@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::message::{Part, ToolCall};
-use cairn_core::model::{
+use cairn_types::message::{Part, ToolCall};
+use cairn_types::model::{
     Attempt, ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, ModelInfo, Purpose, Usage,
 };
-use cairn_core::ports::{ChatModel, ServerWindow, Unanswered};
-use cairn_core::tokens::estimate;
-use cairn_core::trace::{Sent, Wire, WireFormat};
+use cairn_types::ports::{ChatModel, ServerWindow, Unanswered};
+use cairn_types::tokens::estimate;
+use cairn_types::wire::format::{Sent, Wire, WireFormat};
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use cairn_core::ids::{ApprovalId, ChannelId, MessageId};
-use cairn_core::ports::{LinkState, Platform, PlatformStatus, PlatformTraits, SendError, SendPart};
+use cairn_types::ids::{ApprovalId, ChannelId, MessageId};
+use cairn_types::ports::{LinkState, Platform, PlatformStatus, PlatformTraits, SendError, SendPart};
 use futures::future::BoxFuture;
 use jiff::SignedDuration;
 use parking_lot::Mutex;

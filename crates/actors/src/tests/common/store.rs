@@ -7,17 +7,18 @@ use std::time::Duration;
 
 use cairn_core::artifact;
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{
+use cairn_core::pairing_store::{RegistryState, UsageDay};
+use cairn_core::store_port::Store;
+use cairn_types::event::{
     CompactionEvent, Event, MaintenanceEvent, MemoryEvent, MessageEvent, NewRecord, Record, TurnEnd,
     TurnEvent, TurnOutcome,
 };
-use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq, TextId, TurnId};
-use cairn_core::memory::{Memory, MemoryChange, MemorySave, Reach, merge};
-use cairn_core::message::{Artifact, Entry};
-use cairn_core::model::Usage;
-use cairn_core::pairing_store::{RegistryState, UsageDay};
-use cairn_core::ports::{
-    ArtifactLines, ChannelRow, Hit, HitKind, LineRange, MemoryFilter, OutboxItem, Query, Recall, Seen, Store,
+use cairn_types::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq, TextId, TurnId};
+use cairn_types::memory::{Memory, MemoryChange, MemorySave, Reach, merge};
+use cairn_types::message::{Artifact, Entry};
+use cairn_types::model::Usage;
+use cairn_types::ports::{
+    ArtifactLines, ChannelRow, Hit, HitKind, LineRange, MemoryFilter, OutboxItem, Query, Recall, Seen,
     StoreError,
 };
 use futures::future::BoxFuture;

@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cairn_core::approval::ApprovalOutcome;
 use cairn_core::compaction::request_tokens;
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{
+use cairn_types::event::{
     ApprovalEvent, CompactionEvent, DeliveryEvent, Event, MessageEvent, NewRecord, Receipt, Record, RunEnd,
     RunOutcome, TurnEvent,
 };
-use cairn_core::ids::{ApprovalId, ChannelId, LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
-use cairn_core::message::text_of;
-use cairn_core::model::{ChatMessage, ChatRequest, Purpose};
-use cairn_core::ports::{Answer, SendPart};
+use cairn_types::ids::{ApprovalId, ChannelId, LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
+use cairn_types::message::text_of;
+use cairn_types::model::{ChatMessage, ChatRequest, Purpose};
+use cairn_types::ports::{Answer, SendPart};
+use cairn_types::tool::approval::ApprovalOutcome;
 
 use super::SYSTEM_PROMPT;
 use super::scene::Scene;

@@ -18,11 +18,11 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use cairn_core::agent::{AgentSettings, WindowSize};
-use cairn_core::event::{Event, MaintenanceEvent};
-use cairn_core::ids::ChannelId;
 use cairn_core::limits::TalkLimits;
-use cairn_core::ports::{ChatModel, Tool};
-use cairn_core::tool::Effect;
+use cairn_types::event::{Event, MaintenanceEvent};
+use cairn_types::ids::ChannelId;
+use cairn_types::ports::{ChatModel, Tool};
+use cairn_types::tool::Effect;
 use tokio::time::Instant;
 
 use super::common::{AnyArguments, World};

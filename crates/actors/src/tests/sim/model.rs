@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::message::ToolCall;
-use cairn_core::model::{
+use cairn_types::message::ToolCall;
+use cairn_types::model::{
     ChatMessage, ChatRequest, Finish, ModelError, ModelEvent, ModelInfo, Purpose, Usage,
 };
-use cairn_core::ports::{ChatModel, ServerWindow, Unanswered};
+use cairn_types::ports::{ChatModel, ServerWindow, Unanswered};
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::ids::{ChannelId, MessageId};
-use cairn_core::ports::{LinkState, Platform, PlatformStatus, PlatformTraits, SendError, SendPart};
+use cairn_types::ids::{ChannelId, MessageId};
+use cairn_types::ports::{LinkState, Platform, PlatformStatus, PlatformTraits, SendError, SendPart};
 use futures::future::BoxFuture;
 use jiff::SignedDuration;
 

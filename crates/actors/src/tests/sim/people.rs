@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::command::Command;
-use cairn_core::ids::{ChannelId, MessageId};
-use cairn_core::message::{Amendment, Author, Change, Inbound, Part};
-use cairn_core::ports::{Admission, Intake as _, Progress, Refusal};
+use cairn_types::command::Command;
+use cairn_types::ids::{ChannelId, MessageId};
+use cairn_types::message::{Amendment, Author, Change, Inbound, Part};
+use cairn_types::ports::{Admission, Intake as _, Progress, Refusal};
 use futures::StreamExt as _;
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -77,7 +77,7 @@ impl Written {
             addressed: self.addressed,
             direct: false,
             reply_to: None,
-            provenance: cairn_core::message::Provenance::default(),
+            provenance: cairn_types::message::Provenance::default(),
         }
     }
 }
@@ -265,7 +265,7 @@ impl Sim {
 }
 
 fn scene_time(scene: &Scene) -> Timestamp {
-    cairn_core::ports::Clock::now(scene)
+    cairn_types::ports::Clock::now(scene)
 }
 
 async fn wait(scene: &Arc<Scene>, written: &Written, admission: Admission) {

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use cairn_core::ports::Clock;
+use cairn_types::ports::Clock;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Notify;

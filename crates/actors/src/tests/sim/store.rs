@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{NewRecord, Record};
-use cairn_core::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq, TextId};
-use cairn_core::memory::{Memory, Reach};
-use cairn_core::message::{Artifact, Entry};
 use cairn_core::pairing_store::{RegistryState, UsageDay};
-use cairn_core::ports::{
-    ArtifactLines, ChannelRow, Hit, LineRange, MemoryFilter, OutboxItem, Query, Recall, Seen, Store,
-    StoreError,
+use cairn_core::store_port::Store;
+use cairn_types::event::{NewRecord, Record};
+use cairn_types::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq, TextId};
+use cairn_types::memory::{Memory, Reach};
+use cairn_types::message::{Artifact, Entry};
+use cairn_types::ports::{
+    ArtifactLines, ChannelRow, Hit, LineRange, MemoryFilter, OutboxItem, Query, Recall, Seen, StoreError,
 };
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -298,7 +298,7 @@ impl Store for SimStore {
 
 /// The kind of a record and what it is about, for the trace.
 fn kind(record: &NewRecord) -> String {
-    use cairn_core::event::{CompactionEvent, DeliveryEvent, Event, MessageEvent, TurnEvent};
+    use cairn_types::event::{CompactionEvent, DeliveryEvent, Event, MessageEvent, TurnEvent};
     match &record.event {
         Event::Message(MessageEvent::Accepted(pending)) => format!("accepted({})", pending.message),
         Event::Turn(TurnEvent::Started { turn, .. }) => format!("started({turn})"),

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::ids::ChannelId;
-use cairn_core::model::ToolDef;
-use cairn_core::ports::Tool;
-use cairn_core::tool::{Effect, ToolFailure, ToolOutput};
+use cairn_types::ids::ChannelId;
+use cairn_types::ports::Tool;
+use cairn_types::tool::defs::ToolDef;
+use cairn_types::tool::{Effect, ToolFailure, ToolOutput};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 

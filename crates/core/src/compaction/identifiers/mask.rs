@@ -4,7 +4,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::Kind;
 use super::scan::find;
-use crate::ids::ChannelId;
+use cairn_types::ids::ChannelId;
 
 /// Hex digits of a placeholder: few, and yet a channel is not likely to have two identifiers with one.
 const DIGITS: usize = 6;

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use crate::message::Entry;
-use crate::summary::Summary;
-use crate::tokens::estimate;
+use cairn_types::message::Entry;
+use cairn_types::summary::Summary;
+use cairn_types::tokens::estimate;
 
 pub use mask::Mask;
 pub(crate) use scan::find;

@@ -4,9 +4,9 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
-use crate::ids::ChannelId;
-use crate::message::{Role, ToolCall};
 use crate::testing::{self, said};
+use cairn_types::ids::ChannelId;
+use cairn_types::message::{Role, ToolCall};
 
 fn found(text: &str) -> String {
     let list: Vec<String> =

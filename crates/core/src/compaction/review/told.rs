@@ -6,8 +6,8 @@ use std::collections::HashSet;
 
 use super::loose::loose;
 use super::{Rejection, Section, Sections, SummarySource, find, plain};
-use crate::tokens::estimate;
-use crate::words::{is_gapless, raw_words};
+use cairn_types::text::words::{is_gapless, raw_words};
+use cairn_types::tokens::estimate;
 
 /// What is shorter may be said in a sentence.
 const LONG_SOURCE: u64 = 200;

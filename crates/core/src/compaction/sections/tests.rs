@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use rstest::rstest;
 
 use super::*;
-use crate::ids::Seq;
+use cairn_types::ids::Seq;
 
 fn summary(n: u64, text: &str) -> Summary {
     Summary {

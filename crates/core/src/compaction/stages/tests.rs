@@ -4,9 +4,9 @@ use proptest::prelude::*;
 use rstest::rstest;
 
 use super::*;
-use crate::ids::{Seq, TurnId};
-use crate::message::ToolCall;
 use crate::testing::{self, agent};
+use cairn_types::ids::{Seq, TurnId};
+use cairn_types::message::ToolCall;
 
 fn room(window: u64, reserve: u64, frame: u64) -> RequestRoom {
     RequestRoom::new(&agent(window, reserve), frame, 1.0)

@@ -60,8 +60,12 @@ fn what_a_summary_copies_from_an_argument_is_not_invented() {
         name: "run".to_owned(),
         arguments: json!({ "command": "type C:\\logs\\a.txt\ncat /srv/b.log" }),
     }];
-    let mut entry =
-        Entry::lost(Seq(1), &"t1".into(), crate::ids::Generation::default(), jiff::Timestamp::UNIX_EPOCH);
+    let mut entry = Entry::lost(
+        Seq(1),
+        &"t1".into(),
+        cairn_types::ids::Generation::default(),
+        jiff::Timestamp::UNIX_EPOCH,
+    );
     (entry.role, entry.tool_calls) = (Role::Assistant, calls);
     let entries = [Arc::new(entry)];
     let shown = line(&entries[0]).unwrap();

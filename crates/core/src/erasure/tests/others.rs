@@ -1,9 +1,9 @@
 //! What an erasure leaves to others: their names, what they say, and memories of theirs.
 
 use super::*;
-use crate::access::{AccessPolicy, DirectPolicy, PlaceRule, Respond};
-use crate::event::RegistryEvent;
-use crate::memory::{Fingerprint, TYPED, mint_id};
+use cairn_types::event::RegistryEvent;
+use cairn_types::memory::{Fingerprint, TYPED, mint_id};
+use cairn_types::people::access::{AccessPolicy, DirectPolicy, PlaceRule, Respond};
 
 const ROOM: &str = "main/local/c";
 const CAROLINE: &str = "local/caroline";
@@ -80,7 +80,7 @@ fn a_persons_word_goes_with_them_and_that_of_others_stays_theirs() {
     let said = |id: &str, name: &str, subject: Option<&str>, text: &str| {
         let mut save = memory("chat:local/c", subject, text, None);
         save.source.by = Some(Author { id: id.to_owned(), name: name.to_owned() });
-        save.source.model = crate::memory::TYPED_BY_MEMBER.to_owned();
+        save.source.model = cairn_types::memory::TYPED_BY_MEMBER.to_owned();
         Event::Memory(MemoryEvent::Saved(save))
     };
     book.add(None, said(CAROLINE, "caroline", None, "The shed is green."));

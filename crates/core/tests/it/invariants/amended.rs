@@ -2,11 +2,11 @@
 
 use cairn_core::compaction::{self, Decision};
 use cairn_core::conversation::{EntryPlace, UndoError};
-use cairn_core::event::{CompactionEvent, Event, MessageEvent};
-use cairn_core::ids::Seq;
-use cairn_core::memory::{DraftMemory, MemoryKind, Scope};
-use cairn_core::message::{DELETED_TEXT, Part};
 use cairn_core::window::{LookupTools, marker_text, measure};
+use cairn_types::event::{CompactionEvent, Event, MessageEvent};
+use cairn_types::ids::Seq;
+use cairn_types::memory::{DraftMemory, MemoryKind, Scope};
+use cairn_types::message::{DELETED_TEXT, Part};
 
 use crate::invariants::sim::Sim;
 
@@ -246,7 +246,7 @@ fn a_turn_that_is_summarised_or_about_to_be_cannot_be_undone() {
 fn what_a_run_learns_in_a_private_chat_is_the_persons_own() {
     let mut sim = roomy();
     sim.conversation = cairn_core::conversation::Conversation::new("main/telegram/77".parse().unwrap());
-    let author = cairn_core::message::Author { id: "telegram/77".to_owned(), name: "Ana".to_owned() };
+    let author = cairn_types::message::Author { id: "telegram/77".to_owned(), name: "Ana".to_owned() };
     let mut pending = sim.pending(&"I like tea. ".repeat(60));
     (pending.author, pending.direct) = (author, true);
     sim.journal(Event::Message(MessageEvent::Accepted(pending)));

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use cairn_core::compaction::Decision;
 use cairn_core::engine::{self, ContextEngine, MakeRoom, due};
-use cairn_core::event::{CompactionEvent, Event, Record, RunOutcome, TurnEvent};
-use cairn_core::ids::{Seq, TurnId};
-use cairn_core::model::ChatMessage;
-use cairn_core::summary::MarkerKind;
-use cairn_core::tier::Tier;
 use cairn_core::window::{Assembled, Tail, measure};
+use cairn_types::event::{CompactionEvent, Event, Record, RunOutcome, TurnEvent};
+use cairn_types::ids::{Seq, TurnId};
+use cairn_types::model::ChatMessage;
+use cairn_types::summary::MarkerKind;
+use cairn_types::tier::Tier;
 use proptest::prelude::*;
 use rstest::rstest;
 
@@ -109,7 +109,7 @@ impl Stage {
             self.sim.new_generation();
         } else {
             self.sim.stop();
-            let generation = cairn_core::ids::Generation(self.sim.conversation.generation.0 + 1);
+            let generation = cairn_types::ids::Generation(self.sim.conversation.generation.0 + 1);
             self.sim.journal(Event::Turn(TurnEvent::SessionStarted { generation }));
         }
         self.tell();
@@ -383,8 +383,8 @@ fn from_summaries_to_sliding_and_back() {
     while stage.sim.conversation.run.is_none() {
         stage.turn(LONG);
     }
-    let request = cairn_core::event::RunRequest {
-        trigger: cairn_core::event::Trigger::Manual,
+    let request = cairn_types::event::RunRequest {
+        trigger: cairn_types::event::Trigger::Manual,
         instruction: None,
         tell: false,
     };

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{Event, MessageEvent, Record, TurnEvent};
-use cairn_core::ids::{MessageId, Seq};
-use cairn_core::ports::OutboxItem;
 use cairn_core::retention::{InUse, WordsExpiry, expire};
+use cairn_types::event::{Event, MessageEvent, Record, TurnEvent};
+use cairn_types::ids::{MessageId, Seq};
+use cairn_types::ports::OutboxItem;
 
 use crate::invariants::sim::Sim;
 

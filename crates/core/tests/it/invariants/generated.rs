@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use cairn_core::event::{CompactionEvent, DeliveryEvent, Event, Receipt, Record, Run, TurnEvent};
-use cairn_core::ids::{MessageId, OutboxId, Seq};
-use cairn_core::message::{Entry, Role};
-use cairn_core::model::{ChatMessage, ChatRequest};
 use cairn_core::settings::{HardClear, PruneMode, PruningSettings};
+use cairn_types::event::{CompactionEvent, DeliveryEvent, Event, Receipt, Record, Run, TurnEvent};
+use cairn_types::ids::{MessageId, OutboxId, Seq};
+use cairn_types::message::{Entry, Role};
+use cairn_types::model::{ChatMessage, ChatRequest};
 use proptest::prelude::*;
 
 use crate::invariants::expired::check_expired;

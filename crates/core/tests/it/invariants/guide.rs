@@ -1,8 +1,8 @@
 //! The line before the stack, and how summaries and markers say what they stand for.
 
-use cairn_core::model::ToolDef;
-use cairn_core::tokens::estimate;
 use cairn_core::window::{LookupTools, guide_text, measure};
+use cairn_types::tokens::estimate;
+use cairn_types::tool::defs::ToolDef;
 
 use crate::invariants::sim::Sim;
 

@@ -7,12 +7,12 @@ use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::Decision;
 use cairn_core::conversation::Conversation;
 use cairn_core::engine::{ContextEngine, EngineInfo, MakeRoom};
-use cairn_core::event::{CompactionEvent, Event, Record, TurnEvent};
-use cairn_core::ids::{Seq, TurnId};
-use cairn_core::summary::{Marker, MarkerKind};
-use cairn_core::tier::Tier;
 use cairn_core::turn::spans;
 use cairn_core::window::measure;
+use cairn_types::event::{CompactionEvent, Event, Record, TurnEvent};
+use cairn_types::ids::{Seq, TurnId};
+use cairn_types::summary::{Marker, MarkerKind};
+use cairn_types::tier::Tier;
 use jiff::Timestamp;
 
 /// Turns that [`Latest`] lets gather, and that it keeps when it drops some.

@@ -1,13 +1,14 @@
 //! Messages that are larger than what the window takes.
 
 use cairn_core::artifact::{due, readable};
-use cairn_core::edges::{MESSAGE_NOTICE, READ_TOOL};
-use cairn_core::event::{ArtifactEvent, Event, MessageEvent};
-use cairn_core::ids::Seq;
-use cairn_core::message::Part;
-use cairn_core::model::{ChatMessage, ToolDef};
 use cairn_core::notice::long_messages;
 use cairn_core::window::{measure, pending_tokens};
+use cairn_types::event::{ArtifactEvent, Event, MessageEvent};
+use cairn_types::ids::Seq;
+use cairn_types::message::Part;
+use cairn_types::model::ChatMessage;
+use cairn_types::text::edges::{MESSAGE_NOTICE, READ_TOOL};
+use cairn_types::tool::defs::ToolDef;
 use rstest::rstest;
 
 use crate::invariants::sim::Sim;

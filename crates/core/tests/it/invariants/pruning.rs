@@ -1,15 +1,16 @@
 //! Pruning, number by number: what is sent shorter, when, and how it reads.
 
 use cairn_core::compaction::{self, Decision};
-use cairn_core::event::{CompactionEvent, Event, Record, TurnEvent};
-use cairn_core::ids::{ArtifactId, Seq};
-use cairn_core::message::{Part, Role, text_of};
-use cairn_core::model::ChatMessage;
-use cairn_core::prune::{self, PruneCause, PruneForm, PrunedResult};
-use cairn_core::settings::{PruneMode, ResultClass};
-use cairn_core::tier::Tier;
-use cairn_core::tokens::estimate;
+use cairn_core::prune;
+use cairn_core::settings::PruneMode;
 use cairn_core::window::measure;
+use cairn_types::event::{CompactionEvent, Event, PruneCause, PruneForm, PrunedResult, Record, TurnEvent};
+use cairn_types::ids::{ArtifactId, Seq};
+use cairn_types::message::{Part, Role, text_of};
+use cairn_types::model::ChatMessage;
+use cairn_types::tier::Tier;
+use cairn_types::tokens::estimate;
+use cairn_types::tool::result_class::ResultClass;
 use rstest::rstest;
 
 use crate::invariants::sim::Sim;
@@ -386,7 +387,7 @@ fn notices_keep_their_words() {
         whole_bytes,
         artifact: None,
     };
-    let shown = |entry: &cairn_core::message::Entry, pruned: PrunedResult| {
+    let shown = |entry: &cairn_types::message::Entry, pruned: PrunedResult| {
         text_of(&prune::as_sent(entry, &pruned).parts).replace('~', "")
     };
     let all: Vec<String> = [PruneForm::Shrunk { bytes: 300 }, PruneForm::Edges { chars: 46 }, CLEARED]
@@ -432,7 +433,7 @@ fn a_request_that_is_cut_keeps_the_reference_of_a_result() {
     let call = entry.tool_calls[0].id.clone();
     let mut result = entry.clone();
     (result.seq, result.role, result.tool_calls) = (entry.seq.next(), Role::Tool, Vec::new());
-    result.parts = vec![cairn_core::message::Part::text(text(9_000))];
+    result.parts = vec![cairn_types::message::Part::text(text(9_000))];
     (result.tool_call_id, result.artifact) = (Some(call), Some(ArtifactId::from("a7")));
     result.tokens = cairn_core::window::entry_tokens(&result);
     let record =

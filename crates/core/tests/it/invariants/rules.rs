@@ -1,16 +1,16 @@
 //! The rules of compaction, one by one.
 
 use cairn_core::compaction::{self, Decision, Rejection, SummaryDraft, check};
-use cairn_core::event::{
+use cairn_core::settings::CompactionSettings;
+use cairn_core::window::{LookupTools, escape_name, escape_text, marker_text, measure};
+use cairn_types::event::{
     CompactionEvent, Event, MaintenanceEvent, Record, Run, RunOutcome, RunWork, Trigger, TurnEvent,
 };
-use cairn_core::ids::Seq;
-use cairn_core::message::Part;
-use cairn_core::model::ChatMessage;
-use cairn_core::settings::CompactionSettings;
-use cairn_core::summary::MarkerKind;
-use cairn_core::tier::Tier;
-use cairn_core::window::{LookupTools, escape_name, escape_text, marker_text, measure};
+use cairn_types::ids::Seq;
+use cairn_types::message::Part;
+use cairn_types::model::ChatMessage;
+use cairn_types::summary::MarkerKind;
+use cairn_types::tier::Tier;
 use jiff::SignedDuration;
 use rstest::rstest;
 
@@ -331,7 +331,7 @@ fn a_missing_line_is_seen_as_a_lost_message() {
     let mut damaged = cairn_core::conversation::Conversation::new(sim.conversation.channel.clone());
     sim.journal.iter().filter(lost).for_each(|record| damaged.apply(record).unwrap());
     assert_eq!(damaged.next_seq, sim.conversation.next_seq);
-    assert_eq!(damaged.live[1].text(), cairn_core::message::LOST_TEXT);
+    assert_eq!(damaged.live[1].text(), cairn_types::message::LOST_TEXT);
     assert_eq!(damaged.live[2].text(), "three");
 }
 
@@ -351,7 +351,7 @@ fn a_lost_end_is_seen_as_lost_messages_and_its_numbers_are_not_given_again() {
     damaged.apply(&Record { n: from_n, at: sim.now, channel: None, event }).unwrap();
     assert_eq!(damaged.next_seq, sim.conversation.next_seq);
     assert_eq!(damaged.live[2].text(), "three");
-    assert_eq!(damaged.live[3].text(), cairn_core::message::LOST_TEXT);
+    assert_eq!(damaged.live[3].text(), cairn_types::message::LOST_TEXT);
     assert!(damaged.open_turn.is_none(), "how it ended is lost");
     // Numbers that were given since are no reason to give up.
     let event =

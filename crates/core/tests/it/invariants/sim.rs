@@ -7,18 +7,20 @@ use cairn_core::agent::{AgentSettings, WindowSize, WindowSource};
 use cairn_core::artifact;
 use cairn_core::compaction::{self, AfterFailure, Decision, SummaryDraft};
 use cairn_core::conversation::{self, Conversation, EntryPlace, Outline};
-use cairn_core::event::{
-    CompactionEvent, Event, MessageEvent, Record, Run, RunOutcome, TurnEnd, TurnEvent, TurnOutcome,
-};
-use cairn_core::ids::{AgentId, ArtifactId, ChannelId, Generation, MessageId, RunId, Seq};
-use cairn_core::message::{Amendment, Artifact, Author, Change, Entry, Part, Pending, Role, ToolCall};
-use cairn_core::model::Usage;
-use cairn_core::ports::OutboxItem;
-use cairn_core::prune::{self, LargeMessage, PruneCause};
+use cairn_core::prune::{self, LargeMessage};
 use cairn_core::settings::CompactionSettings;
-use cairn_core::summary::{MADE_BY_DIGEST, StackItem, StackSizes, Summary};
-use cairn_core::tier::Tier;
+use cairn_core::summary::StackSizes;
 use cairn_core::window::{self, Assembled, Frame, Tail};
+use cairn_types::event::{
+    CompactionEvent, Event, MessageEvent, PruneCause, Record, Run, RunOutcome, TurnEnd, TurnEvent,
+    TurnOutcome,
+};
+use cairn_types::ids::{AgentId, ArtifactId, ChannelId, Generation, MessageId, RunId, Seq};
+use cairn_types::message::{Amendment, Artifact, Author, Change, Entry, Part, Pending, Role, ToolCall};
+use cairn_types::model::Usage;
+use cairn_types::ports::OutboxItem;
+use cairn_types::summary::{MADE_BY_DIGEST, StackItem, Summary};
+use cairn_types::tier::Tier;
 use jiff::{SignedDuration, Timestamp};
 
 pub(crate) struct Sim {
@@ -62,7 +64,7 @@ pub(crate) fn agent(window_tokens: u64) -> AgentSettings {
         engine: cairn_core::engine::STANDARD.to_owned(),
         cache_ttl_secs: 300,
         model: "offline".to_owned(),
-        tools: cairn_core::tool_defs::ToolDefs::default(),
+        tools: cairn_types::tool::defs::ToolDefs::default(),
         recall_limit: 5,
         memory: cairn_core::settings::MemorySettings::default(),
         trust: cairn_core::trust::TrustSettings::default(),
@@ -195,7 +197,7 @@ impl Sim {
             parts: vec![Part::text(text)],
             addressed: true,
             direct: false,
-            provenance: cairn_core::message::Provenance::default(),
+            provenance: cairn_types::message::Provenance::default(),
             fingerprint: String::new(),
             tokens: 0,
         };
@@ -232,7 +234,7 @@ impl Sim {
             tool_calls: Vec::new(),
             tool_call_id: None,
             artifact: None,
-            provenance: cairn_core::message::Provenance::default(),
+            provenance: cairn_types::message::Provenance::default(),
             quotes: false,
             finish: None,
             tokens: 0,
@@ -287,7 +289,7 @@ impl Sim {
         }
     }
 
-    fn end_turn(&mut self, turn: cairn_core::ids::TurnId, outcome: TurnOutcome) {
+    fn end_turn(&mut self, turn: cairn_types::ids::TurnId, outcome: TurnOutcome) {
         let (model, usage, recalled) = (None, Usage::default(), Vec::new());
         self.journal(Event::Turn(TurnEvent::Ended(TurnEnd { turn, outcome, model, usage, recalled })));
     }
@@ -334,7 +336,7 @@ impl Sim {
                 tool: String::new(),
                 message: Some(message.entry.seq),
                 bytes: message.words().len() as u64,
-                lines: cairn_core::edges::count_lines(&message.words()),
+                lines: cairn_types::text::edges::count_lines(&message.words()),
                 stored_at: self.now,
                 used_at: self.now,
                 expired_at: None,

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use cairn_core::compaction::{self, Decision};
-use cairn_core::event::{CompactionEvent, Event, Run, RunWork, Trigger};
-use cairn_core::message::Entry;
-use cairn_core::summary::{Marker, MarkerKind, StackItem, Summary, stack_cap};
-use cairn_core::tokens::estimate;
+use cairn_core::summary::stack_cap;
+use cairn_types::event::{CompactionEvent, Event, Run, RunWork, Trigger};
+use cairn_types::message::Entry;
+use cairn_types::summary::{Marker, MarkerKind, StackItem, Summary};
+use cairn_types::tokens::estimate;
 use proptest::prelude::*;
 
 use crate::invariants::sim::Sim;
@@ -243,7 +244,7 @@ fn a_digest_is_made_again_from_its_entries_when_a_model_is_well() {
     // A part is made: the digest stands for the rest.
     long.sim.pass(3_600);
     let run = long.sim.watch().unwrap();
-    let half = cairn_core::ids::Seq(u64::midpoint(digest.from_seq.0, digest.to_seq.0));
+    let half = cairn_types::ids::Seq(u64::midpoint(digest.from_seq.0, digest.to_seq.0));
     let draft = compaction::SummaryDraft { to_seq: Some(half), ..Sim::draft("Anna and the lemon tree.") };
     let events = compaction::commit(&long.sim.conversation, &long.sim.agent, &run.id, draft, long.sim.now);
     events.unwrap().into_iter().for_each(|event| long.sim.journal(event));

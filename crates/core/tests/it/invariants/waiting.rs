@@ -2,12 +2,12 @@
 
 use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::{Decision, NothingToCompact, give_up, next_run, over_budget, request_manual};
-use cairn_core::event::{CompactionEvent, Event, Run, RunOutcome, RunWork, Trigger};
-use cairn_core::ids::Seq;
-use cairn_core::model::Usage;
 use cairn_core::summary::{StackSizes, stack_cap};
-use cairn_core::tier::Tier;
-use cairn_core::tokens::Correction;
+use cairn_types::event::{CompactionEvent, Event, Run, RunOutcome, RunWork, Trigger};
+use cairn_types::ids::Seq;
+use cairn_types::model::Usage;
+use cairn_types::tier::Tier;
+use cairn_types::tokens::Correction;
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 use serde_json::json;

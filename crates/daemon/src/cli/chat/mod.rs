@@ -6,11 +6,11 @@ mod terminal;
 use std::io::IsTerminal;
 
 use axum::http::StatusCode;
-use cairn_core::approval::Approval;
-use cairn_core::ids::{ApprovalId, ChannelId};
-use cairn_core::ports::Reply;
-use cairn_core::sse::ServerEvent;
 use cairn_platforms::local::{CommandReply, CommandRequest, ErrorBody, ErrorDetail, MessageRequest};
+use cairn_types::ids::{ApprovalId, ChannelId};
+use cairn_types::ports::Reply;
+use cairn_types::tool::approval::Approval;
+use cairn_types::wire::sse::ServerEvent;
 use clap::Args;
 use futures::{Stream, StreamExt};
 use serde::Deserialize;

@@ -1,7 +1,7 @@
 //! Piped input: one message a line, replies on stdout in order.
 
-use cairn_core::tool::shown_name;
 use cairn_platforms::local::ErrorDetail;
+use cairn_types::tool::shown_name;
 use serde_json::json;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, BufReader};
 

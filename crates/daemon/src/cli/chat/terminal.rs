@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::approval::{Approval, reads_as, shown_arguments};
-use cairn_core::command::COMMANDS;
-use cairn_core::memory::Memory;
-use cairn_core::ports::Reply;
 use cairn_platforms::local::ErrorDetail;
+use cairn_types::command::COMMANDS;
+use cairn_types::memory::Memory;
+use cairn_types::ports::Reply;
+use cairn_types::tool::approval::{Approval, reads_as, shown_arguments};
 use console::{Term, style};
 use futures::StreamExt;
 use parking_lot::Mutex;

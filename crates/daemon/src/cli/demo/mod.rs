@@ -7,10 +7,10 @@ mod stage;
 
 use std::time::{Duration, Instant};
 
-use cairn_core::ids::{AgentId, ChannelId};
-use cairn_core::message::Role;
-use cairn_core::ports::{Hit, HitKind, Reply};
 use cairn_platforms::local::MessageRequest;
+use cairn_types::ids::{AgentId, ChannelId};
+use cairn_types::message::Role;
+use cairn_types::ports::{Hit, HitKind, Reply};
 use clap::Args;
 use console::style;
 use futures::StreamExt as _;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use cairn_core::event::{RunOutcome, RunReport, Trigger};
-use cairn_core::ids::RunId;
+use cairn_types::event::{RunOutcome, RunReport, Trigger};
+use cairn_types::ids::RunId;
 use console::style;
 
 use super::stage::beside;

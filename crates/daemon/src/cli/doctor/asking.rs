@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use cairn_core::agent::AgentSettings;
 use cairn_core::conversation::{Conversation, FoldError};
-use cairn_core::event::{Event, MessageEvent, Record, TurnEnd, TurnEvent, TurnOutcome};
-use cairn_core::ids::ChannelId;
-use cairn_core::message::{Author, Entry, Part, Pending, Role, ToolCall, fingerprint};
-use cairn_core::model::{ChatRequest, ModelError, ModelEvent, Usage};
-use cairn_core::ports::{ChatModel, Clock as _};
-use cairn_core::provider_state::ProviderState;
-use cairn_core::tool_defs::ToolDefs;
 use cairn_core::window::{AssembleError, Tail, assemble, entry_tokens, pending_tokens};
+use cairn_types::event::{Event, MessageEvent, Record, TurnEnd, TurnEvent, TurnOutcome};
+use cairn_types::ids::ChannelId;
+use cairn_types::message::{Author, Entry, Part, Pending, Role, ToolCall, fingerprint};
+use cairn_types::model::{ChatRequest, ModelError, ModelEvent, Usage};
+use cairn_types::ports::{ChatModel, Clock as _};
+use cairn_types::provider_state::ProviderState;
+use cairn_types::tool::defs::ToolDefs;
 use futures::StreamExt as _;
 use jiff::tz::TimeZone;
 use serde_json::json;
@@ -192,7 +192,7 @@ impl Talk<'_> {
             parts,
             addressed: true,
             direct: true,
-            provenance: cairn_core::message::Provenance::default(),
+            provenance: cairn_types::message::Provenance::default(),
             tokens: 0,
         };
         pending.tokens = pending_tokens(&pending);

@@ -3,8 +3,8 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use cairn_core::ports::Clock as _;
-use cairn_core::tokens;
+use cairn_types::ports::Clock as _;
+use cairn_types::tokens;
 use jiff::{SignedDuration, Timestamp};
 
 use super::report::Finding;

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::agent::{ASSUMED_WINDOW, AgentSettings};
-use cairn_core::ids::ChannelId;
-use cairn_core::model::{ModelError, RefusalCause, ToolDef};
-use cairn_core::ports::{ChatModel, Clock as _, ServerWindow};
 use cairn_llm::{Anthropic, BadModel, Look, Timeouts};
+use cairn_types::ids::ChannelId;
+use cairn_types::model::{ModelError, RefusalCause};
+use cairn_types::ports::{ChatModel, Clock as _, ServerWindow};
+use cairn_types::tool::defs::ToolDef;
 use futures::future::join_all;
 use jiff::SignedDuration;
 

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use cairn_core::ports::StoreError;
 use cairn_store::{VerifyReport, verify_dir};
+use cairn_types::ports::StoreError;
 use tokio::net::UnixStream;
 
 use super::report::Finding;

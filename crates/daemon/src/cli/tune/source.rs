@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use cairn_core::agent::WindowSize;
-use cairn_core::ids::{ChannelId, Generation, Seq};
-use cairn_core::message::{Author, Entry, Part, Role};
 use cairn_core::tune::{ConversationSizes, ScriptTurn, TuneStep};
 use cairn_core::window::entry_tokens;
 use cairn_platforms::local::read_object;
+use cairn_types::ids::{ChannelId, Generation, Seq};
+use cairn_types::message::{Author, Entry, Part, Role};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use cairn_core::access::DirectPolicy;
+use cairn_types::people::access::DirectPolicy;
 
 use super::{Check, below, key_path, known_names};
 use crate::config::env::Environment;

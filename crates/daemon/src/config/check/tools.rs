@@ -1,7 +1,7 @@
 //! Checks of `[[mcp]]` and `[fetch]`, and of the tools and people that agents name.
 
-use cairn_core::ids::LOCAL_PLATFORM;
-use cairn_core::tool::is_entry;
+use cairn_types::ids::LOCAL_PLATFORM;
+use cairn_types::tool::is_entry;
 
 use super::{Check, IdRule, below, key_path};
 use crate::config::env::Environment;

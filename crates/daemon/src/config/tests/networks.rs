@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use cairn_core::access::{AccessRequest, AccessVerdict, ChatPlace, DirectPolicy, Respond};
-use cairn_core::command::Command;
-use cairn_core::ids::AgentId;
-use cairn_core::pairing_store::PairingStatus;
+use cairn_types::command::Command;
+use cairn_types::ids::AgentId;
+use cairn_types::people::access::{AccessRequest, AccessVerdict, ChatPlace, DirectPolicy, Respond};
+use cairn_types::people::pairing::PairingStatus;
 use rstest::rstest;
 use secrecy::ExposeSecret;
 

@@ -5,7 +5,7 @@ use rstest::rstest;
 use super::{error, fine};
 use crate::config::{Config, FixedEnvironment};
 use cairn_core::compaction::sections::Section;
-use cairn_core::memory::MemoryKind;
+use cairn_types::memory::MemoryKind;
 
 #[test]
 fn the_agent_prompt_tells_the_model_what_it_sees_and_what_it_can_do() {
@@ -83,7 +83,7 @@ fn the_compactor_prompt_says_what_to_keep_to_drop_and_to_save() {
 fn the_built_in_prompts_leave_the_window_to_the_conversation() {
     let config = fine("").config;
     for prompt in [&config.agents[0].system_prompt, &config.agents[0].compaction_prompt] {
-        let tokens = cairn_core::tokens::estimate(prompt);
+        let tokens = cairn_types::tokens::estimate(prompt);
         assert!(tokens < 1_100, "{tokens} tokens");
     }
 }

@@ -1,8 +1,8 @@
 //! What an agent ends up with.
 
 use cairn_core::agent::WindowSource;
-use cairn_core::memory::Share;
-use cairn_core::model::ToolDef;
+use cairn_types::memory::Share;
+use cairn_types::tool::defs::ToolDef;
 use rstest::rstest;
 
 use super::fine;

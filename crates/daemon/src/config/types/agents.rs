@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use cairn_core::engine::STANDARD;
-use cairn_core::ids::AgentId;
 use cairn_core::limits::Price;
-use cairn_core::model::ModelInfo;
 use cairn_core::settings::{
     CompactionSettings, MemorySettings, PruningSettings, ResultGuardSettings, WindowGuard,
 };
 use cairn_core::trust::TrustSettings;
+use cairn_types::ids::AgentId;
+use cairn_types::model::ModelInfo;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};

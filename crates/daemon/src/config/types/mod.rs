@@ -21,12 +21,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use cairn_core::agent::{AgentSettings, WindowSize, WindowSource};
-use cairn_core::command::CommandPermissions;
-use cairn_core::ids::AgentId;
 use cairn_core::limits::Price;
 use cairn_core::retention::RetentionSettings;
-use cairn_core::tool_defs::ToolDefs;
 use cairn_core::trust::TrustSettings;
+use cairn_types::command::CommandPermissions;
+use cairn_types::ids::AgentId;
+use cairn_types::tool::defs::ToolDefs;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

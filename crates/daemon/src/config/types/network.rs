@@ -9,8 +9,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Deref;
 use std::path::PathBuf;
 
-use cairn_core::access::{AccessPolicy, DirectPolicy, PlaceRule, Respond};
-use cairn_core::ids::AgentId;
+use cairn_types::ids::AgentId;
+use cairn_types::people::access::{AccessPolicy, DirectPolicy, PlaceRule, Respond};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};

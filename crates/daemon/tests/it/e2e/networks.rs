@@ -1,15 +1,15 @@
 //! Pairing, the outbox and the state of chat networks, without a network.
 
-use cairn_core::event::{
-    DeliveryEvent, Event, MessageEvent, NewRecord, Receipt, RegistryEvent, TurnEnd, TurnEvent, TurnOutcome,
-};
-use cairn_core::ids::{ChannelId, Seq};
-use cairn_core::message::{Author, Part, Pending, fingerprint};
-use cairn_core::model::Usage;
-use cairn_core::ports::Store as _;
+use cairn_core::store_port::Store as _;
 use cairn_store::{Store, StoreOptions};
 use cairn_testkit::free_address;
 use cairn_testkit::home::Home;
+use cairn_types::event::{
+    DeliveryEvent, Event, MessageEvent, NewRecord, Receipt, RegistryEvent, TurnEnd, TurnEvent, TurnOutcome,
+};
+use cairn_types::ids::{ChannelId, Seq};
+use cairn_types::message::{Author, Part, Pending, fingerprint};
+use cairn_types::model::Usage;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ fn undelivered(id: &str, receipt: Receipt) -> Vec<Event> {
         parts,
         addressed: true,
         direct: true,
-        provenance: cairn_core::message::Provenance::default(),
+        provenance: cairn_types::message::Provenance::default(),
         tokens: 5,
     };
     let end = TurnEnd {

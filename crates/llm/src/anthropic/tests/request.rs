@@ -6,17 +6,20 @@ use std::time::Duration;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use cairn_core::message::{Part, ToolCall};
-use cairn_core::model::{ChatMessage, ChatRequest, Purpose};
-use cairn_core::tool_defs::ToolDefs;
+use cairn_types::message::{Part, ToolCall};
+use cairn_types::model::{ChatMessage, ChatRequest, Purpose};
+use cairn_types::tool::defs::ToolDefs;
 
 use crate::options::ServerOptions;
 use crate::testing::{assistant, calls, context, image, request, result, user};
 
 fn body(options: &ServerOptions, request: &ChatRequest) -> Value {
     serde_json::from_str(
-        &super::super::request::body(&options.wire(cairn_core::trace::WireFormat::Anthropic, ""), request)
-            .text(),
+        &super::super::request::body(
+            &options.wire(cairn_types::wire::format::WireFormat::Anthropic, ""),
+            request,
+        )
+        .text(),
     )
     .unwrap()
 }

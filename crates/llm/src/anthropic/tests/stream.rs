@@ -3,8 +3,8 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use cairn_core::message::ToolCall;
-use cairn_core::model::{Finish, ModelError, ModelEvent, Usage};
+use cairn_types::message::ToolCall;
+use cairn_types::model::{Finish, ModelError, ModelEvent, Usage};
 
 use super::super::assemble::Assembler;
 use crate::answer::Assemble;

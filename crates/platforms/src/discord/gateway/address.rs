@@ -1,6 +1,6 @@
 //! Where the token may go: the gateway's address is believed only when it is of a host that the configuration names.
 
-use cairn_core::ports::AdapterFailure;
+use cairn_types::ports::AdapterFailure;
 use reqwest::Url;
 
 use crate::discord::DISCORD_API;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cairn_core::ports::{AdapterFailure, LinkState, Shards};
+use cairn_types::ports::{AdapterFailure, LinkState, Shards};
 use parking_lot::Mutex;
 
 use super::Shard;

@@ -1,6 +1,6 @@
 //! What to do when the gateway closes the connection.
 
-use cairn_core::ports::AdapterFailure;
+use cairn_types::ports::AdapterFailure;
 
 /// What follows the end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cairn_core::ports::AdapterFailure;
+use cairn_types::ports::AdapterFailure;
 use futures::{SinkExt as _, StreamExt as _};
 use serde_json::Value;
 use tokio::net::TcpStream;
@@ -293,8 +293,8 @@ pub(crate) fn unreadable(platform: &str, kind: &str) {
 mod tests {
     use std::sync::Arc;
 
-    use cairn_core::ports::LinkState;
     use cairn_testkit::clock::TestClock;
+    use cairn_types::ports::LinkState;
     use parking_lot::Mutex;
     use secrecy::SecretString;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use cairn_core::artifact::checksum;
+use cairn_types::text::checksum::checksum;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use secrecy::{ExposeSecret as _, SecretString};

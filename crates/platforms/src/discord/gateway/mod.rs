@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::ports::{AdapterFailure, LinkState};
+use cairn_types::ports::{AdapterFailure, LinkState};
 use parking_lot::Mutex;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;

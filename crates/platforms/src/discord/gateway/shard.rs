@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::ports::AdapterFailure;
+use cairn_types::ports::AdapterFailure;
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use reqwest::Url;

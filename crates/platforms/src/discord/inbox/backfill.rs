@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use cairn_core::ids::{ChannelId as RuntimeChannel, MessageId as RuntimeMessage};
-use cairn_core::message::{Amendment, Change};
+use cairn_types::ids::{ChannelId as RuntimeChannel, MessageId as RuntimeMessage};
+use cairn_types::message::{Amendment, Change};
 use jiff::SignedDuration;
 use serde_json::Value;
 use serenity::all::ChannelId;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cairn_core::command::COMMANDS;
+use cairn_types::command::COMMANDS;
 use serde_json::Value;
 use serenity::all::{
     ApplicationId, CommandOptionType, CommandType, CreateCommand, CreateCommandOption, InstallationContext,
@@ -55,7 +55,7 @@ impl InboundHandler {
     }
 }
 
-fn command(spec: &cairn_core::command::CommandSpec) -> CreateCommand {
+fn command(spec: &cairn_types::command::CommandSpec) -> CreateCommand {
     // Left unsaid, Discord takes a command to be for everywhere: for private chats of others, too.
     let command = CreateCommand::new(spec.name)
         .kind(CommandType::ChatInput)
@@ -72,7 +72,7 @@ fn command(spec: &cairn_core::command::CommandSpec) -> CreateCommand {
 }
 
 fn wanted() -> BTreeMap<String, Shape> {
-    let shape = |spec: &cairn_core::command::CommandSpec| {
+    let shape = |spec: &cairn_types::command::CommandSpec| {
         let argument = spec
             .argument
             .map(|argument| (argument.name.to_owned(), argument.description.to_owned(), argument.required));

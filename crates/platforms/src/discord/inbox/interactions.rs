@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use cairn_core::command::{Command, CommandAnswer};
-use cairn_core::ids::MessageId as RuntimeMessage;
+use cairn_types::command::{Command, CommandAnswer};
+use cairn_types::ids::MessageId as RuntimeMessage;
 use serde_json::{Map, Value, json};
 use serenity::all::{
     CreateInteractionResponse, CreateInteractionResponseFollowup, CreateInteractionResponseMessage,

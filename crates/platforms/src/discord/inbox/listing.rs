@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use cairn_core::ports::CaughtUp;
+use cairn_types::ports::CaughtUp;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serenity::all::{ChannelId, GuildId};

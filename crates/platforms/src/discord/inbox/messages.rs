@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use cairn_core::backoff::Backoff;
-use cairn_core::ids::MessageId as RuntimeMessage;
-use cairn_core::message::{Amendment, Change, Inbound, Part, Provenance};
+use cairn_types::ids::MessageId as RuntimeMessage;
+use cairn_types::message::{Amendment, Change, Inbound, Part, Provenance};
+use cairn_types::wire::backoff::Backoff;
 use serenity::all::{ChannelId, GuildId, UserId};
 
 use super::{InboundHandler, Item};

@@ -11,7 +11,7 @@ pub(super) use interactions::words_of;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use cairn_core::ports::AdapterPorts;
+use cairn_types::ports::AdapterPorts;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

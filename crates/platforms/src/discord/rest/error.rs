@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cairn_core::ports::SendError;
+use cairn_types::ports::SendError;
 use serde::Deserialize;
 
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

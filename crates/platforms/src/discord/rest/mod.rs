@@ -11,8 +11,8 @@ mod refused;
 
 use std::time::{Duration, Instant};
 
-use cairn_core::backoff::Backoff;
-use cairn_core::body::{self, BodyError};
+use cairn_types::wire::backoff::Backoff;
+use cairn_types::wire::body::{self, BodyError};
 use futures::FutureExt as _;
 use reqwest::header::HeaderMap;
 use reqwest::{Client, Response, StatusCode, Url};

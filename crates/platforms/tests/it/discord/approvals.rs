@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::command::Command;
-use cairn_core::ids::ApprovalId;
-use cairn_core::ports::Platform as _;
 use cairn_testkit::discord::{BOT_ID, FakeDiscord, Fault, Route, Sent};
 use cairn_testkit::runtime::{MAY_NOT, NOTHING_WAITS};
+use cairn_types::command::Command;
+use cairn_types::ids::ApprovalId;
+use cairn_types::ports::Platform as _;
 use serde_json::{Value, json};
 
 use crate::discord::runtime::{

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use cairn_core::access::AccessPolicy;
-use cairn_core::message::Change;
-use cairn_core::ports::LinkState;
 use cairn_platforms::discord::DiscordSettings;
 use cairn_testkit::discord::{Fault, Route};
+use cairn_types::message::Change;
+use cairn_types::people::access::AccessPolicy;
+use cairn_types::ports::LinkState;
 use jiff::SignedDuration;
 
 use crate::discord::runtime::{
@@ -163,7 +163,7 @@ async fn what_a_stranger_said_before_they_were_let_in_is_not_taken_in_later() {
     runtime.ruled(3600, access());
     runtime.pair(&eve);
     runtime.state.update(|state| {
-        let who = cairn_core::message::Author { id: eve.clone(), name: "eve".to_owned() };
+        let who = cairn_types::message::Author { id: eve.clone(), name: "eve".to_owned() };
         state.asked.push((who, dm.to_string()));
         let since = cairn_testkit::clock::wall_time() - SignedDuration::from_secs(60);
         state.let_in.insert(eve, since);
@@ -251,7 +251,7 @@ async fn a_private_chat_that_is_gone_is_asked_for_once() {
     runtime.has_private("main/discord/777", known);
     let running = connected(&discord, &runtime).await;
     let unread = |n: u64| {
-        move |status: &cairn_core::ports::PlatformStatus| {
+        move |status: &cairn_types::ports::PlatformStatus| {
             status.caught_up.is_some_and(|done| done.unread == n)
         }
     };

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use cairn_core::command::{COMMANDS, Command};
 use cairn_testkit::discord::{FakeDiscord, Fault, Route};
+use cairn_types::command::{COMMANDS, Command};
 use serde_json::json;
 
 use crate::discord::runtime::{CHANNEL, CHANNEL_NAME, CODE, Running, Runtime, connected, discord, id, start};

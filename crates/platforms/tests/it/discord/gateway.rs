@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use cairn_core::ports::LinkState;
 use cairn_platforms::discord::DiscordSettings;
 use cairn_testkit::discord::{FakeDiscord, Fault, Route};
+use cairn_types::ports::LinkState;
 
 use crate::discord::runtime::{
     CHANNEL, CHANNEL_NAME, OTHER, Running, Runtime, connected, discord, furnished, settings, start, words,
@@ -80,7 +80,7 @@ async fn a_missing_intent_names_the_switch() {
     let adapter = running.adapter.clone();
     let failure = running.failure().await;
     assert!(failure.lasting && failure.hint.contains("Message Content Intent"), "{failure}");
-    let status = cairn_core::ports::Platform::status(&*adapter);
+    let status = cairn_types::ports::Platform::status(&*adapter);
     assert_eq!(status.state, LinkState::Failed);
     assert_eq!(status.hint, Some(failure.hint));
 }
@@ -109,7 +109,7 @@ async fn a_single_refusal_of_the_token_does_not_end_the_run() {
     discord.fail_next(Route::Typing, Fault::Status(401));
     let channel = CHANNEL_NAME.parse().expect("is a channel");
     let adapter = running.adapter.clone();
-    assert!(cairn_core::ports::Platform::typing(&*adapter, channel).await.is_err());
+    assert!(cairn_types::ports::Platform::typing(&*adapter, channel).await.is_err());
     discord.wait_until("the token is asked for", |discord| discord.arrived(Route::Me) == 1).await;
     discord.say(CHANNEL, "alice", "still there?");
     runtime.wait_taken(1).await;
@@ -124,7 +124,7 @@ async fn a_refusal_of_before_does_not_end_the_next_run() {
     drop(running);
     discord.fail_next(Route::Typing, Fault::Status(401));
     let channel = CHANNEL_NAME.parse().expect("is a channel");
-    assert!(cairn_core::ports::Platform::typing(&*adapter, channel).await.is_err());
+    assert!(cairn_types::ports::Platform::typing(&*adapter, channel).await.is_err());
     let again = Running::again(adapter, &runtime);
     discord.wait_until("a new session", |discord| discord.identified() == 2).await;
     again.wait_state(LinkState::Connected).await;

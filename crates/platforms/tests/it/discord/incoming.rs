@@ -1,9 +1,9 @@
 //! What people say comes to the runtime: all of it, in order, from those who are heard.
 
-use cairn_core::access::PlaceRule;
-use cairn_core::message::{Change, Part};
-use cairn_core::ports::{PlatformStatus, Refusal};
 use cairn_testkit::discord::{Fault, Route};
+use cairn_types::message::{Change, Part};
+use cairn_types::people::access::PlaceRule;
+use cairn_types::ports::{PlatformStatus, Refusal};
 use serde_json::json;
 
 use crate::discord::runtime::{
@@ -123,7 +123,7 @@ async fn an_edit_is_a_change_a_preview_is_none_and_deletions_are_changes() {
     let changes = runtime.wait_amended(4).await;
     assert_eq!(changes.len(), 4, "the preview changed no words");
     let Change::Edited { parts, .. } = &changes[0].change else { panic!("edited first: {changes:?}") };
-    assert_eq!(cairn_core::message::text_of(parts), "see nothing");
+    assert_eq!(cairn_types::message::text_of(parts), "see nothing");
     let gone: Vec<_> = changes[1..].iter().map(|amendment| amendment.message.clone()).collect();
     assert_eq!(gone, [id(one), id(two), id(three)]);
     assert!(changes[1..].iter().all(|amendment| amendment.change == Change::Deleted));

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::access::{AccessPolicy, DirectPolicy, Respond};
-use cairn_core::ids::AgentId;
-use cairn_core::ports::{Adapter, AdapterFailure, LinkState, Platform as _, PlatformStatus};
 use cairn_platforms::discord::{Discord, DiscordSettings};
 use cairn_platforms::settings::ChatSettings;
 use cairn_testkit::discord::FakeDiscord;
 use cairn_testkit::watched::GIVE_UP_AFTER;
+use cairn_types::ids::AgentId;
+use cairn_types::people::access::{AccessPolicy, DirectPolicy, Respond};
+use cairn_types::ports::{Adapter, AdapterFailure, LinkState, Platform as _, PlatformStatus};
 use secrecy::SecretString;
 
 pub(crate) use cairn_testkit::runtime::{CODE, Runtime, id, text as words};

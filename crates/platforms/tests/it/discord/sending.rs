@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cairn_core::ids::{ChannelId, OutboxId};
-use cairn_core::ports::{LinkState, Platform as _, SendError, SendPart};
 use cairn_platforms::discord::DiscordSettings;
 use cairn_platforms::fence::Fence;
 use cairn_testkit::discord::{Fault, Route};
+use cairn_types::ids::{ChannelId, OutboxId};
+use cairn_types::ports::{LinkState, Platform as _, SendError, SendPart};
 
 use crate::discord::runtime::{
     CHANNEL, CHANNEL_NAME, OTHER, OTHER_NAME, Running, Runtime, connected, discord, id, settings, start,

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use cairn_core::access::DirectPolicy;
-use cairn_core::command::Command;
-use cairn_core::ids::{ApprovalId, ChannelId, MessageId, OutboxId};
-use cairn_core::ports::{Platform as _, SendPart};
 use cairn_testkit::runtime::{MAY_NOT, NOTHING_WAITS};
 use cairn_testkit::telegram::{FakeTelegram, Fault, Person, Say, Sent, What};
+use cairn_types::command::Command;
+use cairn_types::ids::{ApprovalId, ChannelId, MessageId, OutboxId};
+use cairn_types::people::access::DirectPolicy;
+use cairn_types::ports::{Platform as _, SendPart};
 use serde_json::{Value, json};
 
 use crate::question::{question_of, send_question};

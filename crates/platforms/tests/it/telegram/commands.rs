@@ -1,7 +1,7 @@
 //! Commands: who runs them, and who sees the answer.
 
-use cairn_core::command::{COMMANDS, Command};
 use cairn_testkit::telegram::{FakeTelegram, Say};
+use cairn_types::command::{COMMANDS, Command};
 
 use crate::telegram::{Rig, open_to};
 

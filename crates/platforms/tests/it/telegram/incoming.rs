@@ -1,10 +1,10 @@
 //! What people say, as it comes in.
 
-use cairn_core::access::DirectPolicy;
-use cairn_core::message::{Change, Part};
-use cairn_core::ports::Platform as _;
 use cairn_testkit::runtime::{CODE, text};
 use cairn_testkit::telegram::{Attachment, FakeTelegram, Say};
+use cairn_types::message::{Change, Part};
+use cairn_types::people::access::DirectPolicy;
+use cairn_types::ports::Platform as _;
 use serde_json::json;
 
 use crate::telegram::{Rig, open_to};
@@ -99,7 +99,7 @@ async fn an_edit_is_an_amendment_and_says_what_the_message_says_now() {
     let amended = rig.runtime.state.lock().amended[0].clone();
     assert_eq!(amended.message.as_str(), id.to_string());
     let Change::Edited { parts, addressed: true, .. } = &amended.change else { panic!("{amended:?}") };
-    assert_eq!(cairn_core::message::text_of(parts), "at six");
+    assert_eq!(cairn_types::message::text_of(parts), "at six");
 }
 
 #[tokio::test]

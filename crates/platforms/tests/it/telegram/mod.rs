@@ -12,12 +12,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::access::{AccessPolicy, DirectPolicy, Respond};
-use cairn_core::ids::AgentId;
-use cairn_core::ports::{Adapter as _, AdapterFailure};
 use cairn_platforms::settings::ChatSettings;
 use cairn_platforms::telegram::{Telegram, TelegramSettings};
 use cairn_testkit::telegram::FakeTelegram;
+use cairn_types::ids::AgentId;
+use cairn_types::people::access::{AccessPolicy, DirectPolicy, Respond};
+use cairn_types::ports::{Adapter as _, AdapterFailure};
 use secrecy::SecretString;
 use tokio::task::JoinHandle;
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cairn_core::ids::{ChannelId, MessageId, OutboxId};
-use cairn_core::ports::{Platform as _, SendError, SendPart};
 use cairn_platforms::fence::Fence;
 use cairn_testkit::telegram::{FakeTelegram, Fault, What};
 use cairn_testkit::watched::GIVE_UP_AFTER;
+use cairn_types::ids::{ChannelId, MessageId, OutboxId};
+use cairn_types::ports::{Platform as _, SendError, SendPart};
 use serde_json::json;
 
 use crate::telegram::{Rig, open_to};

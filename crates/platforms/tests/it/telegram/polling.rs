@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use cairn_core::ports::{LinkState, Platform as _, Refusal, StoreError};
 use cairn_testkit::runtime::text;
 use cairn_testkit::telegram::{FakeTelegram, Fault, Say};
+use cairn_types::ports::{LinkState, Platform as _, Refusal, StoreError};
 use serde_json::json;
 
 use crate::telegram::{Rig, open_to};

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cairn_core::ports::{LinkState, Platform as _};
 use cairn_platforms::telegram::TelegramSettings;
 use cairn_testkit::free_address;
 use cairn_testkit::runtime::text;
 use cairn_testkit::telegram::{FakeTelegram, Say};
+use cairn_types::ports::{LinkState, Platform as _};
 use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;

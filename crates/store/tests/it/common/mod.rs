@@ -5,18 +5,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_core::conversation::Conversation;
-use cairn_core::event::{
+use cairn_core::store_port::Store as _;
+use cairn_store::{Store, StoreOptions};
+use cairn_types::event::{
     CompactionEvent, Event, MessageEvent, NewRecord, Record, Run, RunEnd, RunOutcome, RunWork, Trigger,
     TurnEnd, TurnEvent, TurnOutcome,
 };
-use cairn_core::ids::{AgentId, ChannelId, MessageId, RunId, Seq, SummaryId, TurnId};
-use cairn_core::memory::{MemoryKind, MemorySave, Scope, Source};
-use cairn_core::message::{Artifact, Author, Entry, Part, Pending, Role};
-use cairn_core::model::Usage;
-use cairn_core::ports::{Query, Store as _, StoreError};
-use cairn_core::summary::Summary;
-use cairn_core::tier::Tier;
-use cairn_store::{Store, StoreOptions};
+use cairn_types::ids::{AgentId, ChannelId, MessageId, RunId, Seq, SummaryId, TurnId};
+use cairn_types::memory::{MemoryKind, MemorySave, Scope, Source};
+use cairn_types::message::{Artifact, Author, Entry, Part, Pending, Role};
+use cairn_types::model::Usage;
+use cairn_types::ports::{Query, StoreError};
+use cairn_types::summary::Summary;
+use cairn_types::tier::Tier;
 use jiff::Timestamp;
 
 /// A moment, in seconds after the first of January 2026.
@@ -152,7 +153,7 @@ impl Chat {
             parts: vec![Part::text(text)],
             addressed: true,
             direct: false,
-            provenance: cairn_core::message::Provenance::default(),
+            provenance: cairn_types::message::Provenance::default(),
             fingerprint: format!("print of {text}"),
             tokens: 7,
         }
@@ -186,7 +187,7 @@ impl Chat {
             tool_calls: Vec::new(),
             tool_call_id: None,
             artifact: None,
-            provenance: cairn_core::message::Provenance::default(),
+            provenance: cairn_types::message::Provenance::default(),
             quotes: false,
             finish: None,
             tokens: 5,

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use cairn_core::artifact::checksum;
-use cairn_core::event::{ArtifactEvent, Event, MaintenanceEvent, NewRecord};
-use cairn_core::message::Artifact;
-use cairn_core::ports::{Store as _, StoreError};
+use cairn_core::store_port::Store as _;
 use cairn_store::{DatabaseOptions, Standby, StandbyStatus, Store, StoreOptions};
 use cairn_testkit::postgres::{self, sql};
 use cairn_testkit::watched::GIVE_UP_AFTER;
+use cairn_types::event::{ArtifactEvent, Event, MaintenanceEvent, NewRecord};
+use cairn_types::message::Artifact;
+use cairn_types::ports::StoreError;
+use cairn_types::text::checksum::checksum;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::timeout;

@@ -3,13 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use cairn_core::event::{ArtifactEvent, Event};
-use cairn_core::ports::{LineRange, Store as _, StoreError};
+use cairn_core::store_port::Store as _;
 use cairn_store::{
     DatabaseOptions, Progress, Store, StoreOptions, erase_dir, move_from, move_to, rebuild_dir, restore_dir,
     verify_dir,
 };
 use cairn_testkit::postgres::{database, sql};
+use cairn_types::event::{ArtifactEvent, Event};
+use cairn_types::ports::{LineRange, StoreError};
 use tempfile::tempdir;
 
 use super::common::{

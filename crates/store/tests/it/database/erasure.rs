@@ -4,10 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use cairn_core::ports::StoreError;
 use cairn_store::{DatabaseOptions, Progress, Store, StoreOptions, erase_dir, move_to};
 use cairn_testkit::postgres::{database, sql};
 use cairn_testkit::watched::GIVE_UP_AFTER;
+use cairn_types::ports::StoreError;
 use tempfile::tempdir;
 use tokio::time::timeout;
 

@@ -6,11 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
-use cairn_core::ports::{Store as _, StoreError};
+use cairn_core::store_port::Store as _;
 use cairn_store::{Store, StoreOptions};
 use cairn_testkit::postgres::{Postgres, database, sql};
 use cairn_testkit::proxy::{Cut, Proxy};
 use cairn_testkit::watched::GIVE_UP_AFTER;
+use cairn_types::ports::StoreError;
 use tempfile::tempdir;
 use tokio::time::timeout;
 use tracing::field::{Field, Visit};

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use cairn_core::ports::{Store as _, StoreError};
+use cairn_core::store_port::Store as _;
 use cairn_store::{Store, StoreOptions};
 use cairn_testkit::postgres::{database, sql, without_password};
 use cairn_testkit::watched::GIVE_UP_AFTER;
+use cairn_types::ports::StoreError;
 use tempfile::tempdir;
 use tokio::time::timeout;
 

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use cairn_core::ids::AgentId;
+use cairn_types::ids::AgentId;
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 

@@ -1,0 +1,500 @@
+//! Commands that people give in chats: their names, their words, and who may use which.
+
+use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{ApprovalId, ChannelId, LOCAL_PLATFORM, MessageId};
+use crate::message::Author;
+use crate::text::when;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    Compact {
+        /// What the summary is to attend to.
+        instruction: Option<String>,
+    },
+    /// Show the window: bar, tier, tokens by region, summaries, run.
+    Context,
+    Status,
+    Memory {
+        /// What to search for; none: the newest.
+        query: Option<String>,
+    },
+    Remember {
+        text: String,
+    },
+    Forget {
+        /// Its id, or words that only it has.
+        what: String,
+    },
+    /// Show all that is held about the caller.
+    Export,
+    /// Forget all that is held about the caller.
+    ForgetMe {
+        confirmed: bool,
+    },
+    /// Archive the conversation and start a new conversation.
+    New,
+    Undo,
+    Stop,
+    /// Say yes to a call that waits for it.
+    Approve {
+        /// The request's id; none: the only one that waits here.
+        id: Option<ApprovalId>,
+    },
+    /// Say no to a call that waits for a yes.
+    Deny {
+        /// The request's id; none: the only one that waits here.
+        id: Option<ApprovalId>,
+    },
+    /// Stop hearing a person.
+    Ban(BanOrder),
+    /// Hear a banned person again.
+    Unban {
+        /// As in [`BanOrder::who`].
+        who: String,
+    },
+    /// Approve the person of a code.
+    Pair {
+        /// The code; none: show who waits.
+        code: Option<String>,
+    },
+    Help,
+}
+
+/// Whom to ban, and for how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BanOrder {
+    /// An id, a mention, or `PLATFORM/USER`.
+    pub who: String,
+    /// None: until it is lifted.
+    pub lasts: Option<SignedDuration>,
+    pub reason: Option<String>,
+}
+
+/// How the words behind `/ban` are written.
+const BAN_WORDS: &str = "WHO [for 3d] [REASON]";
+
+impl BanOrder {
+    /// Reads [`BAN_WORDS`].
+    ///
+    /// # Errors
+    /// The length of time cannot be read, or stands where the reason does: the sentence says so.
+    fn read(words: &str) -> Result<Self, String> {
+        let (who, rest) = words.split_once(char::is_whitespace).unwrap_or((words, ""));
+        let mut rest = rest.trim();
+        let mut lasts = None;
+        if let Some(timed) = rest.strip_prefix("for ") {
+            let (length, reason) =
+                timed.trim_start().split_once(char::is_whitespace).unwrap_or((timed.trim(), ""));
+            lasts = Some(ban_length(length)?);
+            rest = reason.trim();
+        } else if let Some(length) = rest.split_whitespace().next()
+            && when::length(length).is_some()
+        {
+            return Err(format!(
+                "`{length}` would be the reason, and the ban without end: write `for {length}` for how long it lasts"
+            ));
+        }
+        let reason = (!rest.is_empty()).then(|| rest.to_owned());
+        Ok(Self { who: who.to_owned(), lasts, reason })
+    }
+}
+
+/// Reads how long a ban lasts, such as `3d` or `12h`. A day has 24 hours.
+///
+/// # Errors
+/// It is no length of time, or none above zero: the sentence says so.
+pub fn ban_length(text: &str) -> Result<SignedDuration, String> {
+    when::length(text).ok_or_else(|| format!("`{text}` is no length of time; write it like 3d, 12h or 30m"))
+}
+
+/// The argument of a command, as platforms register it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArgumentSpec {
+    /// Its name: lower case, up to 32 letters.
+    pub name: &'static str,
+    /// What it is, in up to 100 characters.
+    pub description: &'static str,
+    pub required: bool,
+    /// How it is written, where its name does not say so.
+    pub form: Option<&'static str>,
+}
+
+/// A command, as platforms register it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommandSpec {
+    /// Its name: lower case, up to 32 letters.
+    pub name: &'static str,
+    /// What it does, in up to 100 characters.
+    pub description: &'static str,
+    pub argument: Option<ArgumentSpec>,
+}
+
+impl CommandSpec {
+    /// As it is written: `/ban WHO [for 3d] [REASON]`.
+    pub fn usage(&self) -> String {
+        let name = self.name;
+        match self.argument {
+            None => format!("/{name}"),
+            Some(ArgumentSpec { form: Some(form), .. }) => format!("/{name} {form}"),
+            Some(argument) if argument.required => format!("/{name} {}", argument.name.to_uppercase()),
+            Some(argument) => format!("/{name} [{}]", argument.name.to_uppercase()),
+        }
+    }
+}
+
+const fn spec(name: &'static str, description: &'static str) -> CommandSpec {
+    CommandSpec { name, description, argument: None }
+}
+
+const fn with(
+    name: &'static str,
+    description: &'static str,
+    argument: &'static str,
+    what: &'static str,
+    required: bool,
+) -> CommandSpec {
+    let argument = ArgumentSpec { name: argument, description: what, required, form: None };
+    CommandSpec { name, description, argument: Some(argument) }
+}
+
+/// All commands, in the order of the help.
+pub const COMMANDS: &[CommandSpec] = &[
+    with(
+        "compact",
+        "Summarise the older part of the conversation now",
+        "instruction",
+        "What the summary is to attend to",
+        false,
+    ),
+    spec("context", "Show how full the context window is, and with what"),
+    spec("status", "Show how the bot is"),
+    with("memory", "Show what is remembered here, or search it", "query", "What to search for", false),
+    with("remember", "Remember something", "text", "What to remember", true),
+    with("forget", "Forget a memory", "what", "Its id, or words that only it has", true),
+    spec("export", "Show what is held about you here (for your eyes only)"),
+    with("forgetme", "Forget what is held about you here", "confirm", "Write yes if you mean it", false),
+    spec("new", "Start a new conversation; the old conversation stays in the archive"),
+    spec("undo", "Take the last question and its answer back"),
+    spec("stop", "Stop the answer under way"),
+    with(
+        "approve",
+        "Say yes to a call of a tool that waits for it",
+        "id",
+        "Which, where several wait",
+        false,
+    ),
+    with("deny", "Say no to a call of a tool that waits for a yes", "id", "Which, where several wait", false),
+    CommandSpec {
+        name: "ban",
+        description: "Stop hearing somebody",
+        argument: Some(ArgumentSpec {
+            name: "who",
+            description: "Their id or a mention; then, if you like: for 3d, and why",
+            required: true,
+            form: Some(BAN_WORDS),
+        }),
+    },
+    with("unban", "Hear somebody again who was banned", "who", "Their id or a mention", true),
+    with("pair", "Let somebody in by their code, or show who waits", "code", "The code", false),
+    spec("help", "List the commands"),
+];
+
+impl Command {
+    /// Reads a command: its name without the slash, and the words behind it. `None`: no command of that name.
+    ///
+    /// # Errors
+    /// Its argument is missing: the sentence says which.
+    pub fn parse(name: &str, words: &str) -> Option<Result<Self, String>> {
+        let name = name.to_ascii_lowercase();
+        let name = if name == "start" { "help" } else { name.as_str() };
+        let spec = COMMANDS.iter().find(|spec| spec.name == name)?;
+        let words = words.trim();
+        let given = (!words.is_empty()).then(|| words.to_owned());
+        if let (Some(ArgumentSpec { required: true, .. }), None) = (spec.argument, &given) {
+            return Some(Err(format!("write it like this: `{}`", spec.usage())));
+        }
+        Some(Ok(match spec.name {
+            "compact" => Self::Compact { instruction: given },
+            "context" => Self::Context,
+            "status" => Self::Status,
+            "memory" => Self::Memory { query: given },
+            "remember" => Self::Remember { text: words.to_owned() },
+            "forget" => Self::Forget { what: words.to_owned() },
+            "export" => Self::Export,
+            "forgetme" => Self::ForgetMe { confirmed: matches!(words, "yes" | "true" | "confirm") },
+            "new" => Self::New,
+            "undo" => Self::Undo,
+            "stop" => Self::Stop,
+            "approve" => Self::Approve { id: given.map(|id| ApprovalId::from(id.to_lowercase())) },
+            "ban" => match BanOrder::read(words) {
+                Ok(order) => Self::Ban(order),
+                Err(wrong) => return Some(Err(wrong)),
+            },
+            "unban" => Self::Unban { who: words.to_owned() },
+            "pair" => Self::Pair { code: given },
+            "deny" => Self::Deny { id: given.map(|id| ApprovalId::from(id.to_lowercase())) },
+            _ => Self::Help,
+        }))
+    }
+
+    /// Its name, as in [`COMMANDS`].
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Compact { .. } => "compact",
+            Self::Context => "context",
+            Self::Status => "status",
+            Self::Memory { .. } => "memory",
+            Self::Remember { .. } => "remember",
+            Self::Forget { .. } => "forget",
+            Self::Export => "export",
+            Self::ForgetMe { .. } => "forgetme",
+            Self::New => "new",
+            Self::Undo => "undo",
+            Self::Stop => "stop",
+            Self::Approve { .. } => "approve",
+            Self::Deny { .. } => "deny",
+            Self::Ban(_) => "ban",
+            Self::Unban { .. } => "unban",
+            Self::Pair { .. } => "pair",
+            Self::Help => "help",
+        }
+    }
+
+    /// Its answer is for the caller's eyes alone.
+    pub fn is_private(&self) -> bool {
+        matches!(
+            self,
+            Self::Export
+                | Self::ForgetMe { .. }
+                | Self::Memory { .. }
+                | Self::Forget { .. }
+                | Self::Ban(_)
+                | Self::Unban { .. }
+                | Self::Pair { .. }
+        )
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Permission {
+    Everyone,
+    /// Everybody in a private chat; in a group the operators alone.
+    Direct,
+    Operators,
+    Nobody,
+}
+
+impl Permission {
+    pub fn allows(self, direct: bool, operator: bool) -> bool {
+        match self {
+            Self::Everyone => true,
+            Self::Direct => direct || operator,
+            Self::Operators => operator,
+            Self::Nobody => false,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct CommandPermissions {
+    /// People who may use every command that is not for nobody: "discord/ID", "telegram/ID".
+    pub operators: Vec<String>,
+    /// Who may use a command, of those whom the bot serves. "everyone"; "direct": everybody in a private chat, in a group the
+    /// operators alone; "operators"; "nobody". Who may approve is decided by [defaults.trust] and [agents.trust].
+    pub help: Permission,
+    pub status: Permission,
+    pub context: Permission,
+    pub memory: Permission,
+    pub remember: Permission,
+    pub forget: Permission,
+    pub export: Permission,
+    pub forgetme: Permission,
+    pub compact: Permission,
+    pub new: Permission,
+    pub undo: Permission,
+    pub stop: Permission,
+    pub approve: Permission,
+    pub deny: Permission,
+    pub ban: Permission,
+    pub unban: Permission,
+    pub pair: Permission,
+}
+
+impl Default for CommandPermissions {
+    fn default() -> Self {
+        Self {
+            operators: Vec::new(),
+            compact: Permission::Everyone,
+            context: Permission::Everyone,
+            status: Permission::Everyone,
+            memory: Permission::Everyone,
+            remember: Permission::Everyone,
+            forget: Permission::Direct,
+            export: Permission::Everyone,
+            forgetme: Permission::Everyone,
+            new: Permission::Direct,
+            undo: Permission::Direct,
+            stop: Permission::Everyone,
+            approve: Permission::Everyone,
+            deny: Permission::Everyone,
+            ban: Permission::Operators,
+            unban: Permission::Operators,
+            pair: Permission::Operators,
+            help: Permission::Everyone,
+        }
+    }
+}
+
+impl CommandPermissions {
+    /// Who may use the command of that name; nobody, when there is none.
+    pub fn permission(&self, name: &str) -> Permission {
+        match name {
+            "compact" => self.compact,
+            "context" => self.context,
+            "status" => self.status,
+            "memory" => self.memory,
+            "remember" => self.remember,
+            "forget" => self.forget,
+            "export" => self.export,
+            "forgetme" => self.forgetme,
+            "new" => self.new,
+            "undo" => self.undo,
+            "stop" => self.stop,
+            "approve" => self.approve,
+            "deny" => self.deny,
+            "ban" => self.ban,
+            "unban" => self.unban,
+            "pair" => self.pair,
+            "help" => self.help,
+            _ => Permission::Nobody,
+        }
+    }
+
+    /// Whether a person (`PLATFORM/USER`) may use a command, in a private chat or in a group.
+    pub fn allows(&self, command: &Command, person: &str, direct: bool) -> bool {
+        self.permission(command.name()).allows(direct, self.is_operator(person))
+    }
+
+    /// Whether a person (`PLATFORM/USER`) is an operator. Whoever reaches the socket is one.
+    pub fn is_operator(&self, person: &str) -> bool {
+        let local = person.split_once('/').is_some_and(|(platform, _)| platform == LOCAL_PLATFORM);
+        local || self.operators.iter().any(|operator| operator == person)
+    }
+}
+
+/// A command on its way to whoever runs it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CommandCall {
+    /// The channel in which it was given.
+    pub channel: ChannelId,
+    /// The id of its message or interaction: it runs once.
+    pub message: MessageId,
+    pub caller: Author,
+    /// It was given in a private chat with the bot.
+    pub direct: bool,
+    pub at: Timestamp,
+    /// The command, or what is wrong with it.
+    pub command: Result<Command, String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandAnswer {
+    pub words: String,
+    /// For the caller's eyes alone: in a group it is shown only to them, where the platform can.
+    pub private: bool,
+    /// It was not carried out: the words say why.
+    pub failed: bool,
+    /// How the request for a yes stands that the command answered. None: it still waits, as after a refusal or a fault,
+    /// or the command answered none.
+    pub settled: Option<Settled>,
+}
+
+/// How a request for a yes stands after a command that answered it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    Now,
+    /// Nothing waits for an answer any more: it was decided before, or is void.
+    Before,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_listed_command_is_read_back_by_its_name() {
+        for spec in COMMANDS {
+            let command = Command::parse(spec.name, "words").expect("is known").expect("is whole");
+            assert_eq!(command.name(), spec.name);
+            assert!(spec.description.len() <= 100 && spec.name.len() <= 32, "{}", spec.name);
+        }
+    }
+
+    #[test]
+    fn a_ban_names_whom_for_how_long_and_why() {
+        let read = |words: &str| match Command::parse("ban", words) {
+            Some(Ok(Command::Ban(BanOrder { who, lasts, reason }))) => {
+                Ok((who, lasts.map(|lasts| lasts.as_hours()), reason))
+            }
+            Some(Err(wrong)) => Err(wrong),
+            other => panic!("{other:?}"),
+        };
+        let why = |why: &str| Some(why.to_owned());
+        assert_eq!(read("<@7>"), Ok(("<@7>".to_owned(), None, None)));
+        assert_eq!(read("7 for 3d"), Ok(("7".to_owned(), Some(72), None)));
+        assert_eq!(
+            read("telegram/7  for 12h spam and worse"),
+            Ok(("telegram/7".to_owned(), Some(12), why("spam and worse")))
+        );
+        assert_eq!(read("7 forever a nuisance"), Ok(("7".to_owned(), None, why("forever a nuisance"))));
+        for wrong in ["7 1h rude", "telegram/7 3d"] {
+            assert!(read(wrong).is_err_and(|wrong| wrong.contains("write `for ")), "{wrong}");
+        }
+        for wrong in ["7 for ever", "7 for -3d", "7 for 0h", "7 for 99999999999d"] {
+            assert!(
+                read(wrong).is_err_and(|wrong| wrong.contains("such as") || wrong.contains("3d")),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_missing_argument_is_named() {
+        let error = Command::parse("remember", "  ").expect("is known").expect_err("needs words");
+        assert!(error.contains("/remember TEXT"), "{error}");
+        assert!(Command::parse("dance", "").is_none());
+    }
+
+    #[test]
+    fn a_command_is_shown_as_it_is_written() {
+        let usage = |name: &str| COMMANDS.iter().find(|spec| spec.name == name).map(CommandSpec::usage);
+        for (name, shown) in [
+            ("ban", "/ban WHO [for 3d] [REASON]"),
+            ("unban", "/unban WHO"),
+            ("memory", "/memory [QUERY]"),
+            ("help", "/help"),
+        ] {
+            assert_eq!(usage(name).as_deref(), Some(shown));
+        }
+    }
+
+    #[test]
+    fn whoever_reaches_the_socket_is_an_operator() {
+        let permissions = CommandPermissions::default();
+        assert!(permissions.is_operator("local/ann"));
+        assert!(!permissions.is_operator("localx/ann") && !permissions.is_operator("discord/local/1"));
+    }
+
+    #[test]
+    fn in_a_group_only_operators_have_what_is_for_private_chats() {
+        assert!(Permission::Direct.allows(true, false));
+        assert!(!Permission::Direct.allows(false, false));
+        assert!(Permission::Direct.allows(false, true));
+        assert!(!Permission::Nobody.allows(true, true));
+    }
+}

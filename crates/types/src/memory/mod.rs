@@ -1,0 +1,177 @@
+//! Memories: what is worth more than its conversation. Their scope, their merging, whose word they are.
+
+mod grounds;
+mod identity;
+mod origin;
+mod person;
+mod scope;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{AgentId, ChannelId, MemoryId, Seq, SummaryId};
+use crate::message::Author;
+
+pub use grounds::SpokenWords;
+pub use identity::{Fingerprint, MemoryChange, merge, mint_id};
+pub use origin::{LikelySource, likely_sources};
+pub use person::{Trust, credit, speaker_of, subject_of};
+pub use scope::{BadScope, Reach, Scope, Share};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryKind {
+    Fact,
+    Preference,
+    Decision,
+    Observation,
+    Identity,
+    /// What happened, or will, and when.
+    Event,
+    Goal,
+    Todo,
+}
+
+impl MemoryKind {
+    /// All kinds, in the order of the contract.
+    pub const ALL: [Self; 8] = [
+        Self::Fact,
+        Self::Preference,
+        Self::Decision,
+        Self::Observation,
+        Self::Identity,
+        Self::Event,
+        Self::Goal,
+        Self::Todo,
+    ];
+
+    /// The kind's name in records and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fact => "fact",
+            Self::Preference => "preference",
+            Self::Decision => "decision",
+            Self::Observation => "observation",
+            Self::Identity => "identity",
+            Self::Event => "event",
+            Self::Goal => "goal",
+            Self::Todo => "todo",
+        }
+    }
+}
+
+impl std::str::FromStr for MemoryKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|kind| kind.name()).collect();
+            format!("`{text}` is not a kind of memory; the kinds are {}", names.join(", "))
+        })
+    }
+}
+
+/// [`Source::model`] of what an operator typed in so many words.
+pub const TYPED: &str = "operator";
+
+/// [`Source::model`] of what somebody else typed in a chat in so many words.
+pub const TYPED_BY_MEMBER: &str = "member";
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// The channel, unless an operator typed it.
+    pub channel: Option<ChannelId>,
+    /// First entry of the range it came from.
+    pub from_seq: Option<Seq>,
+    pub to_seq: Option<Seq>,
+    /// The summary whose run extracted it.
+    pub summary: Option<SummaryId>,
+    /// The model that wrote it; `operator` and `member` for what these typed themselves.
+    pub model: String,
+    /// Whose word it is: who typed it, or who is sure to have said it of themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Author>,
+    /// When it was said, where that was before it was saved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said_at: Option<Timestamp>,
+}
+
+impl Source {
+    /// A person typed it: an operator, or somebody in a chat.
+    pub fn is_typed(&self) -> bool {
+        self.model == TYPED || self.is_of_member()
+    }
+
+    /// Somebody who is no operator typed it.
+    pub fn is_of_member(&self) -> bool {
+        self.model == TYPED_BY_MEMBER
+    }
+}
+
+/// A memory as the store keeps it and `--json` shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Memory {
+    pub id: MemoryId,
+    pub agent: AgentId,
+    pub scope: Scope,
+    pub kind: MemoryKind,
+    /// The memory itself, one sentence or two.
+    pub text: String,
+    /// Whom or what it is about: an author id or a name.
+    pub subject: Option<String>,
+    /// 0 to 1.
+    pub importance: f64,
+    /// How many distinct places of the history it was found in.
+    pub sightings: u32,
+    pub source: Source,
+    pub created_at: Timestamp,
+    /// When its text, kind, subject or importance last changed.
+    pub updated_at: Timestamp,
+    /// When it was last put into a window.
+    pub recalled_at: Option<Timestamp>,
+    /// How often it was put into a window.
+    pub uses: u32,
+    pub superseded_by: Option<MemoryId>,
+}
+
+impl Memory {
+    /// When it was said; where that is not known, when it was saved.
+    pub fn said_at(&self) -> Timestamp {
+        self.source.said_at.unwrap_or(self.created_at)
+    }
+}
+
+/// A memory that somebody wants saved: the payload of journal events. Saving it twice changes nothing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MemorySave {
+    pub agent: AgentId,
+    pub scope: Scope,
+    pub kind: MemoryKind,
+    pub text: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// 0 to 1.
+    pub importance: f64,
+    pub source: Source,
+    /// Key of the sighting: channel, summary or turn, ordinal. The same key twice counts once.
+    pub sighting: String,
+    /// A person asked for it in so many words: it lifts a tombstone that an automatic save would not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub explicit: bool,
+}
+
+/// A memory as a run or a tool call proposes it, before scope and source are filled in by the channel.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DraftMemory {
+    pub kind: MemoryKind,
+    pub text: String,
+    pub subject: Option<String>,
+    /// 0 to 1.
+    pub importance: f64,
+    /// Whose own word it is, where that is sure: see [`speaker_of`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Author>,
+    /// When it was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said_at: Option<Timestamp>,
+}

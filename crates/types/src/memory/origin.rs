@@ -1,0 +1,118 @@
+//! Which messages a memory most likely stands on: those of its range that share the most of its words.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::DraftMemory;
+use crate::message::{Entry, Role};
+use crate::text::words::content_words;
+
+/// A message that shares words with a memory.
+#[derive(Debug, Clone)]
+pub struct LikelySource {
+    pub entry: Arc<Entry>,
+    /// How many of the memory's words it has.
+    pub shared: usize,
+}
+
+/// Most shared words that a longer text has by chance.
+const CHANCE: usize = 1;
+
+/// The best `most` of those entries, best first; of equals what a person said, then the earlier one. Entries with one of the
+/// words alone are none, unless the memory has no more than two.
+pub fn likely_sources(memory: &str, entries: &[Arc<Entry>], most: usize) -> Vec<LikelySource> {
+    let mut found = ranked(memory, &worded(entries));
+    found.truncate(most);
+    found
+}
+
+/// When each memory was said: with its likely source, at the latest with the last of those entries.
+pub(super) fn times_said(memories: &[DraftMemory], entries: &[Arc<Entry>]) -> Vec<Option<Timestamp>> {
+    let said = worded(entries);
+    let at = |memory: &DraftMemory| {
+        let source = ranked(&memory.text, &said).into_iter().next().map(|found| found.entry);
+        source.as_ref().or(entries.last()).map(|entry| entry.at)
+    };
+    memories.iter().map(at).collect()
+}
+
+/// Entries, each with its words.
+fn worded(entries: &[Arc<Entry>]) -> Vec<(&Arc<Entry>, HashSet<String>)> {
+    let words = |entry: &Entry| {
+        let name = entry.author.as_ref().map(|author| author.name.as_str()).unwrap_or_default();
+        content_words(&format!("{name} {}", entry.text())).into_iter().collect()
+    };
+    entries.iter().map(|entry| (entry, words(entry))).collect()
+}
+
+fn ranked(memory: &str, entries: &[(&Arc<Entry>, HashSet<String>)]) -> Vec<LikelySource> {
+    let words: HashSet<String> = content_words(memory).into_iter().collect();
+    let least = if words.len() > 2 { CHANCE } else { 0 };
+    let found = entries.iter().map(|(entry, said)| {
+        let shared = words.intersection(said).count();
+        LikelySource { entry: Arc::clone(entry), shared }
+    });
+    let mut found: Vec<LikelySource> = found.filter(|found| found.shared > least).collect();
+    found.sort_by_key(|found| (usize::MAX - found.shared, found.entry.role != Role::User, found.entry.seq));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::ids::{Generation, Seq};
+    use crate::memory::{MemoryKind, credit};
+    use crate::message::{Author, Part};
+
+    #[rstest]
+    #[case::with_its_source("Anna takes berth 12 at the north pier.", Some(1))]
+    #[case::at_the_latest_with_the_last_entry("volcanoes erupt", Some(2))]
+    fn a_memory_was_said_with_its_source(#[case] text: &str, #[case] day: Option<i64>) {
+        let on = |day: i64, seq, name, words| {
+            let at = Timestamp::from_second(day * 86_400).unwrap();
+            Arc::new(Entry { at, ..(*entry(seq, Role::User, name, words)).clone() })
+        };
+        let entries = [
+            on(1, 1, "anna", "I take berth 12 at the north pier"),
+            on(2, 2, "ben", "and I sail to the islands"),
+        ];
+        let (kind, text) = (MemoryKind::Fact, text.to_owned());
+        let mut memories =
+            [DraftMemory { kind, text, subject: None, importance: 0.5, by: None, said_at: None }];
+        credit(&mut memories, &entries);
+        let said_at = memories[0].said_at.map(|at| at.as_second() / 86_400);
+        assert_eq!(said_at, day);
+        credit(&mut memories, &[]);
+        assert_eq!(memories[0].said_at, None, "no entry tells");
+    }
+
+    fn entry(seq: u64, role: Role, name: &str, text: &str) -> Arc<Entry> {
+        let author =
+            (role == Role::User).then(|| Author { id: format!("local/{name}"), name: name.to_owned() });
+        let lost = Entry::lost(Seq(seq), &"t1".into(), Generation::default(), Timestamp::UNIX_EPOCH);
+        Arc::new(Entry { role, author, parts: vec![Part::text(text)], ..lost })
+    }
+
+    #[rstest]
+    #[case::most_words_first("Anna takes berth 12 at the north pier.", &[3, 1])]
+    #[case::a_person_before_the_model("The key is in the shed", &[4, 5])]
+    #[case::a_name_counts("Anna sails", &[1, 3])]
+    #[case::one_word_is_chance("Anna sails to the islands in July.", &[])]
+    #[case::nothing_in_common("volcanoes erupt", &[])]
+    fn the_message_with_most_of_the_words_comes_first(#[case] memory: &str, #[case] expected: &[u64]) {
+        let entries = [
+            entry(1, Role::User, "anna", "is a berth free at the pier?"),
+            entry(2, Role::User, "ben", "no idea"),
+            entry(3, Role::User, "anna", "I take berth 12 at the north pier then"),
+            entry(4, Role::User, "ben", "the key hangs in the shed"),
+            entry(5, Role::Assistant, "", "so the key is in the shed"),
+        ];
+        let found: Vec<u64> =
+            likely_sources(memory, &entries, 2).iter().map(|found| found.entry.seq.0).collect();
+        assert_eq!(found, expected);
+    }
+}

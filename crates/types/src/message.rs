@@ -1,0 +1,594 @@
+//! What a conversation is made of: entries, their parts, tool calls, and messages not yet in a turn.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::ids::{ArtifactId, Generation, MessageId, Seq, TurnId};
+use crate::provider_state::ProviderState;
+use crate::text::escape::{escape_name, escape_text, short_time};
+use crate::tokens::estimate;
+
+/// The words that stand in the place of those that have expired.
+pub const EXPIRED_TEXT: &str = "[expired]";
+
+/// The code of a turn that failed since a model's server refused its messages, with or without everything else.
+pub const REFUSED: &str = "refused";
+
+/// Codes of turns whose messages are left out of later requests: they were refused, with a status or in an answer without words.
+pub const REFUSALS: [&str; 3] = [REFUSED, "refusal", "content_filter"];
+
+/// Stands for the text of a message that a server refused.
+pub const REFUSED_TEXT: &str = "[left out: the language model's server refused this message]";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// A person (or another bot) in the chat.
+    User,
+    Assistant,
+    Tool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Author {
+    /// Stable id on the platform, `PLATFORM/USER`.
+    pub id: String,
+    /// Display name, as the platform gave it: unescaped, not trusted.
+    pub name: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Part {
+    Text {
+        text: String,
+    },
+    /// A picture, sent to models that take pictures.
+    Image {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+        /// MIME type, such as `image/png`.
+        media_type: String,
+        /// The bytes in base64.
+        data: String,
+    },
+    /// Any other attachment: inlined when it is text, otherwise only named.
+    File {
+        name: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        media_type: Option<String>,
+        /// Its text, when it is a text file within the limit.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        text: Option<String>,
+    },
+}
+
+impl Part {
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text { text: text.into() }
+    }
+}
+
+/// The model's wish to call a tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// The call's id, as the provider gave it; its result names it.
+    pub id: String,
+    pub name: String,
+    /// The arguments; a JSON string holding the raw text when the model wrote invalid JSON.
+    pub arguments: serde_json::Value,
+}
+
+impl ToolCall {
+    /// Its arguments by name: texts as they are, anything else as JSON. Arguments that are no object have one, without
+    /// a name.
+    pub fn fields(&self) -> Vec<(&str, Cow<'_, str>)> {
+        fn text(value: &serde_json::Value) -> Cow<'_, str> {
+            value.as_str().map_or_else(|| value.to_string().into(), Cow::Borrowed)
+        }
+        match &self.arguments {
+            serde_json::Value::Null => Vec::new(),
+            serde_json::Value::Object(fields) => {
+                fields.iter().map(|(key, value)| (key.as_str(), text(value))).collect()
+            }
+            other => vec![("", text(other))],
+        }
+    }
+}
+
+/// Why an answer ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finish {
+    #[default]
+    Stop,
+    ToolCalls,
+    /// It reached its token limit.
+    Length,
+    /// Request and answer filled the model's context window.
+    ContextWindow,
+    /// The server paused a long answer and expects another request to resume it.
+    Pause,
+    /// The model declined to answer, or to go on.
+    Refusal,
+    /// The provider's content filter stopped it.
+    ContentFilter,
+}
+
+impl Finish {
+    /// Its name in records, logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::ToolCalls => "tool_calls",
+            Self::Length => "length",
+            Self::ContextWindow => "context_window",
+            Self::Pause => "pause",
+            Self::Refusal => "refusal",
+            Self::ContentFilter => "content_filter",
+        }
+    }
+
+    /// The model ended the answer itself.
+    pub fn is_whole(self) -> bool {
+        matches!(self, Self::Stop | Self::ToolCalls)
+    }
+
+    /// Whether a call is made of an answer that ended so. After a cut its arguments may be incomplete; an incomplete
+    /// object never parses as an object. After a refusal no call is made.
+    pub fn allows(self, call: &ToolCall) -> bool {
+        match self {
+            Self::Stop | Self::ToolCalls => true,
+            Self::Length | Self::ContextWindow | Self::Pause => call.arguments.is_object(),
+            Self::Refusal | Self::ContentFilter => false,
+        }
+    }
+}
+
+/// One item of a channel's history. Immutable once in the journal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    pub seq: Seq,
+    pub turn: TurnId,
+    /// The generation it belongs to.
+    pub generation: Generation,
+    /// When it was said (the client's `at` for replayed messages).
+    pub at: Timestamp,
+    pub role: Role,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<Author>,
+    /// The platform's message id, for a user's entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<MessageId>,
+    pub parts: Vec<Part>,
+    /// The model's reasoning, kept for the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<String>,
+    /// What its provider wants back with it. It holds the reasoning, where it has that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_state: Option<Box<ProviderState>>,
+    /// Tool calls of an assistant's entry.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+    /// For a tool's entry: the call that it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+    /// For a tool's entry: the artifact that holds the whole of its result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact: Option<crate::ids::ArtifactId>,
+    /// For a tool's entry: whose text its result holds.
+    #[serde(default, rename = "voices", skip_serializing_if = "Provenance::is_empty")]
+    pub provenance: Provenance,
+    /// The text quotes other entries (an offline reply): it is not indexed, so that no search finds an echo.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub quotes: bool,
+    /// For an assistant's entry: why it ended, where the model did not end it itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish: Option<Finish>,
+    /// Estimated tokens as the window renders it, before correction.
+    pub tokens: u32,
+}
+
+impl Entry {
+    /// An entry without a word.
+    pub fn new(seq: Seq, turn: &TurnId, generation: Generation, at: Timestamp, role: Role) -> Self {
+        Self {
+            seq,
+            turn: turn.clone(),
+            generation,
+            at,
+            role,
+            author: None,
+            message: None,
+            parts: Vec::new(),
+            reasoning: None,
+            provider_state: None,
+            tool_calls: Vec::new(),
+            tool_call_id: None,
+            artifact: None,
+            provenance: Provenance::default(),
+            quotes: false,
+            finish: None,
+            tokens: 0,
+        }
+    }
+
+    /// What is left of it when its words have expired. Its tokens stay what they were.
+    pub fn expired(&self) -> Self {
+        let parts = vec![Part::text(EXPIRED_TEXT)];
+        let mut left = Self { parts, reasoning: None, provider_state: None, ..self.clone() };
+        left.tool_calls
+            .iter_mut()
+            .for_each(|call| call.arguments = serde_json::Value::Object(serde_json::Map::new()));
+        left
+    }
+
+    pub fn is_expired(&self) -> bool {
+        matches!(self.parts.as_slice(), [Part::Text { text }] if text == EXPIRED_TEXT)
+    }
+
+    /// The entry once its turn is closed: without what its provider wants back within the turn alone.
+    pub fn closed(self: &Arc<Self>) -> Arc<Self> {
+        if self.provider_state.as_ref().is_none_or(|state| state.outlives_turn()) {
+            return Arc::clone(self);
+        }
+        let mut left = Self { provider_state: None, ..Self::clone(self) };
+        left.tokens = entry_tokens(&left);
+        Arc::new(left)
+    }
+
+    /// All its text parts, joined by line breaks; attachments by their names.
+    pub fn text(&self) -> String {
+        text_of(&self.parts)
+    }
+}
+
+/// Tokens that a chat format spends on the frame of one message.
+pub const MESSAGE_OVERHEAD: u32 = 4;
+
+/// Tokens of a picture: what the large providers bill for a picture of a megapixel, rounded up.
+pub const IMAGE_TOKENS: u32 = 1_100;
+
+/// The words before a person's message: who, and when.
+pub fn header(author: Option<&Author>, at: Timestamp) -> String {
+    let name = author.map_or_else(|| "somebody".to_owned(), |author| escape_name(&author.name));
+    format!("[{name} | {}] ", short_time(at))
+}
+
+/// The parts of a person's message as the model gets them: header first, words escaped, text files inlined.
+pub fn user_parts(author: Option<&Author>, at: Timestamp, parts: &[Part]) -> Vec<Part> {
+    let mut text = header(author, at);
+    let mut out = Vec::new();
+    let mut n_words = 0;
+    for part in parts {
+        match part {
+            Part::Text { text: words } => {
+                if n_words > 0 {
+                    text.push('\n');
+                }
+                n_words += 1;
+                text.push_str(&escape_text(words));
+            }
+            Part::File { name, text: words, .. } => {
+                let _ = write!(text, "\n(file {})", escape_name(name));
+                if let Some(words) = words {
+                    let _ = write!(text, "\n{}", escape_text(words));
+                }
+            }
+            Part::Image { .. } => out.push(part.clone()),
+        }
+    }
+    out.insert(0, Part::Text { text });
+    out
+}
+
+/// Tokens of an entry as the window renders it, before correction.
+pub fn entry_tokens(entry: &Entry) -> u32 {
+    match entry.role {
+        Role::User => message_tokens(entry.author.as_ref(), entry.at, &entry.parts),
+        Role::Assistant | Role::Tool => {
+            let calls = entry
+                .tool_calls
+                .iter()
+                .map(|call| MESSAGE_OVERHEAD + estimate(&call.name) + estimate(&call.arguments.to_string()));
+            let state = entry.provider_state.as_ref().map_or(0, |state| state.tokens());
+            MESSAGE_OVERHEAD + parts_tokens(&entry.parts) + calls.sum::<u32>() + state
+        }
+    }
+}
+
+/// Tokens of a pending message as the window will render it, before correction.
+pub fn pending_tokens(pending: &Pending) -> u32 {
+    message_tokens(Some(&pending.author), pending.at, &pending.parts)
+}
+
+fn message_tokens(author: Option<&Author>, at: Timestamp, parts: &[Part]) -> u32 {
+    MESSAGE_OVERHEAD + parts_tokens(&user_parts(author, at, parts))
+}
+
+fn parts_tokens(parts: &[Part]) -> u32 {
+    parts
+        .iter()
+        .map(|part| match part {
+            Part::Text { text } => estimate(text),
+            Part::Image { .. } => IMAGE_TOKENS,
+            Part::File { name, text, .. } => estimate(name) + text.as_deref().map_or(0, estimate),
+        })
+        .fold(0, u32::saturating_add)
+}
+
+/// All text of the parts, joined by line breaks; attachments by their names.
+pub fn text_of(parts: &[Part]) -> String {
+    let mut out = String::new();
+    for part in parts {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        match part {
+            Part::Text { text } => out.push_str(text),
+            Part::Image { name, .. } => {
+                out.push_str(&format!("[image: {}]", name.as_deref().unwrap_or("unnamed")));
+            }
+            Part::File { name, text, .. } => {
+                out.push_str(&format!("[file: {name}]"));
+                if let Some(text) = text {
+                    out.push('\n');
+                    out.push_str(text);
+                }
+            }
+        }
+    }
+    out
+}
+
+/// A message as a platform adapter hands it in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Inbound {
+    pub channel: crate::ids::ChannelId,
+    /// Its id on the platform; the key against doubles.
+    pub message: MessageId,
+    pub author: Author,
+    pub at: Timestamp,
+    /// What. Never empty.
+    pub parts: Vec<Part>,
+    /// Direct, or addressed to the bot: it is to be answered.
+    pub addressed: bool,
+    /// Said in a private chat with the bot: what is learnt there belongs to the author's own scope.
+    pub direct: bool,
+    /// The message that it answers, where the platform says so.
+    pub reply_to: Option<MessageId>,
+    /// Whose text it holds beside its author's: of whom it quotes or forwards.
+    pub provenance: Provenance,
+}
+
+/// A change of a message that was sent before, as a platform adapter hands it in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Amendment {
+    pub channel: crate::ids::ChannelId,
+    /// The message's id on the platform.
+    pub message: MessageId,
+    pub at: Timestamp,
+    pub change: Change,
+}
+
+/// What happened to a message after it was sent.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    Edited {
+        author: Author,
+        /// What it says now. Never empty.
+        parts: Vec<Part>,
+        /// Direct, or addressed to the bot, as it is now.
+        addressed: bool,
+    },
+    Deleted,
+}
+
+/// A message that is accepted and durable, not yet in a turn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pending {
+    pub message: MessageId,
+    pub turn: TurnId,
+    pub at: Timestamp,
+    pub author: Author,
+    pub parts: Vec<Part>,
+    pub addressed: bool,
+    /// Said in a private chat with the bot.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub direct: bool,
+    /// Whose text it holds beside its author's.
+    #[serde(default, rename = "voices", skip_serializing_if = "Provenance::is_empty")]
+    pub provenance: Provenance,
+    /// Hash of author and parts: a repeated id with another one is a conflict.
+    pub fingerprint: String,
+    /// Estimated tokens as the window renders it, before correction.
+    pub tokens: u32,
+}
+
+impl Pending {
+    /// The entry that this message becomes when a turn takes it up.
+    pub fn to_entry(&self, seq: Seq, turn: &TurnId, generation: Generation) -> Entry {
+        Entry {
+            author: Some(self.author.clone()),
+            message: Some(self.message.clone()),
+            parts: self.parts.clone(),
+            provenance: self.provenance.clone(),
+            tokens: self.tokens,
+            ..Entry::new(seq, turn, generation, self.at, Role::User)
+        }
+    }
+}
+
+/// The words that stand in the place of those of a deleted message.
+pub const DELETED_TEXT: &str = "[message deleted]";
+
+fn is_deleted(parts: &[Part]) -> bool {
+    matches!(parts, [Part::Text { text }] if text == DELETED_TEXT)
+}
+
+impl Pending {
+    pub fn is_deleted(&self) -> bool {
+        is_deleted(&self.parts)
+    }
+
+    /// Deletes its words; nobody waits for an answer any more.
+    pub fn delete(&mut self) {
+        self.parts = vec![Part::text(DELETED_TEXT)];
+        self.addressed = false;
+        self.tokens = pending_tokens(self);
+    }
+}
+
+impl Entry {
+    /// Its message was deleted, and its words with it.
+    pub fn is_deleted(&self) -> bool {
+        is_deleted(&self.parts)
+    }
+
+    /// What is sent of it when a model's server refused it.
+    pub fn refused(&self) -> Self {
+        Self { parts: vec![Part::text(REFUSED_TEXT)], ..self.clone() }
+    }
+
+    /// What is left of it when its message is deleted.
+    pub fn deleted(&self) -> Self {
+        let mut left = Self { parts: vec![Part::text(DELETED_TEXT)], ..self.clone() };
+        left.tokens = entry_tokens(&left);
+        left
+    }
+
+    /// Stands for an entry whose journal line was damaged and quarantined: the loss is seen, and numbers stay whole.
+    pub fn lost(seq: Seq, turn: &TurnId, generation: Generation, at: Timestamp) -> Self {
+        let parts = vec![Part::text(LOST_TEXT)];
+        Self { parts, tokens: LOST_TOKENS, ..Self::new(seq, turn, generation, at, Role::User) }
+    }
+}
+
+/// The words of [`Entry::lost`].
+pub const LOST_TEXT: &str = "[System: this message was lost: its journal line was damaged and set aside]";
+
+/// The turn of entries that were lost with the end of the journal: theirs is lost, too.
+pub const LOST_TURN: &str = "lost";
+
+/// Tokens of [`LOST_TEXT`] in the window, rounded up.
+const LOST_TOKENS: u32 = 24;
+
+/// Hash of who said what: a message id that comes again with another one is a conflict. A new display name is
+/// none.
+pub fn fingerprint(author: &Author, parts: &[Part]) -> String {
+    let mut hasher = Sha256::new();
+    hasher.update(author.id.as_bytes());
+    for part in parts {
+        // Lengths keep neighbouring fields apart.
+        let fields: [&str; 4] = match part {
+            Part::Text { text } => ["t", text, "", ""],
+            Part::Image { name, media_type, data } => {
+                ["i", name.as_deref().unwrap_or_default(), media_type, data]
+            }
+            Part::File { name, media_type, text } => {
+                ["f", name, media_type.as_deref().unwrap_or_default(), text.as_deref().unwrap_or_default()]
+            }
+        };
+        for field in fields {
+            hasher.update((field.len() as u64).to_be_bytes());
+            hasher.update(field.as_bytes());
+        }
+    }
+    hasher.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Most people who are told apart by name; more of them count as unknown people.
+pub const PEOPLE_MAX: usize = 64;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Provenance {
+    /// People, `PLATFORM/USER`; at most [`PEOPLE_MAX`].
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub people: BTreeSet<String>,
+    /// People of whom nobody knows who they are.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub strangers: bool,
+    /// Tools: anybody may have written what they return.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub tools: bool,
+}
+
+impl Provenance {
+    pub fn of_tools() -> Self {
+        Self { tools: true, ..Self::default() }
+    }
+
+    pub fn of_strangers() -> Self {
+        Self { strangers: true, ..Self::default() }
+    }
+
+    pub fn of_person(person: &str) -> Self {
+        Self { people: BTreeSet::from([person.to_owned()]), ..Self::default() }
+    }
+
+    /// Of an entry: who wrote it; of a result, whom it quotes. The model's own words are nobody else's.
+    pub fn of_entry(entry: &Entry) -> Self {
+        let mut provenance = entry.provenance.clone();
+        if entry.role == Role::User {
+            match &entry.author {
+                Some(author) => provenance.hear(&author.id),
+                None => provenance.strangers = true,
+            }
+        }
+        provenance
+    }
+
+    fn hear(&mut self, person: &str) {
+        if self.people.contains(person) {
+            return;
+        }
+        if self.people.len() < PEOPLE_MAX {
+            self.people.insert(person.to_owned());
+        } else {
+            self.strangers = true;
+        }
+    }
+
+    pub fn join(&mut self, other: &Self) {
+        other.people.iter().for_each(|person| self.hear(person));
+        self.strangers |= other.strangers;
+        self.tools |= other.tools;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// An artifact as its channel knows it; its words are in the artifact store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Artifact {
+    /// Its id, unique within its channel.
+    pub id: ArtifactId,
+    /// The tool whose result it is; empty for a message.
+    pub tool: String,
+    /// The message that it holds the whole of. It is a copy, for as long as the window shows that message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Seq>,
+    pub bytes: u64,
+    /// SHA-256 of its words, in hex; earlier versions wrote none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+    pub lines: u64,
+    pub stored_at: Timestamp,
+    /// When it was stored or read last: it expires so many days after that.
+    pub used_at: Timestamp,
+    /// When it expired: its words are gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expired_at: Option<Timestamp>,
+    /// It did not expire: its file was missing or damaged, and somebody went on without it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lost: bool,
+}

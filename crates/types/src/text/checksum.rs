@@ -1,0 +1,18 @@
+//! The checksum of an artifact's words.
+
+use sha2::{Digest as _, Sha256};
+
+/// What [`crate::message::Artifact::sha256`] is for those words: SHA-256 in hex digits.
+pub fn checksum(words: &[u8]) -> String {
+    Sha256::digest(words).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checksum_is_that_of_the_words() {
+        assert_eq!(checksum(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+}

@@ -1,0 +1,6 @@
+//! What crosses a connection: bodies, streams of events, pauses between tries, and the format of a request to a model.
+
+pub mod backoff;
+pub mod body;
+pub mod format;
+pub mod sse;
