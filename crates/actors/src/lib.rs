@@ -42,6 +42,6 @@ pub use events::{RuntimeEvent, RuntimeEventKind};
 pub use failure::RuntimeError;
 pub use messages::{Compaction, RoomMade, RunTicket};
 pub use runtime::{Health, Runtime};
-pub use shared::{RuntimeDeps, RuntimeLimits};
+pub use shared::RuntimeDeps;
 pub use supervisor::Liveness;
 pub use tools::{BadTool, all_tools, builtin_tools, effect_of_builtin};

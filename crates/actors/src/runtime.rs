@@ -31,8 +31,9 @@ use crate::events::RuntimeEvent;
 use crate::failure::{RuntimeError, refusal};
 use crate::handle::ChannelHandle;
 use crate::messages::{ChannelMsg, Compaction, Create, OutboxMsg, Request};
-use crate::shared::{Phase, RuntimeDeps, RuntimeLimits, Shared};
+use crate::shared::{Phase, RuntimeDeps, Shared};
 use crate::supervisor::{Liveness, Supervisor, SupervisorMsg};
+use cairn_core::agent::RuntimeLimits;
 
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Health {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span};
 
-use crate::config::NetworkKind;
+use cairn_config::NetworkKind;
 
 /// Pause after a first failure; it doubles with each further one.
 const PAUSE_MIN: Duration = Duration::from_secs(1);

@@ -19,9 +19,9 @@ use parking_lot::Mutex;
 use secrecy::ExposeSecret;
 use tokio::time::Instant;
 
-use crate::config::{AgentConfig, Config, Live, Loaded};
 use crate::models;
 use crate::tool_registry::ToolRegistry;
+use cairn_config::{AgentConfig, Config, Live, Loaded};
 
 /// How long a model's server may take to say how large its window is. It is asked at the start, and again until it has
 /// answered ([`watch_windows`]).

@@ -10,7 +10,7 @@ use cairn_types::ports::ChatModel;
 use futures::FutureExt as _;
 use futures::future::ready;
 
-use crate::config::{Api, Loaded, ModelConfig, Provider};
+use cairn_config::{Api, Loaded, ModelConfig, Provider};
 
 /// The search of a store, for the offline model.
 pub(crate) fn search_in(store: &Store) -> HistorySearch {

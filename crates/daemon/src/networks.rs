@@ -21,8 +21,8 @@ use jiff::SignedDuration;
 use parking_lot::Mutex;
 use secrecy::SecretString;
 
-use crate::config::{Bot, Config, Loaded, Network, NetworkKind};
 use crate::pairing_store::DaemonPairings;
+use cairn_config::{Bot, Config, Loaded, Network, NetworkKind};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BadNetwork {

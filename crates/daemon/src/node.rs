@@ -19,8 +19,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::daemon::not_reloaded;
 use crate::background::Background;
-use crate::clock::SystemClock;
-use crate::config::{Loaded, StateDir};
 pub(crate) use crate::forward::STANDBY;
 use crate::forward::{Door, Forwarder, answered};
 use crate::meters::{Meters, installed};
@@ -29,6 +27,8 @@ use crate::reload::{Reloaded, Source};
 use crate::socket::Socket;
 use crate::wiring::{self, StartError, Tools, blocking};
 use crate::{systemd, webhooks};
+use cairn_config::clock::SystemClock;
+use cairn_config::{Loaded, StateDir};
 
 /// The code of every answer of a node between two roles, and its state.
 pub(crate) const CHANGING: &str = "changing";

@@ -10,7 +10,7 @@ use sd_notify::NotifyState;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::adapters::{link_name, statuses};
-use crate::config::{Environment as _, ProcessEnvironment};
+use cairn_config::{Environment as _, ProcessEnvironment};
 
 /// How often the status line is looked at.
 const STATUS_EVERY: Duration = Duration::from_secs(5);

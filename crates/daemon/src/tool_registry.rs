@@ -14,7 +14,7 @@ use cairn_types::tool::mcp::pins::Pins;
 use cairn_types::tool::{Effect, SERVER_SEPARATOR, is_entry, is_granted, server_of};
 use secrecy::SecretString;
 
-use crate::config::{
+use cairn_config::{
     AgentConfig, Config, Environment as _, FetchConfig, Loaded, McpConfig, ProcessEnvironment,
 };
 

@@ -22,8 +22,6 @@ use crate::admin::{self, Admin};
 use crate::agent_registry::{AgentRegistry, watch_windows};
 use crate::background::Background;
 use crate::chat_commands::{Runner, RunnerDeps};
-use crate::clock::SystemClock;
-use crate::config::{ConfigError, Environment, Live, Loaded, StateDir};
 use crate::forward::{self, Doors};
 use crate::networks::{self, BadNetwork, Networks};
 use crate::page::Access;
@@ -36,6 +34,8 @@ use crate::socket::{self, Socket, SocketError, SocketMode};
 use crate::tool_registry::{BadTools, ToolRegistry};
 use crate::webhooks::{self, NoWebhook};
 use crate::{models, node};
+use cairn_config::clock::SystemClock;
+use cairn_config::{ConfigError, Environment, Live, Loaded, StateDir};
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {

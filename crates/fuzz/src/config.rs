@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cairn_daemon::config::{Config, FixedEnvironment};
+use cairn_config::{Config, FixedEnvironment};
 
 use crate::lossy;
 

@@ -31,5 +31,5 @@ pub use anthropic::Anthropic;
 pub use body::body_of;
 pub use offline::{HistorySearch, OFFLINE_ID, Offline};
 pub use openai::OpenAi;
-pub use options::{BadModel, ServerOptions, Timeouts, has_breakpoints};
-pub use server::{Look, is_nearby};
+pub use options::{BadModel, ServerOptions, Timeouts};
+pub use server::Look;

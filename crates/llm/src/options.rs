@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use cairn_types::wire::address::has_breakpoints;
 use cairn_types::wire::format::{Wire, WireFormat};
-use reqwest::Url;
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
@@ -107,25 +107,6 @@ impl ServerOptions {
     }
 }
 
-/// Whether OpenAI's formats, of a model, take breakpoints for the provider's cache: OpenAI's do from GPT-5.6 on, and Azure's, whose
-/// deployments are mostly named after the model. Others refuse them.
-pub fn has_breakpoints(base_url: &str, model: &str) -> bool {
-    let url = base_url.trim().parse::<Url>().ok();
-    let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
-    let is_azure = |host: &str| AZURE.iter().any(|domain| host.ends_with(domain));
-    let Some(name) = model.rsplit('/').next().and_then(|name| name.strip_prefix("gpt-")) else {
-        return false;
-    };
-    let version = name.split('-').next().unwrap_or_default();
-    let (major, minor) = version.split_once('.').unwrap_or((version, "0"));
-    let version = (major.parse::<u32>().unwrap_or(0), minor.parse::<u32>().unwrap_or(0));
-    // Azure's deployments may be named gpt-35 or gpt-41, as dots were not allowed there once.
-    (host == "api.openai.com" || is_azure(host)) && ((5, 6)..(20, 0)).contains(&version)
-}
-
-/// Where Azure has OpenAI's models.
-const AZURE: [&str; 3] = [".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com"];
-
 /// Options by which no server can be asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadModel {
@@ -138,42 +119,4 @@ pub enum BadModel {
     ApiKey { id: String },
     #[error("model `{id}`: the header `{name}` has a name or a value that no header takes")]
     Header { id: String, name: String },
-}
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-
-    use super::has_breakpoints;
-
-    const OWN: &str = "https://api.openai.com/v1";
-    const AZURE: &str = "https://me.openai.azure.com/openai/v1?api-version=preview";
-
-    #[rstest]
-    #[case(OWN, "gpt-5.6", true)]
-    #[case(OWN, "gpt-5.6-luna-2026-07-09", true)]
-    #[case(OWN, "gpt-5.10", true)]
-    #[case(OWN, "gpt-6-astra", true)]
-    #[case(OWN, "gpt-6.1-sol", true)]
-    #[case(OWN, "gpt-5.5", false)]
-    #[case(OWN, "gpt-5", false)]
-    #[case(OWN, "gpt-4o", false)]
-    #[case(OWN, "gpt-oss-120b", false)]
-    #[case(OWN, "o3", false)]
-    #[case(OWN, "", false)]
-    #[case(AZURE, "gpt-5.6-terra", true)]
-    #[case("https://me.services.ai.azure.com/openai/v1", "gpt-6", true)]
-    #[case(AZURE, "gpt-41", false)]
-    #[case(AZURE, "my-deployment", false)]
-    #[case("https://openrouter.ai/api/v1", "openai/gpt-5.6", false)]
-    #[case("http://127.0.0.1:8080/v1", "gpt-5.6", false)]
-    #[case("https://api.openai.com.example.org/v1", "gpt-5.6", false)]
-    #[case("nowhere", "gpt-5.6", false)]
-    fn breakpoints_are_for_openais_newer_models(
-        #[case] base_url: &str,
-        #[case] model: &str,
-        #[case] expected: bool,
-    ) {
-        assert_eq!(has_breakpoints(base_url, model), expected);
-    }
 }

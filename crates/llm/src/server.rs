@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -394,34 +393,6 @@ fn is_loopback(url: &Url) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// Whether a model's server is on this machine or in a private network, as far as its address says: a loopback, private,
-/// shared or link-local address, a name without a domain, or one of a domain that is never public (RFC 6761, 6762, 8375,
-/// and ICANN's `.internal`).
-pub fn is_nearby(base_url: &str) -> bool {
-    let Ok(url) = base_url.trim().parse::<Url>() else { return false };
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).trim_end_matches('.');
-    match host.parse::<IpAddr>() {
-        Ok(IpAddr::V4(ip)) => is_private(ip),
-        Ok(IpAddr::V6(ip)) => match ip.to_ipv4_mapped() {
-            Some(ip) => is_private(ip),
-            None => ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local(),
-        },
-        Err(_) => {
-            let host = host.to_ascii_lowercase();
-            !host.is_empty() && (!host.contains('.') || PRIVATE_DOMAINS.iter().any(|end| host.ends_with(end)))
-        }
-    }
-}
-
-/// Domains of private networks; `.lan` is what most home routers use.
-const PRIVATE_DOMAINS: [&str; 5] = [".localhost", ".local", ".lan", ".internal", ".home.arpa"];
-
-fn is_private(ip: Ipv4Addr) -> bool {
-    let [a, b, ..] = ip.octets();
-    // Shared addresses (RFC 6598), which overlay networks such as Tailscale use.
-    ip.is_loopback() || ip.is_private() || ip.is_link_local() || (a == 100 && (64..128).contains(&b))
-}
-
 /// An error with all its causes, without the address: its query may hold a key.
 pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = match error.downcast_ref::<reqwest::Error>() {
@@ -488,30 +459,7 @@ fn without_key(error: ModelError, key: &SecretString) -> ModelError {
 
 #[cfg(test)]
 mod tests {
-    use rstest::rstest;
-
-    use super::{is_nearby, struck};
-
-    #[rstest]
-    #[case::loopback("http://127.0.0.1:11434/v1", true)]
-    #[case::by_name("http://localhost:1234/v1", true)]
-    #[case::of_the_sixth("http://[::1]:8080/v1", true)]
-    #[case::mapped("http://[::ffff:10.0.0.7]/v1", true)]
-    #[case::unique_local("http://[fd00::7]:8000/v1", true)]
-    #[case::home("http://192.168.178.20:11434/v1", true)]
-    #[case::shared("http://100.101.1.2:11434", true)]
-    #[case::a_container("http://ollama:11434/v1", true)]
-    #[case::the_host_of_a_container("http://host.docker.internal:11434/v1", true)]
-    #[case::multicast_dns("http://gpu.local./v1", true)]
-    #[case::public_address("http://8.8.8.8/v1", false)]
-    #[case::beside_the_shared("http://100.128.1.2/v1", false)]
-    #[case::public_of_the_sixth("https://[2606:4700::1]/v1", false)]
-    #[case::public_name("https://api.openai.com/v1", false)]
-    #[case::a_name_that_looks_private("https://local.example.com/v1", false)]
-    #[case::no_address("nonsense", false)]
-    fn servers_nearby_are_told_from_public_ones(#[case] base_url: &str, #[case] nearby: bool) {
-        assert_eq!(is_nearby(base_url), nearby);
-    }
+    use super::struck;
 
     #[test]
     fn neither_a_key_nor_its_beginning_at_the_end_of_a_cut_text_is_passed_on() {

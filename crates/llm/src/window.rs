@@ -1,9 +1,10 @@
 //! The window as servers tell it: in their lists, and in the calls of their own in which some tell it alone.
 
 use cairn_types::ports::{ServerWindow, Unanswered};
+use cairn_types::wire::address::is_nearby;
 use serde_json::{Value, json};
 
-use crate::server::{Server, is_nearby};
+use crate::server::Server;
 
 /// Where servers list the window in use: vLLM, OpenRouter, Anthropic and others.
 const LISTED: &[&str] = &[

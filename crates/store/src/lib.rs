@@ -28,7 +28,7 @@ mod verify;
 mod views;
 
 pub use background_check::keep_checked;
-pub use backup::restore::{is_begun, restore_dir};
+pub use backup::restore::{is_there, restore_dir};
 pub use backup::{BackupError, BackupReport, RestoreReport};
 pub use database::{
     DatabaseOptions, DatabaseReport, LeaseState, Moved, Node, NodeRow, Part, Reply, Request, Standby,

@@ -13,13 +13,13 @@ use cairn_types::ports::Hit;
 use super::shared::{Params, bad_model};
 use super::tools::{ToolsParams, server_records, tool_records};
 use crate::agent_registry::AgentRegistry;
-use crate::config::{Live, Loaded};
 use crate::models;
 use crate::records::{
     ApprovalRecord, BanRecord, ChannelRecord, Identity, OutboxRecord, PairingRecord, ServerRecord,
     StatusRecord, StoreStatus, ToolRecord, ToolUseRecord, agent_statuses,
 };
 use crate::tool_registry::ToolRegistry;
+use cairn_config::{Live, Loaded};
 
 type Shared = Arc<(AgentRegistry, Identity)>;
 

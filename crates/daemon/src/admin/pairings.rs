@@ -11,8 +11,8 @@ use cairn_types::people::pairing::Pairing;
 use cairn_types::ports::{SendError, SendPart};
 
 use super::shared::{Admin, Body, Segment, Shared};
-use crate::config::is_person;
 use crate::records::{BanRecord, BanRequest, PairingRecord};
+use cairn_config::is_person;
 
 /// What a person is told who was approved.
 const WELCOME: &str = "You are approved: you can talk to me now.";

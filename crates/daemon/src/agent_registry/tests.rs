@@ -12,8 +12,8 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::clock::SystemClock;
-use crate::config::FixedEnvironment;
+use cairn_config::FixedEnvironment;
+use cairn_config::clock::SystemClock;
 
 /// A model's server, which counts how often it is asked for its list.
 struct Server {

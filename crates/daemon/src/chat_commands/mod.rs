@@ -16,9 +16,9 @@ use cairn_types::ports::{ChatCommands, Clock, Intake, Refusal, StoreError};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 
-use crate::config::Live;
 use crate::pairing_store::DaemonPairings;
 use crate::text::{counted, grouped};
+use cairn_config::Live;
 
 const NOTHING_YET: &str = "Nothing has been said here yet.";
 

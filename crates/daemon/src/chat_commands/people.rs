@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::{CommandError, Runner};
-use crate::config::is_person;
 use crate::text::quoted;
+use cairn_config::is_person;
 
 impl Runner {
     /// `/ban WHO [for 3d] [REASON]`.

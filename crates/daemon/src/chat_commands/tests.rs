@@ -14,11 +14,11 @@ use futures::StreamExt;
 
 use super::*;
 use crate::agent_registry::AgentRegistry;
-use crate::clock::SystemClock;
-use crate::config::{Config, FixedEnvironment, Live};
 use crate::models::search_in;
 use crate::tool_registry::ToolRegistry;
 use crate::wiring;
+use cairn_config::clock::SystemClock;
+use cairn_config::{Config, FixedEnvironment, Live};
 
 const GROUP: &str = "main/telegram/-100";
 

@@ -8,8 +8,8 @@ use cairn_types::text::when::When;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use crate::clock::SystemClock;
 use crate::wiring::Tools;
+use cairn_config::clock::SystemClock;
 
 /// What every command takes.
 #[derive(Debug, Clone, Args)]

@@ -9,9 +9,9 @@ use super::client::encode;
 use super::connect::Connector;
 use super::failure::Failure;
 use super::out::{self, Table};
-use crate::config::is_person;
 use crate::records::{BanRecord, BanRequest};
 use crate::text::{minute, one_line};
+use cairn_config::is_person;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -10,9 +10,9 @@ use super::args::Global;
 use super::connect::Connector;
 use super::failure::Failure;
 use super::{out, owner};
-use crate::config::{Config, Loaded, ProcessEnvironment};
 use crate::records::ServerRecord;
 use crate::tool_registry::KnownTools;
+use cairn_config::{Config, Loaded, ProcessEnvironment};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
@@ -56,7 +56,7 @@ pub(crate) async fn config(global: Global, command: ConfigCommand) -> Result<(),
             let file = file.or_else(|| global.config.clone());
             check(&global, load(&file)?).await
         }
-        ConfigCommand::Schema => out::json(&crate::config::schema()),
+        ConfigCommand::Schema => out::json(&cairn_config::schema()),
         ConfigCommand::Show { sources } => {
             let loaded = load(&global.config)?;
             match (global.json, sources) {
@@ -119,7 +119,7 @@ async fn approved_servers(global: &Global, loaded: &Loaded) -> Result<Vec<Server
     let connector = Connector::of(loaded.clone(), global)?;
     let state = &connector.state;
     if connector.running().await?.is_none() {
-        if !state.is_there() {
+        if !cairn_store::is_there(&state.path) {
             return Ok(Vec::new());
         }
         // Opening it would create files that its owner cannot read.

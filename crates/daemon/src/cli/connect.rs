@@ -15,16 +15,16 @@ use super::args::Global;
 use super::client::{CallError, Client, encode};
 use super::failure::{Failure, exit};
 use super::{out, owner};
-use crate::config::{
-    Config, ConfigError, Environment, Live, Loaded, LogFormat, ProcessEnvironment, StateDir, check_socket,
-    sockets_to_try, state_dir,
-};
 use crate::node::CHANGING;
 use crate::records::StatusRecord;
 use crate::socket::SocketMode;
 use crate::telemetry;
 use crate::text::one_line;
 use crate::wiring::{self, Daemon, Reader, Tools};
+use cairn_config::{
+    Config, ConfigError, Environment, Live, Loaded, LogFormat, ProcessEnvironment, StateDir, check_socket,
+    sockets_to_try, state_dir,
+};
 
 /// How long a daemon may take to identify itself: the only limit on it, since what it is asked then may take long.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
@@ -195,7 +195,7 @@ impl Connector {
 
     /// There is a state: in the folder, or in a database, whose copy is made there.
     pub(crate) fn has_state(&self) -> bool {
-        self.state.is_there() || self.loaded.config.store.url.is_some()
+        cairn_store::is_there(&self.state.path) || self.loaded.config.store.url.is_some()
     }
 
     pub(crate) fn tools(&self) -> &Tools {
@@ -407,7 +407,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::config::{FixedEnvironment, StateOrigin};
+    use cairn_config::{FixedEnvironment, StateOrigin};
 
     /// A process that listens and never answers, as one that is stopped by a signal.
     #[rstest]

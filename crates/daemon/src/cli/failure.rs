@@ -7,8 +7,8 @@ use cairn_platforms::local::{ApiError, ErrorDetail};
 use cairn_types::ports::StoreError;
 
 use super::owner;
-use crate::config::{ConfigError, Problem};
 use crate::wiring::StartError;
+use cairn_config::{ConfigError, Problem};
 
 /// Exit codes; a promise to scripts.
 pub(crate) mod exit {

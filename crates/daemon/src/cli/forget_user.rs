@@ -16,10 +16,10 @@ use super::client::{CallError, Client};
 use super::connect::{Connector, quiet_log};
 use super::failure::{Failure, exit};
 use super::{out, watch};
-use crate::clock::SystemClock;
 use crate::records::{ErasuresRecord, ForgetRecord, ForgetRequest};
 use crate::text::{counted, grouped};
 use crate::wiring::store_options;
+use cairn_config::clock::SystemClock;
 
 /// How often the daemon is asked whether it is done.
 const ASK_EVERY: Duration = Duration::from_millis(200);

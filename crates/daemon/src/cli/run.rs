@@ -21,8 +21,6 @@ use super::args::Global;
 use super::connect::{Connector, listen};
 use super::failure::{Failure, exit};
 use super::version;
-use crate::clock::SystemClock;
-use crate::config::{Config, Live, LogFormat, StateDir, socket_to_bind};
 use crate::meters::{self, Meters, MetricsListener};
 use crate::node::{self, Candidate};
 use crate::records::Identity;
@@ -31,6 +29,8 @@ use crate::service::Service;
 use crate::socket::{self, Socket, SocketMode};
 use crate::wiring::{self, Control, Daemon, Ended, StartError};
 use crate::{systemd, telemetry};
+use cairn_config::clock::SystemClock;
+use cairn_config::{Config, Live, LogFormat, StateDir, socket_to_bind};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

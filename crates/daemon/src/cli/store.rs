@@ -16,10 +16,10 @@ use super::connect::{Connector, quiet_log};
 use super::failure::{Failure, MENDING_COPY, exit};
 use super::{out, watch};
 use crate::admin::backup_error;
-use crate::clock::SystemClock;
 use crate::records::{RetainRecord, RetainRequest};
 use crate::text::{counted, grouped, plain};
 use crate::wiring::{Reader, store_options};
+use cairn_config::clock::SystemClock;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {

@@ -18,7 +18,7 @@ pub(super) const LONG: &str = concat!(
 #[cfg(test)]
 mod tests {
     use super::LONG;
-    use crate::config::NetworkKind;
+    use cairn_config::NetworkKind;
 
     #[test]
     fn every_network_is_named() {

@@ -9,9 +9,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{Meters, UPKEEP_EVERY};
-use crate::config::AdminConfig;
 use crate::http_server::{self, Bounds, Names};
 use crate::page;
+use cairn_config::AdminConfig;
 
 /// Enough for one or two Prometheus servers, a probe, and a person who looks. An answer takes milliseconds; a store that hangs
 /// delays it for seconds. Prometheus gives up after ten, so slow clients must not delay it that long.

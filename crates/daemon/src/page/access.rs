@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::config::AdminConfig;
+use cairn_config::AdminConfig;
 
 /// How long a link may be opened.
 const LINK_LASTS: SignedDuration = SignedDuration::from_mins(10);

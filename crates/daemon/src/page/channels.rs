@@ -6,9 +6,8 @@ use maud::{Markup, html};
 use super::guard::Visitor;
 use super::layout::{Frame, PageError, Section, channel_link, command, layout, table, text, time};
 use super::parts::{After, pages};
-use crate::admin::ListParams;
 use crate::admin::channels::list;
-use crate::admin::{Page, Params, Shared};
+use crate::admin::{ListParams, Page, Params, Shared};
 use crate::records::ChannelRecord;
 use crate::text::{grouped, percent};
 

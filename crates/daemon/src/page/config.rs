@@ -19,10 +19,10 @@ use super::parts::seen_again;
 use super::runs::runs_path;
 use crate::admin::channels::list;
 use crate::admin::{Admin, ListParams, Page, Params, Shared, daemon};
-use crate::config::{KeyInForce, Loaded, Origin};
 use crate::records::EntryRecord;
 use crate::text::{counted, grouped, one_line, percent};
-use crate::what_if::{self, ChannelScript, NotSimulated, Source, candidate};
+use cairn_config::what_if::{self, ChannelScript, NotSimulated, Source, candidate};
+use cairn_config::{KeyInForce, Loaded, Origin};
 
 const HERE: &str = "/config";
 const TRY: &str = "/config/try";
@@ -225,7 +225,10 @@ impl Known {
             let entries = admin.store.entries(channel, from, Seq(u64::MAX), PAGE).await?;
             let Some(last) = entries.last() else { break };
             from = Seq(last.seq.0 + 1);
-            entries.iter().for_each(|entry| script.add(&EntryRecord::of(entry, &conversation, &correction)));
+            for entry in entries.iter() {
+                let record = EntryRecord::of(entry, &conversation, &correction);
+                record.in_script().iter().for_each(|entry| script.add(entry));
+            }
         }
         let source = Source {
             script: script.finish(),
@@ -281,7 +284,8 @@ impl Known {
             message: format!("no agent `{}` is configured", self.source.agent),
             hint: "choose a channel of an agent that is".to_owned(),
         })?;
-        let (current, billing, prices) = what_if::current(config, agent, &self.source, None);
+        let (current, billing, prices) =
+            what_if::current(config, agent, &self.source, None, cairn_actors::builtin_tools());
         let runs = Runs::of(&self.source.runs, &current);
         let mut candidates = vec![TuneCandidate { name: "now".to_owned(), settings: current.clone() }];
         if !wanted.is_empty() {

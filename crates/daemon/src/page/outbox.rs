@@ -7,8 +7,7 @@ use maud::{Markup, html};
 use super::guard::Visitor;
 use super::layout::{Frame, PageError, Section, channel_link, command, layout, path, said, text, time};
 use super::parts::{After, pages, seen_again};
-use crate::admin::outbox;
-use crate::admin::{ListParams, Page, Params, Segment, Shared};
+use crate::admin::{ListParams, Page, Params, Segment, Shared, outbox};
 use crate::records::OutboxRecord;
 use crate::text::counted;
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use cairn_config::what_if::ScriptEntry;
 use cairn_core::artifact::{ReadOn, read_on};
 use cairn_core::conversation::Conversation;
 use cairn_core::limits::Price;
@@ -122,6 +123,19 @@ pub struct PartRecord {
 }
 
 impl EntryRecord {
+    /// The entry as a simulation takes it; none while it is pending: it is in no turn yet.
+    pub fn in_script(&self) -> Option<ScriptEntry<'_>> {
+        self.seq?;
+        Some(ScriptEntry {
+            turn: &self.turn,
+            at: self.at,
+            generation: self.generation,
+            role: self.role,
+            tokens: self.tokens,
+            calls_tools: !self.tool_calls.is_empty(),
+        })
+    }
+
     /// The record of an entry of that conversation.
     pub fn of(entry: &Entry, conversation: &Conversation, correction: &Correction) -> Self {
         // An entry that the archive has and this copy of the conversation has not yet: it came in between.

@@ -11,7 +11,7 @@ use cairn_types::ports::{OutboxCounts, PlatformStatus};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::config::Config;
+use cairn_config::Config;
 
 /// Where a daemon, or a command that has opened the store itself, is.
 #[derive(Debug, Clone)]

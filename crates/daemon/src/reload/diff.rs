@@ -6,7 +6,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::config::{Loaded, NetworkKind};
+use cairn_config::{Loaded, NetworkKind};
 
 /// A key with another value than before.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

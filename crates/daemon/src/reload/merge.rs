@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cairn_types::ids::AgentId;
 
-use crate::config::{AgentConfig, Bots, Config, Limits, Loaded, Log, Network};
+use cairn_config::{AgentConfig, Bots, Config, Limits, Loaded, Log, Network};
 
 /// Puts the parts that cannot change live from the one that holds into the new one. Agents that are gone from the file
 /// stay, with their models, until the next start: conversations of theirs may be under way.

@@ -17,10 +17,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 use crate::agent_registry::AgentRegistry;
-use crate::config::{ConfigError, Live};
 use crate::networks::{self, Chats};
 use crate::pairing_store::DaemonPairings;
 use crate::systemd;
+use cairn_config::{ConfigError, Live};
 
 pub use diff::{Change, changes};
 pub use merge::merged;

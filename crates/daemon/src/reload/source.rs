@@ -6,9 +6,8 @@ use std::sync::Arc;
 use sd_notify::NotifyState;
 
 use super::{ReloadError, Reloaded, SetLevel, changes, merged, tell};
-use crate::config::{Config, Environment, Live, Loaded};
-use crate::models;
-use crate::systemd;
+use crate::{models, systemd};
+use cairn_config::{Config, Environment, Live, Loaded};
 
 /// Where the configuration is read from again, and what takes it.
 #[derive(Clone)]

@@ -7,7 +7,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
-use crate::config::{Config, FixedEnvironment, Loaded};
+use cairn_config::{Config, FixedEnvironment, Loaded};
 
 const FILE: &str = "\
 [[models]]

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use super::Reloader;
-use crate::config::Loaded;
+use cairn_config::Loaded;
 
 /// A file is taken as written when nothing happened for so long.
 const QUIET: Duration = Duration::from_millis(300);

@@ -17,8 +17,8 @@ use cairn_types::ports::{Clock, MemoryFilter, StoreError};
 use futures::FutureExt;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::config::{Config, Live};
 use crate::records::RetainRecord;
+use cairn_config::{Config, Live};
 
 /// The first pass comes so long after the start, when pending deliveries have been sent.
 const FIRST_AFTER: Duration = Duration::from_secs(10 * 60);

@@ -15,8 +15,8 @@ use tracing_subscriber::registry::LookupSpan;
 use cairn_core::window::is_hidden;
 use cairn_types::ports::Clock as _;
 
-use crate::clock::SystemClock;
 use crate::text::plain_json;
+use cairn_config::clock::SystemClock;
 
 const MESSAGE: &str = "message";
 

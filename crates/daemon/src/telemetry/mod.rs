@@ -16,7 +16,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
-use crate::config::{Environment, LogFormat};
+use cairn_config::{Environment, LogFormat};
 use held::Stderr;
 use lines::{Lines, Shape};
 

@@ -124,7 +124,7 @@ fn where_lines_go(#[case] format: LogFormat, #[case] journal: bool, #[case] colo
 
 #[test]
 fn the_journal_is_known_by_its_device_and_inode_alone() {
-    use crate::config::FixedEnvironment;
+    use cairn_config::FixedEnvironment;
     let env = FixedEnvironment::new("/");
     assert!(!is_journal(&env), "no variable");
     assert!(!is_journal(&env.clone().with("JOURNAL_STREAM", "1:1")), "another stream: stderr was redirected");

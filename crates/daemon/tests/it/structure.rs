@@ -8,9 +8,10 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The map of `crates/ARCHITECTURE.md`: which crates a crate may use.
-const EDGES: [(&str, &[&str]); 11] = [
+const EDGES: [(&str, &[&str]); 12] = [
     ("cairn-types", &[]),
     ("cairn-core", &["cairn-types"]),
+    ("cairn-config", &["cairn-core", "cairn-types"]),
     ("cairn-platforms", &["cairn-types"]),
     ("cairn-tools", &["cairn-types"]),
     ("cairn-llm", &["cairn-core", "cairn-types"]),
@@ -20,6 +21,7 @@ const EDGES: [(&str, &[&str]); 11] = [
         "cairn-daemon",
         &[
             "cairn-actors",
+            "cairn-config",
             "cairn-core",
             "cairn-llm",
             "cairn-platforms",
@@ -31,8 +33,8 @@ const EDGES: [(&str, &[&str]); 11] = [
     (
         "cairn-fuzz",
         &[
+            "cairn-config",
             "cairn-core",
-            "cairn-daemon",
             "cairn-llm",
             "cairn-platforms",
             "cairn-store",

@@ -15,6 +15,7 @@ use reqwest::header::{AUTHORIZATION, HeaderName};
 
 use cairn_types::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
 use cairn_types::ports::{ChatModel, ServerWindow, Unanswered};
+use cairn_types::wire::address::is_of_azure;
 use cairn_types::wire::format::WireFormat;
 
 use crate::options::{BadModel, ServerOptions};
@@ -90,9 +91,8 @@ impl OpenAi {
 /// Whether an address is one of Azure, where keys go into a header of their own, or of a gateway that speaks as Azure does
 /// (`?api-version=`): <https://learn.microsoft.com/azure/ai-services/openai/reference>.
 fn is_azure(base_url: &str) -> bool {
-    const HOSTS: [&str; 3] = [".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com"];
     let Ok(url) = base_url.trim().parse::<Url>() else { return false };
-    let is_host = url.host_str().is_some_and(|host| HOSTS.iter().any(|end| host.ends_with(end)));
+    let is_host = url.host_str().is_some_and(is_of_azure);
     is_host || url.query_pairs().any(|(key, _)| key == "api-version")
 }
 

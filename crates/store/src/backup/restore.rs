@@ -175,8 +175,13 @@ fn fill(from: &Path, manifest: &Manifest, stage: &Path, aside: &str) -> Result<(
     Ok(sync_folders(stage).map_err(io_error("sync", stage))?)
 }
 
+/// A state was begun in that folder. What cannot be looked into counts as there: opening it says why.
+pub fn is_there(dir: &Path) -> bool {
+    dir.join("journal").try_exists().unwrap_or(true) || is_begun(dir)
+}
+
 /// Whether a state was begun in that folder.
-pub fn is_begun(state: &Path) -> bool {
+fn is_begun(state: &Path) -> bool {
     state.join("journal").exists() || is_pending(state)
 }
 

@@ -1,5 +1,6 @@
-//! What crosses a connection: bodies, streams of events, pauses between tries, and the format of a request to a model.
+//! What crosses a connection: addresses, bodies, streams of events, pauses between tries, and the format of a request to a model.
 
+pub mod address;
 pub mod backoff;
 pub mod body;
 pub mod format;

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use cairn_core::agent::{AgentSettings, WindowSize};
+use cairn_core::agent::{AgentSettings, RuntimeLimits, WindowSize};
 use cairn_core::limits::TalkLimits;
 use cairn_types::event::{Event, MaintenanceEvent};
 use cairn_types::ids::ChannelId;
@@ -26,7 +26,7 @@ use cairn_types::tool::Effect;
 use tokio::time::Instant;
 
 use super::common::{AnyArguments, World};
-use crate::{AgentRuntime, ModelCandidate, Runtime, RuntimeDeps, RuntimeLimits, all_tools};
+use crate::{AgentRuntime, ModelCandidate, Runtime, RuntimeDeps, all_tools};
 use chance::per_mille;
 use model::SimModel;
 use net::SimNet;

@@ -22,8 +22,8 @@ use super::client::{CallError, Client, encode};
 use super::connect::{Connector, channel_path};
 use super::failure::Failure;
 use super::{channel, draw, out};
-use crate::config::chat_history;
 use crate::records::{CompactRecord, ContextRecord, NewGenerationRecord};
+use cairn_config::chat_history;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -31,10 +31,10 @@ use crate::cli::client::{CallError, encode};
 use crate::cli::connect::{channel_path, listen};
 use crate::cli::failure::{Failure, exit};
 use crate::cli::out;
-use crate::config::OFFLINE;
 use crate::records::StatusRecord;
 use crate::telemetry::HeldLog;
 use crate::text::{Wrap, grouped, one_line, plain};
+use cairn_config::OFFLINE;
 
 /// Lines of earlier starts that are kept.
 const HISTORY_MAX: usize = 1_000;

@@ -19,7 +19,7 @@ use jiff::tz::TimeZone;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
-use crate::clock::SystemClock;
+use cairn_config::clock::SystemClock;
 
 /// The tool that the model is asked to call, if the agent has it: it needs no arguments.
 const TIME: &str = "time";

@@ -10,9 +10,9 @@ use jiff::{SignedDuration, Timestamp};
 use super::report::Finding;
 use super::{Examination, problem_of};
 use crate::cli::owner;
-use crate::clock::SystemClock;
-use crate::config::{Loaded, Problem, sockets_to_try};
 use crate::text::{bytes, counted, grouped, minute};
+use cairn_config::clock::SystemClock;
+use cairn_config::{Loaded, Problem, sockets_to_try};
 
 /// Free space below which the daemon soon accepts no more messages, and below which it is time to free some.
 const FREE_MIN: u64 = 100 << 20;
@@ -60,7 +60,7 @@ fn what_is_configured(loaded: &Loaded) -> String {
     let Some(file) = &loaded.file else {
         return "no config file: the built-in defaults apply; `cairn init` writes one".to_owned();
     };
-    let models = config.models.iter().filter(|model| model.id != crate::config::OFFLINE).count() as u64;
+    let models = config.models.iter().filter(|model| model.id != cairn_config::OFFLINE).count() as u64;
     format!(
         "{}: {}, {}",
         file.display(),

@@ -6,8 +6,8 @@ use cairn_tools::mcp::find_program;
 
 use super::Examination;
 use super::report::Finding;
-use crate::config::{Environment as _, McpConfig, shown_text};
 use crate::records::ServerRecord;
+use cairn_config::{Environment as _, McpConfig, shown_text};
 
 pub(super) fn check(x: &mut Examination) -> Vec<Finding> {
     let Some(loaded) = &x.loaded else { return Vec::new() };

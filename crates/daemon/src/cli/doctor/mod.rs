@@ -21,10 +21,10 @@ use jiff::{SignedDuration, Timestamp};
 use super::args::Global;
 use super::connect::Connector;
 use super::failure::{Failure, exit};
-use crate::config::{
+use crate::records::{ServerRecord, ToolRecord};
+use cairn_config::{
     Config, Loaded, Problem, ProcessEnvironment, StateDir, StateOrigin, config_file, state_dir,
 };
-use crate::records::{ServerRecord, ToolRecord};
 use report::{Finding, Report};
 
 #[derive(Debug, Args)]

@@ -15,11 +15,11 @@ use jiff::SignedDuration;
 use super::Examination;
 use super::asking::{Asked, Step, Stopped, ask};
 use super::report::Finding;
-use crate::clock::SystemClock;
-use crate::config::{AgentConfig, Config, Loaded, ModelConfig, Provider, names_variable, without_secrets};
 use crate::models::{openai, options};
 use crate::records::ToolRecord;
 use crate::text::{counted, grouped};
+use cairn_config::clock::SystemClock;
+use cairn_config::{AgentConfig, Config, Loaded, ModelConfig, Provider, names_variable, without_secrets};
 
 /// Asks all models at the same time.
 pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {

@@ -6,8 +6,8 @@ use tokio::time::timeout;
 
 use super::report::Finding;
 use super::{Examination, problem_of};
-use crate::config::{Bot, Loaded};
 use crate::networks::checkup;
+use cairn_config::{Bot, Loaded};
 
 /// A checkup is a handful of calls, each of which may take so long.
 const CALLS: u32 = 6;

@@ -12,11 +12,11 @@ use crate::cli::client::{CallError, Client};
 use crate::cli::connect::Connector;
 use crate::cli::failure::{Failure, MENDING_COPY};
 use crate::cli::owner;
-use crate::config::{sockets_to_try, state_dir};
 use crate::node::CHANGING;
 use crate::records::{ServerRecord, StatusRecord};
 use crate::text::counted;
 use crate::wiring::{Reader, nothing, store_options};
+use cairn_config::{sockets_to_try, state_dir};
 
 pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
     if let Err(error) = state_dir(x.global.state.as_deref(), &x.env) {
@@ -47,7 +47,7 @@ pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
     if let Some(found) = cannot_be_looked_at(dir) {
         return vec![found];
     }
-    if !connector.state.is_there() {
+    if !cairn_store::is_there(&connector.state.path) {
         // Without a state nothing is approved.
         x.servers = Some(Vec::new());
         if let Ok(router) = nothing(&connector.loaded, &connector.state, connector.tools()) {

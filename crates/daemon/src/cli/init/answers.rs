@@ -7,7 +7,7 @@ use secrecy::SecretString;
 use super::ask::{Ask, Secret, SecretQuestion, beside};
 use super::{InitArgs, ProviderArg};
 use crate::cli::failure::Failure;
-use crate::config::{NetworkKind, Provider, base_url_trouble, is_id_of_one, window_trouble};
+use cairn_config::{NetworkKind, Provider, base_url_trouble, is_id_of_one, window_trouble};
 
 /// Names of files for secrets that are typed.
 pub(super) const MODEL_KEY: &str = "model.key";

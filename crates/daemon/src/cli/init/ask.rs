@@ -7,7 +7,7 @@ use console::{Term, style};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::cli::failure::Failure;
-use crate::config::{
+use cairn_config::{
     Environment as _, NoSecret, ProcessEnvironment, is_secret, secret_in_file, secret_in_variable,
 };
 

@@ -15,9 +15,9 @@ use serde_json::json;
 use super::args::Global;
 use super::failure::Failure;
 use super::out;
-use crate::config::{Config, Environment as _, ProcessEnvironment, Provider, config_file};
 use answers::Answers;
 use ask::Ask;
+use cairn_config::{Config, Environment as _, ProcessEnvironment, Provider, config_file};
 
 /// Where the unit of systemd may be.
 const UNITS: [&str; 3] = [

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::answers::{Answers, Bot, MODEL_KEY, Model, token_file};
 use super::ask::Secret;
-use crate::config::{NetworkKind, Provider};
+use cairn_config::{NetworkKind, Provider};
 
 pub(super) fn text(answers: &Answers) -> String {
     let mut out = "\

@@ -14,9 +14,9 @@ use super::args::Global;
 use super::connect::{Connector, no_such_agent};
 use super::failure::Failure;
 use super::out;
-use crate::config::Provider;
 use crate::text::counted;
-use crate::what_if::{self, Source, candidate};
+use cairn_config::Provider;
+use cairn_config::what_if::{self, Source, candidate};
 use report::TuneRecord;
 
 /// Fewest turns that say anything.
@@ -98,7 +98,8 @@ pub(crate) async fn tune(global: Global, args: TuneArgs) -> Result<(), Failure> 
         Prices::Anthropic => Provider::Anthropic,
         Prices::Openai => Provider::Openai,
     });
-    let (current, billing, prices) = what_if::current(config, agent, &source, format);
+    let (current, billing, prices) =
+        what_if::current(config, agent, &source, format, cairn_actors::builtin_tools());
     let runs = Runs::of(&source.runs, &current);
     let resize = |tokens: u64| what_if::resize(config, &current, tokens);
     let mut candidates = tune::presets(&current, resize);

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::cli::out::Table;
 use crate::text::{counted, grouped, percent};
-use crate::what_if::candidate::{keys, toml};
+use cairn_config::what_if::candidate::{keys, toml};
 
 /// Widest table: it fits a terminal of 80 columns.
 const WIDTH: usize = 80;

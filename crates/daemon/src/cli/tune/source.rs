@@ -17,8 +17,8 @@ use crate::cli::connect::{Connector, channel_path};
 use crate::cli::failure::{Failure, exit};
 use crate::cli::history::Pages;
 use crate::cli::jsonl;
-use crate::records::ContextRecord;
-use crate::what_if::{ChannelScript, Source, add_step};
+use crate::records::{ContextRecord, EntryRecord};
+use cairn_config::what_if::{ChannelScript, Source, add_step};
 
 /// The script of a channel's history, with what is known of its agent.
 pub(super) async fn of_channel(
@@ -47,7 +47,7 @@ async fn read_channel(
     let mut script = ChannelScript::default();
     let mut pages = Pages::of(client, channel);
     while let Some(page) = pages.next().await? {
-        page.iter().for_each(|entry| script.add(entry));
+        page.iter().filter_map(EntryRecord::in_script).for_each(|entry| script.add(&entry));
     }
     Ok((context, script.finish()))
 }

@@ -6,7 +6,7 @@ use cairn_core::tune::{
 };
 
 use super::*;
-use crate::config::{Config, FixedEnvironment};
+use cairn_config::{Config, FixedEnvironment};
 
 fn current() -> AgentSettings {
     let loaded = Config::load(None, &FixedEnvironment::new("/")).unwrap();

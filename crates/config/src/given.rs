@@ -1,0 +1,88 @@
+//! Single values judged before they stand in a file, as `cairn init` needs it: the rules are those of the file.
+
+use std::path::Path;
+
+use super::check::{trimmed, url_trouble};
+use super::env::Environment;
+use super::secrets::{SecretSource, is_variable, looks_secret};
+use super::types::{NetworkKind, Provider, WINDOW_MAX, WINDOW_MIN, is_id};
+use super::url;
+
+/// What is wrong with the address of a model's server, in a sentence.
+pub fn base_url_trouble(address: &str, provider: Provider) -> Option<String> {
+    let address = trimmed(address);
+    let trouble = url_trouble(address, provider)?;
+    Some(format!("`base_url` = \"{}\" {trouble}", url::shown(address)))
+}
+
+/// What is wrong with a window, in a sentence.
+pub fn window_trouble(tokens: u64) -> Option<String> {
+    (!(WINDOW_MIN..=WINDOW_MAX).contains(&tokens))
+        .then(|| format!("write a number of tokens from {WINDOW_MIN} to {WINDOW_MAX}"))
+}
+
+/// Whether a text is the id of a person or a server there.
+pub fn is_id_of_one(text: &str, network: NetworkKind) -> bool {
+    // In TOML whole numbers end where those of 64 bits with a sign do.
+    is_id(text, network) && text.parse::<i64>().is_ok_and(|id| id > 0)
+}
+
+/// Whether a text names a person of a chat network: `PLATFORM/USER`.
+pub fn is_person(text: &str) -> bool {
+    text.split_once('/')
+        .is_some_and(|(platform, id)| NetworkKind::of_platform(platform).is_some_and(|kind| is_id(id, kind)))
+}
+
+/// What is wrong with where a secret is said to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoSecret {
+    NotYet(String),
+    Never(String),
+}
+
+/// Whether a secret is in that variable.
+///
+/// # Errors
+/// It is not.
+pub fn secret_in_variable(name: &str, env: &dyn Environment) -> Result<(), NoSecret> {
+    if looks_secret(name) {
+        let told =
+            "that is the key itself: name the variable that holds it, and get a new key if this was seen";
+        return Err(NoSecret::Never(told.to_owned()));
+    }
+    if !is_variable(name) {
+        return Err(NoSecret::Never("that is no name of a variable: write it as $OPENAI_API_KEY".to_owned()));
+    }
+    match env.var(name) {
+        Some(_) => Ok(()),
+        None => Err(NoSecret::NotYet(format!("${name} is not set"))),
+    }
+}
+
+/// Whether a secret (`what` in a word) is in that file.
+///
+/// # Errors
+/// It is not, or it is none. What is written in the file is never told.
+pub fn secret_in_file(what: &'static str, file: &Path, env: &dyn Environment) -> Result<(), NoSecret> {
+    let shown = file.display();
+    if file.file_name().is_some_and(|name| looks_secret(&name.to_string_lossy())) {
+        let told =
+            "that is the token itself: name the file that holds it, and get a new token if this was seen";
+        return Err(NoSecret::Never(told.to_owned()));
+    }
+    match std::fs::metadata(file) {
+        Ok(meta) if meta.is_dir() => {
+            return Err(NoSecret::Never(format!("{shown} is a folder: name the file in it")));
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(NoSecret::NotYet(format!("there is no file {shown}")));
+        }
+        Ok(_) | Err(_) => {}
+    }
+    let named = SecretSource { what, env_key: "", variable: None, file: Some(file), is_word: true };
+    match named.read(env) {
+        None | Some(Ok(_)) => Ok(()),
+        Some(Err(why)) if std::fs::File::open(file).is_err() => Err(NoSecret::NotYet(why.to_string())),
+        Some(Err(why)) => Err(NoSecret::Never(format!("{shown}: {why}"))),
+    }
+}

@@ -1,0 +1,142 @@
+//! `[limits]`, and what of them the actors keep.
+
+use std::time::Duration;
+
+use cairn_core::agent::RuntimeLimits;
+use cairn_core::chain::CoolDowns;
+use cairn_core::limits::TalkLimits;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Limits {
+    /// Longest text of a message, in bytes; a longer one is refused with 413.
+    #[schemars(range(min = 1, max = 67_108_864))]
+    pub max_message_bytes: usize,
+    /// Messages on their way to the journal at once, over all channels; further ones are refused with 429.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub admitted_messages: usize,
+    /// Messages that may wait for their answer in one channel; further ones are refused with 429.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub channel_queue: usize,
+    /// Answers that models write for one person at once, over all channels, while other people are being answered or were a
+    /// minute ago; further ones wait in their order. 0: any number.
+    #[schemars(range(max = 1_000_000))]
+    pub user_calls_at_once: usize,
+    /// Seconds without an event after which a channel falls asleep; it wakes with its next message.
+    #[schemars(range(min = 1, max = 31_536_000))]
+    pub idle_secs: u64,
+    /// MiB of memory that the channels awake take together, about. Over it, those that were used least recently fall asleep,
+    /// unless something is under way there; the next message wakes them. 0: any number, until they are idle for idle_secs.
+    #[schemars(range(max = 1_048_576))]
+    pub awake_mib: u64,
+    /// Longest that one turn may take, all model calls and tools together, in seconds.
+    #[schemars(range(min = 1, max = 86_400))]
+    pub turn_timeout_secs: u64,
+    /// Most calls of the model for one answer, in quick succession, when it fails in passing. Then the turn waits for it.
+    #[schemars(range(min = 1, max = 100))]
+    pub model_attempts: u32,
+    /// Longest that one call of a tool may take, in seconds.
+    #[schemars(range(min = 1, max = 86_400))]
+    pub tool_timeout_secs: u64,
+    /// Seconds that turns under way get to end when the daemon stops.
+    #[schemars(range(max = 3_600))]
+    pub shutdown_secs: u64,
+    /// Messages of a group that are not addressed to the bot and wait for the next turn as its context; past it they become
+    /// a turn without an answer, which is compacted like any other.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub unaddressed_queue: usize,
+    /// When no model answers: seconds after which people in a chat are told that their message is kept and will be answered,
+    /// and the longest pause between two attempts from then on, in seconds. A local message waits, too, for
+    /// turn_timeout_secs at the most; its stream says so, and a model's server that wants more than a minute of waiting
+    /// fails it at once.
+    #[schemars(range(min = 1, max = 3_600))]
+    pub model_down_tell_secs: u64,
+    #[schemars(range(min = 1, max = 86_400))]
+    pub model_down_pause_max_secs: u64,
+    /// In a chain of models: seconds for which a model is skipped after it failed (overloaded, silent, out of reach), and
+    /// after it refused a request for too many of them without naming a time itself. They double with each failure in a row,
+    /// up to the third. Meanwhile the next model of the chain answers; then the first one is asked again.
+    #[schemars(range(max = 86_400))]
+    pub model_cool_down_secs: u64,
+    #[schemars(range(max = 86_400))]
+    pub model_limited_secs: u64,
+    #[schemars(range(max = 86_400))]
+    pub model_cool_down_max_secs: u64,
+    /// On chat networks: messages within an hour, of one person and in one channel, and tokens (of requests and answers)
+    /// that one person and one channel may cause within an hour. Whoever is over a limit is told so once. 0: no limit.
+    pub user_messages_per_hour: u64,
+    pub channel_messages_per_hour: u64,
+    pub user_tokens_per_hour: u64,
+    pub channel_tokens_per_hour: u64,
+    /// Money that the whole bot may spend on a day (UTC), in the currency of the models' prices. 0: no cap.
+    #[schemars(range(min = 0, max = 1_000_000_000))]
+    pub spend_per_day: f64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let runtime = RuntimeLimits::default();
+        Self {
+            max_message_bytes: 256 * 1024,
+            admitted_messages: runtime.admitted_messages,
+            channel_queue: runtime.channel_queue,
+            user_calls_at_once: runtime.user_calls_at_once,
+            idle_secs: runtime.idle_after.as_secs(),
+            awake_mib: runtime.awake_bytes >> 20,
+            turn_timeout_secs: runtime.turn_timeout.as_secs(),
+            model_attempts: runtime.model_attempts,
+            tool_timeout_secs: runtime.tool_timeout.as_secs(),
+            shutdown_secs: 30,
+            unaddressed_queue: runtime.unaddressed_queue,
+            model_down_tell_secs: runtime.tell_after.as_secs(),
+            model_down_pause_max_secs: runtime.patience_max.as_secs(),
+            model_cool_down_secs: runtime.cool_downs.failing.as_secs(),
+            model_limited_secs: runtime.cool_downs.limited.as_secs(),
+            model_cool_down_max_secs: runtime.cool_downs.max.as_secs(),
+            user_messages_per_hour: 0,
+            channel_messages_per_hour: 0,
+            user_tokens_per_hour: 0,
+            channel_tokens_per_hour: 0,
+            spend_per_day: 0.0,
+        }
+    }
+}
+
+impl Limits {
+    /// The part of them that the actors keep.
+    pub fn runtime(&self) -> RuntimeLimits {
+        RuntimeLimits {
+            admitted_messages: self.admitted_messages,
+            channel_queue: self.channel_queue,
+            user_calls_at_once: self.user_calls_at_once,
+            idle_after: Duration::from_secs(self.idle_secs),
+            awake_bytes: self.awake_mib << 20,
+            turn_timeout: Duration::from_secs(self.turn_timeout_secs),
+            model_attempts: self.model_attempts,
+            tool_timeout: Duration::from_secs(self.tool_timeout_secs),
+            unaddressed_queue: self.unaddressed_queue,
+            tell_after: Duration::from_secs(self.model_down_tell_secs),
+            patience_max: Duration::from_secs(self.model_down_pause_max_secs),
+            cool_downs: CoolDowns {
+                failing: Duration::from_secs(self.model_cool_down_secs),
+                limited: Duration::from_secs(self.model_limited_secs),
+                max: Duration::from_secs(self.model_cool_down_max_secs),
+                ..CoolDowns::default()
+            },
+            ..RuntimeLimits::default()
+        }
+    }
+
+    /// The part of them that bounds how much people talk.
+    pub fn talk(&self) -> TalkLimits {
+        TalkLimits {
+            user_messages_per_hour: self.user_messages_per_hour,
+            channel_messages_per_hour: self.channel_messages_per_hour,
+            user_tokens_per_hour: self.user_tokens_per_hour,
+            channel_tokens_per_hour: self.channel_tokens_per_hour,
+            spend_per_day: self.spend_per_day,
+        }
+    }
+}
