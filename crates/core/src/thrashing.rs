@@ -81,7 +81,7 @@ impl ThrashingWatch {
         swings.then_some(Thrashing::Swings).and_then(|thrashing| self.warn(thrashing, now))
     }
 
-    /// A run ended. What is to be warned about, once an hour at most. Merges and what people ask for are no unrest.
+    /// A run ended. What is to be warned about, once an hour at most. Merges and what people ask for do not count.
     pub fn run(&mut self, end: &RunEnd, usable_tokens: u64, now: Timestamp) -> Option<Thrashing> {
         let is_due = matches!(end.trigger, Trigger::Threshold | Trigger::Messages);
         if end.outcome != RunOutcome::Committed || !is_due {
@@ -178,7 +178,7 @@ mod tests {
     #[case(Trigger::Manual, 1, 100, None)]
     #[case(Trigger::Threshold, 20, 399, Some(Thrashing::LittleFreed))]
     #[case(Trigger::Threshold, 20, 400, None)]
-    fn three_runs_in_ten_turns_or_one_that_frees_little_are_unrest(
+    fn three_runs_in_ten_turns_or_one_that_frees_little_are_thrashing(
         #[case] trigger: Trigger,
         #[case] turns_between: usize,
         #[case] freed: u64,

@@ -291,7 +291,7 @@ impl ChannelState {
     fn report_thrashing(&self, thrashing: Option<Thrashing>, gauge: &Gauge) {
         let Some(thrashing) = thrashing else { return };
         let kind = thrashing.name();
-        metrics::counter!("cairn_unrest_total", "kind" => kind).increment(1);
+        metrics::counter!("cairn_thrashing_total", "kind" => kind).increment(1);
         tracing::warn!(channel = %self.handle.id, kind, window_tokens = gauge.tokens,
             usage_ratio = gauge.usage_ratio, "{}", thrashing.remedy());
     }

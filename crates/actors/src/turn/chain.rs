@@ -662,7 +662,7 @@ impl Turn {
                 draft: false,
             }))
         });
-        metrics::counter!("cairn_patience_total").increment(1);
+        metrics::counter!("cairn_outage_notes_total").increment(1);
         tracing::error!(channel = %self.args.handle.id,
             "no model answers; the chat is told, and its message is answered when one does: check the model's server");
         self.step(note.into_iter().collect()).await
@@ -673,7 +673,7 @@ impl Turn {
         let why =
             failure.map_or_else(|| "the model does not answer".to_owned(), |failure| failure.message.clone());
         self.args.handle.subscribers.waits(&format!("{why}; waiting until it answers"));
-        metrics::counter!("cairn_patience_total").increment(1);
+        metrics::counter!("cairn_outage_notes_total").increment(1);
         tracing::warn!(channel = %self.args.handle.id,
             "no model answers; the turn waits within its limit: check the model's server");
     }

@@ -344,9 +344,9 @@ async fn the_quick_starts_of_the_readme_do_what_they_say() {
     };
 
     let offline = home();
-    let run = follow(&offline, &first[1], "", b"");
+    let run = follow(&offline, &first[0], "", b"");
     assert!(run.stdout.contains("Nothing is lost."), "{run:?}");
-    let run = follow(&offline, &first[2], "", b"My name is Ada, and I prefer tea.\nWhat do I prefer?\n");
+    let run = follow(&offline, &first[1], "", b"My name is Ada, and I prefer tea.\nWhat do I prefer?\n");
     assert!(run.stdout.contains("tea"), "{run:?}");
 
     let home = home();
