@@ -42,6 +42,15 @@ TYPES = {
 # What other servers document beside OpenAI's fields: the fields that are sent to them alone. A path is one of keys; `*` is any
 # element of a list.
 EXTENSIONS = {
+    # Servers of chat completions that are none of OpenAI's: what the others here take, and what the configuration adds.
+    "compatible": [
+        ("messages", "*", "reasoning_content"),
+        ("messages", "*", "reasoning_details"),
+        ("messages", "*", "tool_calls", "*", "extra_content"),
+        ("messages", "*", "extra_content"),
+        ("top_k",),
+        ("provider",),
+    ],
     # https://api-docs.deepseek.com/guides/thinking_mode and https://platform.moonshot.ai/docs
     "deepseek": [("messages", "*", "reasoning_content")],
     "kimi": [("messages", "*", "reasoning_content")],

@@ -259,11 +259,12 @@ impl Opening<'_> {
 
     /// Has the request do without something. False: there is nothing of it.
     fn add(&self, wire: &mut Wire, remedy: Remedy) -> bool {
-        if remedy == Remedy::Chat {
-            return Remedy::speak_chat(wire);
-        }
-        if remedy.is_in(wire) {
-            return false;
+        match remedy {
+            Remedy::Chat => return Remedy::speak_chat(wire),
+            // The other formats have no such field, and take tools beside reasoning.
+            Remedy::NoEffort if wire.format != WireFormat::Openai => return false,
+            _ if remedy.is_in(wire) => return false,
+            _ => {}
         }
         let before = Body::of(wire, self.request).text();
         wire.remedies.push(remedy.name().to_owned());

@@ -194,8 +194,6 @@ pub(crate) fn apply(remedy: Remedy, body: &mut Value) -> bool {
         Remedy::OneCall => fields.get_mut("messages").is_some_and(split_rounds),
         Remedy::SignCalls => fields.get_mut("messages").is_some_and(sign_calls),
         Remedy::EmptyReasoning => fields.get_mut("messages").is_some_and(add_reasoning),
-        // The Responses API takes both.
-        Remedy::NoEffort if fields.contains_key("input") => false,
         Remedy::NoEffort => {
             let none = Value::from("none");
             fields.insert("reasoning_effort".to_owned(), none.clone()) != Some(none)

@@ -20,8 +20,9 @@ static FILE: LazyLock<Option<Mutex<File>>> = LazyLock::new(|| {
     Some(Mutex::new(file.unwrap_or_else(|error| panic!("cannot capture to {}: {error}", path.display()))))
 });
 
-/// Keeps a request. `provider`: which one the fake stands in for. `beta`: what of the format's betas it asks for.
-pub(super) fn keep(wire: Wire, provider: Option<Provider>, beta: Option<&str>, body: &Value) {
+/// Keeps a request. `is_own`: the fake is a server of those who made the wire format. `provider`: which other one it stands in for.
+/// `beta`: what of the format's betas it asks for.
+pub(super) fn keep(wire: Wire, is_own: bool, provider: Option<Provider>, beta: Option<&str>, body: &Value) {
     let Some(file) = &*FILE else { return };
     let (wire, own) = match wire {
         Wire::OpenAi => ("chat", "openai"),
@@ -31,7 +32,9 @@ pub(super) fn keep(wire: Wire, provider: Option<Provider>, beta: Option<&str>, b
     let server = match provider {
         Some(Provider::DeepSeek) => "deepseek",
         Some(Provider::Gemini3) => "gemini",
-        Some(Provider::Gpt56OnChat | Provider::ClaudeThinking) | None => own,
+        Some(Provider::Gpt56OnChat | Provider::ClaudeThinking) => own,
+        None if wire == "chat" && !is_own => "compatible",
+        None => own,
     };
     let line = json!({"wire": wire, "server": server, "beta": beta, "body": body});
     let kept = writeln!(file.lock(), "{line}");

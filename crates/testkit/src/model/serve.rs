@@ -100,7 +100,8 @@ async fn serve(shared: Arc<Shared>, wire: Wire, headers: &HeaderMap, body: &Byte
         Wire::Anthropic => header("x-api-key"),
     };
     let versioned = header("anthropic-version").is_some();
-    capture::keep(wire, shared.builder.provider, header("anthropic-beta").as_deref(), &body);
+    let builder = &shared.builder;
+    capture::keep(wire, builder.breakpoints, builder.provider, header("anthropic-beta").as_deref(), &body);
     let own = headers.iter().filter(|(name, _)| name.as_str().starts_with("x-"));
     let own = own.filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())));
     let arrived = Arrived { wire, body, sent, authorization, headers: own.collect(), versioned };
