@@ -64,7 +64,7 @@ impl AgentRuntime {
         agent
     }
 
-    /// The same with more models, tried after those that it has.
+    /// The agent with more models, tried after those that it has.
     #[must_use]
     pub fn followed_by(mut self, others: impl IntoIterator<Item = ModelCandidate>) -> Self {
         self.others.extend(others);
@@ -77,14 +77,14 @@ impl AgentRuntime {
         self.guarded = chain::guard(&windows, &self.first.settings.window_guard);
     }
 
-    /// The same with a model of its own for runs.
+    /// The agent with a model of its own for runs.
     #[must_use]
     pub fn summarised_by(mut self, compactor: Option<ModelCandidate>) -> Self {
         self.compactor = compactor;
         self
     }
 
-    /// The same with a context engine of its own, whatever its settings name.
+    /// The agent with a context engine of its own, whatever its settings name.
     #[must_use]
     pub fn with_engine(mut self, maker: EngineMaker) -> Self {
         self.maker = Some(maker);

@@ -47,7 +47,7 @@ impl FixedEnvironment {
         Self { vars: BTreeMap::new(), current_dir: current_dir.into() }
     }
 
-    /// The same with one more variable.
+    /// The environment with one more variable.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<OsString>) -> Self {
         self.vars.insert(name.to_owned(), value.into());

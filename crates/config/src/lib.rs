@@ -168,7 +168,7 @@ impl Loaded {
         whole
     }
 
-    /// The same with the tokens and the servers' secrets of another one, and its keys for models that this one lacks.
+    /// The configuration with the tokens and the servers' secrets of another one, and its keys for models that this one lacks.
     pub fn with_secrets_of(mut self, other: &Self) -> Self {
         for (model, key) in &other.keys {
             if self.config.model(model).is_none() {

@@ -78,7 +78,7 @@ impl Loaded {
         keys
     }
 
-    /// The same as text, a line for each.
+    /// Every key that is in force as text, a line for each.
     pub fn show_sources(&self) -> String {
         let file = self
             .file
@@ -96,7 +96,7 @@ impl Loaded {
         text
     }
 
-    /// The same as JSON.
+    /// Every key that is in force as JSON.
     pub fn sources_to_json(&self) -> Value {
         json!({ "file": self.file, "keys": self.keys_in_force() })
     }

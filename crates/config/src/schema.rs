@@ -202,7 +202,7 @@ pub(super) static TABLES: LazyLock<Vec<Table>> = LazyLock::new(|| {
     tables
 });
 
-/// The same with keys of [`Network`] and of agents that a table does not have.
+/// All tables, with keys of [`Network`] and of agents that a table does not have.
 fn all_tables() -> Vec<Table> {
     let agents = [
         ("", fields_of::<AgentConfig>()),

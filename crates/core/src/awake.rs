@@ -56,7 +56,7 @@ pub fn bytes(conversation: &Conversation) -> u64 {
     CHANNEL_BYTES + live.chain(pending).chain(stack).sum::<u64>()
 }
 
-/// The same of a message that waits for a turn.
+/// About how many bytes a message takes that waits for a turn.
 pub fn pending_bytes(pending: &Pending) -> u64 {
     ENTRY_BYTES + parts_bytes(&pending.parts)
 }

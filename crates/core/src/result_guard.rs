@@ -49,7 +49,7 @@ impl ResultRoom {
         }
     }
 
-    /// The same after a result of these words.
+    /// Takes the room of a result of these words.
     pub fn take(&mut self, shown: &str) {
         self.tokens = self.tokens.saturating_sub(self.weight(shown));
     }
@@ -79,7 +79,7 @@ impl ResultRoom {
         if n_left == 0 { *self } else { Self { tokens, ..*self }.shared_by(n_left) }
     }
 
-    /// The same after a picture. False: there is no room for one, and nothing was taken.
+    /// Takes the room of a picture. False: there is no room for one, and nothing was taken.
     pub fn take_picture(&mut self) -> bool {
         let taken = self.correction.apply(u64::from(IMAGE_TOKENS));
         let fits = taken <= self.tokens;

@@ -15,7 +15,7 @@ use cairn_types::tokens::Correction;
 /// (`docs/design/figures.md`).
 const ERROR_SHARE: f64 = 0.1;
 
-/// The same in tokens, at the least: recalled memories come and go.
+/// The least error in tokens: recalled memories come and go.
 const ERROR_MIN: u64 = 512;
 
 /// A report that is so near to what was added to the request counts only that: the rest was in the server's cache.

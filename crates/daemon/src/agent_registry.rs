@@ -57,7 +57,7 @@ impl AgentRegistry {
         Self { live, search, tools, default_agent, reached: Mutex::default(), told }
     }
 
-    /// The same for a command, which says nothing of windows.
+    /// The registry for a command, which says nothing of windows.
     pub fn silent(self) -> Self {
         Self { told: None, ..self }
     }
@@ -103,7 +103,7 @@ impl AgentRegistry {
         self.runtimes_of(&self.live.now()).await
     }
 
-    /// The same of a configuration that is about to hold: its models are reached, so that nothing has to wait for them
+    /// All agents of a configuration that is about to hold: its models are reached, so that nothing has to wait for them
     /// once it does. What their servers have said of windows is kept.
     ///
     /// # Errors

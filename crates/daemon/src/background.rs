@@ -18,7 +18,7 @@ impl Background {
         Self { task, stop }
     }
 
-    /// The same of work that ends by itself when the token is cancelled.
+    /// Starts work that ends by itself when the token is cancelled.
     pub fn start_ending<F>(work: impl FnOnce(CancellationToken) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,

@@ -19,7 +19,7 @@ impl RestartHandle {
         self.again.notify_one();
     }
 
-    /// The same, so that another node leads by the database that they share.
+    /// Asks for a restart after which another node leads by the database that they share.
     pub fn drain(&self) {
         self.drain.notify_one();
     }

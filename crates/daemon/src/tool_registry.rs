@@ -89,7 +89,7 @@ impl ToolRegistry {
         self.listed(agent).into_iter().map(|(def, _, _)| def).collect()
     }
 
-    /// The same with where each comes from, and what calling it does.
+    /// What an agent's model may call, with where each tool comes from, and what calling it does.
     pub fn listed(&self, agent: &AgentConfig) -> Vec<(ToolDef, String, Effect)> {
         let mut out: Vec<_> = self
             .common

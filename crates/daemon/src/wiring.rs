@@ -159,7 +159,7 @@ impl Daemon {
         Self::start_with((store, clean_stop), live, state, &socket, tools, control).await
     }
 
-    /// The same on a store that is open already, with whether what wrote it last ended in order. It is closed again where that
+    /// Starts as [`Self::start`] does, on a store that is open already, with whether what wrote it last ended in order. It is closed again where that
     /// fails.
     ///
     /// # Errors
@@ -295,7 +295,7 @@ impl Daemon {
         self.end(grace, async move { socket.close(socket::GRACE).await }).await.is_store_closed
     }
 
-    /// The same in a process that stands by then: its socket stays, and says so meanwhile, however long the store takes to close.
+    /// Stops in a process that stands by then: its socket stays, and says so meanwhile, however long the store takes to close.
     pub(crate) async fn step_down(self, grace: Duration) -> Ended {
         let (socket, routes) = (self.socket.clone(), node::changing(&self.identity));
         let say_so = async move {

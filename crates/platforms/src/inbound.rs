@@ -220,7 +220,7 @@ impl InboundPath {
         }
     }
 
-    /// The same of a message that is read only now: whoever was not let in when they said it is not heard later, and what
+    /// What the access rules say of a message that is read only now: whoever was not let in when they said it is not heard later, and what
     /// another agent took in, whose chat it was then, is not answered a second time.
     pub(crate) async fn judge_missed(
         &self,

@@ -71,7 +71,7 @@ impl Link {
         self.set_sharded(state, failure, None);
     }
 
-    /// The same of a platform with several connections.
+    /// The connection of a platform that has several is in another state.
     pub fn set_sharded(&self, state: LinkState, failure: Option<&AdapterFailure>, shards: Option<Shards>) {
         let mut locked = self.state.lock();
         let is_connected = state == LinkState::Connected;

@@ -35,7 +35,7 @@ const FIRST_AFTER: Duration = Duration::from_secs(60);
 /// What was read whole is read again after so long.
 const EVERY: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// The same after a pass that found something, or was broken off by an error.
+/// The pause after a pass that found something, or was broken off by an error.
 const AGAIN_AFTER: Duration = Duration::from_secs(60 * 60);
 
 /// Checks the store again and again. Ends when it is closed. After a crash, and where the views are new, what lists and first

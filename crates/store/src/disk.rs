@@ -97,7 +97,7 @@ pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// The same for it and all folders below it.
+/// Makes new and renamed files durable of a folder and of all folders below it.
 pub(crate) fn sync_folders(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
@@ -115,7 +115,7 @@ pub(crate) fn put(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) 
     put_by(path, Path::new(&beside), write)
 }
 
-/// The same by way of another name beside it.
+/// Writes a file as [`put`] does, by way of another name beside it.
 pub(crate) fn put_by(
     path: &Path,
     beside: &Path,

@@ -499,7 +499,7 @@ impl Store {
         self.inner.goes_on().map(|()| maintenance)
     }
 
-    /// The same guard, when nobody holds it now and the store is not being closed.
+    /// The guard for work over whole segments, when nobody holds it now and the store is not being closed.
     pub fn try_maintenance(&self) -> Option<tokio::sync::OwnedMutexGuard<()>> {
         let maintenance = self.inner.maintenance.clone().try_lock_owned().ok()?;
         self.inner.goes_on().ok().map(|()| maintenance)

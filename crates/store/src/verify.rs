@@ -81,7 +81,7 @@ impl Store {
         self.verify_watched(false, &Progress::default()).await
     }
 
-    /// The same, with somebody who watches it. `quick`: only what was journalled since the last check of all that found
+    /// Checks the open store, with somebody who watches. `quick`: only what was journalled since the last check of all that found
     /// nothing wrong, with the channels that it is of; all, when there was none.
     ///
     /// # Errors
@@ -90,7 +90,7 @@ impl Store {
         self.verify_beyond(None, quick, progress).await
     }
 
-    /// The same, beyond what is known of a store that was just opened.
+    /// Checks the open store beyond what is known of a store that was just opened.
     async fn verify_beyond(
         &self,
         known: Option<Known>,
@@ -222,7 +222,7 @@ fn wrong_files(inner: &Inner, reads: &Reads<'_>, channel: &ChannelId) -> Vec<Fin
     }
 }
 
-/// The same, for people.
+/// What is wrong with the files of a channel's artifacts, for people.
 pub(crate) fn told_wrong_files(inner: &Inner, reads: &Reads<'_>, channel: &ChannelId) -> Vec<String> {
     let is_copy = inner.database.is_some();
     wrong_files(inner, reads, channel).into_iter().map(|one| one.told(is_copy)).collect()

@@ -51,7 +51,7 @@ impl WindowBounds {
         }
     }
 
-    /// The same after the server has refused a request of so many tokens. `first`: it is the first try of a call.
+    /// What is known once the server has refused a request of so many tokens. `first`: it is the first try of a call.
     #[must_use]
     pub fn refusing(mut self, tokens: u64, first: bool) -> Self {
         self.overflows += u32::from(first);

@@ -222,7 +222,7 @@ impl ChannelState {
         self.current.as_ref().map(|current| current.started.elapsed()).unwrap_or_default()
     }
 
-    /// The same with where it went; none when no turn is under way.
+    /// How long the turn under way has been running, and where the time went; none when no turn is under way.
     pub(super) fn turn_times(&self) -> Option<(Duration, &Times)> {
         self.current.as_ref().map(|current| (current.started.elapsed(), current.times.as_ref()))
     }

@@ -146,7 +146,7 @@ impl Call {
         matches!(self.read(), Some(Reading::Cut)).then(|| self.usage.unwrap_or_default().input_tokens)
     }
 
-    /// The same at the end of its turn: what a server refused is journalled too, as the last that was tried.
+    /// What is journalled of the call at the end of its turn: what a server refused is journalled too, as the last that was tried.
     pub(crate) fn ended(&self) -> Option<Event> {
         let refused = || {
             let trace = self.made.trace(Usage::default(), false)?;

@@ -233,7 +233,7 @@ impl Turn {
         self.args.shared.notify(self.args.shared.now(), &self.args.handle.id, started);
     }
 
-    /// Whose messages the turn approvals.
+    /// The people whose messages the turn answers.
     fn caused_by(&self) -> BTreeSet<String> {
         self.args.handle.read(|conversation| {
             let Some(open) = &conversation.open_turn else { return BTreeSet::new() };

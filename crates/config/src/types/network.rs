@@ -90,7 +90,7 @@ pub struct Bots {
 }
 
 impl Bots {
-    /// The same tables, changed.
+    /// The tables of all bots, each changed.
     pub fn map(self, change: impl FnMut(Network) -> Network) -> Self {
         Self { bots: self.bots.into_iter().map(change).collect(), ..self }
     }

@@ -50,7 +50,7 @@ pub struct AgentSettings {
 }
 
 impl AgentSettings {
-    /// The same on a model of whose window nothing is known: it begins small and grows up to this one.
+    /// The settings on a model of whose window nothing is known: it begins small and grows up to this one.
     #[must_use]
     pub fn assuming(mut self, max_output_tokens: Option<u64>) -> Self {
         let (frame_tokens, most_tokens) = (frame_tokens(&self), self.window.window_tokens);
@@ -59,7 +59,7 @@ impl AgentSettings {
         self
     }
 
-    /// The same with what is known of the model in that conversation: a window that has grown, or a smaller one, no tools.
+    /// The settings with what is known of the model in that conversation: a window that has grown, or a smaller one, no tools.
     pub fn knowing(&self, conversation: &Conversation) -> Option<Self> {
         let learnt = conversation.learnt.get(&self.model);
         let window = self.window_with(learnt, taken_in(conversation, &self.model));

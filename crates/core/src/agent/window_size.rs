@@ -103,7 +103,7 @@ impl WindowSize {
         Self { window_tokens, output_reserve_tokens: reserve.min(window_tokens.saturating_sub(1)), source }
     }
 
-    /// The same window at that size, which the model's server has named. The reserve keeps its share at most.
+    /// The window at that size, which the model's server has named. The reserve keeps its share at most.
     pub fn narrowed(&self, window_tokens: u64) -> Self {
         let reserve = self.output_reserve_tokens.min(window_tokens / 2);
         Self {

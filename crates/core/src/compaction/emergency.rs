@@ -110,7 +110,7 @@ fn emergency(conversation: &Conversation, agent: &AgentSettings) -> Vec<Event> {
     drop_oldest(conversation, agent, &before, u64::MAX).unwrap_or_default()
 }
 
-/// The same regardless of usage, to `most` tokens of the whole request: for a model that says that its window is smaller
+/// The emergency regardless of usage, to `most` tokens of the whole request: for a model that says that its window is smaller
 /// than we believe. One turn at the least leaves.
 pub fn emergency_on_overflow(conversation: &Conversation, agent: &AgentSettings, most: u64) -> Vec<Event> {
     let before = measure(conversation, agent);

@@ -77,13 +77,13 @@ impl SummarySource {
         Self { text, tokens, ..Self::default() }
     }
 
-    /// The same for a summary without headings.
+    /// The source of a summary without headings.
     #[must_use]
     pub fn plain(self, is_plain: bool) -> Self {
         Self { is_plain, ..self }
     }
 
-    /// The same for a summary of so many estimated tokens at most.
+    /// The source of a summary of so many estimated tokens at most.
     #[must_use]
     pub fn capped(self, cap_tokens: u64) -> Self {
         Self { cap_tokens: Some(cap_tokens), ..self }

@@ -233,7 +233,7 @@ pub struct Conversation {
     pub outcomes: VecDeque<RunReport>,
     /// Failures of runs since the last commit, for back-off: their number, and when the last was.
     pub failures: Failures,
-    /// The same of runs that can be deferred: merges, and what is provisional.
+    /// Failures of runs that can be deferred: merges, and what is provisional.
     #[serde(default)]
     pub deferred_failures: Failures,
     /// Running correction of estimates, by model.

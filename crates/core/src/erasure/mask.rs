@@ -213,7 +213,7 @@ impl Mask {
         text.as_mut().is_some_and(|text| self.text(text))
     }
 
-    /// The same for all parts of a message; pictures keep what they show.
+    /// Masks all parts of a message; pictures keep what they show.
     pub(super) fn parts(&self, parts: &mut [Part]) -> bool {
         parts.iter_mut().fold(false, |changed, part| {
             changed
@@ -225,7 +225,7 @@ impl Mask {
         })
     }
 
-    /// The same for all that is in a JSON value, numbers and names of keys included.
+    /// Masks all that is in a JSON value, numbers and names of keys included.
     pub(super) fn value(&self, value: &mut Value) -> bool {
         match value {
             Value::Null | Value::Bool(_) => false,

@@ -313,7 +313,7 @@ fn hide(conversation: &mut Conversation, shown: &[Arc<Entry>], gaps: &mut Vec<Ga
     gaps.extend(markers.filter(is_shorter).map(gap));
 }
 
-/// The same of entries; returns those whose words have expired or were deleted.
+/// Takes the words out of entries that nobody is shown any more; returns those whose words have expired or were deleted.
 fn hide_entries<'a>(
     entries: impl Iterator<Item = &'a mut Arc<Entry>>,
     shown: &[Arc<Entry>],

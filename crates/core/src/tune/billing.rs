@@ -82,7 +82,7 @@ impl Billing {
         }
     }
 
-    /// The same with a model's own prices, as far as it has them. A cached price that nobody gave stays as it is.
+    /// The billing with a model's own prices, as far as it has them. A cached price that nobody gave stays as it is.
     pub fn priced(mut self, price: &Price) -> Self {
         if price.input <= 0.0 {
             return self;

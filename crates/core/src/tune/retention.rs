@@ -16,7 +16,7 @@ pub const HALF_LIFE_TOKENS: f64 = 64_000.0;
 /// What a summary of a share `c` of its source is worth: `c` to this power.
 const SUMMARY_POWER: f64 = 0.15;
 
-/// The same of a digest and of a shortened result.
+/// The power for a digest and for a shortened result.
 const EXTRACT_POWER: f64 = 0.35;
 
 /// Tokens said so far, by entry: what retention is measured against.

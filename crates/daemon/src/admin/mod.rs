@@ -37,7 +37,7 @@ pub(crate) fn router(admin: Admin) -> Router {
     routers(admin).0
 }
 
-/// The same, and the routes of the admin address: metrics and health, the page where it is on, and nothing else.
+/// The routes of the socket, and those of the admin address: metrics and health, the page where it is on, and nothing else.
 pub(crate) fn routers(admin: Admin) -> (Router, Router) {
     let admin = Arc::new(admin);
     let at_address = Router::new()

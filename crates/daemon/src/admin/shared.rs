@@ -126,7 +126,7 @@ impl Admin {
         self.journal_all(vec![event]).await
     }
 
-    /// The same with several, in one.
+    /// Journals several changes of the memories in one and waits until the views show them.
     pub(super) async fn journal_all(&self, events: Vec<Event>) -> Result<(), ApiError> {
         self.runtime()?;
         let at = self.clock.now();
@@ -230,7 +230,7 @@ pub(super) fn limit(asked: Option<usize>) -> Result<usize, ApiError> {
     limit_or(asked, LIMIT_DEFAULT)
 }
 
-/// The same with another default.
+/// How many items, with another default.
 pub(super) fn limit_or(asked: Option<usize>, default: usize) -> Result<usize, ApiError> {
     match asked {
         Some(0) => Err(ApiError::malformed("`limit` is 0; it goes from 1 to 10000")),

@@ -77,17 +77,17 @@ impl Connector {
         Ok(Self { bad_config: Some(BadConfig { error, agents }), ..without })
     }
 
-    /// The same for a command that needs the configuration itself, whether or not a daemon runs.
+    /// Reads configuration and environment for a command that needs the configuration itself, whether or not a daemon runs.
     pub(crate) fn configured(global: &Global) -> Result<Self, Failure> {
         Self::of(Config::load(global.config.as_deref(), &ProcessEnvironment)?, global)
     }
 
-    /// The same for a command that ignores the configuration.
+    /// Reads the environment for a command that ignores the configuration.
     pub(crate) fn without_config(global: &Global) -> Result<Self, Failure> {
         Self::of(Config::built_in(&ProcessEnvironment)?, global)
     }
 
-    /// The same with a configuration that has been read already.
+    /// A connector with a configuration that has been read already.
     pub(crate) fn of(loaded: Loaded, global: &Global) -> Result<Self, Failure> {
         let state = state_dir(global.state.as_deref(), &ProcessEnvironment)?;
         let env = Arc::new(ProcessEnvironment);
@@ -155,7 +155,7 @@ impl Connector {
         }
     }
 
-    /// The same to change something that is there already: it creates no state.
+    /// A connection to change something that is there already: it creates no state.
     pub(crate) async fn changing_what_is_there(&self) -> Result<Connection, Failure> {
         if !self.has_state() && self.running().await?.is_none() {
             return self.to_no_state();

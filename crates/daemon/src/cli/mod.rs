@@ -170,7 +170,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     main_with(args, Tools::default())
 }
 
-/// The same with more tools, which all agents may call.
+/// [`main`] with more tools, which all agents may call.
 pub fn main_with(args: impl IntoIterator<Item = OsString>, tools: Tools) -> ExitCode {
     let mut args = args.into_iter().peekable();
     let own_name = args.next();

@@ -86,9 +86,9 @@ enum End {
     Restart,
     /// To stand by within the process, so that another node leads.
     Drained,
-    /// The same, where another node leads already, or may.
+    /// It ends, since another node leads already, or may.
     Fenced,
-    /// With its process, which has threads that hang.
+    /// It ends with its process, which has threads that hang.
     Hung,
 }
 

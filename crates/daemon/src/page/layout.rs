@@ -237,7 +237,7 @@ pub(super) fn live(id: &str, part: &Markup) -> Markup {
     live_every(5, id, part)
 }
 
-/// The same, every so many seconds.
+/// A part that is loaded again every so many seconds.
 pub(super) fn live_every(secs: u32, id: &str, part: &Markup) -> Markup {
     let itself = format!("#{id}");
     html! {

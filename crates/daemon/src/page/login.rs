@@ -27,7 +27,7 @@ pub(super) async fn form() -> Markup {
     asking(HOME, None)
 }
 
-/// The same for a view that somebody wants who is not logged in.
+/// The form of the login for a view that somebody wants who is not logged in.
 pub(super) fn asked(wanted: Option<&Uri>) -> Response {
     let wanted = wanted.and_then(Uri::path_and_query).map_or(HOME, |path| path.as_str());
     (StatusCode::UNAUTHORIZED, asking(wanted, None)).into_response()

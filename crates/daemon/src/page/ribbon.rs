@@ -134,7 +134,7 @@ const KINDS: [(&str, &str); 8] = [
     ("live", "live"),
 ];
 
-/// The same as a table.
+/// The pieces of the ribbon as a table.
 pub(super) fn listed(conversation: &Conversation, expired: &[(Seq, Seq)]) -> Markup {
     let rows: Vec<_> = pieces(conversation, expired)
         .iter()

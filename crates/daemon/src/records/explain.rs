@@ -217,11 +217,11 @@ pub struct PromptRecord {
     pub exact: bool,
     /// Why it is not, for people.
     pub why_not: Vec<String>,
-    /// The same for programs.
+    /// What could not be made again, for programs.
     pub gaps: Vec<Gap>,
     /// The body of the request.
     pub body: String,
-    /// The same, part by part.
+    /// The body, part by part.
     pub regions: Vec<RegionRecord>,
 }
 

@@ -220,7 +220,7 @@ impl ChainStatus {
         self.words(self.why.as_deref())
     }
 
-    /// The same for chats, without what servers said.
+    /// Its state in words for chats, without what servers said.
     pub(crate) fn described_in_public(&self) -> String {
         match self.state {
             ModelState::Answers | ModelState::PassedOver => self.words(self.why.as_deref()),

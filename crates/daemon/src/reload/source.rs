@@ -56,7 +56,7 @@ impl Source {
         result
     }
 
-    /// The same on a node that stands by. systemd is told when it begins and ends.
+    /// Reads it on a node that stands by. systemd is told when it begins and ends.
     ///
     /// # Errors
     /// As [`Self::renew`].

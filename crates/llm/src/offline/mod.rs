@@ -58,7 +58,7 @@ impl Offline {
         Self { info, search, per_word: Duration::ZERO }
     }
 
-    /// The same at the pace of somebody who speaks; 0: everything at once.
+    /// The model at the pace of somebody who speaks; 0: everything at once.
     #[must_use]
     pub fn speaking_at(self, words_per_second: u32) -> Self {
         let per_word = Duration::from_secs(1).checked_div(words_per_second).unwrap_or_default();

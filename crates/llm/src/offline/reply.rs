@@ -25,7 +25,7 @@ const ASKED_IMPORTANCE: f64 = 0.8;
 
 const NO_MODEL: &str = "No language model is configured, so I can only quote.";
 
-/// The same for who has just read it.
+/// The shorter words for who has just read the long ones.
 const NO_MODEL_AGAIN: &str = "(Offline: I can only quote.)";
 
 /// How something is saved at once.

@@ -74,7 +74,7 @@ const REMEMBER: &[&str] = &[
     "make a note that ",
 ];
 
-/// The same at the start of a message, where what follows is no question and nobody's tale.
+/// How a message begins that asks to remember something, where what follows is no question and nobody's tale.
 const REMEMBER_FIRST: &[&str] = &[
     "remember ",
     "please remember ",

@@ -129,7 +129,7 @@ impl Store {
         self.backup_watched(dir, at, &Progress::default()).await
     }
 
-    /// The same, with somebody who watches it.
+    /// Copies the state, with somebody who watches.
     ///
     /// # Errors
     /// As [`Self::backup`]; [`StoreError::Stopped`].

@@ -21,7 +21,7 @@ use crate::verify::VERIFIED;
 /// A state that is being put together.
 const STAGE: &str = "restore.new";
 
-/// The same, when it is whole: from then on it is the state.
+/// The folder of a restore when it is whole: from then on it is the state.
 const READY: &str = "restore.ready";
 
 /// The file in it that names the folder for what was there before.

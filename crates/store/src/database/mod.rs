@@ -222,7 +222,7 @@ impl Database {
         self.try_ask(action, sql, params).await.map_err(|(error, _)| error)
     }
 
-    /// The same. An error comes with whether it was sent: what it asks for may be done then.
+    /// Asks as [`Self::ask`] does. An error comes with whether it was sent: what it asks for may be done then.
     async fn try_ask(
         self: &Arc<Self>,
         action: &'static str,

@@ -24,7 +24,7 @@ use super::failed;
 #[derive(Clone)]
 pub(super) struct Tls(Arc<ClientConfig>);
 
-/// The same, to one server.
+/// TLS to one server.
 pub(super) struct ToServer {
     tls: TlsConnector,
     server: ServerName<'static>,

@@ -205,7 +205,7 @@ pub async fn erase_dir(
     Ok(registry?.erasures.into_iter().rfind(|erasure| erasure.at == at))
 }
 
-/// The same with a journal in a database: this node leads meanwhile, but not to say what it would do.
+/// Erases a person from a state whose journal is in a database: this node leads meanwhile, but not to say what it would do.
 async fn erase_in_database(
     options: StoreOptions,
     person: &str,
@@ -289,7 +289,7 @@ pub(crate) fn tell_failed(error: &StoreError) {
     tracing::error!(%error, "a person could not be erased; they are still there, and it is tried again at the next start");
 }
 
-/// The same, with nothing left beside the journal when it fails before it is decided.
+/// Goes on with an erasure, with nothing left beside the journal when it fails before it is decided.
 ///
 /// # Errors
 /// Something cannot be read or written; it is begun again, or ended, at the next call.

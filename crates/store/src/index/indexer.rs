@@ -114,7 +114,7 @@ impl Indexer {
         }
     }
 
-    /// The same with so many bytes for the last entries of channels.
+    /// The indexer with so many bytes for the last entries of channels.
     #[must_use]
     pub(crate) fn within(mut self, recent_bytes: usize) -> Self {
         self.recent = Recents::new(recent_bytes);

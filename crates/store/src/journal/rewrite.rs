@@ -69,7 +69,7 @@ impl Rewriter {
         self.copy_from(path, (first, 0), end, fates)
     }
 
-    /// The same from a record on, given with its place.
+    /// Copies a segment from a record on, given with its place.
     pub(crate) fn copy_from(
         &mut self,
         path: &Path,

@@ -73,7 +73,7 @@ pub(crate) struct Applier {
     is_broken: bool,
     /// What was closed last; readers may hold it a little longer.
     closing: Weak<Db>,
-    /// The same of rows whose copy is in use: their files go.
+    /// The views whose copy is in use since; readers may hold them a little longer, then their files go.
     copied: Option<Weak<Db>>,
     /// When it is seen next how large sled's files are.
     looks_at: Instant,

@@ -150,7 +150,7 @@ impl<'a> Changes<'a> {
         Ok(())
     }
 
-    /// The same for a row that is likely to change again before it is written.
+    /// Puts a row that is likely to change again before it is written.
     pub(crate) fn put_decoded<T: Serialize + 'static>(&mut self, key: Key, row: T) {
         self.changes.insert(key.0, Change::Decoded(Box::new(One(row))));
     }
@@ -184,7 +184,7 @@ impl<'a> Changes<'a> {
         self.first_after(prefix, prefix, limit)
     }
 
-    /// The same behind a key, which may be what they begin with.
+    /// Keys of the first rows behind a key, which may be what they begin with.
     pub(crate) fn first_after(
         &self,
         prefix: &Key,

@@ -297,7 +297,7 @@ pub(crate) fn decode<T: DeserializeOwned>(payload: &[u8]) -> Result<T, StoreErro
     serde_json::from_slice(payload).map_err(|error| view_error(format!("a row cannot be read: {error}")))
 }
 
-/// The same, compressed: for what is large and written seldom.
+/// Writes a row compressed: for what is large and written seldom.
 pub(crate) fn encode_small(row: &impl Serialize) -> Result<Vec<u8>, StoreError> {
     let mut small = DeflateEncoder::new(Vec::new(), Compression::fast());
     small

@@ -37,7 +37,7 @@ pub(crate) struct Db {
     doubt: Doubt,
     /// A check of all rows that is under way beside the writing.
     sweep: Mutex<Option<Sweep>>,
-    /// The same for a copy of them.
+    /// The copy of the views that is under way.
     copy: Mutex<Option<Copy>>,
 }
 
@@ -255,7 +255,7 @@ impl Db {
         self.check_until(&mut |_| true)
     }
 
-    /// The same, until `goes_on`, which is given how many rows were read, says no.
+    /// Reads every row until `goes_on`, which is given how many rows were read, says no.
     pub(crate) fn check_until(&self, goes_on: &mut dyn FnMut(u64) -> bool) -> Check {
         let mut check = self.check_position();
         if check.is_old {

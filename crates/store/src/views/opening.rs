@@ -63,7 +63,7 @@ fn look_into(
     Ok((Some(db), check.unwrap_or_else(damaged)))
 }
 
-/// The same for views that only the command line looks at; `None`: there are none.
+/// Looks into views that only the command line looks at; `None`: there are none.
 ///
 /// # Errors
 /// Whether there are any cannot be told; sled does not come back, or cannot be opened on this machine now.

@@ -87,7 +87,7 @@ impl Fetch {
         Self::over(Net::system(), settings)
     }
 
-    /// The same over another network: for tests, which have no public one.
+    /// The tool over another network: for tests, which have no public one.
     fn over(net: Net, settings: FetchSettings) -> Result<Self, BadFetch> {
         let hosts = Arc::new(Hosts::new(&settings.hosts)?);
         let FetchSettings { timeout, max_redirects, user_agent, .. } = &settings;

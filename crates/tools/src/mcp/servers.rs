@@ -107,7 +107,7 @@ impl Servers {
         self.0.tools.read().values().map(|tool| tool.clone() as Arc<dyn Tool>).collect()
     }
 
-    /// The same with where they come from, in the order of their offered names.
+    /// The tools of approved servers with where they come from, in the order of their offered names.
     pub fn offered(&self) -> Vec<Offered> {
         let offered = |tool: &Arc<RemoteTool>| Offered {
             server: tool.server.id().to_owned(),

@@ -48,7 +48,7 @@ pub struct ServerSettings {
 }
 
 impl ServerSettings {
-    /// The same without secrets, as it is pinned.
+    /// How the server is reached, without secrets, as it is pinned.
     pub fn source(&self) -> ServerSource {
         match &self.reach {
             Reach::Stdio { command, args, env, cwd, own_cwd, .. } => ServerSource::Stdio {

@@ -45,7 +45,7 @@ impl SpokenWords {
         self.tools.is_empty() && !self.unseen
     }
 
-    /// The same where results have left what these grounds were made of, and stand behind summaries: what nobody is seen to
+    /// Grounds where results have left what these grounds were made of, and stand behind summaries: what nobody is seen to
     /// have said may be theirs.
     #[must_use]
     pub fn with_unseen_tools(mut self) -> Self {

@@ -40,7 +40,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The same over what is left of its range, weighed again. Only what is provisional is ever narrowed: its words stand
+    /// The summary over what is left of its range, weighed again. Only what is provisional is ever narrowed: its words stand
     /// for too much then, until the run that is owed comes to them.
     fn narrowed(&self, from_seq: Seq, to_seq: Seq) -> Self {
         let messages = to_seq.0 + 1 - from_seq.0;
@@ -105,7 +105,7 @@ impl Marker {
         marker
     }
 
-    /// The same over so many messages, weighed again.
+    /// The marker over so many messages, weighed again.
     pub fn counting(&self, messages: u64) -> Self {
         let mut marker = Self { messages, ..self.clone() };
         marker.tokens = marker_tokens(&marker);

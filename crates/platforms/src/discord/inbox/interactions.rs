@@ -263,7 +263,7 @@ impl InboundHandler {
         }
     }
 
-    /// The same without the press, for which it may be too late.
+    /// Takes the buttons of a question away without the press, for which it may be too late.
     async fn edit_question(&self, question: &Message, content: Option<String>) -> Result<(), RestError> {
         let mut edit = EditMessage::new().components(Vec::new()).allowed_mentions(nobody());
         if let Some(content) = content {

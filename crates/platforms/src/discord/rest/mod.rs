@@ -117,7 +117,7 @@ impl Rest {
         self.again_while(call, RestError::is_passing).await
     }
 
-    /// The same for calls that must not be repeated once they may have arrived.
+    /// Waits for limits and through short faults, for calls that must not be repeated once they may have arrived.
     ///
     /// # Errors
     /// It is refused for good, may have arrived, or still fails after some tries.
