@@ -47,6 +47,33 @@ fn sorting(bencher: Bencher<'_, '_>, kind: &str) {
     });
 }
 
+/// What an answer may be made of that is hard to take apart. The throughput of a text eight times as long is the same.
+const HOSTILE: [&str; 11] = [
+    "<",
+    "{\"name\": ",
+    "<tool_call>{",
+    "\n{\"name\": \"find\", \"a\": {",
+    "<think>",
+    "</think>",
+    " ",
+    "\n```json\n{\"name\": \"find\"",
+    "[called find {",
+    "<function=find><parameter=a>",
+    "a </think>",
+];
+
+#[divan::bench(args = HOSTILE, consts = [32, 256])]
+fn sorting_hostile<const KIB: usize>(bencher: Bencher<'_, '_>, unit: &str) {
+    let text = unit.repeat(KIB * 1024 / unit.len());
+    let pieces: Vec<&str> =
+        text.as_bytes().chunks(40).filter_map(|piece| std::str::from_utf8(piece).ok()).collect();
+    bencher.counter(BytesCount::of_str(&text)).bench_local(|| {
+        let mut answer = AnswerText::new(ToolDefs::default(), false);
+        let n: usize = pieces.iter().map(|piece| answer.push(divan::black_box(piece)).len()).sum();
+        n + answer.end(false).len()
+    });
+}
+
 /// Entries of three sentences each, with words of their own.
 fn entries(n: u64) -> Vec<Arc<Entry>> {
     let entry = |seq: u64| Entry {

@@ -508,31 +508,3 @@ proptest! {
         prop_assert_eq!(in_pieces(&text, width, false, &tools()).text, text);
     }
 }
-
-#[test]
-fn long_answers_take_time_in_proportion() {
-    let tools = tools();
-    let time = |text: &str, n: usize| {
-        let text = text.repeat(n);
-        let begun = std::time::Instant::now();
-        in_pieces(&text, 40, false, &tools);
-        begun.elapsed().as_secs_f64()
-    };
-    for text in [
-        "<",
-        "{\"name\": ",
-        "<tool_call>{",
-        "\n{\"name\": \"find\", \"a\": {",
-        "<think>",
-        "</think>",
-        " ",
-        "\n```json\n{\"name\": \"find\"",
-        "[called find {",
-        "<function=find><parameter=a>",
-        "a </think>",
-    ] {
-        time(text, 2_000);
-        let (small, large) = (time(text, 5_000), time(text, 40_000));
-        assert!(large < small.max(0.002) * 40.0, "{text:?}: {small} s, eight times as much {large} s");
-    }
-}
