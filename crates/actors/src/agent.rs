@@ -145,6 +145,8 @@ impl AgentRuntime {
 pub(crate) struct Known {
     pub(crate) health: Health,
     learnt: Learnt,
+    /// What conversations knew of its window when they woke. It is shown, and binds no other conversation: it may be old.
+    remembered: Learnt,
     /// The largest request that it has answered, in tokens.
     taken: u64,
 }
@@ -176,19 +178,12 @@ impl Models {
         self.known(model).health
     }
 
-    /// A conversation is awake: what it knows of windows counts where nobody knows better yet.
+    /// A conversation is awake: what it knows of windows is shown where nobody has learnt better since the start.
     pub(crate) fn woke(&self, conversation: &Conversation) {
         let mut known = self.known.lock();
         for (model, learnt) in conversation.learnt.iter().filter(|(_, learnt)| learnt.window_tokens.is_some())
         {
-            let before = &mut known.entry(model.clone()).or_default().learnt;
-            if before.window_tokens.is_none() {
-                *before = Learnt { no_tools: false, ..learnt.clone() };
-            }
-        }
-        for (model, bounds) in &conversation.bounds {
-            let before = &mut known.entry(model.clone()).or_default().taken;
-            *before = bounds.taken.max(*before);
+            known.entry(model.clone()).or_default().remembered = learnt.clone();
         }
     }
 
@@ -288,7 +283,8 @@ pub(crate) fn statuses(
     let mut standings = Vec::new();
     for (candidate, guarded) in agent.chain().zip(agent.guarded()) {
         let settings = &candidate.settings;
-        let Known { health, learnt, taken } = known(&settings.model);
+        let Known { health, learnt, remembered, taken } = known(&settings.model);
+        let learnt = if learnt.window_tokens.is_some() { learnt } else { remembered };
         let no_room = !has_room(&Correction::default(), settings);
         let until = health.cooling_until(now);
         let (state, why) = match (guarded.passed_over(), no_room, until) {

@@ -51,7 +51,8 @@ pub struct ServerOptions {
     pub timeouts: Timeouts,
     /// How long the server is to keep what it has read in its cache, where the format lets one say so.
     pub cache_ttl: Duration,
-    /// Whether the server takes breakpoints for its cache, where it is spoken to in a format of OpenAI's. None: as its address and the model's name say.
+    /// Whether the server takes breakpoints for its cache, where it is spoken to in a format of OpenAI's. None: as its address and
+    /// the model's name say.
     pub cache_breakpoints: Option<bool>,
     /// Fields of each request beside those that we set, such as `temperature`; they take the place of none of ours.
     pub extra_body: Map<String, Value>,
