@@ -5,7 +5,7 @@ use std::path::Path;
 use cairn_types::event::Record;
 use cairn_types::ports::StoreError;
 
-use crate::disk::Layout;
+use crate::files::disk::Layout;
 use crate::journal::line;
 use crate::journal::open::{self, Checkpoint, Shown, Start};
 use crate::journal::reader::Follower;

@@ -3,46 +3,38 @@
 //! [`Store`] implements the port [`Store`](cairn_core::store_port::Store). An append is durable when it returns; the views follow
 //! behind it on a thread of their own, and every read waits until they show all that was durable when it was asked.
 
-mod artifacts;
-mod background_check;
-mod backup;
-mod database;
-mod disk;
-mod erasure;
-mod format;
+mod cluster;
+mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 mod index;
 mod journal;
-mod lock;
 mod past;
 mod ports;
-mod progress;
-mod recall;
-mod retain;
 mod store;
 #[cfg(test)]
 mod tests;
-mod topic;
-mod verify;
+mod upkeep;
 mod views;
 
-pub use background_check::keep_checked;
-pub use backup::restore::{is_there, restore_dir};
-pub use backup::{BackupError, BackupReport, RestoreReport};
-pub use database::{
+pub use cluster::{
     DatabaseOptions, DatabaseReport, LeaseState, Moved, Node, NodeRow, Part, Reply, Request, Standby,
     StandbyStatus, Taken, Unanswered, move_from, move_to, report_on,
 };
-pub use disk::can_start_threads;
-pub use erasure::erase_dir;
+pub use files::disk::can_start_threads;
+pub use files::progress::{Progress, ProgressReport};
 pub use index::search::SearchPlace;
 pub use past::matched_words;
 pub use ports::Found;
-pub use progress::{Progress, ProgressReport};
-pub use retain::{Expired, Needs, Shrunk};
 pub use store::{Store, StoreOptions, StoreStats, Stuck, StuckPart, check_free};
-pub use verify::{JournalReport, VerifyReport, ViewsReport, rebuild_dir, verify_dir, verify_dir_quick};
+pub use upkeep::background_check::keep_checked;
+pub use upkeep::backup::restore::{is_there, restore_dir};
+pub use upkeep::backup::{BackupError, BackupReport, RestoreReport};
+pub use upkeep::erasure::erase_dir;
+pub use upkeep::retain::{Expired, Needs, Shrunk};
+pub use upkeep::verify::{
+    JournalReport, VerifyReport, ViewsReport, rebuild_dir, verify_dir, verify_dir_quick,
+};
 pub use views::history::HistoryPage;
 pub use views::lists::{ChannelLine, MadeAt, Totals};
 pub use views::trail::{MemoryTrail, TrailStep};

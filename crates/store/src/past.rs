@@ -8,7 +8,7 @@ use cairn_types::memory::Memory;
 use cairn_types::ports::StoreError;
 use jiff::Timestamp;
 
-use crate::disk::Layout;
+use crate::files::disk::Layout;
 use crate::index::matched;
 use crate::journal::open::Checkpoint;
 use crate::journal::reader::Follower;

@@ -26,8 +26,8 @@ use jiff::civil::Date;
 use tokio::sync::oneshot;
 
 use crate::index::Task;
+use crate::index::recall;
 use crate::index::search::SearchPlace;
-use crate::recall;
 use crate::store::{Inner, Store};
 use crate::views::archive::Reads;
 use crate::views::codec::{Key, encode_small, view_error};

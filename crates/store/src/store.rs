@@ -15,21 +15,21 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::artifacts::Artifacts;
-use crate::database::{
+use crate::cluster::{
     Database, DatabaseOptions, Lease, LeaseState, NodeRow, Part, Request, Sequencer, Standby, Taken,
     Unanswered, copy, follow,
 };
-use crate::disk::{Background, Disk, Layout, RealDisk, folder_bytes, has_room, io_error, make_dir};
-use crate::erasure::{self, Order};
-use crate::format;
+use crate::files::artifacts::Artifacts;
+use crate::files::disk::{Background, Disk, Layout, RealDisk, folder_bytes, has_room, io_error, make_dir};
+use crate::files::format;
+use crate::files::lock::StateLock;
+use crate::files::progress::Progress;
 use crate::index::{self, Indexer, SearchIndex, Task};
 use crate::journal::mark::Mark;
 use crate::journal::open::{Shown, Start, Tail};
 use crate::journal::reader::Reader;
 use crate::journal::{Appender, Durable, Writer, open, segment};
-use crate::lock::StateLock;
-use crate::progress::Progress;
+use crate::upkeep::erasure::{self, Order};
 use crate::views::archive::Reads;
 use crate::views::codec::{SLED, view_error};
 use crate::views::db::Doubt;

@@ -12,7 +12,7 @@ use cairn_types::ids::ChannelId;
 use cairn_types::ports::{ChannelRow, StoreError};
 use jiff::Timestamp;
 
-use crate::disk::{AppendFile, Disk, RealDisk};
+use crate::files::disk::{AppendFile, Disk, RealDisk};
 use crate::store::ROOM_EVERY;
 use crate::views::codec::Key;
 use crate::views::db::Db;

@@ -12,7 +12,7 @@ use tantivy::schema::Value as _;
 use super::schema::{
     Fields, Subject, date_words, entries_of, joined, places_of, seconds, summaries_of, topic_word,
 };
-use crate::topic::{Topic, words_of};
+use crate::views::topic::{Topic, words_of};
 
 /// Neighbours on each side (`docs/design/figures.md`, "Search").
 const NEIGHBOURS: usize = 2;

@@ -21,7 +21,7 @@ use super::documents::{self, Recent, Write};
 use super::recents::Recents;
 use super::schema::Subject;
 use super::{FORMAT, Payload, SearchIndex, index_error, index_failure, readable};
-use crate::disk::give_way;
+use crate::files::disk::give_way;
 use crate::journal::Durable;
 use crate::journal::open::Checkpoint;
 use crate::journal::reader::{Follower, Reader};

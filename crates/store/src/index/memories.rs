@@ -15,7 +15,7 @@ use tantivy::{DocAddress, DocId, InvertedIndexReader, Searcher, SegmentReader, T
 use super::schema::{AT, Fields, Subject, WEIGHT, memories_within, seconds, topic_word};
 use super::search::{Best, discount, most_worth, question_words, rarity, worth};
 use super::{Opened, SearchIndex, index_error};
-use crate::topic::Counted;
+use crate::views::topic::Counted;
 use crate::views::{Changed, ChangedMemory, PATIENCE};
 
 /// A word whose rarity is less than this share of the rarest one's is in nearly all memories: it could only order those that

@@ -3,6 +3,7 @@
 mod documents;
 mod indexer;
 mod memories;
+pub(crate) mod recall;
 mod recents;
 mod schema;
 pub(crate) mod search;
@@ -23,7 +24,7 @@ pub(crate) use memories::{Asked, Ranked, Ranking};
 use schema::{Fields, WORDS, Words};
 pub(crate) use search::matched;
 
-use crate::disk::{Calls, make_dir, remove_dir};
+use crate::files::disk::{Calls, make_dir, remove_dir};
 use crate::journal::open::{Checkpoint, holds};
 use crate::journal::segment::Position;
 use crate::views::db::is_of_the_machine;

@@ -10,7 +10,7 @@ use tantivy::schema::{
 };
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
 
-use crate::topic::words_of;
+use crate::views::topic::words_of;
 
 #[derive(Clone)]
 pub(crate) struct Fields {

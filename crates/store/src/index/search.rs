@@ -19,10 +19,10 @@ use tantivy::{DocAddress, DocId, DocSet, Searcher, SegmentReader, TERMINATED, Ta
 
 use super::schema::{AT, Fields, Subject, WEIGHT, entries_of, memories_of, seconds, summaries_of};
 use super::{Opened, SearchIndex, index_error, readable};
-use crate::topic::{OWN_WEIGHT, Topic, words_of};
 use crate::views::archive::Reads;
 use crate::views::history::PAGE_BYTES;
 use crate::views::memories;
+use crate::views::topic::{OWN_WEIGHT, Topic, words_of};
 
 /// Candidates that are weighed again; at least three times as many as are asked for.
 const CANDIDATES: usize = 200;

@@ -14,7 +14,7 @@ use memchr::memmem;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// The version of the format that this program writes, and of the state folder's (`crate::format`), so that a program that
+/// The version of the format that this program writes, and of the state folder's (`crate::files::format`), so that a program that
 /// does not know the one does not read the other. It reads all earlier ones.
 pub(crate) const VERSION: u32 = 2;
 

@@ -9,7 +9,7 @@ use cairn_types::ports::StoreError;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{io_error, put};
+use crate::files::disk::{io_error, put};
 
 /// More damage is only counted.
 pub(crate) const DAMAGE_MAX: usize = 20;

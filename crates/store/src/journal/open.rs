@@ -14,7 +14,7 @@ use super::line;
 use super::mark::{Mark, Sealed};
 use super::rewrite::{Fate, Rewriter};
 use super::segment::{self, Lines, Piece, Position};
-use crate::disk::{Disk, Layout, RealDisk, io_error, make_dir, put, remove_file, replace, sync_dir};
+use crate::files::disk::{Disk, Layout, RealDisk, io_error, make_dir, put, remove_file, replace, sync_dir};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Tail {

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use super::line;
 use super::open::{Shown, ShownChannel, Tail, end_of_loss, last_n, lost_message};
 use super::segment::{self, Lines, Piece};
-use crate::disk::{io_error, make_dir, put};
+use crate::files::disk::{io_error, make_dir, put};
 
 /// A stretch of a segment that is not as it was written.
 struct Bad {

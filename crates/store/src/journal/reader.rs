@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::line;
 use super::open::{Checkpoint, Tail, last_n};
 use super::segment::{self, Lines, Piece, Position, SegmentFile};
-use crate::disk::io_error;
+use crate::files::disk::io_error;
 
 /// Most files that stay open.
 const OPEN_FILES: usize = 16;

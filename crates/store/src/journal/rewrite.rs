@@ -13,7 +13,7 @@ use super::line;
 use super::open::last_n;
 use super::packed::Packer;
 use super::segment::{self, Lines, Piece, SegmentFile};
-use crate::disk::{io_error, remove_file, replace, sync_dir};
+use crate::files::disk::{io_error, remove_file, replace, sync_dir};
 
 /// What becomes of a record.
 pub(crate) enum Fate {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use cairn_types::ports::StoreError;
 
 use super::packed::Packed;
-use crate::disk::io_error;
+use crate::files::disk::io_error;
 
 /// Bytes read at a time; a longer line makes the buffer grow.
 const CHUNK: usize = 256 * 1024;

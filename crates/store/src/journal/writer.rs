@@ -14,8 +14,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::line;
 use super::open::Tail;
 use super::segment;
-use crate::database::{Batch, Sequencer, copy};
-use crate::disk::{AppendFile, Calls, Disk, io_error, sync_dir};
+use crate::cluster::{Batch, Sequencer, copy};
+use crate::files::disk::{AppendFile, Calls, Disk, io_error, sync_dir};
 
 /// Appends that may wait for the writer; more make their callers wait.
 const QUEUE: usize = 1024;

@@ -20,7 +20,7 @@ use super::codec::{Key, view_error};
 use super::db::Db;
 use super::rows::{ChannelState, Meta};
 use super::{Views, opening, shrink};
-use crate::disk::remove_dir;
+use crate::files::disk::remove_dir;
 use crate::journal::Durable;
 use crate::journal::open::Tail;
 use crate::journal::reader::Follower;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cairn_types::ids::{AgentId, MemoryId};
 use cairn_types::memory::{Memory, Reach, Scope};
 
-use crate::topic::Counted;
+use crate::views::topic::Counted;
 
 /// Bytes of changes that are kept. The index is committed long before there are so many, unless it does not answer.
 const KEPT_BYTES: usize = 16 * 1024 * 1024;

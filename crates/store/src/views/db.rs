@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 use super::blocks::{Packed, unpack};
 use super::codec::{Key, Table, decode, encode, seal, unseal, view_error};
 use super::rows::{FORMAT, Meta};
-use crate::disk::{Calls, io_error};
+use crate::files::disk::{Calls, io_error};
 
 const META: &[u8] = b"\0meta";
 

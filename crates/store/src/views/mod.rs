@@ -16,6 +16,7 @@ pub(crate) mod opening;
 pub(crate) mod pairing_store;
 mod rows;
 mod shrink;
+pub(crate) mod topic;
 pub(crate) mod trail;
 
 use std::path::{Path, PathBuf};
@@ -39,7 +40,7 @@ use codec::view_error;
 use db::Db;
 pub(crate) use rows::Meta;
 
-use crate::disk::Calls;
+use crate::files::disk::Calls;
 
 /// A call into sled that lasts longer is not waited for.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(1500);

@@ -16,7 +16,7 @@ use super::codec::{Key, Table, decode, view_error};
 use super::db::{Check, Db};
 use super::rows::{ChannelState, Meta};
 use super::shrink;
-use crate::disk::{Calls, can_start_threads, io_error, make_dir, move_aside, remove_dir};
+use crate::files::disk::{Calls, can_start_threads, io_error, make_dir, move_aside, remove_dir};
 use crate::journal::open::{Shown, ShownChannel, holds, refuse_lost_end};
 
 /// sled may have a long log to read.

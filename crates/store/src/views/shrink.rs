@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use cairn_types::ports::StoreError;
 
-use crate::disk::{io_error, put, remove_dir, remove_file};
+use crate::files::disk::{io_error, put, remove_dir, remove_file};
 
 /// Files that are smaller are left alone.
 const SMALL: u64 = 32 << 20;

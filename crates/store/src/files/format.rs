@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use cairn_types::ports::StoreError;
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{Layout, io_error, make_dir, put, remove_dir, replace, sync_folders};
+use crate::files::disk::{Layout, io_error, make_dir, put, remove_dir, replace, sync_folders};
 use crate::journal::segment::Lines;
 use crate::journal::{line, segment};
 

@@ -12,8 +12,8 @@ use super::client::{Session, answer};
 use super::copy::{Copy, PAGE, copied, expired};
 use super::lease::{Name, sign_off};
 use super::{Database, DatabaseOptions, Lease, Node, failed};
-use crate::disk::blocking;
-use crate::lock::StateLock;
+use crate::files::disk::blocking;
+use crate::files::lock::StateLock;
 use crate::store::{Store, StoreOptions, lock};
 
 /// How often a follower looks, whatever it is told.

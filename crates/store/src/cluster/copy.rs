@@ -15,14 +15,14 @@ use serde::{Deserialize, Serialize};
 use tokio_postgres::Row;
 
 use super::Database;
-use crate::artifacts::Artifacts;
-use crate::disk::{Layout, RealDisk, io_error, make_dir, put, remove_dir, remove_file, sync_dir};
-use crate::erasure;
+use crate::files::artifacts::Artifacts;
+use crate::files::disk::{Layout, RealDisk, io_error, make_dir, put, remove_dir, remove_file, sync_dir};
+use crate::files::lock::StateLock;
 use crate::journal::open::{self, Checkpoint, Shown, Start, Tail, read_number};
 use crate::journal::segment::{self, Lines, Piece, Position};
 use crate::journal::{Copied, Writer, line};
-use crate::lock::StateLock;
 use crate::store::{Store, StoreOptions};
+use crate::upkeep::erasure;
 
 /// The marker's name in a state folder.
 pub(super) const FILE: &str = "database";

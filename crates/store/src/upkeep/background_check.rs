@@ -12,14 +12,14 @@ use cairn_types::ids::ChannelId;
 use cairn_types::ports::{Clock, StoreError};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::database::copy;
-use crate::disk::Layout;
+use crate::cluster::copy;
+use crate::files::disk::Layout;
 use crate::index::Task;
 use crate::journal::mark::{DAMAGE_MAX, Mark};
 use crate::journal::open::{Tail, read_number};
 use crate::journal::segment::{self, Lines, Piece};
 use crate::store::{Inner, Store};
-use crate::verify::{note, told_wrong_files};
+use crate::upkeep::verify::{note, told_wrong_files};
 use crate::views::archive::Reads;
 
 /// Read without a pause.

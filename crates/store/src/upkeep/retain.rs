@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedMutexGuard;
 
-use crate::disk::Layout;
+use crate::files::disk::Layout;
 use crate::journal::line;
 use crate::journal::rewrite::{Closed, Fate, Fates};
 use crate::journal::segment::{self, Lines, Piece};

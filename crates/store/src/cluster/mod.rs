@@ -283,6 +283,6 @@ pub(crate) type Param = Box<dyn ToSql + Sync + Send>;
 pub(crate) fn new_id() -> Result<String, StoreError> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| failed("make an id", error))?;
-    let hex = crate::artifacts::hex(&bytes);
+    let hex = crate::files::artifacts::hex(&bytes);
     Ok(format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]))
 }

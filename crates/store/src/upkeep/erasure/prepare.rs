@@ -15,13 +15,13 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedMutexGuard};
 
 use super::{Request, Step, add_closing, artifacts, decide, end, fate, free, surveyed, walk};
-use crate::artifacts::{Named, note_named};
-use crate::disk::{Layout, io_error, make_dir, remove_dir, sync_dir};
-use crate::format;
+use crate::files::artifacts::{Named, note_named};
+use crate::files::disk::{Layout, io_error, make_dir, remove_dir, sync_dir};
+use crate::files::format;
+use crate::files::progress::Progress;
 use crate::journal::open::{Checkpoint, Tail};
 use crate::journal::rewrite::{self, Rewriter};
 use crate::journal::segment;
-use crate::progress::Progress;
 use crate::store::{Inner, Store, StoreOptions};
 
 /// The folder of the state without the person.

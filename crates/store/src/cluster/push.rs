@@ -17,15 +17,15 @@ use tokio_postgres::Row;
 use super::client::{Session, refused};
 use super::copy::{Copy, Marker};
 use super::{Database, DatabaseOptions, Lease, failed};
-use crate::artifacts::{Artifacts, Named, note_named};
-use crate::disk::{Layout, blocking, io_error, remove_file, sync_dir, sync_folders};
-use crate::erasure;
+use crate::files::artifacts::{Artifacts, Named, note_named};
+use crate::files::disk::{Layout, blocking, io_error, remove_file, sync_dir, sync_folders};
+use crate::files::progress::Progress;
 use crate::journal::open::{self, Start};
 use crate::journal::rewrite::records;
 use crate::journal::{line, segment};
-use crate::progress::Progress;
 use crate::store::{Store, StoreOptions, lock};
-use crate::verify::shown;
+use crate::upkeep::erasure;
+use crate::upkeep::verify::shown;
 
 /// What fails when it panics.
 const MOVING: &str = "moving a journal";

@@ -20,12 +20,12 @@ use cairn_types::ports::StoreError;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{Layout, io_error, make_dir, put_by, remove_file};
-use crate::format;
+use crate::files::disk::{Layout, io_error, make_dir, put_by, remove_file};
+use crate::files::format;
+use crate::files::progress::Progress;
 use crate::journal::open::Tail;
 use crate::journal::rewrite::records;
 use crate::journal::segment;
-use crate::progress::Progress;
 use crate::store::{Inner, Store};
 use manifest::{Item, Manifest};
 use target::Target;

@@ -9,9 +9,9 @@ use cairn_types::ports::{MemoryFilter, NEAR_MAX, Recall, StoreError};
 
 use crate::index::{Asked, Ranked, Ranking};
 use crate::store::Inner;
-use crate::topic::Counted;
 use crate::views::archive::Reads;
 use crate::views::memories;
+use crate::views::topic::Counted;
 
 /// What scores less than this share of the best does not fit the question. On the observations of five conversations of LoCoMo,
 /// it leaves 8.5 of 10 memories, with 53.3 % of the evidence among the first 5; a share of 0.25 leaves 8.3 with 53.2 %.

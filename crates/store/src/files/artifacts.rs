@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use percent_encoding::percent_encode_byte;
 use sha2::{Digest as _, Sha256};
 
-use crate::database::Database;
-use crate::disk::{blocking, io_error, make_dir, put_by, remove_file, sync_dir};
+use crate::cluster::Database;
+use crate::files::disk::{blocking, io_error, make_dir, put_by, remove_file, sync_dir};
 
 /// What fails when reading or writing one panics.
 const WORK: &str = "work on an artifact";

@@ -8,9 +8,9 @@ use std::path::Path;
 use cairn_types::ports::StoreError;
 use fs4::{FileExt, TryLockError};
 
-use crate::backup::restore;
-use crate::disk::io_error;
-use crate::format;
+use crate::files::disk::io_error;
+use crate::files::format;
+use crate::upkeep::backup::restore;
 
 /// Held as long as the store is open; the system releases it when the process ends, however it ends.
 pub(crate) struct StateLock {

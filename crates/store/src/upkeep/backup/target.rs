@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::{BackupError, manifest};
-use crate::disk::{io_error, remove_dir, replace, sync_folders};
+use crate::files::disk::{io_error, remove_dir, replace, sync_folders};
 
 pub(super) struct Target {
     parent: PathBuf,
@@ -99,7 +99,7 @@ impl Target {
 /// Removes what is left of a backup that was broken off, and nothing else.
 fn clear(partial: &Path) -> Result<(), BackupError> {
     let Ok(inside) = fs::read_dir(partial) else { return Ok(()) };
-    let ours = ["journal", "artifacts", crate::format::FILE, manifest::BEGUN, manifest::FILE];
+    let ours = ["journal", "artifacts", crate::files::format::FILE, manifest::BEGUN, manifest::FILE];
     for entry in inside {
         let entry = entry.map_err(io_error("list", partial))?;
         if !ours.iter().any(|name| entry.file_name() == *name) {

@@ -11,12 +11,12 @@ use jiff::Timestamp;
 
 use super::manifest::{Item, Manifest};
 use super::{BackupError, RestoreReport, records_behind};
-use crate::database::copy::Marker;
-use crate::disk::{blocking, io_error, make_dir, put, remove_dir, replace, sync_dir, sync_folders};
-use crate::format;
+use crate::cluster::copy::Marker;
+use crate::files::disk::{blocking, io_error, make_dir, put, remove_dir, replace, sync_dir, sync_folders};
+use crate::files::format;
+use crate::files::lock::StateLock;
 use crate::journal::segment;
-use crate::lock::StateLock;
-use crate::verify::VERIFIED;
+use crate::upkeep::verify::VERIFIED;
 
 /// A state that is being put together.
 const STAGE: &str = "restore.new";

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::BackupError;
-use crate::artifacts::hex;
-use crate::disk::io_error;
+use crate::files::artifacts::hex;
+use crate::files::disk::io_error;
 
 /// The manifest's name in a backup.
 pub(crate) const FILE: &str = "manifest.json";
@@ -98,7 +98,7 @@ impl Manifest {
     pub(crate) fn new(created_at: Timestamp, last_record: u64, files: Vec<Item>) -> Self {
         Self {
             format: FORMAT,
-            state_format: crate::format::FORMAT,
+            state_format: crate::files::format::FORMAT,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             created_at,
             last_record,
@@ -158,8 +158,8 @@ impl Manifest {
         if head.format > FORMAT {
             return Err(newer("the backup", head.format, FORMAT).into());
         }
-        if head.state_format > crate::format::FORMAT {
-            return Err(newer("the state", head.state_format, crate::format::FORMAT).into());
+        if head.state_format > crate::files::format::FORMAT {
+            return Err(newer("the state", head.state_format, crate::files::format::FORMAT).into());
         }
         let manifest: Self = serde_json::from_slice(&bytes)
             .map_err(|error| damaged(&format!("it cannot be read: {error}")))?;

@@ -26,17 +26,17 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedMutexGuard;
 
-use crate::artifacts::{Named, note_named};
-use crate::database::copy;
-use crate::disk::{Layout, blocking, io_error, make_dir, put, remove_dir, remove_file, sync_dir};
+use crate::cluster::copy;
+use crate::files::artifacts::{Named, note_named};
+use crate::files::disk::{Layout, blocking, io_error, make_dir, put, remove_dir, remove_file, sync_dir};
+use crate::files::lock::StateLock;
+use crate::files::progress::Progress;
 use crate::journal::open::{self, Checkpoint, Start, Tail};
 use crate::journal::reader::Follower;
 use crate::journal::rewrite::{self, Fate, Rewriter};
 use crate::journal::{line, segment};
-use crate::lock::StateLock;
-use crate::progress::Progress;
 use crate::store::{Store, StoreOptions};
-use crate::verify::{Opened, VERIFIED, shown};
+use crate::upkeep::verify::{Opened, VERIFIED, shown};
 
 pub(crate) use prepare::{Order, finish};
 

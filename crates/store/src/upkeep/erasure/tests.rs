@@ -16,7 +16,7 @@ use cairn_types::ports::Query;
 use cairn_types::text::checksum::checksum;
 
 use super::*;
-use crate::artifacts::file_name;
+use crate::files::artifacts::file_name;
 use crate::{keep_checked, verify_dir};
 
 const ANNA: &str = "telegram/5550123";

@@ -1,0 +1,8 @@
+//! The state folder and its files: durable writes, the lock, the format's marker, artifacts. Nothing here knows what a record is
+//! made of, or imports anything else of this crate.
+
+pub(crate) mod artifacts;
+pub(crate) mod disk;
+pub(crate) mod format;
+pub(crate) mod lock;
+pub(crate) mod progress;
