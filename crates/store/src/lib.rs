@@ -9,6 +9,8 @@ mod files;
 pub mod fuzzing;
 mod index;
 mod journal;
+mod open;
+mod options;
 mod past;
 mod ports;
 mod store;
@@ -18,15 +20,17 @@ mod upkeep;
 mod views;
 
 pub use cluster::{
-    DatabaseOptions, DatabaseReport, LeaseState, Moved, Node, NodeRow, Part, Reply, Request, Standby,
-    StandbyStatus, Taken, Unanswered, move_from, move_to, report_on,
+    DatabaseReport, LeaseState, Moved, Node, NodeRow, Part, Reply, Request, Standby, StandbyStatus, Taken,
+    Unanswered, move_from, move_to, report_on,
 };
 pub use files::disk::can_start_threads;
 pub use files::progress::{Progress, ProgressReport};
 pub use index::search::SearchPlace;
+pub use open::check_free;
+pub use options::{DatabaseOptions, StoreOptions};
 pub use past::matched_words;
 pub use ports::Found;
-pub use store::{Store, StoreOptions, StoreStats, Stuck, StuckPart, check_free};
+pub use store::{Store, StoreStats, Stuck, StuckPart};
 pub use upkeep::background_check::keep_checked;
 pub use upkeep::backup::restore::{is_there, restore_dir};
 pub use upkeep::backup::{BackupError, BackupReport, RestoreReport};

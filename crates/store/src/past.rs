@@ -9,7 +9,7 @@ use cairn_types::ports::StoreError;
 use jiff::Timestamp;
 
 use crate::files::disk::Layout;
-use crate::index::matched;
+use crate::index::search::matched;
 use crate::journal::open::Checkpoint;
 use crate::journal::reader::Follower;
 use crate::store::{Inner, Store};

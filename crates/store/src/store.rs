@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -16,20 +15,18 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::cluster::{
-    Database, DatabaseOptions, Lease, LeaseState, NodeRow, Part, Request, Sequencer, Standby, Taken,
-    Unanswered, copy, follow,
+    Database, Following, Leading, Lease, LeaseState, NodeRow, Part, Request, Taken, Unanswered,
 };
 use crate::files::artifacts::Artifacts;
-use crate::files::disk::{Background, Disk, Layout, RealDisk, folder_bytes, has_room, io_error, make_dir};
-use crate::files::format;
+use crate::files::disk::{Background, Disk, Layout, folder_bytes, has_room, io_error, make_dir};
 use crate::files::lock::StateLock;
-use crate::files::progress::Progress;
 use crate::index::{self, Indexer, SearchIndex, Task};
 use crate::journal::mark::Mark;
 use crate::journal::open::{Shown, Start, Tail};
 use crate::journal::reader::Reader;
-use crate::journal::{Appender, Durable, Writer, open, segment};
-use crate::upkeep::erasure::{self, Order};
+use crate::journal::{Alone, Appender, Durable, Sequencer, Writer, open, segment};
+use crate::options::StoreOptions;
+use crate::upkeep::erasure::ready::Order;
 use crate::views::archive::Reads;
 use crate::views::codec::{SLED, view_error};
 use crate::views::db::Doubt;
@@ -77,38 +74,6 @@ const TOLD_RECORDS: u64 = 20_000;
 
 /// A row costs as much to check as so many bytes of the journal.
 const ROW_BYTES: u64 = 1024;
-
-/// What a store is opened with.
-#[derive(Debug, Clone)]
-pub struct StoreOptions {
-    /// The state folder; made when it is not there.
-    pub dir: PathBuf,
-    /// A journal segment of at least this many bytes is followed by a new one.
-    pub segment_bytes: u64,
-    /// Most bytes of sled's cache; half as many are taken for the last entries of channels, which the index needs again.
-    pub sled_cache_bytes: u64,
-    /// So many bytes of journal, of rows and of index are checked by a start whatever the last stop was. What is more than
-    /// that, and was there at the last stop, is left to [`Store::check`].
-    pub checked_at_start_bytes: u64,
-    /// Who watches what takes long while it is opened, or checked and changed without being open.
-    pub progress: Progress,
-    /// The database that holds the journal; then the state folder has a copy. None: the journal is in the state folder.
-    pub database: Option<DatabaseOptions>,
-}
-
-impl StoreOptions {
-    /// The usual sizes: segments of 64 MiB, 8 MiB of cache, 4 MiB checked.
-    pub fn new(dir: impl Into<PathBuf>) -> Self {
-        Self {
-            dir: dir.into(),
-            segment_bytes: 64 << 20,
-            sled_cache_bytes: 8 << 20,
-            checked_at_start_bytes: 4 << 20,
-            progress: Progress::default(),
-            database: None,
-        }
-    }
-}
 
 /// An open store. Clones share it.
 #[derive(Clone)]
@@ -180,23 +145,6 @@ pub struct StoreStats {
     pub damage: Vec<String>,
 }
 
-/// Whether nobody has the store in that folder open.
-///
-/// # Errors
-/// [`StoreError::InUse`], or the folder cannot be looked into.
-pub fn check_free(dir: &std::path::Path) -> Result<(), StoreError> {
-    if dir.join("lock").exists() { StateLock::take_any(dir).map(drop) } else { Ok(()) }
-}
-
-/// Makes a state folder ready to be opened, and takes its lock. Every thread that writes holds it, too: it is free when the last
-/// of them has ended, however they end.
-pub(crate) fn lock(dir: &std::path::Path) -> Result<Arc<StateLock>, StoreError> {
-    make_dir(dir)?;
-    let lock = Arc::new(StateLock::take(dir)?);
-    format::prepare(dir)?;
-    Ok(lock)
-}
-
 /// Opens the views, and the journal from where they end.
 fn open_views_and_journal(
     options: &StoreOptions,
@@ -222,35 +170,6 @@ fn open_views_and_journal(
 }
 
 impl Store {
-    /// Opens the store, and brings the views up to the journal. With a database this node leads at once. Blocks; call it
-    /// outside of async code.
-    ///
-    /// # Errors
-    /// [`StoreError::InUse`], [`StoreError::Damaged`] with file and line, or [`StoreError::Io`]; with a database
-    /// [`StoreError::Led`] and [`StoreError::Database`], too.
-    pub fn open(options: StoreOptions) -> Result<Self, StoreError> {
-        if options.database.is_some() {
-            return follow::open_leading(options);
-        }
-        Self::open_on(options, Arc::new(RealDisk))
-    }
-
-    /// Follows the node that leads, until this one does. Blocks for the first connection; what is copied then is told by
-    /// [`Standby::status`].
-    ///
-    /// # Errors
-    /// The database or the state folder cannot be used.
-    pub fn stand_by(options: StoreOptions) -> Result<Standby, StoreError> {
-        Standby::begin(options)
-    }
-
-    pub(crate) fn open_on(options: StoreOptions, disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
-        let lock = lock(&options.dir)?;
-        copy::refuse(&options.dir)?;
-        erasure::resume_or_wait(&options.dir, &options.progress)?;
-        Self::open_locked(options, disk, lock, None)
-    }
-
     /// `database`: of whose journal the folder has a copy, which was brought up to it. Whoever was to be erased is.
     pub(crate) fn open_locked(
         options: StoreOptions,
@@ -269,8 +188,11 @@ impl Store {
             let _ = &held;
             woken.wake(&wake);
         });
-        let is_only_one = database.is_none();
-        let writer = Writer::new(&layout.journal, disk, options.segment_bytes, tail, is_only_one, on_durable);
+        let sequencer: Box<dyn Sequencer> = match &database {
+            Some(_) => Box::new(Following::new(&options.dir)),
+            None => Box::new(Alone),
+        };
+        let writer = Writer::new(&layout.journal, disk, options.segment_bytes, tail, sequencer, on_durable);
         let (appender, writer) = Appender::start(writer)?;
         let (tasks, to_index) = sync_channel(COMMANDS);
         let wake = tasks.clone();
@@ -303,7 +225,7 @@ impl Store {
             room_tried: Mutex::default(),
             aside: Arc::default(),
             is_aside: AtomicBool::new(false),
-            artifacts: Artifacts::of(&options.dir, database.clone()),
+            artifacts: Artifacts::of(&options.dir, database.clone().map(|database| database as _)),
             options,
             appender,
             views,
@@ -410,7 +332,8 @@ impl Store {
         database: Arc<Database>,
         lease: Arc<Lease>,
     ) -> Result<(), StoreError> {
-        self.inner.appender.lead(Sequencer::new(database, lease.clone())).await?;
+        let leading = Leading::new(database, lease.clone(), &self.inner.options.dir);
+        self.inner.appender.lead(Box::new(leading)).await?;
         lease.tells(self.inner.appender.durable());
         self.inner.lease.get_or_init(|| lease);
         // Views that do not answer are no reason not to lead.
@@ -479,7 +402,8 @@ impl Store {
             tracing::warn!("work over the journal's segments goes on while the store is closed");
         } else if ended {
             let inner = self.inner.clone();
-            if tokio::task::spawn_blocking(move || erasure::finish(&inner)).await.is_err() {
+            let finish = move || inner.erasure.finish(&inner.durable().tail);
+            if tokio::task::spawn_blocking(finish).await.is_err() {
                 tracing::error!("an erasure panicked; the next start ends it");
             }
         }

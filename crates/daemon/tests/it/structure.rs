@@ -94,6 +94,14 @@ const PACKAGES: [(&str, &str); 9] = [
 /// Packages of chat networks, required once their adapter is there.
 const NETWORKS: [(&str, &str); 2] = [("serenity", "discord"), ("teloxide", "telegram")];
 
+/// Within `cairn-store`: which modules of the crate's root the files of a folder may name.
+const STORE_FOLDERS: [(&str, &[&str]); 4] = [
+    ("files", &["files"]),
+    ("journal", &["files", "journal"]),
+    ("views", &["files", "journal", "views"]),
+    ("index", &["files", "index", "journal", "views"]),
+];
+
 const TOP_LEVEL: [&str; 17] = [
     ".ci",
     ".clippy.toml",
@@ -187,6 +195,93 @@ fn lines_with(needle: &str) -> String {
         }
     }
     hits
+}
+
+/// What a source names of its crate's root, by `use` or in a path, outside of its tests. `module`: where it is, such as
+/// `journal::open`.
+fn named_at_the_root(module: &str, text: &str) -> BTreeSet<String> {
+    let product = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let code: Vec<&str> = product.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
+    let code = code.join("\n");
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let depth = module.split("::").count();
+    let mut found = BTreeSet::new();
+    for (root, climbs) in [("crate::".to_owned(), 0), ("super::".repeat(depth), depth)] {
+        for (at, _) in code.match_indices(&root) {
+            let before = code[..at].chars().next_back();
+            // `super::super::` is found within `super::super::super::`, too.
+            if before.is_some_and(is_name) || (climbs > 0 && code[..at].ends_with("super::")) {
+                continue;
+            }
+            let rest = &code[at + root.len()..];
+            let Some(tree) = rest.strip_prefix('{') else {
+                found.insert(rest.chars().take_while(|c| is_name(*c)).collect());
+                continue;
+            };
+            // The first name of each branch.
+            let (mut open, mut name, mut is_first) = (0, String::new(), true);
+            for c in tree.chars() {
+                match c {
+                    '{' => open += 1,
+                    '}' if open == 0 => break,
+                    '}' => open -= 1,
+                    ',' if open == 0 => {
+                        found.insert(std::mem::take(&mut name));
+                        is_first = true;
+                    }
+                    ':' => is_first = false,
+                    c if is_first && open == 0 && is_name(c) => name.push(c),
+                    _ => {}
+                }
+            }
+            found.insert(name);
+        }
+    }
+    found.remove("");
+    found
+}
+
+#[test]
+fn within_the_store_no_folder_names_one_above_it() {
+    let mut violations = String::new();
+    for (folder, may) in STORE_FOLDERS {
+        let start = format!("crates/store/src/{folder}/");
+        let files: Vec<_> = sources().into_iter().filter(|(name, _)| name.starts_with(&start)).collect();
+        assert!(files.len() > 3, "{start} has only {} sources", files.len());
+        for (name, text) in files {
+            let within = name.trim_start_matches("crates/store/src/").trim_end_matches(".rs");
+            let module = within.trim_end_matches("/mod").replace('/', "::");
+            for named in named_at_the_root(&module, &text) {
+                if !may.contains(&named.as_str()) {
+                    let _ = writeln!(violations, "{name} names `{named}`, which {folder} must not know");
+                }
+            }
+        }
+    }
+    assert!(violations.is_empty(), "{violations}");
+}
+
+#[test]
+fn a_name_of_the_root_is_seen_however_it_is_written() {
+    for (module, text, names) in [
+        ("journal::open", "use crate::cluster::copy;", &["cluster"][..]),
+        (
+            "journal::open",
+            "use crate::{\n    files::disk::{Layout, put},\n    Store,\n};",
+            &["Store", "files"],
+        ),
+        (
+            "journal::open",
+            "fn f() { crate::views::apply(super::super::index::reach()) }",
+            &["index", "views"],
+        ),
+        ("journal::open", "use super::segment; // crate::views", &[]),
+        ("journal", "use super::upkeep;", &["upkeep"]),
+        ("views::db", "\n#[cfg(test)]\nmod tests {\n    use crate::Store;\n}", &[]),
+    ] {
+        let found = named_at_the_root(module, text);
+        assert_eq!(found.iter().map(String::as_str).collect::<Vec<_>>(), names, "{text}");
+    }
 }
 
 #[test]

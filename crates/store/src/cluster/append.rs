@@ -1,5 +1,6 @@
 //! Appends to the journal in the database: what the writer of the copy asks first.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,25 +9,58 @@ use tokio_postgres::Statement;
 use tokio_postgres::error::{Severity, SqlState};
 use tokio_postgres::types::ToSql;
 
-use super::client::{Session, refused};
-use super::{CALL, Database, Lease, failed, new_id};
+use super::client::{CALL, Session};
+use super::database::{Database, new_id};
+use super::errors::{failed, refused};
+use super::lease::Lease;
+use super::marker;
+use crate::journal::{Batch, Sequencer};
 
 /// Between two attempts to learn what became of an append.
 const AGAIN: Duration = Duration::from_millis(200);
 
 const APPEND: &str = "SELECT cairn_append($1::text::uuid, $2::text::uuid, $3, $4, $5, $6)";
 
-/// Events to be appended together.
-#[derive(Default)]
-pub(crate) struct Batch<'a> {
-    /// How many of the same append come after each.
-    pub(crate) follows: Vec<i32>,
-    pub(crate) channels: Vec<Option<&'a str>>,
-    pub(crate) bodies: Vec<&'a str>,
+/// A node that follows: it writes only what the leader has appended.
+pub(crate) struct Following {
+    dir: PathBuf,
 }
 
-/// The way of a leader's writer to the database.
-pub(crate) struct Sequencer {
+impl Following {
+    /// `dir`: the state folder.
+    pub(crate) fn new(dir: &Path) -> Self {
+        Self { dir: dir.to_owned() }
+    }
+}
+
+impl Sequencer for Following {
+    fn is_copy(&self) -> bool {
+        true
+    }
+
+    fn append(&mut self, _: u64, _: &Batch<'_>, _: &dyn Fn(StoreError)) -> Result<(), StoreError> {
+        Err(StoreError::Fenced)
+    }
+
+    fn not_written(&self, error: StoreError) -> StoreError {
+        error
+    }
+
+    fn not_synced(&self) {
+        copy_again(&self.dir);
+    }
+}
+
+/// Has the next start of the node with that state folder copy the journal again.
+fn copy_again(dir: &Path) {
+    if let Err(error) = marker::doubt(dir) {
+        tracing::warn!(%error, "the copy could not be marked to be copied again");
+    }
+}
+
+/// The node that leads: the database appends each batch before it is written to the copy.
+pub(crate) struct Leading {
+    dir: PathBuf,
     database: Arc<Database>,
     lease: Arc<Lease>,
     session: Option<(Session, Statement)>,
@@ -41,24 +75,10 @@ enum Attempt {
     Unknown(StoreError),
 }
 
-impl Sequencer {
-    pub(crate) fn new(database: Arc<Database>, lease: Arc<Lease>) -> Self {
-        Self { database, lease, session: None }
-    }
-
-    /// Appends, all or none, and returns once the database has it. Blocks. An append whose answer is lost is asked for again
-    /// until the answer is there, or the lease is not held any more. `waits` is told why it takes long.
-    ///
-    /// # Errors
-    /// It is not in the journal; or [`StoreError::Fenced`]: nobody knows, and this node writes nothing any more.
-    pub(crate) fn append(
-        &mut self,
-        first_n: u64,
-        batch: &Batch<'_>,
-        waits: &dyn Fn(StoreError),
-    ) -> Result<(), StoreError> {
-        let database = self.database.clone();
-        database.handle().block_on(self.append_once(first_n, batch, waits))
+impl Leading {
+    /// `dir`: the state folder with the copy.
+    pub(crate) fn new(database: Arc<Database>, lease: Arc<Lease>, dir: &Path) -> Self {
+        Self { dir: dir.to_owned(), database, lease, session: None }
     }
 
     async fn append_once(
@@ -86,12 +106,6 @@ impl Sequencer {
             self.lease.lost_within(AGAIN).await;
         }
         Err(StoreError::Fenced)
-    }
-
-    /// The copy cannot take what the database has: only a start brings them together.
-    pub(crate) fn give_up(&self, error: &StoreError) {
-        tracing::error!(%error, "the copy of the journal cannot be written; this node gives up the lead");
-        self.lease.lose();
     }
 
     async fn attempt(&mut self, id: &str, first_n: u64, batch: &Batch<'_>, is_sent: &mut bool) -> Attempt {
@@ -155,5 +169,37 @@ impl Sequencer {
         let append = session.client.prepare(APPEND).await;
         let append = append.map_err(|error| refused("prepare an append", &error))?;
         Ok((session, append))
+    }
+}
+
+impl Sequencer for Leading {
+    fn is_copy(&self) -> bool {
+        true
+    }
+
+    /// Appends all or none. An append whose answer is lost is asked for again until the answer is there, or the lease is not
+    /// held any more.
+    ///
+    /// # Errors
+    /// It is not in the journal; or [`StoreError::Fenced`]: nobody knows, and this node writes nothing any more.
+    fn append(
+        &mut self,
+        first_n: u64,
+        batch: &Batch<'_>,
+        waits: &dyn Fn(StoreError),
+    ) -> Result<(), StoreError> {
+        let database = self.database.clone();
+        database.handle().block_on(self.append_once(first_n, batch, waits))
+    }
+
+    /// The copy cannot take what the database has: only a start brings them together.
+    fn not_written(&self, error: StoreError) -> StoreError {
+        tracing::error!(%error, "the copy of the journal cannot be written; this node gives up the lead");
+        self.lease.lose();
+        StoreError::Fenced
+    }
+
+    fn not_synced(&self) {
+        copy_again(&self.dir);
     }
 }

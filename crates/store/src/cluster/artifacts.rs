@@ -5,7 +5,9 @@ use std::sync::Arc;
 use cairn_types::ids::{ArtifactId, ChannelId};
 use cairn_types::ports::StoreError;
 
-use super::{Database, Lease};
+use super::database::{Database, Param};
+use super::lease::Lease;
+use crate::files::artifacts::ArtifactSource;
 
 /// Bytes of one row.
 const PART: usize = 1 << 20;
@@ -35,7 +37,7 @@ impl Database {
     ) -> Result<(), StoreError> {
         let parts: Vec<Vec<u8>> = parts(text.as_bytes()).into_iter().map(<[u8]>::to_vec).collect();
         let last = parts.len() as i64;
-        let params: Vec<super::Param> = vec![
+        let params: Vec<Param> = vec![
             Box::new(lease.id().to_owned()),
             Box::new(channel.to_string()),
             Box::new(id.to_string()),
@@ -44,21 +46,6 @@ impl Database {
         ];
         let written = self.ask("write an artifact", PUT, params).await?;
         if written.is_empty() { Err(StoreError::Fenced) } else { Ok(()) }
-    }
-
-    /// The bytes of an artifact; `None`: there is none of that id. Blocks.
-    ///
-    /// # Errors
-    /// The database does not answer.
-    pub(crate) fn artifact(
-        self: &Arc<Self>,
-        channel: &ChannelId,
-        id: &ArtifactId,
-    ) -> Result<Option<Vec<u8>>, StoreError> {
-        let params: Vec<super::Param> = vec![Box::new(channel.to_string()), Box::new(id.to_string())];
-        let rows = self.ask_blocking("read an artifact", GET, params)?;
-        let bytes = rows.iter().map(|row| row.get::<_, &[u8]>(0)).collect::<Vec<_>>().concat();
-        Ok((!rows.is_empty()).then_some(bytes))
     }
 
     /// # Errors
@@ -80,9 +67,22 @@ impl Database {
         ids: &[ArtifactId],
     ) -> Result<(), StoreError> {
         let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
-        let params: Vec<super::Param> =
+        let params: Vec<Param> =
             vec![Box::new(channel.to_string()), Box::new(ids), Box::new(lease.id().to_owned())];
         self.ask("remove artifacts", REMOVE, params).await.map(drop)
+    }
+}
+
+impl ArtifactSource for Database {
+    fn artifact(
+        self: Arc<Self>,
+        channel: &ChannelId,
+        id: &ArtifactId,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        let params: Vec<Param> = vec![Box::new(channel.to_string()), Box::new(id.to_string())];
+        let rows = self.ask_blocking("read an artifact", GET, params)?;
+        let bytes = rows.iter().map(|row| row.get::<_, &[u8]>(0)).collect::<Vec<_>>().concat();
+        Ok((!rows.is_empty()).then_some(bytes))
     }
 }
 

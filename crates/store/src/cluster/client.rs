@@ -1,7 +1,5 @@
 //! Connections to the database: what the url says of them, and what their errors are told as.
 
-use std::error::Error as _;
-use std::fmt::Display;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,8 +10,11 @@ use tokio::sync::Notify;
 use tokio_postgres::config::{LoadBalanceHosts, SslMode, TargetSessionAttrs};
 use tokio_postgres::{AsyncMessage, Client, Config};
 
-use super::CALL;
+use super::errors::{failed, refused};
 use super::tls::Tls;
+
+/// A query whose answer is short is given up after so long.
+pub(crate) const CALL: Duration = Duration::from_secs(5);
 
 /// Whatever a server's defaults are: each statement sees what was committed before it, and is not cut short. One that waits
 /// for a lock ends before this side gives it up: else the server keeps a connection for each that was given up.
@@ -102,21 +103,6 @@ pub(crate) async fn answer<T>(
         Ok(answer) => answer.map_err(|error| refused(action, &error)),
         Err(_) => Err(failed(action, "it does not answer")),
     }
-}
-
-/// What the database or the connection to it said, as the store's error.
-pub(crate) fn refused(action: &str, error: &tokio_postgres::Error) -> StoreError {
-    if let Some(error) = error.as_db_error() {
-        return failed(action, format!("{} ({})", error.message(), error.code().code()));
-    }
-    match error.source() {
-        Some(source) => failed(action, source),
-        None => failed(action, error),
-    }
-}
-
-pub(crate) fn failed(action: &str, why: impl Display) -> StoreError {
-    StoreError::Database { message: format!("cannot {action}: {why}") }
 }
 
 /// A url without a parameter, and what that was.

@@ -3,29 +3,29 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, Write as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_types::event::{ArtifactEvent, Event};
 use cairn_types::ids::{ArtifactId, ChannelId};
 use cairn_types::ports::StoreError;
-use serde::{Deserialize, Serialize};
 use tokio_postgres::Row;
 
-use super::Database;
+use super::append::Following;
+use super::database::Database;
+use super::errors::failed;
+use super::marker::{LastLease, Marker, place};
 use crate::files::artifacts::Artifacts;
-use crate::files::disk::{Layout, RealDisk, io_error, make_dir, put, remove_dir, remove_file, sync_dir};
+use crate::files::disk::{Layout, RealDisk, io_error, make_dir, remove_dir, remove_file, sync_dir};
 use crate::files::lock::StateLock;
-use crate::journal::open::{self, Checkpoint, Shown, Start, Tail, read_number};
+use crate::journal::line::read_number;
+use crate::journal::open::{self, Checkpoint, Shown, Start, Tail};
 use crate::journal::segment::{self, Lines, Piece, Position};
 use crate::journal::{Copied, Writer, line};
-use crate::store::{Store, StoreOptions};
-use crate::upkeep::erasure;
-
-/// The marker's name in a state folder.
-pub(super) const FILE: &str = "database";
+use crate::options::StoreOptions;
+use crate::store::Store;
+use crate::upkeep::erasure::{resume, swap};
 
 /// What is known to be wrong with a copy is kept in folders that begin so; an erasure removes them.
 const ASIDE: &str = "before-copy-";
@@ -41,84 +41,6 @@ pub(super) const PAGE: &str = "SELECT n, follows, substr(body, 2) FROM (SELECT n
      sum(octet_length(body)) OVER (ORDER BY n) - octet_length(body) AS before \
      FROM (SELECT n, follows, body FROM cairn_event WHERE n > $1 ORDER BY n LIMIT 2000) page) sized \
      WHERE before < 524288 ORDER BY n";
-
-/// What a state folder says of the database whose journal it has a copy of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Marker {
-    /// The id of the journal.
-    pub(crate) journal: String,
-    /// What the events were when they were copied: rewritten ones are copied again.
-    pub(crate) generation: i64,
-    /// The copy counts for nothing, and is rebuilt by the next start: an erasure has begun to rewrite it, and the database does
-    /// not have that yet; or a check has found that it is damaged.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) is_rewritten: bool,
-    /// The lease that a process with this folder held last. Whoever has the folder's lock knows that it has ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) lease: Option<LastLease>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct LastLease {
-    id: String,
-    /// Where it was held: the lock of a folder that was copied to another machine says nothing of the process with the lease.
-    place: String,
-}
-
-/// This folder on this machine, since that started.
-fn place(dir: &Path) -> Option<String> {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(format!("{} {}", boot.trim(), fs::metadata(dir).ok()?.ino()))
-}
-
-impl Marker {
-    pub(super) fn new(journal: String, generation: i64) -> Self {
-        Self { journal, generation, is_rewritten: false, lease: None }
-    }
-
-    pub(crate) fn read(dir: &Path) -> Result<Option<Self>, StoreError> {
-        let path = dir.join(FILE);
-        match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| StoreError::Io {
-                action: "read",
-                path: path.display().to_string(),
-                message: format!(
-                    "it does not say of which database's journal this is a copy ({error}); move the whole state folder \
-                     away: the node's next start copies the journal from the database again"
-                ),
-            }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(io_error("read", &path)(error)),
-        }
-    }
-
-    pub(crate) fn write(&self, dir: &Path) -> Result<(), StoreError> {
-        let path = dir.join(FILE);
-        put(&path, |file| file.write_all(&serde_json::to_vec(self)?)).map_err(io_error("write", &path))
-    }
-}
-
-/// The copy in that folder is damaged: the next start rebuilds it.
-pub(crate) fn doubt(dir: &Path) -> Result<(), StoreError> {
-    match Marker::read(dir)? {
-        Some(marker) => Marker { is_rewritten: true, ..marker }.write(dir),
-        None => Ok(()),
-    }
-}
-
-/// # Errors
-/// [`StoreError::Elsewhere`]: the folder has a copy, which nobody may write on.
-pub(crate) fn refuse(dir: &Path) -> Result<(), StoreError> {
-    if Marker::read(dir)?.is_none() {
-        return Ok(());
-    }
-    let message = format!(
-        "the journal in {} is a copy of one in a database; set [store] url to that database, or bring the journal back \
-         with `cairn store move --to-folder`",
-        dir.display()
-    );
-    Err(StoreError::Elsewhere { message })
-}
 
 /// The head of the journal in the database.
 #[derive(Debug, Clone)]
@@ -146,7 +68,7 @@ impl Copy {
     /// [`StoreError::Elsewhere`]: the folder has another journal. Or the database does not answer.
     pub(crate) fn of(options: StoreOptions, database: Arc<Database>) -> Result<Self, StoreError> {
         let (dir, layout) = (options.dir.clone(), Layout::of(&options.dir));
-        let head = head(&database)?;
+        let head = read_head(&database)?;
         let marker = match Marker::read(&dir)? {
             Some(marker) if marker.journal == head.id => marker,
             Some(_) => {
@@ -180,7 +102,7 @@ impl Copy {
     /// # Errors
     /// The database does not answer, or the copy cannot be written.
     pub(crate) fn catch_up(&mut self) -> Result<(), StoreError> {
-        let head = head(&self.database)?;
+        let head = read_head(&self.database)?;
         if head.generation != self.marker.generation || self.marker.is_rewritten {
             tracing::info!(
                 "the journal was rewritten in the database, or its copy is damaged; the copy is rebuilt"
@@ -188,14 +110,14 @@ impl Copy {
             if head.generation != self.marker.generation {
                 self.lost = None;
                 // What was kept aside may have words of somebody who was erased.
-                erasure::remove_quarantined(&self.dir, &self.layout)?;
+                swap::remove_quarantined(&self.dir, &self.layout)?;
             }
             self.remove_derived()?;
             remove_dir(&self.layout.journal)?;
             make_dir(&self.layout.journal)?;
             // They are fetched again when they are asked for.
             remove_dir(&self.dir.join("artifacts"))?;
-            erasure::forget(&self.dir)?;
+            resume::forget(&self.dir)?;
             self.marker.generation = head.generation;
             self.marker.is_rewritten = false;
             self.marker.write(&self.dir)?;
@@ -272,7 +194,7 @@ impl Copy {
 
     /// Whether a folder without a marker has just what the database has.
     pub(super) fn is_of(dir: &Path, database: &Arc<Database>, tail: &Tail) -> Result<bool, StoreError> {
-        let (layout, head) = (Layout::of(dir), head(database)?);
+        let (layout, head) = (Layout::of(dir), read_head(database)?);
         let marker = Marker::new(head.id.clone(), head.generation);
         let (dir, options) = (dir.to_owned(), StoreOptions::new(dir));
         let copy = Self { dir, layout, options, database: database.clone(), marker, lost: None };
@@ -281,7 +203,7 @@ impl Copy {
 
     /// Whether the last record of the copy is in the database, so that all before it are.
     pub(super) fn fits(&self, tail: &Tail) -> Result<bool, StoreError> {
-        self.fits_head(tail, &head(&self.database)?)
+        self.fits_head(tail, &read_head(&self.database)?)
     }
 
     fn fits_head(&self, tail: &Tail, head: &Head) -> Result<bool, StoreError> {
@@ -365,8 +287,15 @@ impl Copy {
         let artifacts = Artifacts::of(&self.dir, None);
         let disk = Arc::new(RealDisk);
         let nobody_waits = Box::new(|| {});
-        let mut writer =
-            Writer::new(&self.layout.journal, disk, self.options.segment_bytes, tail, false, nobody_waits);
+        let following = Box::new(Following::new(&self.dir));
+        let mut writer = Writer::new(
+            &self.layout.journal,
+            disk,
+            self.options.segment_bytes,
+            tail,
+            following,
+            nobody_waits,
+        );
         loop {
             let from = writer.tail().n as i64;
             let rows = self.database.ask_blocking("copy events", PAGE, vec![Box::new(from)])?;
@@ -481,8 +410,8 @@ pub(super) fn expired(lines: &[u8]) -> Vec<(ChannelId, ArtifactId)> {
 
 pub(super) const HEAD: &str = "SELECT id::text, next, generation FROM cairn_journal";
 
-pub(super) fn head(database: &Arc<Database>) -> Result<Head, StoreError> {
+pub(super) fn read_head(database: &Arc<Database>) -> Result<Head, StoreError> {
     let rows = database.ask_blocking("read the head of the journal", HEAD, Vec::new())?;
-    let row = rows.first().ok_or_else(|| super::failed("read the head of the journal", "there is none"))?;
+    let row = rows.first().ok_or_else(|| failed("read the head of the journal", "there is none"))?;
     Ok(Head { id: row.get(0), next: row.get(1), generation: row.get(2) })
 }

@@ -10,11 +10,14 @@ use tokio::task::JoinHandle;
 
 use super::client::{Session, answer};
 use super::copy::{Copy, PAGE, copied, expired};
-use super::lease::{Name, sign_off};
-use super::{Database, DatabaseOptions, Lease, Node, failed};
+use super::database::Database;
+use super::errors::failed;
+use super::lease::{Lease, Name, sign_off};
+use super::nodes::Node;
 use crate::files::disk::blocking;
 use crate::files::lock::StateLock;
-use crate::store::{Store, StoreOptions, lock};
+use crate::options::{DatabaseOptions, StoreOptions};
+use crate::store::Store;
 
 /// How often a follower looks, whatever it is told.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -65,8 +68,8 @@ impl Drop for Standby {
 }
 
 impl Standby {
-    pub(crate) fn begin(options: StoreOptions) -> Result<Self, StoreError> {
-        let (lock, database) = connect(&options)?;
+    pub(crate) fn begin(options: StoreOptions, lock: Arc<StateLock>) -> Result<Self, StoreError> {
+        let database = connect(&options)?;
         let copy = Copy::of(options, database.clone())?;
         let (tell, status) = watch::channel(StandbyStatus::default());
         let (instruction, instructions) = watch::channel(Instruction::Follow);
@@ -149,8 +152,8 @@ impl Standby {
 ///
 /// # Errors
 /// As [`Store::open`].
-pub(crate) fn open_leading(options: StoreOptions) -> Result<Store, StoreError> {
-    let (lock, database) = connect(&options)?;
+pub(crate) fn open_leading(options: StoreOptions, lock: Arc<StateLock>) -> Result<Store, StoreError> {
+    let database = connect(&options)?;
     let mut copy = Copy::of(options, database.clone())?;
     let (of, previous) = (database.clone(), copy.previous());
     let lease = database.wait(async move { Lease::take(&of, previous).await })?;
@@ -188,10 +191,9 @@ fn open_without(
     Ok(store)
 }
 
-fn connect(options: &StoreOptions) -> Result<(Arc<StateLock>, Arc<Database>), StoreError> {
+fn connect(options: &StoreOptions) -> Result<Arc<Database>, StoreError> {
     let Some(database) = &options.database else { return Err(failed("follow", "no database is named")) };
-    let lock = lock(&options.dir)?;
-    Ok((lock, Database::open(database)?))
+    Database::open(database)
 }
 
 /// What follows, on the database's thread.

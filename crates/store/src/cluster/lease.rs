@@ -10,9 +10,12 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_postgres::types::ToSql;
 
-use super::client::{Connector, Session, answer, refused};
-use super::{Database, DatabaseOptions, Node, failed, new_id};
+use super::client::{CALL, Connector, Session, answer};
+use super::database::{Database, Param, new_id};
+use super::errors::{failed, refused};
+use super::nodes::Node;
 use crate::journal::Durable;
+use crate::options::DatabaseOptions;
 
 /// How often the lease is renewed; it lasts 10 s in the database.
 const RENEW_EVERY: Duration = Duration::from_secs(2);
@@ -94,7 +97,7 @@ impl Lease {
         let sent = Sent::now();
         let params: [&(dyn ToSql + Sync); 4] = [&id, &previous, node, address];
         let row = session.client.query_one(LEAD, &params);
-        let row = match timeout(super::CALL, row).await {
+        let row = match timeout(CALL, row).await {
             Ok(Ok(row)) => row,
             Ok(Err(error)) if error.code().is_some_and(|code| code.code() == "CN003") => {
                 let why = error.as_db_error().map_or_else(String::new, |error| error.message().to_owned());
@@ -172,7 +175,7 @@ impl Lease {
         }
         self.lose();
         let DatabaseOptions { node, address, .. } = &database.options;
-        let params: Vec<super::Param> =
+        let params: Vec<Param> =
             vec![Box::new(self.id.clone()), Box::new(node.clone()), Box::new(address.clone())];
         if let Err(error) = database.ask("leave the lease", LEAVE, params).await {
             tracing::warn!(%error, "the lease could not be left; others lead when it has run out");
@@ -323,8 +326,7 @@ impl Database {
         name: &str,
         bytes: Vec<u8>,
     ) -> Result<(), StoreError> {
-        let params: Vec<super::Param> =
-            vec![Box::new(lease.id.clone()), Box::new(name.to_owned()), Box::new(bytes)];
+        let params: Vec<Param> = vec![Box::new(lease.id.clone()), Box::new(name.to_owned()), Box::new(bytes)];
         let kept = self.ask("hand over", HAND_OVER, params).await?;
         if kept.is_empty() { Err(StoreError::Fenced) } else { Ok(()) }
     }

@@ -1,34 +1,26 @@
-//! A whole journal on its way into the database, or back: one that is moved, and one that an erasure has rewritten.
+//! A whole journal on its way into the database, and artifacts on their way back.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn_types::event::NewRecord;
+use cairn_types::event::{NewRecord, Record};
 use cairn_types::ids::{ArtifactId, ChannelId};
 use cairn_types::ports::StoreError;
 use cairn_types::text::checksum::checksum;
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::task::block_in_place;
-use tokio_postgres::Row;
 
-use super::client::{Session, refused};
-use super::copy::{Copy, Marker};
-use super::{Database, DatabaseOptions, Lease, failed};
+use super::artifacts::parts;
+use super::client::Session;
+use super::database::Database;
+use super::errors::{failed, refused};
 use crate::files::artifacts::{Artifacts, Named, note_named};
-use crate::files::disk::{Layout, blocking, io_error, remove_file, sync_dir, sync_folders};
+use crate::files::disk::{Layout, io_error};
 use crate::files::progress::Progress;
-use crate::journal::open::{self, Start};
 use crate::journal::rewrite::records;
 use crate::journal::{line, segment};
-use crate::store::{Store, StoreOptions, lock};
-use crate::upkeep::erasure;
-use crate::upkeep::verify::shown;
-
-/// What fails when it panics.
-const MOVING: &str = "moving a journal";
 
 /// Lines that are sent together: so many, or so many bytes.
 const PAGE: usize = 2000;
@@ -69,146 +61,8 @@ pub struct Moved {
     pub missing: u64,
 }
 
-/// Moves the journal of a folder into a database that is empty. The folder has a copy of it then. What was cut short is taken
-/// up again by the same call.
-///
-/// # Errors
-/// The folder is in use or damaged, the database has a journal already, or one of them cannot be written: then nothing was
-/// moved.
-pub async fn move_to(
-    options: StoreOptions,
-    to: DatabaseOptions,
-    progress: &Progress,
-) -> Result<Moved, StoreError> {
-    let progress = progress.clone();
-    blocking(MOVING, move || {
-        let dir = options.dir.clone();
-        let _lock = lock(&dir)?;
-        if Marker::read(&dir)?.is_some() {
-            let message = format!("the journal in {} is a copy of one in a database already", dir.display());
-            return Err(StoreError::Elsewhere { message });
-        }
-        // Nobody who is still to be erased is moved.
-        erasure::resume_or_clear(&dir, &progress)?;
-        let layout = Layout::of(&dir);
-        // What proves that the journal has lost something is looked at first.
-        let tail = open::open(&layout.journal, &layout, &Start::default(), &shown(&layout)?)?;
-        let database = Database::open(&to)?;
-        refuse_moved(&database)?;
-        let head = super::copy::head(&database)?;
-        if head.next > 1 {
-            return if Copy::is_of(&dir, &database, &tail)? {
-                Marker::new(head.id, head.generation).write(&dir)?;
-                Ok(Moved { records: tail.n, ..Moved::default() })
-            } else {
-                let message = "the database has another journal; name one that is empty".to_owned();
-                Err(StoreError::Elsewhere { message })
-            };
-        }
-        let (of, from) = (database.clone(), dir.clone());
-        let moved = database.wait(async move { push(&of, &from, None, &progress).await })?;
-        let head = super::copy::head(&database)?;
-        Marker::new(head.id, head.generation).write(&dir)?;
-        Ok(moved)
-    })
-    .await
-}
-
-/// # Errors
-/// [`StoreError::Elsewhere`]: the journal in the database went on elsewhere.
-fn refuse_moved(database: &Arc<Database>) -> Result<(), StoreError> {
-    const MOVED: &str = "SELECT moved_to FROM cairn_journal WHERE moved_to IS NOT NULL";
-    let rows = database.ask_blocking("read the head of the journal", MOVED, Vec::new())?;
-    let Some(row) = rows.first() else { return Ok(()) };
-    let message = format!(
-        "the journal in the database was moved to {}, and the database is used no more; name one that is empty",
-        row.get::<_, &str>(0)
-    );
-    Err(StoreError::Elsewhere { message })
-}
-
-/// Makes the copy in a folder a journal of its own. The database is marked as moved away; nobody leads there any more.
-///
-/// # Errors
-/// Another node leads, or something cannot be read or written: then nothing was moved.
-pub async fn move_from(options: StoreOptions, progress: &Progress) -> Result<Moved, StoreError> {
-    let dir = options.dir.clone();
-    if let Some(moved) = already_here(&options).await? {
-        return Ok(moved);
-    }
-    let store = blocking(MOVING, move || Store::open(options)).await?;
-    let moved = match store.inner.erasure.put_off() {
-        // Nobody who is still to be erased is moved.
-        Some(error) => Err(error),
-        None => take(&store, &dir, progress.clone()).await,
-    };
-    store.close().await;
-    let moved = moved?;
-    blocking(MOVING, move || Marker::remove(&dir)).await?;
-    Ok(moved)
-}
-
-/// A move that was cut short behind its decision: all is here.
-async fn already_here(options: &StoreOptions) -> Result<Option<Moved>, StoreError> {
-    let options = options.clone();
-    blocking(MOVING, move || {
-        let Some(of) = &options.database else {
-            return Err(failed("move the journal", "no database is named"));
-        };
-        let dir = &options.dir;
-        let _lock = lock(dir)?;
-        let Some(marker) = Marker::read(dir)? else {
-            let message = format!("the journal in {} is one of its own already", dir.display());
-            return Err(StoreError::Elsewhere { message });
-        };
-        let database = Database::open(of)?;
-        let rows = database.ask_blocking(
-            "read the head of the journal",
-            "SELECT moved_to, next FROM cairn_journal WHERE id = $1::text::uuid",
-            vec![Box::new(marker.journal)],
-        )?;
-        let Some(row) = rows.first() else { return Ok(None) };
-        if row.get::<_, Option<&str>>(0) != Some(here(of, dir).as_str()) {
-            return Ok(None);
-        }
-        Marker::remove(dir)?;
-        Ok(Some(Moved { records: row.get::<_, i64>(1) as u64 - 1, ..Moved::default() }))
-    })
-    .await
-}
-
-/// How the database names this folder.
-fn here(of: &DatabaseOptions, dir: &Path) -> String {
-    format!("{} ({})", of.node, dir.display())
-}
-
-async fn take(store: &Store, dir: &Path, progress: Progress) -> Result<Moved, StoreError> {
-    let Some((database, lease)) = store.inner.leading() else { return Err(StoreError::Fenced) };
-    let (of, lease) = (database.clone(), lease.id().to_owned());
-    let (inner, dir) = (store.inner.clone(), dir.to_owned());
-    let mut moved = Moved { records: store.inner.durable().tail.n, ..Moved::default() };
-    blocking(MOVING, move || {
-        moved.artifacts = fetch_all(&of, &inner.artifacts, &progress)?;
-        let journal = Layout::of(&dir).journal;
-        for first in segment::list(&journal)? {
-            let file = segment::file_of(&segment::path(&journal, first));
-            moved.bytes += segment::bytes(&segment::path(&journal, first))?;
-            File::open(&file).and_then(|file| file.sync_all()).map_err(io_error("sync", &file))?;
-        }
-        sync_folders(&dir).map_err(io_error("sync", &dir))?;
-        // From here on it is decided.
-        let rows = of.ask_blocking(
-            "mark the journal as moved",
-            "UPDATE cairn_journal SET moved_to = $1 WHERE lease = $2::text::uuid RETURNING next",
-            vec![Box::new(here(&of.options, &dir)), Box::new(lease)],
-        )?;
-        if rows.is_empty() { Err(StoreError::Fenced) } else { Ok(moved) }
-    })
-    .await
-}
-
 /// Fetches every artifact, whatever this node has; returns how many there are. Blocks.
-fn fetch_all(
+pub(super) fn fetch_all(
     database: &Arc<Database>,
     artifacts: &Artifacts,
     progress: &Progress,
@@ -225,96 +79,9 @@ fn fetch_all(
     Ok(rows.len() as u64)
 }
 
-/// People who are to be erased, in the order in which they were asked for.
-pub(super) const ORDERS: &str = "SELECT person, at FROM cairn_erasure ORDER BY at, person";
-
-impl Database {
-    /// Has a person erased by whichever node leads next.
-    ///
-    /// # Errors
-    /// [`StoreError::Fenced`]; the database does not answer.
-    pub(crate) fn order_erasure(
-        self: &Arc<Self>,
-        lease: &Lease,
-        person: &str,
-        at: Timestamp,
-    ) -> Result<(), StoreError> {
-        const ORDER: &str = "INSERT INTO cairn_erasure (person, at) SELECT $1, $2 FROM cairn_journal \
-             WHERE lease = $3::text::uuid ON CONFLICT (person) DO UPDATE SET at = excluded.at RETURNING at";
-        let params: Vec<super::Param> =
-            vec![Box::new(person.to_owned()), Box::new(at.to_string()), Box::new(lease.id().to_owned())];
-        let rows = self.ask_blocking("ask for an erasure", ORDER, params)?;
-        if rows.is_empty() { Err(StoreError::Fenced) } else { Ok(()) }
-    }
-
-    /// Whether somebody is to be erased.
-    ///
-    /// # Errors
-    /// The database does not answer.
-    pub(super) async fn has_orders(self: &Arc<Self>) -> Result<bool, StoreError> {
-        Ok(!self.ask("look for erasures", ORDERS, Vec::new()).await?.is_empty())
-    }
-}
-
-impl Copy {
-    /// Brings the copy up to the database for this node, which holds the lease, and erases everybody who is to be. Returns why
-    /// that failed: whoever leads next tries again. While the lease is held the copy is as before then, and the node may lead.
-    /// Blocks.
-    ///
-    /// # Errors
-    /// The database does not answer, or the copy cannot be written.
-    pub(super) fn ready(&mut self, lease: &Arc<Lease>) -> Result<Option<StoreError>, StoreError> {
-        let orders = self.database.ask_blocking("look for erasures", ORDERS, Vec::new())?;
-        if !orders.is_empty() {
-            // Nothing goes to the database but what it has, and what the erasure makes of it: the copy is rebuilt.
-            self.marker.is_rewritten = true;
-            self.marker.write(&self.dir)?;
-        }
-        self.catch_up()?;
-        let error = match self.erase(&orders, lease) {
-            Ok(()) => return Ok(None),
-            Err(error) if error == StoreError::Stopped => return Err(error),
-            Err(error) => error,
-        };
-        erasure::tell_failed(&error);
-        if error == StoreError::Fenced {
-            lease.lose();
-        }
-        if !lease.is_held() {
-            return Ok(Some(error));
-        }
-        self.catch_up()?;
-        // It may be only the last answer that was lost.
-        let left = self.database.ask_blocking("look for erasures", ORDERS, Vec::new())?;
-        Ok((!left.is_empty()).then_some(error))
-    }
-
-    /// Erases everybody who is to be, here and in the database; until it is there the copy counts for nothing. No store is
-    /// open on the copy.
-    fn erase(&mut self, orders: &[Row], lease: &Arc<Lease>) -> Result<(), StoreError> {
-        let (database, dir) = (self.database.clone(), self.dir.clone());
-        let progress = self.options.progress.clone();
-        for row in orders {
-            let (person, at): (String, String) = (row.get(0), row.get(1));
-            let asked_at: Timestamp = at.parse().map_err(|error| failed("read an erasure", error))?;
-            self.marker.is_rewritten = true;
-            self.marker.write(&dir)?;
-            fetch_all(&database, &Artifacts::of(&dir, Some(database.clone())), &progress)?;
-            erasure::carry_out(&dir, &person, asked_at, &progress)?;
-            let (of, from, id) = (database.clone(), dir.clone(), lease.id().to_owned());
-            let progress = progress.clone();
-            database.wait(async move { push(&of, &from, Some((&id, &person)), &progress).await })?;
-            self.marker.generation = super::copy::head(&database)?.generation;
-            self.marker.is_rewritten = false;
-            self.marker.write(&dir)?;
-        }
-        Ok(())
-    }
-}
-
 /// Makes the journal and the artifacts in the database those of a folder, all or none. `erased`: by which lease, and who;
 /// without, the database must be empty.
-async fn push(
+pub(super) async fn push(
     database: &Database,
     dir: &Path,
     erased: Option<(&str, &str)>,
@@ -395,7 +162,7 @@ async fn send(session: &Session, dir: &Path, progress: &Progress) -> Result<Sent
         }
         let mut lots = Vec::new();
         let mut lot = Lot::default();
-        let read = |record: cairn_types::event::Record, line: &[u8]| {
+        let read = |record: Record, line: &[u8]| {
             let follows = line::number(line).map_err(|why| segment::damaged(&path, 0, why))?.1;
             note_named(&mut sent.stored, &record);
             let (n, channel) = (record.n as i64, record.channel.as_ref().map(ToString::to_string));
@@ -428,14 +195,14 @@ async fn send(session: &Session, dir: &Path, progress: &Progress) -> Result<Sent
 }
 
 /// The body of a line as the database has it: that of an earlier version is written again.
-fn body(record: cairn_types::event::Record, line: &[u8]) -> Result<String, StoreError> {
+fn body(record: Record, line: &[u8]) -> Result<String, StoreError> {
     if line::version(line) == Some(line::VERSION)
         && let Some(body) = line::body_of(line)
         && let Ok(body) = std::str::from_utf8(body)
     {
         return Ok(body.to_owned());
     }
-    let cairn_types::event::Record { at, channel, event, .. } = record;
+    let Record { at, channel, event, .. } = record;
     line::body(&NewRecord { channel, at, event })
 }
 
@@ -468,7 +235,7 @@ async fn send_artifacts(
         if sum == Some(checksum(&bytes).as_str()) {
             continue;
         }
-        let parts = super::artifacts::parts(&bytes);
+        let parts = parts(&bytes);
         let params: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
             [&channel.as_str(), &id.as_str(), &parts];
         session.client.execute(REMOVE_ARTIFACT, &params[..2]).await.map_err(fail)?;
@@ -478,12 +245,4 @@ async fn send_artifacts(
         session.client.execute(REMOVE_ARTIFACT, &[&channel, &id]).await.map_err(fail)?;
     }
     Ok(())
-}
-
-impl Marker {
-    /// The journal in the folder is one of its own from here on.
-    fn remove(dir: &Path) -> Result<(), StoreError> {
-        remove_file(&dir.join(super::copy::FILE))?;
-        sync_dir(dir).map_err(io_error("sync", dir))
-    }
 }

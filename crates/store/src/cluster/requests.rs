@@ -11,7 +11,9 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::Row;
 
 use super::client::{Session, answer};
-use super::{Database, LeaseState, Param, failed, new_id};
+use super::database::{Database, Param, new_id};
+use super::errors::failed;
+use super::lease::LeaseState;
 
 /// How often the node that asks looks for the answer: at first, and when that takes longer.
 const LOOK_SOON: Duration = Duration::from_millis(20);

@@ -2,7 +2,8 @@
 
 use cairn_types::ports::StoreError;
 
-use super::client::{Session, failed, refused};
+use super::client::Session;
+use super::errors::{failed, refused};
 
 /// The steps, each from the version before it. What is there is never changed: a step is added.
 const STEPS: [&str; 2] = [include_str!("schema-1.sql"), include_str!("schema-2.sql")];

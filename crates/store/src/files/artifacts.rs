@@ -16,8 +16,7 @@ use parking_lot::Mutex;
 use percent_encoding::percent_encode_byte;
 use sha2::{Digest as _, Sha256};
 
-use crate::cluster::Database;
-use crate::files::disk::{blocking, io_error, make_dir, put_by, remove_file, sync_dir};
+use super::disk::{blocking, io_error, make_dir, put_by, remove_file, sync_dir};
 
 /// What fails when reading or writing one panics.
 const WORK: &str = "work on an artifact";
@@ -47,14 +46,24 @@ pub(crate) fn note_named(named: &mut BTreeSet<Named>, record: &Record) {
     }
 }
 
+/// Has artifacts whose files this node lacks: the database of whose journal the state folder has a copy.
+pub(crate) trait ArtifactSource: Send + Sync {
+    /// The bytes of an artifact; `None`: there is none of that id. Blocks.
+    ///
+    /// # Errors
+    /// The source does not answer.
+    fn artifact(self: Arc<Self>, channel: &ChannelId, id: &ArtifactId)
+    -> Result<Option<Vec<u8>>, StoreError>;
+}
+
 /// The artifacts of a state folder.
 #[derive(Clone)]
 pub(crate) struct Artifacts {
     dir: Arc<Path>,
     /// Files that go once a backup has been made; none: none is being made.
     held: Arc<Mutex<Option<Vec<PathBuf>>>>,
-    /// Where files are fetched from that this node lacks.
-    database: Option<Arc<Database>>,
+    /// Where files are fetched from that this node lacks; none: they are all here.
+    source: Option<Arc<dyn ArtifactSource>>,
 }
 
 /// Holds the files of artifacts where they are until it is dropped.
@@ -74,17 +83,17 @@ impl Drop for RemovalHold {
 }
 
 impl Artifacts {
-    pub(crate) fn of(state: &Path, database: Option<Arc<Database>>) -> Self {
-        Self { dir: state.join("artifacts").into(), held: Arc::default(), database }
+    pub(crate) fn of(state: &Path, source: Option<Arc<dyn ArtifactSource>>) -> Self {
+        Self { dir: state.join("artifacts").into(), held: Arc::default(), source }
     }
 
     /// Fetches the file of an artifact where this node lacks it. Blocks.
     ///
     /// # Errors
-    /// The database does not answer, or the file cannot be read or written.
+    /// The source does not answer, or the file cannot be read or written.
     pub(crate) fn fetch(&self, channel: &ChannelId, id: &ArtifactId) -> Result<(), StoreError> {
         let file = self.file(channel, id);
-        if self.database.is_none() || file.try_exists().map_err(io_error("read", &file))? {
+        if self.source.is_none() || file.try_exists().map_err(io_error("read", &file))? {
             return Ok(());
         }
         self.fetch_again(channel, id).map(drop)
@@ -96,8 +105,8 @@ impl Artifacts {
     /// # Errors
     /// As [`Self::fetch`].
     pub(crate) fn fetch_again(&self, channel: &ChannelId, id: &ArtifactId) -> Result<bool, StoreError> {
-        let Some(database) = &self.database else { return Ok(false) };
-        match database.artifact(channel, id)? {
+        let Some(source) = &self.source else { return Ok(false) };
+        match Arc::clone(source).artifact(channel, id)? {
             Some(bytes) => put(&self.folder(channel), &self.file(channel, id), &bytes).map(|()| true),
             None => Ok(false),
         }

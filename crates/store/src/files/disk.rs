@@ -60,6 +60,9 @@ impl AppendFile for RealFile {
     }
 }
 
+/// The file in a state folder that says up to where a check of everything found nothing wrong.
+pub(crate) const VERIFIED: &str = "verified.json";
+
 /// The folders within the state folder.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
@@ -67,7 +70,7 @@ pub(crate) struct Layout {
     pub(crate) views: PathBuf,
     pub(crate) index: PathBuf,
     pub(crate) quarantine: PathBuf,
-    /// What starts and the background check have seen ([`crate::journal::mark`]).
+    /// What starts and the background check have seen.
     pub(crate) checked: PathBuf,
 }
 
@@ -159,6 +162,21 @@ pub(crate) fn remove_dir(dir: &Path) -> Result<(), StoreError> {
 /// Removes a file; one that is not there is fine.
 pub(crate) fn remove_file(path: &Path) -> Result<(), StoreError> {
     gone(fs::remove_file(path), path)
+}
+
+/// Removes a file, or a folder with all in it; one that is not there is fine.
+pub(crate) fn remove_any(path: &Path) -> Result<(), StoreError> {
+    if path.is_dir() { remove_dir(path) } else { remove_file(path) }
+}
+
+/// The paths of what is in a folder; none when it is not there.
+pub(crate) fn entries(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let fail = io_error("list", dir);
+    match fs::read_dir(dir) {
+        Ok(found) => found.map(|entry| entry.map(|entry| entry.path()).map_err(&fail)).collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(fail(error)),
+    }
 }
 
 fn gone(removed: io::Result<()>, path: &Path) -> Result<(), StoreError> {

@@ -8,9 +8,7 @@ use std::path::Path;
 use cairn_types::ports::StoreError;
 use fs4::{FileExt, TryLockError};
 
-use crate::files::disk::io_error;
-use crate::files::format;
-use crate::upkeep::backup::restore;
+use super::disk::io_error;
 
 /// Held as long as the store is open; the system releases it when the process ends, however it ends.
 pub(crate) struct StateLock {
@@ -27,24 +25,11 @@ impl Drop for StateLock {
 }
 
 impl StateLock {
-    /// Takes the lock of a state that this program may use, and writes the process id into it. A restore that was cut
-    /// short is brought to its end.
+    /// Takes the lock of a state, whatever its format, and writes the process id into it.
     ///
     /// # Errors
-    /// [`StoreError::Newer`], with nothing touched; [`StoreError::InUse`] with the owner's process id, or
-    /// [`StoreError::Io`].
+    /// [`StoreError::InUse`] with the owner's process id, or [`StoreError::Io`].
     pub(crate) fn take(dir: &Path) -> Result<Self, StoreError> {
-        format::refuse_newer(dir)?;
-        let lock = Self::take_any(dir)?;
-        restore::finish(dir)?;
-        Ok(lock)
-    }
-
-    /// Takes the lock of a state whatever its format, to move it out of the way.
-    ///
-    /// # Errors
-    /// As [`Self::take`], but for the format.
-    pub(crate) fn take_any(dir: &Path) -> Result<Self, StoreError> {
         let path = dir.join("lock");
         let mut file = OpenOptions::new()
             .read(true)

@@ -20,7 +20,7 @@ use tokio::sync::{oneshot, watch};
 use super::documents::{self, Recent, Write};
 use super::recents::Recents;
 use super::schema::Subject;
-use super::{FORMAT, Payload, SearchIndex, index_error, index_failure, readable};
+use super::search_index::{FORMAT, Payload, SearchIndex, index_error, index_failure, readable};
 use crate::files::disk::give_way;
 use crate::journal::Durable;
 use crate::journal::open::Checkpoint;
@@ -526,7 +526,7 @@ mod tests {
     use cairn_types::message::{Entry, Part, Role};
     use jiff::Timestamp;
 
-    use super::super::Asked;
+    use super::super::memories::Asked;
     use super::*;
     use crate::views::db::Db;
     use crate::views::{Changed, Meta, apply_next};

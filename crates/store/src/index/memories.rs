@@ -14,7 +14,7 @@ use tantivy::{DocAddress, DocId, InvertedIndexReader, Searcher, SegmentReader, T
 
 use super::schema::{AT, Fields, Subject, WEIGHT, memories_within, seconds, topic_word};
 use super::search::{Best, discount, most_worth, question_words, rarity, worth};
-use super::{Opened, SearchIndex, index_error};
+use super::search_index::{Opened, SearchIndex, index_error};
 use crate::views::topic::Counted;
 use crate::views::{Changed, ChangedMemory, PATIENCE};
 

@@ -7,11 +7,12 @@ use cairn_types::ids::AgentId;
 use cairn_types::memory::{Memory, Reach};
 use cairn_types::ports::{MemoryFilter, NEAR_MAX, Recall, StoreError};
 
-use crate::index::{Asked, Ranked, Ranking};
-use crate::store::Inner;
+use super::memories::{Asked, Ranked, Ranking};
+use super::search_index::SearchIndex;
+
 use crate::views::archive::Reads;
-use crate::views::memories;
 use crate::views::topic::Counted;
+use crate::views::{Views, memories};
 
 /// What scores less than this share of the best does not fit the question. On the observations of five conversations of LoCoMo,
 /// it leaves 8.5 of 10 memories, with 53.3 % of the evidence among the first 5; a share of 0.25 leaves 8.3 with 53.2 %.
@@ -20,15 +21,22 @@ const FITTING_SHARE: f64 = 0.22;
 /// Ranked beyond what is asked for: some may be gone by the time when their rows are read.
 const SPARE: usize = 16;
 
+/// What knows which memories have a word: the index, and the views for what changed since its last commit.
+#[derive(Clone, Copy)]
+pub(crate) struct FoundBy<'a> {
+    pub(crate) index: &'a SearchIndex,
+    pub(crate) views: &'a Views,
+}
+
 /// The best memories within reach for a question; none when none fits.
 pub(crate) fn recall(
-    inner: &Inner,
+    found_by: FoundBy<'_>,
     reads: &Reads<'_>,
     agent: &AgentId,
     (reach, question, limit): (&[Reach], &str, usize),
 ) -> Result<Recall, StoreError> {
     let asked = Asked { agent, reach, text: question, n: limit.saturating_add(SPARE) };
-    let ranked = ranked(inner, reads, &asked)?;
+    let ranked = ranked(found_by, reads, &asked)?;
     let least = ranked.first().map_or(0.0, |(score, _)| score * FITTING_SHARE);
     let mut recall = Recall::default();
     for (score, id) in ranked {
@@ -51,7 +59,7 @@ pub(crate) fn recall(
 
 /// Memories within reach as a person asks for them.
 pub(crate) fn list(
-    inner: &Inner,
+    found_by: FoundBy<'_>,
     reads: &Reads<'_>,
     agent: &AgentId,
     reach: &[Reach],
@@ -62,7 +70,7 @@ pub(crate) fn list(
         let all_fit = filter.kind.is_none() && filter.subject.is_none();
         let n = if all_fit { filter.limit.saturating_add(SPARE) } else { usize::MAX };
         let asked = Asked { agent, reach, text: query, n };
-        return best(inner, reads, &asked, filter.limit, |memory| filter.fits(memory));
+        return best(found_by, reads, &asked, filter.limit, |memory| filter.fits(memory));
     }
     let mut found = within(reads, agent, reach)?;
     found.retain(|memory| filter.fits(memory));
@@ -72,14 +80,14 @@ pub(crate) fn list(
 
 /// The best that fit.
 fn best(
-    inner: &Inner,
+    found_by: FoundBy<'_>,
     reads: &Reads<'_>,
     asked: &Asked<'_>,
     limit: usize,
     fits: impl Fn(&Memory) -> bool,
 ) -> Result<Vec<Memory>, StoreError> {
     let mut found = Vec::new();
-    for (_, id) in ranked(inner, reads, asked)? {
+    for (_, id) in ranked(found_by, reads, asked)? {
         if found.len() == limit {
             break;
         }
@@ -93,14 +101,14 @@ fn is_within(asked: &Asked<'_>, memory: &Memory) -> bool {
 }
 
 /// Memories with words of what is asked, best first, by the index or without it.
-fn ranked(inner: &Inner, reads: &Reads<'_>, asked: &Asked<'_>) -> Result<Ranked, StoreError> {
+fn ranked(found_by: FoundBy<'_>, reads: &Reads<'_>, asked: &Asked<'_>) -> Result<Ranked, StoreError> {
     let of_index = match reads.db.is_in_memory() {
         // It follows the views on disk, which do not answer.
         true => None,
         false => {
             // Asked before the index is looked at: what it takes in meanwhile is known to it.
-            let changed = inner.views.changed_memories(asked.agent, asked.reach);
-            inner.index.memories(asked, &changed).unwrap_or_else(|error| {
+            let changed = found_by.views.changed_memories(asked.agent, asked.reach);
+            found_by.index.memories(asked, &changed).unwrap_or_else(|error| {
                 tracing::warn!(%error, "the search index cannot be read; memories are found by their rows");
                 None
             })

@@ -18,7 +18,7 @@ use tantivy::schema::{IndexRecordOption, Value};
 use tantivy::{DocAddress, DocId, DocSet, Searcher, SegmentReader, TERMINATED, TantivyDocument, Term};
 
 use super::schema::{AT, Fields, Subject, WEIGHT, entries_of, memories_of, seconds, summaries_of};
-use super::{Opened, SearchIndex, index_error, readable};
+use super::search_index::{Opened, SearchIndex, index_error, readable};
 use crate::views::archive::Reads;
 use crate::views::history::PAGE_BYTES;
 use crate::views::memories;

@@ -6,7 +6,7 @@
 //! counted. `v` is the version of this format. `left` says how many records of the same append follow (none: it is not
 //! written), so that a crash in the midst of an append leaves all of its records or none.
 
-use cairn_types::event::{Event, NewRecord, Record};
+use cairn_types::event::{Event, MaintenanceEvent, NewRecord, Record};
 use cairn_types::ids::ChannelId;
 use cairn_types::ports::StoreError;
 use jiff::Timestamp;
@@ -14,9 +14,11 @@ use memchr::memmem;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// The version of the format that this program writes, and of the state folder's (`crate::files::format`), so that a program that
-/// does not know the one does not read the other. It reads all earlier ones.
-pub(crate) const VERSION: u32 = 2;
+use crate::files::format::FORMAT;
+
+/// The version of lines that this program writes: the state folder's format, so that a program that does not know the one
+/// does not read the other. It reads all earlier ones.
+pub(crate) const VERSION: u32 = FORMAT;
 
 /// What stands between the numbers of a line and its body.
 const BODY: &[u8] = b",\"at\":";
@@ -155,6 +157,28 @@ fn read_before<T: DeserializeOwned>(line: &[u8], to: usize) -> Option<T> {
     serde_json::from_slice(&[&line[..to], b"}"].concat()).ok()
 }
 
+/// Number, last number that it stands for, records of its append that follow, and end of a line.
+pub(crate) fn read_number(bytes: &[u8], offset: u64) -> Result<(u64, u64, u32, u64), String> {
+    let (n, left) = number(bytes)?;
+    // Rare, and the only events that stand for more than one number.
+    let to_n = if names(bytes, b"lines_quarantined\"") || names(bytes, b"records_removed\"") {
+        last_n(&parse(bytes)?.event, n)
+    } else {
+        n
+    };
+    Ok((n, to_n, left, offset + bytes.len() as u64 + 1))
+}
+
+/// The last number that a record stands for: its own, unless lines were quarantined or taken out in its place.
+pub(crate) fn last_n(event: &Event, n: u64) -> u64 {
+    match event {
+        Event::Maintenance(
+            MaintenanceEvent::LinesQuarantined { to_n, .. } | MaintenanceEvent::RecordsRemoved { to_n, .. },
+        ) => n.max(*to_n),
+        _ => n,
+    }
+}
+
 /// Whether a line has these bytes where the type of its event stands, or elsewhere near its beginning.
 pub(crate) fn names(line: &[u8], kind: &[u8]) -> bool {
     memmem::find(&line[..line.len().min(HEAD_BYTES)], kind).is_some()
@@ -212,8 +236,6 @@ fn known_version(v: u32) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use cairn_types::event::MaintenanceEvent;
-
     use super::*;
 
     fn sample() -> NewRecord {

@@ -8,6 +8,8 @@ pub(crate) mod quarantine;
 pub(crate) mod reader;
 pub(crate) mod rewrite;
 pub(crate) mod segment;
+mod sequencer;
 mod writer;
 
+pub(crate) use sequencer::{Alone, Batch, Sequencer};
 pub(crate) use writer::{Appender, Copied, Durable, Writer};

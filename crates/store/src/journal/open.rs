@@ -5,12 +5,11 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
-use cairn_types::event::{Event, MaintenanceEvent};
 use cairn_types::ids::{ChannelId, Seq};
 use cairn_types::ports::StoreError;
 use jiff::Timestamp;
 
-use super::line;
+use super::line::{self, last_n, read_number};
 use super::mark::{Mark, Sealed};
 use super::rewrite::{Fate, Rewriter};
 use super::segment::{self, Lines, Piece, Position};
@@ -125,16 +124,6 @@ impl Start {
     fn offset(&self) -> u64 {
         let Position { offset, .. } = self.from.position;
         if offset > self.most_bytes { offset } else { 0 }
-    }
-}
-
-/// The last number that a record stands for: its own, unless lines were quarantined or taken out in its place.
-pub(crate) fn last_n(event: &Event, n: u64) -> u64 {
-    match event {
-        Event::Maintenance(
-            MaintenanceEvent::LinesQuarantined { to_n, .. } | MaintenanceEvent::RecordsRemoved { to_n, .. },
-        ) => n.max(*to_n),
-        _ => n,
     }
 }
 
@@ -350,18 +339,6 @@ fn walk(path: &Path, tail: &mut Tail, is_last: bool) -> Result<Option<Torn>, Sto
         *tail = before;
     }
     Ok(Some(Torn { offset: tail.len, message, whole, left }))
-}
-
-/// Number, last number that it stands for, records of its append that follow, and end of a line.
-pub(crate) fn read_number(bytes: &[u8], offset: u64) -> Result<(u64, u64, u32, u64), String> {
-    let (n, left) = line::number(bytes)?;
-    // Rare, and the only events that stand for more than one number.
-    let to_n = if line::names(bytes, b"lines_quarantined\"") || line::names(bytes, b"records_removed\"") {
-        last_n(&line::parse(bytes)?.event, n)
-    } else {
-        n
-    };
-    Ok((n, to_n, left, offset + bytes.len() as u64 + 1))
 }
 
 /// Whether anything that follows is a journal line: then what came before it is damage, not a torn end.

@@ -9,8 +9,8 @@ use cairn_types::ids::{ChannelId, Seq};
 use cairn_types::ports::StoreError;
 use jiff::Timestamp;
 
-use super::line;
-use super::open::{Shown, ShownChannel, Tail, end_of_loss, last_n, lost_message};
+use super::line::{self, last_n};
+use super::open::{Shown, ShownChannel, Tail, end_of_loss, lost_message};
 use super::segment::{self, Lines, Piece};
 use crate::files::disk::{io_error, make_dir, put};
 

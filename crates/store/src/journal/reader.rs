@@ -8,8 +8,8 @@ use cairn_types::event::Record;
 use cairn_types::ports::StoreError;
 use parking_lot::Mutex;
 
-use super::line;
-use super::open::{Checkpoint, Tail, last_n};
+use super::line::{self, last_n};
+use super::open::{Checkpoint, Tail};
 use super::segment::{self, Lines, Piece, Position, SegmentFile};
 use crate::files::disk::io_error;
 

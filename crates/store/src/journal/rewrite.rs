@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 use cairn_types::event::{Event, MaintenanceEvent, Record, Removal};
 use cairn_types::ports::StoreError;
 
-use super::line;
-use super::open::last_n;
+use super::line::{self, last_n};
 use super::packed::Packer;
 use super::segment::{self, Lines, Piece, SegmentFile};
 use crate::files::disk::{io_error, remove_file, replace, sync_dir};

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::line;
 use super::open::Tail;
 use super::segment;
-use crate::cluster::{Batch, Sequencer, copy};
+use super::sequencer::{Batch, Sequencer};
 use crate::files::disk::{AppendFile, Calls, Disk, io_error, sync_dir};
 
 /// Appends that may wait for the writer; more make their callers wait.
@@ -32,8 +32,8 @@ enum Request {
     },
     /// Write what another node has appended.
     Copy { copied: Copied, reply: oneshot::Sender<Result<(), StoreError>> },
-    /// From here on the database is asked before anything is appended.
-    Lead { sequencer: Box<Sequencer> },
+    /// Ask this one from here on before anything is appended.
+    Lead { sequencer: Box<dyn Sequencer> },
     /// Write what came before, then end.
     Close { reply: oneshot::Sender<()> },
 }
@@ -70,10 +70,8 @@ pub(crate) struct Writer {
     /// Why the last write failed; none: it did not.
     trouble: Trouble,
     calls: Arc<Calls>,
-    /// Of a copy of the database's journal, while this node leads.
-    sequencer: Option<Box<Sequencer>>,
-    /// Whether nothing can make it again: of a copy only closed segments are synced, the database has the rest.
-    is_only_one: bool,
+    /// Says whether a batch may be written.
+    sequencer: Box<dyn Sequencer>,
 }
 
 /// Why the journal cannot be written at present.
@@ -83,14 +81,13 @@ type Trouble = Arc<Mutex<Option<StoreError>>>;
 type Append = (Vec<NewRecord>, Vec<String>, oneshot::Sender<Result<Vec<Record>, StoreError>>);
 
 impl Writer {
-    /// Behind a journal that ends at `tail`; `on_durable` is called after each sync and must not wait. `is_only_one`: it is no
-    /// copy of one in a database.
+    /// Behind a journal that ends at `tail`; `on_durable` is called after each sync and must not wait.
     pub(crate) fn new(
         dir: &Path,
         disk: Arc<dyn Disk>,
         segment_bytes: u64,
         tail: Tail,
-        is_only_one: bool,
+        sequencer: Box<dyn Sequencer>,
         on_durable: Box<dyn Fn() + Send>,
     ) -> Self {
         let (durable, _) = watch::channel(Durable { tail, ..Durable::default() });
@@ -103,8 +100,7 @@ impl Writer {
             on_durable,
             trouble: Trouble::default(),
             calls: Arc::default(),
-            sequencer: None,
-            is_only_one,
+            sequencer,
         }
     }
 
@@ -133,7 +129,7 @@ impl Writer {
                 Some(Request::Copy { copied, reply }) => {
                     let _ = reply.send(self.copy(&copied));
                 }
-                Some(Request::Lead { sequencer }) => self.sequencer = Some(sequencer),
+                Some(Request::Lead { sequencer }) => self.sequencer = sequencer,
                 Some(Request::Close { reply }) => {
                     requests.close();
                     self.sync_copy();
@@ -168,14 +164,12 @@ impl Writer {
 
     /// Makes a copy durable, so that the next start need not fetch its end again.
     pub(crate) fn sync_copy(&mut self) {
-        if let (false, Some(file)) = (self.is_only_one, &mut self.file)
+        if let (true, Some(file)) = (self.sequencer.is_copy(), &mut self.file)
             && let Err(error) = file.sync()
         {
             tracing::warn!(%error, "the copy of the journal could not be synced; the next start copies it again");
             // A start reads the last segment alone, and this one may have been closed by then.
-            if let Err(error) = self.dir.parent().map_or(Ok(()), copy::doubt) {
-                tracing::warn!(%error, "the copy could not be marked to be copied again");
-            }
+            self.sequencer.not_synced();
         }
     }
 
@@ -235,11 +229,8 @@ impl Writer {
         }
     }
 
-    /// Has the database append it first, of whose journal this is the copy.
+    /// Asks whether the group may be written.
     fn sequence(&mut self, first_n: u64, group: &[Append]) -> Result<(), StoreError> {
-        let Some(sequencer) = &mut self.sequencer else {
-            return if self.is_only_one { Ok(()) } else { Err(StoreError::Fenced) };
-        };
         let mut batch = Batch::default();
         for (records, bodies, _) in group {
             for (idx, (record, body)) in records.iter().zip(bodies).enumerate() {
@@ -249,19 +240,13 @@ impl Writer {
             }
         }
         let trouble = &self.trouble;
-        sequencer.append(first_n, &batch, &|error| *trouble.lock() = Some(error))
+        self.sequencer.append(first_n, &batch, &|error| *trouble.lock() = Some(error))
     }
 
     fn write_down(&mut self, tail: &mut Tail, first_n: u64, out: &[u8]) -> Result<(), StoreError> {
         let calls = Arc::clone(&self.calls);
         let written = calls.within(|| self.write(tail, first_n, out));
-        match (&written, &self.sequencer) {
-            (Err(error), Some(sequencer)) => {
-                sequencer.give_up(error);
-                Err(StoreError::Fenced)
-            }
-            _ => written,
-        }
+        written.map_err(|error| self.sequencer.not_written(error))
     }
 
     /// Writes and syncs; on failure the segment is as before, or will be before it is written again.
@@ -278,8 +263,8 @@ impl Writer {
             Some(file) => file,
             None => self.reopen(tail)?,
         };
-        let is_only_one = self.is_only_one;
-        let sync = |file: &mut dyn AppendFile| if is_only_one { file.sync() } else { Ok(()) };
+        let is_copy = self.sequencer.is_copy();
+        let sync = |file: &mut dyn AppendFile| if is_copy { Ok(()) } else { file.sync() };
         if let Err(error) = file.append(out).and_then(|()| sync(file.as_mut())) {
             // Done again by `reopen` should it fail; the handle is not used any more (after a failed sync
             // the system may have forgotten what it had to write).
@@ -341,12 +326,12 @@ impl Appender {
         answer.await.map_err(|_| self.gone())?
     }
 
-    /// Appends go by way of the database from here on.
+    /// Asks that sequencer from here on.
     ///
     /// # Errors
     /// The writer is gone.
-    pub(crate) async fn lead(&self, sequencer: Sequencer) -> Result<(), StoreError> {
-        let lead = Request::Lead { sequencer: Box::new(sequencer) };
+    pub(crate) async fn lead(&self, sequencer: Box<dyn Sequencer>) -> Result<(), StoreError> {
+        let lead = Request::Lead { sequencer };
         self.requests.send(lead).await.map_err(|_| self.gone())
     }
 

@@ -12,11 +12,12 @@ use cairn_types::ids::ChannelId;
 use cairn_types::ports::{Clock, StoreError};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::cluster::copy;
+use crate::cluster::marker;
 use crate::files::disk::Layout;
 use crate::index::Task;
+use crate::journal::line::read_number;
 use crate::journal::mark::{DAMAGE_MAX, Mark};
-use crate::journal::open::{Tail, read_number};
+use crate::journal::open::Tail;
 use crate::journal::segment::{self, Lines, Piece};
 use crate::store::{Inner, Store};
 use crate::upkeep::verify::{note, told_wrong_files};
@@ -116,7 +117,7 @@ impl Store {
             problems.into_iter().for_each(|problem| found.tell(problem.to_string()));
         }
         if found.n > 0 && self.inner.database.is_some() {
-            self.step(|inner| copy::doubt(&inner.options.dir)).await?;
+            self.step(|inner| marker::doubt(&inner.options.dir)).await?;
             found.tell("the journal here is a copy: the next start of this node copies it again".to_owned());
         }
         Ok(())

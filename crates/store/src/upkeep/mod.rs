@@ -3,5 +3,8 @@
 pub(crate) mod background_check;
 pub(crate) mod backup;
 pub(crate) mod erasure;
+pub(crate) mod opened;
 pub(crate) mod retain;
+pub(crate) mod upgrade;
 pub(crate) mod verify;
+pub(crate) mod view_state;

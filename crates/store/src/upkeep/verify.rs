@@ -11,26 +11,27 @@ use cairn_types::event::{ArtifactEvent, Event, NewRecord};
 use cairn_types::ids::ChannelId;
 use cairn_types::ports::{ChannelRow, StoreError};
 use serde::{Deserialize, Serialize};
-use tokio::runtime::Handle;
 
-use crate::cluster::{Standby, copy};
+use super::opened::Opened;
+use super::view_state::{check_closed, shown};
+use crate::cluster::marker;
 use crate::files::artifacts::Wrong;
-use crate::files::disk::{Layout, blocking, io_error, make_dir, move_aside, put, remove_dir, remove_file};
-use crate::files::lock::StateLock;
+use crate::files::disk::{
+    Layout, VERIFIED, blocking, io_error, make_dir, move_aside, put, remove_dir, remove_file,
+};
 use crate::files::progress::Progress;
+use crate::journal::line::last_n;
 use crate::journal::mark::Mark;
-use crate::journal::open::{Checkpoint, Shown, Tail, holds, last_n, lost_message, named, refuse_lost_end};
+use crate::journal::open::{Checkpoint, Tail, holds, lost_message, named, refuse_lost_end};
 use crate::journal::segment::{Lines, Piece, Position};
 use crate::journal::{line, quarantine, segment};
-use crate::store::{Inner, Store, StoreOptions};
+use crate::open::take_lock;
+use crate::options::StoreOptions;
+use crate::ports;
+use crate::store::{Inner, Store};
 use crate::upkeep::backup::restore;
 use crate::views::archive::Reads;
 use crate::views::db::Check;
-use crate::views::opening;
-use crate::{index, ports};
-
-/// Of sled, for a look at closed views.
-const CACHE_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Threads that check a state which nobody uses.
 const THREADS: usize = 2;
@@ -273,7 +274,7 @@ fn check_open(
             progress.begin("journal", end.n);
             walk = check_journal(&layout.journal, since.unwrap_or_default(), Some(tail), goes_on)?;
             if !walk.report.problems.is_empty() {
-                copy::doubt(&inner.options.dir)?;
+                marker::doubt(&inner.options.dir)?;
             }
         }
     }
@@ -328,9 +329,6 @@ struct Verified {
     offset: u64,
     len: u32,
 }
-
-/// Its name.
-pub(crate) const VERIFIED: &str = "verified.json";
 
 impl Verified {
     fn of(end: &Checkpoint) -> Self {
@@ -440,7 +438,7 @@ pub async fn rebuild_dir(options: StoreOptions) -> Result<VerifyReport, StoreErr
     let (dir, progress) = (options.dir.clone(), options.progress.clone());
     let of = dir.clone();
     blocking(CHECKING, move || {
-        let _lock = StateLock::take(&of)?;
+        let _lock = take_lock(&of)?;
         let layout = Layout::of(&of);
         refuse_lost_end(&layout.journal, &shown(&layout)?)?;
         // What a rebuild that was killed has left there: the next start went on with what it had made.
@@ -448,7 +446,7 @@ pub async fn rebuild_dir(options: StoreOptions) -> Result<VerifyReport, StoreErr
     })
     .await?;
     let opened = blocking(CHECKING, move || {
-        let lock = StateLock::take(&options.dir)?;
+        let lock = take_lock(&options.dir)?;
         move_before(&options.dir)?;
         drop(lock);
         Opened::open(options)
@@ -464,7 +462,7 @@ pub async fn rebuild_dir(options: StoreOptions) -> Result<VerifyReport, StoreErr
     };
     let is_rebuilt = outcome.is_ok();
     blocking(CHECKING, move || {
-        let lock = StateLock::take(&dir)?;
+        let lock = take_lock(&dir)?;
         if !is_rebuilt {
             put_back(&dir)?;
         }
@@ -518,41 +516,6 @@ fn move_folder(from: &Path, to: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// What views and index show of the journal, both closed. The lock is held.
-pub(crate) fn shown(layout: &Layout) -> Result<Shown, StoreError> {
-    let (shown, check) = check_closed(layout)?;
-    for problem in check.problems {
-        tracing::warn!(problem, "the views are not sound; what they show of the journal may not be told");
-    }
-    Ok(shown)
-}
-
-/// A store that was opened to be read, or to have what derives from its journal made again.
-pub(crate) struct Opened {
-    pub(crate) store: Store,
-    /// What follows the database whose journal it has a copy of: this node does not lead for it.
-    standby: Option<Standby>,
-}
-
-impl Opened {
-    /// Blocks.
-    pub(crate) fn open(options: StoreOptions) -> Result<Self, StoreError> {
-        if options.database.is_none() {
-            return Ok(Self { store: Store::open(options)?, standby: None });
-        }
-        let mut standby = Standby::begin(options)?;
-        let store = Handle::current().block_on(standby.opened())?;
-        Ok(Self { store, standby: Some(standby) })
-    }
-
-    pub(crate) async fn close(self) {
-        match self.standby {
-            Some(standby) => standby.close().await,
-            None => drop(self.store.close().await),
-        }
-    }
-}
-
 /// A store that was checked before it was opened, with what is known of it.
 type Checked = (Opened, Option<Known>);
 
@@ -566,10 +529,10 @@ fn verify_blocking(
     if !there && !restore::is_pending(&options.dir) {
         return Ok((VerifyReport { ok: true, ..VerifyReport::default() }, None));
     }
-    let lock = StateLock::take(&options.dir)?;
+    let lock = take_lock(&options.dir)?;
     let mut done = Vec::new();
     if quarantine {
-        copy::refuse(&options.dir)?;
+        marker::refuse(&options.dir)?;
         done = quarantine::quarantine(&layout.journal, &layout.quarantine, &shown(&layout)?)?;
         if !done.is_empty() {
             // What they show of the lost records stays until the next time.
@@ -605,7 +568,7 @@ fn verify_blocking(
     report.problems.extend(lost);
     if !is_whole {
         // The next start of a copy's node copies it again.
-        copy::doubt(&options.dir)?;
+        marker::doubt(&options.dir)?;
     }
     drop(lock);
     if !report.problems.is_empty() {
@@ -713,18 +676,4 @@ fn add(check: Check, report: &mut VerifyReport) {
     report.views = ViewsReport { applied: check.meta.n, records: check.rows.values().sum(), bad: check.bad };
     report.memories = check.rows.get(&'m').copied().unwrap_or(0);
     report.problems.extend(check.problems);
-}
-
-/// What closed views and index show, and what is wrong with the views.
-fn check_closed(layout: &Layout) -> Result<(Shown, Check), StoreError> {
-    let (mut shown, mut check) = (Shown::default(), Check::default());
-    if let Some(views) = opening::look_into_closed(&layout.views, CACHE_BYTES)? {
-        (shown, check) = (views.shown, views.check);
-        // Nothing is wrong with rows of another version: the next start makes them again.
-        for problem in &mut check.problems {
-            problem.push_str("; the next start rebuilds the views");
-        }
-    }
-    shown.last.push(index::reach(&layout.index));
-    Ok((shown, check))
 }

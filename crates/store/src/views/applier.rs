@@ -8,10 +8,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use cairn_core::conversation::Outline;
-use cairn_types::ids::ChannelId;
 use cairn_types::ports::StoreError;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use super::apply::apply;
 use super::changed::ChangedMemory;
@@ -19,7 +17,8 @@ use super::changes::Changes;
 use super::codec::{Key, view_error};
 use super::db::Db;
 use super::rows::{ChannelState, Meta};
-use super::{Views, opening, shrink};
+use super::shared::{Command, KeptSnapshot, Views};
+use super::{opening, shrink};
 use crate::files::disk::remove_dir;
 use crate::journal::Durable;
 use crate::journal::open::Tail;
@@ -43,25 +42,6 @@ pub(crate) const STILL_READ: &str = "it is closed, to be opened again once the l
 
 /// Snapshots that are written together.
 const SNAPSHOTS_TOGETHER: usize = 64;
-
-pub(crate) enum Command {
-    /// More of the journal is durable, or something is suspect.
-    Wake,
-    KeepSnapshot(KeptSnapshot),
-    /// Copy the rows, whatever room their files take.
-    #[cfg(test)]
-    Shrink,
-    /// Apply what is durable, flush, close sled, end.
-    Close,
-}
-
-pub(crate) struct KeptSnapshot {
-    pub(crate) channel: ChannelId,
-    /// None: the last one stays.
-    pub(crate) snapshot: Option<Vec<u8>>,
-    pub(crate) outline: Outline,
-    pub(crate) reply: oneshot::Sender<Result<(), StoreError>>,
-}
 
 pub(crate) struct Applier {
     views: Arc<Views>,

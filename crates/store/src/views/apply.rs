@@ -10,12 +10,13 @@ use cairn_types::message::{Entry, LOST_TURN, Pending};
 use cairn_types::ports::{OutboxCounts, OutboxItem, StoreError};
 use jiff::Timestamp;
 
-use super::blocks::{PLACES_BLOCK, first_of_block};
+use super::blocks::PLACES_BLOCK;
 use super::changes::Changes;
-use super::codec::{Key, Table, encode_small, view_error};
+use super::codec::{Key, Table, encode_small, first_of_block, view_error};
 use super::rows::{CallRow, ChannelState, DAY, MessageRow, Meta, OutboxRow, Place, SeqRow, SummaryRow};
 use super::{memories, messages, pairing_store, trail};
-use crate::journal::open::{Checkpoint, last_n};
+use crate::journal::line::last_n;
+use crate::journal::open::Checkpoint;
 use crate::journal::segment::Position;
 
 /// Seconds of a channel's own time; message ids that are older are forgotten (`docs/design/storage.md`).

@@ -8,21 +8,11 @@ use super::codec::view_error;
 use super::rows::{MessageRow, Place, SeqRow, SummaryRow};
 use crate::journal::segment::Position;
 
-/// Most entries or summaries of a block. A block is written again with each item that it gets, and sled reads and evicts
-/// 8 to 16 of them at once: full ones take one to two KB.
-pub(crate) const BLOCK: usize = 128;
-
 /// Most ids of messages of a block: they take some 24 bytes each.
 pub(crate) const IDS_BLOCK: usize = 64;
 
 /// Most places of records of a block: they take some five bytes each, and a message has several.
 pub(crate) const PLACES_BLOCK: usize = 256;
-
-/// The first number of the block that a number is in. Numbers begin with 1.
-pub(crate) fn first_of_block(number: u64) -> u64 {
-    let block = BLOCK as u64;
-    number.saturating_sub(1) / block * block + 1
-}
 
 /// What is written in few bytes, as how it differs from what stands before it.
 pub(crate) trait Packed: Sized {
@@ -369,7 +359,7 @@ mod tests {
     #[test]
     fn numbers_stand_in_blocks() {
         for (seq, first) in [(0, 1), (1, 1), (128, 1), (129, 129), (256, 129), (257, 257)] {
-            assert_eq!(first_of_block(seq), first, "{seq}");
+            assert_eq!(super::super::codec::first_of_block(seq), first, "{seq}");
         }
     }
 }

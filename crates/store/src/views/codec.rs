@@ -14,7 +14,15 @@ use jiff::civil::Date;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::blocks::first_of_block;
+/// Most entries or summaries of a block. A block is written again with each item that it gets, and sled reads and evicts
+/// 8 to 16 of them at once: full ones take one to two KB.
+const BLOCK: usize = 128;
+
+/// The first number of the block that a number is in. Numbers begin with 1.
+pub(crate) fn first_of_block(number: u64) -> u64 {
+    let block = BLOCK as u64;
+    number.saturating_sub(1) / block * block + 1
+}
 
 /// The tables of the views. All share one sled tree, so that one batch changes them together with the position up
 /// to which the journal is applied.

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::BackupError;
+use super::error::BackupError;
 use crate::files::artifacts::hex;
 use crate::files::disk::io_error;
 

@@ -4,6 +4,7 @@
 //! format and a manifest. What derives from the journal is not in it: it is made again. It is written to a folder beside its
 //! place (`NAME.partial`) and renamed when all of it is durable, so that one that was broken off never looks like a whole one.
 
+mod error;
 mod manifest;
 pub(crate) mod restore;
 mod target;
@@ -27,6 +28,7 @@ use crate::journal::open::Tail;
 use crate::journal::rewrite::records;
 use crate::journal::segment;
 use crate::store::{Inner, Store};
+pub use error::BackupError;
 use manifest::{Item, Manifest};
 use target::Target;
 
@@ -66,56 +68,6 @@ pub struct RestoreReport {
     pub bytes: u64,
     /// Where the state that was there before is now; none: there was none.
     pub moved_to: Option<PathBuf>,
-}
-
-/// Why a backup was not made or not put back. Nothing was changed then.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BackupError {
-    Refused {
-        code: &'static str,
-        message: String,
-        hint: String,
-    },
-    /// The backup is not as it was written.
-    Damaged {
-        path: String,
-        message: String,
-    },
-    /// The disk that is copied to is full.
-    DiskFull {
-        path: String,
-    },
-    /// The state cannot be read, or what is copied not written.
-    Store(StoreError),
-}
-
-impl std::fmt::Display for BackupError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Refused { message, .. } => f.write_str(message),
-            Self::Damaged { path, message } => write!(f, "the backup is damaged: {path}: {message}"),
-            Self::DiskFull { path } => write!(f, "the disk that holds {path} is full; nothing was copied"),
-            Self::Store(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for BackupError {}
-
-impl From<StoreError> for BackupError {
-    fn from(error: StoreError) -> Self {
-        match error {
-            // Only what is copied to is written.
-            StoreError::DiskFull { path } => Self::DiskFull { path },
-            error => Self::Store(error),
-        }
-    }
-}
-
-impl BackupError {
-    fn refused(code: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self::Refused { code, message: message.into(), hint: hint.into() }
-    }
 }
 
 impl Store {

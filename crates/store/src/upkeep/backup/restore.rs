@@ -9,14 +9,16 @@ use cairn_types::event::Record;
 use cairn_types::ports::StoreError;
 use jiff::Timestamp;
 
+use super::error::BackupError;
 use super::manifest::{Item, Manifest};
-use super::{BackupError, RestoreReport, records_behind};
-use crate::cluster::copy::Marker;
-use crate::files::disk::{blocking, io_error, make_dir, put, remove_dir, replace, sync_dir, sync_folders};
+use super::{RestoreReport, records_behind};
+use crate::cluster::marker::Marker;
+use crate::files::disk::{
+    VERIFIED, blocking, io_error, make_dir, put, remove_dir, replace, sync_dir, sync_folders,
+};
 use crate::files::format;
 use crate::files::lock::StateLock;
 use crate::journal::segment;
-use crate::upkeep::verify::VERIFIED;
 
 /// A state that is being put together.
 const STAGE: &str = "restore.new";
@@ -59,7 +61,7 @@ pub async fn restore_dir(
 fn restore(from: &Path, state: &Path, force: bool, at: Timestamp) -> Result<RestoreReport, BackupError> {
     // Who uses the state is told before the backup is read, which may take long.
     let is_new = !state.exists();
-    let lock = if is_new { None } else { Some(StateLock::take_any(state)?) };
+    let lock = if is_new { None } else { Some(StateLock::take(state)?) };
     if lock.is_some() {
         if Marker::read(state)?.is_some() {
             return Err(BackupError::refused(
@@ -84,7 +86,7 @@ fn restore(from: &Path, state: &Path, force: bool, at: Timestamp) -> Result<Rest
         Some(lock) => lock,
         None => {
             make_dir(state)?;
-            StateLock::take_any(state)?
+            StateLock::take(state)?
         }
     };
     let aside = aside_name(state, at);

@@ -5,7 +5,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::{BackupError, manifest};
+use super::error::BackupError;
+use super::manifest;
 use crate::files::disk::{io_error, remove_dir, replace, sync_folders};
 
 pub(super) struct Target {

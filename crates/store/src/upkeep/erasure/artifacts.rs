@@ -11,9 +11,8 @@ use cairn_types::ids::ChannelId;
 use cairn_types::ports::StoreError;
 use cairn_types::text::checksum::checksum;
 
-use super::{entries, remove as remove_any};
 use crate::files::artifacts::{Named, file_name};
-use crate::files::disk::{io_error, put, remove_file, sync_dir};
+use crate::files::disk::{entries, io_error, put, remove_any, remove_file, sync_dir};
 
 /// Files that take the place of others once the erasure is decided end so. No name of an artifact's own does.
 const STAGED: &str = ".staged";

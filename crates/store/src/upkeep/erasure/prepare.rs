@@ -4,28 +4,26 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use cairn_core::erasure::Eraser;
 use cairn_types::ports::StoreError;
-use jiff::Timestamp;
-use parking_lot::Mutex;
-use tokio::sync::{Notify, OwnedMutexGuard};
+use tokio::sync::OwnedMutexGuard;
 
-use super::{Request, Step, add_closing, artifacts, decide, end, fate, free, surveyed, walk};
-use crate::files::artifacts::{Named, note_named};
-use crate::files::disk::{Layout, io_error, make_dir, remove_dir, sync_dir};
+use super::artifacts;
+use super::ready::Prepared;
+use super::request::Request;
+use super::room::has_room;
+use super::swap::{self, BESIDE};
+use super::without::surveyed;
+use crate::files::disk::{Layout, io_error, make_dir};
 use crate::files::format;
 use crate::files::progress::Progress;
 use crate::journal::open::{Checkpoint, Tail};
-use crate::journal::rewrite::{self, Rewriter};
-use crate::journal::segment;
-use crate::store::{Inner, Store, StoreOptions};
-
-/// The folder of the state without the person.
-const BESIDE: &str = "erasing";
+use crate::journal::rewrite;
+use crate::options::StoreOptions;
+use crate::store::{Inner, Store};
 
 /// Fewer records that were journalled meanwhile are left to the close.
 const FEW: u64 = 200;
@@ -42,51 +40,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What fails when it panics.
 const PREPARING: &str = "an erasure";
-
-/// An erasure that an open store was asked for.
-#[derive(Default)]
-pub(crate) struct Order {
-    pub(super) asked: Notify,
-    pub(super) progress: Progress,
-    ready: Mutex<Option<Prepared>>,
-    /// Why one that was asked for before the store was opened could not be done.
-    put_off: Mutex<Option<StoreError>>,
-}
-
-impl Order {
-    /// It failed, and the store is open nevertheless.
-    pub(crate) fn put_off_for(&self, error: StoreError) {
-        *self.put_off.lock() = Some(error);
-    }
-
-    pub(crate) fn put_off(&self) -> Option<StoreError> {
-        self.put_off.lock().clone()
-    }
-}
-
-/// A state without the person, up to some record.
-pub(super) struct Prepared {
-    dir: PathBuf,
-    eraser: Eraser,
-    named: BTreeSet<Named>,
-    /// Up to where the journal is rewritten.
-    at: Checkpoint,
-    /// Segments that say something else there.
-    changed: BTreeSet<u64>,
-    asked_at: Timestamp,
-    began: Instant,
-}
-
-#[cfg(test)]
-impl Order {
-    pub(super) fn take_ready(&self) -> Option<Prepared> {
-        self.ready.lock().take()
-    }
-
-    pub(super) fn put_ready(&self, prepared: Prepared) {
-        *self.ready.lock() = Some(prepared);
-    }
-}
 
 impl Store {
     /// Waits until somebody has a person erased.
@@ -120,7 +73,7 @@ impl Store {
         let Some(_lock) = self.inner.state_lock() else { return Err(StoreError::Closed) };
         for _ in 0..ATTEMPTS {
             let (inner, tail) = (self.inner.clone(), self.inner.durable().tail);
-            let begin = move || Prepared::begin(&inner, &tail);
+            let begin = move || begin(&inner, &tail);
             let Some(prepared) = self.inner.background.run(PREPARING, begin).await? else { return Ok(()) };
             if let Some(prepared) = self.catch_up(prepared).await? {
                 *self.inner.erasure.ready.lock() = Some(prepared);
@@ -186,185 +139,31 @@ impl Inner {
     }
 }
 
-impl Prepared {
-    /// Surveys the journal, and begins the folder; `None`: nobody knows them, or there is no room for a second state.
-    fn begin(inner: &Inner, tail: &Tail) -> Result<Option<Self>, StoreError> {
-        let (dir, began) = (inner.options.dir.clone(), Instant::now());
-        let Some(Request::Asked { person, at: asked_at }) = Request::read(&dir)? else { return Ok(None) };
-        let layout = Layout::of(&dir);
-        clear(&dir)?;
-        rewrite::clear(&layout.journal)?;
-        artifacts::clear_staged(&dir)?;
-        if !has_room(&dir)? {
-            tracing::warn!(
-                "there is no room for a second state; the erasure is done at a start, which takes longer"
-            );
-            return Ok(None);
-        }
-        let beside = dir.join(BESIDE);
-        make_dir(&Layout::of(&beside).journal)?;
-        let marker = beside.join(format::FILE);
-        fs::copy(dir.join(format::FILE), &marker).map_err(io_error("write", &marker))?;
-        let reach = |n| inner.reach(n);
-        inner.erasure.progress.begin("survey", tail.n);
-        let found = surveyed(&layout.journal, tail, &person, &reach)?;
-        let Some((survey, named, end)) = found else { return Ok(None) };
-        inner.erasure.progress.begin("rewrite", tail.n);
-        let (eraser, at) = (Eraser::new(survey), Checkpoint::default());
-        let mut prepared = Self { dir, eraser, named, at, changed: BTreeSet::new(), asked_at, began };
-        prepared.rewrite(tail, end, &reach)?;
-        Ok(Some(prepared))
+/// Surveys the journal, and begins the folder; `None`: nobody knows them, or there is no room for a second state.
+fn begin(inner: &Inner, tail: &Tail) -> Result<Option<Prepared>, StoreError> {
+    let (dir, began) = (inner.options.dir.clone(), Instant::now());
+    let Some(Request::Asked { person, at: asked_at }) = Request::read(&dir)? else { return Ok(None) };
+    let layout = Layout::of(&dir);
+    swap::clear(&dir)?;
+    rewrite::clear(&layout.journal)?;
+    artifacts::clear_staged(&dir)?;
+    if !has_room(&dir)? {
+        tracing::warn!(
+            "there is no room for a second state; the erasure is done at a start, which takes longer"
+        );
+        return Ok(None);
     }
-
-    /// Copies what was journalled since, up to the end. False: it changes what stands in the place of earlier records.
-    fn copy_on(
-        &mut self,
-        tail: &Tail,
-        reach: &dyn Fn(u64) -> Result<(), StoreError>,
-    ) -> Result<bool, StoreError> {
-        if tail.n <= self.at.n {
-            return Ok(true);
-        }
-        let journal = Layout::of(&self.dir).journal;
-        let end = walk(&journal, self.at, tail, |record| {
-            self.eraser.hear(&record);
-            note_named(&mut self.named, &record);
-            reach(record.n)
-        })?;
-        if !self.eraser.still_holds() {
-            return Ok(false);
-        }
-        self.rewrite(tail, end, reach)?;
-        Ok(true)
-    }
-
-    /// Up to the last record, which is at `upto`.
-    fn rewrite(
-        &mut self,
-        tail: &Tail,
-        upto: Checkpoint,
-        reach: &dyn Fn(u64) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        let (journal, beside) = (Layout::of(&self.dir).journal, self.journal());
-        for first in segment::list(&journal)? {
-            if first >= self.at.position.segment && first <= tail.segment {
-                let end = (first == tail.segment).then_some(tail.len);
-                self.rewrite_segment(&journal, first, end, reach)?;
-            }
-        }
-        self.at = upto;
-        sync_dir(&beside).map_err(io_error("sync", &beside))
-    }
-
-    /// `end`: of the segment that is written, where it ends. One that stays as it is gets a second name.
-    fn rewrite_segment(
-        &mut self,
-        journal: &Path,
-        first: u64,
-        end: Option<u64>,
-        reach: &dyn Fn(u64) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        let path = segment::path(journal, first);
-        let file = segment::file_of(&path);
-        let copy = self.journal().join(file.file_name().unwrap_or_default());
-        let goes_on = self.at.position.segment == first && self.at.n > 0;
-        let (mut out, from) = if goes_on {
-            (Rewriter::append(&copy)?, (self.at.n + 1, self.at.position.end()))
-        } else {
-            (Rewriter::create(&copy, file != path)?, (first, 0))
-        };
-        let (dir, eraser) = (&self.dir, &mut self.eraser);
-        out.copy_from(&path, from, end, &mut |before, _| {
-            reach(before.n)?;
-            fate(dir, eraser, before)
-        })?;
-        if out.finish()? || end.is_some() {
-            self.changed.insert(first);
-            return Ok(());
-        }
-        fs::remove_file(&copy).and_then(|()| fs::hard_link(&file, &copy)).map_err(io_error("write", &copy))
-    }
-
-    fn journal(&self) -> PathBuf {
-        Layout::of(&self.dir.join(BESIDE)).journal
-    }
-
-    /// Carries it to its end: views and index are closed, and nobody writes the journal any more. Nothing is changed when what
-    /// was journalled last changes what stands in the place of earlier records.
-    pub(super) fn finish(mut self, tail: &Tail, step: Step<'_>) -> Result<(), StoreError> {
-        if !self.copy_on(tail, &|_| Ok(()))? {
-            tracing::warn!(
-                "what the person wrote last changes what is erased; all of it is done at the next start"
-            );
-            return clear(&self.dir);
-        }
-        let journal = Layout::of(&self.dir).journal;
-        let last = segment::path(&self.journal(), tail.segment);
-        let mut out = Rewriter::append(&last)?;
-        add_closing(&mut out, tail.n, &self.eraser, self.asked_at, self.began)?;
-        out.finish()?;
-        step("tail copied")?;
-        for first in &self.changed {
-            let file = segment::file_of(&segment::path(&journal, *first));
-            let copy = self.journal().join(file.file_name().unwrap_or_default());
-            fs::rename(&copy, rewrite::staged(&file)).map_err(io_error("rename", &copy))?;
-            step("segment staged")?;
-        }
-        sync_dir(&journal).map_err(io_error("sync", &journal))?;
-        step("journal staged")?;
-        decide(&self.dir, &self.eraser, &self.named, true, step)?;
-        end(&self.dir, true, step)
-    }
-}
-
-/// Carries an erasure that is ready to its end. The store is closed, its lock still held.
-pub(crate) fn finish(inner: &Inner) {
-    let Some(prepared) = inner.erasure.ready.lock().take() else { return };
-    if let Err(error) = prepared.finish(&inner.durable().tail, &mut |_| Ok(())) {
-        tracing::error!(%error, "an erasure could not be ended; the next start does");
-    }
-}
-
-/// Whether journal, views and index fit a second time.
-fn has_room(dir: &Path) -> Result<bool, StoreError> {
-    let layout = Layout::of(dir);
-    let mut bytes = super::MARGIN_BYTES;
-    for folder in [&layout.journal, &layout.views, &layout.index] {
-        bytes += bytes_below(folder)?;
-    }
-    Ok(bytes <= free(dir))
-}
-
-fn bytes_below(dir: &Path) -> Result<u64, StoreError> {
-    super::entries(dir)?.iter().try_fold(0, |bytes, path| {
-        // One that a merge has removed takes nothing.
-        let Ok(there) = path.metadata() else { return Ok(bytes) };
-        Ok(bytes + if there.is_dir() { bytes_below(path)? } else { there.len() })
-    })
-}
-
-/// Puts views and index in the place of those that are there. To be called again after a crash in its midst.
-pub(super) fn put_in_place(layout: &Layout, step: Step<'_>) -> Result<(), StoreError> {
-    let dir = layout.journal.parent().unwrap_or(&layout.journal);
-    let beside = Layout::of(&dir.join(BESIDE));
-    // What was checked before says nothing of what is put in its place.
-    if beside.views.exists() && !beside.checked.exists() {
-        super::remove(&layout.checked)?;
-    }
-    for (made, place) in
-        [(&beside.views, &layout.views), (&beside.index, &layout.index), (&beside.checked, &layout.checked)]
-    {
-        if made.exists() {
-            super::remove(place)?;
-            step("removed")?;
-            fs::rename(made, place).map_err(io_error("rename", made))?;
-            step("put in place")?;
-        }
-    }
-    sync_dir(dir).map_err(io_error("sync", dir))
-}
-
-/// Removes what is beside the state.
-pub(super) fn clear(dir: &Path) -> Result<(), StoreError> {
-    remove_dir(&dir.join(BESIDE))
+    let beside = dir.join(BESIDE);
+    make_dir(&Layout::of(&beside).journal)?;
+    let marker = beside.join(format::FILE);
+    fs::copy(dir.join(format::FILE), &marker).map_err(io_error("write", &marker))?;
+    let reach = |n| inner.reach(n);
+    inner.erasure.progress.begin("survey", tail.n);
+    let found = surveyed(&layout.journal, tail, &person, &reach)?;
+    let Some((survey, named, end)) = found else { return Ok(None) };
+    inner.erasure.progress.begin("rewrite", tail.n);
+    let (eraser, at) = (Eraser::new(survey), Checkpoint::default());
+    let mut prepared = Prepared { dir, eraser, named, at, changed: BTreeSet::new(), asked_at, began };
+    prepared.rewrite(tail, end, &reach)?;
+    Ok(Some(prepared))
 }

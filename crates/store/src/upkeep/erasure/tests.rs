@@ -187,7 +187,7 @@ async fn an_erasure_that_is_cut_short_anywhere_is_ended_by_the_next_start() {
         copy(&first, &dir);
         asked().write(&dir).unwrap();
         let mut left = n_steps;
-        let cut = resume(&dir, &Progress::default(), &mut |_| {
+        let cut = resume::run(&dir, &Progress::default(), &mut |_| {
             left -= 1;
             if left < 0 { Err(StoreError::Closed) } else { Ok(()) }
         });
@@ -206,7 +206,7 @@ async fn the_one_who_is_erased_stands_in_no_request_once_it_is_decided() {
     let home = tempfile::tempdir().unwrap();
     talked(home.path()).await;
     asked().write(home.path()).unwrap();
-    let decided = resume(home.path(), &Progress::default(), &mut |step| match step {
+    let decided = resume::run(home.path(), &Progress::default(), &mut |step| match step {
         "decided" => Err(StoreError::Closed),
         _ => Ok(()),
     });
@@ -215,14 +215,14 @@ async fn the_one_who_is_erased_stands_in_no_request_once_it_is_decided() {
 }
 
 /// A store that is ready to erase Anna, who and Ben then go on talking.
-async fn ready(dir: &Path) -> (Store, prepare::Prepared) {
+async fn ready(dir: &Path) -> (Store, ready::Prepared) {
     let store = Store::open(StoreOptions { segment_bytes: 8000, ..options(dir) }).unwrap();
     let lease = store.try_maintenance().unwrap();
     assert!(store.ask_erasure(lease, ANNA, Timestamp::UNIX_EPOCH).await.unwrap());
     store.erasure_asked().await;
     store.prepare_erasure().await.unwrap();
     talk(&store, 7..=8).await;
-    let prepared = store.inner.erasure.take_ready().unwrap();
+    let prepared = store.inner.erasure.ready.lock().take().unwrap();
     (store, prepared)
 }
 
@@ -261,7 +261,7 @@ async fn a_close_ends_what_is_ready_and_the_next_start_makes_nothing_again() {
     let home = tempfile::tempdir().unwrap();
     talked(home.path()).await;
     let (store, prepared) = ready(home.path()).await;
-    store.inner.erasure.put_ready(prepared);
+    *store.inner.erasure.ready.lock() = Some(prepared);
     store.append(vec![stopped()]).await.unwrap();
     let n = store.inner.durable().tail.n;
     store.close().await;
@@ -325,7 +325,7 @@ async fn what_changes_earlier_records_at_the_last_moment_leaves_all_of_it_to_the
     // She is called otherwise: that name may stand in what others said.
     store.append(turn(&group(), 17, (ANNA, "Leaves"), "hello", "hi")).await.unwrap();
     store.append(vec![stopped()]).await.unwrap();
-    store.inner.erasure.put_ready(prepared);
+    *store.inner.erasure.ready.lock() = Some(prepared);
     store.close().await;
     assert_eq!(Request::read(home.path()).unwrap(), Some(asked()));
     assert!(!home.path().join("erasing").exists());
@@ -472,7 +472,7 @@ async fn an_erasure_that_is_stopped_while_it_rewrites_leaves_nothing_beside_the_
     let before = journal();
     asked().write(home.path()).unwrap();
     let progress = Progress::default();
-    let told = resume(home.path(), &progress, &mut |step| {
+    let told = resume::run(home.path(), &progress, &mut |step| {
         if step == "segment staged" {
             progress.stop();
         }

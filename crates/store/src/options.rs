@@ -1,0 +1,60 @@
+//! What a store is opened with.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::files::progress::Progress;
+
+/// What a store is opened with.
+#[derive(Debug, Clone)]
+pub struct StoreOptions {
+    /// The state folder; made when it is not there.
+    pub dir: PathBuf,
+    /// A journal segment of at least this many bytes is followed by a new one.
+    pub segment_bytes: u64,
+    /// Most bytes of sled's cache; half as many are taken for the last entries of channels, which the index needs again.
+    pub sled_cache_bytes: u64,
+    /// So many bytes of journal, of rows and of index are checked by a start whatever the last stop was. What is more than
+    /// that, and was there at the last stop, is left to [`Store::check`].
+    pub checked_at_start_bytes: u64,
+    /// Who watches what takes long while it is opened, or checked and changed without being open.
+    pub progress: Progress,
+    /// The database that holds the journal; then the state folder has a copy. None: the journal is in the state folder.
+    pub database: Option<DatabaseOptions>,
+}
+
+impl StoreOptions {
+    /// The usual sizes: segments of 64 MiB, 8 MiB of cache, 4 MiB checked.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self {
+            dir: dir.into(),
+            segment_bytes: 64 << 20,
+            sled_cache_bytes: 8 << 20,
+            checked_at_start_bytes: 4 << 20,
+            progress: Progress::default(),
+            database: None,
+        }
+    }
+}
+
+/// Where the journal is, and as who this node writes it.
+#[derive(Clone)]
+pub struct DatabaseOptions {
+    /// `postgres://…`: a secret, for the password in it.
+    pub url: Arc<str>,
+    /// The name of this node, which no other node has.
+    pub node: String,
+    /// Where people and other nodes reach it.
+    pub address: String,
+}
+
+impl fmt::Debug for DatabaseOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { url: _, node, address } = self;
+        f.debug_struct("DatabaseOptions")
+            .field("node", node)
+            .field("address", address)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,35 @@
+//! What views and index show of the journal while both are closed.
+
+use cairn_types::ports::StoreError;
+
+use crate::files::disk::Layout;
+use crate::index;
+use crate::journal::open::Shown;
+use crate::views::db::Check;
+use crate::views::opening;
+
+/// Of sled, for a look at closed views.
+const CACHE_BYTES: u64 = 8 * 1024 * 1024;
+
+/// What views and index show of the journal, both closed. The lock is held.
+pub(crate) fn shown(layout: &Layout) -> Result<Shown, StoreError> {
+    let (shown, check) = check_closed(layout)?;
+    for problem in check.problems {
+        tracing::warn!(problem, "the views are not sound; what they show of the journal may not be told");
+    }
+    Ok(shown)
+}
+
+/// What closed views and index show, and what is wrong with the views.
+pub(super) fn check_closed(layout: &Layout) -> Result<(Shown, Check), StoreError> {
+    let (mut shown, mut check) = (Shown::default(), Check::default());
+    if let Some(views) = opening::look_into_closed(&layout.views, CACHE_BYTES)? {
+        (shown, check) = (views.shown, views.check);
+        // Nothing is wrong with rows of another version: the next start makes them again.
+        for problem in &mut check.problems {
+            problem.push_str("; the next start rebuilds the views");
+        }
+    }
+    shown.last.push(index::reach(&layout.index));
+    Ok((shown, check))
+}
