@@ -7,7 +7,7 @@ use cairn_types::ports::StoreError;
 
 use crate::files::disk::Layout;
 use crate::journal::line;
-use crate::journal::open::{self, Checkpoint, Shown, Start};
+use crate::journal::open::{self, Checkpoint, Start, ViewState};
 use crate::journal::reader::Follower;
 
 /// Reads a line without its line feed.
@@ -40,7 +40,7 @@ pub fn in_place_of(line: &[u8], record: Record) -> Result<Option<Vec<u8>>, Strin
 /// It is damaged, or cannot be read.
 pub fn records(state: &Path) -> Result<Vec<Record>, StoreError> {
     let layout = Layout::of(state);
-    let tail = open::open(&layout.journal, &layout, &Start::default(), &Shown::default())?;
+    let tail = open::open(&layout.journal, &layout, &Start::default(), &ViewState::default())?;
     let mut follower = Follower::new(&layout.journal, Checkpoint::default());
     let mut records = Vec::new();
     while let Some((record, _)) = follower.next(&tail)? {

@@ -43,9 +43,9 @@ impl Store {
         let channel = channel.clone();
         let read = move |inner: &Inner, reads: &Reads<'_>| {
             let mut found = Vec::new();
-            for place in reads.places(&channel, 1, u64::MAX)?.rev() {
+            for offset in reads.offsets(&channel, 1, u64::MAX)?.rev() {
                 inner.goes_on()?;
-                let record = reads.journal.read(place?.at)?;
+                let record = reads.journal.read(offset?.at)?;
                 if !is_of_run(&record.event, &run) {
                     continue;
                 }
@@ -193,10 +193,10 @@ fn turn_records(
     let mut search = Search { which, delivery: None, turn: None };
     // Newest first: those of the turn after it are let go when it turns out that it is not meant.
     let (mut later, mut after): (Vec<Record>, Option<TurnId>) = (Vec::new(), None);
-    let mut places = reads.places(channel, 1, u64::MAX)?.rev();
+    let mut offsets = reads.offsets(channel, 1, u64::MAX)?.rev();
     let found = loop {
-        let Some(place) = places.next() else { return Ok(None) };
-        let record = reads.journal.read(place?.at)?;
+        let Some(offset) = offsets.next() else { return Ok(None) };
+        let record = reads.journal.read(offset?.at)?;
         let is_it = search.is_it(&record);
         let started = match &record.event {
             Event::Turn(TurnEvent::Started { turn, messages, .. }) => Some((turn.clone(), messages.clone())),
@@ -214,8 +214,8 @@ fn turn_records(
     };
     let (turn, messages) = found;
     let (mut missing, mut before): (Vec<MessageId>, _) = (messages, None);
-    for place in places.take(BEFORE_MAX) {
-        let record = reads.journal.read(place?.at)?;
+    for offset in offsets.take(BEFORE_MAX) {
+        let record = reads.journal.read(offset?.at)?;
         match &record.event {
             Event::Message(MessageEvent::Accepted(pending)) => {
                 missing.retain(|message| *message != pending.message);

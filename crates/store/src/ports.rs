@@ -34,7 +34,7 @@ use crate::views::codec::{Key, encode_small, view_error};
 use crate::views::history::HistoryPage;
 use crate::views::lists::{ChannelLine, MadeAt, Totals};
 use crate::views::trail::MemoryTrail;
-use crate::views::{Command, KeptSnapshot, memories, pairing_store};
+use crate::views::{Command, KeptSnapshot, memories, registry_view};
 
 /// Longest that a snapshot waits to be kept: it is only a cache.
 const SNAPSHOT_LIMIT: Duration = Duration::from_secs(5);
@@ -170,11 +170,11 @@ impl cairn_core::store_port::Store for Store {
     }
 
     fn registry(&self) -> BoxFuture<'_, Result<RegistryState, StoreError>> {
-        self.look(|_, reads| pairing_store::state(reads.db)).boxed()
+        self.look(|_, reads| registry_view::state(reads.db)).boxed()
     }
 
     fn usage_day(&self) -> BoxFuture<'_, Result<UsageDay, StoreError>> {
-        self.look(|_, reads| pairing_store::usage_day(reads.db)).boxed()
+        self.look(|_, reads| registry_view::usage_day(reads.db)).boxed()
     }
 
     fn put_artifact(
@@ -465,7 +465,7 @@ impl Store {
     /// # Errors
     /// A view failed.
     pub async fn spent(&self, from: Date, to: Date) -> Result<Vec<(SpendKey, SpendSum)>, StoreError> {
-        self.look(move |_, reads| pairing_store::spent_between(reads.db, from, to)).await
+        self.look(move |_, reads| registry_view::spent_between(reads.db, from, to)).await
     }
 
     /// A part of a channel's history.

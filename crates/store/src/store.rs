@@ -22,11 +22,11 @@ use crate::files::disk::{Background, Disk, Layout, folder_bytes, has_room, io_er
 use crate::files::lock::StateLock;
 use crate::index::{self, Indexer, SearchIndex, Task};
 use crate::journal::mark::Mark;
-use crate::journal::open::{Shown, Start, Tail};
+use crate::journal::open::{Start, Tail, ViewState};
 use crate::journal::reader::Reader;
 use crate::journal::{Alone, Appender, Durable, Sequencer, Writer, open, segment};
 use crate::options::StoreOptions;
-use crate::upkeep::erasure::ready::Order;
+use crate::upkeep::erasure::ready::PendingErasure;
 use crate::views::archive::Reads;
 use crate::views::codec::{SLED, view_error};
 use crate::views::db::Doubt;
@@ -92,8 +92,8 @@ pub(crate) struct Inner {
     /// When a disk that was full was tried last.
     room_tried: Mutex<Option<Instant>>,
     /// Rows in memory, while the views on disk do not answer.
-    aside: Arc<tokio::sync::Mutex<Option<JournalRows>>>,
-    is_aside: AtomicBool,
+    journal_rows: Arc<tokio::sync::Mutex<Option<JournalRows>>>,
+    reads_from_journal: AtomicBool,
     pub(crate) index: Arc<SearchIndex>,
     pub(crate) tasks: SyncSender<Task>,
     pub(crate) commands: SyncSender<Command>,
@@ -102,7 +102,7 @@ pub(crate) struct Inner {
     maintenance: Arc<tokio::sync::Mutex<()>>,
     /// An erasure was asked for: the store is about to be opened again, and no backup begins.
     pub(crate) erasing: AtomicBool,
-    pub(crate) erasure: Order,
+    pub(crate) erasure: PendingErasure,
     /// The store is about to be closed: work over whole segments breaks off.
     closing: AtomicBool,
     pub(crate) artifacts: Artifacts,
@@ -153,7 +153,8 @@ fn open_views_and_journal(
     let most_bytes = options.checked_at_start_bytes;
     let most_rows = most_bytes / ROW_BYTES;
     let (views, meta) = Views::open(&layout.views, options.sled_cache_bytes, most_rows, &layout.journal)?;
-    let shown = Shown { last: vec![index::reach(&layout.index), meta.checkpoint()], channels: Vec::new() };
+    let shown =
+        ViewState { last: vec![index::reach(&layout.index), meta.checkpoint()], channels: Vec::new() };
     let start = Start { from: meta.checkpoint(), most_bytes };
     let tail = open::open(&layout.journal, layout, &start, &shown)?;
     if views.are_open() {
@@ -223,8 +224,8 @@ impl Store {
             background: Background::new(BACKGROUND),
             figures: Arc::default(),
             room_tried: Mutex::default(),
-            aside: Arc::default(),
-            is_aside: AtomicBool::new(false),
+            journal_rows: Arc::default(),
+            reads_from_journal: AtomicBool::new(false),
             artifacts: Artifacts::of(&options.dir, database.clone().map(|database| database as _)),
             options,
             appender,
@@ -235,7 +236,7 @@ impl Store {
             snapshots: tokio::sync::Semaphore::new(SNAPSHOTS_AT_ONCE),
             maintenance: Arc::default(),
             erasing: AtomicBool::new(false),
-            erasure: Order::default(),
+            erasure: PendingErasure::default(),
             closing: AtomicBool::new(false),
             stopped_cleanly: AtomicBool::new(stopped_cleanly),
             views_are_new,
@@ -545,15 +546,15 @@ impl Store {
     ) -> Result<T, StoreError> {
         let look = Arc::new(look);
         let on_disk = Arc::clone(&look);
-        let is_aside = self.inner.is_aside();
-        let patience = if is_aside { LITTLE_PATIENCE } else { PATIENCE };
+        let reads_from_journal = self.inner.reads_from_journal();
+        let patience = if reads_from_journal { LITTLE_PATIENCE } else { PATIENCE };
         let read = self.read_within(patience, move |inner, reads| on_disk(inner, reads));
         match read.await {
-            Err(error) if self.inner.is_of_views(&error) => self.look_aside(look).await,
+            Err(error) if self.inner.is_of_views(&error) => self.read_from_journal(look).await,
             result => {
-                if is_aside && let Ok(mut aside) = self.inner.aside.try_lock() {
-                    *aside = None;
-                    self.inner.is_aside.store(false, Ordering::Release);
+                if reads_from_journal && let Ok(mut rows) = self.inner.journal_rows.try_lock() {
+                    *rows = None;
+                    self.inner.reads_from_journal.store(false, Ordering::Release);
                     tracing::info!("the views answer again");
                 }
                 result
@@ -561,26 +562,26 @@ impl Store {
         }
     }
 
-    async fn look_aside<T: Send + 'static>(
+    async fn read_from_journal<T: Send + 'static>(
         &self,
         look: Arc<impl Fn(&Inner, &Reads<'_>) -> Result<T, StoreError> + Send + Sync + 'static>,
     ) -> Result<T, StoreError> {
         // One at a time: they are made while the first one looks.
-        let mut aside = self.inner.aside.clone().lock_owned().await;
+        let mut kept = self.inner.journal_rows.clone().lock_owned().await;
         let inner = self.inner.clone();
         let done = tokio::task::spawn_blocking(move || {
-            if !inner.is_aside.swap(true, Ordering::AcqRel) {
+            if !inner.reads_from_journal.swap(true, Ordering::AcqRel) {
                 tracing::warn!(
                     "the views do not answer; what is asked of them is read from the journal until they do"
                 );
             }
-            let rows = aside.get_or_insert_with(|| JournalRows::new(&Layout::of(&inner.options.dir).journal));
+            let rows = kept.get_or_insert_with(|| JournalRows::new(&Layout::of(&inner.options.dir).journal));
             let tail = inner.durable().tail;
             let result =
                 rows.up_to(&tail).and_then(|db| look(&inner, &Reads { db, journal: &inner.journal }));
             if result.is_err() {
                 // Half applied, perhaps.
-                *aside = None;
+                *kept = None;
             }
             result
         });
@@ -707,8 +708,8 @@ impl Inner {
     }
 
     /// Whether what is asked is read from the journal.
-    pub(crate) fn is_aside(&self) -> bool {
-        self.is_aside.load(Ordering::Acquire)
+    pub(crate) fn reads_from_journal(&self) -> bool {
+        self.reads_from_journal.load(Ordering::Acquire)
     }
 
     pub(crate) fn durable(&self) -> Durable {

@@ -242,11 +242,11 @@ async fn what_is_asked_of_views_that_do_not_come_back_is_read_from_the_journal_a
         let record = NewRecord { channel: Some(other.clone()), at: Timestamp::UNIX_EPOCH, event };
         store.append(vec![record]).await.unwrap();
     }
-    assert!(store.inner.is_aside());
+    assert!(store.inner.reads_from_journal());
     drop(hang);
     stuck.join().unwrap();
     // Those who ask until the views answer in time are answered all the same.
-    while store.inner.is_aside() {
+    while store.inner.reads_from_journal() {
         assert_eq!(store.channels().await.unwrap().len(), 2);
     }
     assert!(store.close().await);

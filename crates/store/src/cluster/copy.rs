@@ -20,7 +20,7 @@ use crate::files::artifacts::Artifacts;
 use crate::files::disk::{Layout, RealDisk, io_error, make_dir, remove_dir, remove_file, sync_dir};
 use crate::files::lock::StateLock;
 use crate::journal::line::read_number;
-use crate::journal::open::{self, Checkpoint, Shown, Start, Tail};
+use crate::journal::open::{self, Checkpoint, Start, Tail, ViewState};
 use crate::journal::segment::{self, Lines, Piece, Position};
 use crate::journal::{Copied, Writer, line};
 use crate::options::StoreOptions;
@@ -184,7 +184,7 @@ impl Copy {
             let from = last
                 .map(|segment| Checkpoint { n: segment, position: Position { segment, offset: 0, len: 0 } });
             let start = Start { from: from.unwrap_or_default(), most_bytes: u64::MAX };
-            let tail = open::open(&self.layout.journal, &self.layout, &start, &Shown::default())?;
+            let tail = open::open(&self.layout.journal, &self.layout, &start, &ViewState::default())?;
             match last {
                 Some(segment) if tail.len == 0 => remove_file(&segment::path(&self.layout.journal, segment))?,
                 _ => return Ok(tail),

@@ -19,7 +19,7 @@ use crate::open::lock;
 use crate::options::{DatabaseOptions, StoreOptions};
 use crate::store::Store;
 use crate::upkeep::erasure::resume;
-use crate::upkeep::view_state::shown;
+use crate::upkeep::view_state::view_state;
 
 /// What fails when it panics.
 const MOVING: &str = "moving a journal";
@@ -47,7 +47,7 @@ pub async fn move_to(
         resume::resume_or_clear(&dir, &progress)?;
         let layout = Layout::of(&dir);
         // What proves that the journal has lost something is looked at first.
-        let tail = open::open(&layout.journal, &layout, &Start::default(), &shown(&layout)?)?;
+        let tail = open::open(&layout.journal, &layout, &Start::default(), &view_state(&layout)?)?;
         let database = Database::open(&to)?;
         refuse_moved(&database)?;
         let head = read_head(&database)?;

@@ -219,7 +219,7 @@ pub fn can_start_threads(n: usize) -> io::Result<()> {
 const NICE: i32 = 15;
 
 /// Makes this thread, and those that it starts, that nice at least. There is no way back.
-pub(crate) fn give_way(nice: i32) {
+pub(crate) fn lower_priority(nice: i32) {
     if rustix::process::getpriority_process(None).is_ok_and(|is| is < nice) {
         // Where it may not be, it is as important as all others.
         let _nice = rustix::process::setpriority_process(None, nice);
@@ -254,7 +254,7 @@ impl Background {
         let (tell, done) = tokio::sync::oneshot::channel();
         let work = move || {
             let _thread = thread;
-            give_way(NICE);
+            lower_priority(NICE);
             // Nobody waits any more: no error.
             drop(tell.send(work()));
         };
@@ -323,8 +323,8 @@ mod tests {
     fn a_thread_gives_way_and_takes_nothing_back() {
         let nice = || rustix::process::getpriority_process(None).unwrap();
         let threads = std::thread::spawn(move || {
-            give_way(18);
-            give_way(17);
+            lower_priority(18);
+            lower_priority(17);
             (nice(), std::thread::spawn(nice).join().unwrap())
         });
         assert_eq!(threads.join().unwrap(), (18, 18));

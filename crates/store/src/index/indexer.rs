@@ -21,7 +21,7 @@ use super::documents::{self, Recent, Write};
 use super::recents::Recents;
 use super::schema::Subject;
 use super::search_index::{FORMAT, Payload, SearchIndex, index_error, index_failure, readable};
-use crate::files::disk::give_way;
+use crate::files::disk::lower_priority;
 use crate::journal::Durable;
 use crate::journal::open::Checkpoint;
 use crate::journal::reader::{Follower, Reader};
@@ -174,10 +174,10 @@ impl Indexer {
                 self.know_changes()?;
             }
             if mended && self.writer.is_none() && self.lacks() > FAR_BEHIND {
-                self.make_up()?;
+                self.catch_up()?;
             }
             if mended {
-                self.catch_up()?;
+                self.take_records()?;
             }
             let due = self.first_uncommitted.is_some_and(|first| first.elapsed() >= COMMIT_EVERY);
             if commit || due {
@@ -247,14 +247,14 @@ impl Indexer {
 
     /// Brings an index up that lacks much, on a thread that gives way: turns go on beside it. So do tantivy's threads from
     /// then on, which are as nice as the one that its writer is made by.
-    fn make_up(&mut self) -> Result<(), StoreError> {
+    fn catch_up(&mut self) -> Result<(), StoreError> {
         std::thread::scope(|scope| {
             let work = || {
-                give_way(NICE);
+                lower_priority(NICE);
                 if self.index.has_memories_to() < self.views.changes_known_from() {
                     self.take_memories()?;
                 }
-                self.catch_up()
+                self.take_records()
             };
             let thread = std::thread::Builder::new().name("index remake".to_owned());
             let spawned =
@@ -292,7 +292,7 @@ impl Indexer {
         Ok(())
     }
 
-    fn catch_up(&mut self) -> Result<(), StoreError> {
+    fn take_records(&mut self) -> Result<(), StoreError> {
         let applied = self.views.applied().borrow().n;
         let tail = self.durable.borrow().tail;
         while self.follower.checkpoint().n < applied.min(tail.n) {
@@ -526,7 +526,7 @@ mod tests {
     use cairn_types::message::{Entry, Part, Role};
     use jiff::Timestamp;
 
-    use super::super::memories::Asked;
+    use super::super::memories::RecallQuery;
     use super::*;
     use crate::views::db::Db;
     use crate::views::{Changed, Meta, apply_next};
@@ -641,7 +641,7 @@ mod tests {
         indexer.step(false).unwrap();
         let last = store.inner.durable().tail.n;
         assert_eq!((index.reaches(), index.has_memories_to()), (0, last));
-        let asked = Asked { agent: &"main".into(), reach: &[Reach::All], text: QUESTION, n: 5 };
+        let asked = RecallQuery { agent: &"main".into(), reach: &[Reach::All], text: QUESTION, n: 5 };
         let changed = Changed { since: last, memories: Vec::new() };
         assert_eq!(index.memories(&asked, &changed).unwrap().unwrap().len(), 1);
         drop(indexer);
@@ -663,7 +663,7 @@ mod tests {
         store.append((1..=200).map(long).collect()).await.unwrap();
         store.settle().await.unwrap();
         let mut indexer = indexer(&store, &index, store.inner.appender.durable());
-        indexer.catch_up().unwrap();
+        indexer.take_records().unwrap();
         assert!(indexer.follower.checkpoint().n > 200 && indexer.uncommitted_bytes < COMMIT_BYTES);
         assert!(indexer.committed.n > 100, "{:?}", indexer.committed);
         drop(indexer);
@@ -684,7 +684,7 @@ mod tests {
         indexer(&store, &index, store.inner.appender.durable()).know_changes().unwrap();
         let changed = changed();
         assert_eq!((changed.since, changed.memories.len()), (0, 1));
-        let asked = Asked { agent: &agent, reach: &[Reach::All], text: QUESTION, n: 5 };
+        let asked = RecallQuery { agent: &agent, reach: &[Reach::All], text: QUESTION, n: 5 };
         assert_eq!(index.memories(&asked, &changed).unwrap().unwrap().len(), 1);
         store.close().await;
     }
@@ -701,7 +701,7 @@ mod tests {
     #[tokio::test]
     async fn a_question_counts_each_memory_once_whatever_the_index_has_taken_in_meanwhile() {
         let (_dir, store, index) = begun(1).await;
-        let asked = Asked { agent: &"main".into(), reach: &[Reach::All], text: QUESTION, n: 9 };
+        let asked = RecallQuery { agent: &"main".into(), reach: &[Reach::All], text: QUESTION, n: 9 };
         let ask = |changed: &Changed| index.memories(&asked, changed).unwrap().unwrap();
         let (tell, durable) = watch::channel(store.inner.durable());
         let mut indexer = indexer(&store, &index, durable);
@@ -743,7 +743,7 @@ mod tests {
         store.settle().await.unwrap();
         let mut indexer = indexer(&store, &index, until_then);
         indexer.step(true).unwrap();
-        let asked = Asked { agent: &agent, reach: &[Reach::All], text: QUESTION, n: 9 };
+        let asked = RecallQuery { agent: &agent, reach: &[Reach::All], text: QUESTION, n: 9 };
         let none = Changed { since: 0, memories: Vec::new() };
         let ids: Vec<_> =
             index.memories(&asked, &none).unwrap().unwrap().into_iter().map(|(_, id)| id).collect();

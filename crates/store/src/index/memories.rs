@@ -14,7 +14,7 @@ use tantivy::{DocAddress, DocId, InvertedIndexReader, Searcher, SegmentReader, T
 
 use super::schema::{AT, Fields, Subject, WEIGHT, memories_within, seconds, topic_word};
 use super::search::{Best, discount, most_worth, question_words, rarity, worth};
-use super::search_index::{Opened, SearchIndex, index_error};
+use super::search_index::{OpenIndex, SearchIndex, index_error};
 use crate::views::topic::Counted;
 use crate::views::{Changed, ChangedMemory, PATIENCE};
 
@@ -23,7 +23,7 @@ use crate::views::{Changed, ChangedMemory, PATIENCE};
 const TELLING_SHARE: f64 = 0.01;
 
 /// What is asked of the memories.
-pub(crate) struct Asked<'a> {
+pub(crate) struct RecallQuery<'a> {
     pub(crate) agent: &'a AgentId,
     pub(crate) reach: &'a [Reach],
     pub(crate) text: &'a str,
@@ -39,11 +39,11 @@ impl SearchIndex {
     /// does not answer.
     pub(crate) fn memories(
         &self,
-        asked: &Asked<'_>,
+        asked: &RecallQuery<'_>,
         changed: &Changed,
     ) -> Result<Option<Ranked>, StoreError> {
         let Some(opened) = self.open.read().clone() else { return Ok(None) };
-        let Opened { searcher, has_none_made_after, .. } = opened;
+        let OpenIndex { searcher, has_none_made_after, .. } = opened;
         if opened.has_memories_to < changed.since || self.calls.longest() >= PATIENCE {
             return Ok(None);
         }
@@ -143,8 +143,8 @@ impl Segment {
             for Candidate { doc, sum, .. } in self.candidates(part, asked, best)?.into_iter().rev() {
                 let score = sum * self.weights.first(doc).unwrap_or(1.0);
                 if best.last().is_none_or(|last| score >= last.score) {
-                    let place = Place::Index(DocAddress::new(ord, doc));
-                    best.take(Found { score, at: self.times.first(doc).unwrap_or(0), place });
+                    let found_at = FoundAt::Index(DocAddress::new(ord, doc));
+                    best.take(Found { score, at: self.times.first(doc).unwrap_or(0), found_at });
                 }
             }
         }
@@ -233,7 +233,7 @@ struct Row {
 
 /// Where a memory that was found is.
 #[derive(Clone, Copy)]
-enum Place {
+enum FoundAt {
     Index(DocAddress),
     Row(usize),
 }
@@ -243,7 +243,7 @@ struct Found {
     score: f64,
     /// Seconds since 1970.
     at: u64,
-    place: Place,
+    found_at: FoundAt,
 }
 
 impl Found {
@@ -254,7 +254,7 @@ impl Found {
 }
 
 impl Ranking {
-    pub(crate) fn new(asked: &Asked<'_>) -> Self {
+    pub(crate) fn new(asked: &RecallQuery<'_>) -> Self {
         let words: Vec<String> = question_words(asked.text).into_iter().collect();
         let mut places: Vec<String> =
             asked.reach.iter().map(|reach| memories_within(asked.agent, reach)).collect();
@@ -358,9 +358,9 @@ impl Ranking {
         let found = self.found(n).map_err(|error| index_error(&error))?;
         let mut ranked = Vec::with_capacity(found.len());
         for found in found {
-            let id = match found.place {
-                Place::Index(address) => id_of(address)?,
-                Place::Row(idx) => Some(self.rows[idx].id.clone()),
+            let id = match found.found_at {
+                FoundAt::Index(address) => id_of(address)?,
+                FoundAt::Row(idx) => Some(self.rows[idx].id.clone()),
             };
             ranked.extend(id.map(|id| (found.score, found.at, id)));
         }
@@ -397,7 +397,7 @@ impl Ranking {
                 Some(worth(*rarity, f64::from(*count), discount))
             };
             let sum: f64 = asked.words.iter().filter_map(worth_of).sum();
-            best.take(Found { score: sum * row.weight, at: row.at, place: Place::Row(idx) });
+            best.take(Found { score: sum * row.weight, at: row.at, found_at: FoundAt::Row(idx) });
         }
         for (ord, segment) in self.segments.iter().enumerate() {
             segment.find(ord as u32, &asked, &mut best)?;

@@ -7,7 +7,7 @@ use cairn_types::ids::AgentId;
 use cairn_types::memory::{Memory, Reach};
 use cairn_types::ports::{MemoryFilter, NEAR_MAX, Recall, StoreError};
 
-use super::memories::{Asked, Ranked, Ranking};
+use super::memories::{Ranked, Ranking, RecallQuery};
 use super::search_index::SearchIndex;
 
 use crate::views::archive::Reads;
@@ -35,7 +35,7 @@ pub(crate) fn recall(
     agent: &AgentId,
     (reach, question, limit): (&[Reach], &str, usize),
 ) -> Result<Recall, StoreError> {
-    let asked = Asked { agent, reach, text: question, n: limit.saturating_add(SPARE) };
+    let asked = RecallQuery { agent, reach, text: question, n: limit.saturating_add(SPARE) };
     let ranked = ranked(found_by, reads, &asked)?;
     let least = ranked.first().map_or(0.0, |(score, _)| score * FITTING_SHARE);
     let mut recall = Recall::default();
@@ -69,7 +69,7 @@ pub(crate) fn list(
         // Only their rows say which of them fit the rest of the filter.
         let all_fit = filter.kind.is_none() && filter.subject.is_none();
         let n = if all_fit { filter.limit.saturating_add(SPARE) } else { usize::MAX };
-        let asked = Asked { agent, reach, text: query, n };
+        let asked = RecallQuery { agent, reach, text: query, n };
         return best(found_by, reads, &asked, filter.limit, |memory| filter.fits(memory));
     }
     let mut found = within(reads, agent, reach)?;
@@ -82,7 +82,7 @@ pub(crate) fn list(
 fn best(
     found_by: FoundBy<'_>,
     reads: &Reads<'_>,
-    asked: &Asked<'_>,
+    asked: &RecallQuery<'_>,
     limit: usize,
     fits: impl Fn(&Memory) -> bool,
 ) -> Result<Vec<Memory>, StoreError> {
@@ -96,12 +96,12 @@ fn best(
     Ok(found)
 }
 
-fn is_within(asked: &Asked<'_>, memory: &Memory) -> bool {
+fn is_within(asked: &RecallQuery<'_>, memory: &Memory) -> bool {
     memory.agent == *asked.agent && asked.reach.iter().any(|reach| reach.holds(memory))
 }
 
 /// Memories with words of what is asked, best first, by the index or without it.
-fn ranked(found_by: FoundBy<'_>, reads: &Reads<'_>, asked: &Asked<'_>) -> Result<Ranked, StoreError> {
+fn ranked(found_by: FoundBy<'_>, reads: &Reads<'_>, asked: &RecallQuery<'_>) -> Result<Ranked, StoreError> {
     let of_index = match reads.db.is_in_memory() {
         // It follows the views on disk, which do not answer.
         true => None,
@@ -121,7 +121,7 @@ fn ranked(found_by: FoundBy<'_>, reads: &Reads<'_>, asked: &Asked<'_>) -> Result
 }
 
 /// Ranks without an index: each row is read once, and none is kept.
-fn by_rows(reads: &Reads<'_>, asked: &Asked<'_>) -> Result<Ranked, StoreError> {
+fn by_rows(reads: &Reads<'_>, asked: &RecallQuery<'_>) -> Result<Ranked, StoreError> {
     let mut ranking = Ranking::new(asked);
     for (idx, reach) in asked.reach.iter().enumerate() {
         memories::each_within(reads.db, asked.agent, reach, |row| {

@@ -18,7 +18,7 @@ use tantivy::schema::{IndexRecordOption, Value};
 use tantivy::{DocAddress, DocId, DocSet, Searcher, SegmentReader, TERMINATED, TantivyDocument, Term};
 
 use super::schema::{AT, Fields, Subject, WEIGHT, entries_of, memories_of, seconds, summaries_of};
-use super::search_index::{Opened, SearchIndex, index_error, readable};
+use super::search_index::{OpenIndex, SearchIndex, index_error, readable};
 use crate::views::archive::Reads;
 use crate::views::history::PAGE_BYTES;
 use crate::views::memories;
@@ -79,7 +79,9 @@ impl SearchIndex {
             return Ok((Vec::new(), None));
         }
         // Without an index nothing is found, and whoever asks is told how much is not in it.
-        let Some(Opened { searcher, .. }) = self.open.read().clone() else { return Ok((Vec::new(), None)) };
+        let Some(OpenIndex { searcher, .. }) = self.open.read().clone() else {
+            return Ok((Vec::new(), None));
+        };
         let first = SearchPlace { weighed: CANDIDATES.max(query.limit.saturating_mul(3)), at: 0 };
         let SearchPlace { weighed, mut at } = after.unwrap_or(first);
         let named = names(&query.text);

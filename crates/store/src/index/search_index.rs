@@ -25,7 +25,7 @@ const END_LIMIT: Duration = Duration::from_millis(500);
 
 /// What is open, as it was committed last.
 #[derive(Clone)]
-pub(super) struct Opened {
+pub(super) struct OpenIndex {
     pub(super) directory: MmapDirectory,
     pub(super) index: Index,
     pub(super) reader: IndexReader,
@@ -36,7 +36,7 @@ pub(super) struct Opened {
     pub(super) has_none_made_after: u64,
 }
 
-impl Opened {
+impl OpenIndex {
     pub(super) fn note_memories(&mut self, n: u64) {
         self.has_memories_to = self.has_memories_to.max(n);
         self.has_none_made_after = self.has_none_made_after.max(n);
@@ -79,7 +79,7 @@ pub(crate) struct SearchIndex {
     pub(super) dir: PathBuf,
     pub(super) journal: PathBuf,
     pub(super) fields: Fields,
-    pub(super) open: RwLock<Option<Opened>>,
+    pub(super) open: RwLock<Option<OpenIndex>>,
     /// The last record whose words can be found.
     pub(super) reaches: AtomicU64,
     /// One of its files is known to be damaged: the indexer makes it again.
@@ -131,7 +131,7 @@ impl SearchIndex {
 
     /// Has searches see what was committed.
     pub(super) fn reload(&self, has_memories_to: u64, none_made_after: u64) -> Result<(), StoreError> {
-        let Opened { directory, reader, .. } = self.parts()?;
+        let OpenIndex { directory, reader, .. } = self.parts()?;
         reader.reload().map_err(|error| index_error(&error))?;
         forget_removed_files(&directory);
         // Together: a question must know what it sees.
@@ -185,7 +185,7 @@ impl SearchIndex {
         Ok(Checkpoint::default())
     }
 
-    pub(super) fn show(&self, opened: Opened, n: u64) {
+    pub(super) fn show(&self, opened: OpenIndex, n: u64) {
         // Whoever still has what was open before, and sees that it reaches nothing, asks elsewhere.
         self.reaches.store(0, Ordering::Release);
         *self.open.write() = Some(opened);
@@ -224,7 +224,7 @@ impl SearchIndex {
         entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
     }
 
-    pub(super) fn try_open(&self, most_bytes: u64) -> Result<Option<(Opened, Checkpoint)>, StoreError> {
+    pub(super) fn try_open(&self, most_bytes: u64) -> Result<Option<(OpenIndex, Checkpoint)>, StoreError> {
         if !self.dir.join("meta.json").exists() {
             return Ok(None);
         }
@@ -247,7 +247,7 @@ impl SearchIndex {
         Ok(Some((opened, payload.checkpoint())))
     }
 
-    pub(super) fn fresh(&self) -> Result<Opened, StoreError> {
+    pub(super) fn fresh(&self) -> Result<OpenIndex, StoreError> {
         remove_dir(&self.dir)?;
         make_dir(&self.dir)?;
         let (directory, schema) = (self.directory()?, self.fields.schema.clone());
@@ -259,7 +259,7 @@ impl SearchIndex {
         MmapDirectory::open(&self.dir).map_err(|error| index_error(&error.into()))
     }
 
-    pub(super) fn parts(&self) -> Result<Opened, StoreError> {
+    pub(super) fn parts(&self) -> Result<OpenIndex, StoreError> {
         self.open.read().clone().ok_or_else(|| index_failure("it cannot be opened; the log says why"))
     }
 }
@@ -274,13 +274,13 @@ pub(super) fn with_reader(
     index: Index,
     has_memories_to: u64,
     none_made_after: u64,
-) -> Result<Opened, StoreError> {
+) -> Result<OpenIndex, StoreError> {
     index.tokenizers().register(WORDS, Words);
     let builder = index.reader_builder().reload_policy(ReloadPolicy::Manual).doc_store_cache_num_blocks(8);
     let reader: IndexReader = builder.try_into().map_err(|error| index_error(&error))?;
     let searcher = reader.searcher();
     let has_none_made_after = has_memories_to.max(none_made_after);
-    Ok(Opened { directory, index, reader, searcher, has_memories_to, has_none_made_after })
+    Ok(OpenIndex { directory, index, reader, searcher, has_memories_to, has_none_made_after })
 }
 
 pub(super) fn index_error(error: &TantivyError) -> StoreError {

@@ -51,14 +51,14 @@ pub(crate) fn holds(dir: &Path, checkpoint: &Checkpoint) -> bool {
 /// What views and index show of the journal. They are only ever given what was synced: a record that they show and the
 /// journal does not have was durable, and is lost.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Shown {
+pub(crate) struct ViewState {
     pub(crate) last: Vec<Checkpoint>,
     /// The channels that the views know.
-    pub(crate) channels: Vec<ShownChannel>,
+    pub(crate) channels: Vec<KnownChannel>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ShownChannel {
+pub(crate) struct KnownChannel {
     pub(crate) channel: ChannelId,
     pub(crate) n: u64,
     pub(crate) at: Timestamp,
@@ -79,7 +79,7 @@ pub(crate) fn named(channels: &[&ChannelId]) -> String {
     names.join(", ")
 }
 
-impl Shown {
+impl ViewState {
     /// The last record that is shown and lies behind that end of the journal. Number and place must both say so: one of
     /// them alone is damage of whoever shows it.
     pub(crate) fn behind(&self, end: &Tail) -> Option<&Checkpoint> {
@@ -91,7 +91,7 @@ impl Shown {
     }
 
     /// The channels that have lost something when everything from a record on is lost, in the order of their last records.
-    pub(crate) fn since(&self, from_n: u64) -> Vec<&ShownChannel> {
+    pub(crate) fn since(&self, from_n: u64) -> Vec<&KnownChannel> {
         let mut lost: Vec<_> = self.channels.iter().filter(|channel| channel.n >= from_n).collect();
         lost.sort_by_key(|channel| channel.n);
         lost
@@ -102,7 +102,7 @@ impl Shown {
 ///
 /// # Errors
 /// [`StoreError::Damaged`] with the range: it is. Or the journal is damaged elsewhere, or cannot be read.
-pub(crate) fn refuse_lost_end(dir: &Path, shown: &Shown) -> Result<(), StoreError> {
+pub(crate) fn refuse_lost_end(dir: &Path, shown: &ViewState) -> Result<(), StoreError> {
     if shown.last.iter().all(|at| holds(dir, at)) {
         return Ok(());
     }
@@ -146,7 +146,7 @@ struct End {
 impl End {
     /// # Errors
     /// [`StoreError::Damaged`]: records behind this end are shown, so they were durable.
-    fn refuse_lost(&self, dir: &Path, shown: &Shown) -> Result<(), StoreError> {
+    fn refuse_lost(&self, dir: &Path, shown: &ViewState) -> Result<(), StoreError> {
         let Some(last) = shown.behind(&self.tail) else { return Ok(()) };
         let (whole, left) = self.torn.as_ref().map_or((self.tail, 0), |torn| (torn.whole, torn.left));
         let since = Lines::open(&segment::path(dir, whole.segment), 0, Some(whole.len)).and_then(Lines::last);
@@ -169,7 +169,7 @@ pub(crate) fn end_of_loss(shown_n: u64, last: u64, left: u32) -> u64 {
 }
 
 /// What is told of records that are missing at the end; `since`: when the record before them was written, where known.
-pub(crate) fn lost_message(from_n: u64, to_n: u64, since: Option<Timestamp>, shown: &Shown) -> String {
+pub(crate) fn lost_message(from_n: u64, to_n: u64, since: Option<Timestamp>, shown: &ViewState) -> String {
     let channels = shown.since(from_n);
     let time = |word: &str, at: Option<Timestamp>| {
         at.map(|at| format!(" {word} {}", at.strftime("%Y-%m-%dT%H:%M:%SZ"))).unwrap_or_default()
@@ -196,7 +196,12 @@ pub(crate) fn lost_message(from_n: u64, to_n: u64, since: Option<Timestamp>, sho
 /// # Errors
 /// [`StoreError::Damaged`] for a bad line that is not at the end, a segment that is missing or too short, and an end that is
 /// lost; [`StoreError::Io`].
-pub(crate) fn open(dir: &Path, layout: &Layout, start: &Start, shown: &Shown) -> Result<Tail, StoreError> {
+pub(crate) fn open(
+    dir: &Path,
+    layout: &Layout,
+    start: &Start,
+    shown: &ViewState,
+) -> Result<Tail, StoreError> {
     make_dir(dir)?;
     let known = Mark::read(&layout.checked);
     let (end, segments) = find_end(dir, start, &known)?;

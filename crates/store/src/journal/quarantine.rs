@@ -10,7 +10,7 @@ use cairn_types::ports::StoreError;
 use jiff::Timestamp;
 
 use super::line::{self, last_n};
-use super::open::{Shown, ShownChannel, Tail, end_of_loss, lost_message};
+use super::open::{KnownChannel, Tail, ViewState, end_of_loss, lost_message};
 use super::segment::{self, Lines, Piece};
 use crate::files::disk::{io_error, make_dir, put};
 
@@ -28,7 +28,7 @@ struct Bad {
 ///
 /// # Errors
 /// A file cannot be read or written; then the journal is as before, segment by segment.
-pub(crate) fn quarantine(dir: &Path, aside: &Path, shown: &Shown) -> Result<Vec<String>, StoreError> {
+pub(crate) fn quarantine(dir: &Path, aside: &Path, shown: &ViewState) -> Result<Vec<String>, StoreError> {
     let mut done = Vec::new();
     let mut last = 0;
     let mut at = Timestamp::UNIX_EPOCH;
@@ -100,7 +100,7 @@ struct Mender<'a> {
 impl Mender<'_> {
     /// `to_n`: the number that it must reach, when another segment follows. When none does, it must reach what was `shown`;
     /// a torn end that was not is left to the start.
-    fn mend(&mut self, to_n: Option<u64>, shown: &Shown) -> Result<(), StoreError> {
+    fn mend(&mut self, to_n: Option<u64>, shown: &ViewState) -> Result<(), StoreError> {
         let mut lines = Lines::open(self.path, 0, None)?;
         let mut bad: Option<Bad> = None;
         // The end of the last whole append, and how many records of the last one are not there.
@@ -154,11 +154,11 @@ impl Mender<'_> {
     }
 
     /// The numbers up to `to_n` are lost behind the last line. In each channel that had some of them a record says so.
-    fn stand_in_for_end(&mut self, bad: Option<Bad>, to_n: u64, shown: &Shown) -> Result<(), StoreError> {
+    fn stand_in_for_end(&mut self, bad: Option<Bad>, to_n: u64, shown: &ViewState) -> Result<(), StoreError> {
         let from_n = self.end.n + 1;
         let since = (self.end.n > 0).then_some(self.at);
         let moved = self.set_aside(bad)?;
-        for ShownChannel { channel, n, at, next_seq } in shown.since(from_n) {
+        for KnownChannel { channel, n, at, next_seq } in shown.since(from_n) {
             self.stand_in(*n, Some(channel.clone()), *at, Some(*next_seq))?;
         }
         if self.end.n < to_n {

@@ -109,7 +109,7 @@ impl Store {
     async fn check_journal_slowly(&self, found: &mut Found) -> Result<(), StoreError> {
         let end = self.inner.durable().tail;
         let dir = Layout::of(&self.inner.options.dir).journal;
-        let mut at = Some(Place::default());
+        let mut at = Some(CheckedTo::default());
         while let Some(place) = at {
             let dir = dir.clone();
             let (next, problems) = self.step(move |_| place.read_on(&dir, &end)).await?;
@@ -230,7 +230,7 @@ impl Found {
 
 /// How far the journal is checked.
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
+struct CheckedTo {
     /// 0: none yet.
     segment: u64,
     offset: u64,
@@ -238,7 +238,7 @@ struct Place {
     last: Option<u64>,
 }
 
-impl Place {
+impl CheckedTo {
     /// Checks the lines that follow, up to some bytes or the end of the segment. Returns where to go on, and what is wrong.
     fn read_on(
         mut self,

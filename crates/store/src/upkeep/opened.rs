@@ -8,13 +8,13 @@ use crate::options::StoreOptions;
 use crate::store::Store;
 
 /// A store that was opened to be read, or to have what derives from its journal made again.
-pub(crate) struct Opened {
+pub(crate) struct OpenedStore {
     pub(crate) store: Store,
     /// What follows the database whose journal it has a copy of: this node does not lead for it.
     standby: Option<Standby>,
 }
 
-impl Opened {
+impl OpenedStore {
     /// Blocks.
     pub(crate) fn open(options: StoreOptions) -> Result<Self, StoreError> {
         if options.database.is_none() {

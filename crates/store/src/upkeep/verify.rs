@@ -12,8 +12,8 @@ use cairn_types::ids::ChannelId;
 use cairn_types::ports::{ChannelRow, StoreError};
 use serde::{Deserialize, Serialize};
 
-use super::opened::Opened;
-use super::view_state::{check_closed, shown};
+use super::opened::OpenedStore;
+use super::view_state::{check_closed, view_state};
 use crate::cluster::marker;
 use crate::files::artifacts::Wrong;
 use crate::files::disk::{
@@ -412,7 +412,7 @@ pub async fn verify_dir(options: StoreOptions, quarantine: bool) -> Result<Verif
 /// As [`verify_dir`]; also [`StoreError::Damaged`].
 pub async fn verify_dir_quick(options: StoreOptions) -> Result<VerifyReport, StoreError> {
     let progress = options.progress.clone();
-    let opened = blocking(CHECKING, move || Opened::open(options)).await?;
+    let opened = blocking(CHECKING, move || OpenedStore::open(options)).await?;
     let opened = unless_stopped(opened, &progress).await?;
     let report = opened.store.verify_watched(true, &progress).await;
     opened.close().await;
@@ -420,7 +420,7 @@ pub async fn verify_dir_quick(options: StoreOptions) -> Result<VerifyReport, Sto
 }
 
 /// A store whose opening was stopped is closed: views that were given up half made are waited for in vain.
-async fn unless_stopped(opened: Opened, progress: &Progress) -> Result<Opened, StoreError> {
+async fn unless_stopped(opened: OpenedStore, progress: &Progress) -> Result<OpenedStore, StoreError> {
     if !progress.is_stopped() {
         return Ok(opened);
     }
@@ -440,7 +440,7 @@ pub async fn rebuild_dir(options: StoreOptions) -> Result<VerifyReport, StoreErr
     blocking(CHECKING, move || {
         let _lock = take_lock(&of)?;
         let layout = Layout::of(&of);
-        refuse_lost_end(&layout.journal, &shown(&layout)?)?;
+        refuse_lost_end(&layout.journal, &view_state(&layout)?)?;
         // What a rebuild that was killed has left there: the next start went on with what it had made.
         remove_dir(&of.join(BEFORE))
     })
@@ -449,7 +449,7 @@ pub async fn rebuild_dir(options: StoreOptions) -> Result<VerifyReport, StoreErr
         let lock = take_lock(&options.dir)?;
         move_before(&options.dir)?;
         drop(lock);
-        Opened::open(options)
+        OpenedStore::open(options)
     })
     .await;
     let outcome = match opened {
@@ -517,7 +517,7 @@ fn move_folder(from: &Path, to: &Path) -> Result<(), StoreError> {
 }
 
 /// A store that was checked before it was opened, with what is known of it.
-type Checked = (Opened, Option<Known>);
+type Checked = (OpenedStore, Option<Known>);
 
 /// The check that comes before opening: opening would mend views in silence, and refuses a damaged journal.
 fn verify_blocking(
@@ -533,7 +533,7 @@ fn verify_blocking(
     let mut done = Vec::new();
     if quarantine {
         marker::refuse(&options.dir)?;
-        done = quarantine::quarantine(&layout.journal, &layout.quarantine, &shown(&layout)?)?;
+        done = quarantine::quarantine(&layout.journal, &layout.quarantine, &view_state(&layout)?)?;
         if !done.is_empty() {
             // What they show of the lost records stays until the next time.
             move_aside(&layout.views)?;
@@ -579,7 +579,7 @@ fn verify_blocking(
         tracing::warn!(what = line, "set damaged journal lines aside");
     }
     report.problems = done;
-    Ok((report, Some((Opened::open(options)?, known))))
+    Ok((report, Some((OpenedStore::open(options)?, known))))
 }
 
 /// What a walk through the journal found.

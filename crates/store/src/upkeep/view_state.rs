@@ -4,7 +4,7 @@ use cairn_types::ports::StoreError;
 
 use crate::files::disk::Layout;
 use crate::index;
-use crate::journal::open::Shown;
+use crate::journal::open::ViewState;
 use crate::views::db::Check;
 use crate::views::opening;
 
@@ -12,7 +12,7 @@ use crate::views::opening;
 const CACHE_BYTES: u64 = 8 * 1024 * 1024;
 
 /// What views and index show of the journal, both closed. The lock is held.
-pub(crate) fn shown(layout: &Layout) -> Result<Shown, StoreError> {
+pub(crate) fn view_state(layout: &Layout) -> Result<ViewState, StoreError> {
     let (shown, check) = check_closed(layout)?;
     for problem in check.problems {
         tracing::warn!(problem, "the views are not sound; what they show of the journal may not be told");
@@ -21,8 +21,8 @@ pub(crate) fn shown(layout: &Layout) -> Result<Shown, StoreError> {
 }
 
 /// What closed views and index show, and what is wrong with the views.
-pub(super) fn check_closed(layout: &Layout) -> Result<(Shown, Check), StoreError> {
-    let (mut shown, mut check) = (Shown::default(), Check::default());
+pub(super) fn check_closed(layout: &Layout) -> Result<(ViewState, Check), StoreError> {
+    let (mut shown, mut check) = (ViewState::default(), Check::default());
     if let Some(views) = opening::look_into_closed(&layout.views, CACHE_BYTES)? {
         (shown, check) = (views.shown, views.check);
         // Nothing is wrong with rows of another version: the next start makes them again.

@@ -10,11 +10,11 @@ use cairn_types::message::{Entry, LOST_TURN, Pending};
 use cairn_types::ports::{OutboxCounts, OutboxItem, StoreError};
 use jiff::Timestamp;
 
-use super::blocks::PLACES_BLOCK;
+use super::blocks::OFFSETS_BLOCK;
 use super::changes::Changes;
 use super::codec::{Key, Table, encode_small, first_of_block, view_error};
-use super::rows::{CallRow, ChannelState, DAY, MessageRow, Meta, OutboxRow, Place, SeqRow, SummaryRow};
-use super::{memories, messages, pairing_store, trail};
+use super::rows::{CallRow, ChannelState, DAY, MessageRow, Meta, Offset, OutboxRow, SeqRow, SummaryRow};
+use super::{memories, messages, registry_view, trail};
 use crate::journal::line::last_n;
 use crate::journal::open::Checkpoint;
 use crate::journal::segment::Position;
@@ -46,7 +46,7 @@ pub(crate) fn apply(
         state.go_on_to(record.at);
         state.last_n = record.n;
         state.outline.take_if(|outline| outline.n < record.n);
-        add_place(changes, &mut state, channel, Place { n: record.n, at: position })?;
+        add_offset(changes, &mut state, channel, Offset { n: record.n, at: position })?;
         in_channel(changes, &mut state, channel, record)?;
         match (was_due, state.is_due()) {
             (false, true) => changes.put_bytes(Key::unfinished(channel), Vec::new()),
@@ -58,7 +58,7 @@ pub(crate) fn apply(
     }
     memories::apply(changes, record, position)?;
     trail::apply(changes, record, position)?;
-    pairing_store::apply(changes, record)?;
+    registry_view::apply(changes, record)?;
     match &record.event {
         Event::Maintenance(MaintenanceEvent::LinesQuarantined { .. }) => meta.quarantined = true,
         Event::Maintenance(MaintenanceEvent::WordsExpired { channel, entries, .. }) => {
@@ -278,22 +278,22 @@ fn remember(
 }
 
 /// Adds a record's place to the last block of its channel; a full one is followed by another.
-fn add_place(
+fn add_offset(
     changes: &mut Changes<'_>,
     state: &mut ChannelState,
     channel: &ChannelId,
-    place: Place,
+    offset: Offset,
 ) -> Result<(), StoreError> {
     if state.places > 0 {
-        let places = changes.items_mut::<Place>(&Key::event(channel, state.places))?;
-        let places = places.ok_or_else(|| view_error("a block is missing"))?;
-        if places.len() < PLACES_BLOCK {
-            places.push(place);
+        let offsets = changes.items_mut::<Offset>(&Key::event(channel, state.places))?;
+        let offsets = offsets.ok_or_else(|| view_error("a block is missing"))?;
+        if offsets.len() < OFFSETS_BLOCK {
+            offsets.push(offset);
             return Ok(());
         }
     }
-    state.places = place.n;
-    changes.put_items(Key::event(channel, place.n), vec![place]);
+    state.places = offset.n;
+    changes.put_items(Key::event(channel, offset.n), vec![offset]);
     Ok(())
 }
 

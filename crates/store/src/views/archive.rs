@@ -19,7 +19,7 @@ use super::changes::Changes;
 use super::codec::{Key, Table, decode, decode_small, view_error};
 use super::db::{Db, Row};
 use super::messages;
-use super::rows::{COMMAND, ChannelState, MessageRow, OutboxRow, Place, SeqRow, SummaryRow};
+use super::rows::{COMMAND, ChannelState, MessageRow, Offset, OutboxRow, SeqRow, SummaryRow};
 use crate::journal::reader::Reader;
 use crate::journal::segment::Position;
 
@@ -98,22 +98,23 @@ impl Reads<'_> {
     pub(crate) fn record(&self, channel: &ChannelId, n: u64) -> Result<Option<Record>, StoreError> {
         let block = self.db.range(&Key::event(channel, 0), &Key::event(channel, n)).next_back();
         let Some((_, payload)) = block.transpose()? else { return Ok(None) };
-        let place = unpack::<Place>(&payload)?.into_iter().find(|place| place.n == n);
-        place.map(|place| self.journal.read(place.at)).transpose()
+        let offset = unpack::<Offset>(&payload)?.into_iter().find(|offset| offset.n == n);
+        offset.map(|offset| self.journal.read(offset.at)).transpose()
     }
 
     /// Where the records of a channel are, from one number to another.
-    pub(crate) fn places(
+    pub(crate) fn offsets(
         &self,
         channel: &ChannelId,
         from: u64,
         to: u64,
-    ) -> Result<impl DoubleEndedIterator<Item = Result<Place, StoreError>>, StoreError> {
+    ) -> Result<impl DoubleEndedIterator<Item = Result<Offset, StoreError>>, StoreError> {
         // The block that may have the first of them begins before it.
         let before = self.db.range(&Key::event(channel, 0), &Key::event(channel, from)).next_back();
         let first = before.transpose()?.map_or_else(|| Key::event(channel, from), |(key, _)| Key(key));
-        let places = self.db.range(&first, &Key::event(channel, to)).flat_map(each::<Place>);
-        Ok(places.filter(move |place| place.as_ref().map_or(true, |place| (from..=to).contains(&place.n))))
+        let offsets = self.db.range(&first, &Key::event(channel, to)).flat_map(each::<Offset>);
+        Ok(offsets
+            .filter(move |offset| offset.as_ref().map_or(true, |offset| (from..=to).contains(&offset.n))))
     }
 
     /// How the entries of a channel stand, from one number to another.
@@ -252,8 +253,8 @@ impl Reads<'_> {
 
     /// The last number that was given up to and including that record.
     pub(crate) fn last_seq_at(&self, channel: &ChannelId, n: u64) -> Result<Option<Seq>, StoreError> {
-        for place in self.places(channel, 0, n)?.rev() {
-            match self.journal.read(place?.at)?.event {
+        for offset in self.offsets(channel, 0, n)?.rev() {
+            match self.journal.read(offset?.at)?.event {
                 Event::Turn(TurnEvent::EntryAdded { entry }) => return Ok(Some(entry.seq)),
                 Event::Turn(TurnEvent::Started { messages, first_seq, .. }) => {
                     return Ok(Some(Seq((first_seq.0 + messages.len() as u64).saturating_sub(1))));
@@ -357,8 +358,8 @@ impl Reads<'_> {
         limit: usize,
     ) -> Result<Vec<(Timestamp, Usage)>, StoreError> {
         let mut usages = Vec::new();
-        for place in self.places(channel, 0, u64::MAX)?.rev().take(limit * RECORDS_A_CALL) {
-            let record = self.journal.read(place?.at)?;
+        for offset in self.offsets(channel, 0, u64::MAX)?.rev().take(limit * RECORDS_A_CALL) {
+            let record = self.journal.read(offset?.at)?;
             if let Event::Turn(TurnEvent::UsageReported { usage, .. }) = record.event {
                 usages.push((record.at, usage));
                 if usages.len() == limit {
@@ -504,8 +505,8 @@ impl Reads<'_> {
     ) -> Result<(Conversation, usize), StoreError> {
         let mut n_read = 0;
         let channel = conversation.channel.clone();
-        let places = self.places(&channel, conversation.last_n + 1, u64::MAX)?;
-        self.journal.read_each(places.map(|place| Ok(place?.at)), |record, position| {
+        let offsets = self.offsets(&channel, conversation.last_n + 1, u64::MAX)?;
+        self.journal.read_each(offsets.map(|offset| Ok(offset?.at)), |record, position| {
             n_read += 1;
             self.fold(&mut conversation, &record, position, quarantined)
         })?;
@@ -552,8 +553,8 @@ impl Reads<'_> {
         let snapshot = snapshot.filter(|snapshot| snapshot.last_n <= *first);
         let mut conversation = snapshot.unwrap_or_else(|| Conversation::new(channel.clone()));
         let mut found = Vec::with_capacity(at.len());
-        let places = self.places(channel, conversation.last_n + 1, *last)?;
-        self.journal.read_each(places.map(|place| Ok(place?.at)), |record, position| {
+        let offsets = self.offsets(channel, conversation.last_n + 1, *last)?;
+        self.journal.read_each(offsets.map(|offset| Ok(offset?.at)), |record, position| {
             while at.get(found.len()).is_some_and(|n| *n < record.n) {
                 found.push(conversation.clone());
             }

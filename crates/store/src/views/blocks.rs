@@ -5,14 +5,14 @@ use cairn_types::ids::{ArtifactId, Generation, MessageId, Seq, TurnId};
 use cairn_types::ports::StoreError;
 
 use super::codec::view_error;
-use super::rows::{MessageRow, Place, SeqRow, SummaryRow};
+use super::rows::{MessageRow, Offset, SeqRow, SummaryRow};
 use crate::journal::segment::Position;
 
 /// Most ids of messages of a block: they take some 24 bytes each.
 pub(crate) const IDS_BLOCK: usize = 64;
 
 /// Most places of records of a block: they take some five bytes each, and a message has several.
-pub(crate) const PLACES_BLOCK: usize = 256;
+pub(crate) const OFFSETS_BLOCK: usize = 256;
 
 /// What is written in few bytes, as how it differs from what stands before it.
 pub(crate) trait Packed: Sized {
@@ -41,7 +41,7 @@ pub(crate) fn unpack<T: Packed>(mut payload: &[u8]) -> Result<Vec<T>, StoreError
     Ok(items)
 }
 
-impl Packed for Place {
+impl Packed for Offset {
     fn put(&self, before: Option<&Self>, out: &mut Vec<u8>) {
         let from = before.copied().unwrap_or_default();
         put_step(out, from.n, self.n);
@@ -292,14 +292,14 @@ mod tests {
 
     #[test]
     fn places_of_an_append_take_three_bytes_each_behind_the_first() {
-        let place = |n, segment, offset, len| Place { n, at: Position { segment, offset, len } };
-        assert_eq!(there_and_back::<Place>(&[]), 0);
-        let append = [place(7, 1, 1000, 500), place(8, 1, 1501, 200), place(9, 1, 1702, 90)];
+        let at = |n, segment, offset, len| Offset { n, at: Position { segment, offset, len } };
+        assert_eq!(there_and_back::<Offset>(&[]), 0);
+        let append = [at(7, 1, 1000, 500), at(8, 1, 1501, 200), at(9, 1, 1702, 90)];
         assert_eq!(there_and_back(&append), 1 + 2 + 1 + 2 + 3 + 3);
-        there_and_back(&[place(7, 1, 1000, 500), place(9, 1, 1501, 200)]);
+        there_and_back(&[at(7, 1, 1000, 500), at(9, 1, 1501, 200)]);
         // Another segment, another place in the same one, a place before.
-        there_and_back(&[place(7, 1, 1000, 500), place(8, 8, 0, 1), place(30, 8, 77, 1), place(31, 8, 5, 1)]);
-        there_and_back(&[place(u64::MAX, u64::MAX, u64::MAX, u32::MAX), place(1, 0, 0, u32::MAX)]);
+        there_and_back(&[at(7, 1, 1000, 500), at(8, 8, 0, 1), at(30, 8, 77, 1), at(31, 8, 5, 1)]);
+        there_and_back(&[at(u64::MAX, u64::MAX, u64::MAX, u32::MAX), at(1, 0, 0, u32::MAX)]);
     }
 
     #[test]
@@ -348,18 +348,11 @@ mod tests {
     #[test]
     fn a_row_that_says_nothing_is_an_error() {
         for bytes in [&[0x80][..], &[2, 1, 255], &[0xff; 30]] {
-            assert!(unpack::<Place>(bytes).is_err(), "{bytes:?}");
+            assert!(unpack::<Offset>(bytes).is_err(), "{bytes:?}");
             assert!(unpack::<SeqRow>(bytes).is_err(), "{bytes:?}");
             assert!(unpack::<MessageRow>(bytes).is_err(), "{bytes:?}");
             assert!(unpack::<SummaryRow>(bytes).is_err(), "{bytes:?}");
         }
         assert!(unpack::<SeqRow>(&[2, 2, 1, 2, 0xff, 0xfe, 1]).is_err(), "no text");
-    }
-
-    #[test]
-    fn numbers_stand_in_blocks() {
-        for (seq, first) in [(0, 1), (1, 1), (128, 1), (129, 129), (256, 129), (257, 257)] {
-            assert_eq!(super::super::codec::first_of_block(seq), first, "{seq}");
-        }
     }
 }

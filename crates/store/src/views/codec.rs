@@ -342,4 +342,11 @@ mod tests {
             assert!(decode_small::<Vec<String>>(spoiled).is_err());
         }
     }
+
+    #[test]
+    fn numbers_stand_in_blocks() {
+        for (seq, first) in [(0, 1), (1, 1), (128, 1), (129, 129), (256, 129), (257, 257)] {
+            assert_eq!(first_of_block(seq), first, "{seq}");
+        }
+    }
 }

@@ -96,19 +96,19 @@ impl Reads<'_> {
     /// said before, too: a message that waited, or was read after a pause, keeps its time. Records stand in the order of their
     /// times, so that they can be looked for by halving.
     fn first_since(&self, channel: &ChannelId, since: Timestamp) -> Result<Seq, StoreError> {
-        let Some(last) = self.places(channel, 1, u64::MAX)?.next_back().transpose()? else {
+        let Some(last) = self.offsets(channel, 1, u64::MAX)?.next_back().transpose()? else {
             return Ok(Seq(u64::MAX));
         };
         let (mut low, mut high) = (1, last.n + 1);
         while low < high {
             let middle = low + (high - low) / 2;
-            match self.places(channel, middle, u64::MAX)?.next().transpose()? {
-                Some(place) if self.journal.read(place.at)?.at < since => low = place.n + 1,
+            match self.offsets(channel, middle, u64::MAX)?.next().transpose()? {
+                Some(offset) if self.journal.read(offset.at)?.at < since => low = offset.n + 1,
                 _ => high = middle,
             }
         }
-        for place in self.places(channel, low, u64::MAX)? {
-            match self.journal.read(place?.at)?.event {
+        for offset in self.offsets(channel, low, u64::MAX)? {
+            match self.journal.read(offset?.at)?.event {
                 Event::Turn(TurnEvent::Started { first_seq, .. }) => return Ok(first_seq),
                 Event::Turn(TurnEvent::EntryAdded { entry }) => return Ok(entry.seq),
                 _ => {}

@@ -9,7 +9,7 @@ use super::changed::ChangedMemory;
 use super::changes::Changes;
 use super::codec::{Key, Table, decode, view_error};
 use super::db::Db;
-use super::rows::{MemoryRow, Place};
+use super::rows::{MemoryRow, Offset};
 use super::trail;
 use crate::journal::segment::Position;
 
@@ -19,12 +19,12 @@ pub(crate) fn apply(
     record: &Record,
     position: Position,
 ) -> Result<(), StoreError> {
-    let place = Place { n: record.n, at: position };
+    let offset = Offset { n: record.n, at: position };
     match &record.event {
-        Event::Memory(MemoryEvent::Saved(memory)) => save(changes, record, place, (memory, 0)),
+        Event::Memory(MemoryEvent::Saved(memory)) => save(changes, record, offset, (memory, 0)),
         Event::Compaction(CompactionEvent::RunEnded(end)) => {
             for (idx, memory) in end.memories.iter().enumerate() {
-                save(changes, record, place, (memory, idx as u32))?;
+                save(changes, record, offset, (memory, idx as u32))?;
             }
             Ok(())
         }
@@ -39,7 +39,7 @@ pub(crate) fn apply(
                 reword(changes, &mut row)?;
             }
             changes.memories.push(ChangedMemory::of(&row.memory));
-            trail::add(changes, id, place, 0)?;
+            trail::add(changes, id, offset, 0)?;
             changes.put(key, &row)
         }
         Event::Memory(MemoryEvent::Forgotten { id }) => forget(changes, id),
@@ -68,7 +68,7 @@ fn find(changes: &Changes<'_>, id: &MemoryId) -> Result<Option<(Key, MemoryRow)>
 fn save(
     changes: &mut Changes<'_>,
     record: &Record,
-    place: Place,
+    offset: Offset,
     (save, idx): (&MemorySave, u32),
 ) -> Result<(), StoreError> {
     let fingerprint = save.fingerprint().0;
@@ -98,14 +98,14 @@ fn save(
     changes.put(Key::fingerprint(&fingerprint), &memory.id)?;
     changes.put(Key::memory_key(&memory.id), &(&memory.agent, &memory.scope))?;
     if row.made == (record.n, idx) {
-        trail::begin(changes, &memory.id, place, idx);
+        trail::begin(changes, &memory.id, offset, idx);
         changes.put(
             Key::memory_order(memory.created_at, &memory.id),
             &(&memory.agent, &memory.scope, &memory.id),
         )?;
         count_one(changes, &memory.agent, 1)?;
     } else {
-        trail::add(changes, &memory.id, place, idx)?;
+        trail::add(changes, &memory.id, offset, idx)?;
     }
     if let Some(person) = memory.follows() {
         changes.put_bytes(Key::own(&memory.agent, person, &memory.id), Vec::new());

@@ -13,7 +13,7 @@ pub(crate) mod lists;
 pub(crate) mod memories;
 mod messages;
 pub(crate) mod opening;
-pub(crate) mod pairing_store;
+pub(crate) mod registry_view;
 mod rows;
 mod shared;
 mod shrink;

@@ -17,7 +17,7 @@ use super::db::{Check, Db};
 use super::rows::{ChannelState, Meta};
 use super::shrink;
 use crate::files::disk::{Calls, can_start_threads, io_error, make_dir, move_aside, remove_dir};
-use crate::journal::open::{Shown, ShownChannel, holds, refuse_lost_end};
+use crate::journal::open::{KnownChannel, ViewState, holds, refuse_lost_end};
 
 /// sled may have a long log to read.
 const OPEN_LIMIT: Duration = Duration::from_secs(60);
@@ -29,7 +29,7 @@ const N_THREADS: usize = 9;
 /// What is found in the folder of closed views.
 pub(crate) struct ClosedViews {
     /// What the rows show of the journal, sound or not: whether its end is lost is told by it.
-    pub(crate) shown: Shown,
+    pub(crate) shown: ViewState,
     pub(crate) check: Check,
 }
 
@@ -140,21 +140,21 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreEr
 }
 
 /// What the rows show of the journal; what cannot be read of them is not told.
-fn shown(db: Option<&Db>) -> Shown {
+fn shown(db: Option<&Db>) -> ViewState {
     let look = |db: &Db| {
-        let Some(meta) = db.meta_of_any_version() else { return Shown::default() };
-        Shown { last: vec![meta.checkpoint()], channels: channels(db).unwrap_or_default() }
+        let Some(meta) = db.meta_of_any_version() else { return ViewState::default() };
+        ViewState { last: vec![meta.checkpoint()], channels: channels(db).unwrap_or_default() }
     };
     db.and_then(|db| guarded(|| Ok(look(db))).ok()).unwrap_or_default()
 }
 
-fn channels(db: &Db) -> Result<Vec<ShownChannel>, StoreError> {
+fn channels(db: &Db) -> Result<Vec<KnownChannel>, StoreError> {
     let mut found = Vec::new();
     for item in db.scan(&Key::table(Table::Channel)) {
         let (key, payload) = item?;
         let state: ChannelState = decode(&payload)?;
         let channel = channel_of(&key)?;
-        found.push(ShownChannel { channel, n: state.last_n, at: state.last_at, next_seq: state.next_seq });
+        found.push(KnownChannel { channel, n: state.last_n, at: state.last_at, next_seq: state.next_seq });
     }
     Ok(found)
 }

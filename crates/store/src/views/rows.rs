@@ -63,12 +63,12 @@ impl Meta {
 
 /// Where a record of a channel is in the journal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Offset {
     pub(crate) n: u64,
     pub(crate) at: Position,
 }
 
-impl Place {
+impl Offset {
     /// Where the record behind it stands.
     pub(crate) fn end(&self) -> Option<u64> {
         self.at.offset.checked_add(u64::from(self.at.len) + 1)

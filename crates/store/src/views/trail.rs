@@ -9,7 +9,7 @@ use super::archive::Reads;
 use super::blocks::{Packed, put_number, take_number};
 use super::changes::Changes;
 use super::codec::{Key, Table};
-use super::rows::Place;
+use super::rows::Offset;
 use crate::journal::segment::Position;
 
 /// Most records that are kept of what made and changed a memory: the first, and the newest.
@@ -21,7 +21,7 @@ const USES: usize = 32;
 /// A record that made or changed a memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Step {
-    place: Place,
+    offset: Offset,
     /// Which of the memories of a run's end it is.
     idx: u64,
     /// How many before it are not kept.
@@ -30,14 +30,14 @@ struct Step {
 
 impl Packed for Step {
     fn put(&self, before: Option<&Self>, out: &mut Vec<u8>) {
-        self.place.put(before.map(|before| &before.place), out);
+        self.offset.put(before.map(|before| &before.offset), out);
         put_number(out, self.idx);
         put_number(out, self.left_out);
     }
 
     fn take(bytes: &mut &[u8], before: Option<&Self>) -> Option<Self> {
-        let place = Place::take(bytes, before.map(|before| &before.place))?;
-        Some(Self { place, idx: take_number(bytes)?, left_out: take_number(bytes)? })
+        let offset = Offset::take(bytes, before.map(|before| &before.offset))?;
+        Some(Self { offset, idx: take_number(bytes)?, left_out: take_number(bytes)? })
     }
 }
 
@@ -72,8 +72,8 @@ pub(super) fn apply(
             continue;
         }
         let key = Key::trail(Table::Use, id);
-        let mut uses: Vec<Place> = changes.items(&key)?.unwrap_or_default();
-        uses.push(Place { n: record.n, at: position });
+        let mut uses: Vec<Offset> = changes.items(&key)?.unwrap_or_default();
+        uses.push(Offset { n: record.n, at: position });
         let gone = uses.len().saturating_sub(USES);
         uses.drain(..gone);
         changes.put_items(key, uses);
@@ -82,20 +82,20 @@ pub(super) fn apply(
 }
 
 /// A record made a memory; `idx`: which of the memories of a run's end it is.
-pub(super) fn begin(changes: &mut Changes<'_>, id: &MemoryId, place: Place, idx: u32) {
-    changes.put_items(Key::trail(Table::Trail, id), vec![Step { place, idx: u64::from(idx), left_out: 0 }]);
+pub(super) fn begin(changes: &mut Changes<'_>, id: &MemoryId, offset: Offset, idx: u32) {
+    changes.put_items(Key::trail(Table::Trail, id), vec![Step { offset, idx: u64::from(idx), left_out: 0 }]);
 }
 
 /// A record changed a memory, or found it again.
 pub(super) fn add(
     changes: &mut Changes<'_>,
     id: &MemoryId,
-    place: Place,
+    offset: Offset,
     idx: u32,
 ) -> Result<(), StoreError> {
     let key = Key::trail(Table::Trail, id);
     let mut steps: Vec<Step> = changes.items(&key)?.unwrap_or_default();
-    steps.push(Step { place, idx: u64::from(idx), left_out: 0 });
+    steps.push(Step { offset, idx: u64::from(idx), left_out: 0 });
     if steps.len() > STEPS {
         let gone = steps.remove(1);
         steps[1].left_out += gone.left_out + 1;
@@ -113,14 +113,14 @@ pub(super) fn end(changes: &mut Changes<'_>, id: &MemoryId) {
 impl Reads<'_> {
     pub(crate) fn memory_trail(&self, id: &MemoryId) -> Result<MemoryTrail, StoreError> {
         let steps: Vec<Step> = self.db.items(&Key::trail(Table::Trail, id))?.unwrap_or_default();
-        let uses: Vec<Place> = self.db.items(&Key::trail(Table::Use, id))?.unwrap_or_default();
+        let uses: Vec<Offset> = self.db.items(&Key::trail(Table::Use, id))?.unwrap_or_default();
         let step = |step: Step| {
-            let record = self.journal.read(step.place.at)?;
+            let record = self.journal.read(step.offset.at)?;
             Ok(TrailStep { record, idx: step.idx as usize, left_out: step.left_out })
         };
         Ok(MemoryTrail {
             steps: steps.into_iter().map(step).collect::<Result<_, StoreError>>()?,
-            uses: uses.into_iter().map(|place| self.journal.read(place.at)).collect::<Result<_, _>>()?,
+            uses: uses.into_iter().map(|offset| self.journal.read(offset.at)).collect::<Result<_, _>>()?,
         })
     }
 }

@@ -33,7 +33,7 @@ use manifest::{Item, Manifest};
 use target::Target;
 
 /// Artifacts that are named and not expired, by channel, with their checksums.
-type Named = BTreeMap<ChannelId, BTreeMap<ArtifactId, Option<String>>>;
+type NamedArtifacts = BTreeMap<ChannelId, BTreeMap<ArtifactId, Option<String>>>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupReport {
@@ -145,7 +145,7 @@ fn back_up(
         to: &target.partial,
         progress,
         items: Vec::new(),
-        named: Named::new(),
+        named: NamedArtifacts::new(),
         records: 0,
     };
     let made = copy.all(inner, &tail, at).and_then(|report| target.finish().map(|()| report));
@@ -163,7 +163,7 @@ struct BackupWriter<'a> {
     to: &'a Path,
     progress: &'a Progress,
     items: Vec<Item>,
-    named: Named,
+    named: NamedArtifacts,
     records: u64,
 }
 
@@ -293,7 +293,7 @@ fn records_behind(
     records(path, (first, 0), end, |record, _| each(&record))
 }
 
-fn note(named: &mut Named, record: &Record) {
+fn note(named: &mut NamedArtifacts, record: &Record) {
     let Some(channel) = &record.channel else { return };
     match &record.event {
         Event::Artifact(ArtifactEvent::Stored { artifact }) => {

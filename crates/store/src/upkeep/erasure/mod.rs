@@ -8,13 +8,13 @@
 mod artifacts;
 mod prepare;
 pub(crate) mod ready;
+mod records;
 mod request;
 pub(crate) mod resume;
 mod room;
 pub(crate) mod swap;
 #[cfg(test)]
 mod tests;
-mod without;
 
 use std::sync::atomic::Ordering;
 
@@ -32,12 +32,12 @@ use crate::journal::open::{self, Start};
 use crate::open::take_lock;
 use crate::options::StoreOptions;
 use crate::store::Store;
-use crate::upkeep::opened::Opened;
-use crate::upkeep::view_state::shown;
-use request::Request;
+use crate::upkeep::opened::OpenedStore;
+use crate::upkeep::view_state::view_state;
+use records::survey;
+use request::ErasureRequest;
 use resume::resume_or_clear;
 use room::{free, room_for_another};
-use without::survey;
 
 impl Store {
     /// Has a person erased: whoever waits for [`Store::prepare_erasure`] is to close the store, and to open it again. Durable
@@ -56,14 +56,14 @@ impl Store {
         blocking("an erasure", move || {
             let _maintenance = maintenance;
             let dir = &inner.options.dir;
-            if Request::read(dir)?.is_some() || inner.erasing.load(Ordering::Acquire) {
+            if ErasureRequest::read(dir)?.is_some() || inner.erasing.load(Ordering::Acquire) {
                 return Ok(false);
             }
             room_for_another(dir, free(dir))?;
             match inner.leading() {
                 // Whoever leads after this store is closed does it.
                 Some((database, lease)) => database.order_erasure(lease, &person, at)?,
-                None => Request::Asked { person, at }.write(dir)?,
+                None => ErasureRequest::Asked { person, at }.write(dir)?,
             }
             inner.erasing.store(true, Ordering::Release);
             inner.erasure.asked.notify_one();
@@ -76,7 +76,7 @@ impl Store {
     pub fn is_erasure_pending(&self) -> bool {
         self.inner.erasing.load(Ordering::Acquire)
             || self.inner.erasure.put_off().is_some()
-            || Request::read(&self.inner.options.dir).map_or(true, |request| request.is_some())
+            || ErasureRequest::read(&self.inner.options.dir).map_or(true, |request| request.is_some())
     }
 
     /// What erasing a person would do; `None`: nobody knows them. Reads the whole journal, twice, beside everything
@@ -122,17 +122,17 @@ pub async fn erase_dir(
         // What was asked for before is done first.
         resume_or_clear(&options.dir, &progress)?;
         let layout = Layout::of(&options.dir);
-        let (journal, shown) = (&layout.journal, shown(&layout)?);
+        let (journal, shown) = (&layout.journal, view_state(&layout)?);
         let tail = open::open(journal, &layout, &Start::default(), &shown)?;
         let found = survey(&options.dir, &tail, &person, &progress)?;
         if dry_run || found.is_none() {
             return Ok(Err(found.map(|figures| Erasure { pseudonym: String::new(), figures, at })));
         }
         room_for_another(&options.dir, free(&options.dir))?;
-        Request::Asked { person, at }.write(&options.dir)?;
+        ErasureRequest::Asked { person, at }.write(&options.dir)?;
         let carried_out = resume_or_clear(&options.dir, &progress);
         if matches!(carried_out, Err(StoreError::Stopped)) {
-            Request::remove(&options.dir)?;
+            ErasureRequest::remove(&options.dir)?;
         }
         carried_out?;
         drop(lock);
@@ -157,7 +157,7 @@ async fn erase_in_database(
 ) -> Result<Option<Erasure>, StoreError> {
     let (of, progress) = (options.clone(), options.progress.clone());
     if dry_run {
-        let opened = blocking("an erasure", move || Opened::open(of)).await?;
+        let opened = blocking("an erasure", move || OpenedStore::open(of)).await?;
         let surveyed = async {
             let maintenance = opened.store.maintenance().await?;
             opened.store.survey_erasure(maintenance, person, &progress).await

@@ -13,10 +13,10 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::artifacts;
 use super::ready::Prepared;
-use super::request::Request;
+use super::records::surveyed;
+use super::request::ErasureRequest;
 use super::room::has_room;
 use super::swap::{self, BESIDE};
-use super::without::surveyed;
 use crate::files::disk::{Layout, io_error, make_dir};
 use crate::files::format;
 use crate::files::progress::Progress;
@@ -142,7 +142,9 @@ impl Inner {
 /// Surveys the journal, and begins the folder; `None`: nobody knows them, or there is no room for a second state.
 fn begin(inner: &Inner, tail: &Tail) -> Result<Option<Prepared>, StoreError> {
     let (dir, began) = (inner.options.dir.clone(), Instant::now());
-    let Some(Request::Asked { person, at: asked_at }) = Request::read(&dir)? else { return Ok(None) };
+    let Some(ErasureRequest::Asked { person, at: asked_at }) = ErasureRequest::read(&dir)? else {
+        return Ok(None);
+    };
     let layout = Layout::of(&dir);
     swap::clear(&dir)?;
     rewrite::clear(&layout.journal)?;

@@ -11,9 +11,9 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::records::{add_closing, decide, fate, walk};
 use super::request::Step;
 use super::swap::{self, BESIDE};
-use super::without::{add_closing, decide, fate, walk};
 use crate::files::artifacts::{Named, note_named};
 use crate::files::disk::{Layout, io_error, sync_dir};
 use crate::files::progress::Progress;
@@ -23,7 +23,7 @@ use crate::journal::segment;
 
 /// An erasure that an open store was asked for.
 #[derive(Default)]
-pub(crate) struct Order {
+pub(crate) struct PendingErasure {
     pub(super) asked: Notify,
     pub(super) progress: Progress,
     pub(super) ready: Mutex<Option<Prepared>>,
@@ -31,7 +31,7 @@ pub(crate) struct Order {
     put_off: Mutex<Option<StoreError>>,
 }
 
-impl Order {
+impl PendingErasure {
     /// It failed, and the store is open nevertheless.
     pub(crate) fn put_off_for(&self, error: StoreError) {
         *self.put_off.lock() = Some(error);

@@ -16,7 +16,7 @@ const FILE: &str = "erasure.json";
 /// What is asked for, on disk until it is done: so that an erasure that was begun is ended, whatever comes between.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "phase", rename_all = "snake_case")]
-pub(super) enum Request {
+pub(super) enum ErasureRequest {
     /// Nothing has been changed yet, as far as anybody knows.
     Asked {
         /// Who, `PLATFORM/USER`.
@@ -32,7 +32,7 @@ pub(super) enum Request {
     },
 }
 
-impl Request {
+impl ErasureRequest {
     /// What is asked for there.
     ///
     /// # Errors

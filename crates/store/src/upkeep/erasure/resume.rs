@@ -7,16 +7,16 @@ use cairn_core::erasure::Eraser;
 use cairn_types::ports::StoreError;
 use jiff::Timestamp;
 
-use super::request::{Request, Step};
+use super::records::{add_closing, decide, fate, surveyed};
+use super::request::{ErasureRequest, Step};
 use super::room::{free, room_for_another};
-use super::without::{add_closing, decide, fate, surveyed};
 use super::{artifacts, swap};
 use crate::files::disk::{Layout, io_error, remove_file, sync_dir};
 use crate::files::progress::Progress;
 use crate::journal::open::{self, Start};
 use crate::journal::rewrite::{self, Rewriter};
 use crate::journal::segment;
-use crate::upkeep::view_state::shown;
+use crate::upkeep::view_state::view_state;
 
 /// Erases a person from a folder whose lock is held, and on which no store is open.
 ///
@@ -28,13 +28,13 @@ pub(crate) fn carry_out(
     at: Timestamp,
     progress: &Progress,
 ) -> Result<(), StoreError> {
-    Request::Asked { person: person.to_owned(), at }.write(dir)?;
+    ErasureRequest::Asked { person: person.to_owned(), at }.write(dir)?;
     resume_or_clear(dir, progress)
 }
 
 /// Nothing is asked for any more: the folder's journal is given up.
 pub(crate) fn forget(dir: &Path) -> Result<(), StoreError> {
-    Request::remove(dir)?;
+    ErasureRequest::remove(dir)?;
     swap::clear(dir)
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn forget(dir: &Path) -> Result<(), StoreError> {
 /// It is decided, and cannot be ended: the journal is neither the one before nor the one after.
 pub(crate) fn resume_or_wait(dir: &Path, progress: &Progress) -> Result<(), StoreError> {
     let Err(error) = resume_or_clear(dir, progress) else { return Ok(()) };
-    if !matches!(Request::read(dir), Ok(Some(Request::Asked { .. }))) {
+    if !matches!(ErasureRequest::read(dir), Ok(Some(ErasureRequest::Asked { .. }))) {
         return Err(error);
     }
     tell_failed(&error);
@@ -64,7 +64,7 @@ pub(crate) fn tell_failed(error: &StoreError) {
 /// Something cannot be read or written; it is begun again, or ended, at the next call.
 pub(crate) fn resume_or_clear(dir: &Path, progress: &Progress) -> Result<(), StoreError> {
     let outcome = run(dir, progress, &mut |_| Ok(()));
-    if outcome.is_err() && matches!(Request::read(dir), Ok(Some(Request::Asked { .. }))) {
+    if outcome.is_err() && matches!(ErasureRequest::read(dir), Ok(Some(ErasureRequest::Asked { .. }))) {
         let cleared = rewrite::clear(&Layout::of(dir).journal).and_then(|()| artifacts::clear_staged(dir));
         cleared.unwrap_or_else(
             |error| tracing::warn!(%error, "what was written beside the journal is still there"),
@@ -75,19 +75,19 @@ pub(crate) fn resume_or_clear(dir: &Path, progress: &Progress) -> Result<(), Sto
 
 /// Carries out what is asked for in a state folder, or ends what was begun. The lock is held, views and index are closed.
 pub(super) fn run(dir: &Path, progress: &Progress, step: Step<'_>) -> Result<(), StoreError> {
-    let prepared = match Request::read(dir)? {
+    let prepared = match ErasureRequest::read(dir)? {
         None => return swap::clear(dir),
-        Some(Request::Asked { person, at }) => {
+        Some(ErasureRequest::Asked { person, at }) => {
             swap::clear(dir)?;
             room_for_another(dir, free(dir))?;
             tracing::info!("erasing a person: the journal is rewritten");
             if !stage(dir, &person, at, progress, step)? {
                 tracing::warn!("nobody knows the person who was to be erased; nothing is changed");
-                return Request::remove(dir);
+                return ErasureRequest::remove(dir);
             }
             false
         }
-        Some(Request::Staged { prepared }) => {
+        Some(ErasureRequest::Staged { prepared }) => {
             tracing::info!("an erasure was cut short; it is ended now");
             prepared
         }
@@ -107,7 +107,7 @@ fn stage(
     let began = Instant::now();
     let layout = Layout::of(dir);
     // What proves that the journal has lost something must not be removed.
-    let shown = shown(&layout)?;
+    let shown = view_state(&layout)?;
     let tail = open::open(&layout.journal, &layout, &Start::default(), &shown)?;
     rewrite::clear(&layout.journal)?;
     artifacts::clear_staged(dir)?;

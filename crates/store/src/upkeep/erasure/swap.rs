@@ -7,7 +7,7 @@ use std::path::Path;
 use cairn_types::ports::StoreError;
 
 use super::artifacts;
-use super::request::{Request, Step};
+use super::request::{ErasureRequest, Step};
 use crate::files::disk::{
     Layout, VERIFIED, entries, io_error, remove_any, remove_dir, remove_file, sync_dir,
 };
@@ -31,7 +31,7 @@ pub(super) fn end(dir: &Path, prepared: bool, step: Step<'_>) -> Result<(), Stor
     step("derived removed")?;
     clear(dir)?;
     step("cleared")?;
-    Request::remove(dir)?;
+    ErasureRequest::remove(dir)?;
     tracing::info!("a person has been erased");
     metrics::counter!("cairn_erasures_total").increment(1);
     Ok(())

@@ -29,8 +29,8 @@ fn private() -> ChannelId {
     "main/telegram/5550123".parse().unwrap()
 }
 
-fn asked() -> Request {
-    Request::Asked { person: ANNA.to_owned(), at: Timestamp::UNIX_EPOCH }
+fn asked() -> ErasureRequest {
+    ErasureRequest::Asked { person: ANNA.to_owned(), at: Timestamp::UNIX_EPOCH }
 }
 
 fn options(dir: &Path) -> StoreOptions {
@@ -211,7 +211,7 @@ async fn the_one_who_is_erased_stands_in_no_request_once_it_is_decided() {
         _ => Ok(()),
     });
     decided.unwrap_err();
-    assert_eq!(Request::read(home.path()).unwrap(), Some(Request::Staged { prepared: false }));
+    assert_eq!(ErasureRequest::read(home.path()).unwrap(), Some(ErasureRequest::Staged { prepared: false }));
 }
 
 /// A store that is ready to erase Anna, who and Ben then go on talking.
@@ -265,9 +265,9 @@ async fn a_close_ends_what_is_ready_and_the_next_start_makes_nothing_again() {
     store.append(vec![stopped()]).await.unwrap();
     let n = store.inner.durable().tail.n;
     store.close().await;
-    assert_eq!(Request::read(home.path()).unwrap(), None);
+    assert_eq!(ErasureRequest::read(home.path()).unwrap(), None);
     let layout = Layout::of(home.path());
-    let reached = [shown(&layout).unwrap().last[0].n, crate::index::reach(&layout.index).n];
+    let reached = [view_state(&layout).unwrap().last[0].n, crate::index::reach(&layout.index).n];
     assert!(reached.iter().all(|reached| (70..n).contains(reached)), "{reached:?} of {n}");
     check_erased_of(home.path(), 8).await;
 }
@@ -283,7 +283,7 @@ async fn a_long_channel_wakes_as_fast_behind_an_erasure_as_before() {
     assert!(store.ask_erasure(lease, ANNA, Timestamp::UNIX_EPOCH).await.unwrap());
     store.prepare_erasure().await.unwrap();
     store.close().await;
-    assert_eq!(Request::read(home.path()).unwrap(), None);
+    assert_eq!(ErasureRequest::read(home.path()).unwrap(), None);
     let store = Store::open(options(home.path())).unwrap();
     assert_eq!(woken(&store).await, (161, 0));
     let listed = store.channel_lines(None, 9).await.unwrap();
@@ -327,7 +327,7 @@ async fn what_changes_earlier_records_at_the_last_moment_leaves_all_of_it_to_the
     store.append(vec![stopped()]).await.unwrap();
     *store.inner.erasure.ready.lock() = Some(prepared);
     store.close().await;
-    assert_eq!(Request::read(home.path()).unwrap(), Some(asked()));
+    assert_eq!(ErasureRequest::read(home.path()).unwrap(), Some(asked()));
     assert!(!home.path().join("erasing").exists());
     let store = Store::open(options(home.path())).unwrap();
     let entries = store.entries(&group(), Seq(3), Seq(4), 9).await.unwrap();
@@ -387,9 +387,9 @@ async fn a_damaged_journal_is_not_written_again_and_the_request_stays() {
     store.close().await;
     let left = fs::read_dir(home.path().join("journal")).unwrap();
     assert!(left.flatten().all(|file| file.path().extension().is_some_and(|end| end == "jsonl")));
-    assert!(Request::read(home.path()).unwrap().is_some());
+    assert!(ErasureRequest::read(home.path()).unwrap().is_some());
     assert!(verify_dir(options(home.path()), true).await.unwrap().problems.len() == 1);
-    assert!(Request::read(home.path()).unwrap().is_none(), "quarantined, and then erased");
+    assert!(ErasureRequest::read(home.path()).unwrap().is_none(), "quarantined, and then erased");
     assert!(!holds(&all_bytes(home.path()), "Zorblax"));
 }
 
@@ -407,7 +407,7 @@ async fn an_erasure_is_not_asked_for_twice_nor_without_room_and_no_backup_begins
     assert!(store.ask_erasure(lease, ANNA, Timestamp::UNIX_EPOCH).await.unwrap());
     let lease = store.try_maintenance().unwrap();
     assert!(!store.ask_erasure(lease, "telegram/7", Timestamp::UNIX_EPOCH).await.unwrap());
-    assert_eq!(Request::read(home.path()).unwrap(), Some(asked()));
+    assert_eq!(ErasureRequest::read(home.path()).unwrap(), Some(asked()));
     let to = tempfile::tempdir().unwrap();
     store.backup(to.path().join("b"), Timestamp::UNIX_EPOCH).await.unwrap_err();
     assert!(!to.path().join("b").exists());
@@ -485,7 +485,7 @@ async fn an_erasure_that_is_stopped_while_it_rewrites_leaves_nothing_beside_the_
     let progress = Progress::default();
     progress.stop();
     assert_eq!(resume_or_clear(home.path(), &progress), Err(StoreError::Stopped));
-    Request::remove(home.path()).unwrap();
+    ErasureRequest::remove(home.path()).unwrap();
     assert_eq!(journal(), before);
     let store = Store::open(options(home.path())).unwrap();
     assert!(store.verify().await.unwrap().ok && !store.is_erasure_pending());

@@ -10,7 +10,7 @@ use cairn_types::ports::StoreError;
 use jiff::Timestamp;
 
 use super::artifacts;
-use super::request::{Request, Step};
+use super::request::{ErasureRequest, Step};
 use crate::files::artifacts::{Named, note_named};
 use crate::files::disk::Layout;
 use crate::files::progress::Progress;
@@ -30,7 +30,7 @@ pub(super) fn decide(
     artifacts::remove(dir, eraser, named)?;
     step("artifacts removed")?;
     tracing::info!(figures = ?eraser.figures(), "erased");
-    Request::Staged { prepared }.write(dir)?;
+    ErasureRequest::Staged { prepared }.write(dir)?;
     step("decided")
 }
 
