@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cairn_core::agent::RuntimeLimits;
 use cairn_core::limits::{Limited, Meter, Price, TalkLimits};
-use cairn_core::pairing_store::UsageDay;
+use cairn_core::registry::UsageDay;
 use cairn_core::store_port::Store;
 use cairn_types::event::{Event, MaintenanceEvent, NewRecord};
 use cairn_types::ids::{AgentId, ChannelId, LOCAL_PLATFORM, TextId};

@@ -7,7 +7,7 @@ use std::sync::mpsc::TrySendError;
 use std::time::{Duration, Instant};
 
 use cairn_core::conversation::{Conversation, Outline};
-use cairn_core::pairing_store::{RegistryState, UsageDay};
+use cairn_core::registry::{RegistryState, UsageDay};
 use cairn_core::spend::{SpendKey, SpendSum};
 use cairn_types::event::{NewRecord, Record, RunEnd, TurnEnd};
 use cairn_types::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TextId, TurnId};

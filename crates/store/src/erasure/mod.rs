@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use cairn_core::erasure::{Eraser, Survey};
-use cairn_core::pairing_store::Erasure;
+use cairn_core::registry::Erasure;
 use cairn_core::store_port::Store as _;
 use cairn_types::event::{ErasureFigures, NewRecord, Record};
 use cairn_types::ports::StoreError;

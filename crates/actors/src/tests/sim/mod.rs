@@ -138,7 +138,7 @@ impl Sim {
             limits,
             talk: TalkLimits::default(),
             prices: std::collections::BTreeMap::new(),
-            usage_day: cairn_core::pairing_store::UsageDay::default(),
+            usage_day: cairn_core::registry::UsageDay::default(),
             clean_stop,
         }
     }
