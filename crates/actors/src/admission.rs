@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cairn_core::shares::{Shares, Ticket};
+use cairn_types::ports::Clock;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::shared::Shared;
+use crate::live::Live;
 
 #[derive(Default)]
 pub(crate) struct CallShares(Mutex<Line>);
@@ -23,7 +24,9 @@ struct Line {
 
 /// A call's place, from its wish to its end: it is given back when this is dropped, at whichever point.
 pub(crate) struct CallPlace {
-    shared: Arc<Shared>,
+    shares: Arc<CallShares>,
+    live: Arc<Live>,
+    clock: Arc<dyn Clock>,
     person: String,
     ticket: Ticket,
     turn: Option<oneshot::Receiver<()>>,
@@ -31,9 +34,14 @@ pub(crate) struct CallPlace {
 
 impl CallPlace {
     /// Takes a place for a call of that person.
-    pub(crate) fn of(shared: &Arc<Shared>, person: String) -> Self {
-        let (share, now) = (shared.limits().user_calls_at_once, shared.now());
-        let mut line = shared.call_shares.0.lock();
+    pub(crate) fn of(
+        shares: Arc<CallShares>,
+        live: Arc<Live>,
+        clock: Arc<dyn Clock>,
+        person: String,
+    ) -> Self {
+        let (share, now) = (live.limits().user_calls_at_once, clock.now());
+        let mut line = shares.0.lock();
         let ticket = line.next;
         line.next += 1;
         let turn = (!line.shares.begin(&person, ticket, share, now)).then(|| {
@@ -42,7 +50,7 @@ impl CallPlace {
             turn
         });
         drop(line);
-        Self { shared: Arc::clone(shared), person, ticket, turn }
+        Self { shares, live, clock, person, ticket, turn }
     }
 
     pub(crate) fn waits(&self) -> bool {
@@ -62,8 +70,8 @@ impl CallPlace {
 
 impl Drop for CallPlace {
     fn drop(&mut self) {
-        let (share, now) = (self.shared.limits().user_calls_at_once, self.shared.now());
-        let mut line = self.shared.call_shares.0.lock();
+        let (share, now) = (self.live.limits().user_calls_at_once, self.clock.now());
+        let mut line = self.shares.0.lock();
         line.waiting.remove(&self.ticket);
         for begun in line.shares.end(&self.person, self.ticket, share, now) {
             if let Some(told) = line.waiting.remove(&begun) {

@@ -14,19 +14,27 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 use crate::handle::ChannelHandle;
+use crate::lifecycle::Lifecycle;
 use crate::messages::{ChannelMsg, CompactorMsg, RunFailure};
 use crate::shared::Shared;
 use crate::tasks::Ended;
 use crate::telemetry;
-use crate::worker::{self, RunBudget};
+use crate::worker::{self, RunBudget, RunParts};
 
 /// No pause between attempts is longer.
 const RETRY_MAX: SignedDuration = SignedDuration::from_mins(10);
 
 pub(crate) struct CompactorArgs {
-    /// What all actors share.
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) handle: Arc<ChannelHandle>,
+    parts: RunParts,
+    lifecycle: Arc<Lifecycle>,
+    handle: Arc<ChannelHandle>,
+}
+
+impl CompactorArgs {
+    pub(crate) fn of(shared: &Shared, handle: Arc<ChannelHandle>) -> Self {
+        let Shared { ports, live, budgets, lifecycle, .. } = shared.clone();
+        Self { parts: RunParts { ports, live, budgets }, lifecycle, handle }
+    }
 }
 
 struct Attempt {
@@ -44,7 +52,8 @@ pub(crate) struct Compactor;
 
 /// What it knows beside the conversation.
 pub(crate) struct CompactorState {
-    shared: Arc<Shared>,
+    parts: RunParts,
+    lifecycle: Arc<Lifecycle>,
     handle: Arc<ChannelHandle>,
     myself: ActorRef<CompactorMsg>,
     attempt: Option<Attempt>,
@@ -65,7 +74,8 @@ impl Actor for Compactor {
     ) -> Result<CompactorState, ActorProcessingErr> {
         args.handle.set_compactor(myself.clone());
         Ok(CompactorState {
-            shared: args.shared,
+            parts: args.parts,
+            lifecycle: args.lifecycle,
             handle: args.handle,
             myself,
             attempt: None,
@@ -106,7 +116,7 @@ impl CompactorState {
     /// Starts what is due: the worker of the run under way, or the proposal of a new one.
     fn look(&mut self) {
         self.timer = None;
-        let now = self.shared.now();
+        let now = self.parts.ports.now();
         // An engine without runs has the one ended that another engine left.
         let has_runs = !self.handle.engine.info().owns_compaction;
         let run = self.handle.read(|conversation| conversation.run.clone()).filter(|_| has_runs);
@@ -141,7 +151,7 @@ impl CompactorState {
     }
 
     fn start(&mut self, run: Run) {
-        let token = self.shared.tasks.token();
+        let token = self.lifecycle.tasks.token();
         let limits = &self.handle.settings().compaction;
         let digest = run.attempt > limits.max_attempts;
         let run_budget = match self.run_budget.take().filter(|run_budget| run_budget.run == run.id) {
@@ -159,8 +169,8 @@ impl CompactorState {
         let (id, attempt) = (run.id.clone(), run.attempt);
         let myself = self.myself.clone();
         let span = telemetry::run_span(&self.handle.id, &run.id);
-        let work = worker::run(Arc::clone(&self.shared), Arc::clone(&self.handle), run, run_budget, digest);
-        self.shared.tasks.watch(token, work.instrument(span), move |ended| {
+        let work = worker::run(self.parts.clone(), Arc::clone(&self.handle), run, run_budget, digest);
+        self.lifecycle.tasks.watch(token, work.instrument(span), move |ended| {
             // A compactor that is gone starts the attempt again when it is back.
             let _ = myself.send_message(CompactorMsg::Done { run: id, attempt, ended });
         });

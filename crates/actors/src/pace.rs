@@ -5,7 +5,7 @@ use std::time::Duration;
 use cairn_types::wire::backoff::{Backoff, jittered, pause_after};
 use tokio::time::Instant;
 
-use crate::shared::Shared;
+use crate::lifecycle::Lifecycle;
 
 /// The pause after the first failure.
 const FIRST: Duration = Duration::from_secs(2);
@@ -36,13 +36,13 @@ impl Pace {
     }
 
     /// Waits: as long as the other side asks for, or the next pause.
-    pub(crate) async fn wait(&mut self, shared: &Shared, asked: Option<Duration>) -> Paced {
+    pub(crate) async fn wait(&mut self, lifecycle: &Lifecycle, asked: Option<Duration>) -> Paced {
         let pause = match asked {
             Some(asked) => asked.min(ASKED_MAX),
             None => self.next(),
         };
         let due = Instant::now() + pause;
-        let mut stop = shared.stop_by.subscribe();
+        let mut stop = lifecycle.stop_by.subscribe();
         // A runtime that stops waits for nobody who does not say how long it takes.
         let too_late = |by: &Option<Instant>| by.is_some_and(|by| asked.is_none() || by < due);
         tokio::select! {

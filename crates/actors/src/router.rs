@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use cairn_core::awake::to_sleep;
 use cairn_core::conversation::Conversation;
+use cairn_core::store_port::Store;
 use cairn_types::ids::ChannelId;
 use cairn_types::ports::StoreError;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, MessagingErr, SupervisionEvent};
@@ -17,17 +18,17 @@ use crate::channel::{Channel, ChannelArgs};
 use crate::compactor::{Compactor, CompactorArgs};
 use crate::failure::{self, RuntimeError};
 use crate::handle::ChannelHandle;
+use crate::live::Live;
 use crate::messages::{ChannelMsg, CompactorMsg, Create, Request, RouterMsg};
 use crate::pace::Crashes;
-use crate::shared::{Phase, Shared};
+use crate::shared::Shared;
 use crate::tasks::Ended;
 
 /// Channels that are restored at once.
 const WAKING_AT_ONCE: usize = 16;
 
 pub(crate) struct RouterArgs {
-    /// What all actors share.
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Shared,
     /// Turns found open were cut short, by a crash of the daemon or of the router before this one.
     pub(crate) interrupted: bool,
 }
@@ -80,7 +81,7 @@ pub(crate) struct Router;
 
 /// The channels awake or on their way.
 pub(crate) struct RouterState {
-    shared: Arc<Shared>,
+    shared: Shared,
     interrupted: bool,
     slots: BTreeMap<ChannelId, Slot>,
     who: HashMap<ActorId, (ChannelId, Part)>,
@@ -111,12 +112,13 @@ impl Actor for Router {
         myself: ActorRef<RouterMsg>,
         state: &mut RouterState,
     ) -> Result<(), ActorProcessingErr> {
-        let awake: Vec<ChannelId> = state.shared.handles.read().keys().cloned().collect();
+        let awake = state.shared.directory.awake();
         for channel in awake {
             state.wake_unfinished(&myself, channel);
         }
-        let shared = Arc::clone(&state.shared);
-        state.shared.tasks.spawn("find unfinished channels", find_unfinished(shared, myself));
+        let Shared { ports, live, .. } = &state.shared;
+        let work = find_unfinished(Arc::clone(&ports.store), Arc::clone(live), myself);
+        state.shared.lifecycle.tasks.spawn("find unfinished channels", work);
         Ok(())
     }
 
@@ -166,13 +168,13 @@ impl Actor for Router {
 }
 
 /// Has the channels woken that have something unfinished, once they can be read.
-async fn find_unfinished(shared: Arc<Shared>, router: ActorRef<RouterMsg>) {
+async fn find_unfinished(store: Arc<dyn Store>, live: Arc<Live>, router: ActorRef<RouterMsg>) {
     let channels = loop {
-        match shared.deps.store.unfinished().await {
+        match store.unfinished().await {
             Ok(channels) => break channels,
             Err(error) => {
                 tracing::error!(%error, "cannot list the unfinished channels; trying again");
-                tokio::time::sleep(shared.limits().store_retry_pause).await;
+                tokio::time::sleep(live.limits().store_retry_pause).await;
             }
         }
     };
@@ -193,10 +195,10 @@ impl RouterState {
     ) {
         // Receipts are journalled to the last.
         let is_receipt = matches!(request, Request::NoteDelivery { .. });
-        if self.shared.phase() == Phase::Stopping && !is_receipt {
+        if self.shared.lifecycle.is_stopping() && !is_receipt {
             return request.refuse(RuntimeError::Stopping);
         }
-        if self.shared.agent(&channel.agent()).is_none() {
+        if self.shared.live.agent(&channel.agent()).is_none() {
             return request.refuse(RuntimeError::UnknownAgent(channel.agent()));
         }
         let back = match self.slots.get_mut(&channel) {
@@ -218,7 +220,7 @@ impl RouterState {
     }
 
     fn wake_unfinished(&mut self, myself: &ActorRef<RouterMsg>, channel: ChannelId) {
-        if self.shared.agent(&channel.agent()).is_none() {
+        if self.shared.live.agent(&channel.agent()).is_none() {
             tracing::warn!(%channel, "something is unfinished there, but its agent is not configured; it waits");
             return;
         }
@@ -239,18 +241,19 @@ impl RouterState {
     /// Reads the channel from the store, after a pause.
     fn wake(&mut self, myself: &ActorRef<RouterMsg>, channel: ChannelId, waking: Waking, pause: Duration) {
         self.slots.insert(channel.clone(), Slot::Waking(waking));
-        let (shared, permits) = (Arc::clone(&self.shared), Arc::clone(&self.permits));
+        let (store, permits) = (Arc::clone(&self.shared.ports.store), Arc::clone(&self.permits));
+        let directory = Arc::clone(&self.shared.directory);
         let (wanted, router) = (channel.clone(), myself.clone());
         let work = async move {
             tokio::time::sleep(pause).await;
-            if let Some(handle) = shared.handle(&wanted) {
+            if let Some(handle) = directory.handle(&wanted) {
                 // An actor that was killed may have left an append under way.
                 drop(handle.writing().await);
             }
             let _permit = permits.acquire().await;
-            shared.deps.store.restore(&wanted).await
+            store.restore(&wanted).await
         };
-        self.shared.tasks.watch(self.shared.tasks.token(), work, move |ended| {
+        self.shared.lifecycle.tasks.watch(self.shared.lifecycle.tasks.token(), work, move |ended| {
             let restored = match ended {
                 Ended::Done(restored) => restored.map(|found| found.map(Box::new)),
                 Ended::Panicked(_) => {
@@ -278,19 +281,19 @@ impl RouterState {
             }
             None => return,
         };
-        if self.shared.phase() == Phase::Stopping {
+        if self.shared.lifecycle.is_stopping() {
             return refuse_all(waking.queue, &RuntimeError::Stopping);
         }
         match restored {
             Ok(Some(conversation)) => {
-                self.shared.models.woke(&conversation);
+                self.shared.live.models.woke(&conversation);
                 self.start(myself, *conversation, waking).await;
             }
             Ok(None) if waking.queue.iter().any(|(create, _)| *create == Create::Yes) => {
                 self.start(myself, Conversation::new(channel), waking).await;
             }
             Ok(None) => {
-                if let Some(handle) = self.shared.handles.write().remove(&channel) {
+                if let Some(handle) = self.shared.directory.remove(&channel) {
                     handle.dispose();
                     handle.subscribers.close(&failure::lost());
                 }
@@ -305,19 +308,19 @@ impl RouterState {
 
     async fn start(&mut self, myself: &ActorRef<RouterMsg>, conversation: Conversation, waking: Waking) {
         let channel = conversation.channel.clone();
-        let Some(agent) = self.shared.agent(&channel.agent()) else {
+        let Some(agent) = self.shared.live.agent(&channel.agent()) else {
             return refuse_all(waking.queue, &RuntimeError::UnknownAgent(channel.agent()));
         };
-        let handle = match self.shared.handle(&channel) {
+        let handle = match self.shared.directory.handle(&channel) {
             Some(handle) => {
                 handle.replace(conversation);
                 handle
             }
             None => Arc::new(ChannelHandle::new(agent, conversation)),
         };
-        let token = self.shared.tasks.token();
+        let token = self.shared.lifecycle.tasks.token();
         let args = ChannelArgs {
-            shared: Arc::clone(&self.shared),
+            shared: self.shared.clone(),
             handle: Arc::clone(&handle),
             interrupted: waking.interrupted,
             token: token.clone(),
@@ -330,8 +333,8 @@ impl RouterState {
                 return self.put_off(myself, channel, waking, error);
             }
         };
-        handle.note_used(self.shared.next_use());
-        self.shared.handles.write().insert(channel.clone(), handle);
+        handle.note_used(self.shared.directory.next_use());
+        self.shared.directory.insert(handle);
         self.who.insert(actor.get_id(), (channel.clone(), Part::Channel));
         let mut awake = Awake {
             channel: actor,
@@ -360,14 +363,12 @@ impl RouterState {
 
     /// Has channels fall asleep that were used least recently, while those awake take more memory than they may.
     fn make_room(&self) {
-        let most = self.shared.limits().awake_bytes;
-        let asleep = {
-            let handles = self.shared.handles.read();
-            if most == 0 || handles.values().map(|handle| handle.bytes()).sum::<u64>() <= most {
-                return;
-            }
-            to_sleep(handles.values().map(ChannelHandle::as_awake).collect(), most)
-        };
+        let most = self.shared.live.limits().awake_bytes;
+        let directory = &self.shared.directory;
+        if most == 0 || directory.bytes() <= most {
+            return;
+        }
+        let asleep = to_sleep(directory.handles().iter().map(ChannelHandle::as_awake).collect(), most);
         tracing::debug!(n = asleep.len(), "the channels awake take too much memory; these fall asleep");
         asleep.iter().for_each(|handle| handle.tell_channel(ChannelMsg::Rest));
     }
@@ -384,7 +385,7 @@ impl RouterState {
             compactor.stop(Some("idle".to_owned()));
         }
         self.slots.remove(channel);
-        let handle = self.shared.handles.write().remove(channel);
+        let handle = self.shared.directory.remove(channel);
         if let Some(handle) = handle {
             handle.dispose();
         }
@@ -402,7 +403,7 @@ impl RouterState {
     ) {
         refuse_all(std::mem::take(&mut waking.queue), &error);
         if waking.must {
-            let pause = waking.crashes.pause(self.shared.limits().store_retry_pause);
+            let pause = waking.crashes.pause(self.shared.live.limits().store_retry_pause);
             self.wake(myself, channel, waking, pause);
         }
     }
@@ -410,15 +411,17 @@ impl RouterState {
     /// Starts the compactor of a channel that is awake and has none.
     async fn start_compactor(&mut self, myself: &ActorRef<RouterMsg>, channel: &ChannelId) {
         let Some(Slot::Awake(awake)) = self.slots.get_mut(channel) else { return };
-        let Some(handle) = self.shared.handle(channel).filter(|_| awake.compactor.is_none()) else { return };
-        let args = CompactorArgs { shared: Arc::clone(&self.shared), handle };
+        let Some(handle) = self.shared.directory.handle(channel).filter(|_| awake.compactor.is_none()) else {
+            return;
+        };
+        let args = CompactorArgs::of(&self.shared, handle);
         match Compactor::spawn_linked(None, Compactor, args, myself.get_cell()).await {
             Ok((compactor, _)) => {
                 self.who.insert(compactor.get_id(), (channel.clone(), Part::Compactor));
                 awake.compactor = Some(compactor);
             }
             Err(error) => {
-                let pause = awake.compactor_crashes.pause(self.shared.limits().restart_pause);
+                let pause = awake.compactor_crashes.pause(self.shared.live.limits().restart_pause);
                 tracing::error!(%channel, %error, ?pause, "cannot start the compactor; trying again");
                 let channel = channel.clone();
                 myself.send_after(pause, || RouterMsg::StartCompactor(channel));
@@ -432,12 +435,12 @@ impl RouterState {
         let Some(Slot::Awake(mut awake)) = self.slots.remove(channel) else { return };
         awake.token.cancel();
         self.who.remove(&awake.channel.get_id());
-        if self.shared.phase() == Phase::Stopping {
+        if self.shared.lifecycle.is_stopping() {
             return;
         }
-        let pause = awake.crashes.pause(self.shared.limits().restart_pause);
+        let pause = awake.crashes.pause(self.shared.live.limits().restart_pause);
         tracing::error!(%channel, reason, ?pause, "a channel failed; it starts again from the store");
-        self.shared.count_restart("channel");
+        self.shared.lifecycle.count_restart("channel");
         let waking = Waking {
             queue: Vec::new(),
             must: true,
@@ -459,9 +462,9 @@ impl RouterState {
         match self.slots.get_mut(channel) {
             Some(Slot::Awake(awake)) => {
                 awake.compactor = None;
-                let pause = awake.compactor_crashes.pause(self.shared.limits().restart_pause);
+                let pause = awake.compactor_crashes.pause(self.shared.live.limits().restart_pause);
                 tracing::error!(%channel, reason, ?pause, "a compactor failed; it starts again after a pause");
-                self.shared.count_restart("compactor");
+                self.shared.lifecycle.count_restart("compactor");
                 let channel = channel.clone();
                 myself.send_after(pause, || RouterMsg::StartCompactor(channel));
             }

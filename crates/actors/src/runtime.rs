@@ -11,7 +11,7 @@ use cairn_core::limits::{Price, TalkLimits};
 use cairn_core::settings::check_instruction;
 use cairn_core::window::measure;
 use cairn_types::command::Command;
-use cairn_types::event::{Event, MaintenanceEvent, NewRecord};
+use cairn_types::event::MaintenanceEvent;
 use cairn_types::ids::{AgentId, ChannelId, Generation, LOCAL_PLATFORM, MessageId, OutboxId, TurnId};
 use cairn_types::message::{Amendment, Author, Inbound, Part};
 use cairn_types::ports::{Admission, ChannelRow, Intake, OutboxItem, Refusal, Seen, StoreError};
@@ -30,9 +30,10 @@ use crate::approvals::{ApprovalAnswer, ApprovalDecision, ApprovalError, Approval
 use crate::events::RuntimeEvent;
 use crate::failure::{RuntimeError, refusal};
 use crate::handle::ChannelHandle;
-use crate::messages::{ChannelMsg, Compaction, Create, OutboxMsg, Request};
-use crate::shared::{Phase, RuntimeDeps, Shared};
-use crate::supervisor::{Liveness, Supervisor, SupervisorMsg};
+use crate::lifecycle::Phase;
+use crate::messages::{ChannelMsg, Compaction, CompactorMsg, Create, OutboxMsg, Request};
+use crate::shared::{RuntimeDeps, Shared};
+use crate::supervisor::{Liveness, Supervisor, SupervisorArgs, SupervisorMsg};
 use cairn_core::agent::RuntimeLimits;
 
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -51,7 +52,8 @@ pub struct Health {
 /// The handle to the actors. Cheap to clone.
 #[derive(Clone)]
 pub struct Runtime {
-    shared: Arc<Shared>,
+    shared: Shared,
+    default_agent: AgentId,
     supervisor: ActorRef<SupervisorMsg>,
 }
 
@@ -61,22 +63,17 @@ impl Runtime {
     /// # Errors
     /// There is no agent, the journal cannot be written, or an actor does not start.
     pub async fn start(deps: RuntimeDeps) -> Result<Self, RuntimeError> {
-        if deps.agents.is_empty() {
-            return Err(RuntimeError::NoAgent);
-        }
-        let shared = Arc::new(Shared::new(deps));
-        journal(
-            &shared,
-            Event::Maintenance(MaintenanceEvent::DaemonStarted {
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-            }),
-        )
-        .await?;
-        let started = Supervisor::spawn(None, Supervisor, Arc::clone(&shared)).await;
+        let default_agent = deps.agents.first().ok_or(RuntimeError::NoAgent)?.id.clone();
+        let interrupted = !deps.clean_stop;
+        let shared = Shared::new(deps);
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        shared.ports.journal(MaintenanceEvent::DaemonStarted { version }).await?;
+        let args = SupervisorArgs { shared: shared.clone(), interrupted };
+        let started = Supervisor::spawn(None, Supervisor, args).await;
         let (supervisor, _) = started
             .map_err(|error| RuntimeError::Spawn { actor: "supervisor", message: error.to_string() })?;
-        shared.set_phase(Phase::Ready);
-        Ok(Self { shared, supervisor })
+        shared.lifecycle.set_phase(Phase::Ready);
+        Ok(Self { shared, default_agent, supervisor })
     }
 
     #[cfg(test)]
@@ -93,54 +90,62 @@ impl Runtime {
         &self,
         channel: &ChannelId,
     ) -> Result<Option<(Arc<Conversation>, bool)>, RuntimeError> {
-        if let Some(handle) = self.shared.handle(channel) {
+        if let Some(handle) = self.shared.directory.handle(channel) {
             return Ok(Some((Arc::new(handle.snapshot()), true)));
         }
-        let restored = self.shared.deps.store.restore(channel).await?;
+        let restored = self.shared.ports.store.restore(channel).await?;
         Ok(restored.map(|conversation| (Arc::new(conversation), false)))
     }
 
     /// What the list of channels shows of one that is awake; `None`: it is not.
     pub fn outline(&self, channel: &ChannelId) -> Option<Outline> {
-        Some(self.shared.handle(channel)?.read(Outline::of))
+        Some(self.shared.directory.handle(channel)?.read(Outline::of))
     }
 
     /// The channels that are awake.
     #[cfg(test)]
     pub(crate) fn awake(&self) -> Vec<ChannelId> {
-        self.shared.handles.read().keys().cloned().collect()
+        self.shared.directory.awake()
     }
 
     pub fn agent(&self, id: &AgentId) -> Option<Arc<AgentRuntime>> {
-        self.shared.agent(id)
+        self.shared.live.agent(id)
     }
 
     /// Agents that are configured otherwise from here on: their next turns and runs are by these settings. Those that
     /// are not among them stay as they are.
     pub fn set_agents(&self, agents: Vec<AgentRuntime>) {
-        self.shared.set_agents(agents);
+        let Shared { live, directory, .. } = &self.shared;
+        live.set_agents(agents);
+        for handle in directory.handles() {
+            if let Some(agent) = live.agent(&handle.id.agent()) {
+                handle.set_agent(agent);
+                // Other thresholds may make a run due.
+                handle.tell_compactor(CompactorMsg::Look);
+            }
+        }
     }
 
     /// Waits until a model has answered; at once where one has since this was asked last.
     pub async fn model_answered(&self) {
-        self.shared.models.answers.notified().await;
+        self.shared.live.models.answers.notified().await;
     }
 
     /// Bounds, times and prices from here on. How many messages are admitted at once stays as it began.
     pub fn set_limits(&self, limits: RuntimeLimits, talk: TalkLimits, prices: BTreeMap<String, Price>) {
-        self.shared.set_limits(limits, talk, prices);
+        self.shared.live.set_limits(limits);
+        self.shared.budgets.set(talk, prices);
     }
 
     /// The chain of an agent's models, in its order, and how each of them is.
     pub fn models(&self, agent: &AgentRuntime) -> Vec<ModelStatus> {
-        let models = &self.shared.models;
-        statuses(agent, |model| models.known(model), self.shared.now())
+        let models = &self.shared.live.models;
+        statuses(agent, |model| models.known(model), self.shared.ports.now())
     }
 
     /// The agent that is meant when none is named: the first.
     pub fn default_agent(&self) -> AgentId {
-        let first = self.shared.deps.agents.first();
-        first.map_or_else(|| AgentId::from("main"), |agent| agent.id.clone())
+        self.default_agent.clone()
     }
 
     /// Asks for a compaction. `tell`: the chat is told how it ends.
@@ -156,7 +161,7 @@ impl Runtime {
     ) -> Result<Compaction, RuntimeError> {
         instruction.as_deref().map_or(Ok(()), check_instruction)?;
         let ask = |reply| Request::Compact { instruction: instruction.clone(), tell, reply };
-        self.shared.ask(channel, Create::No, ask).await?
+        self.shared.directory.ask(channel, Create::No, ask).await?
     }
 
     /// Archives the conversation and begins a new generation. An open turn is stopped, a run cancelled; pending
@@ -165,7 +170,7 @@ impl Runtime {
     /// # Errors
     /// As for [`Runtime::compact`].
     pub async fn new_generation(&self, channel: &ChannelId) -> Result<Generation, RuntimeError> {
-        self.shared.ask(channel, Create::No, |reply| Request::NewGeneration { reply }).await?
+        self.shared.directory.ask(channel, Create::No, |reply| Request::NewGeneration { reply }).await?
     }
 
     /// Stops the open turn. False when there was none.
@@ -173,7 +178,7 @@ impl Runtime {
     /// # Errors
     /// As for [`Runtime::compact`].
     pub async fn stop_turn(&self, channel: &ChannelId) -> Result<bool, RuntimeError> {
-        self.shared.ask(channel, Create::No, |reply| Request::Stop { reply }).await?
+        self.shared.directory.ask(channel, Create::No, |reply| Request::Stop { reply }).await?
     }
 
     /// What is not delivered yet, or could not be, oldest first.
@@ -181,7 +186,7 @@ impl Runtime {
     /// # Errors
     /// The store failed.
     pub async fn deliveries(&self) -> Result<Vec<OutboxItem>, RuntimeError> {
-        Ok(self.shared.deps.store.deliveries().await?)
+        Ok(self.shared.ports.store.deliveries().await?)
     }
 
     /// Has a delivery that did not succeed tried again, from its first part that is not there. One that is under way
@@ -191,12 +196,12 @@ impl Runtime {
     /// There is no such delivery, the store failed, or the daemon stops.
     pub async fn retry_delivery(&self, channel: &ChannelId, id: &OutboxId) -> Result<(), RuntimeError> {
         let question = |reply| Request::RetryDelivery { id: id.clone(), reply };
-        if !self.shared.ask(channel, Create::No, question).await?? {
+        if !self.shared.directory.ask(channel, Create::No, question).await?? {
             return Ok(());
         }
         tracing::info!(%channel, delivery = %id, "a delivery is tried again by command");
         // As the journal has it now. Where that cannot be read yet, the outbox goes on looking.
-        self.shared.tell_outbox(OutboxMsg::Look(channel.clone()));
+        self.shared.directory.tell_outbox(OutboxMsg::Look(channel.clone()));
         Ok(())
     }
 
@@ -206,18 +211,18 @@ impl Runtime {
     /// As for [`Runtime::retry_delivery`].
     pub async fn drop_delivery(&self, channel: &ChannelId, id: &OutboxId) -> Result<(), RuntimeError> {
         let question = |reply| Request::DropDelivery { id: id.clone(), reply };
-        self.shared.ask(channel, Create::No, question).await??;
+        self.shared.directory.ask(channel, Create::No, question).await??;
         tracing::info!(%channel, delivery = %id, "a delivery was dropped by command");
         let platform = channel.platform().to_owned();
         metrics::counter!("cairn_deliveries_total", "platform" => platform, "outcome" => "dropped")
             .increment(1);
-        self.shared.tell_outbox(OutboxMsg::Forget { channel: channel.clone(), id: id.clone() });
+        self.shared.directory.tell_outbox(OutboxMsg::Forget { channel: channel.clone(), id: id.clone() });
         Ok(())
     }
 
     /// The money that the day has cost so far, in the currency of the prices.
     pub fn spent_today(&self) -> f64 {
-        self.shared.spent_today()
+        self.shared.budgets.spent_today(self.shared.ports.now())
     }
 
     /// Takes the last turn back: it is archived, and the model never sees it again. An open turn is stopped first; it is
@@ -226,22 +231,22 @@ impl Runtime {
     /// # Errors
     /// As for [`Runtime::compact`]; or there is nothing to take back.
     pub async fn undo(&self, channel: &ChannelId) -> Result<TurnId, RuntimeError> {
-        self.shared.ask(channel, Create::No, |reply| Request::Undo { reply }).await?
+        self.shared.directory.ask(channel, Create::No, |reply| Request::Undo { reply }).await?
     }
 
     /// What happens from here on, in all channels. A slow receiver misses some.
     pub fn notices(&self) -> broadcast::Receiver<RuntimeEvent> {
-        self.shared.events.subscribe()
+        self.shared.directory.watch()
     }
 
     /// Returns when the channel's tier is below `below`, or no run is under way or due.
     pub async fn wait_calm(&self, channel: &ChannelId, below: Tier) {
         loop {
-            let Some(handle) = self.shared.handle(channel) else { return };
+            let Some(handle) = self.shared.directory.handle(channel) else { return };
             let mut changes = handle.changes();
             changes.borrow_and_update();
             let settings = &handle.settings();
-            let now = self.shared.now();
+            let now = self.shared.ports.now();
             let calm = handle.read(|conversation| {
                 let decision = || handle.due(conversation, settings, now);
                 let due = || matches!(decision(), Decision::Start(_) | Decision::Apply(_));
@@ -256,15 +261,15 @@ impl Runtime {
 
     /// Accepts messages: started and not stopping.
     pub fn is_ready(&self) -> bool {
-        self.shared.phase() == Phase::Ready
+        self.shared.lifecycle.phase() == Phase::Ready
     }
 
     pub fn health(&self) -> Health {
-        let handles: Vec<_> = self.shared.handles.read().values().cloned().collect();
+        let handles = self.shared.directory.handles();
         let count =
             |what: fn(&Conversation) -> bool| handles.iter().filter(|handle| handle.read(what)).count();
         Health {
-            state: self.shared.phase().name(),
+            state: self.shared.lifecycle.phase().name(),
             awake: handles.len(),
             turns: count(|conversation| conversation.open_turn.is_some()),
             runs: count(|conversation| conversation.run.is_some()),
@@ -272,7 +277,7 @@ impl Runtime {
                 .iter()
                 .map(|handle| handle.read(|conversation| conversation.pending.len()))
                 .sum(),
-            restarts: self.shared.restarts(),
+            restarts: self.shared.lifecycle.restarts(),
         }
     }
 
@@ -282,9 +287,9 @@ impl Runtime {
     pub async fn shutdown(&self, grace: Duration) -> bool {
         let mut in_order = true;
         let stop_by = Instant::now() + grace;
-        self.shared.set_phase(Phase::Stopping);
-        self.shared.stop_by.send_replace(Some(stop_by));
-        let handles: Vec<_> = self.shared.handles.read().values().cloned().collect();
+        self.shared.lifecycle.set_phase(Phase::Stopping);
+        self.shared.lifecycle.stop_by.send_replace(Some(stop_by));
+        let handles = self.shared.directory.handles();
         let ask_all = |message: fn(oneshot::Sender<()>) -> ChannelMsg| {
             let answers = handles.iter().map(|handle| {
                 let (done, answer) = oneshot::channel();
@@ -300,7 +305,7 @@ impl Runtime {
         }
         // What is on its way when the time is over gets a little more, so that its fate is known.
         let (done, drained) = oneshot::channel();
-        self.shared.tell_outbox(OutboxMsg::Drain { done });
+        self.shared.directory.tell_outbox(OutboxMsg::Drain { done });
         if timeout_at(stop_by.max(Instant::now()) + SEND_LIMIT, drained).await.is_err() {
             tracing::warn!(
                 "something is still being sent; whether it is there is found out at the next start"
@@ -310,22 +315,20 @@ impl Runtime {
             tracing::warn!("a channel does not answer; its state is in the journal");
             in_order = false;
         }
-        self.shared.tasks.cancel();
+        self.shared.lifecycle.tasks.cancel();
         self.supervisor.stop(Some("shutdown".to_owned()));
         if let Err(error) = self.supervisor.wait(Some(STOP_LIMIT)).await {
             tracing::warn!(%error, "the actors are slow to stop");
             in_order = false;
         }
-        if timeout(STOP_LIMIT, self.shared.tasks.wait()).await.is_err() {
+        if timeout(STOP_LIMIT, self.shared.lifecycle.tasks.wait()).await.is_err() {
             tracing::warn!("tasks are slow to stop");
             in_order = false;
         }
         handles.iter().for_each(|handle| handle.dispose());
         self.keep_snapshots(&handles).await;
-        self.shared.handles.write().clear();
-        match timeout(STOP_LIMIT, journal(&self.shared, Event::Maintenance(MaintenanceEvent::DaemonStopped)))
-            .await
-        {
+        self.shared.directory.clear();
+        match timeout(STOP_LIMIT, self.shared.ports.journal(MaintenanceEvent::DaemonStopped)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::error!(%error, "the stop was not journalled; another process takes it for a crash");
@@ -340,7 +343,7 @@ impl Runtime {
     /// What is not kept in time is read from the journal when its channel wakes.
     async fn keep_snapshots(&self, handles: &[Arc<ChannelHandle>]) {
         let n_kept = AtomicUsize::new(0);
-        let store = &*self.shared.deps.store;
+        let store = &*self.shared.ports.store;
         // Beside each other, so that the store can write many at once; it bounds how many.
         let snapshots =
             stream::iter(handles).for_each_concurrent(None, async |handle| match handle.keep(store).await {
@@ -374,7 +377,7 @@ impl Runtime {
 
     /// The calls that wait for an approval, in all channels.
     pub fn approvals(&self) -> Vec<(ChannelId, Approval)> {
-        let handles: Vec<_> = self.shared.handles.read().values().cloned().collect();
+        let handles = self.shared.directory.handles();
         handles
             .iter()
             .flat_map(|handle| approvals_of(handle).into_iter().map(|open| (handle.id.clone(), open)))
@@ -410,7 +413,7 @@ impl Runtime {
                 ));
             }
         };
-        let handle = self.shared.handle(&channel).ok_or(ApprovalError::Nothing)?;
+        let handle = self.shared.directory.handle(&channel).ok_or(ApprovalError::Nothing)?;
         let by = match by {
             Approver::Socket => "local/operator".to_owned(),
             Approver::Person(person) if handle.settings().trust.may_approve(&person) => person,
@@ -462,7 +465,7 @@ impl Intake for Runtime {
                 permit: Arc::clone(&permit),
                 reply,
             };
-            match self.shared.ask(&amendment.channel, Create::No, amend).await {
+            match self.shared.directory.ask(&amendment.channel, Create::No, amend).await {
                 Ok(amended) => amended,
                 Err(error) => Err(refusal(error)),
             }
@@ -485,7 +488,7 @@ impl Intake for Runtime {
                 permit: Arc::clone(&permit),
                 reply,
             };
-            match self.shared.ask(&channel, Create::Yes, claim).await {
+            match self.shared.directory.ask(&channel, Create::Yes, claim).await {
                 Ok(claimed) => claimed,
                 Err(error) => Err(refusal(error)),
             }
@@ -493,11 +496,11 @@ impl Intake for Runtime {
     }
 
     fn channel(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Option<ChannelRow>, StoreError>> {
-        self.shared.deps.store.channel(channel)
+        self.shared.ports.store.channel(channel)
     }
 
     fn private_chats(&self, platform: &str) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>> {
-        self.shared.deps.store.private_chats(platform)
+        self.shared.ports.store.private_chats(platform)
     }
 
     fn standing_messages(
@@ -507,16 +510,16 @@ impl Intake for Runtime {
     ) -> BoxFuture<'_, Result<Vec<MessageId>, StoreError>> {
         let channel = channel.clone();
         Box::pin(async move {
-            if let Some(handle) = self.shared.handle(&channel) {
+            if let Some(handle) = self.shared.directory.handle(&channel) {
                 return Ok(handle.read(|conversation| conversation.standing_messages(since)));
             }
-            let at_rest = self.shared.deps.store.restore(&channel).await?;
+            let at_rest = self.shared.ports.store.restore(&channel).await?;
             Ok(at_rest.map(|conversation| conversation.standing_messages(since)).unwrap_or_default())
         })
     }
 
     fn has_seen(&self, channel: &ChannelId, message: &MessageId) -> BoxFuture<'_, Result<bool, StoreError>> {
-        let seen = self.shared.deps.store.seen(channel, message);
+        let seen = self.shared.ports.store.seen(channel, message);
         Box::pin(async move { Ok(seen.await? != Seen::New) })
     }
 }
@@ -524,11 +527,11 @@ impl Intake for Runtime {
 impl Runtime {
     /// Leave to hand something to a channel: mailboxes have no bound, this one is theirs.
     fn permit(&self) -> Result<Arc<OwnedSemaphorePermit>, Refusal> {
-        let phase = self.shared.phase();
+        let phase = self.shared.lifecycle.phase();
         if phase != Phase::Ready {
             return Err(Refusal::Unavailable(phase.name()));
         }
-        let permit = Arc::clone(&self.shared.permits).try_acquire_owned();
+        let permit = Arc::clone(&self.shared.budgets.permits).try_acquire_owned();
         Ok(Arc::new(permit.map_err(|_| Refusal::Busy { retry_after_secs: RETRY_SECS })?))
     }
 
@@ -540,7 +543,7 @@ impl Runtime {
         let inbound = Arc::new(inbound);
         let accept =
             |reply| Request::Accept { inbound: Arc::clone(&inbound), permit: Arc::clone(&permit), reply };
-        match self.shared.ask(&inbound.channel, Create::Yes, accept).await {
+        match self.shared.directory.ask(&inbound.channel, Create::Yes, accept).await {
             Ok(admitted) => admitted,
             Err(error) => Err(refusal(error)),
         }
@@ -555,7 +558,7 @@ impl Runtime {
         if channel.platform() == LOCAL_PLATFORM {
             return Ok(None);
         }
-        let Some(handle) = self.shared.handle(channel) else { return Ok(None) };
+        let Some(handle) = self.shared.directory.handle(channel) else { return Ok(None) };
         // A reply answers the question that it replies to, and nothing else; a bare word the only question of a private chat.
         let asked = handle.read(|conversation| {
             let open = conversation.open_turn.as_ref()?;
@@ -604,9 +607,3 @@ const STOP_LIMIT: Duration = Duration::from_secs(5);
 
 /// Longest that a stop is held up by snapshots.
 const SNAPSHOT_LIMIT: Duration = Duration::from_millis(500);
-
-/// Journals an event of the daemon itself.
-async fn journal(shared: &Shared, event: Event) -> Result<(), StoreError> {
-    let record = NewRecord { channel: None, at: shared.now(), event };
-    shared.deps.store.append(vec![record]).await.map(drop)
-}

@@ -14,7 +14,7 @@ use cairn_types::wire::format::Sent;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use crate::shared::Shared;
+use crate::ports::Ports;
 
 /// How a call was made, and how it went so far.
 #[derive(Debug, Clone, Default)]
@@ -76,7 +76,7 @@ impl Making {
 
 /// Keeps what the traces of one request name.
 pub(crate) struct Keeper {
-    shared: Arc<Shared>,
+    ports: Arc<Ports>,
     settings: Arc<AgentSettings>,
     prompt: String,
     instructions: Option<String>,
@@ -84,23 +84,23 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    pub(crate) fn of_answers(shared: &Arc<Shared>, settings: &Arc<AgentSettings>) -> Self {
+    pub(crate) fn of_answers(ports: &Arc<Ports>, settings: &Arc<AgentSettings>) -> Self {
         let (prompt, tools) = (settings.system_prompt.clone(), settings.tools.clone());
-        Self { shared: Arc::clone(shared), settings: Arc::clone(settings), prompt, instructions: None, tools }
+        Self { ports: Arc::clone(ports), settings: Arc::clone(settings), prompt, instructions: None, tools }
     }
 
     /// Of a compaction, with the tools that its request has.
-    pub(crate) fn of_runs(shared: &Arc<Shared>, settings: &Arc<AgentSettings>, tools: &ToolDefs) -> Self {
+    pub(crate) fn of_runs(ports: &Arc<Ports>, settings: &Arc<AgentSettings>, tools: &ToolDefs) -> Self {
         let (prompt, tools) = (settings.compactor_prompt.clone(), tools.clone());
         let instructions = settings.compaction.instructions.clone();
-        Self { shared: Arc::clone(shared), settings: Arc::clone(settings), prompt, instructions, tools }
+        Self { ports: Arc::clone(ports), settings: Arc::clone(settings), prompt, instructions, tools }
     }
 
     /// Has the journal keep how a request is sent; returns by what its trace names that, and the hash of its body.
     pub(crate) async fn keep(&self, sent: Sent) -> (TextId, Option<TextId>) {
         let instructions = self.instructions.as_deref();
         let (texts, frame) = frame_of(&self.settings, &self.prompt, instructions, &self.tools, sent.wire);
-        self.shared.keep_texts(texts).await;
+        self.ports.keep_texts(texts).await;
         (frame, sent.body)
     }
 }

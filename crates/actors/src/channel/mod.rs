@@ -13,7 +13,6 @@ mod turns;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::messages::ChannelMsg;
-use crate::shared::Phase;
 use state::{ChannelState, answer};
 
 pub(crate) use state::ChannelArgs;
@@ -57,7 +56,7 @@ impl Actor for Channel {
         state: &mut ChannelState,
     ) -> Result<(), ActorProcessingErr> {
         // A stop keeps what there is time for.
-        if state.shared.phase() != Phase::Stopping {
+        if !state.shared.lifecycle.is_stopping() {
             state.keep_snapshot();
         }
         Ok(())

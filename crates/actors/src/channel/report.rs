@@ -66,7 +66,7 @@ impl ChannelState {
         let ends_a_turn = |record: &Record| matches!(record.event, Event::Turn(TurnEvent::Ended(_)));
         if records.iter().any(|record| ends_a_run(record) || ends_a_turn(record)) {
             self.handle.weigh();
-            self.shared.tell_router(RouterMsg::Weighed);
+            self.shared.directory.tell_router(RouterMsg::Weighed);
         }
         if records.iter().any(ends_a_run) || self.handle.since_snapshot() > SNAPSHOT_EVERY {
             self.keep_snapshot();
@@ -82,7 +82,7 @@ impl ChannelState {
         let bytes: u64 = overheard.map(awake::pending_bytes).sum();
         if bytes > 0 {
             self.handle.add_bytes(bytes);
-            self.shared.tell_router(RouterMsg::Weighed);
+            self.shared.directory.tell_router(RouterMsg::Weighed);
         }
     }
 
@@ -101,7 +101,7 @@ impl ChannelState {
             }
             TurnEvent::Reopened { turn, messages } => self.report_taken_up(turn, messages),
             TurnEvent::UsageReported { model, usage, .. } => {
-                self.shared.count_usage(&self.handle.id, self.authors(), model, *usage, record.at);
+                self.shared.budgets.count_usage(&self.handle.id, self.authors(), model, *usage, record.at);
             }
             TurnEvent::Ended(end) => {
                 if let (TurnOutcome::Unanswered, Some(messages)) = (&end.outcome, taken) {
@@ -154,7 +154,7 @@ impl ChannelState {
     }
 
     fn notify(&self, kind: RuntimeEventKind) {
-        self.shared.notify(self.reported_at, &self.handle.id, kind);
+        self.shared.directory.notify(self.reported_at, &self.handle.id, kind);
     }
 
     fn report_taken_up(&self, turn: &TurnId, messages: &[MessageId]) {
@@ -342,7 +342,11 @@ impl ChannelState {
             if let Some(typing) = &typing {
                 typing.turn_ended();
             }
-            self.shared.tell_outbox(OutboxMsg::Deliver(Box::new(PendingDelivery { item, reply, typing })));
+            self.shared.directory.tell_outbox(OutboxMsg::Deliver(Box::new(PendingDelivery {
+                item,
+                reply,
+                typing,
+            })));
         }
     }
 }

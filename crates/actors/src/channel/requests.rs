@@ -160,7 +160,11 @@ impl ChannelState {
         if !inbound.addressed {
             return Ok(());
         }
-        let Err(over) = self.shared.admit(&self.handle.id, &inbound.author.id) else { return Ok(()) };
+        let Err(over) =
+            self.shared.budgets.admit(&self.handle.id, &inbound.author.id, self.shared.ports.now())
+        else {
+            return Ok(());
+        };
         if self.is_chat() {
             let refused = Event::Message(MessageEvent::Refused { message: inbound.message.clone() });
             if let Err(error) = answer(self.commit(vec![refused]).await)? {
@@ -179,7 +183,7 @@ impl ChannelState {
     ) -> Result<Admission, Failed<Refusal>> {
         let (n_pending, turn) =
             self.handle.read(|conversation| (conversation.pending.len(), conversation.next_turn()));
-        if n_pending >= self.shared.limits().channel_queue {
+        if n_pending >= self.shared.live.limits().channel_queue {
             return Err(Refusal::Busy { retry_after_secs: BUSY_RETRY_SECS }.into());
         }
         self.check_limit(inbound).await?;
@@ -239,7 +243,7 @@ impl ChannelState {
             let (end, fingerprint) = (Box::new(recent.end.clone()), recent.fingerprint.clone());
             return Ok(Seen::Ended { turn: end.turn.clone(), fingerprint, end });
         }
-        match self.shared.deps.store.seen(&self.handle.id, message).await? {
+        match self.shared.ports.store.seen(&self.handle.id, message).await? {
             // Open in the store but not here: a `/new` between its acceptance and now took its turn along.
             Seen::New | Seen::Open { .. } => Ok(Seen::New),
             ended @ Seen::Ended { .. } => Ok(ended),
@@ -257,7 +261,7 @@ impl ChannelState {
             TurnOutcome::DeadLettered => return Ok(Some(Answer::Failed(failure::dead_letter()))),
             TurnOutcome::Unanswered => (String::new(), None),
             TurnOutcome::Answered { reply } => {
-                let entries = self.shared.deps.store.entries(&self.handle.id, *reply, *reply, 1).await?;
+                let entries = self.shared.ports.store.entries(&self.handle.id, *reply, *reply, 1).await?;
                 match entries.first() {
                     Some(entry) if entry.is_expired() => return Ok(Some(Answer::Failed(failure::expired()))),
                     Some(entry) => (entry.text(), entry.finish),
@@ -278,7 +282,7 @@ impl ChannelState {
         if self.draining {
             return Err(Refusal::Unavailable("stopping").into());
         }
-        let entries = self.shared.deps.store.entries_of(&self.handle.id, &amendment.message);
+        let entries = self.shared.ports.store.entries_of(&self.handle.id, &amendment.message);
         let entries = in_time(entries).await?;
         let Some(event) = self.handle.read(|conversation| amend(conversation, amendment, &entries)) else {
             return Ok(());
@@ -311,7 +315,7 @@ impl ChannelState {
         if was_addressed {
             return Ok(());
         }
-        self.shared.admit(&self.handle.id, &author.id).map_err(limited)
+        self.shared.budgets.admit(&self.handle.id, &author.id, self.shared.ports.now()).map_err(limited)
     }
 
     /// Notes that a command is about to be run. False: it was run before.
@@ -345,9 +349,9 @@ impl ChannelState {
         if self.handle.engine.info().owns_compaction {
             return self.make_room_now().await;
         }
-        let now = self.shared.now();
+        let now = self.shared.ports.now();
         let settings = &self.handle.settings();
-        self.shared.admit_spend().map_err(|limited| RuntimeError::Limited(limited.words))?;
+        self.shared.budgets.admit_spend(now).map_err(|limited| RuntimeError::Limited(limited.words))?;
         if let Some(run) = self.handle.read(|conversation| queued_already(conversation, &instruction)) {
             return Ok(Compaction::Run(self.ticket(run, true, true)));
         }
@@ -384,7 +388,7 @@ impl ChannelState {
     }
 
     async fn make_room_now(&mut self) -> Result<Compaction, Failed<RuntimeError>> {
-        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let (now, settings) = (self.shared.ports.now(), self.handle.settings());
         let conversation = self.handle.snapshot();
         let events = self.handle.engine.compact(&conversation, &settings, MakeRoom::Manual, now);
         drop(conversation);
@@ -428,7 +432,7 @@ impl ChannelState {
 
     async fn archive_all(&mut self) -> Result<Generation, Failed<RuntimeError>> {
         self.stop_open_turn().await?;
-        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let (now, settings) = (self.shared.ports.now(), self.handle.settings());
         let (cancelled, generation) = self.handle.read(|conversation| {
             let reason = "a new generation began";
             let cancelled = give_up(conversation, &settings, RunOutcome::Cancelled, reason, now);

@@ -26,7 +26,7 @@ impl ChannelState {
         if self.falling || self.draining {
             return Ok(());
         }
-        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let (now, settings) = (self.shared.ports.now(), self.handle.settings());
         let decision = self.handle.read(|conversation| self.handle.due(conversation, &settings, now));
         let events = match decision {
             Decision::Start(run) => vec![Event::Compaction(CompactionEvent::RunStarted { run: *run })],
@@ -38,7 +38,7 @@ impl ChannelState {
 
     /// An attempt has a result. A run that is no longer under way came too late: nothing to do.
     pub(super) async fn finish_run(&mut self, run: &RunId, draft: SummaryDraft) -> Result<(), ChannelFault> {
-        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let (now, settings) = (self.shared.ports.now(), self.handle.settings());
         let conversation = self.handle.snapshot();
         let events = compaction::commit(&conversation, &settings, run, draft, now);
         drop(conversation);
@@ -68,7 +68,7 @@ impl ChannelState {
         reason: &str,
         retry_after_ms: Option<u64>,
     ) -> Result<(), ChannelFault> {
-        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let (now, settings) = (self.shared.ports.now(), self.handle.settings());
         let current = self.handle.read(|conversation| conversation.run.clone());
         let failed = current.filter(|current| current.id == *run && current.attempt == attempt);
         let event = failed.map(|run| {
@@ -88,7 +88,7 @@ impl ChannelState {
         outcome: RunOutcome,
         reason: &str,
     ) -> Result<(), ChannelFault> {
-        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let (now, settings) = (self.shared.ports.now(), self.handle.settings());
         let event = self.handle.read(|conversation| {
             conversation.run.as_ref().filter(|current| current.id == *run)?;
             compaction::give_up(conversation, &settings, outcome, reason, now)
@@ -107,8 +107,8 @@ impl ChannelState {
         };
         if refused {
             let handle = Arc::clone(&self.handle);
-            let pause = self.shared.limits().store_retry_pause;
-            self.shared.tasks.spawn("bring a run again", async move {
+            let pause = self.shared.live.limits().store_retry_pause;
+            self.shared.lifecycle.tasks.spawn("bring a run again", async move {
                 tokio::time::sleep(pause).await;
                 handle.tell_compactor(CompactorMsg::Resume);
             });
@@ -126,7 +126,7 @@ impl ChannelState {
         is_estimate: bool,
         trace: Option<Box<CallTrace>>,
     ) -> Result<(), ChannelFault> {
-        self.shared.count_usage(&self.handle.id, &[], &model, usage, self.shared.now());
+        self.shared.budgets.count_usage(&self.handle.id, &[], &model, usage, self.shared.ports.now());
         let spent = Event::Compaction(CompactionEvent::UsageSpent { model, usage, is_estimate, trace });
         if let Err(error) = answer(self.commit(vec![spent]).await)? {
             tracing::warn!(channel = %self.handle.id, %error, "what a run used is not journalled");
@@ -136,7 +136,7 @@ impl ChannelState {
 
     /// These events, with the notes that the ends of runs among them make due.
     fn with_notes(&mut self, events: Vec<Event>) -> Vec<Event> {
-        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let (now, settings) = (self.shared.ports.now(), self.handle.settings());
         let mut conversation = self.handle.snapshot();
         if let Some(run) = &mut conversation.run {
             run.tell |= self.told_of.contains(&run.id);
@@ -146,7 +146,7 @@ impl ChannelState {
 
     /// Looks again when the chat may have to be told of what was lost from view.
     pub(super) fn expect_loss(&mut self) {
-        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let (now, settings) = (self.shared.ports.now(), self.handle.settings());
         let wait = match self.handle.read(|conversation| notice::due(conversation, &settings, now)) {
             Due::Nothing => return,
             Due::At(at) => Duration::try_from(at.duration_since(now)).unwrap_or_default(),
@@ -158,13 +158,13 @@ impl ChannelState {
 
     /// Tells the chat of what was lost from view, if it is time.
     pub(super) async fn tell_loss(&mut self) -> Result<(), ChannelFault> {
-        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let (now, settings) = (self.shared.ports.now(), self.handle.settings());
         match self.handle.read(|conversation| notice::due(conversation, &settings, now)) {
             Due::Nothing => {}
             Due::At(_) => self.expect_loss(),
             Due::Now(event) => {
                 if answer(self.commit(vec![*event]).await)?.is_err() {
-                    let pause = self.shared.limits().store_retry_pause;
+                    let pause = self.shared.live.limits().store_retry_pause;
                     self.later(pause, || ChannelMsg::TellLoss);
                 }
             }
@@ -178,14 +178,14 @@ impl ChannelState {
         if self.handle.read(|conversation| conversation.newest_artifact) == 0 {
             return Ok(());
         }
-        let artifacts = match in_time(self.shared.deps.store.artifacts(&self.handle.id, false)).await {
+        let artifacts = match in_time(self.shared.ports.store.artifacts(&self.handle.id, false)).await {
             Ok(artifacts) => artifacts,
             Err(error) => {
                 tracing::warn!(channel = %self.handle.id, %error, "cannot look which artifacts are to expire");
                 return Ok(());
             }
         };
-        let (settings, now) = (self.handle.settings(), self.shared.now());
+        let (settings, now) = (self.handle.settings(), self.shared.ports.now());
         let ids = self.handle.read(|conversation| due(&artifacts, conversation, &settings.result_guard, now));
         if ids.is_empty() {
             self.remove_expired();
@@ -206,8 +206,8 @@ impl ChannelState {
     }
 
     fn remove_expired(&self) {
-        let (store, channel) = (Arc::clone(&self.shared.deps.store), self.handle.id.clone());
-        self.shared.tasks.spawn("remove expired artifacts", async move {
+        let (store, channel) = (Arc::clone(&self.shared.ports.store), self.handle.id.clone());
+        self.shared.lifecycle.tasks.spawn("remove expired artifacts", async move {
             if let Err(error) = store.remove_expired(&channel).await {
                 tracing::warn!(%channel, %error,
                     "files of expired artifacts are still there; they go when the channel wakes again");

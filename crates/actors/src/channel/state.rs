@@ -83,7 +83,7 @@ pub(super) fn answer<T, E>(result: Result<T, Failed<E>>) -> Result<Result<T, E>,
 
 /// What a channel's actor starts with.
 pub(crate) struct ChannelArgs {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Shared,
     pub(crate) handle: Arc<ChannelHandle>,
     /// A turn found open was cut short by a crash.
     pub(crate) interrupted: bool,
@@ -96,7 +96,7 @@ const FRESH: Duration = Duration::from_secs(2);
 
 /// What the actor knows beside the conversation.
 pub(crate) struct ChannelState {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Shared,
     pub(super) handle: Arc<ChannelHandle>,
     pub(super) myself: ActorRef<ChannelMsg>,
     pub(super) interrupted: bool,
@@ -202,7 +202,7 @@ impl ChannelState {
         if events.is_empty() {
             return Ok(());
         }
-        let at = self.shared.now();
+        let at = self.shared.ports.now();
         let channel = Some(&self.handle.id);
         let records =
             events.into_iter().map(|event| NewRecord { channel: channel.cloned(), at, event }).collect();
@@ -218,7 +218,7 @@ impl ChannelState {
     /// Appends in a task of its own, which ends even if this actor is killed: the next one reads the store only
     /// when it has, and so never misses what was written in its name.
     async fn append(&self, records: Vec<NewRecord>) -> Result<Result<Vec<Record>, StoreError>, ChannelFault> {
-        let store = Arc::clone(&self.shared.deps.store);
+        let store = Arc::clone(&self.shared.ports.store);
         let writing = self.handle.writing().await;
         let (told, done) = oneshot::channel();
         let work = async move {
@@ -226,7 +226,10 @@ impl ChannelState {
             drop(writing);
             result
         };
-        self.shared.tasks.watch(CancellationToken::new(), work, move |ended| drop(told.send(ended)));
+        self.shared
+            .lifecycle
+            .tasks
+            .watch(CancellationToken::new(), work, move |ended| drop(told.send(ended)));
         match done.await {
             Ok(Ended::Done(result)) => Ok(result),
             Ok(Ended::Panicked(message)) => Err(ChannelFault::Journal(message)),
@@ -237,7 +240,7 @@ impl ChannelState {
     /// Something came: the channel stays awake.
     pub(super) fn stir(&mut self) {
         self.last_active = Instant::now();
-        self.handle.note_used(self.shared.next_use());
+        self.handle.note_used(self.shared.directory.next_use());
         if std::mem::take(&mut self.falling) {
             // A run that was proposed meanwhile was not taken.
             self.handle.tell_compactor(CompactorMsg::Look);
@@ -246,7 +249,7 @@ impl ChannelState {
 
     /// Asks the router to let the channel sleep when nothing happened for long and nothing is under way.
     pub(super) fn tick(&mut self) {
-        let limit = self.shared.limits().idle_after;
+        let limit = self.shared.live.limits().idle_after;
         let quiet = self.last_active.elapsed();
         if quiet >= limit {
             self.rest();
@@ -263,11 +266,11 @@ impl ChannelState {
         }
         if !self.may_sleep() {
             // Others are asked before it is asked again.
-            return self.handle.note_used(self.shared.next_use());
+            return self.handle.note_used(self.shared.directory.next_use());
         }
         self.falling = true;
         let (channel, who, received) = (self.handle.id.clone(), self.myself.get_id(), self.received);
-        self.shared.tell_router(RouterMsg::Idle { channel, who, received });
+        self.shared.directory.tell_router(RouterMsg::Idle { channel, who, received });
     }
 
     /// Sends itself a message after a while. One that is asleep by then is not kept in memory for it.
@@ -285,7 +288,7 @@ impl ChannelState {
         if self.current.is_some() || self.unsaved.is_some() || self.handle.subscribers.is_awaited() {
             return false;
         }
-        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let (now, settings) = (self.shared.ports.now(), self.handle.settings());
         self.handle.read(|conversation| {
             conversation.open_turn.is_none()
                 && conversation.run.is_none()
@@ -329,8 +332,8 @@ impl ChannelState {
 
     /// Keeps a snapshot, in a task of its own: it is only a cache.
     pub(super) fn keep_snapshot(&self) {
-        let (store, handle) = (Arc::clone(&self.shared.deps.store), Arc::clone(&self.handle));
-        self.shared.tasks.spawn("keep a snapshot", async move {
+        let (store, handle) = (Arc::clone(&self.shared.ports.store), Arc::clone(&self.handle));
+        self.shared.lifecycle.tasks.spawn("keep a snapshot", async move {
             if let Err(error) = handle.keep(&*store).await {
                 tracing::warn!(%error, "a conversation's snapshot was not kept; its next start takes longer");
             }

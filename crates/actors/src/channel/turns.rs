@@ -14,7 +14,7 @@ use cairn_types::event::{ApprovalEvent, DeliveryEvent, Event, Receipt, TurnEnd, 
 use cairn_types::ids::{LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
 use cairn_types::message::{Part, Pending, Role, ToolCall, fingerprint};
 use cairn_types::model::{Finish, Usage};
-use cairn_types::ports::{Answer, Reply, StoreError, TurnFailure};
+use cairn_types::ports::{Answer, Reply, StoreError, Toolset, TurnFailure};
 use cairn_types::tool::approval::ApprovalOutcome;
 use cairn_types::tool::{Effect, ToolOutcome, ToolUse, logged_arguments};
 use ractor::ActorProcessingErr;
@@ -75,13 +75,14 @@ impl ChannelState {
     pub(super) async fn take_up(&mut self) -> Result<(), ActorProcessingErr> {
         let settings = &self.handle.settings();
         self.tier = self.handle.read(|conversation| measure(conversation, settings).tier);
-        self.later(self.shared.limits().idle_after, || ChannelMsg::Tick);
+        self.later(self.shared.live.limits().idle_after, || ChannelMsg::Tick);
         self.expect_loss();
         self.make_up();
         let open = self.handle.read(|conversation| conversation.open_turn.clone());
         if let Some(open) = open {
             let mut events = self.handle.read(|conversation| {
-                let mut results = close_calls(&self.shared, conversation, "interrupted by a restart");
+                let mut results =
+                    close_calls(&*self.shared.ports.tools, conversation, "interrupted by a restart");
                 stamp(conversation, &mut results);
                 results
             });
@@ -118,7 +119,7 @@ impl ChannelState {
         });
         self.handle.subscribers.close_ended(|message| open.contains(message));
         if self.interrupted && self.handle.read(|conversation| !conversation.owed.is_empty()) {
-            self.shared.tell_outbox(OutboxMsg::Look(self.handle.id.clone()));
+            self.shared.directory.tell_outbox(OutboxMsg::Look(self.handle.id.clone()));
         }
     }
 
@@ -135,7 +136,7 @@ impl ChannelState {
             return Vec::new();
         }
         let usable_tokens = self.handle.settings().window.usable_tokens();
-        let limit = self.shared.limits().unaddressed_queue;
+        let limit = self.shared.live.limits().unaddressed_queue;
         self.handle.read(|conversation| {
             if conversation.open_turn.is_some() {
                 return Vec::new();
@@ -189,12 +190,13 @@ impl ChannelState {
         let span = telemetry::turn_span(&self.handle.id, &open.id);
         let show = span.in_scope(|| {
             let token = self.token.child_token();
-            Show::begin(&self.shared, &self.handle, &turn, open, token).map(Arc::new)
+            let Shared { ports, lifecycle, .. } = &self.shared;
+            Show::begin(ports, &lifecycle.tasks, &self.handle, &turn, open, token).map(Arc::new)
         });
         let (times, call) = (Arc::<Times>::default(), Arc::<CallUnderWay>::default());
         let authors = self.handle.read(|conversation| authors_of(conversation, open));
         let args = TurnArgs {
-            shared: Arc::clone(&self.shared),
+            shared: self.shared.clone(),
             handle: Arc::clone(&self.handle),
             turn,
             show: show.clone(),
@@ -206,7 +208,7 @@ impl ChannelState {
         self.current = Some(Current { attempt, token: token.clone(), started, times, call, authors, show });
         let channel = self.myself.clone();
         span.in_scope(|| tracing::debug!("a turn is taken up"));
-        self.shared.tasks.watch(token, turn::run(args).instrument(span), move |ended| {
+        self.shared.lifecycle.tasks.watch(token, turn::run(args).instrument(span), move |ended| {
             // A channel that has failed meanwhile takes the turn up again when it is back.
             let ended = Box::new(ended);
             let _ = channel.send_message(ChannelMsg::TurnDone { attempt, ended });
@@ -255,7 +257,7 @@ impl ChannelState {
             return Err(Failed::Refused(StoreError::Closed));
         }
         let conversation = self.handle.snapshot();
-        let events = self.handle.engine.compact(&conversation, settings, cause, self.shared.now());
+        let events = self.handle.engine.compact(&conversation, settings, cause, self.shared.ports.now());
         drop(conversation);
         let made_room = !events.is_empty();
         let committed = self.commit(events).await;
@@ -374,7 +376,7 @@ impl ChannelState {
 
     /// Tries again, later, what the store refused.
     pub(super) fn try_later(&mut self) {
-        self.later(self.shared.limits().store_retry_pause, || ChannelMsg::TryAgain);
+        self.later(self.shared.live.limits().store_retry_pause, || ChannelMsg::TryAgain);
     }
 
     pub(super) async fn try_again(&mut self) -> Result<(), ChannelFault> {
@@ -408,7 +410,7 @@ impl ChannelState {
             let notice = long_messages(conversation, &settings, &open.messages, answer.cut);
             let draft = draft_of(open, &drafts);
             let mut events = drafts;
-            events.extend(close_calls(&self.shared, conversation, "the turn went on without it"));
+            events.extend(close_calls(&*self.shared.ports.tools, conversation, "the turn went on without it"));
             let (reply, finish) = (answer.entry.text(), answer.entry.finish);
             events.push(Event::Turn(TurnEvent::EntryAdded { entry: answer.entry }));
             let usage = open.usage + taken(answer.took.as_ref());
@@ -481,12 +483,12 @@ impl ChannelState {
     ) -> Option<Closing> {
         let delivers = self.handle.id.platform() != LOCAL_PLATFORM;
         let call = self.current.as_ref().and_then(|current| current.call.take());
-        let (now, mark) = (self.shared.now(), format!("[cut short here: {call_result}]"));
+        let (now, mark) = (self.shared.ports.now(), format!("[cut short here: {call_result}]"));
         self.handle.read(|conversation| {
             let open = conversation.open_turn.as_ref()?;
             let draft = draft_of(open, &drafts);
             let mut events = drafts;
-            events.extend(close_calls(&self.shared, conversation, call_result));
+            events.extend(close_calls(&*self.shared.ports.tools, conversation, call_result));
             let took = call.as_ref().and_then(Call::ended);
             let usage = open.usage + taken(took.as_ref());
             let model = call.as_ref().map(|call| call.model.clone()).or_else(|| open.model.clone());
@@ -582,7 +584,7 @@ fn stamp(conversation: &Conversation, events: &mut [Event]) {
 
 /// Results for the calls of the open turn that have none: no call stays without one. Those that may have been carried out
 /// say so; requests for approval that are still open are void. `reason`: why the calls end here.
-fn close_calls(shared: &Shared, conversation: &Conversation, reason: &str) -> Vec<Event> {
+fn close_calls(tools: &dyn Toolset, conversation: &Conversation, reason: &str) -> Vec<Event> {
     let Some(open) = &conversation.open_turn else { return Vec::new() };
     let mut open_calls: Vec<&ToolCall> = Vec::new();
     let mut caused_by = BTreeSet::new();
@@ -594,7 +596,7 @@ fn close_calls(shared: &Shared, conversation: &Conversation, reason: &str) -> Ve
     let mut events = Vec::new();
     for call in open_calls {
         let approval = open.approvals.iter().find(|approval| approval.call == call.id);
-        let effect = effect_of(shared, &call.name);
+        let effect = effect_of(tools, &call.name);
         let text = if effect == Effect::Changes && approval.is_none() {
             format!("cut short: {reason}; whether it was carried out is not known: look before you repeat it")
         } else {

@@ -12,10 +12,10 @@ use cairn_types::ports::{OutboxItem, Platform, SendError, SendPart};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use super::OutboxArgs;
 use crate::failure::RuntimeError;
 use crate::messages::{Create, PendingDelivery, Request};
 use crate::pace::{Pace, Paced};
-use crate::shared::Shared;
 use crate::telemetry;
 use crate::typing::Typing;
 
@@ -42,18 +42,18 @@ enum Fate {
     Unknown(String),
 }
 
-pub(super) async fn deliver(shared: Arc<Shared>, pending: PendingDelivery) -> Stopped {
+pub(super) async fn deliver(args: OutboxArgs, pending: PendingDelivery) -> Stopped {
     let PendingDelivery { item, reply, typing } = pending;
-    let Some(platform) = shared.platform(&item.channel) else { return Stopped::Over };
+    let Some(platform) = args.ports.platform(&item.channel) else { return Stopped::Over };
     let words = match &item.note {
         Some(note) => Some(note.clone()),
-        None => match find_reply(&shared, &item, reply).await {
+        None => match find_reply(&args, &item, reply).await {
             Ok(reply) => reply.map(|reply| reply.text()),
             Err(left) => return left,
         },
     };
-    let pace = Pace::up_to(shared.limits().delivery_retry_max);
-    let mut delivery = Delivery { shared, platform, item, typing, pace };
+    let pace = Pace::up_to(args.live.limits().delivery_retry_max);
+    let mut delivery = Delivery { args, platform, item, typing, pace };
     let done = match delivery.catch_up().await {
         Ok(()) => delivery.run(words).await,
         Err(left) => Err(left),
@@ -62,21 +62,21 @@ pub(super) async fn deliver(shared: Arc<Shared>, pending: PendingDelivery) -> St
 }
 
 async fn find_reply(
-    shared: &Shared,
+    args: &OutboxArgs,
     item: &OutboxItem,
     reply: Option<Arc<Entry>>,
 ) -> Result<Option<Arc<Entry>>, Stopped> {
     if reply.is_some() {
         return Ok(reply);
     }
-    let mut pace = Pace::up_to(shared.limits().delivery_retry_max);
+    let mut pace = Pace::up_to(args.live.limits().delivery_retry_max);
     loop {
-        match shared.deps.store.entries(&item.channel, item.seq, item.seq, 1).await {
+        match args.ports.store.entries(&item.channel, item.seq, item.seq, 1).await {
             Ok(mut entries) => return Ok(entries.pop()),
             Err(error) => {
                 tracing::error!(channel = %item.channel, %error,
                     "cannot read a reply that is to be delivered; trying again");
-                if pace.wait(shared, None).await == Paced::Stopping {
+                if pace.wait(&args.lifecycle, None).await == Paced::Stopping {
                     return Err(Stopped::Parked);
                 }
             }
@@ -85,7 +85,7 @@ async fn find_reply(
 }
 
 struct Delivery {
-    shared: Arc<Shared>,
+    args: OutboxArgs,
     platform: Arc<dyn Platform>,
     item: OutboxItem,
     typing: Option<Arc<Typing>>,
@@ -101,7 +101,7 @@ impl Delivery {
         }
         self.note(Vec::new()).await?;
         loop {
-            match self.shared.deps.store.deliveries().await {
+            match self.args.ports.store.deliveries().await {
                 Ok(items) => {
                     let now = items.into_iter().find(|item| item.id == self.item.id);
                     self.item = now.ok_or(Stopped::Over)?;
@@ -165,7 +165,7 @@ impl Delivery {
                     self.check_time(&mut carried).await?;
                     carried.push(Event::Delivery(DeliveryEvent::Attempted { id: id.clone(), part }));
                     self.note(std::mem::take(&mut carried)).await?;
-                    *attempted.insert(self.shared.now())
+                    *attempted.insert(self.args.ports.now())
                 }
             };
             if edits.is_none() && unsure.is_some_and(|since| !self.may_repeat(since)) {
@@ -238,12 +238,12 @@ impl Delivery {
 
     /// The platform still guards against a double of what was first sent then.
     fn may_repeat(&self, since: Timestamp) -> bool {
-        self.platform.traits().may_repeat(since, self.shared.now())
+        self.platform.traits().may_repeat(since, self.args.ports.now())
     }
 
     /// Begins nothing new when the runtime has no time left for it; what is there is noted first.
     async fn check_time(&self, carried: &mut Vec<Event>) -> Result<(), Stopped> {
-        let over = self.shared.stop_by.borrow().is_some_and(|by| by <= Instant::now());
+        let over = self.args.lifecycle.stop_by.borrow().is_some_and(|by| by <= Instant::now());
         if !over {
             return Ok(());
         }
@@ -254,7 +254,7 @@ impl Delivery {
     }
 
     async fn pause(&mut self, asked: Option<std::time::Duration>) -> Result<(), Stopped> {
-        match self.pace.wait(&self.shared, asked).await {
+        match self.pace.wait(&self.args.lifecycle, asked).await {
             Paced::Again => Ok(()),
             Paced::Stopping => Err(Stopped::Parked),
         }
@@ -294,10 +294,10 @@ impl Delivery {
     /// Has the channel journal how the delivery goes, until it is durable.
     async fn note(&self, events: Vec<Event>) -> Result<(), Stopped> {
         let (channel, id) = (&self.item.channel, &self.item.id);
-        let mut pace = Pace::up_to(self.shared.limits().delivery_retry_max);
+        let mut pace = Pace::up_to(self.args.live.limits().delivery_retry_max);
         loop {
             let post = |reply| Request::NoteDelivery { id: id.clone(), events: events.clone(), reply };
-            let error = match self.shared.ask(channel, Create::No, post).await {
+            let error = match self.args.directory.ask(channel, Create::No, post).await {
                 Ok(Ok(true)) => return Ok(()),
                 // Settled, or given up meanwhile.
                 Ok(Ok(false)) => return Err(Stopped::Over),
@@ -309,8 +309,8 @@ impl Delivery {
             };
             tracing::warn!(%channel, delivery = %id, %error, "a delivery is not journalled yet; trying again");
             let asked = matches!(&error, RuntimeError::Store(error) if error.is_transient())
-                .then_some(self.shared.limits().store_retry_pause);
-            if pace.wait(&self.shared, asked).await == Paced::Stopping {
+                .then_some(self.args.live.limits().store_retry_pause);
+            if pace.wait(&self.args.lifecycle, asked).await == Paced::Stopping {
                 return Err(Stopped::Parked);
             }
         }

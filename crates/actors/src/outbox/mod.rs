@@ -8,6 +8,7 @@ mod deliver;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use cairn_core::store_port::Store;
 use cairn_types::ids::{ChannelId, OutboxId};
 use cairn_types::ports::{DeliveryState, OutboxItem};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -15,11 +16,31 @@ use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Instrument as _;
 
+use crate::directory::Directory;
+use crate::lifecycle::Lifecycle;
+use crate::live::Live;
 use crate::messages::{OutboxMsg, PendingDelivery};
+use crate::ports::Ports;
 use crate::shared::Shared;
 use crate::tasks::Ended;
 use crate::telemetry;
 use deliver::{Stopped, deliver};
+
+/// What deliveries need of the runtime.
+#[derive(Clone)]
+pub(crate) struct OutboxArgs {
+    ports: Arc<Ports>,
+    live: Arc<Live>,
+    directory: Arc<Directory>,
+    lifecycle: Arc<Lifecycle>,
+}
+
+impl OutboxArgs {
+    pub(crate) fn of(shared: &Shared) -> Self {
+        let Shared { ports, live, directory, lifecycle, .. } = shared.clone();
+        Self { ports, live, directory, lifecycle }
+    }
+}
 
 pub(crate) struct Outbox;
 
@@ -33,7 +54,7 @@ struct ChatQueue {
 }
 
 pub(crate) struct OutboxState {
-    shared: Arc<Shared>,
+    args: OutboxArgs,
     queues: BTreeMap<ChannelId, ChatQueue>,
     /// What was pending at the start is known.
     found: bool,
@@ -48,14 +69,14 @@ pub(crate) struct OutboxState {
 impl Actor for Outbox {
     type Msg = OutboxMsg;
     type State = OutboxState;
-    type Arguments = Arc<Shared>;
+    type Arguments = OutboxArgs;
 
     async fn pre_start(
         &self,
         _myself: ActorRef<OutboxMsg>,
-        shared: Arc<Shared>,
+        args: OutboxArgs,
     ) -> Result<OutboxState, ActorProcessingErr> {
-        let token = shared.tasks.token();
+        let token = args.lifecycle.tasks.token();
         Ok(OutboxState {
             queues: BTreeMap::new(),
             found: false,
@@ -63,7 +84,7 @@ impl Actor for Outbox {
             draining: Vec::new(),
             _cancel: token.clone().drop_guard(),
             token,
-            shared,
+            args,
         })
     }
 
@@ -106,13 +127,18 @@ impl Actor for Outbox {
 }
 
 /// Reads what earlier runs of the daemon left pending, until it can be read.
-async fn find_pending(shared: Arc<Shared>, outbox: ActorRef<OutboxMsg>, of: Option<ChannelId>) {
+async fn find_pending(
+    store: Arc<dyn Store>,
+    live: Arc<Live>,
+    outbox: ActorRef<OutboxMsg>,
+    of: Option<ChannelId>,
+) {
     let mut items = loop {
-        match shared.deps.store.deliveries().await {
+        match store.deliveries().await {
             Ok(items) => break items,
             Err(error) => {
                 tracing::error!(%error, "cannot list the pending deliveries; trying again");
-                tokio::time::sleep(shared.limits().store_retry_pause).await;
+                tokio::time::sleep(live.limits().store_retry_pause).await;
             }
         }
     };
@@ -124,8 +150,9 @@ async fn find_pending(shared: Arc<Shared>, outbox: ActorRef<OutboxMsg>, of: Opti
 
 impl OutboxState {
     fn look(&self, myself: ActorRef<OutboxMsg>, of: Option<ChannelId>) {
-        let shared = Arc::clone(&self.shared);
-        self.shared.tasks.spawn("find pending deliveries", find_pending(shared, myself, of));
+        let OutboxArgs { ports, live, lifecycle, .. } = &self.args;
+        let work = find_pending(Arc::clone(&ports.store), Arc::clone(live), myself, of);
+        lifecycle.tasks.spawn("find pending deliveries", work);
     }
 
     /// What the store has comes first, in its order; what was told meanwhile may be among it. What is under way goes on.
@@ -143,7 +170,7 @@ impl OutboxState {
         }
         // What was settled since the store was read is over, whatever it said then.
         let is_over = |item: &OutboxItem| {
-            let handle = self.shared.handle(&item.channel);
+            let handle = self.args.directory.handle(&item.channel);
             handle.is_some_and(|handle| !handle.read(|conversation| conversation.owed.contains(&item.id)))
         };
         let items: Vec<_> = items.into_iter().filter(|item| !is_over(item)).collect();
@@ -162,7 +189,7 @@ impl OutboxState {
 
     fn take(&mut self, myself: &ActorRef<OutboxMsg>, pending: PendingDelivery) {
         let channel = pending.item.channel.clone();
-        if self.shared.platform(&channel).is_none() {
+        if self.args.ports.platform(&channel).is_none() {
             tracing::info!(%channel, delivery = %pending.item.id,
                 "a delivery is pending there, but its platform is not running; it waits");
             return;
@@ -191,8 +218,8 @@ impl OutboxState {
         queue.running = Some((id.clone(), token.clone().drop_guard()));
         let (outbox, channel) = (myself.clone(), channel.clone());
         let span = telemetry::delivery_span(&pending.item);
-        let work = deliver(Arc::clone(&self.shared), pending).instrument(span);
-        self.shared.tasks.watch(token, work, move |ended| {
+        let work = deliver(self.args.clone(), pending).instrument(span);
+        self.args.lifecycle.tasks.watch(token, work, move |ended| {
             let left = match ended {
                 Ended::Done(left) => left,
                 Ended::Panicked(_) => {

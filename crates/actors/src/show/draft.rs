@@ -17,7 +17,7 @@ use super::DraftStop;
 use crate::handle::ChannelHandle;
 use crate::messages::TurnLink;
 use crate::pace::Pace;
-use crate::shared::Shared;
+use crate::ports::Ports;
 
 /// Longest that one request may take before its fate counts as unknown.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
@@ -31,7 +31,7 @@ const LAST_PAUSE: Duration = Duration::from_secs(1);
 const FULL: usize = 2;
 
 pub(super) struct Drafter {
-    shared: Arc<Shared>,
+    ports: Arc<Ports>,
     handle: Arc<ChannelHandle>,
     turn: TurnLink,
     platform: Arc<dyn Platform>,
@@ -56,7 +56,7 @@ enum Next {
 impl Drafter {
     /// For the open turn, from where a restart found it. `None`: the platform shows no drafts.
     pub(super) fn new(
-        shared: &Arc<Shared>,
+        ports: &Arc<Ports>,
         handle: &Arc<ChannelHandle>,
         turn: &TurnLink,
         open: &OpenTurn,
@@ -65,7 +65,7 @@ impl Drafter {
         let every = platform.traits().draft_every?;
         let draft = open.draft.clone();
         Some(Self {
-            shared: Arc::clone(shared),
+            ports: Arc::clone(ports),
             handle: Arc::clone(handle),
             turn: turn.clone(),
             platform,
@@ -178,7 +178,7 @@ impl Drafter {
                     return (Next::Never, Vec::new());
                 }
                 self.intended = true;
-                self.shared.now()
+                self.ports.now()
             }
         };
         let was_sure = self.unsure.is_none();
@@ -260,7 +260,7 @@ impl Drafter {
 
     /// The platform still guards against a double of what was first sent then.
     fn may_repeat(&self, since: Timestamp) -> bool {
-        self.platform.traits().may_repeat(since, self.shared.now())
+        self.platform.traits().may_repeat(since, self.ports.now())
     }
 
     /// The turn has ended: finds out what became of a draft, where that can be done.

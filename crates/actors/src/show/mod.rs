@@ -13,8 +13,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::handle::ChannelHandle;
 use crate::messages::TurnLink;
-use crate::shared::Shared;
-use crate::tasks::Ended;
+use crate::ports::Ports;
+use crate::tasks::{Ended, Tasks};
 use crate::typing::Typing;
 use draft::Drafter;
 
@@ -49,25 +49,26 @@ pub(crate) struct Show {
 impl Show {
     /// Shows typing from now on, and drafts where the platform shows them. `None`: the channel is no chat.
     pub(crate) fn begin(
-        shared: &Arc<Shared>,
+        ports: &Arc<Ports>,
+        tasks: &Tasks,
         handle: &Arc<ChannelHandle>,
         turn: &TurnLink,
         open: &OpenTurn,
         token: CancellationToken,
     ) -> Option<Self> {
-        let platform = shared.platform(&handle.id)?;
+        let platform = ports.platform(&handle.id)?;
         // While a repeated send makes no double, the fate of a draft can still be learnt.
         let guarded = platform.traits().repeat_within.and_then(|within| Duration::try_from(within).ok());
         let finish_limit = guarded.unwrap_or_default().max(FINISH_LIMIT);
-        let typing = Typing::begin(&shared.tasks, Arc::clone(&platform), handle.id.clone());
-        let drafter = Drafter::new(shared, handle, turn, open, platform);
+        let typing = Typing::begin(tasks, Arc::clone(&platform), handle.id.clone());
+        let drafter = Drafter::new(ports, handle, turn, open, platform);
         let draft = drafter.map(|drafter| {
             let stop = DraftStop::default();
             let (told, ended) = oneshot::channel();
             let work = drafter.run(stop.clone());
             let cancel = token.clone().drop_guard();
             let channel = handle.id.clone();
-            shared.tasks.watch(token, work, move |ended| match ended {
+            tasks.watch(token, work, move |ended| match ended {
                 Ended::Done(events) => drop(told.send(events)),
                 Ended::Panicked(_) => {
                     tracing::error!(%channel, "the task of a draft panicked; please report it");

@@ -21,7 +21,7 @@ use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use crate::handle::ChannelHandle;
-use crate::shared::Shared;
+use crate::ports::Ports;
 
 /// The tool by which memories are saved.
 pub(super) const MEMORY_SAVE: &str = "memory_save";
@@ -140,17 +140,17 @@ impl Output {
 }
 
 pub(super) struct Builtin {
-    pub(super) shared: Arc<Shared>,
+    pub(super) ports: Arc<Ports>,
     pub(super) handle: Arc<ChannelHandle>,
     reach: Vec<Reach>,
 }
 
 impl Builtin {
-    pub(super) fn new(shared: Arc<Shared>, handle: Arc<ChannelHandle>) -> Self {
+    pub(super) fn new(ports: Arc<Ports>, handle: Arc<ChannelHandle>) -> Self {
         let share = handle.settings().memory.share;
         let reach =
             handle.read(|conversation| Reach::of(&handle.id, conversation.direct_with.as_deref(), share));
-        Self { reach, shared, handle }
+        Self { reach, ports, handle }
     }
 
     /// Calls a built-in tool. `room`: what is free for its result.
@@ -174,7 +174,7 @@ impl Builtin {
             "memory_search" => self.memory_search(arguments).await,
             "history_search" => self.history_search(arguments).await,
             "history_read" => self.history_read(arguments).await,
-            TIME => time(arguments, self.shared.now(), &settings.timezone).map(Output::own),
+            TIME => time(arguments, self.ports.now(), &settings.timezone).map(Output::own),
             READ_TOOL => self.artifact_read(arguments, &settings.result_guard, room).await,
             name => Err(format!("`{name}` cannot be called any more; it is there no longer")),
         }
@@ -214,7 +214,7 @@ impl Builtin {
         let query = text_argument(arguments, "query")?;
         let filter = MemoryFilter { query: Some(query), limit: HITS_MAX, ..MemoryFilter::default() };
         let agent = &self.handle.id.agent();
-        let found = self.shared.deps.store.memories(agent, &self.reach, filter).await;
+        let found = self.ports.store.memories(agent, &self.reach, filter).await;
         let found = found.map_err(|error| error.to_string())?;
         let mut provenance = Provenance::default();
         self.handle.read(|conversation| {
@@ -240,7 +240,7 @@ impl Builtin {
             limit: HITS_MAX,
             ..Query::default()
         };
-        let hits = self.shared.deps.store.search(query).await.map_err(|error| error.to_string())?;
+        let hits = self.ports.store.search(query).await.map_err(|error| error.to_string())?;
         let lines: Vec<String> = hits
             .iter()
             .filter(|hit| hit.kind != HitKind::Memory)
@@ -250,7 +250,7 @@ impl Builtin {
                 format!("[{number} | {} | {who}] {}", short_time(hit.at), shorten(&hit.text, HIT_MAX_CHARS))
             })
             .collect();
-        let is_incomplete = self.shared.deps.store.unindexed() > UNINDEXED_MAX;
+        let is_incomplete = self.ports.store.unindexed() > UNINDEXED_MAX;
         let note = if is_incomplete { INCOMPLETE } else { "" };
         if lines.is_empty() {
             return Ok(Output::own(format!("nothing found{note}")));
@@ -270,7 +270,7 @@ impl Builtin {
         if from > to {
             return Err(format!("`from` = {from} is after `to` = {to}"));
         }
-        let entries = self.shared.deps.store.entries(&self.handle.id, from, to, READ_MAX).await;
+        let entries = self.ports.store.entries(&self.handle.id, from, to, READ_MAX).await;
         let entries = entries.map_err(|error| error.to_string())?;
         let mut page: Vec<String> = Vec::new();
         let mut bytes = 0;
@@ -310,13 +310,13 @@ impl Builtin {
         };
         let (from, count) = (number("from", 1, 1)?, number("count", 1, u64::MAX)?);
         let offset = number("offset", 0, 0)?;
-        let found = self.shared.deps.store.artifact(&self.handle.id, &named(&id)).await;
+        let found = self.ports.store.artifact(&self.handle.id, &named(&id)).await;
         let found = found.map_err(|error| error.to_string())?;
         let newest = self.handle.read(|conversation| conversation.newest_artifact);
         let artifact = readable(found, newest, &id, from).map_err(|error| error.to_string())?;
         let max_bytes = settings.max_bytes.saturating_sub(PAGE_FRAME_BYTES).max(PAGE_FRAME_BYTES);
         let range = LineRange { from, offset, count, max_bytes };
-        let found = self.shared.deps.store.artifact_lines(&self.handle.id, &artifact, range).await;
+        let found = self.ports.store.artifact_lines(&self.handle.id, &artifact, range).await;
         let Some(found) = found.map_err(|error| error.to_string())? else {
             tracing::error!(channel = %self.handle.id, artifact = %artifact.id,
                 "the file of an artifact is missing or damaged; its words are lost (`cairn store verify` lists what is)");

@@ -15,7 +15,7 @@ use cairn_types::text::edges::{FullTextAt, READ_TOOL, count_lines};
 use super::{Toolbox, Used};
 use crate::handle::ChannelHandle;
 use crate::messages::draft_entry;
-use crate::shared::Shared;
+use crate::ports::Ports;
 
 /// The guard over the results of one round, which share the free window.
 pub(crate) struct Guard<'a> {
@@ -76,7 +76,7 @@ impl<'a> Guard<'a> {
             judge(&words, self.tools.class(&call.name, settings), settings, share)
         };
         let mut events = used.events;
-        let mut entry: Entry = draft_entry(Role::Tool, self.tools.shared().now());
+        let mut entry: Entry = draft_entry(Role::Tool, self.tools.ports().now());
         let text = if verdict.is_stored() {
             match self.store(&call.name, &words).await {
                 Some(artifact) => {
@@ -114,9 +114,9 @@ impl<'a> Guard<'a> {
 
     /// Keeps a result as an artifact. `None`: the store could not, and the turn goes on without.
     async fn store(&mut self, tool: &str, text: &str) -> Option<Artifact> {
-        let (shared, handle) = (self.tools.shared(), self.tools.handle());
+        let (ports, handle) = (self.tools.ports(), self.tools.handle());
         let id = handle.read(|conversation| next_id(conversation, self.n_stored));
-        match keep(shared, handle, id, Content::Result(tool), text).await {
+        match keep(ports, handle, id, Content::Result(tool), text).await {
             Ok(artifact) => {
                 self.n_stored += 1;
                 Some(artifact)
@@ -139,21 +139,21 @@ pub(crate) enum Content<'a> {
 
 /// Stores a text as an artifact, which is still to be journalled.
 pub(crate) async fn keep(
-    shared: &Shared,
+    ports: &Ports,
     handle: &ChannelHandle,
     id: ArtifactId,
     content: Content<'_>,
     text: &str,
 ) -> Result<Artifact, StoreError> {
     let (bytes, lines) = (text.len() as u64, count_lines(text));
-    if let Err(error) = shared.deps.store.put_artifact(&handle.id, &id, Arc::from(text)).await {
+    if let Err(error) = ports.store.put_artifact(&handle.id, &id, Arc::from(text)).await {
         metrics::counter!("cairn_artifacts_lost_total").increment(1);
         return Err(error);
     }
     tracing::info!(channel = %handle.id, artifact = %id, ?content, bytes, lines, "kept as an artifact");
     metrics::counter!("cairn_artifacts_stored_total").increment(1);
     metrics::counter!("cairn_artifact_bytes_total").increment(bytes);
-    let now = shared.now();
+    let now = ports.now();
     let (tool, message) = match content {
         Content::Result(tool) => (tool.to_owned(), None),
         Content::Message(seq) => (String::new(), Some(seq)),

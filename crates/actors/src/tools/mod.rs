@@ -12,7 +12,7 @@ use cairn_core::settings::ResultGuardSettings;
 use cairn_types::event::Event;
 use cairn_types::memory::SpokenWords;
 use cairn_types::message::{Provenance, ToolCall};
-use cairn_types::ports::Tool;
+use cairn_types::ports::{Tool, Toolset};
 use cairn_types::tool::defs::ToolDef;
 use cairn_types::tool::result_class::ResultClass;
 use cairn_types::tool::{Effect, NAME_MAX, ToolOutcome, ToolOutput, is_name};
@@ -21,8 +21,9 @@ use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
 use crate::handle::ChannelHandle;
-use crate::shared::Shared;
-use crate::tasks::Ended;
+use crate::live::Live;
+use crate::ports::Ports;
+use crate::tasks::{Ended, Tasks};
 use crate::telemetry;
 use builtin::{Builtin, MEMORY_SAVE, Output, is_builtin};
 
@@ -94,15 +95,18 @@ impl Used {
 
 pub(crate) struct Toolbox {
     builtin: Builtin,
+    live: Arc<Live>,
+    tasks: Tasks,
 }
 
 impl Toolbox {
-    pub(crate) fn new(shared: Arc<Shared>, handle: Arc<ChannelHandle>) -> Self {
-        Self { builtin: Builtin::new(shared, handle) }
+    /// `live` bounds how long a call may take; `tasks` runs the tools that are not built in.
+    pub(crate) fn new(ports: Arc<Ports>, live: Arc<Live>, tasks: Tasks, handle: Arc<ChannelHandle>) -> Self {
+        Self { builtin: Builtin::new(ports, handle), live, tasks }
     }
 
-    pub(crate) fn shared(&self) -> &Shared {
-        &self.builtin.shared
+    pub(crate) fn ports(&self) -> &Ports {
+        &self.builtin.ports
     }
 
     pub(crate) fn handle(&self) -> &ChannelHandle {
@@ -110,7 +114,7 @@ impl Toolbox {
     }
 
     fn other(&self, name: &str) -> Option<Arc<dyn Tool>> {
-        self.shared().deps.tools.get(name)
+        self.ports().tools.get(name)
     }
 
     /// The class of a tool's results: as the configuration says, else as the tool does.
@@ -130,15 +134,15 @@ impl Toolbox {
         let Some(def) = settings.tools.iter().find(|tool| tool.name == call.name) else {
             let names: Vec<_> = settings.tools.iter().map(|tool| tool.name.as_str()).collect();
             let name: String = call.name.chars().take(100).collect();
-            let reason = match self.shared().deps.tools.why_not(&name) {
+            let reason = match self.ports().tools.why_not(&name) {
                 Some(why) => format!("`{name}` cannot be called: {why}"),
                 None if names.is_empty() => "no tools can be called here; answer in words".to_owned(),
                 None => format!("there is no tool `{name}`; the tools are {}", names.join(", ")),
             };
             return (Effect::Changes, Verdict::Refused(reason));
         };
-        let effect = effect_of(self.shared(), &call.name);
-        if let Err(reason) = self.shared().deps.arguments.check(def, &call.arguments) {
+        let effect = effect_of(&*self.ports().tools, &call.name);
+        if let Err(reason) = self.ports().arguments.check(def, &call.arguments) {
             return (effect, Verdict::Refused(reason));
         }
         let objection = if call.name == MEMORY_SAVE {
@@ -179,7 +183,7 @@ impl Toolbox {
     }
 
     async fn call_own(&self, call: &ToolCall, model: &str, ordinal: usize, room: &ResultRoom) -> Used {
-        let limit = self.shared().limits().tool_timeout;
+        let limit = self.live.limits().tool_timeout;
         match tokio::time::timeout(limit, self.builtin.call(call, model, ordinal, room)).await {
             Ok(Ok(Output { text, provenance, events })) => Used {
                 output: ToolOutput::text(text),
@@ -199,14 +203,14 @@ impl Toolbox {
     /// Calls a tool that is not our own, as a watched task: a panic in it is an error like any other, and it is
     /// dropped at its time limit.
     async fn call_other(&self, tool: Arc<dyn Tool>, call: &ToolCall) -> Used {
-        let (name, limit) = (&call.name, tool.time_limit().unwrap_or(self.shared().limits().tool_timeout));
+        let (name, limit) = (&call.name, tool.time_limit().unwrap_or(self.live.limits().tool_timeout));
         let (channel, arguments) = (self.handle().id.clone(), given(&call.arguments));
-        let token = self.shared().tasks.token();
+        let token = self.tasks.token();
         let _cancel = token.clone().drop_guard();
         let (told, done) = oneshot::channel();
         let work = async move { tool.call(channel, arguments).await };
         let work = work.instrument(telemetry::tool_span(name));
-        self.shared().tasks.watch(token, work, move |ended| drop(told.send(ended)));
+        self.tasks.watch(token, work, move |ended| drop(told.send(ended)));
         let failed = |outcome, error| Used::failed(outcome, error, Provenance::of_tools());
         match tokio::time::timeout(limit, done).await {
             Err(_) => {
@@ -238,9 +242,9 @@ fn given(arguments: &Value) -> Value {
     if arguments.is_null() { Value::Object(serde_json::Map::new()) } else { arguments.clone() }
 }
 
-pub(crate) fn effect_of(shared: &Shared, name: &str) -> Effect {
+pub(crate) fn effect_of(tools: &dyn Toolset, name: &str) -> Effect {
     match name {
         name if is_builtin(name) => effect_of_builtin(name),
-        name => shared.deps.tools.get(name).map_or(Effect::Changes, |tool| tool.effect()),
+        name => tools.get(name).map_or(Effect::Changes, |tool| tool.effect()),
     }
 }

@@ -32,6 +32,7 @@ use crate::admission::CallPlace;
 use crate::agent::OFFLINE;
 use crate::handle::ChannelHandle;
 use crate::messages::draft_entry;
+use crate::shared::Shared;
 use crate::show::Show;
 use crate::tools::guard::{Content, keep};
 use crate::traces::{Keeper, Making};
@@ -266,7 +267,7 @@ impl CallUnderWay {
 impl Turn {
     /// Calls the model until it, or another one of the chain, has said something whole, or gives up.
     pub(super) async fn call(&mut self, mut tail: Tail) -> Result<Call, TurnFailure> {
-        let mut tries = Tries::new(&self.args.shared);
+        let mut tries = Tries::new(&self.args.shared.live.limits());
         loop {
             self.take_place().await;
             let (at_n, assembled) = match self.assembled(&tail).await? {
@@ -280,7 +281,7 @@ impl Turn {
             let request = ChatRequest { attempt: tries.attempt(), ..assembled.request };
             let (times, model) = (Arc::clone(&self.args.times), self.settings.model.clone());
             let (handle, show) = (Arc::clone(&self.args.handle), self.args.show.clone());
-            let keeper = Keeper::of_answers(&self.args.shared, &self.settings);
+            let keeper = Keeper::of_answers(&self.args.shared.ports, &self.settings);
             let request = stream(handle, show, Arc::clone(&self.args.call), keeper, request);
             let work = async move { times.of_model(timed(model, request)).await };
             match self.telling(work).await? {
@@ -289,7 +290,7 @@ impl Turn {
                     self.calm();
                     let as_it_was = call.n_sent <= 1 && tries.attempt() == Attempt::Whole;
                     let taken = if as_it_was { tokens } else { 0 };
-                    self.args.shared.models.answered(&self.settings.model, taken);
+                    self.args.shared.live.models.answered(&self.settings.model, taken);
                     self.size_proved(as_it_was, &mut tries).await?;
                     self.place = None;
                     self.tried.clear();
@@ -316,7 +317,7 @@ impl Turn {
                     self.overcome(error, tokens, &mut tries).await?;
                 }
             }
-            tail.now = self.args.shared.now();
+            tail.now = self.args.shared.ports.now();
         }
     }
 
@@ -339,7 +340,7 @@ impl Turn {
             made: Making {
                 last_call: tail.last_call,
                 waited: std::mem::take(&mut self.waited),
-                price: self.args.shared.price(&self.settings.model),
+                price: self.args.shared.budgets.price(&self.settings.model),
                 tried: self.tried.clone(),
                 ..Making::begun(at_n, tail.now)
             },
@@ -363,7 +364,9 @@ impl Turn {
             Some(first.author.as_ref()?.id.clone())
         });
         let Some(person) = person else { return };
-        let mut place = CallPlace::of(&self.args.shared, person);
+        let Shared { ports, live, budgets, .. } = self.args.shared.clone();
+        let mut place =
+            CallPlace::of(Arc::clone(&budgets.call_shares), live, Arc::clone(&ports.clock), person);
         if place.waits() {
             tracing::debug!(channel = %self.args.handle.id, "a call waits: its person has as many at work as one may");
             let (deadline, since) = (self.budget.pause(), Instant::now());
@@ -418,10 +421,10 @@ impl Turn {
 
     /// Stores the whole of a message. `None`: it could not be, and the model cannot read on in it; the journal has it.
     async fn keep_message(&self, message: &LargeMessage, n_kept: usize) -> Option<Artifact> {
-        let (shared, handle) = (&self.args.shared, &self.args.handle);
+        let (ports, handle) = (&self.args.shared.ports, &self.args.handle);
         let id = handle.read(|conversation| next_id(conversation, n_kept));
         let words = message.words();
-        match keep(shared, handle, id, Content::Message(message.entry.seq), &words).await {
+        match keep(ports, handle, id, Content::Message(message.entry.seq), &words).await {
             Ok(artifact) => Some(artifact),
             Err(error) => {
                 tracing::error!(channel = %handle.id, seq = %message.entry.seq, bytes = words.len(), %error,

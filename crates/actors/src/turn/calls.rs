@@ -108,9 +108,9 @@ impl Turn {
         let reason = "no more tools are called in this turn";
         let mut events = Vec::new();
         for call in calls {
-            let effect = effect_of(&self.args.shared, &call.name);
+            let effect = effect_of(&*self.args.shared.ports.tools, &call.name);
             let used = Used::not_made(ToolOutcome::Refused, reason.to_owned());
-            let mut entry = draft_entry(Role::Tool, self.args.shared.now());
+            let mut entry = draft_entry(Role::Tool, self.args.shared.ports.now());
             entry.parts.clone_from(&used.output.parts);
             entry.tool_call_id = Some(call.id.clone());
             events.push(Event::Turn(TurnEvent::ToolUsed(self.noted(&call, effect, &used, 0))));
@@ -230,7 +230,7 @@ impl Turn {
             show.typing().go_on();
         }
         let started = RuntimeEventKind::ToolStarted { call: call.id.clone(), tool: call.name.clone() };
-        self.args.shared.notify(self.args.shared.now(), &self.args.handle.id, started);
+        self.args.shared.directory.notify(self.args.shared.ports.now(), &self.args.handle.id, started);
     }
 
     /// The people whose messages the turn answers.
@@ -311,7 +311,7 @@ impl Turn {
     }
 
     fn approval(&self, call: &ToolCall, reason: &str, ordinal: u64) -> Approval {
-        let asked_at = self.args.shared.now();
+        let asked_at = self.args.shared.ports.now();
         let secs = i64::try_from(self.settings.trust.approval_secs).unwrap_or(i64::MAX / 2);
         let (id, turn) = self.args.handle.read(|conversation| {
             let turn = conversation.open_turn.as_ref().map(|open| open.id.clone());
@@ -411,7 +411,7 @@ impl Turn {
     /// Has the question in the chat say how it ended; its buttons go with that.
     fn tell_outcome(&self, approval: &Approval, outcome: ApprovalOutcome, by: Option<&str>) {
         let (shared, handle) = (&self.args.shared, &self.args.handle);
-        let Some(platform) = shared.platform(&handle.id) else { return };
+        let Some(platform) = shared.ports.platform(&handle.id) else { return };
         let message = handle.read(|conversation| {
             let open = conversation.open_turn.as_ref()?;
             open.questions.get(&question_id(&handle.id, &open.id, &approval.id)).cloned().flatten()
@@ -427,7 +427,7 @@ impl Turn {
         // Where there is no room for both, the outcome is what counts.
         let words = if platform.split(&whole).len() == 1 { whole } else { told };
         let channel = handle.id.clone();
-        shared.tasks.spawn("tell an approval's end", async move {
+        shared.lifecycle.tasks.spawn("tell an approval's end", async move {
             let edit = platform.edit(channel.clone(), message, words);
             match tokio::time::timeout(EDIT_LIMIT, edit).await {
                 Ok(Ok(())) => {}
@@ -439,7 +439,7 @@ impl Turn {
 
     /// Never returns: when the runtime stops, the turn stays open, and is taken up again at the next start.
     pub(super) async fn stopping(&self) {
-        let mut stop = self.args.shared.stop_by.subscribe();
+        let mut stop = self.args.shared.lifecycle.stop_by.subscribe();
         if stop.wait_for(Option::is_some).await.is_ok() {
             self.args.turn.give_way();
         }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::agent::{AgentSettings, WindowSize};
+use cairn_core::agent::{AgentSettings, RuntimeLimits, WindowSize};
 use cairn_core::chain::{ModelStanding, Pick, cools, pick};
 use cairn_core::conversation::Learnt;
 use cairn_core::engine::MakeRoom;
@@ -29,7 +29,6 @@ use super::simpler::Simpler;
 use super::{Turn, TurnArgs};
 use crate::agent::{NO_ROOM, told};
 use crate::pace::{Pace, Paced};
-use crate::shared::Shared;
 use crate::{failure, telemetry};
 
 /// Tries after a context overflow (`docs/design/models.md`).
@@ -59,8 +58,7 @@ pub(super) struct Tries {
 }
 
 impl Tries {
-    pub(super) fn new(shared: &Shared) -> Self {
-        let limits = &shared.limits();
+    pub(super) fn new(limits: &RuntimeLimits) -> Self {
         let pauses = Backoff::new(limits.model_retry_base, limits.model_retry_max);
         let left = limits.model_attempts.saturating_sub(1);
         let (refused, errors) = (BTreeSet::new(), BTreeMap::new());
@@ -118,8 +116,8 @@ impl OutageWait {
             told,
             waits: false,
             since: None,
-            asked_max: args.shared.limits().model_retry_max,
-            pace: Pace::up_to(args.shared.limits().patience_max),
+            asked_max: args.shared.live.limits().model_retry_max,
+            pace: Pace::up_to(args.shared.live.limits().patience_max),
         }
     }
 
@@ -160,7 +158,7 @@ impl Turn {
     /// As a turn begins: the first model of the chain that can answers.
     pub(super) async fn choose(&mut self) -> Result<(), TurnFailure> {
         self.catch_up().await?;
-        let mut tries = Tries::new(&self.args.shared);
+        let mut tries = Tries::new(&self.args.shared.live.limits());
         self.come_back(&mut tries).await
     }
 
@@ -192,8 +190,8 @@ impl Turn {
             tries.simpler.attempt = Attempt::Simplified;
             return Ok(());
         }
-        let (shared, model) = (Arc::clone(&self.args.shared), self.settings.model.clone());
-        shared.models.failed(&model, &error, shared.now());
+        let (shared, model) = (self.args.shared.clone(), self.settings.model.clone());
+        shared.live.models.failed(&model, &error, shared.ports.now());
         if !cools(&error) {
             tries.refused.insert(model.clone());
         }
@@ -214,7 +212,7 @@ impl Turn {
         }
         let pause = if error.is_transient() { tries.next_pause() } else { None };
         let pause = pause.map(|pause| pause.max(asked.unwrap_or_default()));
-        match pause.filter(|pause| *pause <= shared.limits().model_retry_max) {
+        match pause.filter(|pause| *pause <= shared.live.limits().model_retry_max) {
             Some(pause) => {
                 tracing::warn!(model, error = error.in_brief(), ?pause, "model call failed");
                 let times = Arc::clone(&self.args.times);
@@ -266,7 +264,8 @@ impl Turn {
 
     /// How the models of the chain stand; those of `refused` are never asked.
     fn standings(&self, refused: &BTreeSet<String>) -> Vec<ModelStanding> {
-        let (handle, models, now) = (&self.args.handle, &self.args.shared.models, self.args.shared.now());
+        let (handle, models, now) =
+            (&self.args.handle, &self.args.shared.live.models, self.args.shared.ports.now());
         let candidates = self.candidates();
         handle.read(|conversation| {
             let rows = candidates.iter().zip(self.agent.guarded());
@@ -302,7 +301,7 @@ impl Turn {
         if !has_room(&correction, from) {
             return Reason { reason: format!("`{model}`: {NO_ROOM}"), code: "window" };
         }
-        let trouble = self.args.shared.models.health(model).trouble;
+        let trouble = self.args.shared.live.models.health(model).trouble;
         let code = trouble.as_ref().map_or("cooling", |trouble| trouble.code);
         let reason = match (&trouble, chain[here].cooling_until) {
             (Some(trouble), Some(until)) => {
@@ -338,7 +337,7 @@ impl Turn {
         }
         let picked = pick(&self.standings(&tries.refused))?;
         let model = self.candidates()[picked.idx()].model.clone();
-        self.args.shared.models.health(&model).asked(self.args.shared.now())
+        self.args.shared.live.models.health(&model).asked(self.args.shared.ports.now())
     }
 
     /// Goes on with the first model that is well, or will be first.
@@ -383,7 +382,7 @@ impl Turn {
             "the model takes no tools; it is asked without them for a day or until the next start: set tools = false \
              for it"
         );
-        self.args.shared.models.refused_tools(&model, self.args.shared.now());
+        self.args.shared.live.models.refused_tools(&model, self.args.shared.ports.now());
         self.step_learnt(ModelNews { model, no_tools: Some(true), ..ModelNews::default() }, None).await
     }
 
@@ -402,7 +401,7 @@ impl Turn {
                 inferred: news.bounds.is_some(),
                 cut: news.cut,
             };
-            self.args.shared.models.learn(&news.model, learnt);
+            self.args.shared.live.models.learn(&news.model, learnt);
         }
         self.step_learnt(news, note).await
     }
@@ -468,7 +467,8 @@ impl Turn {
 
     /// What this conversation does not know yet of a model.
     fn missed(&self, settings: &AgentSettings) -> Option<ModelNews> {
-        let (handle, models, now) = (&self.args.handle, &self.args.shared.models, self.args.shared.now());
+        let (handle, models, now) =
+            (&self.args.handle, &self.args.shared.live.models, self.args.shared.ports.now());
         let (model, window) = (settings.model.clone(), settings.window);
         let known = models.learnt(&model);
         let (here, bounds, grown, forgets) = handle.read(|conversation| {
@@ -606,7 +606,7 @@ impl Turn {
         self.outage_wait.since = None;
         self.budget.note(None);
         if std::mem::take(&mut self.outage_wait.waits) {
-            self.outage_wait.pace = Pace::up_to(self.args.shared.limits().patience_max);
+            self.outage_wait.pace = Pace::up_to(self.args.shared.live.limits().patience_max);
             self.budget.go_on();
             tracing::info!(channel = %self.args.handle.id, "the model answers again");
         }
@@ -624,7 +624,7 @@ impl Turn {
         tokio::select! {
             biased;
             done = &mut work => return Ok(done),
-            () = tokio::time::sleep_until(since + self.args.shared.limits().tell_after) => {}
+            () = tokio::time::sleep_until(since + self.args.shared.live.limits().tell_after) => {}
         }
         // Where words are coming, there is nothing to tell.
         if self.args.handle.subscribers.so_far().is_empty() {
@@ -684,7 +684,7 @@ impl Turn {
         let outage_wait = &mut self.outage_wait;
         let pause = outage_wait.pace.next().max(asked.unwrap_or_default().min(ASKED_MAX));
         tracing::debug!(channel = %self.args.handle.id, %error, ?pause, "the model still does not answer");
-        if outage_wait.pace.wait(&self.args.shared, Some(pause)).await == Paced::Stopping {
+        if outage_wait.pace.wait(&self.args.shared.lifecycle, Some(pause)).await == Paced::Stopping {
             self.args.turn.give_way();
             std::future::pending::<()>().await;
         }

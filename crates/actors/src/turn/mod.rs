@@ -47,8 +47,7 @@ const RECALL_LIMIT: Duration = Duration::from_secs(5);
 const MISSES_MAX: u32 = 3;
 
 pub(crate) struct TurnArgs {
-    /// What all actors share.
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Shared,
     pub(crate) handle: Arc<ChannelHandle>,
     pub(crate) turn: TurnLink,
     pub(crate) show: Option<Arc<Show>>,
@@ -60,7 +59,7 @@ pub(crate) struct TurnArgs {
 
 /// Runs the open turn to its answer.
 pub(crate) async fn run(args: TurnArgs) -> TurnResult {
-    let limit = args.shared.limits().turn_timeout;
+    let limit = args.shared.live.limits().turn_timeout;
     let (budget, show) = (Arc::new(Budget::new(limit)), args.show.clone());
     let turn = Turn {
         agent: args.handle.agent(),
@@ -119,13 +118,14 @@ impl Turn {
             tracing::warn!(%error, "the agent's time zone is unknown; dates are shown in UTC");
             TimeZone::UTC
         });
-        let tools = Toolbox::new(Arc::clone(&self.args.shared), Arc::clone(&self.args.handle));
+        let Shared { ports, live, lifecycle, .. } = self.args.shared.clone();
+        let tools = Toolbox::new(ports, live, lifecycle.tasks.clone(), Arc::clone(&self.args.handle));
         let mut rounds = self.settings.max_rounds.max(1);
         let (mut round, mut misses) = (0, 0);
         while round < rounds {
             round += 1;
             let last_call = round == rounds;
-            let (now, recalled_now) = (self.args.shared.now(), recalled.clone());
+            let (now, recalled_now) = (self.args.shared.ports.now(), recalled.clone());
             let tail = Tail { now, zone: zone.clone(), recalled: recalled_now, last_call };
             let mut call = self.call(tail).await?;
             let (took, model) = (call.took(), call.model.clone());
@@ -134,7 +134,7 @@ impl Turn {
                 call.tool_calls.clear();
             }
             if call.tool_calls.is_empty() {
-                let (entry, added) = call.into_answer(self.args.shared.now());
+                let (entry, added) = call.into_answer(self.args.shared.ports.now());
                 if let Some(added) = added {
                     self.args.handle.subscribers.delta(&added);
                 }
@@ -151,7 +151,7 @@ impl Turn {
             if misses == MISSES_MAX {
                 rounds = rounds.min(round + 1);
             }
-            let entry = call.into_entry(self.args.shared.now());
+            let entry = call.into_entry(self.args.shared.ports.now());
             let mut events = vec![Event::Turn(TurnEvent::EntryAdded { entry })];
             events.extend(took);
             self.step(events).await?;
@@ -177,7 +177,7 @@ impl Turn {
         let reach =
             handle.read(|conversation| Reach::of(&handle.id, conversation.direct_with.as_deref(), share));
         let limit = self.settings.recall_limit;
-        let recalling = self.args.shared.deps.store.recall(&self.settings.id, &reach, &question, limit);
+        let recalling = self.args.shared.ports.store.recall(&self.settings.id, &reach, &question, limit);
         let Recall { memories: recalled, scores, near } = match tokio::time::timeout(RECALL_LIMIT, recalling)
             .await
         {
@@ -196,7 +196,7 @@ impl Turn {
         if ids.is_empty() && handle.read(|conversation| conversation.recalled.is_empty()) {
             return Ok(recalled);
         }
-        let (now, zone) = (self.args.shared.now(), TimeZone::UTC);
+        let (now, zone) = (self.args.shared.ports.now(), TimeZone::UTC);
         let tail = Tail { now, zone, recalled, last_call: false };
         let event = MemoryEvent::Recalled { ids, tokens: tail_tokens(&tail), scores, near };
         self.step(vec![Event::Memory(event)]).await?;
@@ -226,7 +226,7 @@ impl Turn {
     where
         F: Future<Output = Result<T, StoreError>>,
     {
-        let (limits, began) = (self.args.shared.limits(), Instant::now());
+        let (limits, began) = (self.args.shared.live.limits(), Instant::now());
         let mut waited = false;
         loop {
             match ask().await {

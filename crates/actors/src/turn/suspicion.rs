@@ -22,7 +22,7 @@ impl Turn {
     fn taken_so_far(&self) -> WindowBounds {
         let model = &self.settings.model;
         let bounds = self.args.handle.read(|conversation| conversation.bounds.get(model).copied());
-        self.args.shared.models.bounds(model, bounds.unwrap_or_default())
+        self.args.shared.live.models.bounds(model, bounds.unwrap_or_default())
     }
 
     /// Has the request made smaller, and sent again.

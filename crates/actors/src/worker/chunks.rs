@@ -120,7 +120,7 @@ impl Job {
     fn bounds(&self, candidate: &ModelCandidate) -> WindowBounds {
         let model = &candidate.model.info().id;
         let bounds = self.handle.read(|conversation| conversation.bounds.get(model).copied());
-        self.shared.models.bounds(model, bounds.unwrap_or_default())
+        self.parts.live.models.bounds(model, bounds.unwrap_or_default())
     }
 
     /// The next request over what is left of the entries.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::identifiers::Mask;
 use cairn_core::compaction::{SummaryDraft, digest_draft, fit_identifiers, mask_for, most_tokens};
+use cairn_core::store_port::Store;
 use cairn_core::summary::StackSizes;
 use cairn_types::event::{Checkpoint, Run, RunOutcome, RunWork};
 use cairn_types::ids::{RunId, SummaryId};
@@ -19,13 +20,14 @@ use cairn_types::message::Entry;
 use cairn_types::model::{ModelError, Usage};
 use cairn_types::summary::Summary;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::agent::{ModelCandidate, OFFLINE};
+use crate::budgets::Budgets;
 use crate::handle::ChannelHandle;
+use crate::live::Live;
 use crate::messages::RunFailure;
-use crate::shared::Shared;
+use crate::ports::Ports;
 use crate::tasks;
 
 enum Stop {
@@ -53,8 +55,16 @@ struct Sources {
     summaries: Arc<[Summary]>,
 }
 
+/// What a run needs of the runtime.
+#[derive(Clone)]
+pub(crate) struct RunParts {
+    pub(crate) ports: Arc<Ports>,
+    pub(crate) live: Arc<Live>,
+    pub(crate) budgets: Arc<Budgets>,
+}
+
 struct Job {
-    shared: Arc<Shared>,
+    parts: RunParts,
     handle: Arc<ChannelHandle>,
     run: Run,
     run_budget: Arc<RunBudget>,
@@ -135,7 +145,7 @@ fn is_extractive(candidate: &ModelCandidate) -> bool {
 
 /// Makes one attempt. `digest`: without a model.
 pub(crate) async fn run(
-    shared: Arc<Shared>,
+    parts: RunParts,
     handle: Arc<ChannelHandle>,
     run: Run,
     run_budget: Arc<RunBudget>,
@@ -143,16 +153,16 @@ pub(crate) async fn run(
 ) -> Result<SummaryDraft, RunFailure> {
     let agent = handle.settings();
     let limit = Duration::from_secs(agent.compaction.timeout_secs);
-    let read = tokio::time::timeout(limit, sources(&shared, &handle, &run)).await;
+    let read = tokio::time::timeout(limit, sources(&*parts.ports.store, &handle, &run)).await;
     let sources = read.map_err(|_| RunFailure::attempt("the archive did not answer".to_owned()))??;
-    let now = shared.now();
+    let now = parts.ports.now();
     let job = Job {
         mask: mask_for(&handle.id, &agent),
         done: Mutex::new(run.checkpoint.clone()),
         spent_before: handle.read(|conversation| conversation.spent_within_hour(now)),
         spent: AtomicU64::new(0),
         sizes: handle.read(|conversation| StackSizes::of(&agent, &conversation.correction(&agent.model))),
-        shared: Arc::clone(&shared),
+        parts,
         handle,
         run_budget,
         agent,
@@ -169,7 +179,7 @@ pub(crate) async fn run(
             Err(Unmade::Models(why)) => why,
         }
     };
-    if job.run.takes_digest() { job.stand_in(&shared.digests, why).await } else { job.so_far(why) }
+    if job.run.takes_digest() { job.stand_in(why).await } else { job.so_far(why) }
 }
 
 /// What the models did not do.
@@ -180,7 +190,7 @@ enum Unmade {
     Models(String),
 }
 
-async fn sources(shared: &Shared, handle: &ChannelHandle, run: &Run) -> Result<Sources, RunFailure> {
+async fn sources(store: &dyn Store, handle: &ChannelHandle, run: &Run) -> Result<Sources, RunFailure> {
     if let RunWork::Merge { sources, .. } = &run.work {
         let summaries: Vec<Summary> = handle.read(|conversation| {
             let found = |id: &SummaryId| conversation.stack.summary(id).cloned();
@@ -196,7 +206,7 @@ async fn sources(shared: &Shared, handle: &ChannelHandle, run: &Run) -> Result<S
         handle.read(|conversation| conversation.readable(run, conversation.live.iter().cloned()));
     // An emergency may have taken them out of the window, but never out of the archive.
     if (entries.len() as u64) < run.messages {
-        let read = shared.deps.store.entries(&handle.id, run.from_seq, run.to_seq, usize::MAX).await;
+        let read = store.entries(&handle.id, run.from_seq, run.to_seq, usize::MAX).await;
         let read = read.map_err(|error| RunFailure::attempt(error.to_string()))?;
         entries = handle.read(|conversation| conversation.readable(run, read));
     }
@@ -312,7 +322,7 @@ impl Job {
     }
 
     /// The digest, on a thread of its own: it takes a while over a large range.
-    async fn stand_in(self, digests: &Arc<Semaphore>, why: String) -> Result<SummaryDraft, RunFailure> {
+    async fn stand_in(self, why: String) -> Result<SummaryDraft, RunFailure> {
         tracing::debug!(reason = why, "why no model made a summary");
         tracing::warn!(channel = %self.handle.id, run = %self.run.id,
             "a digest stands in for the summary; check the models of this agent and their limits");
@@ -322,7 +332,7 @@ impl Job {
         let most = self.most_tokens(&self.sources.entries);
         // What an emergency left without a summary gets one in any case.
         let is_owed = matches!(run.work, RunWork::Truncated);
-        let turn = Arc::clone(digests).acquire_owned().await;
+        let turn = Arc::clone(&self.parts.budgets.digests).acquire_owned().await;
         let digest = tasks::off_thread(move || {
             // Held to its end, also when nobody waits for it any more.
             let _turn = turn;

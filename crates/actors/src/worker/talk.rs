@@ -139,7 +139,7 @@ impl Talk<'_> {
 
     async fn exchange(&self, mut usage_guard: UsageGuard<'_>) -> Result<Said, ModelError> {
         let mut events = self.candidate.model.stream(self.request.clone());
-        let keeper = Keeper::of_runs(&self.job.shared, &self.reader, &self.request.tools);
+        let keeper = Keeper::of_runs(&self.job.parts.ports, &self.reader, &self.request.tools);
         let (mut text, mut calls, mut state) = (String::new(), Vec::new(), None);
         while let Some(event) = events.next().await {
             match event {
@@ -245,7 +245,8 @@ impl<'a> UsageGuard<'a> {
     fn new(job: &'a Job, candidate: &ModelCandidate, at_n: u64, tokens: u64, answer_max: u64) -> Self {
         let usage = Usage { input_tokens: tokens, ..Usage::default() };
         let (model, answer, handle) = (candidate.model.info().id.clone(), String::new(), &job.handle);
-        let made = Making { price: job.shared.price(&model), ..Making::begun(at_n, job.shared.now()) };
+        let made =
+            Making { price: job.parts.budgets.price(&model), ..Making::begun(at_n, job.parts.ports.now()) };
         let (is_reported, is_whole) = (false, false);
         let mut usage_guard =
             Self { job, handle, model, usage, answer_max, answer, is_reported, is_whole, made };

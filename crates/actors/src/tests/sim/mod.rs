@@ -257,7 +257,7 @@ impl Sim {
         if !is_last {
             return;
         }
-        let left = runtime.shared().tasks.running();
+        let left = runtime.shared().lifecycle.tasks.running();
         self.scene.check(left == 0, || format!("nothing is left running after a stop: {left} tasks"));
         let n_records = self.store.kept.records().len();
         tokio::time::sleep(Duration::from_secs(3_600)).await;
