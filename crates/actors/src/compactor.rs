@@ -103,7 +103,7 @@ impl Actor for Compactor {
             CompactorMsg::Look => state.look(),
             CompactorMsg::Ping { reply } => drop(reply.send(())),
             CompactorMsg::Resume => {
-                state.bring();
+                state.deliver_result();
                 state.look();
             }
             CompactorMsg::Done { run, attempt, ended } => state.done(&run, attempt, ended),
@@ -187,11 +187,11 @@ impl CompactorState {
             }
             Ended::Cancelled => None,
         };
-        self.bring();
+        self.deliver_result();
     }
 
     /// Brings the result of the attempt to the channel.
-    fn bring(&self) {
+    fn deliver_result(&self) {
         let Some(current) = &self.attempt else { return };
         let run = current.run.clone();
         let message = match current.result.clone() {

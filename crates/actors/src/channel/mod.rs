@@ -3,6 +3,7 @@
 //! Every change goes the same way: a pure decision names the events, the journal makes them durable, then they are
 //! folded in under the write lock. Turns and runs are tasks beside the actor; what they want changed they propose.
 
+mod deliveries;
 mod next_turn;
 mod report;
 mod requests;
@@ -37,7 +38,7 @@ impl Actor for Channel {
         _myself: ActorRef<ChannelMsg>,
         state: &mut ChannelState,
     ) -> Result<(), ActorProcessingErr> {
-        state.take_up().await
+        state.resume().await
     }
 
     async fn handle(
@@ -67,7 +68,7 @@ async fn handle(message: ChannelMsg, state: &mut ChannelState) -> Result<(), Act
     match message {
         ChannelMsg::Request(request) => {
             state.received += 1;
-            state.stir();
+            state.note_activity();
             state.handle_request(request).await?;
         }
         ChannelMsg::Step { attempt, events, reply } => {

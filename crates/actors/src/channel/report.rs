@@ -1,16 +1,13 @@
 //! What watchers, logs, metrics and the compactor are told of what has become durable.
 
-use std::sync::Arc;
-
 use cairn_core::awake;
 use cairn_core::thrashing::Thrashing;
 use cairn_core::window::{Gauge, measure};
 use cairn_types::event::{
-    ApprovalEvent, CompactionEvent, DeliveryEvent, Event, MemoryEvent, MessageEvent, PruneCause, Record, Run,
-    RunEnd, TurnEnd, TurnEvent, TurnOutcome,
+    ApprovalEvent, CompactionEvent, Event, MemoryEvent, MessageEvent, PruneCause, Record, Run, RunEnd,
+    TurnEnd, TurnEvent, TurnOutcome,
 };
-use cairn_types::ids::{MessageId, OutboxId, TurnId};
-use cairn_types::message::Entry;
+use cairn_types::ids::{MessageId, TurnId};
 use cairn_types::ports::OutboxItem;
 use cairn_types::tier::Tier;
 use cairn_types::tool::ToolUse;
@@ -18,16 +15,15 @@ use cairn_types::tool::ToolUse;
 use super::state::ChannelState;
 use super::turns::answer_of;
 use crate::events::RuntimeEventKind;
-use crate::messages::{CompactorMsg, OutboxMsg, PendingDelivery, RouterMsg};
+use crate::messages::{CompactorMsg, RouterMsg};
 use crate::telemetry;
 
 /// Records of a channel after which its snapshot is kept, so that a start has little to read.
 const SNAPSHOT_EVERY: usize = 512;
 
 impl ChannelState {
-    /// Tells of records that were just folded in.
-    pub(super) fn report(&mut self, records: &[Record]) {
-        self.hand_over(records);
+    /// Reports records that were just folded in.
+    pub(super) fn notify_watchers(&mut self, records: &[Record]) {
         self.weigh_overheard(records);
         self.reported_at = records.last().map_or(self.reported_at, |record| record.at);
         let moves = |event: &Event| {
@@ -315,38 +311,5 @@ impl ChannelState {
         tracing::info!(%channel, messages, tokens_before, tokens_after,
             "the window slid: the oldest turns left it; they stay in the history");
         self.notify(RuntimeEventKind::WindowSlid { messages, tokens_before, tokens_after });
-    }
-
-    /// Hands the deliveries that these records begin to the outbox, with the reply where it is among them. What is settled
-    /// among them is not pending.
-    fn hand_over(&self, records: &[Record]) {
-        let settled = |id: &OutboxId| {
-            records.iter().any(
-                |record| matches!(&record.event, Event::Delivery(DeliveryEvent::Settled { id: settled, .. }) if settled == id),
-            )
-        };
-        let ends = records.iter().any(|record| matches!(record.event, Event::Turn(TurnEvent::Ended(_))));
-        for record in records {
-            let item = OutboxItem::intended(&self.handle.id, record);
-            let Some(item) = item.filter(|item| !settled(&item.id)) else { continue };
-            let entry = |record: &Record| -> Option<Arc<Entry>> {
-                match &record.event {
-                    Event::Turn(TurnEvent::EntryAdded { entry }) if entry.seq == item.seq => {
-                        Some(Arc::new(entry.clone()))
-                    }
-                    _ => None,
-                }
-            };
-            let reply = records.iter().find_map(entry).filter(|_| item.note.is_none());
-            let typing = self.typing().filter(|_| ends);
-            if let Some(typing) = &typing {
-                typing.turn_ended();
-            }
-            self.shared.directory.tell_outbox(OutboxMsg::Deliver(Box::new(PendingDelivery {
-                item,
-                reply,
-                typing,
-            })));
-        }
     }
 }

@@ -11,10 +11,9 @@ use cairn_core::limits::Limited;
 use cairn_core::notice::long_messages;
 use cairn_core::window::pending_tokens;
 use cairn_types::event::{
-    CompactionEvent, DeliveryEvent, Event, MessageEvent, RunOutcome, RunRequest, Trigger, TurnEnd, TurnEvent,
-    TurnOutcome,
+    CompactionEvent, Event, MessageEvent, RunOutcome, RunRequest, Trigger, TurnEnd, TurnEvent, TurnOutcome,
 };
-use cairn_types::ids::{Generation, LOCAL_PLATFORM, MessageId, OutboxId, RunId, TurnId};
+use cairn_types::ids::{Generation, LOCAL_PLATFORM, MessageId, RunId, TurnId};
 use cairn_types::message::{Amendment, Author, Change, Entry, Inbound, Pending, fingerprint};
 use cairn_types::ports::{Admission, Answer, Refusal, Seen, StoreError};
 
@@ -473,42 +472,6 @@ impl ChannelState {
         self.commit(vec![event]).await?;
         tracing::info!(channel = %self.handle.id, %turn, "a turn was taken back");
         Ok(turn)
-    }
-
-    async fn note_delivery(
-        &mut self,
-        id: &OutboxId,
-        events: Vec<Event>,
-    ) -> Result<bool, Failed<RuntimeError>> {
-        if !self.handle.read(|conversation| conversation.owed.contains(id)) {
-            return Ok(false);
-        }
-        self.commit(events).await?;
-        Ok(true)
-    }
-
-    async fn retry_delivery(&mut self, id: OutboxId) -> Result<bool, Failed<RuntimeError>> {
-        let (pending, failed) = self
-            .handle
-            .read(|conversation| (conversation.owed.contains(&id), conversation.undelivered.contains(&id)));
-        if pending {
-            return Ok(false);
-        }
-        if !failed {
-            return Err(RuntimeError::NoSuchDelivery(id).into());
-        }
-        self.commit(vec![Event::Delivery(DeliveryEvent::Retried { id })]).await?;
-        Ok(true)
-    }
-
-    async fn drop_delivery(&mut self, id: OutboxId) -> Result<(), Failed<RuntimeError>> {
-        let is_known = self
-            .handle
-            .read(|conversation| conversation.owed.contains(&id) || conversation.undelivered.contains(&id));
-        if !is_known {
-            return Err(RuntimeError::NoSuchDelivery(id).into());
-        }
-        Ok(self.commit(vec![Event::Delivery(DeliveryEvent::Dropped { id })]).await?)
     }
 }
 

@@ -23,7 +23,7 @@ const EXPIRE_EVERY: Duration = Duration::from_secs(24 * 3600);
 impl ChannelState {
     /// A run may be due: decided again here, in the order of the journal.
     pub(super) async fn propose(&mut self) -> Result<(), ChannelFault> {
-        if self.falling || self.draining {
+        if self.going_idle || self.draining {
             return Ok(());
         }
         let (now, settings) = (self.shared.ports.now(), self.handle.settings());

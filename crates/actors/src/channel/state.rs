@@ -106,7 +106,7 @@ pub(crate) struct ChannelState {
     /// Requests that came by the router.
     pub(super) received: u64,
     /// The router was told that this channel may sleep: nothing new may begin meanwhile.
-    pub(super) falling: bool,
+    pub(super) going_idle: bool,
     pub(super) last_active: Instant,
     /// The turn under way.
     pub(super) current: Option<Current>,
@@ -179,7 +179,7 @@ impl ChannelState {
             _cancel: args.token.clone().drop_guard(),
             token: args.token,
             received: 0,
-            falling: false,
+            going_idle: false,
             last_active: Instant::now(),
             current: None,
             attempts: 0,
@@ -196,8 +196,8 @@ impl ChannelState {
         }
     }
 
-    /// Journals the events together, folds them in once they are durable, and tells watchers. A store that refuses
-    /// leaves everything as it was.
+    /// Journals the events together and folds them in once they are durable. Only then are deliveries enqueued and watchers
+    /// notified. If the store refuses the events, nothing changes.
     pub(super) async fn commit(&mut self, events: Vec<Event>) -> Result<(), Failed<StoreError>> {
         if events.is_empty() {
             return Ok(());
@@ -211,7 +211,8 @@ impl ChannelState {
             Failed::Refused(error)
         })?;
         self.handle.apply(&records).map_err(ChannelFault::from)?;
-        self.report(&records);
+        self.enqueue_deliveries(&records);
+        self.notify_watchers(&records);
         Ok(())
     }
 
@@ -238,10 +239,10 @@ impl ChannelState {
     }
 
     /// Something came: the channel stays awake.
-    pub(super) fn stir(&mut self) {
+    pub(super) fn note_activity(&mut self) {
         self.last_active = Instant::now();
         self.handle.note_used(self.shared.directory.next_use());
-        if std::mem::take(&mut self.falling) {
+        if std::mem::take(&mut self.going_idle) {
             // A run that was proposed meanwhile was not taken.
             self.handle.tell_compactor(CompactorMsg::Look);
         }
@@ -268,7 +269,7 @@ impl ChannelState {
             // Others are asked before it is asked again.
             return self.handle.note_used(self.shared.directory.next_use());
         }
-        self.falling = true;
+        self.going_idle = true;
         let (channel, who, received) = (self.handle.id.clone(), self.myself.get_id(), self.received);
         self.shared.directory.tell_router(RouterMsg::Idle { channel, who, received });
     }

@@ -72,12 +72,12 @@ fn draft_of(open: &OpenTurn, drafts: &[Event]) -> DraftState {
 
 impl ChannelState {
     /// The open turn runs again, or goes to the dead letters; pending messages and the run follow.
-    pub(super) async fn take_up(&mut self) -> Result<(), ActorProcessingErr> {
+    pub(super) async fn resume(&mut self) -> Result<(), ActorProcessingErr> {
         let settings = &self.handle.settings();
         self.tier = self.handle.read(|conversation| measure(conversation, settings).tier);
         self.later(self.shared.live.limits().idle_after, || ChannelMsg::Tick);
         self.expect_loss();
-        self.make_up();
+        self.close_ended();
         let open = self.handle.read(|conversation| conversation.open_turn.clone());
         if let Some(open) = open {
             let mut events = self.handle.read(|conversation| {
@@ -112,7 +112,7 @@ impl ChannelState {
     }
 
     /// The actor before this one may have failed before it told what it had journalled.
-    fn make_up(&self) {
+    fn close_ended(&self) {
         let open: BTreeSet<MessageId> = self.handle.read(|conversation| {
             let in_turn = conversation.open_turn.iter().flat_map(|open| open.messages.iter().cloned());
             in_turn.chain(conversation.pending.iter().map(|pending| pending.message.clone())).collect()

@@ -287,7 +287,7 @@ impl Turn {
             match self.telling(work).await? {
                 Ok(call) => {
                     self.tell_withheld(&tries).await?;
-                    self.calm();
+                    self.outage_over();
                     let as_it_was = call.n_sent <= 1 && tries.attempt() == Attempt::Whole;
                     let taken = if as_it_was { tokens } else { 0 };
                     self.args.shared.live.models.answered(&self.settings.model, taken);

@@ -159,7 +159,7 @@ impl Turn {
     pub(super) async fn choose(&mut self) -> Result<(), TurnFailure> {
         self.catch_up().await?;
         let mut tries = Tries::new(&self.args.shared.live.limits());
-        self.come_back(&mut tries).await
+        self.fail_back(&mut tries).await
     }
 
     /// A call failed: makes ready for the next one.
@@ -208,7 +208,7 @@ impl Turn {
         if self.outage_wait.waits() && self.outage_wait.covers(&error) {
             self.budget.note(Some(failed));
             self.pause(&error, asked).await;
-            return self.come_back(tries).await;
+            return self.fail_back(tries).await;
         }
         let pause = if error.is_transient() { tries.next_pause() } else { None };
         let pause = pause.map(|pause| pause.max(asked.unwrap_or_default()));
@@ -233,7 +233,7 @@ impl Turn {
                 return Err(failed);
             }
         }
-        self.come_back(tries).await
+        self.fail_back(tries).await
     }
 
     /// No request can be made for the model that answers here: goes on with one for which it can.
@@ -341,7 +341,7 @@ impl Turn {
     }
 
     /// Goes on with the first model that is well, or will be first.
-    async fn come_back(&mut self, tries: &mut Tries) -> Result<(), TurnFailure> {
+    async fn fail_back(&mut self, tries: &mut Tries) -> Result<(), TurnFailure> {
         if !self.is_chain() {
             return Ok(());
         }
@@ -602,7 +602,7 @@ impl Turn {
         well.into_iter().chain(cooling).next()
     }
 
-    pub(super) fn calm(&mut self) {
+    pub(super) fn outage_over(&mut self) {
         self.outage_wait.since = None;
         self.budget.note(None);
         if std::mem::take(&mut self.outage_wait.waits) {
