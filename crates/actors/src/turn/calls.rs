@@ -17,7 +17,7 @@ use jiff::SignedDuration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::Turn;
+use super::state::Turn;
 use crate::approvals::OpenRequest;
 use crate::events::RuntimeEventKind;
 use crate::messages::draft_entry;
@@ -51,16 +51,6 @@ const EDIT_LIMIT: Duration = Duration::from_secs(10);
 
 fn question_id(channel: &ChannelId, turn: &TurnId, approval: &ApprovalId) -> OutboxId {
     OutboxId::from(format!("{channel}:{turn}:ask:{approval}"))
-}
-
-/// Requests for approval in this turn so far. Behind a lock, since calls of one answer wait beside each other.
-#[derive(Debug, Default)]
-pub(super) struct ApprovalsSoFar {
-    asked: u32,
-    /// Requests that wait for an answer now.
-    open: u32,
-    unanswered: bool,
-    denied: BTreeSet<String>,
 }
 
 struct AskedCall<'a> {
@@ -435,14 +425,5 @@ impl Turn {
                 Err(_) => tracing::debug!(%channel, "a question does not show in time how it ended"),
             }
         });
-    }
-
-    /// Never returns: when the runtime stops, the turn stays open, and is taken up again at the next start.
-    pub(super) async fn stopping(&self) {
-        let mut stop = self.args.shared.lifecycle.stop_by.subscribe();
-        if stop.wait_for(Option::is_some).await.is_ok() {
-            self.args.turn.give_way();
-        }
-        std::future::pending::<()>().await;
     }
 }

@@ -7,26 +7,25 @@
 //! A turn does not fail because no model answers. In a chat people are told once that their message is kept; then it is
 //! tried again, with growing pauses, until it is answered or stopped. A local turn does so within its limit.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::agent::{AgentSettings, RuntimeLimits, WindowSize};
+use cairn_core::agent::{AgentSettings, WindowSize};
 use cairn_core::chain::{ModelStanding, Pick, cools, pick};
 use cairn_core::conversation::Learnt;
 use cairn_core::engine::MakeRoom;
 use cairn_core::notice;
 use cairn_core::window::{has_room, least_tokens};
 use cairn_types::event::{DeliveryEvent, Event, ModelNews, TurnEvent};
-use cairn_types::ids::{ChannelId, OutboxId, Seq, TurnId};
+use cairn_types::ids::Seq;
 use cairn_types::model::{Attempt, ModelError};
 use cairn_types::ports::TurnFailure;
 use cairn_types::window_bounds::Suspicion;
-use cairn_types::wire::backoff::Backoff;
-use tokio::time::Instant;
 
-use super::simpler::Simpler;
-use super::{Turn, TurnArgs};
+use super::outage::note_id;
+use super::state::Turn;
+use super::tries::{Simpler, Tries};
 use crate::agent::{NO_ROOM, told};
 use crate::pace::{Pace, Paced};
 use crate::{failure, telemetry};
@@ -40,44 +39,6 @@ const OVERFLOW_SHRINK: f64 = 0.7;
 /// Tokens that the words of a message keep beside its attachments at the least.
 const WORDS_MIN: u64 = 200;
 
-/// What the call of one answer has met so far.
-pub(super) struct Tries {
-    /// Pauses between calls, where no other model is well.
-    pauses: Backoff,
-    /// How often it may be called again after one.
-    left: u32,
-    /// Overflows of the model under way.
-    overflows: u32,
-    all_overflows: u32,
-    /// Refusals without a reason that may be for the size.
-    pub(super) suspicion: Suspicion,
-    /// Models that refused this very request: asking them again is no use.
-    refused: BTreeSet<String>,
-    errors: BTreeMap<String, ModelError>,
-    pub(super) simpler: Simpler,
-}
-
-impl Tries {
-    pub(super) fn new(limits: &RuntimeLimits) -> Self {
-        let pauses = Backoff::new(limits.model_retry_base, limits.model_retry_max);
-        let left = limits.model_attempts.saturating_sub(1);
-        let (refused, errors) = (BTreeSet::new(), BTreeMap::new());
-        let (suspicion, simpler) = (Suspicion::default(), Simpler::default());
-        Self { pauses, left, overflows: 0, all_overflows: 0, suspicion, refused, errors, simpler }
-    }
-
-    /// How far the next request may be simplified.
-    pub(super) fn attempt(&self) -> Attempt {
-        self.simpler.attempt
-    }
-
-    /// The pause before the same model is called again. `None`: it was called often enough.
-    fn next_pause(&mut self) -> Option<Duration> {
-        self.left = self.left.checked_sub(1)?;
-        Some(self.pauses.next_pause())
-    }
-}
-
 /// Why another model answers: for the journal, and as a label of the metric.
 struct Reason {
     reason: String,
@@ -86,73 +47,6 @@ struct Reason {
 
 /// Longest that a server may have us wait.
 const ASKED_MAX: Duration = Duration::from_secs(10 * 60);
-
-/// The note that tells people so: one per turn, whatever restarts there are.
-pub(crate) fn note_id(channel: &ChannelId, turn: &TurnId) -> OutboxId {
-    OutboxId::from(format!("{channel}:{turn}:wait"))
-}
-
-/// How a turn bears a model that does not answer.
-pub(super) struct OutageWait {
-    is_chat: bool,
-    told: bool,
-    waits: bool,
-    /// When the first call failed since one succeeded last.
-    since: Option<Instant>,
-    /// A local turn waits for no server that asks for more.
-    asked_max: Duration,
-    pace: Pace,
-}
-
-impl OutageWait {
-    /// As a turn begins, or is taken up again.
-    pub(super) fn of(args: &TurnArgs) -> Self {
-        let told = args.handle.read(|conversation| {
-            let open = conversation.open_turn.as_ref();
-            open.is_some_and(|open| open.notes.contains(&note_id(&conversation.channel, &open.id)))
-        });
-        Self {
-            is_chat: args.show.is_some(),
-            told,
-            waits: false,
-            since: None,
-            asked_max: args.shared.live.limits().model_retry_max,
-            pace: Pace::up_to(args.shared.live.limits().patience_max),
-        }
-    }
-
-    /// Whether it waits after this error instead of failing.
-    pub(super) fn covers(&self, error: &ModelError) -> bool {
-        match error {
-            ModelError::BadRequest { .. }
-            | ModelError::NoTools(_)
-            | ModelError::ContextOverflow { .. }
-            | ModelError::CutOff(_)
-            | ModelError::Declined
-            | ModelError::Filtered
-            // It answers, with nothing that can be used: every further call would cost as much and end alike.
-            | ModelError::Protocol(_)
-            | ModelError::Failed(_) => false,
-            // The key must be mended first: a local waiter is told at once, a chat goes on by itself.
-            ModelError::Auth(_) => self.is_chat,
-            ModelError::RateLimited { retry_after, .. } => {
-                self.is_chat || retry_after.is_none_or(|asked| asked <= self.asked_max)
-            }
-            ModelError::Overloaded { .. }
-            | ModelError::Timeout(_)
-            | ModelError::Transport(_)
-            | ModelError::Broken(_) => true,
-        }
-    }
-
-    pub(super) fn waits(&self) -> bool {
-        self.waits
-    }
-
-    pub(super) fn failed(&mut self) {
-        self.since.get_or_insert_with(Instant::now);
-    }
-}
 
 impl Turn {
     /// As a turn begins: the first model of the chain that can answers.

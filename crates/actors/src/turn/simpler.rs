@@ -8,16 +8,8 @@ use cairn_types::ids::SeqRange;
 use cairn_types::model::{Attempt, ModelError};
 use cairn_types::ports::TurnFailure;
 
-use super::Turn;
-use super::chain::Tries;
-
-/// What the model under way has been asked without, since its server refused the request.
-#[derive(Default)]
-pub(super) struct Simpler {
-    pub(super) attempt: Attempt,
-    /// Parts of the history that were left out, each with the one before; all but the last were refused.
-    withheld: Vec<Option<SeqRange>>,
-}
+use super::state::Turn;
+use super::tries::Tries;
 
 impl Turn {
     /// The server refuses the request whatever single thing is left out, and no other model is well: the next one has less of the

@@ -7,8 +7,8 @@ use cairn_types::model::{Attempt, ModelError, RefusalCause};
 use cairn_types::ports::TurnFailure;
 use cairn_types::window_bounds::WindowBounds;
 
-use super::Turn;
-use super::chain::Tries;
+use super::state::Turn;
+use super::tries::Tries;
 
 impl Turn {
     /// Whether a refusal of a request of so many tokens is taken for one of its size.
