@@ -12,10 +12,10 @@ use tokio::time::Instant;
 use crate::live::Live;
 
 #[derive(Default)]
-pub(crate) struct CallShares(Mutex<Line>);
+pub(crate) struct CallShares(Mutex<Queue>);
 
 #[derive(Default)]
-struct Line {
+struct Queue {
     shares: Shares,
     /// Who is told that their call begins.
     waiting: HashMap<Ticket, oneshot::Sender<()>>,
@@ -23,7 +23,7 @@ struct Line {
 }
 
 /// A call's place, from its wish to its end: it is given back when this is dropped, at whichever point.
-pub(crate) struct CallPlace {
+pub(crate) struct CallSlot {
     shares: Arc<CallShares>,
     live: Arc<Live>,
     clock: Arc<dyn Clock>,
@@ -32,7 +32,7 @@ pub(crate) struct CallPlace {
     turn: Option<oneshot::Receiver<()>>,
 }
 
-impl CallPlace {
+impl CallSlot {
     /// Takes a place for a call of that person.
     pub(crate) fn of(
         shares: Arc<CallShares>,
@@ -41,15 +41,15 @@ impl CallPlace {
         person: String,
     ) -> Self {
         let (share, now) = (live.limits().user_calls_at_once, clock.now());
-        let mut line = shares.0.lock();
-        let ticket = line.next;
-        line.next += 1;
-        let turn = (!line.shares.begin(&person, ticket, share, now)).then(|| {
+        let mut queue = shares.0.lock();
+        let ticket = queue.next;
+        queue.next += 1;
+        let turn = (!queue.shares.begin(&person, ticket, share, now)).then(|| {
             let (told, turn) = oneshot::channel();
-            line.waiting.insert(ticket, told);
+            queue.waiting.insert(ticket, told);
             turn
         });
-        drop(line);
+        drop(queue);
         Self { shares, live, clock, person, ticket, turn }
     }
 
@@ -68,13 +68,13 @@ impl CallPlace {
     }
 }
 
-impl Drop for CallPlace {
+impl Drop for CallSlot {
     fn drop(&mut self) {
         let (share, now) = (self.live.limits().user_calls_at_once, self.clock.now());
-        let mut line = self.shares.0.lock();
-        line.waiting.remove(&self.ticket);
-        for begun in line.shares.end(&self.person, self.ticket, share, now) {
-            if let Some(told) = line.waiting.remove(&begun) {
+        let mut queue = self.shares.0.lock();
+        queue.waiting.remove(&self.ticket);
+        for begun in queue.shares.end(&self.person, self.ticket, share, now) {
+            if let Some(told) = queue.waiting.remove(&begun) {
                 // Who has just left gives the place back by itself.
                 let _ = told.send(());
             }

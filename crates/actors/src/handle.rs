@@ -48,7 +48,7 @@ pub(crate) struct ChannelHandle {
     actors: Mutex<Actors>,
     changed: watch::Sender<u64>,
     /// Last record of what was kept last.
-    kept_n: AtomicU64,
+    saved_n: AtomicU64,
     /// Records since the last snapshot, or since it woke.
     since_snapshot: AtomicUsize,
     /// About how many bytes of memory it takes.
@@ -71,7 +71,7 @@ impl ChannelHandle {
             subscribers: TurnSubscribers::default(),
             approvals: Approvals::default(),
             changed: watch::Sender::new(conversation.last_n),
-            kept_n: AtomicU64::new(conversation.last_n),
+            saved_n: AtomicU64::new(conversation.last_n),
             since_snapshot: AtomicUsize::new(0),
             bytes: AtomicU64::new(awake::bytes(&conversation)),
             used: AtomicU64::new(0),
@@ -139,10 +139,10 @@ impl ChannelHandle {
 
     /// Keeps its snapshot in the store, or its outline alone while there is little to read since the last one; nothing
     /// where nothing has happened since.
-    pub(crate) async fn keep(&self, store: &dyn Store) -> Result<(), StoreError> {
+    pub(crate) async fn save(&self, store: &dyn Store) -> Result<(), StoreError> {
         let (copy, is_due) = {
             let conversation = self.conversation.read();
-            if self.kept_n.swap(conversation.last_n, Ordering::AcqRel) == conversation.last_n {
+            if self.saved_n.swap(conversation.last_n, Ordering::AcqRel) == conversation.last_n {
                 return Ok(());
             }
             let is_due = self.since_snapshot() >= LITTLE_TO_READ;
@@ -193,7 +193,7 @@ impl ChannelHandle {
         self.engine.bootstrap(&conversation);
         self.bytes.store(awake::bytes(&conversation), Ordering::Relaxed);
         *self.conversation.write() = conversation;
-        self.kept_n.store(n, Ordering::Release);
+        self.saved_n.store(n, Ordering::Release);
         self.changed.send_replace(n);
     }
 
@@ -203,7 +203,7 @@ impl ChannelHandle {
     }
 
     /// Weighs it again, after a turn or a run.
-    pub(crate) fn weigh(&self) {
+    pub(crate) fn update_size(&self) {
         self.bytes.store(self.read(awake::bytes), Ordering::Relaxed);
     }
 

@@ -148,7 +148,7 @@ pub(crate) enum ChannelMsg {
         trace: Option<Box<CallTrace>>,
     },
     /// What the store refused is tried again.
-    TryAgain,
+    Retry,
     /// The compactor finds that a run is due.
     Propose,
     /// An attempt of a run has a result.
@@ -179,7 +179,7 @@ pub(crate) enum ChannelMsg {
     /// Look whether the channel may sleep.
     Tick,
     /// The channels awake take too much memory: fall asleep, if nothing is under way.
-    Rest,
+    Sleep,
     /// Look which artifacts have expired.
     Expire,
     Ping {
@@ -223,7 +223,7 @@ impl TurnLink {
     }
 
     /// The runtime stops, and the turn has nothing to do before. A channel that is gone has no need of it.
-    pub(crate) fn give_way(&self) {
+    pub(crate) fn yield_turn(&self) {
         let _ = self.channel.send_message(ChannelMsg::Yield { attempt: self.attempt });
     }
 }
@@ -348,7 +348,7 @@ pub(crate) enum RouterMsg {
     /// The pause after a compactor's failure is over.
     StartCompactor(ChannelId),
     /// A channel has ended a turn or a run, and may take more memory than before.
-    Weighed,
+    SizeChanged,
     Ping {
         reply: Reply<()>,
     },
@@ -365,13 +365,14 @@ pub(crate) enum OutboxMsg {
     },
     Deliver(Box<PendingDelivery>),
     /// The first delivery of a channel is over, or cannot go on now.
-    Over {
+    Finished {
         channel: ChannelId,
         id: OutboxId,
         /// It cannot go on in this run of the daemon.
         parked: bool,
     },
-    Forget {
+    /// Stops a delivery that was dropped.
+    Cancel {
         channel: ChannelId,
         id: OutboxId,
     },

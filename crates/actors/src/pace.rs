@@ -54,7 +54,7 @@ impl Pace {
 }
 
 /// Failures further apart than that do not add up.
-const CALM_AFTER: Duration = Duration::from_secs(60);
+const STABLE_AFTER: Duration = Duration::from_secs(60);
 
 /// Longest pause before an actor is started again.
 const RESTART_PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -70,7 +70,7 @@ impl Crashes {
     /// Counts a failure and says how long to pause.
     pub(crate) fn pause(&mut self, base: Duration) -> Duration {
         let now = Instant::now();
-        if self.last.is_none_or(|last| now - last > CALM_AFTER) {
+        if self.last.is_none_or(|last| now - last > STABLE_AFTER) {
             self.n = 0;
         }
         self.last = Some(now);

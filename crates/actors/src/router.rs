@@ -36,7 +36,7 @@ pub(crate) struct RouterArgs {
 struct Waking {
     queue: Vec<(Create, Request)>,
     /// It has something unfinished: reading it is tried until it succeeds.
-    must: bool,
+    is_required: bool,
     interrupted: bool,
     crashes: Crashes,
     compactor: Option<ActorRef<CompactorMsg>>,
@@ -84,7 +84,7 @@ pub(crate) struct RouterState {
     shared: Shared,
     interrupted: bool,
     slots: BTreeMap<ChannelId, Slot>,
-    who: HashMap<ActorId, (ChannelId, Part)>,
+    actors: HashMap<ActorId, (ChannelId, Part)>,
     permits: Arc<Semaphore>,
 }
 
@@ -102,7 +102,7 @@ impl Actor for Router {
             shared: args.shared,
             interrupted: args.interrupted,
             slots: BTreeMap::new(),
-            who: HashMap::new(),
+            actors: HashMap::new(),
             permits: Arc::new(Semaphore::new(WAKING_AT_ONCE)),
         })
     }
@@ -136,7 +136,7 @@ impl Actor for Router {
             RouterMsg::Woken { channel, restored } => state.woken(&myself, channel, restored).await,
             RouterMsg::Idle { channel, who, received } => state.idle(&channel, who, received),
             RouterMsg::StartCompactor(channel) => state.start_compactor(&myself, &channel).await,
-            RouterMsg::Weighed => state.make_room(),
+            RouterMsg::SizeChanged => state.make_room(),
             RouterMsg::Ping { reply } => drop(reply.send(())),
         }
         Ok(())
@@ -158,7 +158,7 @@ impl Actor for Router {
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => return Ok(()),
         };
         // Who sleeps or was given up is no longer in the list.
-        let Some((channel, part)) = state.who.get(&who).cloned() else { return Ok(()) };
+        let Some((channel, part)) = state.actors.get(&who).cloned() else { return Ok(()) };
         match part {
             Part::Channel => state.recover(&myself, &channel, &reason, by_store),
             Part::Compactor => state.recover_compactor(&myself, who, &channel, &reason),
@@ -225,7 +225,7 @@ impl RouterState {
             return;
         }
         match self.slots.get_mut(&channel) {
-            Some(Slot::Waking(waking)) => waking.must = true,
+            Some(Slot::Waking(waking)) => waking.is_required = true,
             Some(Slot::Awake(_)) => {}
             None => {
                 let waking = self.waking(Vec::new(), true);
@@ -234,8 +234,14 @@ impl RouterState {
         }
     }
 
-    fn waking(&self, queue: Vec<(Create, Request)>, must: bool) -> Waking {
-        Waking { queue, must, interrupted: self.interrupted, crashes: Crashes::default(), compactor: None }
+    fn waking(&self, queue: Vec<(Create, Request)>, is_required: bool) -> Waking {
+        Waking {
+            queue,
+            is_required,
+            interrupted: self.interrupted,
+            crashes: Crashes::default(),
+            compactor: None,
+        }
     }
 
     /// Reads the channel from the store, after a pause.
@@ -301,7 +307,7 @@ impl RouterState {
             }
             Err(error) => {
                 tracing::error!(%channel, %error, "cannot read the channel from the store");
-                self.put_off(myself, channel, waking, RuntimeError::Store(error));
+                self.postpone(myself, channel, waking, RuntimeError::Store(error));
             }
         }
     }
@@ -330,12 +336,12 @@ impl RouterState {
             Err(error) => {
                 tracing::error!(%channel, %error, "cannot start the channel's actor");
                 let error = RuntimeError::Spawn { actor: "channel", message: error.to_string() };
-                return self.put_off(myself, channel, waking, error);
+                return self.postpone(myself, channel, waking, error);
             }
         };
         handle.note_used(self.shared.directory.next_use());
         self.shared.directory.insert(handle);
-        self.who.insert(actor.get_id(), (channel.clone(), Part::Channel));
+        self.actors.insert(actor.get_id(), (channel.clone(), Part::Channel));
         let mut awake = Awake {
             channel: actor,
             compactor: waking.compactor,
@@ -370,7 +376,7 @@ impl RouterState {
         }
         let asleep = to_sleep(directory.handles().iter().map(ChannelHandle::as_awake).collect(), most);
         tracing::debug!(n = asleep.len(), "the channels awake take too much memory; these fall asleep");
-        asleep.iter().for_each(|handle| handle.tell_channel(ChannelMsg::Rest));
+        asleep.iter().for_each(|handle| handle.tell_channel(ChannelMsg::Sleep));
     }
 
     fn idle(&mut self, channel: &ChannelId, who: ActorId, received: u64) {
@@ -378,10 +384,10 @@ impl RouterState {
         if awake.channel.get_id() != who || awake.sent != received {
             return;
         }
-        self.who.remove(&who);
+        self.actors.remove(&who);
         awake.channel.stop(Some("idle".to_owned()));
         if let Some(compactor) = &awake.compactor {
-            self.who.remove(&compactor.get_id());
+            self.actors.remove(&compactor.get_id());
             compactor.stop(Some("idle".to_owned()));
         }
         self.slots.remove(channel);
@@ -394,7 +400,7 @@ impl RouterState {
     }
 
     /// Refuses what waits, and tries again when something is unfinished there.
-    fn put_off(
+    fn postpone(
         &mut self,
         myself: &ActorRef<RouterMsg>,
         channel: ChannelId,
@@ -402,7 +408,7 @@ impl RouterState {
         error: RuntimeError,
     ) {
         refuse_all(std::mem::take(&mut waking.queue), &error);
-        if waking.must {
+        if waking.is_required {
             let pause = waking.crashes.pause(self.shared.live.limits().store_retry_pause);
             self.wake(myself, channel, waking, pause);
         }
@@ -417,7 +423,7 @@ impl RouterState {
         let args = CompactorArgs::of(&self.shared, handle);
         match Compactor::spawn_linked(None, Compactor, args, myself.get_cell()).await {
             Ok((compactor, _)) => {
-                self.who.insert(compactor.get_id(), (channel.clone(), Part::Compactor));
+                self.actors.insert(compactor.get_id(), (channel.clone(), Part::Compactor));
                 awake.compactor = Some(compactor);
             }
             Err(error) => {
@@ -434,7 +440,7 @@ impl RouterState {
     fn recover(&mut self, myself: &ActorRef<RouterMsg>, channel: &ChannelId, reason: &str, by_store: bool) {
         let Some(Slot::Awake(mut awake)) = self.slots.remove(channel) else { return };
         awake.token.cancel();
-        self.who.remove(&awake.channel.get_id());
+        self.actors.remove(&awake.channel.get_id());
         if self.shared.lifecycle.is_stopping() {
             return;
         }
@@ -443,7 +449,7 @@ impl RouterState {
         self.shared.lifecycle.count_restart("channel");
         let waking = Waking {
             queue: Vec::new(),
-            must: true,
+            is_required: true,
             interrupted: awake.interrupted || !by_store,
             crashes: awake.crashes,
             compactor: awake.compactor,
@@ -458,7 +464,7 @@ impl RouterState {
         channel: &ChannelId,
         reason: &str,
     ) {
-        self.who.remove(&who);
+        self.actors.remove(&who);
         match self.slots.get_mut(channel) {
             Some(Slot::Awake(awake)) => {
                 awake.compactor = None;

@@ -216,7 +216,7 @@ impl Runtime {
         let platform = channel.platform().to_owned();
         metrics::counter!("cairn_deliveries_total", "platform" => platform, "outcome" => "dropped")
             .increment(1);
-        self.shared.directory.tell_outbox(OutboxMsg::Forget { channel: channel.clone(), id: id.clone() });
+        self.shared.directory.tell_outbox(OutboxMsg::Cancel { channel: channel.clone(), id: id.clone() });
         Ok(())
     }
 
@@ -326,7 +326,7 @@ impl Runtime {
             in_order = false;
         }
         handles.iter().for_each(|handle| handle.dispose());
-        self.keep_snapshots(&handles).await;
+        self.save_snapshots(&handles).await;
         self.shared.directory.clear();
         match timeout(STOP_LIMIT, self.shared.ports.journal(MaintenanceEvent::DaemonStopped)).await {
             Ok(Ok(())) => {}
@@ -341,12 +341,12 @@ impl Runtime {
     }
 
     /// What is not kept in time is read from the journal when its channel wakes.
-    async fn keep_snapshots(&self, handles: &[Arc<ChannelHandle>]) {
+    async fn save_snapshots(&self, handles: &[Arc<ChannelHandle>]) {
         let n_kept = AtomicUsize::new(0);
         let store = &*self.shared.ports.store;
         // Beside each other, so that the store can write many at once; it bounds how many.
         let snapshots =
-            stream::iter(handles).for_each_concurrent(None, async |handle| match handle.keep(store).await {
+            stream::iter(handles).for_each_concurrent(None, async |handle| match handle.save(store).await {
                 Ok(()) => drop(n_kept.fetch_add(1, Ordering::Relaxed)),
                 Err(error) => {
                     tracing::warn!(%error, "a snapshot was not kept; its channel wakes more slowly");

@@ -127,7 +127,7 @@ impl TurnSubscribers {
     }
 
     /// The words of the answer under way.
-    pub(crate) fn so_far(&self) -> String {
+    pub(crate) fn text_so_far(&self) -> String {
         self.waiting.lock().so_far.clone()
     }
 

@@ -18,7 +18,7 @@ use crate::ports::Ports;
 
 /// How a call was made, and how it went so far.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Making {
+pub(crate) struct TraceBuilder {
     pub(crate) at_n: u64,
     pub(crate) asked_at: Timestamp,
     pub(crate) last_call: bool,
@@ -35,14 +35,14 @@ pub(crate) struct Making {
     pub(crate) work: Option<RunCall>,
 }
 
-impl Making {
+impl TraceBuilder {
     /// A call begins, over the conversation as it was after that record.
     pub(crate) fn begun(at_n: u64, asked_at: Timestamp) -> Self {
         Self { at_n, asked_at, begun: Some(Instant::now()), ..Self::default() }
     }
 
     /// Something of its answer came.
-    pub(crate) fn say(&mut self) {
+    pub(crate) fn note_output(&mut self) {
         if self.first.is_none() {
             self.first = self.begun.map(|begun| begun.elapsed());
         }
@@ -53,7 +53,7 @@ impl Making {
     }
 
     /// Its trace; none where it was never sent.
-    pub(crate) fn trace(&self, usage: Usage, is_whole: bool) -> Option<Box<CallTrace>> {
+    pub(crate) fn build(&self, usage: Usage, is_whole: bool) -> Option<Box<CallTrace>> {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let total = self.total.or(self.begun.map(|begun| begun.elapsed())).unwrap_or_default();
         let failure = || self.failure.clone().unwrap_or_else(|| CUT_SHORT.to_owned());
@@ -75,7 +75,7 @@ impl Making {
 }
 
 /// Keeps what the traces of one request name.
-pub(crate) struct Keeper {
+pub(crate) struct TextKeeper {
     ports: Arc<Ports>,
     settings: Arc<AgentSettings>,
     prompt: String,
@@ -83,7 +83,7 @@ pub(crate) struct Keeper {
     tools: ToolDefs,
 }
 
-impl Keeper {
+impl TextKeeper {
     pub(crate) fn of_answers(ports: &Arc<Ports>, settings: &Arc<AgentSettings>) -> Self {
         let (prompt, tools) = (settings.system_prompt.clone(), settings.tools.clone());
         Self { ports: Arc::clone(ports), settings: Arc::clone(settings), prompt, instructions: None, tools }

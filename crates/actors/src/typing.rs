@@ -60,13 +60,13 @@ impl Typing {
         });
     }
 
-    /// Shows it no more until [`Typing::go_on`]. Returns when no request is on its way.
+    /// Shows it no more until [`Typing::resume`]. Returns when no request is on its way.
     pub(crate) async fn pause(&self) {
         self.set(Mode::Off);
         self.at_rest().await;
     }
 
-    pub(crate) fn go_on(&self) {
+    pub(crate) fn resume(&self) {
         self.set(Mode::On);
     }
 

@@ -58,7 +58,7 @@ impl Actor for Channel {
     ) -> Result<(), ActorProcessingErr> {
         // A stop keeps what there is time for.
         if !state.shared.lifecycle.is_stopping() {
-            state.keep_snapshot();
+            state.save_snapshot();
         }
         Ok(())
     }
@@ -82,7 +82,7 @@ async fn handle(message: ChannelMsg, state: &mut ChannelState) -> Result<(), Act
         ChannelMsg::Spent { model, usage, is_estimate, trace } => {
             state.spent(model, usage, is_estimate, trace).await?;
         }
-        ChannelMsg::TryAgain => state.try_again().await?,
+        ChannelMsg::Retry => state.retry().await?,
         ChannelMsg::Propose => state.propose().await?,
         ChannelMsg::FinishRun { run, draft } => state.finish_run(&run, draft).await?,
         ChannelMsg::Checkpoint { run, checkpoint, reply } => {
@@ -96,7 +96,7 @@ async fn handle(message: ChannelMsg, state: &mut ChannelState) -> Result<(), Act
         ChannelMsg::GiveUpRun { run, outcome, reason } => state.give_up_run(&run, outcome, &reason).await?,
         ChannelMsg::TellLoss => state.tell_loss().await?,
         ChannelMsg::Tick => state.tick(),
-        ChannelMsg::Rest => state.rest(),
+        ChannelMsg::Sleep => state.request_sleep(),
         ChannelMsg::Expire => state.expire().await?,
         ChannelMsg::Ping { reply } => drop(reply.send(())),
         ChannelMsg::Drain { done } => state.drain(done),

@@ -24,7 +24,7 @@ const SNAPSHOT_EVERY: usize = 512;
 impl ChannelState {
     /// Reports records that were just folded in.
     pub(super) fn notify_watchers(&mut self, records: &[Record]) {
-        self.weigh_overheard(records);
+        self.count_overheard(records);
         self.reported_at = records.last().map_or(self.reported_at, |record| record.at);
         let moves = |event: &Event| {
             !matches!(event, Event::Message(MessageEvent::Accepted(_)))
@@ -61,16 +61,16 @@ impl ChannelState {
             |record: &Record| matches!(record.event, Event::Compaction(CompactionEvent::RunEnded(_)));
         let ends_a_turn = |record: &Record| matches!(record.event, Event::Turn(TurnEvent::Ended(_)));
         if records.iter().any(|record| ends_a_run(record) || ends_a_turn(record)) {
-            self.handle.weigh();
-            self.shared.directory.tell_router(RouterMsg::Weighed);
+            self.handle.update_size();
+            self.shared.directory.tell_router(RouterMsg::SizeChanged);
         }
         if records.iter().any(ends_a_run) || self.handle.since_snapshot() > SNAPSHOT_EVERY {
-            self.keep_snapshot();
+            self.save_snapshot();
         }
     }
 
     /// What people say to each other ends no turn after which the channel would be weighed.
-    fn weigh_overheard(&self, records: &[Record]) {
+    fn count_overheard(&self, records: &[Record]) {
         let overheard = records.iter().filter_map(|record| match &record.event {
             Event::Message(MessageEvent::Accepted(pending)) if !pending.addressed => Some(pending),
             _ => None,
@@ -78,7 +78,7 @@ impl ChannelState {
         let bytes: u64 = overheard.map(awake::pending_bytes).sum();
         if bytes > 0 {
             self.handle.add_bytes(bytes);
-            self.shared.directory.tell_router(RouterMsg::Weighed);
+            self.shared.directory.tell_router(RouterMsg::SizeChanged);
         }
     }
 
@@ -93,9 +93,9 @@ impl ChannelState {
         match event {
             TurnEvent::Started { turn, messages, .. } => {
                 *taken = Some(messages);
-                self.report_taken_up(turn, messages);
+                self.report_turn_start(turn, messages);
             }
-            TurnEvent::Reopened { turn, messages } => self.report_taken_up(turn, messages),
+            TurnEvent::Reopened { turn, messages } => self.report_turn_start(turn, messages),
             TurnEvent::UsageReported { model, usage, .. } => {
                 self.shared.budgets.count_usage(&self.handle.id, self.authors(), model, *usage, record.at);
             }
@@ -125,7 +125,7 @@ impl ChannelState {
             CompactionEvent::RunStarted { run } => self.report_start(run),
             CompactionEvent::RunEnded(end) => {
                 self.report_end(end);
-                self.told_of.remove(&end.run);
+                self.asked_for.remove(&end.run);
                 let usable = self.handle.settings().window.usable_tokens();
                 let thrashing = self.thrashing.run(end, usable, record.at);
                 self.report_thrashing(thrashing, gauge);
@@ -153,7 +153,7 @@ impl ChannelState {
         self.shared.directory.notify(self.reported_at, &self.handle.id, kind);
     }
 
-    fn report_taken_up(&self, turn: &TurnId, messages: &[MessageId]) {
+    fn report_turn_start(&self, turn: &TurnId, messages: &[MessageId]) {
         let (turn, messages) = (turn.clone(), messages.to_vec());
         self.notify(RuntimeEventKind::TurnStarted { turn, messages });
     }

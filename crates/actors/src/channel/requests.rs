@@ -97,7 +97,7 @@ impl ChannelState {
             Seen::Open { fingerprint: known, .. } | Seen::Ended { fingerprint: known, .. }
                 if known != print && !known.is_empty() && self.is_chat() =>
             {
-                self.newer_words(inbound).await
+                self.accept_edit(inbound).await
             }
             Seen::Open { fingerprint: known, .. } | Seen::Ended { fingerprint: known, .. }
                 if known != print && !self.is_chat() =>
@@ -110,10 +110,10 @@ impl ChannelState {
             Seen::Ended { turn, end, .. } => {
                 match in_time(self.stored_answer(&inbound.message, &end)).await? {
                     Some(answer) => Ok(Admission { turn, progress: ended_stream(answer) }),
-                    None => self.try_again_for(inbound, print, &turn).await,
+                    None => self.reopen(inbound, print, &turn).await,
                 }
             }
-            Seen::New => self.take_in(inbound, print, None).await,
+            Seen::New => self.enqueue(inbound, print, None).await,
         }
     }
 
@@ -122,7 +122,7 @@ impl ChannelState {
         self.handle.id.platform() != LOCAL_PLATFORM
     }
 
-    async fn newer_words(&mut self, inbound: &Inbound) -> Result<Admission, Failed<Refusal>> {
+    async fn accept_edit(&mut self, inbound: &Inbound) -> Result<Admission, Failed<Refusal>> {
         let change = Change::Edited {
             author: inbound.author.clone(),
             parts: inbound.parts.clone(),
@@ -136,7 +136,7 @@ impl ChannelState {
 
     /// A message whose turn ended without an answer is sent again: that turn is open again, or it begins another in its
     /// place.
-    async fn try_again_for(
+    async fn reopen(
         &mut self,
         inbound: &Inbound,
         print: String,
@@ -144,7 +144,7 @@ impl ChannelState {
     ) -> Result<Admission, Failed<Refusal>> {
         let again = self.handle.read(|conversation| conversation.sent_again(turn, &inbound.message));
         let Some(reopened @ Event::Turn(TurnEvent::Reopened { .. })) = again else {
-            return self.take_in(inbound, print, again).await;
+            return self.enqueue(inbound, print, again).await;
         };
         if self.current.is_some() || self.unsaved.is_some() {
             return Err(Refusal::Busy { retry_after_secs: BUSY_RETRY_SECS }.into());
@@ -174,7 +174,7 @@ impl ChannelState {
     }
 
     /// `before`: what is to be journalled before it.
-    async fn take_in(
+    async fn enqueue(
         &mut self,
         inbound: &Inbound,
         print: String,
@@ -217,7 +217,7 @@ impl ChannelState {
         let progress = self.handle.subscribers.join(&inbound.message);
         self.commit(events).await?;
         metrics::counter!("cairn_accepted_total").increment(1);
-        self.go_on().await?;
+        self.advance().await?;
         Ok(Admission { turn, progress })
     }
 
@@ -297,7 +297,7 @@ impl ChannelState {
             tracing::info!(channel = %self.handle.id, "a turn was stopped: what it was to answer was deleted");
         }
         // It may be addressed to the bot by now.
-        self.go_on().await?;
+        self.advance().await?;
         Ok(())
     }
 
@@ -381,7 +381,7 @@ impl ChannelState {
         let run = self.handle.read(|conversation| conversation.run.as_ref().map(|run| run.id.clone()));
         let Some(run) = run else { return self.nothing_to_compact() };
         if tell {
-            self.told_of.insert(run.clone());
+            self.asked_for.insert(run.clone());
         }
         Compaction::Run(self.ticket(run, false, true))
     }
@@ -414,7 +414,7 @@ impl ChannelState {
     /// Archives everything and starts a new conversation.
     async fn new_generation(&mut self) -> Result<Generation, Failed<RuntimeError>> {
         if self.unsaved.is_some() {
-            self.try_again().await?;
+            self.retry().await?;
         }
         if let Some(closing) = &self.unsaved {
             tracing::debug!(channel = %self.handle.id, turn = %closing.turn(), "the store is not well yet");
@@ -425,7 +425,7 @@ impl ChannelState {
         let result = self.archive_all().await;
         self.draining = was_draining;
         let generation = answer(result)?;
-        self.go_on().await?;
+        self.advance().await?;
         Ok(generation?)
     }
 
@@ -457,7 +457,7 @@ impl ChannelState {
         let result = self.take_back().await;
         self.draining = was_draining;
         let turn = answer(result)?;
-        self.go_on().await?;
+        self.advance().await?;
         self.handle.tell_compactor(CompactorMsg::Look);
         Ok(turn?)
     }

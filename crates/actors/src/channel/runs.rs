@@ -139,7 +139,7 @@ impl ChannelState {
         let (now, settings) = (self.shared.ports.now(), self.handle.settings());
         let mut conversation = self.handle.snapshot();
         if let Some(run) = &mut conversation.run {
-            run.tell |= self.told_of.contains(&run.id);
+            run.tell |= self.asked_for.contains(&run.id);
         }
         notice::with_notes(&conversation, &settings, events, now)
     }

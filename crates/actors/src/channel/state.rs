@@ -122,7 +122,7 @@ pub(crate) struct ChannelState {
     pub(super) draining: bool,
     pub(super) drained: Vec<Reply<()>>,
     /// Runs that began by themselves and that people in the chat have asked for since.
-    pub(super) told_of: BTreeSet<RunId>,
+    pub(super) asked_for: BTreeSet<RunId>,
     /// When what is reported now was journalled.
     pub(super) reported_at: Timestamp,
     /// What it sends itself later; they end with it.
@@ -190,7 +190,7 @@ impl ChannelState {
             run_tier,
             draining: false,
             drained: Vec::new(),
-            told_of: BTreeSet::new(),
+            asked_for: BTreeSet::new(),
             reported_at: Timestamp::UNIX_EPOCH,
             timers: JoinSet::new(),
         }
@@ -253,17 +253,17 @@ impl ChannelState {
         let limit = self.shared.live.limits().idle_after;
         let quiet = self.last_active.elapsed();
         if quiet >= limit {
-            self.rest();
+            self.request_sleep();
         }
         let wait = if quiet < limit { limit - quiet } else { limit };
         self.later(wait, || ChannelMsg::Tick);
     }
 
     /// Asks the router to let the channel sleep, unless something is under way.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn request_sleep(&mut self) {
         if let Some(left) = FRESH.checked_sub(self.last_active.elapsed()).filter(|left| !left.is_zero()) {
             // What is told beside requests, such as what a run took, may still be on its way.
-            return self.later(left, || ChannelMsg::Rest);
+            return self.later(left, || ChannelMsg::Sleep);
         }
         if !self.may_sleep() {
             // Others are asked before it is asked again.
@@ -332,10 +332,10 @@ impl ChannelState {
     }
 
     /// Keeps a snapshot, in a task of its own: it is only a cache.
-    pub(super) fn keep_snapshot(&self) {
+    pub(super) fn save_snapshot(&self) {
         let (store, handle) = (Arc::clone(&self.shared.ports.store), Arc::clone(&self.handle));
         self.shared.lifecycle.tasks.spawn("keep a snapshot", async move {
-            if let Err(error) = handle.keep(&*store).await {
+            if let Err(error) = handle.save(&*store).await {
                 tracing::warn!(%error, "a conversation's snapshot was not kept; its next start takes longer");
             }
         });

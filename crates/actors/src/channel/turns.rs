@@ -105,7 +105,7 @@ impl ChannelState {
             // What the store refuses of it is tried again.
             drop(answer(self.stop_open_turn().await)?);
         }
-        self.go_on().await?;
+        self.advance().await?;
         self.expire().await?;
         self.handle.tell_compactor(CompactorMsg::Look);
         Ok(())
@@ -161,7 +161,7 @@ impl ChannelState {
     }
 
     /// Runs the open turn, or begins the next one that is due.
-    pub(super) async fn go_on(&mut self) -> Result<(), ChannelFault> {
+    pub(super) async fn advance(&mut self) -> Result<(), ChannelFault> {
         loop {
             if self.draining || self.current.is_some() || self.unsaved.is_some() {
                 return Ok(());
@@ -175,7 +175,7 @@ impl ChannelState {
                 return Ok(());
             }
             if answer(self.commit(events).await)?.is_err() {
-                self.try_later();
+                self.retry_later();
                 return Ok(());
             }
         }
@@ -305,11 +305,11 @@ impl ChannelState {
 
     /// Journals the end of the open turn, tells who waits, and goes on. What the store refuses is tried again.
     async fn close(&mut self, closing: Closing) -> Result<(), Failed<StoreError>> {
-        let prints = self.handle.read(|conversation| prints_of(conversation, &closing.messages));
+        let prints = self.handle.read(|conversation| fingerprints_of(conversation, &closing.messages));
         if let Err(failed) = self.commit(closing.events.clone()).await {
             if matches!(failed, Failed::Refused(_)) {
                 self.unsaved = Some(closing);
-                self.try_later();
+                self.retry_later();
             }
             return Err(failed);
         }
@@ -321,7 +321,7 @@ impl ChannelState {
             }
             Err(failure) => Answer::Failed(failure.clone()),
         });
-        self.go_on().await?;
+        self.advance().await?;
         self.tell_drained();
         Ok(())
     }
@@ -375,14 +375,14 @@ impl ChannelState {
     }
 
     /// Tries again, later, what the store refused.
-    pub(super) fn try_later(&mut self) {
-        self.later(self.shared.live.limits().store_retry_pause, || ChannelMsg::TryAgain);
+    pub(super) fn retry_later(&mut self) {
+        self.later(self.shared.live.limits().store_retry_pause, || ChannelMsg::Retry);
     }
 
-    pub(super) async fn try_again(&mut self) -> Result<(), ChannelFault> {
+    pub(super) async fn retry(&mut self) -> Result<(), ChannelFault> {
         match self.unsaved.take() {
             Some(closing) => answer(self.close(closing).await).map(drop),
-            None => self.go_on().await,
+            None => self.advance().await,
         }
     }
 
@@ -459,8 +459,9 @@ impl ChannelState {
         let draft = self
             .handle
             .read(|conversation| conversation.open_turn.as_ref().map(|open| draft_of(open, &drafts)));
-        let note = matches!(draft, Some(DraftState::There(_)))
-            .then(|| format!("{}\n\n*(stopped)*", self.handle.subscribers.so_far()).trim_start().to_owned());
+        let note = matches!(draft, Some(DraftState::There(_))).then(|| {
+            format!("{}\n\n*(stopped)*", self.handle.subscribers.text_so_far()).trim_start().to_owned()
+        });
         let call_result = "the turn was stopped";
         self.unanswered(TurnOutcome::Stopped, failure::stopped(), call_result, note, drafts)
     }
@@ -632,7 +633,7 @@ fn close_calls(tools: &dyn Toolset, conversation: &Conversation, reason: &str) -
 }
 
 /// The messages with their fingerprints, as far as their entries are in the window.
-fn prints_of(conversation: &Conversation, messages: &[MessageId]) -> Vec<(MessageId, String)> {
+fn fingerprints_of(conversation: &Conversation, messages: &[MessageId]) -> Vec<(MessageId, String)> {
     let turn: Option<&TurnId> = conversation.open_turn.as_ref().map(|open| &open.id);
     let of_turn = conversation.live.iter().rev().take_while(|entry| Some(&entry.turn) == turn);
     of_turn

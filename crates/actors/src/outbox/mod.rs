@@ -108,10 +108,10 @@ impl Actor for Outbox {
                 state.looked_for.push(channel.clone());
                 state.look(myself, Some(channel));
             }
-            OutboxMsg::Found { of, items } => state.take_found(&myself, of.as_ref(), items),
-            OutboxMsg::Deliver(pending) => state.take(&myself, *pending),
-            OutboxMsg::Over { channel, id, parked } => state.over(&myself, &channel, &id, parked),
-            OutboxMsg::Forget { channel, id } => state.forget(&myself, &channel, &id),
+            OutboxMsg::Found { of, items } => state.enqueue_found(&myself, of.as_ref(), items),
+            OutboxMsg::Deliver(pending) => state.enqueue(&myself, *pending),
+            OutboxMsg::Finished { channel, id, parked } => state.finished(&myself, &channel, &id, parked),
+            OutboxMsg::Cancel { channel, id } => state.cancel(&myself, &channel, &id),
             OutboxMsg::Ping { reply } => drop(reply.send(())),
             OutboxMsg::Drain { done } => state.draining.push(done),
         }
@@ -156,7 +156,12 @@ impl OutboxState {
     }
 
     /// What the store has comes first, in its order; what was told meanwhile may be among it. What is under way goes on.
-    fn take_found(&mut self, myself: &ActorRef<OutboxMsg>, of: Option<&ChannelId>, items: Vec<OutboxItem>) {
+    fn enqueue_found(
+        &mut self,
+        myself: &ActorRef<OutboxMsg>,
+        of: Option<&ChannelId>,
+        items: Vec<OutboxItem>,
+    ) {
         match of {
             Some(of) => {
                 let known = self.looked_for.iter().position(|channel| channel == of);
@@ -180,14 +185,14 @@ impl OutboxState {
                 queue.remove(idx)
             });
             let (reply, typing) = known.map_or((None, None), |pending| (pending.reply, pending.typing));
-            self.take(myself, PendingDelivery { item, reply, typing });
+            self.enqueue(myself, PendingDelivery { item, reply, typing });
         }
         for pending in told.into_values().flatten() {
-            self.take(myself, pending);
+            self.enqueue(myself, pending);
         }
     }
 
-    fn take(&mut self, myself: &ActorRef<OutboxMsg>, pending: PendingDelivery) {
+    fn enqueue(&mut self, myself: &ActorRef<OutboxMsg>, pending: PendingDelivery) {
         let channel = pending.item.channel.clone();
         if self.args.ports.platform(&channel).is_none() {
             tracing::info!(%channel, delivery = %pending.item.id,
@@ -231,11 +236,11 @@ impl OutboxState {
                 Ended::Cancelled => return,
             };
             let parked = left == Stopped::Parked;
-            let _ = outbox.send_message(OutboxMsg::Over { channel, id, parked });
+            let _ = outbox.send_message(OutboxMsg::Finished { channel, id, parked });
         });
     }
 
-    fn over(&mut self, myself: &ActorRef<OutboxMsg>, channel: &ChannelId, id: &OutboxId, parked: bool) {
+    fn finished(&mut self, myself: &ActorRef<OutboxMsg>, channel: &ChannelId, id: &OutboxId, parked: bool) {
         let Some(queue) = self.queues.get_mut(channel) else { return };
         if queue.running.take_if(|(running, _)| running == id).is_none() {
             return;
@@ -244,7 +249,7 @@ impl OutboxState {
         self.deliver_next(myself, channel);
     }
 
-    fn forget(&mut self, myself: &ActorRef<OutboxMsg>, channel: &ChannelId, id: &OutboxId) {
+    fn cancel(&mut self, myself: &ActorRef<OutboxMsg>, channel: &ChannelId, id: &OutboxId) {
         let Some(queue) = self.queues.get_mut(channel) else { return };
         queue.waiting.retain(|pending| pending.item.id != *id);
         queue.running.take_if(|(running, _)| running == id);

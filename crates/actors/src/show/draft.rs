@@ -129,7 +129,7 @@ impl Drafter {
     /// The words to show now: the first message's worth, and whether what comes behind it does not change it any more. None
     /// while there are no words.
     fn part(&self) -> Option<(String, bool)> {
-        let words = self.handle.subscribers.so_far();
+        let words = self.handle.subscribers.text_so_far();
         let part = self.platform.first_part(&words)?;
         let is_full = words.len() > part.len() * FULL;
         Some((part, is_full))

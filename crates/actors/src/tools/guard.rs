@@ -12,13 +12,13 @@ use cairn_types::ports::StoreError;
 use cairn_types::text::checksum::checksum;
 use cairn_types::text::edges::{FullTextAt, READ_TOOL, count_lines};
 
-use super::{Toolbox, Used};
+use super::{CallResult, Toolbox};
 use crate::handle::ChannelHandle;
 use crate::messages::draft_entry;
 use crate::ports::Ports;
 
 /// The guard over the results of one round, which share the free window.
-pub(crate) struct Guard<'a> {
+pub(crate) struct ResultGuard<'a> {
     tools: &'a Toolbox,
     settings: &'a AgentSettings,
     /// What is left for the results that are still to come.
@@ -34,7 +34,7 @@ pub(crate) struct Guard<'a> {
 /// Most bytes of pictures, in base64, of one round: they go with every request from there on.
 const PICTURE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-impl<'a> Guard<'a> {
+impl<'a> ResultGuard<'a> {
     /// The guard over the next round, of so many calls.
     pub(crate) fn new(tools: &'a Toolbox, settings: &'a AgentSettings, n_calls: usize) -> Self {
         let room = tools.handle().read(|conversation| ResultRoom::of(conversation, settings));
@@ -44,7 +44,7 @@ impl<'a> Guard<'a> {
     /// What each of these calls, which have ended at the same time, may show of its result.
     pub(crate) fn share<'r>(
         &mut self,
-        ended: impl IntoIterator<Item = (&'r ToolCall, &'r Used)>,
+        ended: impl IntoIterator<Item = (&'r ToolCall, &'r CallResult)>,
     ) -> ResultRoom {
         let settings = &self.settings.result_guard;
         let wanted: Vec<u64> = ended
@@ -64,7 +64,7 @@ impl<'a> Guard<'a> {
     }
 
     /// What is to be journalled of a result that may take so much.
-    pub(crate) async fn admit(&mut self, call: ToolCall, used: Used, share: &ResultRoom) -> Vec<Event> {
+    pub(crate) async fn admit(&mut self, call: ToolCall, used: CallResult, share: &ResultRoom) -> Vec<Event> {
         let settings = &self.settings.result_guard;
         // A page of an artifact is bounded already, and is one: it is not stored again.
         let (pictures, words): (Vec<Part>, Vec<Part>) =

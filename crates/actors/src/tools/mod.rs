@@ -72,7 +72,7 @@ pub(crate) enum Verdict {
     Refused(String),
 }
 
-pub(crate) struct Used {
+pub(crate) struct CallResult {
     /// The result, whole; of a call that failed, the error.
     pub(crate) output: ToolOutput,
     pub(crate) outcome: ToolOutcome,
@@ -82,7 +82,7 @@ pub(crate) struct Used {
     pub(crate) events: Vec<Event>,
 }
 
-impl Used {
+impl CallResult {
     pub(crate) fn not_made(outcome: ToolOutcome, reason: String) -> Self {
         Self::failed(outcome, reason, Provenance::default())
     }
@@ -171,7 +171,13 @@ impl Toolbox {
     }
 
     /// Calls a tool. `room`: what is free for its result.
-    pub(crate) async fn call(&self, call: &ToolCall, model: &str, ordinal: usize, room: &ResultRoom) -> Used {
+    pub(crate) async fn call(
+        &self,
+        call: &ToolCall,
+        model: &str,
+        ordinal: usize,
+        room: &ResultRoom,
+    ) -> CallResult {
         let used = match self.other(&call.name).filter(|_| !is_builtin(&call.name)) {
             Some(tool) => self.call_other(tool, call).await,
             None => self.call_own(call, model, ordinal, room).await,
@@ -182,27 +188,27 @@ impl Toolbox {
         used
     }
 
-    async fn call_own(&self, call: &ToolCall, model: &str, ordinal: usize, room: &ResultRoom) -> Used {
+    async fn call_own(&self, call: &ToolCall, model: &str, ordinal: usize, room: &ResultRoom) -> CallResult {
         let limit = self.live.limits().tool_timeout;
         match tokio::time::timeout(limit, self.builtin.call(call, model, ordinal, room)).await {
-            Ok(Ok(Output { text, provenance, events })) => Used {
+            Ok(Ok(Output { text, provenance, events })) => CallResult {
                 output: ToolOutput::text(text),
                 outcome: ToolOutcome::Done,
                 error: None,
                 provenance,
                 events,
             },
-            Ok(Err(error)) => Used::failed(ToolOutcome::Failed, error, Provenance::default()),
+            Ok(Err(error)) => CallResult::failed(ToolOutcome::Failed, error, Provenance::default()),
             Err(_) => {
                 let error = format!("`{}` took longer than {} s", call.name, limit.as_secs());
-                Used::failed(ToolOutcome::TimedOut, error, Provenance::default())
+                CallResult::failed(ToolOutcome::TimedOut, error, Provenance::default())
             }
         }
     }
 
     /// Calls a tool that is not our own, as a watched task: a panic in it is an error like any other, and it is
     /// dropped at its time limit.
-    async fn call_other(&self, tool: Arc<dyn Tool>, call: &ToolCall) -> Used {
+    async fn call_other(&self, tool: Arc<dyn Tool>, call: &ToolCall) -> CallResult {
         let (name, limit) = (&call.name, tool.time_limit().unwrap_or(self.live.limits().tool_timeout));
         let (channel, arguments) = (self.handle().id.clone(), given(&call.arguments));
         let token = self.tasks.token();
@@ -211,13 +217,13 @@ impl Toolbox {
         let work = async move { tool.call(channel, arguments).await };
         let work = work.instrument(telemetry::tool_span(name));
         self.tasks.watch(token, work, move |ended| drop(told.send(ended)));
-        let failed = |outcome, error| Used::failed(outcome, error, Provenance::of_tools());
+        let failed = |outcome, error| CallResult::failed(outcome, error, Provenance::of_tools());
         match tokio::time::timeout(limit, done).await {
             Err(_) => {
                 let error = format!("`{name}` took longer than {} s", limit.as_secs());
                 failed(ToolOutcome::TimedOut, error)
             }
-            Ok(Ok(Ended::Done(Ok(output)))) => Used {
+            Ok(Ok(Ended::Done(Ok(output)))) => CallResult {
                 output,
                 outcome: ToolOutcome::Done,
                 error: None,

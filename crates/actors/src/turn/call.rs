@@ -21,13 +21,13 @@ use tokio::time::Instant;
 use super::state::Turn;
 use super::tries::Tries;
 use super::under_way::{Call, CallUnderWay};
-use crate::admission::CallPlace;
+use crate::admission::CallSlot;
 use crate::agent::OFFLINE;
 use crate::handle::ChannelHandle;
 use crate::shared::Shared;
 use crate::show::Show;
 use crate::tools::guard::{Content, keep};
-use crate::traces::{Keeper, Making};
+use crate::traces::{TextKeeper, TraceBuilder};
 use crate::{failure, telemetry};
 
 impl Turn {
@@ -35,7 +35,7 @@ impl Turn {
     pub(super) async fn call(&mut self, mut tail: Tail) -> Result<Call, TurnFailure> {
         let mut tries = Tries::new(&self.args.shared.live.limits());
         loop {
-            self.take_place().await;
+            self.take_slot().await;
             let (at_n, assembled) = match self.assembled(&tail).await? {
                 Ok(assembled) => assembled,
                 Err(_) if self.no_room(&mut tries).await? => continue,
@@ -47,10 +47,10 @@ impl Turn {
             let request = ChatRequest { attempt: tries.attempt(), ..assembled.request };
             let (times, model) = (Arc::clone(&self.args.times), self.settings.model.clone());
             let (handle, show) = (Arc::clone(&self.args.handle), self.args.show.clone());
-            let keeper = Keeper::of_answers(&self.args.shared.ports, &self.settings);
+            let keeper = TextKeeper::of_answers(&self.args.shared.ports, &self.settings);
             let request = stream(handle, show, Arc::clone(&self.args.call), keeper, request);
             let work = async move { times.of_model(timed(model, request)).await };
-            match self.telling(work).await? {
+            match self.with_outage_note(work).await? {
                 Ok(call) => {
                     self.tell_withheld(&tries).await?;
                     self.outage_over();
@@ -58,7 +58,7 @@ impl Turn {
                     let taken = if as_it_was { tokens } else { 0 };
                     self.args.shared.live.models.answered(&self.settings.model, taken);
                     self.size_proved(as_it_was, &mut tries).await?;
-                    self.place = None;
+                    self.slot = None;
                     self.tried.clear();
                     if let Some(reported) = call.cut() {
                         self.learn_cut(reported, tokens, call.watch.believed()).await?;
@@ -67,10 +67,10 @@ impl Turn {
                 }
                 Err(error) => {
                     // Who waits for a model that is down takes no place.
-                    self.place = None;
+                    self.slot = None;
                     let took = self.args.call.note(|call| {
                         call.is_refused = call.came_to_nothing(&error);
-                        call.made.failure = Some(error.code().to_owned());
+                        call.trace.failure = Some(error.code().to_owned());
                         call.took()
                     });
                     match took.flatten() {
@@ -80,7 +80,7 @@ impl Turn {
                         }
                         None => FailedTry::note(&mut self.tried, &self.settings.model, error.code()),
                     }
-                    self.overcome(error, tokens, &mut tries).await?;
+                    self.prepare_retry(error, tokens, &mut tries).await?;
                 }
             }
             tail.now = self.args.shared.ports.now();
@@ -103,12 +103,12 @@ impl Turn {
             model,
             provenance,
             is_free: self.settings.model == OFFLINE,
-            made: Making {
+            trace: TraceBuilder {
                 last_call: tail.last_call,
                 waited: std::mem::take(&mut self.waited),
                 price: self.args.shared.budgets.price(&self.settings.model),
                 tried: self.tried.clone(),
-                ..Making::begun(at_n, tail.now)
+                ..TraceBuilder::begun(at_n, tail.now)
             },
             estimated: assembled.estimated_tokens,
             tokens: assembled.tokens,
@@ -119,8 +119,8 @@ impl Turn {
     }
 
     /// Waits until a call of whoever began the turn may begin, unless it may already.
-    pub(super) async fn take_place(&mut self) {
-        if self.place.is_some() {
+    pub(super) async fn take_slot(&mut self) {
+        if self.slot.is_some() {
             return;
         }
         let person = self.args.handle.read(|conversation| {
@@ -131,20 +131,19 @@ impl Turn {
         });
         let Some(person) = person else { return };
         let Shared { ports, live, budgets, .. } = self.args.shared.clone();
-        let mut place =
-            CallPlace::of(Arc::clone(&budgets.call_shares), live, Arc::clone(&ports.clock), person);
-        if place.waits() {
+        let mut slot = CallSlot::of(Arc::clone(&budgets.call_shares), live, Arc::clone(&ports.clock), person);
+        if slot.waits() {
             tracing::debug!(channel = %self.args.handle.id, "a call waits: its person has as many at work as one may");
             let (deadline, since) = (self.budget.pause(), Instant::now());
             tokio::select! {
                 biased;
-                () = place.begin() => {}
+                () = slot.begin() => {}
                 () = self.stopping() => {}
             }
             self.budget.resume(deadline, since.elapsed());
             self.waited += since.elapsed();
         }
-        self.place = Some(place);
+        self.slot = Some(slot);
     }
 
     /// A request that fits. What is due before it comes first: messages that are too large for the window are sent shorter,
@@ -246,7 +245,7 @@ async fn stream(
     handle: Arc<ChannelHandle>,
     show: Option<Arc<Show>>,
     under_way: Arc<CallUnderWay>,
-    keeper: Keeper,
+    keeper: TextKeeper,
     request: ChatRequest,
 ) -> Result<Call, ModelError> {
     let subscribers = &handle.subscribers;
@@ -257,13 +256,13 @@ async fn stream(
             let (frame, body) = Box::pin(keeper.keep(*sent)).await;
             under_way.note(|call| {
                 call.n_sent += 1;
-                (call.made.frame, call.made.body) = (Some(frame), body);
+                (call.trace.frame, call.trace.body) = (Some(frame), body);
             });
             continue;
         }
         if let (Some(Ok(_)), Some(show)) = (&event, &show) {
             // It may have been put out while no model answered.
-            show.typing().go_on();
+            show.typing().resume();
         }
         match event {
             Some(Ok(ModelEvent::Sent(_))) => {}
@@ -313,7 +312,7 @@ async fn stream(
             None => break Err(ModelError::Protocol("the stream ended before its end".to_owned())),
         }
     };
-    under_way.note(|call| call.made.end());
+    under_way.note(|call| call.trace.end());
     if ended.is_err() {
         subscribers.restarted();
     }

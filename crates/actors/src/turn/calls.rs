@@ -21,8 +21,8 @@ use super::state::Turn;
 use crate::approvals::OpenRequest;
 use crate::events::RuntimeEventKind;
 use crate::messages::draft_entry;
-use crate::tools::guard::Guard;
-use crate::tools::{Toolbox, Used, Verdict, effect_of};
+use crate::tools::guard::ResultGuard;
+use crate::tools::{CallResult, Toolbox, Verdict, effect_of};
 
 const PARALLEL_MAX: usize = 16;
 
@@ -39,7 +39,7 @@ struct PlannedCall<'a> {
 
 struct EndedCall {
     call: ToolCall,
-    used: Used,
+    used: CallResult,
     noted: ToolUse,
 }
 
@@ -68,7 +68,7 @@ impl Turn {
         recalled: &[Memory],
     ) -> Result<(), TurnFailure> {
         let planned = self.plan(tools, calls, recalled).await?;
-        let mut guard = Guard::new(tools, &self.settings, planned.len());
+        let mut guard = ResultGuard::new(tools, &self.settings, planned.len());
         let room = guard.room.shared_by(planned.len());
         let permits = Semaphore::new(PARALLEL_MAX);
         let running: FuturesUnordered<_> = planned
@@ -99,7 +99,7 @@ impl Turn {
         let mut events = Vec::new();
         for call in calls {
             let effect = effect_of(&*self.args.shared.ports.tools, &call.name);
-            let used = Used::not_made(ToolOutcome::Refused, reason.to_owned());
+            let used = CallResult::not_made(ToolOutcome::Refused, reason.to_owned());
             let mut entry = draft_entry(Role::Tool, self.args.shared.ports.now());
             entry.parts.clone_from(&used.output.parts);
             entry.tool_call_id = Some(call.id.clone());
@@ -109,7 +109,7 @@ impl Turn {
         self.step(events).await
     }
 
-    fn noted(&self, call: &ToolCall, effect: Effect, used: &Used, duration_ms: u64) -> ToolUse {
+    fn noted(&self, call: &ToolCall, effect: Effect, used: &CallResult, duration_ms: u64) -> ToolUse {
         let turn =
             self.args.handle.read(|conversation| conversation.open_turn.as_ref().map(|open| open.id.clone()));
         ToolUse {
@@ -198,7 +198,7 @@ impl Turn {
         }
         let mut duration_ms = 0;
         let used = match refusal {
-            Some((outcome, reason)) => Used::not_made(outcome, reason),
+            Some((outcome, reason)) => CallResult::not_made(outcome, reason),
             None => {
                 // It is never closed.
                 let _permit = permits.acquire().await;
@@ -217,7 +217,7 @@ impl Turn {
     fn tell_started(&self, call: &ToolCall) {
         self.args.handle.subscribers.tool(&call.name, "started");
         if let Some(show) = self.args.show.as_ref().filter(|_| !self.is_asking()) {
-            show.typing().go_on();
+            show.typing().resume();
         }
         let started = RuntimeEventKind::ToolStarted { call: call.id.clone(), tool: call.name.clone() };
         self.args.shared.directory.notify(self.args.shared.ports.now(), &self.args.handle.id, started);
@@ -372,9 +372,9 @@ impl Turn {
             approvals.open == 0
         };
         if last {
-            self.budget.go_on();
+            self.budget.restart();
             if let Some(show) = &self.args.show {
-                show.typing().go_on();
+                show.typing().resume();
             }
         }
         let mut approvals = self.approvals.lock();

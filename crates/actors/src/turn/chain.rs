@@ -60,7 +60,7 @@ impl Turn {
     ///
     /// # Errors
     /// There is no next one.
-    pub(super) async fn overcome(
+    pub(super) async fn prepare_retry(
         &mut self,
         error: ModelError,
         tokens: u64,
@@ -110,7 +110,7 @@ impl Turn {
             Some(pause) => {
                 tracing::warn!(model, error = error.in_brief(), ?pause, "model call failed");
                 let times = Arc::clone(&self.args.times);
-                times.of_model(self.telling(tokio::time::sleep(pause))).await?;
+                times.of_model(self.with_outage_note(tokio::time::sleep(pause))).await?;
             }
             None if self.outage_wait.covers(&error) => {
                 tracing::warn!(model, error = error.in_brief(), "model call failed");
@@ -145,7 +145,7 @@ impl Turn {
     }
 
     /// The place of the model that answers here in the chain.
-    fn place(&self) -> usize {
+    fn position(&self) -> usize {
         let mut chain = self.agent.chain();
         chain.position(|candidate| candidate.settings.model == self.settings.model).unwrap_or_default()
     }
@@ -211,7 +211,7 @@ impl Turn {
         if !self.is_chain() {
             return Ok(false);
         }
-        let here = self.place();
+        let here = self.position();
         // One that has failed over this very request is not asked next, however short its cool-down.
         let tried: BTreeSet<String> = tries.refused.iter().chain(tries.errors.keys()).cloned().collect();
         match pick(&self.standings(&tried)) {
@@ -239,7 +239,7 @@ impl Turn {
         if !self.is_chain() {
             return Ok(());
         }
-        let (chain, here) = (self.standings(&tries.refused), self.place());
+        let (chain, here) = (self.standings(&tries.refused), self.position());
         match pick(&chain) {
             Some(picked) if picked.idx() != here => {
                 let why = self.why(&chain, here, picked);
@@ -320,7 +320,7 @@ impl Turn {
             (is_known, notice::note_of_cut(conversation, &self.settings))
         });
         let window_tokens = self.grown(&model).holding(largest.unwrap_or(reported));
-        let window_tokens = Some(window_tokens).filter(|tokens| self.is_news(*tokens));
+        let window_tokens = Some(window_tokens).filter(|tokens| self.is_credible_window(*tokens));
         if is_known && window_tokens.is_none() {
             return Ok(());
         }
@@ -350,7 +350,7 @@ impl Turn {
     /// than its window was bounded to, that tools are offered again to one that refused them, and that the configuration sets
     /// another window.
     async fn catch_up(&mut self) -> Result<(), TurnFailure> {
-        let news = self.agent.chain().filter_map(|candidate| self.missed(&candidate.settings));
+        let news = self.agent.chain().filter_map(|candidate| self.news_of(&candidate.settings));
         let events: Vec<_> = news.map(|news| Event::Turn(TurnEvent::ModelLearnt(news))).collect();
         if !events.is_empty() {
             self.step(events).await?;
@@ -360,7 +360,7 @@ impl Turn {
     }
 
     /// What this conversation does not know yet of a model.
-    fn missed(&self, settings: &AgentSettings) -> Option<ModelNews> {
+    fn news_of(&self, settings: &AgentSettings) -> Option<ModelNews> {
         let (handle, models, now) =
             (&self.args.handle, &self.args.shared.live.models, self.args.shared.ports.now());
         let (model, window) = (settings.model.clone(), settings.window);
@@ -418,11 +418,11 @@ impl Turn {
         if limit.is_none() {
             self.bound(&model, tokens, overflows == 1).await?;
         }
-        if let Some(limit) = limit.filter(|limit| self.is_news(*limit)) {
+        if let Some(limit) = limit.filter(|limit| self.is_credible_window(*limit)) {
             let news = ModelNews { model: model.clone(), window_tokens: Some(limit), ..ModelNews::default() };
             self.learn(news, None).await?;
         } else if let Some(limit) = limit.filter(|limit| *limit < self.settings.window.window_tokens)
-            && let Some(idx) = self.larger(tries)
+            && let Some(idx) = self.larger_model(tries)
         {
             // No conversation fits into that: nothing is dropped for its sake where another model has the room.
             tries.refused.insert(model.clone());
@@ -431,7 +431,7 @@ impl Turn {
         }
         if overflows > OVERFLOW_RETRIES {
             tries.refused.insert(model.clone());
-            let Some(idx) = self.larger(tries) else {
+            let Some(idx) = self.larger_model(tries) else {
                 return Err(failure::overflow(tries.all_overflows));
             };
             let reason = format!("`{model}` found the request too large {overflows} times");
@@ -459,7 +459,7 @@ impl Turn {
         let window_tokens = bounds
             .usable_tokens()
             .map(|usable| window.holding(usable))
-            .filter(|tokens| self.is_news(*tokens));
+            .filter(|tokens| self.is_credible_window(*tokens));
         if let Some(window_tokens) = window_tokens {
             tracing::warn!(
                 model,
@@ -476,7 +476,7 @@ impl Turn {
 
     /// A window that a server names is taken for true when it is smaller than what we believe and leaves room for a
     /// conversation: with another one nobody could talk here.
-    fn is_news(&self, limit: u64) -> bool {
+    fn is_credible_window(&self, limit: u64) -> bool {
         let mut settings = AgentSettings::clone(&self.args.handle.settings());
         if limit >= settings.window.window_tokens {
             return false;
@@ -487,8 +487,8 @@ impl Turn {
     }
 
     /// The next model of the chain with a larger window than the one that answers here.
-    fn larger(&self, tries: &Tries) -> Option<usize> {
-        let (chain, candidates, here) = (self.standings(&tries.refused), self.candidates(), self.place());
+    fn larger_model(&self, tries: &Tries) -> Option<usize> {
+        let (chain, candidates, here) = (self.standings(&tries.refused), self.candidates(), self.position());
         let window = candidates[here].window.window_tokens;
         let later = (here + 1..chain.len())
             .filter(|idx| !chain[*idx].refused && candidates[*idx].window.window_tokens > window);
@@ -501,13 +501,13 @@ impl Turn {
         self.budget.note(None);
         if std::mem::take(&mut self.outage_wait.waits) {
             self.outage_wait.pace = Pace::up_to(self.args.shared.live.limits().patience_max);
-            self.budget.go_on();
+            self.budget.restart();
             tracing::info!(channel = %self.args.handle.id, "the model answers again");
         }
     }
 
     /// Runs `work`, and tells people meanwhile when it is time to.
-    pub(super) async fn telling<T>(
+    pub(super) async fn with_outage_note<T>(
         &mut self,
         work: impl Future<Output = T> + Send,
     ) -> Result<T, TurnFailure> {
@@ -521,7 +521,7 @@ impl Turn {
             () = tokio::time::sleep_until(since + self.args.shared.live.limits().tell_after) => {}
         }
         // Where words are coming, there is nothing to tell.
-        if self.args.handle.subscribers.so_far().is_empty() {
+        if self.args.handle.subscribers.text_so_far().is_empty() {
             self.begin_waiting(None).await?;
         }
         Ok(work.await)
@@ -579,7 +579,7 @@ impl Turn {
         let pause = outage_wait.pace.next().max(asked.unwrap_or_default().min(ASKED_MAX));
         tracing::debug!(channel = %self.args.handle.id, %error, ?pause, "the model still does not answer");
         if outage_wait.pace.wait(&self.args.shared.lifecycle, Some(pause)).await == Paced::Stopping {
-            self.args.turn.give_way();
+            self.args.turn.yield_turn();
             std::future::pending::<()>().await;
         }
     }

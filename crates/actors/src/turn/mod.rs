@@ -52,7 +52,7 @@ pub(crate) async fn run(args: TurnArgs) -> TurnResult {
         outage_wait: OutageWait::of(&args.handle, args.show.is_some(), &args.shared.live.limits()),
         budget: Arc::clone(&budget),
         approvals: Mutex::default(),
-        place: None,
+        slot: None,
         waited: Duration::ZERO,
         tried: Vec::new(),
         cut: false,
@@ -77,7 +77,7 @@ impl Turn {
     async fn run(mut self) -> Result<TurnAnswer, TurnFailure> {
         self.choose().await?;
         // What is looked up for the first call is work, too.
-        self.take_place().await;
+        self.take_slot().await;
         let recalled = self.recall().await?;
         let zone = TimeZone::get(&self.settings.timezone).unwrap_or_else(|error| {
             tracing::warn!(%error, "the agent's time zone is unknown; dates are shown in UTC");

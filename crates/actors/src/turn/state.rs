@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::outage::OutageWait;
 use super::under_way::CallUnderWay;
-use crate::admission::CallPlace;
+use crate::admission::CallSlot;
 use crate::agent::AgentRuntime;
 use crate::failure;
 use crate::handle::ChannelHandle;
@@ -44,7 +44,7 @@ pub(super) struct Turn {
     pub(super) outage_wait: OutageWait,
     pub(super) approvals: Mutex<ApprovalsSoFar>,
     /// Its person's place for the call that is being made.
-    pub(super) place: Option<CallPlace>,
+    pub(super) slot: Option<CallSlot>,
     /// How long the next call has waited for it.
     pub(super) waited: Duration,
     /// Calls that took nothing since one that did.
@@ -115,7 +115,7 @@ impl Turn {
     pub(super) async fn stopping(&self) {
         let mut stop = self.args.shared.lifecycle.stop_by.subscribe();
         if stop.wait_for(Option::is_some).await.is_ok() {
-            self.args.turn.give_way();
+            self.args.turn.yield_turn();
         }
         std::future::pending::<()>().await;
     }
@@ -150,7 +150,7 @@ impl Budget {
     }
 
     /// It restarts, if the clock stood still.
-    pub(super) fn go_on(&self) {
+    pub(super) fn restart(&self) {
         self.deadline.send_if_modified(|deadline| {
             let held = deadline.is_none();
             deadline.get_or_insert_with(|| Instant::now() + self.limit);

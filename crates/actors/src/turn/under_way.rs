@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::messages::draft_entry;
 use crate::telemetry;
-use crate::traces::Making;
+use crate::traces::TraceBuilder;
 
 /// A call of a model: what it has said and taken so far.
 #[derive(Debug, Clone, Default)]
@@ -46,7 +46,7 @@ pub(crate) struct Call {
     /// The server has read only part of the request, and had no room for an answer.
     pub(super) is_filled: bool,
     /// What is known of how it was made.
-    pub(super) made: Making,
+    pub(super) trace: TraceBuilder,
     /// How often it was sent: each time after the first, something was left out.
     pub(super) n_sent: u32,
     /// Tokens of the request: estimated, and corrected.
@@ -66,7 +66,7 @@ pub(crate) struct Call {
 impl Call {
     /// It says something now.
     pub(super) fn said(&mut self) -> &mut Self {
-        self.made.say();
+        self.trace.note_output();
         self
     }
 
@@ -94,7 +94,7 @@ impl Call {
             false => usage.output_tokens.max(ours.output_tokens),
         };
         let usage = believed.map_or(ours, |usage| Usage { output_tokens: output_tokens(usage), ..usage });
-        let trace = self.made.trace(usage, self.is_whole);
+        let trace = self.trace.build(usage, self.is_whole);
         if self.is_free && trace.is_none() {
             return None;
         }
@@ -116,7 +116,7 @@ impl Call {
         if self.is_filled {
             return Some(Reading::Cut);
         }
-        let frame = self.made.frame.as_ref().filter(|_| self.is_whole);
+        let frame = self.trace.frame.as_ref().filter(|_| self.is_whole);
         let (estimated, ours, answer_max) = (self.estimated, self.ours(), self.answer_max);
         Some(self.watch.read(&Report { frame, estimated, ours, answer_max, usage }))
     }
@@ -129,7 +129,7 @@ impl Call {
     /// What is journalled of the call at the end of its turn: what a server refused is journalled too, as the last that was tried.
     pub(crate) fn ended(&self) -> Option<Event> {
         let refused = || {
-            let trace = self.made.trace(Usage::default(), false)?;
+            let trace = self.trace.build(Usage::default(), false)?;
             Some(Event::Turn(TurnEvent::UsageReported {
                 model: self.model.clone(),
                 estimated: self.estimated,

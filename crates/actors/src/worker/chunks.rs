@@ -19,7 +19,7 @@ use cairn_types::window_bounds::{Suspicion, WindowBounds};
 use tokio::sync::oneshot;
 
 use super::talk::Talk;
-use super::{Job, Stop, is_extractive};
+use super::{AskError, Job, is_extractive};
 use crate::agent::ModelCandidate;
 use crate::messages::ChannelMsg;
 use crate::turn::is_unexplained;
@@ -47,7 +47,7 @@ struct Criteria<'a> {
 }
 
 impl Job {
-    pub(super) async fn by(&self, candidate: &ModelCandidate) -> Result<SummaryDraft, Stop> {
+    pub(super) async fn summarise_with(&self, candidate: &ModelCandidate) -> Result<SummaryDraft, AskError> {
         let draft = match self.run.work {
             RunWork::Merge { .. } => self.merge(candidate).await?,
             RunWork::Sealed | RunWork::Truncated => self.chunks(candidate).await?,
@@ -56,7 +56,7 @@ impl Job {
         fit_identifiers(draft, most).map_err(|rejection| self.refused(candidate, &rejection))
     }
 
-    async fn chunks(&self, candidate: &ModelCandidate) -> Result<SummaryDraft, Stop> {
+    async fn chunks(&self, candidate: &ModelCandidate) -> Result<SummaryDraft, AskError> {
         let entries = &self.sources.entries;
         let mut reader = Arc::clone(&candidate.settings);
         let earlier = self.handle.read(|conversation| earlier_summary(conversation, &self.run));
@@ -78,19 +78,22 @@ impl Job {
             let (n, tokens) = (step.n, request_tokens(&step.request));
             match self.ask(step.request, step.criteria).await {
                 Ok((text, memories)) => {
-                    let done = self.together(candidate, done, &rest[..n], text, memories, step.left_out);
+                    let done = self.append_chunk(candidate, done, &rest[..n], text, memories, step.left_out);
                     if n == rest.len() {
                         return Ok(self.finished(done));
                     }
                     self.checkpoint(done).await;
                 }
-                Err(Stop::Model { error: Some(ModelError::NoTools(_)), .. }) if tools => {
+                Err(AskError::Model { error: Some(ModelError::NoTools(_)), .. }) if tools => {
                     self.run_budget.without_tools(&candidate.model.info().id);
                 }
-                Err(Stop::Model { error: Some(ModelError::ContextOverflow { limit, .. }), reason }) => {
+                Err(AskError::Model { error: Some(ModelError::ContextOverflow { limit, .. }), reason }) => {
                     overflows += 1;
                     if overflows > OVERFLOWS_MAX {
-                        return Err(Stop::Model { error: Some(ModelError::refused(reason.clone())), reason });
+                        return Err(AskError::Model {
+                            error: Some(ModelError::refused(reason.clone())),
+                            reason,
+                        });
                     }
                     let window = reader.window.window_tokens;
                     let smaller = (window as f64 * OVERFLOW_SHARE) as u64;
@@ -98,7 +101,7 @@ impl Job {
                         reader.window.narrowed(limit.filter(|limit| *limit < window).unwrap_or(smaller));
                     Arc::make_mut(&mut reader).window = narrowed;
                 }
-                Err(Stop::Model { error: Some(error), .. })
+                Err(AskError::Model { error: Some(error), .. })
                     if is_unexplained(&error)
                         && suspicion.falls_on(
                             &self.bounds(candidate),
@@ -131,7 +134,7 @@ impl Job {
         rest: &[Arc<Entry>],
         tools: bool,
         shown: &Shown<'_>,
-    ) -> Result<Step<'a>, Stop> {
+    ) -> Result<Step<'a>, AskError> {
         let extracts = is_extractive(candidate);
         let (brief, at_n) = self.brief(reader, tools);
         let so_far = shown.done.map(|done| done.text.as_str());
@@ -140,7 +143,7 @@ impl Job {
                 "{}: its window of {} tokens leaves no room for a transcript beside the prompt and the answer",
                 reader.model, reader.window.window_tokens
             );
-            return Err(Stop::Model { error: Some(ModelError::refused(reason.clone())), reason });
+            return Err(AskError::Model { error: Some(ModelError::refused(reason.clone())), reason });
         };
         let (n, room) = (chunk.n, (!extracts).then_some(chunk.room));
         let covered = &self.sources.entries[..n + self.sources.entries.len() - rest.len()];
@@ -176,7 +179,7 @@ impl Job {
         info.tools && !learnt && !self.run_budget.lacks_tools(&info.id)
     }
 
-    fn together(
+    fn append_chunk(
         &self,
         candidate: &ModelCandidate,
         done: Option<Checkpoint>,
@@ -209,7 +212,7 @@ impl Job {
     /// A chunk is finished: it is durable before the next one is begun. What the store refuses is not lost to this
     /// attempt, and goes with the next chunk.
     async fn checkpoint(&self, checkpoint: Checkpoint) {
-        self.run_budget.got_on();
+        self.run_budget.note_progress();
         tracing::info!(channel = %self.handle.id, run = %self.run.id, chunks = checkpoint.chunks,
             to_seq = checkpoint.to_seq.0, "a chunk of a long run is finished");
         *self.done.lock() = Some(checkpoint.clone());
@@ -257,7 +260,7 @@ impl Job {
         memories
     }
 
-    async fn merge(&self, candidate: &ModelCandidate) -> Result<SummaryDraft, Stop> {
+    async fn merge(&self, candidate: &ModelCandidate) -> Result<SummaryDraft, AskError> {
         let sources = &self.sources.summaries;
         let (reader, source_tokens) = (&candidate.settings, summary_tokens(sources));
         let target = text_limit(&self.agent, self.sizes.merge(source_tokens));
@@ -279,7 +282,7 @@ impl Job {
                 "{}: its window of {} tokens is too small for a merge of {text_tokens}",
                 reader.model, reader.window.window_tokens
             );
-            return Err(Stop::Model { error: Some(ModelError::refused(reason.clone())), reason });
+            return Err(AskError::Model { error: Some(ModelError::refused(reason.clone())), reason });
         }
         let criteria = Criteria {
             candidate,
@@ -297,11 +300,11 @@ impl Job {
         Ok(draft(join(&copied, &text), candidate.model.info().id.clone()))
     }
 
-    fn refused(&self, candidate: &ModelCandidate, rejection: &Rejection) -> Stop {
+    fn refused(&self, candidate: &ModelCandidate, rejection: &Rejection) -> AskError {
         let model = &candidate.model.info().id;
         tracing::warn!(channel = %self.handle.id, run = %self.run.id, model = %model, rejection = rejection.code(),
             "a summary was refused");
-        Stop::model(format!("{model}: {rejection}"))
+        AskError::model(format!("{model}: {rejection}"))
     }
 
     /// Asks for a summary until it can be used, with one correction; what can be mended then is.
@@ -309,7 +312,7 @@ impl Job {
         &self,
         request: ChatRequest,
         criteria: Criteria<'_>,
-    ) -> Result<(String, Vec<DraftMemory>), Stop> {
+    ) -> Result<(String, Vec<DraftMemory>), AskError> {
         let Criteria { candidate, reader, tools, at_n, target, room, source, most } = criteria;
         let entries = match &request.purpose {
             Purpose::Summarise { entries, .. } => {

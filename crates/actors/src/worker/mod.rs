@@ -30,16 +30,16 @@ use crate::messages::RunFailure;
 use crate::ports::Ports;
 use crate::tasks;
 
-enum Stop {
+enum AskError {
     Model {
         reason: String,
         error: Option<ModelError>,
     },
     /// None is to be asked any more.
-    Digest(String),
+    NoMoreModels(String),
 }
 
-impl Stop {
+impl AskError {
     /// It answered, with nothing that can be used.
     fn model(reason: String) -> Self {
         Self::Model { reason, error: None }
@@ -115,7 +115,7 @@ impl RunBudget {
         self.limit
     }
 
-    pub(crate) fn got_on(&self) {
+    pub(crate) fn note_progress(&self) {
         self.known.lock().since = Instant::now();
     }
 
@@ -173,17 +173,17 @@ pub(crate) async fn run(
         let failure = job.run.failure.clone().unwrap_or_else(|| "no model could".to_owned());
         format!("no model made a summary in {} attempts: {failure}", job.run.attempt.saturating_sub(1))
     } else {
-        match job.by_models().await {
+        match job.ask_models().await {
             Ok(draft) => return Ok(draft),
-            Err(Unmade::Attempt(failure)) => return Err(failure),
-            Err(Unmade::Models(why)) => why,
+            Err(NoSummary::Attempt(failure)) => return Err(failure),
+            Err(NoSummary::Models(why)) => why,
         }
     };
-    if job.run.takes_digest() { job.stand_in(why).await } else { job.so_far(why) }
+    if job.run.takes_digest() { job.digest(why).await } else { job.finished_chunks(why) }
 }
 
 /// What the models did not do.
-enum Unmade {
+enum NoSummary {
     /// The attempt failed; the next may succeed.
     Attempt(RunFailure),
     /// No model is to be asked any more.
@@ -230,19 +230,19 @@ impl Job {
         for candidate in agent.compactor.iter().chain([&serving]).chain(agent.chain()) {
             let known = |other: &ModelCandidate| other.model.info().id == candidate.model.info().id;
             if !list.iter().any(known) {
-                list.push(self.knowing(candidate));
+                list.push(self.with_learnt(candidate));
             }
         }
         list
     }
 
     /// A candidate with what was learnt of it in this channel.
-    fn knowing(&self, candidate: &ModelCandidate) -> ModelCandidate {
+    fn with_learnt(&self, candidate: &ModelCandidate) -> ModelCandidate {
         let settings = self.handle.read(|conversation| candidate.settings_in(conversation));
         ModelCandidate { settings, model: Arc::clone(&candidate.model) }
     }
 
-    async fn by_models(&self) -> Result<SummaryDraft, Unmade> {
+    async fn ask_models(&self) -> Result<SummaryDraft, NoSummary> {
         let mut reasons = Vec::new();
         let mut may_pass = false;
         let mut retry_after: Option<Duration> = None;
@@ -252,10 +252,10 @@ impl Job {
                 reasons.push(reason);
                 continue;
             }
-            match self.by(&candidate).await {
+            match self.summarise_with(&candidate).await {
                 Ok(draft) => return Ok(draft),
-                Err(Stop::Digest(why)) => return Err(Unmade::Models(why)),
-                Err(Stop::Model { reason, error }) => {
+                Err(AskError::NoMoreModels(why)) => return Err(NoSummary::Models(why)),
+                Err(AskError::Model { reason, error }) => {
                     tracing::debug!(model, reason, "why a model made no summary");
                     let error_in_brief = error.as_ref().map(ModelError::in_brief);
                     tracing::warn!(channel = %self.handle.id, run = %self.run.id, model, error = error_in_brief,
@@ -276,10 +276,10 @@ impl Job {
         let reason = reasons.join("; ");
         if may_pass {
             let retry_after_ms = retry_after.map(|wait| wait.as_millis() as u64);
-            return Err(Unmade::Attempt(RunFailure { reason, retry_after_ms, outcome: None }));
+            return Err(NoSummary::Attempt(RunFailure { reason, retry_after_ms, outcome: None }));
         }
         // Trying again would fail in the same way.
-        Err(Unmade::Models(format!("no model can make a summary: {reason}")))
+        Err(NoSummary::Models(format!("no model can make a summary: {reason}")))
     }
 
     /// Most tokens that the summary of these entries, or of the run's summaries, may take in the window.
@@ -289,31 +289,34 @@ impl Job {
     }
 
     /// Whether a call may be made: there is time, and the hour's tokens are not used up.
-    fn may_call(&self, candidate: &ModelCandidate) -> Result<(), Stop> {
+    fn check_budget(&self, candidate: &ModelCandidate) -> Result<(), AskError> {
         if self.run_budget.left().is_zero() {
             return Err(self.out_of_time());
         }
         let cap = self.agent.compaction.tokens_per_hour;
         let spent = self.spent_before + self.spent.load(Ordering::Relaxed);
         if cap > 0 && spent >= cap && !is_extractive(candidate) {
-            return Err(Stop::Digest(format!(
+            return Err(AskError::NoMoreModels(format!(
                 "runs of this channel took {spent} tokens within an hour, {cap} are allowed (tokens_per_hour)"
             )));
         }
         Ok(())
     }
 
-    fn out_of_time(&self) -> Stop {
-        Stop::Digest(format!("no summary within {} s (timeout_secs)", self.run_budget.limit().as_secs()))
+    fn out_of_time(&self) -> AskError {
+        AskError::NoMoreModels(format!(
+            "no summary within {} s (timeout_secs)",
+            self.run_budget.limit().as_secs()
+        ))
     }
 
-    fn took(&self, usage: Usage) {
+    fn count_tokens(&self, usage: Usage) {
         self.spent.fetch_add(usage.tokens(), Ordering::Relaxed);
     }
 
     /// What a run comes to that takes no digest: the chunks that are finished, or nothing. What it was to replace stays, and a
     /// later run goes on.
-    fn so_far(&self, why: String) -> Result<SummaryDraft, RunFailure> {
+    fn finished_chunks(&self, why: String) -> Result<SummaryDraft, RunFailure> {
         let done = self.done.lock().clone().filter(|_| self.run.replaces.is_none());
         let Some(done) = done else {
             return Err(RunFailure::end(RunOutcome::Failed, why));
@@ -322,7 +325,7 @@ impl Job {
     }
 
     /// The digest, on a thread of its own: it takes a while over a large range.
-    async fn stand_in(self, why: String) -> Result<SummaryDraft, RunFailure> {
+    async fn digest(self, why: String) -> Result<SummaryDraft, RunFailure> {
         tracing::debug!(reason = why, "why no model made a summary");
         tracing::warn!(channel = %self.handle.id, run = %self.run.id,
             "a digest stands in for the summary; check the models of this agent and their limits");

@@ -15,12 +15,12 @@ use cairn_types::tool::defs::ToolDefs;
 use cairn_types::trace::RunCall;
 use futures::StreamExt as _;
 
-use super::{Job, Stop};
+use super::{AskError, Job};
 use crate::agent::ModelCandidate;
 use crate::handle::ChannelHandle;
 use crate::messages::ChannelMsg;
 use crate::telemetry;
-use crate::traces::{Keeper, Making};
+use crate::traces::{TextKeeper, TraceBuilder};
 use crate::turn::overflow;
 
 /// Most model calls of one talk (`docs/design/compaction.md`).
@@ -39,7 +39,7 @@ pub(super) struct Written {
 }
 
 /// An answer of the model.
-struct Said {
+struct Answer {
     text: String,
     calls: Vec<ToolCall>,
     /// What its provider wants back with it.
@@ -65,14 +65,14 @@ pub(super) struct Talk<'a> {
 impl Talk<'_> {
     /// Calls the model until it calls no more tools. The longest of its texts is the summary: some models write it
     /// beside their tool calls and close with a word.
-    pub(super) async fn rounds(&mut self) -> Result<Written, Stop> {
+    pub(super) async fn rounds(&mut self) -> Result<Written, AskError> {
         let mut longest = String::new();
         for round in 1..=ROUNDS_MAX {
             if round == ROUNDS_MAX {
                 self.withdraw_tools();
             }
             let n_memories = self.memories.len();
-            let Said { text, calls, state, finish } = self.call().await?;
+            let Answer { text, calls, state, finish } = self.call().await?;
             if text.trim().len() >= longest.trim().len() {
                 longest.clone_from(&text);
             }
@@ -97,7 +97,7 @@ impl Talk<'_> {
             }
         }
         match longest.trim().is_empty() {
-            true => Err(Stop::model(format!("no summary within {ROUNDS_MAX} calls of the model"))),
+            true => Err(AskError::model(format!("no summary within {ROUNDS_MAX} calls of the model"))),
             false => Ok(Written { text: longest, cut_off: false }),
         }
     }
@@ -111,8 +111,8 @@ impl Talk<'_> {
     }
 
     /// One call, within its own limit and what is left to the run; what it took is counted however it ends.
-    async fn call(&mut self) -> Result<Said, Stop> {
-        self.job.may_call(self.candidate)?;
+    async fn call(&mut self) -> Result<Answer, AskError> {
+        self.job.check_budget(self.candidate)?;
         let tokens = request_tokens(&self.request);
         if let Some(room) = &self.room {
             self.request.max_output_tokens = Brief::answer_limit(&self.reader, room, &self.request);
@@ -122,7 +122,7 @@ impl Talk<'_> {
         self.work.round += 1;
         let mut usage_guard =
             UsageGuard::new(self.job, self.candidate, self.at_n, tokens, self.request.max_output_tokens);
-        usage_guard.made.work = Some(self.work.clone());
+        usage_guard.trace.work = Some(self.work.clone());
         self.work.added.clear();
         let model = self.candidate.model.info().id.clone();
         match tokio::time::timeout(limit, self.exchange(usage_guard)).await {
@@ -131,24 +131,24 @@ impl Talk<'_> {
                 self.request.attempt = Attempt::Simplified;
                 Box::pin(self.call()).await
             }
-            Ok(Err(error)) => Err(Stop::from_error(&model, error)),
+            Ok(Err(error)) => Err(AskError::from_error(&model, error)),
             Err(_) if self.job.run_budget.left().is_zero() => Err(self.job.out_of_time()),
-            Err(_) => Err(Stop::from_error(&model, ModelError::Timeout(limit))),
+            Err(_) => Err(AskError::from_error(&model, ModelError::Timeout(limit))),
         }
     }
 
-    async fn exchange(&self, mut usage_guard: UsageGuard<'_>) -> Result<Said, ModelError> {
+    async fn exchange(&self, mut usage_guard: UsageGuard<'_>) -> Result<Answer, ModelError> {
         let mut events = self.candidate.model.stream(self.request.clone());
-        let keeper = Keeper::of_runs(&self.job.parts.ports, &self.reader, &self.request.tools);
+        let keeper = TextKeeper::of_runs(&self.job.parts.ports, &self.reader, &self.request.tools);
         let (mut text, mut calls, mut state) = (String::new(), Vec::new(), None);
         while let Some(event) = events.next().await {
             match event {
                 Ok(ModelEvent::Sent(sent)) => {
                     let (frame, body) = Box::pin(keeper.keep(*sent)).await;
-                    (usage_guard.made.frame, usage_guard.made.body) = (Some(frame), body);
+                    (usage_guard.trace.frame, usage_guard.trace.body) = (Some(frame), body);
                 }
                 Err(error) => {
-                    usage_guard.made.failure = Some(error.code().to_owned());
+                    usage_guard.trace.failure = Some(error.code().to_owned());
                     if text.is_empty() && calls.is_empty() && !error.may_have_cost() {
                         usage_guard.nothing();
                     }
@@ -173,12 +173,12 @@ impl Talk<'_> {
                     let filled = silent.and_then(|usage| filled_window(usage, tokens, 0, self.reader.window));
                     if let Some(window) = filled {
                         let error = overflow(window);
-                        usage_guard.made.failure = Some(error.code().to_owned());
+                        usage_guard.trace.failure = Some(error.code().to_owned());
                         return Err(error);
                     }
                     usage_guard.reported(usage);
                     telemetry::ended(&self.candidate.model.info().id, finish);
-                    return Ok(Said { text, calls, state, finish });
+                    return Ok(Answer { text, calls, state, finish });
                 }
             }
         }
@@ -238,18 +238,20 @@ struct UsageGuard<'a> {
     answer: String,
     is_reported: bool,
     is_whole: bool,
-    made: Making,
+    trace: TraceBuilder,
 }
 
 impl<'a> UsageGuard<'a> {
     fn new(job: &'a Job, candidate: &ModelCandidate, at_n: u64, tokens: u64, answer_max: u64) -> Self {
         let usage = Usage { input_tokens: tokens, ..Usage::default() };
         let (model, answer, handle) = (candidate.model.info().id.clone(), String::new(), &job.handle);
-        let made =
-            Making { price: job.parts.budgets.price(&model), ..Making::begun(at_n, job.parts.ports.now()) };
+        let trace = TraceBuilder {
+            price: job.parts.budgets.price(&model),
+            ..TraceBuilder::begun(at_n, job.parts.ports.now())
+        };
         let (is_reported, is_whole) = (false, false);
         let mut usage_guard =
-            Self { job, handle, model, usage, answer_max, answer, is_reported, is_whole, made };
+            Self { job, handle, model, usage, answer_max, answer, is_reported, is_whole, trace };
         if super::is_extractive(candidate) {
             usage_guard.nothing();
         }
@@ -257,7 +259,7 @@ impl<'a> UsageGuard<'a> {
     }
 
     fn words(&mut self, words: &str) {
-        self.made.say();
+        self.trace.note_output();
         self.answer.push_str(words);
     }
 
@@ -283,9 +285,9 @@ impl<'a> UsageGuard<'a> {
 impl Drop for UsageGuard<'_> {
     fn drop(&mut self) {
         let usage = if self.is_reported { self.usage } else { self.ours() };
-        let trace = self.made.trace(usage, self.is_whole);
+        let trace = self.trace.build(usage, self.is_whole);
         if usage != Usage::default() || trace.is_some() {
-            self.job.took(usage);
+            self.job.count_tokens(usage);
             let (model, is_estimate) = (std::mem::take(&mut self.model), !self.is_reported);
             self.handle.tell_channel(ChannelMsg::Spent { model, usage, is_estimate, trace });
         }
