@@ -1,4 +1,4 @@
-//! Shares of people in the calls of models: who waits for theirs, as [`Shares`] decides.
+//! The queue for model calls: each person has a share of the calls at work, as [`Shares`] decides; further calls wait.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ pub(crate) struct CallShares(Mutex<Queue>);
 #[derive(Default)]
 struct Queue {
     shares: Shares,
-    /// Who is told that their call begins.
+    /// Told when their call may start.
     waiting: HashMap<Ticket, oneshot::Sender<()>>,
     next: Ticket,
 }
 
-/// A call's place, from its wish to its end: it is given back when this is dropped, at whichever point.
+/// A call's slot, which is given back when this is dropped.
 pub(crate) struct CallSlot {
     shares: Arc<CallShares>,
     live: Arc<Live>,
@@ -33,7 +33,7 @@ pub(crate) struct CallSlot {
 }
 
 impl CallSlot {
-    /// Takes a place for a call of that person.
+    /// Takes a slot for a person's call, or a place in the queue.
     pub(crate) fn of(
         shares: Arc<CallShares>,
         live: Arc<Live>,
@@ -57,11 +57,11 @@ impl CallSlot {
         self.turn.is_some()
     }
 
-    /// Waits until the call may begin.
+    /// Waits until the call may start.
     pub(crate) async fn begin(&mut self) {
         let Some(turn) = &mut self.turn else { return };
         let since = Instant::now();
-        // Its sender is kept until it is told.
+        // The sender stays in the queue until the call may start.
         let _told = turn.await;
         self.turn = None;
         metrics::histogram!("cairn_share_wait_seconds").record(since.elapsed().as_secs_f64());
@@ -75,7 +75,7 @@ impl Drop for CallSlot {
         queue.waiting.remove(&self.ticket);
         for begun in queue.shares.end(&self.person, self.ticket, share, now) {
             if let Some(told) = queue.waiting.remove(&begun) {
-                // Who has just left gives the place back by itself.
+                // A call that was dropped meanwhile gives its slot back by itself.
                 let _ = told.send(());
             }
         }

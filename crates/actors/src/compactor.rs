@@ -1,5 +1,5 @@
-//! The compactor: watches its sibling's conversation, says when a run is due, runs it through a worker, and brings
-//! the result back. It changes nothing itself.
+//! The compactor: watches its sibling's conversation, proposes runs that are due, has a worker carry them out, and delivers
+//! the results. It changes nothing itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::tasks::Ended;
 use crate::telemetry;
 use crate::worker::{self, RunBudget, RunParts};
 
-/// No pause between attempts is longer.
+/// Longest pause between attempts.
 const RETRY_MAX: SignedDuration = SignedDuration::from_mins(10);
 
 pub(crate) struct CompactorArgs {
@@ -40,24 +40,24 @@ impl CompactorArgs {
 struct Attempt {
     run: RunId,
     attempt: u32,
-    /// The digest stands in for the model.
+    /// The attempt makes a digest, without a model.
     digest: bool,
-    /// Its result, until the state shows that it was taken.
+    /// The result, kept until the channel has taken it.
     result: Option<Result<SummaryDraft, RunFailure>>,
-    /// The worker ends with its compactor, and with a run that ends without it.
+    /// Cancels the worker when the compactor ends, or when its run ends in another way.
     _cancel: DropGuard,
 }
 
 pub(crate) struct Compactor;
 
-/// What it knows beside the conversation.
+/// Its own state; the conversation is in the handle.
 pub(crate) struct CompactorState {
     parts: RunParts,
     lifecycle: Arc<Lifecycle>,
     handle: Arc<ChannelHandle>,
     myself: ActorRef<CompactorMsg>,
     attempt: Option<Attempt>,
-    /// What is known of the run under way.
+    /// Time and findings of the run under way.
     run_budget: Option<Arc<RunBudget>>,
     timer: Option<AbortOnDropHandle<Result<(), MessagingErr<CompactorMsg>>>>,
 }
@@ -113,15 +113,15 @@ impl Actor for Compactor {
 }
 
 impl CompactorState {
-    /// Starts what is due: the worker of the run under way, or the proposal of a new one.
+    /// Starts the worker of the run under way, or proposes a run that is due.
     fn look(&mut self) {
         self.timer = None;
         let now = self.parts.ports.now();
-        // An engine without runs has the one ended that another engine left.
+        // An engine without runs ends a run that another engine left.
         let has_runs = !self.handle.engine.info().owns_compaction;
         let run = self.handle.read(|conversation| conversation.run.clone()).filter(|_| has_runs);
         let Some(run) = run else {
-            // A run that ended otherwise (`/new`, superseded) takes its worker along.
+            // A run that ended in another way (`/new`, superseded) cancels its worker.
             self.attempt = None;
             let settings = &self.handle.settings();
             match self.handle.read(|conversation| self.handle.due(conversation, settings, now)) {
@@ -190,7 +190,7 @@ impl CompactorState {
         self.deliver_result();
     }
 
-    /// Brings the result of the attempt to the channel.
+    /// Sends the result of the attempt to the channel.
     fn deliver_result(&self) {
         let Some(current) = &self.attempt else { return };
         let run = current.run.clone();

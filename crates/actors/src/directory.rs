@@ -40,7 +40,7 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// `live` and `lifecycle` say how long [`Directory::ask`] waits, and when it gives up.
+    /// `live` gives [`Directory::ask`] its pauses, `lifecycle` tells it when to give up.
     pub(crate) fn new(live: Arc<Live>, lifecycle: Arc<Lifecycle>) -> Self {
         Self {
             handles: RwLock::default(),

@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 
 use crate::agent::{AgentRuntime, Models};
 
-/// Limits and agents as they are now. A turn or a run in progress keeps those that it started with.
+/// The current limits and agents. A turn keeps the agent that it started with; limits are read when they are needed.
 pub(crate) struct Live {
     limits: RwLock<Arc<RuntimeLimits>>,
     agents: RwLock<BTreeMap<AgentId, Arc<AgentRuntime>>>,

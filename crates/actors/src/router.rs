@@ -1,5 +1,5 @@
-//! The router: knows which channels are awake, wakes them from the store, lets idle ones sleep, and starts their
-//! actors again when they fail.
+//! The router: knows which channels are awake, wakes them from the store, puts idle ones to sleep, and restarts their
+//! actors when they fail.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -24,18 +24,18 @@ use crate::pace::Crashes;
 use crate::shared::Shared;
 use crate::tasks::Ended;
 
-/// Channels that are restored at once.
+/// Channels that are restored at the same time.
 const WAKING_AT_ONCE: usize = 16;
 
 pub(crate) struct RouterArgs {
     pub(crate) shared: Shared,
-    /// Turns found open were cut short, by a crash of the daemon or of the router before this one.
+    /// Whether turns found open were interrupted by a crash, of the daemon or of the previous router.
     pub(crate) interrupted: bool,
 }
 
 struct Waking {
     queue: Vec<(Create, Request)>,
-    /// It has something unfinished: reading it is tried until it succeeds.
+    /// The channel has unfinished work: reading it is retried until it succeeds.
     is_required: bool,
     interrupted: bool,
     crashes: Crashes,
@@ -48,14 +48,14 @@ struct Awake {
     sent: u64,
     crashes: Crashes,
     compactor_crashes: Crashes,
-    /// It began with a turn that was cut short, if one was open.
+    /// Its open turn, if any, was interrupted by a crash.
     interrupted: bool,
-    /// Cancels the tasks of this incarnation.
+    /// Cancels the tasks of this actor.
     token: CancellationToken,
 }
 
 impl Awake {
-    /// Hands a request to the actor. Given back: the actor has just failed, and its supervision event is on its way.
+    /// Sends a request to the actor. Returns it if the actor has just failed; the supervision event will follow.
     fn send(&mut self, request: Request) -> Option<Request> {
         match self.channel.send_message(ChannelMsg::Request(request)) {
             Ok(()) => self.sent += 1,
@@ -79,7 +79,7 @@ enum Part {
 
 pub(crate) struct Router;
 
-/// The channels awake or on their way.
+/// Channels that are awake, or waking.
 pub(crate) struct RouterState {
     shared: Shared,
     interrupted: bool,
@@ -157,7 +157,7 @@ impl Actor for Router {
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => return Ok(()),
         };
-        // Who sleeps or was given up is no longer in the list.
+        // An actor that was put to sleep or given up is no longer listed.
         let Some((channel, part)) = state.actors.get(&who).cloned() else { return Ok(()) };
         match part {
             Part::Channel => state.recover(&myself, &channel, &reason, by_store),
@@ -167,7 +167,7 @@ impl Actor for Router {
     }
 }
 
-/// Has the channels woken that have something unfinished, once they can be read.
+/// Wakes channels with unfinished work, as soon as the store can list them.
 async fn find_unfinished(store: Arc<dyn Store>, live: Arc<Live>, router: ActorRef<RouterMsg>) {
     let channels = loop {
         match store.unfinished().await {
@@ -193,7 +193,7 @@ impl RouterState {
         create: Create,
         request: Request,
     ) {
-        // Receipts are journalled to the last.
+        // Receipts are journalled until the end of the stop.
         let is_receipt = matches!(request, Request::NoteDelivery { .. });
         if self.shared.lifecycle.is_stopping() && !is_receipt {
             return request.refuse(RuntimeError::Stopping);
@@ -268,7 +268,7 @@ impl RouterState {
                 }
                 Ended::Cancelled => Err(StoreError::Closed),
             };
-            // A router that is gone reads it again when it is back.
+            // The next router reads it again.
             let _ = router.send_message(RouterMsg::Woken { channel, restored });
         });
     }
@@ -367,7 +367,7 @@ impl RouterState {
         self.make_room();
     }
 
-    /// Has channels fall asleep that were used least recently, while those awake take more memory than they may.
+    /// Puts the least recently used channels to sleep while those awake take too much memory.
     fn make_room(&self) {
         let most = self.shared.live.limits().awake_bytes;
         let directory = &self.shared.directory;
@@ -399,7 +399,7 @@ impl RouterState {
         tracing::debug!(%channel, "channel falls asleep");
     }
 
-    /// Refuses what waits, and tries again when something is unfinished there.
+    /// Refuses the waiting requests. If the channel has unfinished work, waking it is retried after a pause.
     fn postpone(
         &mut self,
         myself: &ActorRef<RouterMsg>,
@@ -435,8 +435,8 @@ impl RouterState {
         }
     }
 
-    /// A channel's actor failed: it starts again from the archive, after a pause. `by_store`: the store was away as it
-    /// began, before it ran a turn.
+    /// Restarts a channel's actor that failed, after a pause. `by_store`: the store was away when the actor started, before
+    /// it ran a turn.
     fn recover(&mut self, myself: &ActorRef<RouterMsg>, channel: &ChannelId, reason: &str, by_store: bool) {
         let Some(Slot::Awake(mut awake)) = self.slots.remove(channel) else { return };
         awake.token.cancel();

@@ -1,4 +1,4 @@
-//! The runtime: the handle by which the daemon starts, asks and stops the actors, and by which adapters hand messages in.
+//! The runtime: the daemon starts, queries and stops the actors through it, and adapters submit messages to it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,9 +43,9 @@ pub struct Health {
     pub awake: usize,
     pub turns: usize,
     pub runs: usize,
-    /// Messages that are accepted and in no turn yet, over all channels awake.
+    /// Accepted messages that are not in a turn yet, in all awake channels.
     pub pending: usize,
-    /// Actors started again after a failure, since the start.
+    /// Actors that restarted after a failure, since the start.
     pub restarts: u64,
 }
 
@@ -58,7 +58,7 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// Journals the start, starts the actors and wakes every channel that has something unfinished.
+    /// Journals the start, starts the actors and wakes all channels with unfinished work.
     ///
     /// # Errors
     /// There is no agent, the journal cannot be written, or an actor does not start.
@@ -81,8 +81,8 @@ impl Runtime {
         &self.shared
     }
 
-    /// A snapshot of a conversation, and whether its channel is awake; one at rest is read from the archive and
-    /// not woken. `None` when it was never seen.
+    /// A snapshot of a conversation, and whether its channel is awake. A channel at rest is read from the archive and not
+    /// woken. `None`: it was never seen.
     ///
     /// # Errors
     /// The store failed.
@@ -97,7 +97,7 @@ impl Runtime {
         Ok(restored.map(|conversation| (Arc::new(conversation), false)))
     }
 
-    /// What the list of channels shows of one that is awake; `None`: it is not.
+    /// The entry of an awake channel in the list of channels; `None`: it is not awake.
     pub fn outline(&self, channel: &ChannelId) -> Option<Outline> {
         Some(self.shared.directory.handle(channel)?.read(Outline::of))
     }
@@ -112,8 +112,7 @@ impl Runtime {
         self.shared.live.agent(id)
     }
 
-    /// Agents that are configured otherwise from here on: their next turns and runs are by these settings. Those that
-    /// are not among them stay as they are.
+    /// Replaces the settings of these agents; their next turns and runs use them. The other agents keep theirs.
     pub fn set_agents(&self, agents: Vec<AgentRuntime>) {
         let Shared { live, directory, .. } = &self.shared;
         live.set_agents(agents);
@@ -126,29 +125,29 @@ impl Runtime {
         }
     }
 
-    /// Waits until a model has answered; at once where one has since this was asked last.
+    /// Waits for the next answer of a model. Returns at once if there was one since the last call.
     pub async fn model_answered(&self) {
         self.shared.live.models.answers.notified().await;
     }
 
-    /// Bounds, times and prices from here on. How many messages are admitted at once stays as it began.
+    /// Sets limits and prices. The number of messages admitted at the same time does not change.
     pub fn set_limits(&self, limits: RuntimeLimits, talk: TalkLimits, prices: BTreeMap<String, Price>) {
         self.shared.live.set_limits(limits);
         self.shared.budgets.set(talk, prices);
     }
 
-    /// The chain of an agent's models, in its order, and how each of them is.
+    /// The status of each model in an agent's chain, in order.
     pub fn models(&self, agent: &AgentRuntime) -> Vec<ModelStatus> {
         let models = &self.shared.live.models;
         statuses(agent, |model| models.known(model), self.shared.ports.now())
     }
 
-    /// The agent that is meant when none is named: the first.
+    /// The agent that is used when a request names none.
     pub fn default_agent(&self) -> AgentId {
         self.default_agent.clone()
     }
 
-    /// Asks for a compaction. `tell`: the chat is told how it ends.
+    /// Starts a compaction. `tell`: the chat is told the result.
     ///
     /// # Errors
     /// The instruction is too long, the day's money is spent, the channel was never seen, its agent is unknown, the store
@@ -164,24 +163,24 @@ impl Runtime {
         self.shared.directory.ask(channel, Create::No, ask).await?
     }
 
-    /// Archives the conversation and begins a new generation. An open turn is stopped, a run cancelled; pending
-    /// messages belong to the new generation.
+    /// Archives the conversation and starts a new one. An open turn is stopped, a run cancelled; pending messages belong to
+    /// the new conversation.
     ///
     /// # Errors
-    /// As for [`Runtime::compact`].
+    /// The channel was never seen, its agent is unknown, the store failed, or the daemon stops.
     pub async fn new_generation(&self, channel: &ChannelId) -> Result<Generation, RuntimeError> {
         self.shared.directory.ask(channel, Create::No, |reply| Request::NewGeneration { reply }).await?
     }
 
-    /// Stops the open turn. False when there was none.
+    /// Stops the open turn. False: there was none.
     ///
     /// # Errors
-    /// As for [`Runtime::compact`].
+    /// The channel was never seen, its agent is unknown, the store failed, or the daemon stops.
     pub async fn stop_turn(&self, channel: &ChannelId) -> Result<bool, RuntimeError> {
         self.shared.directory.ask(channel, Create::No, |reply| Request::Stop { reply }).await?
     }
 
-    /// What is not delivered yet, or could not be, oldest first.
+    /// Deliveries that are pending or failed, oldest first.
     ///
     /// # Errors
     /// The store failed.
@@ -189,8 +188,7 @@ impl Runtime {
         Ok(self.shared.ports.store.deliveries().await?)
     }
 
-    /// Has a delivery that did not succeed tried again, from its first part that is not there. One that is under way
-    /// goes on as it is.
+    /// Retries a failed delivery from the first part that was not sent. A pending delivery is left alone.
     ///
     /// # Errors
     /// There is no such delivery, the store failed, or the daemon stops.
@@ -200,15 +198,15 @@ impl Runtime {
             return Ok(());
         }
         tracing::info!(%channel, delivery = %id, "a delivery is tried again by command");
-        // As the journal has it now. Where that cannot be read yet, the outbox goes on looking.
+        // The outbox reads it from the store, and keeps trying if the store is away.
         self.shared.directory.tell_outbox(OutboxMsg::Look(channel.clone()));
         Ok(())
     }
 
-    /// Gives a delivery up.
+    /// Gives up a delivery that is pending or failed.
     ///
     /// # Errors
-    /// As for [`Runtime::retry_delivery`].
+    /// There is no such delivery, the store failed, or the daemon stops.
     pub async fn drop_delivery(&self, channel: &ChannelId, id: &OutboxId) -> Result<(), RuntimeError> {
         let question = |reply| Request::DropDelivery { id: id.clone(), reply };
         self.shared.directory.ask(channel, Create::No, question).await??;
@@ -225,21 +223,22 @@ impl Runtime {
         self.shared.budgets.spent_today(self.shared.ports.now())
     }
 
-    /// Takes the last turn back: it is archived, and the model never sees it again. An open turn is stopped first; it is
-    /// the last one then.
+    /// Takes the last turn back: it is archived and never shown to the model again. An open turn is stopped first and
+    /// counts as the last one.
     ///
     /// # Errors
-    /// As for [`Runtime::compact`]; or there is nothing to take back.
+    /// There is nothing to take back, the channel was never seen, its agent is unknown, the store failed, or the daemon
+    /// stops.
     pub async fn undo(&self, channel: &ChannelId) -> Result<TurnId, RuntimeError> {
         self.shared.directory.ask(channel, Create::No, |reply| Request::Undo { reply }).await?
     }
 
-    /// What happens from here on, in all channels. A slow receiver misses some.
+    /// Events of all channels from now on. A slow receiver misses some.
     pub fn notices(&self) -> broadcast::Receiver<RuntimeEvent> {
         self.shared.directory.watch()
     }
 
-    /// Returns when the channel's tier is below `below`, or no run is under way or due.
+    /// Waits until the channel's tier is below `below`, or until no run is under way or due.
     pub async fn wait_calm(&self, channel: &ChannelId, below: Tier) {
         loop {
             let Some(handle) = self.shared.directory.handle(channel) else { return };
@@ -259,7 +258,7 @@ impl Runtime {
         }
     }
 
-    /// Accepts messages: started and not stopping.
+    /// Whether messages are accepted: the runtime has started and is not stopping.
     pub fn is_ready(&self) -> bool {
         self.shared.lifecycle.phase() == Phase::Ready
     }
@@ -281,9 +280,11 @@ impl Runtime {
         }
     }
 
-    /// Stops: takes nothing more in, lets open turns end within `grace`, cancels the rest (they are taken up
-    /// again at the next start, as are runs), keeps snapshots, journals the stop. Returns when all is at rest: whether every
-    /// actor and task ended in order, even where the stop could not be journalled (see [`RuntimeDeps::clean_stop`]).
+    /// Stops the runtime. Open turns may end within `grace`; the rest are cancelled and resume at the next start, as do
+    /// runs. Snapshots are saved and the stop is journalled.
+    ///
+    /// Returns whether every actor and task ended in order, even if the stop could not be journalled (see
+    /// [`RuntimeDeps::clean_stop`]).
     pub async fn shutdown(&self, grace: Duration) -> bool {
         let mut in_order = true;
         let stop_by = Instant::now() + grace;
@@ -303,7 +304,7 @@ impl Runtime {
                 "turns are still open after the grace time; they are taken up again at the next start"
             );
         }
-        // What is on its way when the time is over gets a little more, so that its fate is known.
+        // Deliveries under way get a little more time, so that their outcome is known.
         let (done, drained) = oneshot::channel();
         self.shared.directory.tell_outbox(OutboxMsg::Drain { done });
         if timeout_at(stop_by.max(Instant::now()) + SEND_LIMIT, drained).await.is_err() {
@@ -340,11 +341,11 @@ impl Runtime {
         in_order
     }
 
-    /// What is not kept in time is read from the journal when its channel wakes.
+    /// Saves snapshots until the time is up. The other channels are read from the journal when they wake.
     async fn save_snapshots(&self, handles: &[Arc<ChannelHandle>]) {
         let n_kept = AtomicUsize::new(0);
         let store = &*self.shared.ports.store;
-        // Beside each other, so that the store can write many at once; it bounds how many.
+        // All at once: the store limits how many it writes at the same time.
         let snapshots =
             stream::iter(handles).for_each_concurrent(None, async |handle| match handle.save(store).await {
                 Ok(()) => drop(n_kept.fetch_add(1, Ordering::Relaxed)),
@@ -360,7 +361,7 @@ impl Runtime {
         }
     }
 
-    /// Has the root supervisor ask every actor for a sign of life. Those that give none within `outage_wait` are named.
+    /// Asks every actor for a sign of life. Actors that do not answer within `outage_wait` are listed.
     pub async fn liveness(&self, outage_wait: Duration) -> Liveness {
         let by = Instant::now() + outage_wait;
         let (reply, answer) = oneshot::channel();
@@ -368,14 +369,14 @@ impl Runtime {
         if self.supervisor.send_message(SupervisorMsg::Liveness { by, reply }).is_err() {
             return nobody();
         }
-        // A little more than the actors get, so that what was heard of them is heard here.
+        // A little longer than the actors have, so that the result arrives.
         match timeout_at(by + outage_wait / 4, answer).await {
             Ok(Ok(liveness)) => liveness,
             Ok(Err(_)) | Err(_) => nobody(),
         }
     }
 
-    /// The calls that wait for an approval, in all channels.
+    /// Tool calls of all channels that wait for an approval.
     pub fn approvals(&self) -> Vec<(ChannelId, Approval)> {
         let handles = self.shared.directory.handles();
         handles
@@ -384,10 +385,11 @@ impl Runtime {
             .collect()
     }
 
-    /// Answers a request for approval: at once, whatever else waits in its channel. Returns when the answer is in the journal.
+    /// Answers a request for approval immediately, whatever else waits in its channel. Returns when the answer is in the
+    /// journal.
     ///
     /// # Errors
-    /// Nothing waits, several wait, or the approver may not.
+    /// No request waits, several wait, or the approver may not approve.
     pub async fn decide(
         &self,
         which: ApprovalTarget,
@@ -433,7 +435,7 @@ impl Runtime {
     }
 }
 
-/// Seconds after which the runtime is worth another try when all permits are given out.
+/// Seconds until the runtime is worth another try when no permit is left.
 const RETRY_SECS: u64 = 1;
 
 impl Intake for Runtime {
@@ -525,7 +527,7 @@ impl Intake for Runtime {
 }
 
 impl Runtime {
-    /// Leave to hand something to a channel: mailboxes have no bound, this one is theirs.
+    /// A permit to send something to a channel. It bounds the mailboxes, which have no limit of their own.
     fn permit(&self) -> Result<Arc<OwnedSemaphorePermit>, Refusal> {
         let phase = self.shared.lifecycle.phase();
         if phase != Phase::Ready {
@@ -549,8 +551,8 @@ impl Runtime {
         }
     }
 
-    /// A yes or no that an approver says to the bot while a call waits for it: it is taken at once, whatever
-    /// else waits. The words to tell them; `None`: the message is none of that.
+    /// Takes a yes or no from an approver while a call waits for approval, whatever else waits. Returns the reply to it;
+    /// `None`: the message is not an answer.
     async fn taken_as_answer(&self, inbound: &Inbound) -> Result<Option<String>, Refusal> {
         let [Part::Text { text }] = inbound.parts.as_slice() else { return Ok(None) };
         let Some(granted) = reads_as(text).filter(|_| inbound.addressed) else { return Ok(None) };
@@ -559,7 +561,7 @@ impl Runtime {
             return Ok(None);
         }
         let Some(handle) = self.shared.directory.handle(channel) else { return Ok(None) };
-        // A reply answers the question that it replies to, and nothing else; a bare word the only question of a private chat.
+        // A reply answers only the question that it replies to. A bare word answers the only question of a private chat.
         let asked = handle.read(|conversation| {
             let open = conversation.open_turn.as_ref()?;
             let asked = match (&inbound.reply_to, open.approvals.as_slice()) {
@@ -588,7 +590,7 @@ impl Runtime {
     }
 }
 
-/// Platforms tell times to the second.
+/// Platforms give times in whole seconds.
 fn whole_second(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
@@ -599,11 +601,11 @@ fn approvals_of(handle: &ChannelHandle) -> Vec<Approval> {
         .unwrap_or_default()
 }
 
-/// What the outbox is given beyond the grace time for what is on its way.
+/// Extra time of the outbox for deliveries under way, after the grace time.
 const SEND_LIMIT: Duration = Duration::from_secs(2);
 
-/// Longest that the parts of the runtime are given to stop once they are told so.
+/// Longest wait for each part of the runtime to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
-/// Longest that a stop is held up by snapshots.
+/// Longest that snapshots delay a stop.
 const SNAPSHOT_LIMIT: Duration = Duration::from_millis(500);

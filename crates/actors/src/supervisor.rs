@@ -1,5 +1,5 @@
-//! The root: starts router and outbox, starts them again after a pause when they fail, and asks every actor whether it still
-//! takes messages, which feeds a watchdog.
+//! The root supervisor: starts router and outbox, restarts them after a pause when they fail, and checks for the watchdog
+//! whether every actor still takes messages.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use crate::pace::Crashes;
 use crate::router::{Router, RouterArgs};
 use crate::shared::Shared;
 
-/// Names of silent actors that are told one by one.
+/// Silent actors that are listed by name.
 const NAMED_MAX: usize = 5;
 
 /// Which actors still take messages.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Liveness {
-    /// Actors that answered, or are down and known to be: their supervisor starts them again.
+    /// Actors that answered, or that are known to be down: their supervisor restarts them.
     pub heard: usize,
-    /// Actors that took no message within the time, by name: they are wedged, or the machine is.
+    /// Names of actors that did not answer in time: they hang, or the machine does.
     pub silent: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ impl Liveness {
         self.silent.is_empty()
     }
 
-    /// The silent ones in words, the first few of them.
+    /// The names of the silent actors, shortened.
     pub fn told(&self) -> String {
         let named = self.silent.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
         match self.silent.len().saturating_sub(NAMED_MAX) {
@@ -44,9 +44,9 @@ impl Liveness {
 }
 
 pub(crate) enum SupervisorMsg {
-    /// The pause after a failure is over.
+    /// Starts the router again, after a pause.
     StartRouter,
-    /// See `StartRouter`.
+    /// Starts the outbox again, after a pause.
     StartOutbox,
     Liveness {
         by: Instant,
@@ -56,7 +56,7 @@ pub(crate) enum SupervisorMsg {
 
 pub(crate) struct SupervisorArgs {
     pub(crate) shared: Shared,
-    /// Turns found open were cut short by a crash.
+    /// Turns found open were interrupted by a crash.
     pub(crate) interrupted: bool,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Supervisor;
 /// Its children and their failures.
 pub(crate) struct SupervisorState {
     shared: Shared,
-    /// Turns that the next router finds open were cut short.
+    /// Turns that the next router finds open were interrupted.
     interrupted: bool,
     router: Option<ActorId>,
     router_crashes: Crashes,
@@ -107,7 +107,7 @@ impl Actor for Supervisor {
             SupervisorMsg::StartOutbox => state.start_outbox(&myself).await,
             SupervisorMsg::Liveness { by, reply } => {
                 let directory = Arc::clone(&state.shared.directory);
-                // Beside the supervisor, which stays free; who asked and went does not mind.
+                // In a task, so that the supervisor stays free. A dropped receiver is ignored.
                 let ask_all = async move { drop(reply.send(liveness(&directory, by).await)) };
                 state.shared.lifecycle.tasks.spawn("liveness", ask_all);
                 Ok(())
@@ -156,7 +156,7 @@ impl SupervisorState {
         let args = RouterArgs { shared: self.shared.clone(), interrupted: self.interrupted };
         let (router, _) = Router::spawn_linked(None, Router, args, myself.get_cell()).await?;
         self.router = Some(router.get_id());
-        // Whatever is open when this one fails was cut short by that.
+        // If this router fails, open turns are interrupted by that.
         self.interrupted = true;
         self.shared.directory.set_router(Some(router));
         Ok(())
@@ -171,7 +171,7 @@ impl SupervisorState {
     }
 }
 
-/// Asks every actor for a sign of life. A dropped question is an actor that has just ended: its supervisor knows.
+/// Asks every actor for a sign of life. A dropped reply means that the actor has just ended, which its supervisor knows.
 async fn liveness(directory: &Directory, by: Instant) -> Liveness {
     let mut asked = Vec::new();
     let mut ask = |name: String, send: &dyn Fn(oneshot::Sender<()>)| {

@@ -1,4 +1,4 @@
-//! Traces of calls of models, as they are made: how each call was sent, how long it took, and what it names.
+//! Traces of model calls while they are made: how each call was sent, how long it took, and the texts that it refers to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use tokio::time::Instant;
 
 use crate::ports::Ports;
 
-/// How a call was made, and how it went so far.
+/// A trace in the making: how the call was made, and how it went so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TraceBuilder {
     pub(crate) at_n: u64,
     pub(crate) asked_at: Timestamp,
     pub(crate) last_call: bool,
-    /// How it was sent; none until it is.
+    /// The frame's text id; `None` until the call is sent.
     pub(crate) frame: Option<TextId>,
     pub(crate) body: Option<TextId>,
     pub(crate) begun: Option<Instant>,
@@ -36,12 +36,12 @@ pub(crate) struct TraceBuilder {
 }
 
 impl TraceBuilder {
-    /// A call begins, over the conversation as it was after that record.
+    /// Starts a call, with the conversation as of record `at_n`.
     pub(crate) fn begun(at_n: u64, asked_at: Timestamp) -> Self {
         Self { at_n, asked_at, begun: Some(Instant::now()), ..Self::default() }
     }
 
-    /// Something of its answer came.
+    /// Notes the time of the first output.
     pub(crate) fn note_output(&mut self) {
         if self.first.is_none() {
             self.first = self.begun.map(|begun| begun.elapsed());
@@ -52,7 +52,7 @@ impl TraceBuilder {
         self.total = self.begun.map(|begun| begun.elapsed());
     }
 
-    /// Its trace; none where it was never sent.
+    /// The trace; `None` if the call was never sent.
     pub(crate) fn build(&self, usage: Usage, is_whole: bool) -> Option<Box<CallTrace>> {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let total = self.total.or(self.begun.map(|begun| begun.elapsed())).unwrap_or_default();
@@ -74,7 +74,7 @@ impl TraceBuilder {
     }
 }
 
-/// Keeps what the traces of one request name.
+/// Journals the texts that the traces of one request refer to.
 pub(crate) struct TextKeeper {
     ports: Arc<Ports>,
     settings: Arc<AgentSettings>,
@@ -89,14 +89,14 @@ impl TextKeeper {
         Self { ports: Arc::clone(ports), settings: Arc::clone(settings), prompt, instructions: None, tools }
     }
 
-    /// Of a compaction, with the tools that its request has.
+    /// For a compaction run, with the tools of its request.
     pub(crate) fn of_runs(ports: &Arc<Ports>, settings: &Arc<AgentSettings>, tools: &ToolDefs) -> Self {
         let (prompt, tools) = (settings.compactor_prompt.clone(), tools.clone());
         let instructions = settings.compaction.instructions.clone();
         Self { ports: Arc::clone(ports), settings: Arc::clone(settings), prompt, instructions, tools }
     }
 
-    /// Has the journal keep how a request is sent; returns by what its trace names that, and the hash of its body.
+    /// Journals how a request is sent. Returns the ids of its frame and of its body.
     pub(crate) async fn keep(&self, sent: Sent) -> (TextId, Option<TextId>) {
         let instructions = self.instructions.as_deref();
         let (texts, frame) = frame_of(&self.settings, &self.prompt, instructions, &self.tools, sent.wire);

@@ -1,5 +1,5 @@
-//! The channel's part in deliveries: they are owed from the commit of their intent on, the outbox sends them, and what becomes
-//! of them is journalled here.
+//! The channel's part in deliveries. A delivery is owed from the commit of its intent on. The outbox sends it, and its
+//! progress is journalled here.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! The channel's actor: the one writer of its conversation.
+//! The channel's actor: the only writer of its conversation.
 //!
-//! Every change goes the same way: a pure decision names the events, the journal makes them durable, then they are
-//! folded in under the write lock. Turns and runs are tasks beside the actor; what they want changed they propose.
+//! Every change goes the same way: a pure decision names the events, the journal makes them durable, then they are folded
+//! in under the write lock. Turns and runs are tasks beside the actor, which propose their changes to it.
 
 mod deliveries;
 mod next_turn;
@@ -47,7 +47,7 @@ impl Actor for Channel {
         message: ChannelMsg,
         state: &mut ChannelState,
     ) -> Result<(), ActorProcessingErr> {
-        // What a message needs while it is handled is no part of an actor that waits for the next one.
+        // Boxed, so that an idle actor does not hold the memory for handling a message.
         Box::pin(handle(message, state)).await
     }
 
@@ -56,7 +56,7 @@ impl Actor for Channel {
         _myself: ActorRef<ChannelMsg>,
         state: &mut ChannelState,
     ) -> Result<(), ActorProcessingErr> {
-        // A stop keeps what there is time for.
+        // A stop saves all snapshots together, for as long as there is time.
         if !state.shared.lifecycle.is_stopping() {
             state.save_snapshot();
         }
@@ -87,7 +87,7 @@ async fn handle(message: ChannelMsg, state: &mut ChannelState) -> Result<(), Act
         ChannelMsg::FinishRun { run, draft } => state.finish_run(&run, draft).await?,
         ChannelMsg::Checkpoint { run, checkpoint, reply } => {
             let journalled = state.checkpoint(&run, *checkpoint).await?;
-            // A worker that is gone does not mind.
+            // Dropped receivers are ignored.
             let _ = reply.send(journalled);
         }
         ChannelMsg::FailAttempt { run, attempt, reason, retry_after_ms } => {

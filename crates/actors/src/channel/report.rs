@@ -1,4 +1,4 @@
-//! What watchers, logs, metrics and the compactor are told of what has become durable.
+//! What a commit causes beside deliveries: events for watchers, logs, metrics, a hint to the compactor, a snapshot.
 
 use cairn_core::awake;
 use cairn_core::thrashing::Thrashing;
@@ -18,7 +18,7 @@ use crate::events::RuntimeEventKind;
 use crate::messages::{CompactorMsg, RouterMsg};
 use crate::telemetry;
 
-/// Records of a channel after which its snapshot is kept, so that a start has little to read.
+/// Records after which a snapshot is saved, so that a wake has little to read.
 const SNAPSHOT_EVERY: usize = 512;
 
 impl ChannelState {
@@ -69,7 +69,7 @@ impl ChannelState {
         }
     }
 
-    /// What people say to each other ends no turn after which the channel would be weighed.
+    /// Counts overheard messages as memory: they end no turn after which the channel's size would be estimated.
     fn count_overheard(&self, records: &[Record]) {
         let overheard = records.iter().filter_map(|record| match &record.event {
             Event::Message(MessageEvent::Accepted(pending)) if !pending.addressed => Some(pending),
@@ -82,7 +82,7 @@ impl ChannelState {
         }
     }
 
-    /// `taken`: the messages of the turn that began in the same batch.
+    /// `taken`: the messages of the turn that started in the same batch.
     fn report_turn_event<'a>(
         &mut self,
         record: &Record,
@@ -138,7 +138,7 @@ impl ChannelState {
             }
             CompactionEvent::EmergencyApplied { messages, tokens_before, tokens_after, .. } => {
                 self.report_emergency(*messages, *tokens_before, *tokens_after);
-                // Where no summary follows, the chat is told.
+                // If no summary follows in time, the chat is told.
                 self.expect_loss();
             }
             CompactionEvent::RunQueued { .. }

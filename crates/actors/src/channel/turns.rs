@@ -1,5 +1,5 @@
-//! Turns: taken up one at a time, run as a task, ended by one record batch, which has what a chat is sent for it; and taking
-//! up again what a restart found unfinished.
+//! Turns: run one at a time as a task, and ended by one batch of records, which includes the delivery to a chat. After a
+//! restart, unfinished turns are resumed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,14 +33,14 @@ use crate::tools::effect_of;
 use crate::turn::{self, Call, CallUnderWay, TurnArgs, note_id};
 use crate::typing::Typing;
 
-/// Unclean stops after which a turn is given up whose chat was told that it waits for a model. It may be open for days
-/// through no fault of its own; but should it be what fails each time, that must come to an end, too.
+/// Unclean stops after which a turn is given up although its chat was told that it waits for a model. Such a turn may be
+/// open for days, so it gets more chances; but it may also be what causes the crashes.
 const MAX_WHILE_WAITING: u32 = 10 * MAX_INTERRUPTIONS;
 
-/// Ended messages that a channel remembers itself, so that a repeat is answered without asking the store.
+/// Ended messages that a channel remembers, to answer repeats without the store.
 const RECENT_KEPT: usize = 64;
 
-/// What the chat shows of a draft when its turn ends.
+/// The draft in the chat when its turn ends.
 #[derive(Debug, Clone, PartialEq)]
 enum DraftState {
     No,
@@ -48,7 +48,7 @@ enum DraftState {
     Unknown,
 }
 
-/// `drafts`: what came of the draft and is not journalled yet.
+/// `drafts`: draft events that are not journalled yet.
 fn draft_of(open: &OpenTurn, drafts: &[Event]) -> DraftState {
     let mut state = match &open.draft {
         None => DraftState::No,
@@ -71,7 +71,7 @@ fn draft_of(open: &OpenTurn, drafts: &[Event]) -> DraftState {
 }
 
 impl ChannelState {
-    /// The open turn runs again, or goes to the dead letters; pending messages and the run follow.
+    /// Resumes after a restart: the open turn runs again, or goes to the dead letters; pending messages and the run follow.
     pub(super) async fn resume(&mut self) -> Result<(), ActorProcessingErr> {
         let settings = &self.handle.settings();
         self.tier = self.handle.read(|conversation| measure(conversation, settings).tier);
@@ -93,16 +93,16 @@ impl ChannelState {
                 tracing::warn!(channel = %self.handle.id, turn = %open.id, interruptions,
                     "a turn was cut short by a failure; it is taken up again");
             }
-            // The store may be away: then this actor fails before the turn runs, and is started again after a pause.
+            // If the store is away, this actor fails before the turn runs, and restarts after a pause.
             answer(self.commit(events).await)??;
             let told = open.notes.contains(&note_id(&self.handle.id, &open.id));
             if interruptions >= if told { MAX_WHILE_WAITING } else { MAX_INTERRUPTIONS } {
                 self.give_up_turn(interruptions).await?;
             }
         }
-        // Its end was still to come when what it was to answer had been deleted.
+        // Its messages had been deleted before it could be ended.
         if self.handle.read(Conversation::is_withdrawn) {
-            // What the store refuses of it is tried again.
+            // If the store refuses the end, it is retried.
             drop(answer(self.stop_open_turn().await)?);
         }
         self.advance().await?;
@@ -111,7 +111,8 @@ impl ChannelState {
         Ok(())
     }
 
-    /// The actor before this one may have failed before it told what it had journalled.
+    /// Makes up for an actor that failed between a commit and its report: ends the waiting for turns that have ended, and
+    /// has the outbox look for deliveries.
     fn close_ended(&self) {
         let open: BTreeSet<MessageId> = self.handle.read(|conversation| {
             let in_turn = conversation.open_turn.iter().flat_map(|open| open.messages.iter().cloned());
@@ -130,7 +131,7 @@ impl ChannelState {
         answer(self.close(closing).await).map(drop)
     }
 
-    /// What begins the next turn, if one is due; `extra` is about to be pending, too.
+    /// The events that start the next turn, if one is due. `extra`: a message that is about to be pending.
     pub(super) fn next_turn_events(&self, extra: Option<&Pending>) -> Vec<Event> {
         if self.draining || self.current.is_some() || self.unsaved.is_some() {
             return Vec::new();
@@ -160,7 +161,7 @@ impl ChannelState {
         })
     }
 
-    /// Runs the open turn, or begins the next one that is due.
+    /// Runs the open turn, or starts the next one that is due.
     pub(super) async fn advance(&mut self) -> Result<(), ChannelFault> {
         loop {
             if self.draining || self.current.is_some() || self.unsaved.is_some() {
@@ -209,7 +210,7 @@ impl ChannelState {
         let channel = self.myself.clone();
         span.in_scope(|| tracing::debug!("a turn is taken up"));
         self.shared.lifecycle.tasks.watch(token, turn::run(args).instrument(span), move |ended| {
-            // A channel that has failed meanwhile takes the turn up again when it is back.
+            // A channel that has failed meanwhile resumes the turn when it restarts.
             let ended = Box::new(ended);
             let _ = channel.send_message(ChannelMsg::TurnDone { attempt, ended });
         });
@@ -219,17 +220,17 @@ impl ChannelState {
         self.unsaved.is_none() && self.current.as_ref().is_some_and(|current| current.attempt == attempt)
     }
 
-    /// How long the turn under way has been running.
+    /// How long the turn under way has run.
     pub(super) fn turn_time(&self) -> Duration {
         self.current.as_ref().map(|current| current.started.elapsed()).unwrap_or_default()
     }
 
-    /// How long the turn under way has been running, and where the time went; none when no turn is under way.
+    /// How long the turn under way has run, and where the time went; `None`: there is none.
     pub(super) fn turn_times(&self) -> Option<(Duration, &Times)> {
         self.current.as_ref().map(|current| (current.started.elapsed(), current.times.as_ref()))
     }
 
-    /// Journals entries of the turn under way.
+    /// Journals events of the turn under way, and numbers the entries among them.
     pub(super) async fn step(
         &mut self,
         attempt: u64,
@@ -246,7 +247,7 @@ impl ChannelState {
         Ok(())
     }
 
-    /// The emergency: synchronous, without a model, whether or not a run is under way. Whether anything left the window.
+    /// The emergency: synchronous, without a model, whether or not a run is under way. True: something left the window.
     pub(super) async fn make_room(
         &mut self,
         attempt: u64,
@@ -267,7 +268,7 @@ impl ChannelState {
         committed.map(|()| made_room)
     }
 
-    /// The turn's task ended, in whichever way.
+    /// Ends the turn after its task has ended, in whichever way.
     pub(super) async fn turn_done(
         &mut self,
         attempt: u64,
@@ -303,7 +304,8 @@ impl ChannelState {
         }
     }
 
-    /// Journals the end of the open turn, tells who waits, and goes on. What the store refuses is tried again.
+    /// Journals the end of the open turn, answers its waiters, and starts the next turn. If the store refuses it, it is
+    /// retried.
     async fn close(&mut self, closing: Closing) -> Result<(), Failed<StoreError>> {
         let prints = self.handle.read(|conversation| fingerprints_of(conversation, &closing.messages));
         if let Err(failed) = self.commit(closing.events.clone()).await {
@@ -326,7 +328,7 @@ impl ChannelState {
         Ok(())
     }
 
-    /// Stops the task of the open turn and ends the turn. False: there is none.
+    /// Cancels the open turn's task and ends the turn. False: there is none.
     pub(super) async fn stop_open_turn(&mut self) -> Result<bool, Failed<StoreError>> {
         if self.unsaved.is_some() {
             return Ok(false);
@@ -341,7 +343,7 @@ impl ChannelState {
         }
     }
 
-    /// Ends what the chat sees of the turn under way before its answer; what came of it is still to be journalled.
+    /// Ends typing and drafts of the turn under way. Returns draft events to journal.
     async fn end_show(&self) -> Vec<Event> {
         match self.current.as_ref().and_then(|current| current.show.clone()) {
             Some(show) => show.cut_short().await,
@@ -349,17 +351,17 @@ impl ChannelState {
         }
     }
 
-    /// What shows that the bot is typing, for the delivery that ends it.
+    /// The typing indicator, for the delivery that ends it.
     pub(super) fn typing(&self) -> Option<Arc<Typing>> {
         Some(self.current.as_ref()?.show.as_ref()?.typing())
     }
 
-    /// The people whom the turn under way answers.
+    /// The authors of the messages that the turn under way answers.
     pub(super) fn authors(&self) -> &[String] {
         self.current.as_ref().map(|current| current.authors.as_slice()).unwrap_or_default()
     }
 
-    /// The turn under way has nothing to do before the runtime stops.
+    /// Ends the task of a turn that only waits, since the runtime stops.
     pub(super) fn yield_turn(&mut self, attempt: u64) {
         if self.draining && self.is_current(attempt) {
             self.cancel_turn();
@@ -367,14 +369,14 @@ impl ChannelState {
         }
     }
 
-    /// Cancels the task of the open turn, which stays open.
+    /// Cancels the task of the open turn. The turn stays open.
     pub(super) fn cancel_turn(&mut self) {
         if let Some(current) = self.current.take() {
             current.token.cancel();
         }
     }
 
-    /// Tries again, later, what the store refused.
+    /// Retries what the store refused, after a pause.
     pub(super) fn retry_later(&mut self) {
         self.later(self.shared.live.limits().store_retry_pause, || ChannelMsg::Retry);
     }
@@ -386,7 +388,7 @@ impl ChannelState {
         }
     }
 
-    /// Remembers the end of these messages' turn.
+    /// Remembers that the turn of these messages ended.
     pub(super) fn remember(&mut self, messages: Vec<(MessageId, String)>, end: &TurnEnd) {
         for (message, fingerprint) in messages {
             if self.recent.len() == RECENT_KEPT {
@@ -397,12 +399,12 @@ impl ChannelState {
         }
     }
 
-    /// The end of a turn with a reply. A chat is sent it: in the place of its draft, where it shows one.
+    /// The end of a turn with a reply. In a chat the reply replaces the draft, if there is one.
     fn answered(&self, answer: TurnAnswer, drafts: Vec<Event>) -> Option<Closing> {
         let delivers = self.handle.id.platform() != LOCAL_PLATFORM;
         let settings = self.handle.settings();
         if let Some(current) = &self.current {
-            // The answer brings what its call took: nobody else is to count it.
+            // The answer includes its call's usage, which must not be counted twice.
             drop(current.call.take());
         }
         self.handle.read(|conversation| {
@@ -447,14 +449,14 @@ impl ChannelState {
         })
     }
 
-    /// The end of a turn that failed. A chat is sent a note that says so.
+    /// The end of a turn that failed. In a chat a note says so.
     fn failed(&self, failure: TurnFailure, drafts: Vec<Event>) -> Option<Closing> {
         let outcome = TurnOutcome::Failed { code: failure.code.clone(), message: failure.message.clone() };
         let note = Some(failure::note(&failure.code).to_owned());
         self.unanswered(outcome, failure, "the turn failed", note, drafts)
     }
 
-    /// The end of a turn that a command stopped. It is told by the command's answer; only a draft gets a mark.
+    /// The end of a turn that a command stopped. The command's answer says so; only a draft gets a mark.
     fn stopped(&self, drafts: Vec<Event>) -> Option<Closing> {
         let draft = self
             .handle
@@ -473,7 +475,7 @@ impl ChannelState {
         self.unanswered(TurnOutcome::DeadLettered, failure, "the turn was given up", note, Vec::new())
     }
 
-    /// The end of a turn without a reply: with what was said of one so far, and what that took. `note`: what a chat is told.
+    /// The end of a turn without a reply, with its partial text and usage. `note`: the text for the chat.
     fn unanswered(
         &self,
         outcome: TurnOutcome,
@@ -515,7 +517,7 @@ impl ChannelState {
     }
 }
 
-/// A reply as the waiter of `message` gets it.
+/// The reply to one message of a turn.
 pub(super) fn answer_of(
     message: &MessageId,
     end: &TurnEnd,
@@ -535,7 +537,7 @@ pub(super) fn answer_of(
     })
 }
 
-/// What the chat of the open turn is sent.
+/// The delivery for the open turn's chat, which replaces the draft if there is one.
 fn intent(open: &OpenTurn, id: OutboxId, seq: Seq, note: Option<String>, draft: &DraftState) -> Event {
     let edits = match draft {
         DraftState::There(message) => Some(message.clone()),
@@ -554,7 +556,7 @@ fn intent(open: &OpenTurn, id: OutboxId, seq: Seq, note: Option<String>, draft: 
     })
 }
 
-/// What a call took.
+/// The usage in an event; none: zero.
 fn taken(took: Option<&Event>) -> Usage {
     match took {
         Some(Event::Turn(TurnEvent::UsageReported { usage, .. })) => *usage,
@@ -562,12 +564,12 @@ fn taken(took: Option<&Event>) -> Usage {
     }
 }
 
-/// The newest entry.
+/// The number of the newest entry.
 fn newest(conversation: &Conversation) -> Seq {
     Seq(conversation.next_seq.0.saturating_sub(1))
 }
 
-/// Gives the entries among the events their numbers, turn, time and weight.
+/// Sets number, turn, generation, time and token count of the entries among the events.
 fn stamp(conversation: &Conversation, events: &mut [Event]) {
     let Some(open) = &conversation.open_turn else { return };
     let mut seq: Seq = conversation.next_seq;
@@ -583,8 +585,8 @@ fn stamp(conversation: &Conversation, events: &mut [Event]) {
     }
 }
 
-/// Results for the calls of the open turn that have none: no call stays without one. Those that may have been carried out
-/// say so; requests for approval that are still open are void. `reason`: why the calls end here.
+/// Adds a result for each call of the open turn that has none. A call that may have been carried out says so. Open requests
+/// for approval become void. `reason`: why the calls end here.
 fn close_calls(tools: &dyn Toolset, conversation: &Conversation, reason: &str) -> Vec<Event> {
     let Some(open) = &conversation.open_turn else { return Vec::new() };
     let mut open_calls: Vec<&ToolCall> = Vec::new();
@@ -632,7 +634,7 @@ fn close_calls(tools: &dyn Toolset, conversation: &Conversation, reason: &str) -
     events
 }
 
-/// The messages with their fingerprints, as far as their entries are in the window.
+/// The fingerprints of these messages, if their entries are in the window.
 fn fingerprints_of(conversation: &Conversation, messages: &[MessageId]) -> Vec<(MessageId, String)> {
     let turn: Option<&TurnId> = conversation.open_turn.as_ref().map(|open| &open.id);
     let of_turn = conversation.live.iter().rev().take_while(|entry| Some(&entry.turn) == turn);
@@ -644,7 +646,7 @@ fn fingerprints_of(conversation: &Conversation, messages: &[MessageId]) -> Vec<(
         .collect()
 }
 
-/// Who wrote the messages that the turn is to answer.
+/// The authors of the messages that the turn answers.
 fn authors_of(conversation: &Conversation, open: &OpenTurn) -> Vec<String> {
     let of_turn = conversation.live.iter().rev().take_while(|entry| entry.turn == open.id);
     of_turn.filter_map(|entry| Some(entry.author.as_ref()?.id.clone())).collect()

@@ -1,7 +1,7 @@
-//! One delivery, part by part: attempt in the journal, send, receipt in the journal.
+//! One delivery, part by part: journal the attempt, send, journal the receipt.
 //!
-//! Between an attempt and its receipt nobody knows whether the part is there. It is repeated then where the platform
-//! guards against doubles, for as long as it does; otherwise the delivery is quarantined as unknown.
+//! Between an attempt and its receipt it is unknown whether the part was sent. It is sent again while the platform guards
+//! against duplicates; otherwise the delivery is quarantined as unknown.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use crate::pace::{Pace, Paced};
 use crate::telemetry;
 use crate::typing::Typing;
 
-/// How the task of a delivery ends.
+/// How the task of a delivery ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stopped {
-    /// It is settled, or nothing that can be sent now.
+    /// It is settled, or cannot be sent.
     Over,
     /// The runtime stops: the rest stays pending.
     Parked,
@@ -32,7 +32,7 @@ pub(super) enum Stopped {
 struct DeliveryPart {
     part: u32,
     words: String,
-    /// What the last part of a note asks for.
+    /// The approval that the last part of a note asks for.
     approval: Option<ApprovalId>,
 }
 
@@ -93,8 +93,8 @@ struct Delivery {
 }
 
 impl Delivery {
-    /// An open attempt may be that of an outbox that is gone, with its receipt on the way into the journal. The channel answers
-    /// behind it.
+    /// An attempt that is open may belong to a previous outbox whose receipt is still being journalled. The channel answers
+    /// after that receipt, so the delivery is read again then.
     async fn catch_up(&mut self) -> Result<(), Stopped> {
         if self.item.attempted_at.is_none() {
             return Ok(());
@@ -150,13 +150,13 @@ impl Delivery {
         self.settle(carried, Receipt::Delivered { messages }).await
     }
 
-    /// Sends a part until its fate is known or can no longer become so.
+    /// Sends a part until its fate is known, or can no longer become known.
     async fn part(&mut self, piece: DeliveryPart, mut carried: Vec<Event>) -> Result<Fate, Stopped> {
         let (id, part) = (self.item.id.clone(), piece.part);
-        // Since when a message may be there that nobody knows of.
+        // Since when a message may exist that is not confirmed.
         let mut unsure = self.item.attempted_at.take();
         let mut attempted = unsure;
-        // No edit offers ways to say yes and no: what asks for an approval is a message of its own.
+        // An edit cannot offer buttons, so a request for approval is a message of its own.
         let mut edits = self.item.edits.clone().filter(|_| part == 0 && piece.approval.is_none());
         loop {
             let began = match attempted {
@@ -176,7 +176,7 @@ impl Delivery {
                 Err(error) => error,
             };
             match &error {
-                // Waiting one's turn is no trouble.
+                // Waiting for a rate limit is not a failure.
                 SendError::Later { after: Some(_), .. } => {
                     tracing::debug!(part, ?error, "a part has to wait");
                 }
@@ -187,7 +187,7 @@ impl Delivery {
             }
             match (error, edits.is_some()) {
                 (SendError::Refused(reason), true) => {
-                    // The message is gone: the part is sent as one of its own.
+                    // The message is gone: the part is sent as a new one.
                     edits = None;
                     if unsure.is_none() {
                         attempted = None;
@@ -198,7 +198,7 @@ impl Delivery {
                 (SendError::Refused(reason), false) if unsure.is_some() => return Ok(Fate::Unknown(reason)),
                 (SendError::Refused(reason), false) => return Ok(Fate::Dead(reason)),
                 (SendError::Later { after, reason }, _) => {
-                    // What was certainly not sent does not tell of an attempt before it.
+                    // This attempt sent nothing, but an earlier one may have.
                     if unsure.is_none() {
                         attempted = None;
                         self.note(vec![Event::Delivery(DeliveryEvent::PutOff {
@@ -236,12 +236,12 @@ impl Delivery {
         self.platform.send(SendPart { delivery, part, channel, reply_to, words, approval }).await
     }
 
-    /// The platform still guards against a double of what was first sent then.
+    /// Whether the platform still guards against a duplicate of what was first sent at that time.
     fn may_repeat(&self, since: Timestamp) -> bool {
         self.platform.traits().may_repeat(since, self.args.ports.now())
     }
 
-    /// Begins nothing new when the runtime has no time left for it; what is there is noted first.
+    /// Stops before a new attempt if the runtime has no time left for it. Receipts are journalled first.
     async fn check_time(&self, carried: &mut Vec<Event>) -> Result<(), Stopped> {
         let over = self.args.lifecycle.stop_by.borrow().is_some_and(|by| by <= Instant::now());
         if !over {
@@ -291,7 +291,7 @@ impl Delivery {
         Ok(())
     }
 
-    /// Has the channel journal how the delivery goes, until it is durable.
+    /// Has the channel journal how the delivery goes; retries until it is durable.
     async fn note(&self, events: Vec<Event>) -> Result<(), Stopped> {
         let (channel, id) = (&self.item.channel, &self.item.id);
         let mut pace = Pace::up_to(self.args.live.limits().delivery_retry_max);
@@ -299,7 +299,7 @@ impl Delivery {
             let post = |reply| Request::NoteDelivery { id: id.clone(), events: events.clone(), reply };
             let error = match self.args.directory.ask(channel, Create::No, post).await {
                 Ok(Ok(true)) => return Ok(()),
-                // Settled, or given up meanwhile.
+                // Settled or dropped meanwhile.
                 Ok(Ok(false)) => return Err(Stopped::Over),
                 Ok(Err(RuntimeError::NoSuchChannel(_) | RuntimeError::UnknownAgent(_))) => {
                     return Err(Stopped::Over);

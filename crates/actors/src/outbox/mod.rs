@@ -1,7 +1,8 @@
-//! The outbox: sends pending deliveries to chat networks, in order per channel, channels independent of each other.
+//! The outbox: sends pending deliveries to chat networks, in order within a channel, and channels independently of each
+//! other.
 //!
-//! It keeps nothing of its own: what is pending, and how far each delivery has come, is in the journal. An outbox that
-//! starts again reads it there before it sends anything.
+//! It has no state of its own: pending deliveries and their progress are in the journal. An outbox that restarts reads them
+//! there before it sends anything.
 
 mod deliver;
 
@@ -47,22 +48,23 @@ pub(crate) struct Outbox;
 #[derive(Default)]
 struct ChatQueue {
     waiting: VecDeque<PendingDelivery>,
-    /// The delivery under way, which is no longer in the queue; dropping the guard cancels it.
+    /// The delivery under way, which is no longer in the queue. Dropping the guard cancels it.
     running: Option<(OutboxId, DropGuard)>,
-    /// It cannot go on in this run of the daemon: the rest of the channel waits behind it.
+    /// Its first delivery cannot continue before the next start; the rest of the channel waits behind it.
     parked: bool,
 }
 
 pub(crate) struct OutboxState {
     args: OutboxArgs,
     queues: BTreeMap<ChannelId, ChatQueue>,
-    /// What was pending at the start is known.
+    /// Whether the deliveries pending at the start are known.
     found: bool,
-    /// Channels of which it is looked what is pending, once for each look: nothing of them overtakes what is found.
+    /// Channels whose pending deliveries are being read, once for each read. New deliveries of theirs wait, so that none
+    /// overtakes what is found.
     looked_for: Vec<ChannelId>,
     draining: Vec<oneshot::Sender<()>>,
     token: CancellationToken,
-    /// Deliveries under way end with the outbox that started them; the next one finds them in the store.
+    /// Cancels deliveries under way with this outbox. The next one finds them in the store.
     _cancel: DropGuard,
 }
 
@@ -126,7 +128,7 @@ impl Actor for Outbox {
     }
 }
 
-/// Reads what earlier runs of the daemon left pending, until it can be read.
+/// Reads pending deliveries from the store; retries until it succeeds.
 async fn find_pending(
     store: Arc<dyn Store>,
     live: Arc<Live>,
@@ -144,7 +146,7 @@ async fn find_pending(
     };
     let is_wanted = |item: &OutboxItem| of.as_ref().is_none_or(|channel| item.channel == *channel);
     items.retain(|item| item.state == DeliveryState::Owed && is_wanted(item));
-    // An outbox that is gone finds it again when it is back.
+    // The next outbox reads it again.
     let _ = outbox.send_message(OutboxMsg::Found { of, items });
 }
 
@@ -155,7 +157,8 @@ impl OutboxState {
         lifecycle.tasks.spawn("find pending deliveries", work);
     }
 
-    /// What the store has comes first, in its order; what was told meanwhile may be among it. What is under way goes on.
+    /// Adds deliveries found in the store, in their order, before those enqueued meanwhile, some of which may be the same.
+    /// The one under way continues.
     fn enqueue_found(
         &mut self,
         myself: &ActorRef<OutboxMsg>,
@@ -173,7 +176,7 @@ impl OutboxState {
         for (channel, queue) in &mut self.queues {
             told.insert(channel.clone(), std::mem::take(&mut queue.waiting));
         }
-        // What was settled since the store was read is over, whatever it said then.
+        // Settled since the store was read.
         let is_over = |item: &OutboxItem| {
             let handle = self.args.directory.handle(&item.channel);
             handle.is_some_and(|handle| !handle.read(|conversation| conversation.owed.contains(&item.id)))
@@ -230,7 +233,7 @@ impl OutboxState {
                 Ended::Panicked(_) => {
                     tracing::error!(delivery = %id, %channel,
                         "a delivery panicked, please report it; it waits for the next start");
-                    // It would do so again.
+                    // It would panic again.
                     Stopped::Over
                 }
                 Ended::Cancelled => return,
@@ -256,7 +259,7 @@ impl OutboxState {
         self.deliver_next(myself, channel);
     }
 
-    /// Answers who waits for the outbox to come to rest.
+    /// Answers [`OutboxMsg::Drain`], if no delivery is under way.
     fn tell_drained(&mut self) {
         let at_rest = self.found && self.queues.values().all(|queue| queue.running.is_none());
         if at_rest {

@@ -1,4 +1,4 @@
-//! The built-in tools: they reach this channel, the memories that may be read in it, and nothing else.
+//! The built-in tools. They reach this channel and the memories that may be read in it, nothing else.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use crate::handle::ChannelHandle;
 use crate::ports::Ports;
 
-/// The tool by which memories are saved.
+/// The tool that saves memories.
 pub(super) const MEMORY_SAVE: &str = "memory_save";
 
 const TIME: &str = "time";
@@ -33,13 +33,13 @@ const HITS_MAX: usize = 10;
 /// Most entries that one `history_read` returns.
 const READ_MAX: usize = 50;
 
-/// A page of `history_read` ends with the entry that brings it over so many bytes.
+/// A page of `history_read` ends with the entry that exceeds this size.
 const PAGE_BYTES: usize = 200_000;
 
-/// An index that lacks more records of the journal is being made, not just a little behind.
+/// An index that lacks more records than this is being rebuilt, not just a little behind.
 const UNINDEXED_MAX: u64 = 1_000;
 
-/// What a search in such an index says.
+/// Added to search results while the index is being rebuilt.
 const INCOMPLETE: &str = "\n(incomplete: the search index is being made; search again later)";
 
 /// Longest excerpt of a hit, in characters.
@@ -89,7 +89,7 @@ pub(super) fn is_builtin(name: &str) -> bool {
     names.contains(&name)
 }
 
-/// What calling a built-in tool does.
+/// The effect of a built-in tool.
 pub fn effect_of_builtin(name: &str) -> Effect {
     if name == MEMORY_SAVE { Effect::Changes } else { Effect::Reads }
 }
@@ -153,7 +153,7 @@ impl Builtin {
         Self { reach, ports, handle }
     }
 
-    /// Calls a built-in tool. `room`: what is free for its result.
+    /// Calls a built-in tool. `room`: the space in the window for its result.
     pub(super) async fn call(
         &self,
         call: &ToolCall,
@@ -203,7 +203,7 @@ impl Builtin {
                     by: draft.by,
                     said_at: draft.said_at,
                 },
-                // The number of the entry that calls, and the place of the call in it.
+                // Unique in the channel: the number of the calling entry, and the call's position in it.
                 sighting: format!("{}/{last}/{ordinal}", self.handle.id),
                 explicit: false,
             })
@@ -255,12 +255,12 @@ impl Builtin {
         if lines.is_empty() {
             return Ok(Output::own(format!("nothing found{note}")));
         }
-        // A hit quotes its neighbours, too.
+        // A hit also quotes its neighbours.
         let provenance = self.handle.read(|conversation| conversation.heard.clone());
         Ok(Output { text: lines.join("\n") + note, provenance, events: Vec::new() })
     }
 
-    /// Word for word: what is too large for the window is the result guard's.
+    /// Reads entries word for word. If they are too large for the window, the result guard shortens them.
     async fn history_read(&self, arguments: &Value) -> Result<Output, String> {
         let number = |name: &str| {
             let value = arguments.get(name).and_then(Value::as_u64);
@@ -289,7 +289,7 @@ impl Builtin {
         if last.seq < to.min(newest) {
             page.push(format!("[there are more: call history_read from {} on]", last.seq.next()));
         }
-        // The model's own words may repeat anybody's.
+        // The model's own text may repeat anybody's.
         let provenance = self.handle.read(|conversation| conversation.heard.clone());
         Ok(Output { text: page.join("\n"), provenance, events: Vec::new() })
     }
@@ -329,7 +329,7 @@ impl Builtin {
                 let said = conversation.live.iter().find(|entry| entry.seq == seq);
                 said.map_or_else(Provenance::of_strangers, |entry| Provenance::of_entry(entry))
             }),
-            // Whoever wrote what the tool returned then.
+            // The provenance of the tool result or message that the artifact holds.
             None => Provenance::of_tools(),
         };
         Ok(Output { text, provenance, events: vec![used] })
@@ -358,7 +358,7 @@ fn text_argument(arguments: &Value, name: &str) -> Result<String, String> {
     text.map(str::to_owned).ok_or_else(|| format!("`{name}` is missing or empty"))
 }
 
-/// The time in the zone that is asked for, else in the agent's.
+/// The time in the requested time zone, else in the agent's.
 fn time(arguments: &Value, now: Timestamp, own_zone: &str) -> Result<String, String> {
     let wanted = arguments.get("zone").and_then(Value::as_str).filter(|zone| !zone.trim().is_empty());
     let name = wanted.unwrap_or(own_zone).trim();

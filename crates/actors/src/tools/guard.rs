@@ -1,4 +1,5 @@
-//! The result guard at work: what is too large for the window becomes an artifact, durable before anything refers to it.
+//! The result guard: a result that is too large for the window becomes an artifact, which is durable before anything refers
+//! to it.
 
 use std::sync::Arc;
 
@@ -17,31 +18,31 @@ use crate::handle::ChannelHandle;
 use crate::messages::draft_entry;
 use crate::ports::Ports;
 
-/// The guard over the results of one round, which share the free window.
+/// Guards the results of one round, which share the free window.
 pub(crate) struct ResultGuard<'a> {
     tools: &'a Toolbox,
     settings: &'a AgentSettings,
-    /// What is left for the results that are still to come.
+    /// Room for the results that are still to come.
     pub(crate) room: ResultRoom,
     /// Calls of the round that have not ended.
     n_open: usize,
-    /// Artifacts stored, and not journalled yet.
+    /// Artifacts that are stored but not journalled yet.
     n_stored: usize,
-    /// Bytes of pictures, in base64, that this round has kept.
+    /// Bytes of pictures kept in this round, in base64.
     picture_bytes: usize,
 }
 
-/// Most bytes of pictures, in base64, of one round: they go with every request from there on.
+/// Most bytes of pictures in one round, in base64: every later request includes them.
 const PICTURE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 impl<'a> ResultGuard<'a> {
-    /// The guard over the next round, of so many calls.
+    /// A guard for a round of this many calls.
     pub(crate) fn new(tools: &'a Toolbox, settings: &'a AgentSettings, n_calls: usize) -> Self {
         let room = tools.handle().read(|conversation| ResultRoom::of(conversation, settings));
         Self { tools, settings, room, n_open: n_calls, n_stored: 0, picture_bytes: 0 }
     }
 
-    /// What each of these calls, which have ended at the same time, may show of its result.
+    /// Divides the room among calls that ended at the same time.
     pub(crate) fn share<'r>(
         &mut self,
         ended: impl IntoIterator<Item = (&'r ToolCall, &'r CallResult)>,
@@ -58,15 +59,15 @@ impl<'a> ResultGuard<'a> {
         self.room.share(&wanted, self.n_open)
     }
 
-    /// What was admitted so far is in the journal: the ids of its artifacts are taken there.
+    /// Notes that the results so far are journalled, and so are the ids of their artifacts.
     pub(crate) fn journalled(&mut self) {
         self.n_stored = 0;
     }
 
-    /// What is to be journalled of a result that may take so much.
+    /// The events for a result, which may take the room in `share`.
     pub(crate) async fn admit(&mut self, call: ToolCall, used: CallResult, share: &ResultRoom) -> Vec<Event> {
         let settings = &self.settings.result_guard;
-        // A page of an artifact is bounded already, and is one: it is not stored again.
+        // A page of an artifact is bounded already and is not stored again.
         let (pictures, words): (Vec<Part>, Vec<Part>) =
             used.output.parts.into_iter().partition(|part| matches!(part, Part::Image { .. }));
         let words = text_of(&words);
@@ -112,7 +113,7 @@ impl<'a> ResultGuard<'a> {
         events
     }
 
-    /// Keeps a result as an artifact. `None`: the store could not, and the turn goes on without.
+    /// Stores a result as an artifact. `None`: the store failed, and the turn continues without it.
     async fn store(&mut self, tool: &str, text: &str) -> Option<Artifact> {
         let (ports, handle) = (self.tools.ports(), self.tools.handle());
         let id = handle.read(|conversation| next_id(conversation, self.n_stored));
@@ -130,14 +131,14 @@ impl<'a> ResultGuard<'a> {
     }
 }
 
-/// What an artifact holds the whole of.
+/// The source of an artifact's text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Content<'a> {
     Result(&'a str),
     Message(Seq),
 }
 
-/// Stores a text as an artifact, which is still to be journalled.
+/// Stores a text as an artifact, which still has to be journalled.
 pub(crate) async fn keep(
     ports: &Ports,
     handle: &ChannelHandle,

@@ -1,5 +1,5 @@
-//! The tools of a channel's model, built in and given to the runtime: whether a call may be made, and making it. Whatever
-//! goes wrong is told to the model, which can do better.
+//! The tools of a channel's model, built in or given to the runtime: whether a call may be made, and making it. Every error
+//! is reported to the model.
 
 mod builtin;
 pub(crate) mod guard;
@@ -31,18 +31,18 @@ pub use builtin::{builtin_tools, effect_of_builtin};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadTool {
-    /// Two have that name, or it is that of a built-in one.
+    /// Two tools have this name, or a built-in one does.
     #[error("there are two tools of the name `{0}`; give one of them another name")]
     Twice(String),
-    /// Models' servers would refuse it.
+    /// Model servers would refuse this name.
     #[error("`{0}` is no name for a tool: it has 1 to 64 of the characters A-Z a-z 0-9 _ -")]
     Name(String),
 }
 
-/// The built-in tools and those beside them, by name, so that their order is the same at every start.
+/// Definitions of the built-in tools and the others. They are sorted, so that their order is the same at every start.
 ///
 /// # Errors
-/// A name is taken, or no model's server would take it.
+/// A name is taken, or no model server would accept it.
 pub fn all_tools(others: &[Arc<dyn Tool>]) -> Result<Vec<ToolDef>, BadTool> {
     let mut tools = builtin_tools();
     let mut names: BTreeSet<String> = tools.iter().map(|tool| tool.name.clone()).collect();
@@ -60,25 +60,25 @@ pub fn all_tools(others: &[Arc<dyn Tool>]) -> Result<Vec<ToolDef>, BadTool> {
     Ok(tools)
 }
 
-/// How a call stands before it is made.
+/// Whether a call may be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Ready,
-    /// It needs an approval, and can be made without by this entry of `always_allow`.
+    /// Needs an approval, but this entry of `always_allow` permits it.
     Allowed(String),
-    /// It needs an approval, for this reason.
+    /// Needs an approval, for this reason.
     Asks(String),
-    /// It is not made, for this reason.
+    /// Is not made, for this reason.
     Refused(String),
 }
 
 pub(crate) struct CallResult {
-    /// The result, whole; of a call that failed, the error.
+    /// The whole result; for a failed call, the error.
     pub(crate) output: ToolOutput,
     pub(crate) outcome: ToolOutcome,
     pub(crate) error: Option<String>,
     pub(crate) provenance: Provenance,
-    /// What is to be journalled with the result.
+    /// Events to journal with the result.
     pub(crate) events: Vec<Event>,
 }
 
@@ -100,7 +100,7 @@ pub(crate) struct Toolbox {
 }
 
 impl Toolbox {
-    /// `live` bounds how long a call may take; `tasks` runs the tools that are not built in.
+    /// `live` limits how long a call may take; `tasks` runs the tools that are not built in.
     pub(crate) fn new(ports: Arc<Ports>, live: Arc<Live>, tasks: Tasks, handle: Arc<ChannelHandle>) -> Self {
         Self { builtin: Builtin::new(ports, handle), live, tasks }
     }
@@ -117,13 +117,13 @@ impl Toolbox {
         self.ports().tools.get(name)
     }
 
-    /// The class of a tool's results: as the configuration says, else as the tool does.
+    /// The class of a tool's results: from the configuration, else from the tool.
     pub(crate) fn class(&self, name: &str, settings: &ResultGuardSettings) -> ResultClass {
         let own = || self.other(name).map_or(ResultClass::Auto, |tool| tool.class());
         settings.class(name).unwrap_or_else(own)
     }
 
-    /// How a call stands while the window holds that provenance; `grounds`: who said what in it.
+    /// Decides whether a call may be made, given the provenance of the window. `grounds`: what people and tools said in it.
     pub(crate) fn weigh(
         &self,
         call: &ToolCall,
@@ -165,12 +165,13 @@ impl Toolbox {
         (effect, verdict)
     }
 
-    /// Whether `always_allow` has to name a tool by itself: it destroys something, or what it saves outlives the talk.
+    /// Whether `always_allow` permits a tool only by its own name: it is destructive, or what it saves outlives the
+    /// conversation.
     fn must_be_named(&self, tool: &str) -> bool {
         tool == MEMORY_SAVE || self.other(tool).is_some_and(|tool| tool.is_destructive())
     }
 
-    /// Calls a tool. `room`: what is free for its result.
+    /// Calls a tool. `room`: the space in the window for its result.
     pub(crate) async fn call(
         &self,
         call: &ToolCall,
@@ -206,8 +207,8 @@ impl Toolbox {
         }
     }
 
-    /// Calls a tool that is not our own, as a watched task: a panic in it is an error like any other, and it is
-    /// dropped at its time limit.
+    /// Calls a tool that is not built in, as a watched task. A panic in it is an error like any other, and at its time
+    /// limit it is dropped.
     async fn call_other(&self, tool: Arc<dyn Tool>, call: &ToolCall) -> CallResult {
         let (name, limit) = (&call.name, tool.time_limit().unwrap_or(self.live.limits().tool_timeout));
         let (channel, arguments) = (self.handle().id.clone(), given(&call.arguments));
@@ -243,7 +244,7 @@ impl Toolbox {
     }
 }
 
-/// Arguments as tools get them: none are an empty object.
+/// Tools get an empty object instead of no arguments.
 fn given(arguments: &Value) -> Value {
     if arguments.is_null() { Value::Object(serde_json::Map::new()) } else { arguments.clone() }
 }

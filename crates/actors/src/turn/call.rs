@@ -1,5 +1,5 @@
-//! One call of the model within a turn: a request that fits, made again for each try, streamed to who waits. Messages that
-//! are larger than what the window takes are kept whole as artifacts, sent as head and tail, and their author is told.
+//! One model call within a turn: a request that fits, rebuilt for each try, and its answer streamed to waiters. Messages
+//! that are larger than the window are stored as artifacts and sent shortened, and their author is told.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ use crate::traces::{TextKeeper, TraceBuilder};
 use crate::{failure, telemetry};
 
 impl Turn {
-    /// Calls the model until it, or another one of the chain, has said something whole, or gives up.
+    /// Calls the model, or others of the chain, until one gives a complete answer or all fail.
     pub(super) async fn call(&mut self, mut tail: Tail) -> Result<Call, TurnFailure> {
         let mut tries = Tries::new(&self.args.shared.live.limits());
         loop {
@@ -66,7 +66,7 @@ impl Turn {
                     return Ok(call);
                 }
                 Err(error) => {
-                    // Who waits for a model that is down takes no place.
+                    // A call that waits for a model needs no slot.
                     self.slot = None;
                     let took = self.args.call.note(|call| {
                         call.is_refused = call.came_to_nothing(&error);
@@ -118,7 +118,7 @@ impl Turn {
         });
     }
 
-    /// Waits until a call of whoever began the turn may begin, unless it may already.
+    /// Waits for a slot of the person who started the turn, unless the turn has one.
     pub(super) async fn take_slot(&mut self) {
         if self.slot.is_some() {
             return;
@@ -146,9 +146,9 @@ impl Turn {
         self.slot = Some(slot);
     }
 
-    /// A request that fits. What is due before it comes first: messages that are too large for the window are sent shorter,
-    /// results are pruned, and in an emergency the oldest half leaves the window. No reply waits for a compaction.
-    /// With the record up to which it shows the conversation.
+    /// A request that fits, with the number of the last record that it includes. First it makes room as due: oversized
+    /// messages are sent shorter, results are pruned, and in an emergency the oldest half leaves the window. No reply waits
+    /// for a compaction.
     async fn assembled(&self, tail: &Tail) -> Result<Result<(u64, Assembled), AssembleError>, TurnFailure> {
         self.shorten_messages().await?;
         let (engine, now) = (&self.args.handle.engine, tail.now);
@@ -161,8 +161,8 @@ impl Turn {
         Ok(assembled.map(|assembled| (conversation.last_n, assembled)))
     }
 
-    /// Has messages that are too large sent shorter from here on, and the chat told so. It comes before anything leaves the
-    /// window: no other message has to make room for what would not fit in any case.
+    /// Sends oversized messages shorter from now on, and tells the chat. This comes before anything leaves the window:
+    /// other messages need not make room for what would not fit anyway.
     async fn shorten_messages(&self) -> Result<(), TurnFailure> {
         let handle = &self.args.handle;
         let large = handle.read(|conversation| too_large(conversation, &self.settings));
@@ -184,7 +184,7 @@ impl Turn {
         self.tell_long().await
     }
 
-    /// Stores the whole of a message. `None`: it could not be, and the model cannot read on in it; the journal has it.
+    /// Stores the whole message. `None`: the store failed. The journal still has it, but the model cannot read on in it.
     async fn keep_message(&self, message: &LargeMessage, n_kept: usize) -> Option<Artifact> {
         let (ports, handle) = (&self.args.shared.ports, &self.args.handle);
         let id = handle.read(|conversation| next_id(conversation, n_kept));
@@ -200,7 +200,7 @@ impl Turn {
         }
     }
 
-    /// Notes that a request was cut to fit, although all that can leave the window has left it.
+    /// Notes that a request was cut to fit, although everything that can leave the window has left.
     async fn tell_cut(&mut self, shortened: &[Seq]) -> Result<(), TurnFailure> {
         if shortened.is_empty() {
             return Ok(());
@@ -217,7 +217,7 @@ impl Turn {
         self.tell_long().await
     }
 
-    /// The chat is told, once, that the model sees only part of a message.
+    /// Tells the chat, once, that the model sees only part of a message.
     async fn tell_long(&self) -> Result<(), TurnFailure> {
         let note = self
             .args
@@ -230,7 +230,7 @@ impl Turn {
     }
 }
 
-/// Measures how long a model takes, by its id in the configuration.
+/// Measures a model's response time. `model`: its id in the configuration.
 async fn timed<T, E>(model: String, request: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     let begun = Instant::now();
     let result = request.await;
@@ -240,7 +240,7 @@ async fn timed<T, E>(model: String, request: impl Future<Output = Result<T, E>>)
     result
 }
 
-/// Asks the model. What it says is noted in `under_way` as it comes.
+/// Streams the model's answer, and records it in `under_way` as it comes.
 async fn stream(
     handle: Arc<ChannelHandle>,
     show: Option<Arc<Show>>,
@@ -261,7 +261,7 @@ async fn stream(
             continue;
         }
         if let (Some(Ok(_)), Some(show)) = (&event, &show) {
-            // It may have been put out while no model answered.
+            // Typing may have been hidden while no model answered.
             show.typing().resume();
         }
         match event {
@@ -304,7 +304,7 @@ async fn stream(
                     call.is_filled = matches!(checked, Err(ModelError::ContextOverflow { .. }));
                     checked.map(|()| call.clone())
                 });
-                // It is taken away only when the turn is ended, and this with it.
+                // The call is only taken away when the turn ends, and this task with it.
                 under_way.note(|call| telemetry::ended(&call.model, finish));
                 break checked.unwrap_or_else(|| Ok(Call::default()));
             }
@@ -319,13 +319,13 @@ async fn stream(
     ended
 }
 
-/// The error of a server that cut a request to its window of so many tokens, and had no room for an answer.
+/// The error for a server that cut the request to its window of this size and had no room for an answer.
 pub(crate) fn overflow(window: u64) -> ModelError {
     let message = format!("the request filled the window of {window} tokens, and left no room for an answer");
     ModelError::ContextOverflow { message, limit: Some(window) }
 }
 
-/// An answer must say something, or call a tool. One that was cut within a call is told as that.
+/// Checks that an answer has text or calls a tool. An answer that was cut within a call counts as that.
 fn checked(call: &Call) -> Result<(), ModelError> {
     if !call.text.trim().is_empty() || !call.tool_calls.is_empty() {
         return Ok(());

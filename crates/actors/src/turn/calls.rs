@@ -1,4 +1,4 @@
-//! One round of tool calls: weighed, approved by a person where that is needed, made beside each other, journalled as they end.
+//! One round of tool calls: checked, approved by a person where needed, run concurrently, journalled as they end.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -26,14 +26,14 @@ use crate::tools::{CallResult, Toolbox, Verdict, effect_of};
 
 const PARALLEL_MAX: usize = 16;
 
-/// A call, and what is known of it before it is made.
+/// A call that is about to be made.
 struct PlannedCall<'a> {
     ordinal: usize,
     call: ToolCall,
     effect: Effect,
     refused: Option<String>,
     asked: Option<AskedCall<'a>>,
-    /// The entry of `always_allow` by which nobody is asked.
+    /// The entry of `always_allow` that makes an approval unnecessary.
     allowed_by: Option<String>,
 }
 
@@ -43,7 +43,7 @@ struct EndedCall {
     noted: ToolUse,
 }
 
-/// Most requests of one turn: a model that asks without end is no use to anybody.
+/// Most requests for approval in one turn.
 const ASKS_MAX: u32 = 8;
 
 /// Longest that an edit of a question may take.
@@ -59,7 +59,7 @@ struct AskedCall<'a> {
 }
 
 impl Turn {
-    /// Calls the tools, beside each other, and journals each result as it comes, as the result guard leaves it.
+    /// Runs the tool calls concurrently, and journals each result as it comes, after the result guard.
     pub(super) async fn use_tools(
         &self,
         tools: &Toolbox,
@@ -93,7 +93,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Notes that calls were not made, since no more are made in this turn.
+    /// Journals that calls were not made, since the turn makes no more.
     pub(super) async fn refuse(&self, calls: Vec<ToolCall>) -> Result<(), TurnFailure> {
         let reason = "no more tools are called in this turn";
         let mut events = Vec::new();
@@ -128,7 +128,7 @@ impl Turn {
         }
     }
 
-    /// Weighs the calls, and asks people about those that have to wait.
+    /// Checks the calls, and asks people to approve those that need it.
     async fn plan(
         &self,
         tools: &Toolbox,
@@ -176,7 +176,7 @@ impl Turn {
         Ok(planned)
     }
 
-    /// One call, from the approval that it may need to its end.
+    /// Carries out one call, including its approval.
     async fn carry_out(
         &self,
         tools: &Toolbox,
@@ -200,7 +200,7 @@ impl Turn {
         let used = match refusal {
             Some((outcome, reason)) => CallResult::not_made(outcome, reason),
             None => {
-                // It is never closed.
+                // The semaphore is never closed.
                 let _permit = permits.acquire().await;
                 self.tell_started(&call);
                 let begun = Instant::now();
@@ -235,8 +235,8 @@ impl Turn {
         })
     }
 
-    /// Asks for the calls that have to wait, all of them at once. A call whose request makes no sense gets a reason to be
-    /// refused instead.
+    /// Asks for approval of all these calls at once. A call that must not be asked for gets a reason for its refusal
+    /// instead.
     async fn ask(
         &self,
         calls: &[(&ToolCall, &str)],
@@ -320,7 +320,7 @@ impl Turn {
         }
     }
 
-    /// What a chat is asked; a local channel is told by [`cairn_types::ports::Progress::Approval`].
+    /// The question to a chat. A local channel gets [`cairn_types::ports::Progress::Approval`] instead.
     fn question(&self, approval: &Approval) -> Option<Event> {
         let handle = &self.args.handle;
         if handle.id.platform() == LOCAL_PLATFORM {
@@ -341,7 +341,7 @@ impl Turn {
         })
     }
 
-    /// Waits for the answer, and notes it before anything is done. `None`: the call is approved.
+    /// Waits for an answer, and journals it before anything is done. `None`: the call is approved.
     async fn answer(&self, mut asked: AskedCall<'_>) -> Result<Option<(ToolOutcome, String)>, TurnFailure> {
         let id = asked.approval.id.clone();
         let time = Duration::from_secs(self.settings.trust.approval_secs);
@@ -362,7 +362,7 @@ impl Turn {
             outcome = outcome.name(), by, "a request for approval ended");
         metrics::counter!("cairn_approvals_total", "outcome" => outcome.name()).increment(1);
         if let Some(decision) = decision {
-            // Who answered may be gone.
+            // A dropped receiver is ignored.
             let _ = decision.told.send(());
         }
         self.tell_outcome(&asked.approval, outcome, by.as_deref());
@@ -398,7 +398,7 @@ impl Turn {
         })
     }
 
-    /// Has the question in the chat say how it ended; its buttons go with that.
+    /// Edits the question in the chat to show its outcome. Its buttons disappear with that.
     fn tell_outcome(&self, approval: &Approval, outcome: ApprovalOutcome, by: Option<&str>) {
         let (shared, handle) = (&self.args.shared, &self.args.handle);
         let Some(platform) = shared.ports.platform(&handle.id) else { return };
@@ -414,7 +414,7 @@ impl Turn {
         };
         let last = platform.split(&approval.question()).pop().unwrap_or_default();
         let whole = format!("{last}\n\n{told}");
-        // Where there is no room for both, the outcome is what counts.
+        // If both do not fit, only the outcome is shown.
         let words = if platform.split(&whole).len() == 1 { whole } else { told };
         let channel = handle.id.clone();
         shared.lifecycle.tasks.spawn("tell an approval's end", async move {

@@ -1,11 +1,11 @@
-//! The chain of models in a turn: which one answers, what becomes of a call that failed, and waiting while none answers.
+//! The model chain of a turn: which model answers, what follows a failed call, and waiting while none answers.
 //!
-//! A chain of several goes on with the next model at once; where no other is well, and in a chain of one, the same call
-//! is tried again after a pause. The window is fitted to the model that is about to be asked: from the moment of
-//! [`TurnEvent::ModelChosen`] on, everything measures by its settings.
+//! A chain of several tries the next model immediately. If no other is well, or the chain has only one, the call is retried
+//! after a pause. The window is fitted to the model that is asked next: from [`TurnEvent::ModelChosen`] on, everything is
+//! measured by its settings.
 //!
-//! A turn does not fail because no model answers. In a chat people are told once that their message is kept; then it is
-//! tried again, with growing pauses, until it is answered or stopped. A local turn does so within its limit.
+//! A turn does not fail because no model answers. A chat is told once that its message is kept; then the call is retried,
+//! with growing pauses, until it is answered or stopped. A local turn does so within its time limit.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,33 +33,33 @@ use crate::{failure, telemetry};
 /// Tries after a context overflow (`docs/design/models.md`).
 const OVERFLOW_RETRIES: u32 = 3;
 
-/// After an overflow the request is made to fit this share of what was refused.
+/// After an overflow, the request has to fit this share of the one that was refused.
 const OVERFLOW_SHRINK: f64 = 0.7;
 
-/// Tokens that the words of a message keep beside its attachments at the least.
+/// Least tokens of text that a message keeps beside its attachments.
 const WORDS_MIN: u64 = 200;
 
-/// Why another model answers: for the journal, and as a label of the metric.
+/// Why another model answers: a text for the journal, a code for the metric.
 struct Reason {
     reason: String,
     code: &'static str,
 }
 
-/// Longest that a server may have us wait.
+/// Longest pause that a server may ask for.
 const ASKED_MAX: Duration = Duration::from_secs(10 * 60);
 
 impl Turn {
-    /// As a turn begins: the first model of the chain that can answers.
+    /// Chooses the first model of the chain that can answer, at the start of a turn.
     pub(super) async fn choose(&mut self) -> Result<(), TurnFailure> {
         self.catch_up().await?;
         let mut tries = Tries::new(&self.args.shared.live.limits());
         self.fail_back(&mut tries).await
     }
 
-    /// A call failed: makes ready for the next one.
+    /// Prepares the next call after a failed one.
     ///
     /// # Errors
-    /// There is no next one.
+    /// There is no next call.
     pub(super) async fn prepare_retry(
         &mut self,
         error: ModelError,
@@ -78,7 +78,7 @@ impl Turn {
             }
             _ => self.size_disproved(&error, tokens, tries).await?,
         }
-        // A model that declines has taken the request as it is.
+        // A model that declines has accepted the form of the request.
         let is_of_form = matches!(error, ModelError::BadRequest { .. }) && error.may_be_of_content();
         if is_of_form && tries.simpler.attempt == Attempt::Whole {
             tries.simpler.attempt = Attempt::Simplified;
@@ -130,7 +130,7 @@ impl Turn {
         self.fail_back(tries).await
     }
 
-    /// No request can be made for the model that answers here: goes on with one for which it can.
+    /// Switches to another model, since no request fits the current one. False: there is none.
     pub(super) async fn no_room(&mut self, tries: &mut Tries) -> Result<bool, TurnFailure> {
         tries.refused.insert(self.settings.model.clone());
         let chain = self.standings(&tries.refused);
@@ -139,24 +139,24 @@ impl Turn {
         self.switch(tries, picked.idx(), why).await.map(|()| true)
     }
 
-    /// The agent has more models than one.
+    /// Whether the agent has more than one model.
     fn is_chain(&self) -> bool {
         self.agent.chain().nth(1).is_some()
     }
 
-    /// The place of the model that answers here in the chain.
+    /// The position of the current model in the chain.
     fn position(&self) -> usize {
         let mut chain = self.agent.chain();
         chain.position(|candidate| candidate.settings.model == self.settings.model).unwrap_or_default()
     }
 
-    /// The settings on each model, as they hold here.
+    /// The settings on each model of the chain, as they are in this conversation.
     fn candidates(&self) -> Vec<Arc<AgentSettings>> {
         let handle = &self.args.handle;
         handle.read(|conversation| self.agent.chain().map(|one| one.settings_in(conversation)).collect())
     }
 
-    /// How the models of the chain stand; those of `refused` are never asked.
+    /// The standing of each model in the chain. Those in `refused` are never asked.
     fn standings(&self, refused: &BTreeSet<String>) -> Vec<ModelStanding> {
         let (handle, models, now) =
             (&self.args.handle, &self.args.shared.live.models, self.args.shared.ports.now());
@@ -171,7 +171,7 @@ impl Turn {
         })
     }
 
-    /// Why the model at `here` gives way to the one that was picked.
+    /// Why the model at `here` is replaced by the one that was picked.
     fn why(&self, chain: &[ModelStanding], here: usize, picked: Pick) -> Reason {
         let candidates = self.candidates();
         let (from, to) = (&candidates[here], &candidates[picked.idx()].model);
@@ -206,13 +206,13 @@ impl Turn {
         Reason { reason, code }
     }
 
-    /// Goes on with the next model that is well. False when there is none.
+    /// Switches to the next model that is well. False: there is none.
     async fn fail_over(&mut self, error: &ModelError, tries: &mut Tries) -> Result<bool, TurnFailure> {
         if !self.is_chain() {
             return Ok(false);
         }
         let here = self.position();
-        // One that has failed over this very request is not asked next, however short its cool-down.
+        // A model that has failed for this very request is not asked next, however short its cool-down.
         let tried: BTreeSet<String> = tries.refused.iter().chain(tries.errors.keys()).cloned().collect();
         match pick(&self.standings(&tried)) {
             Some(Pick::Well(idx)) if idx != here => {
@@ -224,7 +224,7 @@ impl Turn {
         }
     }
 
-    /// How long to wait for the model that is asked next, by its server's own word.
+    /// The pause that the next model's server asked for.
     fn asked(&self, error: &ModelError, tries: &Tries) -> Option<Duration> {
         if !self.is_chain() {
             return error.retry_after();
@@ -234,7 +234,7 @@ impl Turn {
         self.args.shared.live.models.health(&model).asked(self.args.shared.ports.now())
     }
 
-    /// Goes on with the first model that is well, or will be first.
+    /// Returns to the first model of the chain that is well, or that will be first.
     async fn fail_back(&mut self, tries: &mut Tries) -> Result<(), TurnFailure> {
         if !self.is_chain() {
             return Ok(());
@@ -249,7 +249,7 @@ impl Turn {
         }
     }
 
-    /// From here on the model at `idx` answers, and everything is measured by its settings.
+    /// Switches to the model at `idx`. From now on everything is measured by its settings.
     async fn switch(&mut self, tries: &mut Tries, idx: usize, why: Reason) -> Result<(), TurnFailure> {
         tries.overflows = 0;
         tries.suspicion = Suspicion::default();
@@ -268,7 +268,7 @@ impl Turn {
         Ok(())
     }
 
-    /// The model takes no tools: it is asked again at once, without.
+    /// Notes that the model takes no tools. It is asked again immediately, without.
     async fn without_tools(&mut self) -> Result<(), TurnFailure> {
         let model = self.settings.model.clone();
         tracing::warn!(
@@ -280,7 +280,8 @@ impl Turn {
         self.step_learnt(ModelNews { model, no_tools: Some(true), ..ModelNews::default() }, None).await
     }
 
-    /// Notes what was learnt of a model's window, here and for all conversations, and perhaps tells the chat.
+    /// Journals what was learnt of a model's window, shares it with other conversations, and adds a note to the chat, if
+    /// any.
     pub(super) async fn learn(
         &mut self,
         mut news: ModelNews,
@@ -306,8 +307,8 @@ impl Turn {
         Ok(())
     }
 
-    /// The model's server has read only `reported` tokens of a request of `tokens`. From here on no request is larger than
-    /// the `largest` that it read whole, and the chat is told once.
+    /// Learns that the server read only `reported` tokens of a request of `tokens`. From now on no request is larger than
+    /// the `largest` that it read whole. The chat is told once.
     pub(super) async fn learn_cut(
         &mut self,
         reported: u64,
@@ -328,17 +329,17 @@ impl Turn {
         self.learn(ModelNews { model, window_tokens, cut: true, ..ModelNews::default() }, note).await
     }
 
-    /// The settings on a model of the chain without what was learnt of it.
+    /// The settings on a model of the chain, without what was learnt of it.
     fn candidate(&self, model: &str) -> Option<&Arc<AgentSettings>> {
         self.agent.chain().map(|candidate| &candidate.settings).find(|settings| settings.model == model)
     }
 
-    /// The window of a model as it is set, listed or assumed.
+    /// The window of a model as configured, listed or assumed.
     pub(super) fn configured(&self, model: &str) -> WindowSize {
         self.candidate(model).map_or(self.settings.window, |settings| settings.window)
     }
 
-    /// The window of a model without what was learnt of it.
+    /// The window of a model, without what was learnt of it.
     fn grown(&self, model: &str) -> WindowSize {
         let grown = |settings: &Arc<AgentSettings>| {
             self.args.handle.read(|conversation| settings.grown(conversation))
@@ -346,9 +347,9 @@ impl Turn {
         self.candidate(model).map_or(self.settings.window, grown)
     }
 
-    /// Notes what other conversations have learnt of the models of the chain, that a server has taken a larger request
-    /// than its window was bounded to, that tools are offered again to one that refused them, and that the configuration sets
-    /// another window.
+    /// Journals what this conversation has missed: windows learnt elsewhere, a server that took a larger request than
+    /// expected, tools that are offered again to a model that refused them, and windows that are configured differently
+    /// now.
     async fn catch_up(&mut self) -> Result<(), TurnFailure> {
         let news = self.agent.chain().filter_map(|candidate| self.news_of(&candidate.settings));
         let events: Vec<_> = news.map(|news| Event::Turn(TurnEvent::ModelLearnt(news))).collect();
@@ -359,7 +360,7 @@ impl Turn {
         Ok(())
     }
 
-    /// What this conversation does not know yet of a model.
+    /// What this conversation does not know of a model yet.
     fn news_of(&self, settings: &AgentSettings) -> Option<ModelNews> {
         let (handle, models, now) =
             (&self.args.handle, &self.args.shared.live.models, self.args.shared.ports.now());
@@ -395,8 +396,8 @@ impl Turn {
         (news.window_tokens.is_some() || news.no_tools.is_some() || news.forgets).then_some(news)
     }
 
-    /// The model found the request too large. Its window is learnt, where it is named; the window is made smaller, and
-    /// after three tries without success a model with a larger one is asked.
+    /// Handles a request that was too large for the model. Its window is learnt if the server names it, and the request is
+    /// shortened; after three tries a model with a larger window is asked.
     async fn too_large(
         &mut self,
         error: &ModelError,
@@ -424,7 +425,7 @@ impl Turn {
         } else if let Some(limit) = limit.filter(|limit| *limit < self.settings.window.window_tokens)
             && let Some(idx) = self.larger_model(tries)
         {
-            // No conversation fits into that: nothing is dropped for its sake where another model has the room.
+            // No conversation fits that window: nothing is dropped for it while another model has the room.
             tries.refused.insert(model.clone());
             let reason = format!("`{model}` takes {limit} tokens: too few beside prompt and tools");
             return self.switch(tries, idx, Reason { reason, code: error.code() }).await;
@@ -440,7 +441,7 @@ impl Turn {
         self.shrink(tokens).await
     }
 
-    /// Makes room for a request that is smaller than the one of so many tokens, which was refused.
+    /// Makes room, so that the next request is smaller than the refused one of this size.
     pub(super) async fn shrink(&mut self, tokens: u64) -> Result<(), TurnFailure> {
         let least = self.args.handle.read(|conversation| least_tokens(conversation, &self.settings));
         self.settings = Arc::new(narrowed(&self.settings, tokens, least + WORDS_MIN));
@@ -450,8 +451,8 @@ impl Turn {
         Ok(())
     }
 
-    /// A server that names no window has refused a request of so many tokens: what it took and what it refused bound its
-    /// window, which is learnt when enough is known.
+    /// Narrows the bounds of a window that the server does not name, after it refused a request of this size. When the
+    /// bounds are close enough, the window is learnt from them.
     pub(super) async fn bound(&mut self, model: &str, tokens: u64, first: bool) -> Result<(), TurnFailure> {
         let known = self.args.handle.read(|conversation| conversation.bounds.get(model).copied());
         let bounds = known.unwrap_or_default().refusing(tokens, first);
@@ -474,8 +475,8 @@ impl Turn {
         self.learn(ModelNews { model, window_tokens, bounds, ..ModelNews::default() }, None).await
     }
 
-    /// A window that a server names is taken for true when it is smaller than what we believe and leaves room for a
-    /// conversation: with another one nobody could talk here.
+    /// Whether to believe a window: it is smaller than assumed, and leaves room for a conversation. Believing any other
+    /// would silence the channel.
     fn is_credible_window(&self, limit: u64) -> bool {
         let mut settings = AgentSettings::clone(&self.args.handle.settings());
         if limit >= settings.window.window_tokens {
@@ -486,7 +487,7 @@ impl Turn {
         has_room(&correction, &settings)
     }
 
-    /// The next model of the chain with a larger window than the one that answers here.
+    /// The next model of the chain with a larger window than the current one.
     fn larger_model(&self, tries: &Tries) -> Option<usize> {
         let (chain, candidates, here) = (self.standings(&tries.refused), self.candidates(), self.position());
         let window = candidates[here].window.window_tokens;
@@ -506,7 +507,7 @@ impl Turn {
         }
     }
 
-    /// Runs `work`, and tells people meanwhile when it is time to.
+    /// Runs `work`. If it takes too long, people are told meanwhile.
     pub(super) async fn with_outage_note<T>(
         &mut self,
         work: impl Future<Output = T> + Send,
@@ -520,14 +521,14 @@ impl Turn {
             done = &mut work => return Ok(done),
             () = tokio::time::sleep_until(since + self.args.shared.live.limits().tell_after) => {}
         }
-        // Where words are coming, there is nothing to tell.
+        // While text is coming, there is nothing to tell.
         if self.args.handle.subscribers.text_so_far().is_empty() {
             self.begin_waiting(None).await?;
         }
         Ok(work.await)
     }
 
-    /// From here on the turn waits: people are told, unless they have been. `failure`: why, for who waits for a local turn.
+    /// Starts to wait, and tells people, unless they know. `failure`: the reason, for a local waiter.
     pub(super) async fn begin_waiting(&mut self, failure: Option<&TurnFailure>) -> Result<(), TurnFailure> {
         if std::mem::replace(&mut self.outage_wait.waits, true) {
             return Ok(());
@@ -562,7 +563,7 @@ impl Turn {
         self.step(note.into_iter().collect()).await
     }
 
-    /// The waiter is told; the turn's clock goes on.
+    /// Tells a local waiter. The turn's time limit still applies.
     fn tell_waiter(&self, failure: Option<&TurnFailure>) {
         let why =
             failure.map_or_else(|| "the model does not answer".to_owned(), |failure| failure.message.clone());
@@ -572,8 +573,8 @@ impl Turn {
             "no model answers; the turn waits within its limit: check the model's server");
     }
 
-    /// Waits before the next call, as long as the model's server has `asked` for at the least. When the runtime stops first,
-    /// the turn stays open and this never returns.
+    /// Waits before the next call, at least as long as the server `asked`. If the runtime stops first, the turn stays open
+    /// and this never returns.
     pub(super) async fn pause(&mut self, error: &ModelError, asked: Option<Duration>) {
         let outage_wait = &mut self.outage_wait;
         let pause = outage_wait.pace.next().max(asked.unwrap_or_default().min(ASKED_MAX));
@@ -585,8 +586,8 @@ impl Turn {
     }
 }
 
-/// The settings as if the window were smaller than the request of `tokens` that was just refused. It keeps room for
-/// `least` tokens, so that attachments survive.
+/// The settings with a smaller window, so that the next request is smaller than the refused one of `tokens`. At least
+/// `least` tokens stay usable, so that attachments survive.
 fn narrowed(settings: &AgentSettings, tokens: u64, least: u64) -> AgentSettings {
     let mut settings = settings.clone();
     let usable = ((tokens as f64 * OVERFLOW_SHRINK) as u64).max(least);

@@ -1,5 +1,5 @@
-//! A turn: recall, assemble, ask the model, call its tools, until it answers. A cancellable task that changes nothing
-//! itself: what it has to say goes to the channel's actor.
+//! A turn: recall, assemble, ask the model, run its tool calls, until it answers. It is a cancellable task that changes
+//! nothing itself; its events go to the channel's actor.
 
 mod call;
 mod calls;
@@ -39,10 +39,10 @@ pub(crate) use under_way::{Call, CallUnderWay};
 /// Longest that an answer waits for memories.
 const RECALL_LIMIT: Duration = Duration::from_secs(5);
 
-/// Answers in a row that call nothing but what there is not, until the model may only answer in words.
+/// Consecutive answers that call only tools that do not exist, until the model may only answer in text.
 const MISSES_MAX: u32 = 3;
 
-/// Runs the open turn to its answer.
+/// Runs the open turn until it has an answer.
 pub(crate) async fn run(args: TurnArgs) -> TurnResult {
     let limit = args.shared.live.limits().turn_timeout;
     let (budget, show) = (Arc::new(Budget::new(limit)), args.show.clone());
@@ -76,7 +76,7 @@ pub(crate) async fn run(args: TurnArgs) -> TurnResult {
 impl Turn {
     async fn run(mut self) -> Result<TurnAnswer, TurnFailure> {
         self.choose().await?;
-        // What is looked up for the first call is work, too.
+        // Recalling memories is work, too, so the slot is taken before it.
         self.take_slot().await;
         let recalled = self.recall().await?;
         let zone = TimeZone::get(&self.settings.timezone).unwrap_or_else(|error| {
@@ -95,7 +95,7 @@ impl Turn {
             let mut call = self.call(tail).await?;
             let (took, model) = (call.took(), call.model.clone());
             if round == rounds && !call.text.trim().is_empty() {
-                // It said something, and was told that no more tools are called.
+                // It was told that no more tools are called, and has written text.
                 call.tool_calls.clear();
             }
             if call.tool_calls.is_empty() {
@@ -134,7 +134,7 @@ impl Turn {
         })
     }
 
-    /// Finds the memories that fit the question, and notes them.
+    /// Recalls memories that fit the question, and journals that.
     async fn recall(&self) -> Result<Vec<Memory>, TurnFailure> {
         let handle = &self.args.handle;
         let question = handle.read(question);

@@ -1,4 +1,4 @@
-//! How a turn bears an outage of its models.
+//! How a turn waits during an outage of its models.
 
 use std::time::Duration;
 
@@ -10,25 +10,25 @@ use tokio::time::Instant;
 use crate::handle::ChannelHandle;
 use crate::pace::Pace;
 
-/// The note that tells people so: one per turn, whatever restarts there are.
+/// The id of the note that tells people about an outage: one per turn, whatever restarts there are.
 pub(crate) fn note_id(channel: &ChannelId, turn: &TurnId) -> OutboxId {
     OutboxId::from(format!("{channel}:{turn}:wait"))
 }
 
-/// How a turn bears a model that does not answer.
+/// The state of a turn's waiting for models that do not answer.
 pub(super) struct OutageWait {
     pub(super) is_chat: bool,
     pub(super) told: bool,
     pub(super) waits: bool,
-    /// When the first call failed since one succeeded last.
+    /// When a call first failed since the last success.
     pub(super) since: Option<Instant>,
-    /// A local turn waits for no server that asks for more.
+    /// Longest pause that a local turn accepts from a server.
     asked_max: Duration,
     pub(super) pace: Pace,
 }
 
 impl OutageWait {
-    /// As a turn begins, or is taken up again.
+    /// At the start of a turn, or when it resumes.
     pub(super) fn of(handle: &ChannelHandle, is_chat: bool, limits: &RuntimeLimits) -> Self {
         let told = handle.read(|conversation| {
             let open = conversation.open_turn.as_ref();
@@ -44,7 +44,7 @@ impl OutageWait {
         }
     }
 
-    /// Whether it waits after this error instead of failing.
+    /// Whether the turn waits after this error instead of failing.
     pub(super) fn covers(&self, error: &ModelError) -> bool {
         match error {
             ModelError::BadRequest { .. }
@@ -53,10 +53,10 @@ impl OutageWait {
             | ModelError::CutOff(_)
             | ModelError::Declined
             | ModelError::Filtered
-            // It answers, with nothing that can be used: every further call would cost as much and end alike.
+            // It answers, but uselessly; further calls would cost as much and fail alike.
             | ModelError::Protocol(_)
             | ModelError::Failed(_) => false,
-            // The key must be mended first: a local waiter is told at once, a chat goes on by itself.
+            // The key has to be corrected first: a local waiter is told immediately, a chat waits.
             ModelError::Auth(_) => self.is_chat,
             ModelError::RateLimited { retry_after, .. } => {
                 self.is_chat || retry_after.is_none_or(|asked| asked <= self.asked_max)

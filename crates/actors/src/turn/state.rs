@@ -1,4 +1,4 @@
-//! What a turn works with, and how it reaches its channel: the channel journals, the turn waits for it.
+//! The state of a turn, and its link to the channel, which journals the turn's events.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,47 +31,47 @@ pub(crate) struct TurnArgs {
     pub(crate) show: Option<Arc<Show>>,
     pub(crate) times: Arc<Times>,
     pub(crate) call: Arc<CallUnderWay>,
-    /// Whose messages it answers.
+    /// The authors of the messages that it answers.
     pub(crate) authors: Vec<String>,
 }
 
 pub(super) struct Turn {
     pub(super) args: TurnArgs,
-    /// The agent as it was when the turn began.
+    /// The agent as it was at the start of the turn.
     pub(super) agent: Arc<AgentRuntime>,
     pub(super) budget: Arc<Budget>,
-    /// How it bears a model that does not answer.
+    /// How it waits while no model answers.
     pub(super) outage_wait: OutageWait,
     pub(super) approvals: Mutex<ApprovalsSoFar>,
-    /// Its person's place for the call that is being made.
+    /// The slot for the call that is being made.
     pub(super) slot: Option<CallSlot>,
-    /// How long the next call has waited for it.
+    /// How long the next call has waited for a slot.
     pub(super) waited: Duration,
-    /// Calls that took nothing since one that did.
+    /// Calls that used nothing, since the last one that did.
     pub(super) tried: Vec<FailedTry>,
-    /// A request was cut to fit beyond what is journalled.
+    /// A request was cut to fit, and that is not journalled yet.
     pub(super) cut: bool,
-    /// The agent's settings on the model that answers; narrowed when its window turns out to be smaller.
+    /// The agent's settings on the current model, narrowed if its window turns out to be smaller.
     pub(super) settings: Arc<AgentSettings>,
 }
 
-/// Requests for approval in this turn so far. Behind a lock, since calls of one answer wait beside each other.
+/// Requests for approval in this turn so far. They are behind a lock, since the calls of one answer wait concurrently.
 #[derive(Debug, Default)]
 pub(super) struct ApprovalsSoFar {
     pub(super) asked: u32,
-    /// Requests that wait for an answer now.
+    /// Requests that wait for an answer.
     pub(super) open: u32,
     pub(super) unanswered: bool,
     pub(super) denied: BTreeSet<String>,
 }
 
 impl Turn {
-    /// Has the channel journal something of this turn.
+    /// Has the channel journal events of this turn.
     pub(super) async fn step(&self, events: Vec<Event>) -> Result<(), TurnFailure> {
         self.until_journalled(|| self.args.turn.step(events.clone())).await
     }
 
-    /// Has the channel free the window. False when nothing could leave.
+    /// Has the channel make room in the window. False: nothing could leave.
     pub(super) async fn make_room(&self, cause: MakeRoom) -> Result<bool, TurnFailure> {
         let attempt = self.args.turn.attempt;
         let ask = || {
@@ -82,9 +82,9 @@ impl Turn {
         self.until_journalled(ask).await
     }
 
-    /// Asks the channel again after each pause while the store is away. The turn keeps what it has and waits, for as long as
-    /// a turn may take. So it does where the database refuses for good, until somebody mends that: while it does, the end of
-    /// a turn that failed could not be journalled either, so failing at once would tell nobody and lose the answer.
+    /// Asks the channel, and retries after a pause while the store is away, for at most the time limit of a turn. It also
+    /// waits if the database refuses writes until an operator intervenes: meanwhile the end of a failed turn could not be
+    /// journalled either, so failing at once would lose the answer.
     async fn until_journalled<T, F>(&self, ask: impl Fn() -> F) -> Result<T, TurnFailure>
     where
         F: Future<Output = Result<T, StoreError>>,
@@ -111,7 +111,8 @@ impl Turn {
         }
     }
 
-    /// Never returns: when the runtime stops, the turn stays open, and is taken up again at the next start.
+    /// Waits for the runtime to stop, offers to end the task, and never returns. The turn stays open and resumes at the
+    /// next start.
     pub(super) async fn stopping(&self) {
         let mut stop = self.args.shared.lifecycle.stop_by.subscribe();
         if stop.wait_for(Option::is_some).await.is_ok() {
@@ -121,10 +122,10 @@ impl Turn {
     }
 }
 
-/// How long a turn may take. The clock stands still while it waits for a model that does not answer.
+/// The time limit of a turn. The clock stands still while the turn waits for a model that does not answer.
 pub(super) struct Budget {
     limit: Duration,
-    /// When it is over; none while the clock stands still.
+    /// `None`: the clock stands still.
     deadline: watch::Sender<Option<Instant>>,
     /// Why there is no answer yet, while no model answers or the store is away.
     why: Mutex<Option<TurnFailure>>,
@@ -135,12 +136,12 @@ impl Budget {
         Self { limit, deadline: watch::Sender::new(Some(Instant::now() + limit)), why: Mutex::default() }
     }
 
-    /// Notes why there is no answer yet; none: it goes on.
+    /// Notes why there is no answer yet; `None`: the turn continues.
     pub(super) fn note(&self, why: Option<TurnFailure>) {
         *self.why.lock() = why;
     }
 
-    /// What a turn fails with whose time is over.
+    /// The failure of a turn whose time is over.
     pub(super) fn failure(&self) -> TurnFailure {
         self.why.lock().clone().unwrap_or_else(|| failure::too_long(self.limit))
     }
@@ -149,7 +150,7 @@ impl Budget {
         self.deadline.send_replace(None);
     }
 
-    /// It restarts, if the clock stood still.
+    /// Restarts the clock with the whole limit, if it stood still.
     pub(super) fn restart(&self) {
         self.deadline.send_if_modified(|deadline| {
             let held = deadline.is_none();
@@ -158,12 +159,12 @@ impl Budget {
         });
     }
 
-    /// Stops the clock; returns what it showed.
+    /// Stops the clock. Returns its deadline.
     pub(super) fn pause(&self) -> Option<Instant> {
         self.deadline.send_replace(None)
     }
 
-    /// The clock goes on where it stood. One that stood still before stays so.
+    /// Continues with a deadline from [`Budget::pause`]. `None`: the clock stood still before, and stays so.
     pub(super) fn resume(&self, deadline: Option<Instant>, waited: Duration) {
         self.deadline.send_replace(deadline.map(|at| at + waited));
     }
@@ -180,7 +181,7 @@ impl Budget {
             };
             tokio::select! {
                 biased;
-                // The sender is this.
+                // The sender is a field of this, so it is there.
                 _ = changes.changed() => {}
                 () = over => return,
             }

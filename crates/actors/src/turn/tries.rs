@@ -1,4 +1,4 @@
-//! The tries of one model call: what they met, and what the next one leaves out.
+//! The tries of one model call: what failed, and what the next try leaves out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,18 +9,18 @@ use cairn_types::model::{Attempt, ModelError};
 use cairn_types::window_bounds::Suspicion;
 use cairn_types::wire::backoff::Backoff;
 
-/// What the call of one answer has met so far.
+/// The failures of one model call so far.
 pub(super) struct Tries {
-    /// Pauses between calls, where no other model is well.
+    /// Pauses between calls if no other model is well.
     pauses: Backoff,
-    /// How often it may be called again after one.
+    /// How many calls after a pause are left.
     left: u32,
-    /// Overflows of the model under way.
+    /// Overflows of the current model.
     pub(super) overflows: u32,
     pub(super) all_overflows: u32,
-    /// Refusals without a reason that may be for the size.
+    /// Refusals without a reason that may be about size.
     pub(super) suspicion: Suspicion,
-    /// Models that refused this very request: asking them again is no use.
+    /// Models that refused this very request, and are not asked again.
     pub(super) refused: BTreeSet<String>,
     pub(super) errors: BTreeMap<String, ModelError>,
     pub(super) simpler: Simpler,
@@ -47,10 +47,10 @@ impl Tries {
     }
 }
 
-/// What the model under way has been asked without, since its server refused the request.
+/// What is left out of requests to the current model, since its server refused them.
 #[derive(Default)]
 pub(super) struct Simpler {
     pub(super) attempt: Attempt,
-    /// Parts of the history that were left out, each with the one before; all but the last were refused.
+    /// Ranges of the history that were left out, each larger than the one before; all but the last were refused.
     pub(super) withheld: Vec<Option<SeqRange>>,
 }

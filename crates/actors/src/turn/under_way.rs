@@ -1,4 +1,4 @@
-//! The call of a model that is under way in a turn: what it has said and used so far.
+//! The model call under way in a turn: its output and usage so far.
 
 use std::collections::BTreeSet;
 
@@ -17,13 +17,13 @@ use crate::messages::draft_entry;
 use crate::telemetry;
 use crate::traces::TraceBuilder;
 
-/// A call of a model: what it has said and taken so far.
+/// A model call with its output and usage so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Call {
     pub(super) text: String,
     pub(super) reasoning: String,
     pub(super) tool_calls: Vec<ToolCall>,
-    /// What its provider wants back with it.
+    /// State that the provider wants back with the next request.
     pub(super) state: Option<Box<ProviderState>>,
     pub(super) quotes: bool,
     pub(super) finish: Finish,
@@ -31,47 +31,47 @@ pub(crate) struct Call {
     pub(super) lost_call: bool,
     /// The model, by its id in the configuration.
     pub(crate) model: String,
-    /// Whose text its words may hold beside its own.
+    /// Whose text the output may contain, beside the model's own.
     pub(super) provenance: Provenance,
-    /// What the provider said of what it took.
+    /// Usage as the provider reported it.
     pub(super) usage: Option<Usage>,
-    /// The provider has said all.
+    /// The provider has sent everything.
     pub(super) is_whole: bool,
-    /// What it took is journalled.
+    /// Its usage is journalled.
     pub(super) is_settled: bool,
-    /// It takes nothing of anybody's: it is the embedded model's.
+    /// It costs nothing: the embedded model made it.
     pub(super) is_free: bool,
-    /// The server has not worked for it.
+    /// The server did no work for it.
     pub(super) is_refused: bool,
     /// The server has read only part of the request, and had no room for an answer.
     pub(super) is_filled: bool,
     /// What is known of how it was made.
     pub(super) trace: TraceBuilder,
-    /// How often it was sent: each time after the first, something was left out.
+    /// How often it was sent; each time after the first, something was left out.
     pub(super) n_sent: u32,
     /// Tokens of the request: estimated, and corrected.
     pub(super) estimated: u64,
     pub(super) tokens: u64,
     pub(super) answer_max: u64,
-    /// The model's window as it is believed to be, and the largest request that was answered within it.
+    /// The model's assumed window, and the largest request that it answered within that.
     pub(super) window: Option<WindowSize>,
     pub(super) taken: u64,
-    /// What the configuration sets as the model's window; 0: nothing.
+    /// The model's window as configured; 0: not configured.
     pub(super) set_window: u64,
-    /// What earlier reports say of the server.
+    /// What earlier usage reports say about the server.
     pub(super) watch: UsageWatch,
     pub(super) caused_by: BTreeSet<String>,
 }
 
 impl Call {
-    /// It says something now.
+    /// Notes the first output.
     pub(super) fn said(&mut self) -> &mut Self {
         self.trace.note_output();
         self
     }
 
-    /// What it took, for the journal: what the provider reported, else our estimate of the request and of what came. None:
-    /// nothing that is not journalled yet.
+    /// The usage event: as the provider reported it, else our estimate of request and output. `None`: there is nothing new
+    /// to journal.
     pub(crate) fn took(&self) -> Option<Event> {
         if self.is_settled || self.is_refused {
             return None;
@@ -88,7 +88,7 @@ impl Call {
             }
             None => None,
         };
-        // What was said of an answer that was cut short counts its first words at most.
+        // For an answer that was cut short, a report may cover only its beginning.
         let output_tokens = |usage: Usage| match self.is_whole {
             true => usage.output_tokens,
             false => usage.output_tokens.max(ours.output_tokens),
@@ -110,7 +110,7 @@ impl Call {
         }))
     }
 
-    /// What the provider's report is worth; none: it has not reported.
+    /// How far the provider's report is believed; `None`: there is no report.
     fn read(&self) -> Option<Reading> {
         let usage = self.usage?;
         if self.is_filled {
@@ -121,12 +121,12 @@ impl Call {
         Some(self.watch.read(&Report { frame, estimated, ours, answer_max, usage }))
     }
 
-    /// Tokens of the request as the provider counts them, where it has read only part of it.
+    /// The request's tokens as the provider counts them, if it read only part of it.
     pub(super) fn cut(&self) -> Option<u64> {
         matches!(self.read(), Some(Reading::Cut)).then(|| self.usage.unwrap_or_default().input_tokens)
     }
 
-    /// What is journalled of the call at the end of its turn: what a server refused is journalled too, as the last that was tried.
+    /// The usage event at the end of a turn. It is also there for a call that the server refused, as the last try.
     pub(crate) fn ended(&self) -> Option<Event> {
         let refused = || {
             let trace = self.trace.build(Usage::default(), false)?;
@@ -144,13 +144,13 @@ impl Call {
         if self.is_refused && !self.is_settled { refused() } else { self.took() }
     }
 
-    /// The window of a server that had no room for an answer, where that is why it said nothing.
+    /// The window of a server that had no room for an answer, if that explains an empty answer.
     pub(super) fn filled(&self) -> Option<u64> {
         let usage = self.usage.filter(|_| self.reasoning.is_empty())?;
         filled_window(usage, self.estimated, self.taken, self.window?)
     }
 
-    /// Our own estimate of what it took so far.
+    /// Our own estimate of the usage so far.
     fn ours(&self) -> Usage {
         if self.is_free {
             return Usage::default();
@@ -161,15 +161,14 @@ impl Call {
         Usage { input_tokens: self.tokens, output_tokens, ..Usage::default() }
     }
 
-    /// Nothing came of it: a server that refuses a request, or was never reached, has not worked for it.
+    /// Whether the call cost nothing: the server refused it, or was never reached.
     pub(super) fn came_to_nothing(&self, error: &ModelError) -> bool {
         let said = [&self.text, &self.reasoning].iter().any(|words| !words.is_empty());
         let came = said || !self.tool_calls.is_empty() || self.usage.is_some();
         !came && !error.may_have_cost()
     }
 
-    /// Its words as an entry, where it was cut short after some: `mark` says so behind them. Calls of tools that it was
-    /// about to make are not in it.
+    /// The partial text as an entry, followed by `mark`. Its tool calls are left out. `None`: there is no text.
     pub(crate) fn cut_short(self, mark: &str, now: Timestamp) -> Option<Entry> {
         if self.text.trim().is_empty() {
             return None;
@@ -181,8 +180,8 @@ impl Call {
         Some(entry)
     }
 
-    /// What was said as the turn's answer, with a note behind it where the model did not end it itself; and what the note
-    /// adds to the words that were shown.
+    /// The output as the turn's answer, with a note if the model did not finish it itself. Also returns what the note adds
+    /// to the text that was shown.
     pub(super) fn into_answer(self, now: Timestamp) -> (Entry, Option<String>) {
         let note = notice::of_finish(self.finish, &self.text, self.lost_call);
         let mut entry = self.into_entry(now);
@@ -212,7 +211,8 @@ impl Call {
     }
 }
 
-/// The call that is under way in a turn, or failed last, for the channel's actor: it may end the turn at any moment.
+/// The call under way in a turn, or the last one that failed. The channel's actor reads it, since it may end the turn at
+/// any time.
 #[derive(Debug, Default)]
 pub(crate) struct CallUnderWay(Mutex<Option<Call>>);
 
@@ -225,7 +225,7 @@ impl CallUnderWay {
         self.0.lock().as_mut().map(change)
     }
 
-    /// These events of its turn are journalled, and with them perhaps what it took, or all of it.
+    /// Notes which events of the turn are journalled: the call's usage, or its entry.
     pub(crate) fn journalled(&self, events: &[Event]) {
         let has = |is: fn(&TurnEvent) -> bool| {
             events.iter().any(|event| matches!(event, Event::Turn(event) if is(event)))

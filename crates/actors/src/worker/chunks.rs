@@ -24,25 +24,25 @@ use crate::agent::ModelCandidate;
 use crate::messages::ChannelMsg;
 use crate::turn::is_unexplained;
 
-/// How often a model's window is taken to be smaller than it was thought, within one attempt.
+/// How often a model's window may turn out smaller than assumed, within one attempt.
 const OVERFLOWS_MAX: u32 = 3;
 
-/// What a window is taken for after a request was too large for it, where the server does not name it.
+/// The share of a window that is assumed after an overflow, if the server does not name its window.
 const OVERFLOW_SHARE: f64 = 0.75;
 
-/// What a summary has to fulfil, beside the text itself.
+/// What a summary has to satisfy, beside its text.
 struct Criteria<'a> {
     candidate: &'a ModelCandidate,
-    /// The agent on that model, in the window that it is taken to have now.
+    /// The agent's settings on that model, with the window as assumed now.
     reader: Arc<AgentSettings>,
     tools: bool,
-    /// The request shows the conversation as it was after that record.
+    /// The last record that the request includes.
     at_n: u64,
-    /// Tokens that the summary is asked to keep within.
+    /// Length that the summary is asked to keep within, in tokens.
     target: u64,
     room: Option<RequestRoom>,
     source: SummarySource,
-    /// Tokens that the summary may take in the window.
+    /// Most tokens of the summary in the window.
     most: u64,
 }
 
@@ -119,14 +119,14 @@ impl Job {
         }
     }
 
-    /// What the model has taken, as far as it is known here.
+    /// The bounds of the model's window, as far as they are known here.
     fn bounds(&self, candidate: &ModelCandidate) -> WindowBounds {
         let model = &candidate.model.info().id;
         let bounds = self.handle.read(|conversation| conversation.bounds.get(model).copied());
         self.parts.live.models.bounds(model, bounds.unwrap_or_default())
     }
 
-    /// The next request over what is left of the entries.
+    /// The next request, over the remaining entries.
     fn step<'a>(
         &self,
         candidate: &'a ModelCandidate,
@@ -157,7 +157,7 @@ impl Job {
         Ok(Step { n, request, criteria, left_out })
     }
 
-    /// What the requests share, and the record as of which they show the conversation.
+    /// The common part of the requests, and the last record that they include.
     fn brief<'a>(&'a self, reader: &'a AgentSettings, tools: bool) -> (Brief<'a>, u64) {
         let now =
             |conversation: &Conversation| (conversation.correction(&reader.model).ratio, conversation.last_n);
@@ -166,7 +166,7 @@ impl Job {
         (Brief { channel: &self.handle.id, run: &self.run, reader, tools, correction, mask }, at_n)
     }
 
-    /// What its author is shown beside the source.
+    /// The instructions that the model is shown beside the source.
     fn instructions<'a>(&'a self, reader: &'a AgentSettings) -> impl Iterator<Item = &'a str> {
         let instructions = [self.run.instruction.as_deref(), reader.compaction.instructions.as_deref()];
         instructions.into_iter().flatten()
@@ -199,7 +199,7 @@ impl Job {
             memories: done.as_ref().map(|done| done.memories.clone()).unwrap_or_default(),
             left_out: done.map(|done| done.left_out).unwrap_or_default(),
         };
-        // The order of the memories is that of their numbers when they are committed.
+        // Memories are numbered in this order when they are committed.
         for memory in memories {
             if !whole.memories.contains(&memory) {
                 whole.memories.push(memory);
@@ -209,8 +209,8 @@ impl Job {
         whole
     }
 
-    /// A chunk is finished: it is durable before the next one is begun. What the store refuses is not lost to this
-    /// attempt, and goes with the next chunk.
+    /// Makes a finished chunk durable before the next one starts. If the store refuses it, this attempt keeps it and
+    /// journals it with the next chunk.
     async fn checkpoint(&self, checkpoint: Checkpoint) {
         self.run_budget.note_progress();
         tracing::info!(channel = %self.handle.id, run = %self.run.id, chunks = checkpoint.chunks,
@@ -225,7 +225,7 @@ impl Job {
         }
     }
 
-    /// The draft of what the chunks have come to.
+    /// A draft from the finished chunks.
     pub(super) fn finished(&self, done: Checkpoint) -> SummaryDraft {
         let entries = &self.sources.entries;
         let entries = &entries[..entries.partition_point(|entry| entry.seq <= done.to_seq)];
@@ -242,7 +242,7 @@ impl Job {
         masked(draft, self.mask.as_ref())
     }
 
-    /// Without memories that stand on nothing but results of tools.
+    /// Drops memories that come from tool results alone.
     fn of_people(&self, mut memories: Vec<DraftMemory>) -> Vec<DraftMemory> {
         let grounds = SpokenWords::of(self.sources.entries.iter());
         let n_saved = memories.len();
@@ -307,7 +307,7 @@ impl Job {
         AskError::model(format!("{model}: {rejection}"))
     }
 
-    /// Asks for a summary until it can be used, with one correction; what can be mended then is.
+    /// Asks for a summary until it is usable, with one correction; after that it is repaired if possible.
     async fn ask(
         &self,
         request: ChatRequest,
@@ -377,14 +377,14 @@ impl Job {
     }
 }
 
-/// What the author of a summary is shown beside a transcript.
+/// What the model is shown beside a transcript.
 struct Shown<'a> {
     done: Option<&'a Checkpoint>,
     earlier: Option<&'a str>,
     source: &'a SummarySource,
 }
 
-/// A request, and what its answer has to fulfil.
+/// A request with the criteria for its answer.
 struct Step<'a> {
     n: usize,
     request: ChatRequest,

@@ -1,4 +1,4 @@
-//! The talk with one model about one request of a run.
+//! The exchange with one model about one request of a run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,16 +23,16 @@ use crate::telemetry;
 use crate::traces::{TextKeeper, TraceBuilder};
 use crate::turn::overflow;
 
-/// Most model calls of one talk (`docs/design/compaction.md`).
+/// Most model calls of one exchange (`docs/design/compaction.md`).
 const ROUNDS_MAX: u32 = 10;
 
-/// How the result of a call begins that was not carried out.
+/// Prefix of the result of a call that was not carried out.
 const ERROR: &str = "error:";
 
-/// Characters of a rejected summary that its author is shown again.
+/// Characters of a rejected summary that are shown to the model again.
 const CORRECTED_CHARS: usize = 600;
 
-/// The summary that the model has written over its rounds.
+/// The summary that the model has written over the rounds.
 pub(super) struct Written {
     pub(super) text: String,
     pub(super) cut_off: bool,
@@ -42,7 +42,7 @@ pub(super) struct Written {
 struct Answer {
     text: String,
     calls: Vec<ToolCall>,
-    /// What its provider wants back with it.
+    /// State that the provider wants back with the next request.
     state: Option<Box<ProviderState>>,
     finish: Finish,
 }
@@ -50,21 +50,21 @@ struct Answer {
 pub(super) struct Talk<'a> {
     pub(super) job: &'a Job,
     pub(super) candidate: &'a ModelCandidate,
-    /// The agent on that model, in the window that it is taken to have.
+    /// The agent's settings on that model, with the window as assumed.
     pub(super) reader: Arc<AgentSettings>,
     pub(super) request: ChatRequest,
-    /// Most tokens of an answer to a request of so many.
+    /// Room for request and answer; `None`: the model extracts.
     pub(super) room: Option<RequestRoom>,
     pub(super) memories: Vec<DraftMemory>,
-    /// The request shows the conversation as it was after that record.
+    /// The last record that the request includes.
     pub(super) at_n: u64,
-    /// Of the last call so far; what was added to the request since.
+    /// The last call; messages added to the request since then.
     pub(super) work: RunCall,
 }
 
 impl Talk<'_> {
-    /// Calls the model until it calls no more tools. The longest of its texts is the summary: some models write it
-    /// beside their tool calls and close with a word.
+    /// Calls the model until it makes no more tool calls. The longest of its texts is the summary: some models write it
+    /// beside their tool calls and close with a short remark.
     pub(super) async fn rounds(&mut self) -> Result<Written, AskError> {
         let mut longest = String::new();
         for round in 1..=ROUNDS_MAX {
@@ -102,7 +102,7 @@ impl Talk<'_> {
         }
     }
 
-    /// It calls tools without saving anything new: without them it can only write.
+    /// Removes the tools from the request: the model kept calling them without saving anything new.
     fn withdraw_tools(&mut self) {
         if !self.request.tools.is_empty() {
             self.request.tools = ToolDefs::default();
@@ -110,7 +110,7 @@ impl Talk<'_> {
         }
     }
 
-    /// One call, within its own limit and what is left to the run; what it took is counted however it ends.
+    /// One call, within its own limit and the time that is left to the run. Its usage is counted however it ends.
     async fn call(&mut self) -> Result<Answer, AskError> {
         self.job.check_budget(self.candidate)?;
         let tokens = request_tokens(&self.request);
@@ -165,7 +165,7 @@ impl Talk<'_> {
                     calls.push(call);
                 }
                 Ok(ModelEvent::State(given)) => state = Some(given),
-                // A call that is cut short counts by our own estimate.
+                // A call that is cut short is counted by our own estimate.
                 Ok(ModelEvent::Usage(_)) => {}
                 Ok(ModelEvent::Done { finish, usage, .. }) => {
                     let silent = usage.filter(|_| finish == Finish::Length && usage_guard.answer.is_empty());
@@ -185,7 +185,7 @@ impl Talk<'_> {
         Err(ModelError::Protocol("the stream ended before its end".to_owned()))
     }
 
-    /// Takes a memory in, to be committed with the summary or not at all.
+    /// Collects a memory, which is committed with the summary or not at all.
     fn answer(&mut self, call: &ToolCall) -> String {
         if self.request.tools.iter().all(|tool| tool.name != call.name) {
             return format!("{ERROR} there is no tool `{}` here; answer with the summary", call.name);
@@ -210,10 +210,10 @@ impl Talk<'_> {
         }
     }
 
-    /// Says what is wrong with a summary.
+    /// Asks the model to correct its summary.
     pub(super) fn correct(&mut self, text: &str, faults: &str) {
         if !text.trim().is_empty() {
-            // Its beginning is enough to see what is meant; all of it may not fit.
+            // The beginning shows what is meant; the whole summary may not fit.
             let text: String = text.chars().take(CORRECTED_CHARS).collect();
             self.add(ChatMessage::assistant(text, Vec::new()));
         }
@@ -225,15 +225,15 @@ impl Talk<'_> {
     }
 }
 
-/// What a call takes. It is told to the channel when the call ends, however it ends: by its answer, by an error, by its
-/// time limit, or because the run is no longer wanted.
+/// The usage of a call. It is reported to the channel when the call ends in any way: by an answer, an error, its time
+/// limit, or because the run is no longer wanted.
 struct UsageGuard<'a> {
     job: &'a Job,
     handle: &'a ChannelHandle,
     model: String,
-    /// Our own estimate, or what the server reported.
+    /// As the server reported it, else our own estimate.
     usage: Usage,
-    /// Most tokens that the answer was allowed.
+    /// Most tokens of the answer.
     answer_max: u64,
     answer: String,
     is_reported: bool,
