@@ -1,73 +1,81 @@
-//! Shares of people in the calls of models: who waits for theirs, as [`Shares`] decides.
+//! The queue for model calls: each person has a share of the calls at work, as [`Shares`] decides; further calls wait.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use cairn_core::shares::{Shares, Ticket};
+use cairn_types::ports::Clock;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::shared::Shared;
+use crate::live::Live;
 
 #[derive(Default)]
-pub(crate) struct CallShares(Mutex<Line>);
+pub(crate) struct CallShares(Mutex<Queue>);
 
 #[derive(Default)]
-struct Line {
+struct Queue {
     shares: Shares,
-    /// Who is told that their call begins.
+    /// Told when their call may start.
     waiting: HashMap<Ticket, oneshot::Sender<()>>,
     next: Ticket,
 }
 
-/// A call's place, from its wish to its end: it is given back when this is dropped, at whichever point.
-pub(crate) struct CallPlace {
-    shared: Arc<Shared>,
+/// A call's slot, which is given back when this is dropped.
+pub(crate) struct CallSlot {
+    shares: Arc<CallShares>,
+    live: Arc<Live>,
+    clock: Arc<dyn Clock>,
     person: String,
     ticket: Ticket,
     turn: Option<oneshot::Receiver<()>>,
 }
 
-impl CallPlace {
-    /// Takes a place for a call of that person.
-    pub(crate) fn of(shared: &Arc<Shared>, person: String) -> Self {
-        let (share, now) = (shared.limits().user_calls_at_once, shared.now());
-        let mut line = shared.call_shares.0.lock();
-        let ticket = line.next;
-        line.next += 1;
-        let turn = (!line.shares.begin(&person, ticket, share, now)).then(|| {
+impl CallSlot {
+    /// Takes a slot for a person's call, or a place in the queue.
+    pub(crate) fn of(
+        shares: Arc<CallShares>,
+        live: Arc<Live>,
+        clock: Arc<dyn Clock>,
+        person: String,
+    ) -> Self {
+        let (share, now) = (live.limits().user_calls_at_once, clock.now());
+        let mut queue = shares.0.lock();
+        let ticket = queue.next;
+        queue.next += 1;
+        let turn = (!queue.shares.begin(&person, ticket, share, now)).then(|| {
             let (told, turn) = oneshot::channel();
-            line.waiting.insert(ticket, told);
+            queue.waiting.insert(ticket, told);
             turn
         });
-        drop(line);
-        Self { shared: Arc::clone(shared), person, ticket, turn }
+        drop(queue);
+        Self { shares, live, clock, person, ticket, turn }
     }
 
     pub(crate) fn waits(&self) -> bool {
         self.turn.is_some()
     }
 
-    /// Waits until the call may begin.
+    /// Waits until the call may start.
     pub(crate) async fn begin(&mut self) {
         let Some(turn) = &mut self.turn else { return };
         let since = Instant::now();
-        // Its sender is kept until it is told.
+        // The sender stays in the queue until the call may start.
         let _told = turn.await;
         self.turn = None;
         metrics::histogram!("cairn_share_wait_seconds").record(since.elapsed().as_secs_f64());
     }
 }
 
-impl Drop for CallPlace {
+impl Drop for CallSlot {
     fn drop(&mut self) {
-        let (share, now) = (self.shared.limits().user_calls_at_once, self.shared.now());
-        let mut line = self.shared.call_shares.0.lock();
-        line.waiting.remove(&self.ticket);
-        for begun in line.shares.end(&self.person, self.ticket, share, now) {
-            if let Some(told) = line.waiting.remove(&begun) {
-                // Who has just left gives the place back by itself.
+        let (share, now) = (self.live.limits().user_calls_at_once, self.clock.now());
+        let mut queue = self.shares.0.lock();
+        queue.waiting.remove(&self.ticket);
+        for begun in queue.shares.end(&self.person, self.ticket, share, now) {
+            if let Some(told) = queue.waiting.remove(&begun) {
+                // A call that was dropped meanwhile gives its slot back by itself.
                 let _ = told.send(());
             }
         }

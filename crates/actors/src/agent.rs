@@ -1,5 +1,5 @@
-//! An agent at work: the chain of its models, its settings on each of them, and how the models are: what all conversations
-//! together have found out. That is in memory; a start knows of no failure.
+//! An agent at work: its chain of models, its settings on each of them, and the health of the models, which all
+//! conversations share. The health is kept in memory only, so after a start every model counts as well.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use tokio::sync::Notify;
 
 use crate::telemetry;
 
-/// The embedded model: it reads entries as they are, at no cost.
+/// The id of the embedded model, which extracts entries without a server and costs nothing.
 pub(crate) const OFFLINE: &str = "offline";
 
 /// A model of a chain, with the agent's settings on it.
 #[derive(Clone)]
 pub struct ModelCandidate {
-    /// What decisions need to know while this model answers.
+    /// The agent's settings while this model answers.
     pub settings: Arc<AgentSettings>,
     pub model: Arc<dyn ChatModel>,
 }
@@ -35,7 +35,7 @@ pub struct ModelCandidate {
 pub type EngineMaker = Arc<dyn Fn() -> Arc<dyn ContextEngine> + Send + Sync>;
 
 impl ModelCandidate {
-    /// The settings on it in a conversation, with what was learnt of it there.
+    /// The settings in a conversation, adjusted to what was learnt of the model there.
     pub fn settings_in(&self, conversation: &Conversation) -> Arc<AgentSettings> {
         self.settings.knowing(conversation).map_or_else(|| Arc::clone(&self.settings), Arc::new)
     }
@@ -44,14 +44,14 @@ impl ModelCandidate {
 #[derive(Clone)]
 pub struct AgentRuntime {
     pub id: AgentId,
-    /// Its models, tried in order. The first is always there.
+    /// The models, tried in order. There is always a first one.
     first: ModelCandidate,
     others: Vec<ModelCandidate>,
-    /// What the window guard says of each of them.
+    /// The window guard's verdict on each model of the chain.
     guarded: Vec<Guarded>,
-    /// The model that summarises, when it is one of its own.
+    /// A separate model for summaries; `None`: the models of the chain.
     pub compactor: Option<ModelCandidate>,
-    /// Its context engine, when it is none of those that are registered by name.
+    /// Makes the context engine, if it is not one that is registered by name.
     maker: Option<EngineMaker>,
 }
 
@@ -64,7 +64,7 @@ impl AgentRuntime {
         agent
     }
 
-    /// The agent with more models, tried after those that it has.
+    /// Adds models, which are tried after those that the agent has.
     #[must_use]
     pub fn followed_by(mut self, others: impl IntoIterator<Item = ModelCandidate>) -> Self {
         self.others.extend(others);
@@ -77,25 +77,25 @@ impl AgentRuntime {
         self.guarded = chain::guard(&windows, &self.first.settings.window_guard);
     }
 
-    /// The agent with a model of its own for runs.
+    /// Sets a separate model for compaction runs.
     #[must_use]
     pub fn summarised_by(mut self, compactor: Option<ModelCandidate>) -> Self {
         self.compactor = compactor;
         self
     }
 
-    /// The agent with a context engine of its own, whatever its settings name.
+    /// Sets a context engine that takes precedence over the one that the settings name.
     #[must_use]
     pub fn with_engine(mut self, maker: EngineMaker) -> Self {
         self.maker = Some(maker);
         self
     }
 
-    /// A fresh context engine for a channel: the one that the settings name.
+    /// A new context engine for a channel.
     pub(crate) fn engine(&self) -> Arc<dyn ContextEngine> {
         match &self.maker {
             Some(make) => make(),
-            // The configuration was checked: an unknown name cannot come here.
+            // The configuration check has refused unknown names.
             None => engine::by_name(&self.first_settings().engine).unwrap_or_else(|| Arc::new(Standard)),
         }
     }
@@ -105,58 +105,59 @@ impl AgentRuntime {
         std::iter::once(&self.first).chain(&self.others)
     }
 
-    /// What the window guard says of them, in the same order.
+    /// The window guard's verdicts, in the order of [`AgentRuntime::chain`].
     pub fn guarded(&self) -> &[Guarded] {
         &self.guarded
     }
 
-    /// The first that the window guard does not pass over.
+    /// The first model that the window guard accepts.
     fn default_model(&self) -> &ModelCandidate {
         let mut usable =
             self.chain().zip(&self.guarded).filter(|(_, guarded)| guarded.passed_over().is_none());
         usable.next().map_or(&self.first, |(candidate, _)| candidate)
     }
 
-    /// The model that answers in a conversation: the one that was chosen there, else the first that is not passed over.
+    /// The model that answers in a conversation: the one that was chosen there, else the first that the window guard
+    /// accepts.
     pub fn serving(&self, conversation: &Conversation) -> &ModelCandidate {
         let chosen = conversation.model.as_ref();
         let found = chosen.and_then(|id| self.chain().find(|candidate| candidate.settings.model == *id));
         found.unwrap_or_else(|| self.default_model())
     }
 
-    /// The settings that hold in a conversation: those on the model that answers there, with what was learnt of it.
+    /// The settings in a conversation: those on the model that answers there, adjusted to what was learnt of it.
     pub fn settings(&self, conversation: &Conversation) -> Arc<AgentSettings> {
         self.serving(conversation).settings_in(conversation)
     }
 
-    /// How its models are where no daemon runs: nothing is known against any of them.
+    /// The models' status without a running daemon: no failure is known.
     pub fn models_at_rest(&self) -> Vec<ModelStatus> {
         statuses(self, |_| Known::default(), Timestamp::UNIX_EPOCH)
     }
 
-    /// The settings on the first model that is not passed over, whatever conversation.
+    /// The settings on the first model that the window guard accepts.
     pub fn first_settings(&self) -> &Arc<AgentSettings> {
         &self.default_model().settings
     }
 }
 
-/// What is known of a model since the start, in whatever conversation.
+/// What all conversations have found out about a model since the start.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known {
     pub(crate) health: Health,
     learnt: Learnt,
-    /// What conversations knew of its window when they woke. It is shown, and binds no other conversation: it may be old.
+    /// What conversations knew of its window when they woke. It may be outdated, so it is only shown.
     remembered: Learnt,
-    /// The largest request that it has answered, in tokens.
+    /// The largest request that the model has answered, in tokens.
     taken: u64,
 }
 
-/// What is known of all models, by their ids in the configuration: no more than it names.
+/// What is known of the models, by their ids in the configuration.
 #[derive(Default)]
 pub(crate) struct Models {
     known: Mutex<BTreeMap<String, Known>>,
     cool_downs: Mutex<CoolDowns>,
-    /// Told whenever a model has answered.
+    /// Notified whenever a model has answered.
     pub(crate) answers: Notify,
 }
 
@@ -165,7 +166,7 @@ impl Models {
         Self { known: Mutex::default(), cool_downs: Mutex::new(cool_downs), answers: Notify::new() }
     }
 
-    /// Other pauses from here on; those under way end as they began.
+    /// Sets the pauses after failures. A pause that is running already keeps its length.
     pub(crate) fn set_cool_downs(&self, cool_downs: CoolDowns) {
         *self.cool_downs.lock() = cool_downs;
     }
@@ -178,7 +179,7 @@ impl Models {
         self.known(model).health
     }
 
-    /// A conversation is awake: what it knows of windows is shown where nobody has learnt better since the start.
+    /// Remembers what a conversation that wakes knows of windows, to show it until something newer is learnt.
     pub(crate) fn woke(&self, conversation: &Conversation) {
         let mut known = self.known.lock();
         for (model, learnt) in conversation.learnt.iter().filter(|(_, learnt)| learnt.window_tokens.is_some())
@@ -199,7 +200,7 @@ impl Models {
         self.known.lock().entry(model.to_owned()).or_default().health.failed(error, now, &cool_downs);
     }
 
-    /// A model has answered a request of so many tokens.
+    /// Notes that a model answered a request of this size.
     pub(crate) fn answered(&self, model: &str, tokens: u64) {
         self.answers.notify_one();
         let mut known = self.known.lock();
@@ -211,18 +212,18 @@ impl Models {
         }
     }
 
-    /// What bounds a model's window, given what a conversation knows of it.
+    /// Widens a conversation's bounds of a model's window by the largest request that the model answered anywhere.
     pub(crate) fn bounds(&self, model: &str, bounds: WindowBounds) -> WindowBounds {
         let taken = self.known.lock().get(model).map_or(0, |known| known.taken);
         WindowBounds { taken: bounds.taken.max(taken), ..bounds }
     }
 
-    /// What some conversation has learnt of a model's window.
+    /// What any conversation has learnt of a model's window.
     pub(crate) fn learnt(&self, model: &str) -> Learnt {
         self.known.lock().get(model).map(|known| known.learnt.clone()).unwrap_or_default()
     }
 
-    /// A conversation has learnt the window of a model.
+    /// Shares what a conversation has learnt of a model's window.
     pub(crate) fn learn(&self, model: &str, news: Learnt) {
         self.known.lock().entry(model.to_owned()).or_default().learnt = news;
     }
@@ -232,7 +233,7 @@ impl Models {
     }
 }
 
-/// How a model of an agent's chain is.
+/// The status of a model in an agent's chain.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelStatus {
     /// The model, by its id in the configuration.
@@ -241,23 +242,23 @@ pub struct ModelStatus {
     pub state: ModelState,
     pub why: Option<String>,
     pub until: Option<Timestamp>,
-    /// Its last failure since it answered last.
+    /// Its last failure; `None` after an answer.
     pub trouble: Option<Trouble>,
-    /// It may be asked, and has answered since it failed last, if it ever did.
+    /// Whether it is ready and has not failed since its last answer.
     pub is_well: bool,
 }
 
-/// What a model of an agent's chain does.
+/// The role of a model in an agent's chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelState {
     Answers,
-    /// It would answer if those before it did not.
+    /// Answers if the models before it do not.
     Ready,
-    /// It failed, and is skipped for a while.
+    /// Skipped for a while after a failure.
     Cooling,
     PassedOver,
-    /// It failed, and is asked all the same: no other is well.
+    /// Used despite its failures, since no other model is well.
     Down,
 }
 
@@ -273,7 +274,7 @@ impl ModelState {
     }
 }
 
-/// The chain of an agent, in its order. `known`: what is known of each model.
+/// The status of each model in an agent's chain, in order.
 pub(crate) fn statuses(
     agent: &AgentRuntime,
     known: impl Fn(&str) -> Known,
@@ -312,14 +313,14 @@ pub(crate) fn statuses(
     out
 }
 
-/// Why a model whose prompt and tools fill its window is not used.
+/// Why a model is skipped whose window is filled by the prompt and the tools.
 pub(crate) const NO_ROOM: &str = "system prompt and tools leave no room in its window";
 
 pub(crate) fn told(trouble: &Trouble) -> String {
     format!("{} ({})", trouble.message, trouble.code)
 }
 
-/// Why the model at `idx` answers.
+/// The reason why the model at `idx` answers.
 fn chosen(chain: &[ModelStatus], idx: usize) -> String {
     match (idx, chain.len()) {
         (_, 1) => "the only model".to_owned(),

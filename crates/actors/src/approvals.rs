@@ -1,4 +1,5 @@
-//! Approvals: which turns wait for one, and how it reaches them. What waits is in the conversation.
+//! Open requests for approval, and how an answer reaches the turn that waits for it. The requests themselves are in the
+//! conversation.
 
 use std::collections::BTreeMap;
 
@@ -15,21 +16,21 @@ pub(crate) struct ApprovalAnswer {
     pub(crate) told: oneshot::Sender<()>,
 }
 
-/// The turns of a channel that wait for an answer.
+/// The requests of a channel that wait for an answer.
 #[derive(Default)]
 pub(crate) struct Approvals {
     waiting: Mutex<BTreeMap<ApprovalId, oneshot::Sender<ApprovalAnswer>>>,
 }
 
 impl Approvals {
-    /// Waits for an answer from here on.
+    /// Registers a request, so that it can be answered.
     pub(crate) fn expect(&self, id: ApprovalId) -> OpenRequest<'_> {
         let (answer, decision) = oneshot::channel();
         self.waiting.lock().insert(id.clone(), answer);
         OpenRequest { approvals: self, id, decision }
     }
 
-    /// Hands an answer over; the first one counts. False: nobody waits for it any more.
+    /// Passes on an answer; only the first one counts. False: the request no longer waits.
     pub(crate) fn decide(&self, id: &ApprovalId, decision: ApprovalAnswer) -> bool {
         let waiting = self.waiting.lock().remove(id);
         waiting.is_some_and(|waiting| waiting.send(decision).is_ok())
@@ -67,7 +68,7 @@ pub enum ApprovalTarget {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Approver {
-    /// At the socket, which only those who run the daemon reach.
+    /// On the local socket, which only the daemon's operators reach.
     Socket,
     /// A person in a chat, `PLATFORM/USER`.
     Person(String),
@@ -75,7 +76,7 @@ pub enum Approver {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApprovalError {
-    /// Nothing of that id waits, or nothing at all.
+    /// No request has that id, or there is none at all.
     #[error("nothing waits for an approval here; it was answered, has expired, or its answer was stopped")]
     Nothing,
     #[error("several calls wait; say which: {}", list(.0))]

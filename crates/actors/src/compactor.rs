@@ -1,5 +1,5 @@
-//! The compactor: watches its sibling's conversation, says when a run is due, runs it through a worker, and brings
-//! the result back. It changes nothing itself.
+//! The compactor: watches its sibling's conversation, proposes runs that are due, has a worker carry them out, and delivers
+//! the results. It changes nothing itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,41 +14,50 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 use crate::handle::ChannelHandle;
+use crate::lifecycle::Lifecycle;
 use crate::messages::{ChannelMsg, CompactorMsg, RunFailure};
 use crate::shared::Shared;
 use crate::tasks::Ended;
 use crate::telemetry;
-use crate::worker::{self, RunBudget};
+use crate::worker::{self, RunBudget, RunParts};
 
-/// No pause between attempts is longer.
+/// Longest pause between attempts.
 const RETRY_MAX: SignedDuration = SignedDuration::from_mins(10);
 
 pub(crate) struct CompactorArgs {
-    /// What all actors share.
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) handle: Arc<ChannelHandle>,
+    parts: RunParts,
+    lifecycle: Arc<Lifecycle>,
+    handle: Arc<ChannelHandle>,
+}
+
+impl CompactorArgs {
+    pub(crate) fn of(shared: &Shared, handle: Arc<ChannelHandle>) -> Self {
+        let Shared { ports, live, budgets, lifecycle, .. } = shared.clone();
+        Self { parts: RunParts { ports, live, budgets }, lifecycle, handle }
+    }
 }
 
 struct Attempt {
     run: RunId,
     attempt: u32,
-    /// The digest stands in for the model.
+    /// The attempt makes a digest, without a model.
     digest: bool,
-    /// Its result, until the state shows that it was taken.
+    /// The result, kept until the channel has taken it.
     result: Option<Result<SummaryDraft, RunFailure>>,
-    /// The worker ends with its compactor, and with a run that ends without it.
+    /// Cancels the worker when the compactor ends, or when its run ends in another way.
     _cancel: DropGuard,
 }
 
 pub(crate) struct Compactor;
 
-/// What it knows beside the conversation.
+/// Its own state; the conversation is in the handle.
 pub(crate) struct CompactorState {
-    shared: Arc<Shared>,
+    parts: RunParts,
+    lifecycle: Arc<Lifecycle>,
     handle: Arc<ChannelHandle>,
     myself: ActorRef<CompactorMsg>,
     attempt: Option<Attempt>,
-    /// What is known of the run under way.
+    /// Time and findings of the run under way.
     run_budget: Option<Arc<RunBudget>>,
     timer: Option<AbortOnDropHandle<Result<(), MessagingErr<CompactorMsg>>>>,
 }
@@ -65,7 +74,8 @@ impl Actor for Compactor {
     ) -> Result<CompactorState, ActorProcessingErr> {
         args.handle.set_compactor(myself.clone());
         Ok(CompactorState {
-            shared: args.shared,
+            parts: args.parts,
+            lifecycle: args.lifecycle,
             handle: args.handle,
             myself,
             attempt: None,
@@ -93,7 +103,7 @@ impl Actor for Compactor {
             CompactorMsg::Look => state.look(),
             CompactorMsg::Ping { reply } => drop(reply.send(())),
             CompactorMsg::Resume => {
-                state.bring();
+                state.deliver_result();
                 state.look();
             }
             CompactorMsg::Done { run, attempt, ended } => state.done(&run, attempt, ended),
@@ -103,15 +113,15 @@ impl Actor for Compactor {
 }
 
 impl CompactorState {
-    /// Starts what is due: the worker of the run under way, or the proposal of a new one.
+    /// Starts the worker of the run under way, or proposes a run that is due.
     fn look(&mut self) {
         self.timer = None;
-        let now = self.shared.now();
-        // An engine without runs has the one ended that another engine left.
+        let now = self.parts.ports.now();
+        // An engine without runs ends a run that another engine left.
         let has_runs = !self.handle.engine.info().owns_compaction;
         let run = self.handle.read(|conversation| conversation.run.clone()).filter(|_| has_runs);
         let Some(run) = run else {
-            // A run that ended otherwise (`/new`, superseded) takes its worker along.
+            // A run that ended in another way (`/new`, superseded) cancels its worker.
             self.attempt = None;
             let settings = &self.handle.settings();
             match self.handle.read(|conversation| self.handle.due(conversation, settings, now)) {
@@ -141,7 +151,7 @@ impl CompactorState {
     }
 
     fn start(&mut self, run: Run) {
-        let token = self.shared.tasks.token();
+        let token = self.lifecycle.tasks.token();
         let limits = &self.handle.settings().compaction;
         let digest = run.attempt > limits.max_attempts;
         let run_budget = match self.run_budget.take().filter(|run_budget| run_budget.run == run.id) {
@@ -159,8 +169,8 @@ impl CompactorState {
         let (id, attempt) = (run.id.clone(), run.attempt);
         let myself = self.myself.clone();
         let span = telemetry::run_span(&self.handle.id, &run.id);
-        let work = worker::run(Arc::clone(&self.shared), Arc::clone(&self.handle), run, run_budget, digest);
-        self.shared.tasks.watch(token, work.instrument(span), move |ended| {
+        let work = worker::run(self.parts.clone(), Arc::clone(&self.handle), run, run_budget, digest);
+        self.lifecycle.tasks.watch(token, work.instrument(span), move |ended| {
             // A compactor that is gone starts the attempt again when it is back.
             let _ = myself.send_message(CompactorMsg::Done { run: id, attempt, ended });
         });
@@ -177,11 +187,11 @@ impl CompactorState {
             }
             Ended::Cancelled => None,
         };
-        self.bring();
+        self.deliver_result();
     }
 
-    /// Brings the result of the attempt to the channel.
-    fn bring(&self) {
+    /// Sends the result of the attempt to the channel.
+    fn deliver_result(&self) {
         let Some(current) = &self.attempt else { return };
         let run = current.run.clone();
         let message = match current.result.clone() {

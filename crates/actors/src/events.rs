@@ -1,4 +1,4 @@
-//! What the runtime tells those who watch it: `GET /v1/events`, the progress bar of a replay.
+//! Events for watchers: `GET /v1/events`, the progress bar of a replay.
 
 use cairn_types::event::{RunOutcome, TurnOutcome};
 use cairn_types::ids::{ApprovalId, ChannelId, MessageId, RunId, TurnId};
@@ -9,7 +9,7 @@ use cairn_types::tool::approval::{Approval, ApprovalOutcome};
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// Something happened in a channel. Told after it is durable; a watcher that is too slow misses some.
+/// An event in a channel, sent after it is durable. A watcher that is too slow misses some.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RuntimeEvent {
     pub at: Timestamp,
@@ -21,21 +21,21 @@ pub struct RuntimeEvent {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum RuntimeEventKind {
-    /// Messages were taken up into a turn.
+    /// A turn took up messages.
     TurnStarted {
         turn: TurnId,
         messages: Vec<MessageId>,
     },
     TurnEnded {
         turn: TurnId,
-        /// How; its fields stand beside these.
+        /// The outcome; its fields are on the same level as these.
         #[serde(flatten)]
         outcome: TurnOutcome,
         /// Tokens of all its model calls, as the provider reported them.
         usage: Usage,
-        /// Tokens of the window after it, after correction.
+        /// Window tokens after the turn, corrected.
         tokens: u64,
-        /// `tokens` of what is usable.
+        /// `tokens` divided by the usable tokens.
         usage_ratio: f64,
         tier: Tier,
         duration_ms: u64,
@@ -44,7 +44,7 @@ pub enum RuntimeEventKind {
         call: String,
         tool: String,
     },
-    /// A call of a tool ended, or was not made.
+    /// A tool call ended, or was refused.
     ToolEnded {
         turn: TurnId,
         call: String,
@@ -52,23 +52,23 @@ pub enum RuntimeEventKind {
         outcome: ToolOutcome,
         duration_ms: u64,
     },
-    /// A call waits for an approval.
+    /// A tool call waits for an approval.
     ApprovalAsked {
         approval: Approval,
     },
-    /// A request for an approval came to its end.
+    /// A request for approval was answered, or expired.
     ApprovalSettled {
         approval: ApprovalId,
         outcome: ApprovalOutcome,
     },
-    /// The channel is in another tier than before.
+    /// The channel's tier changed.
     #[serde(rename = "tier")]
     TierChanged {
         from: Tier,
         to: Tier,
-        /// Tokens of the window, after correction.
+        /// Window tokens, corrected.
         tokens: u64,
-        /// `tokens` of what is usable.
+        /// `tokens` divided by the usable tokens.
         usage_ratio: f64,
     },
     RunStarted {
@@ -78,7 +78,7 @@ pub enum RuntimeEventKind {
         from_seq: u64,
         to_seq: u64,
         messages: u64,
-        /// Window tokens when it began, after correction.
+        /// Window tokens when the run started, corrected.
         tokens_before: u64,
     },
     RunEnded {
@@ -86,46 +86,46 @@ pub enum RuntimeEventKind {
         trigger: &'static str,
         outcome: RunOutcome,
         reason: Option<String>,
-        /// Who wrote the summary, when committed.
+        /// The model that wrote the summary, if it was committed.
         made_by: Option<String>,
         messages: u64,
         memories: u64,
-        /// Window tokens when it began, after correction.
+        /// Window tokens when the run started, corrected.
         tokens_before: u64,
-        /// Window tokens after it, after correction.
+        /// Window tokens when the run ended, corrected.
         tokens_after: u64,
         duration_ms: u64,
     },
-    /// Old results of tools are sent shorter from here on.
+    /// Old tool results are sent shorter from now on.
     Pruned {
         cause: &'static str,
         results: u64,
         scanned: u64,
-        /// Window tokens before, after correction.
+        /// Window tokens before, corrected.
         tokens_before: u64,
-        /// Window tokens after, after correction.
+        /// Window tokens after, corrected.
         tokens_after: u64,
     },
     /// The oldest turns left the window of an agent whose context engine has no summaries.
     WindowSlid {
         messages: u64,
-        /// Window tokens before, after correction.
+        /// Window tokens before, corrected.
         tokens_before: u64,
-        /// Window tokens after, after correction.
+        /// Window tokens after, corrected.
         tokens_after: u64,
     },
-    /// The oldest part left the window at once.
+    /// An emergency dropped the oldest part of the window at once.
     Emergency {
         messages: u64,
-        /// Window tokens before, after correction.
+        /// Window tokens before, corrected.
         tokens_before: u64,
-        /// Window tokens after, after correction.
+        /// Window tokens after, corrected.
         tokens_after: u64,
     },
 }
 
 impl RuntimeEvent {
-    /// The name of the server-sent event.
+    /// The name of the server-sent event, as clients see it.
     pub fn name(&self) -> &'static str {
         match self.kind {
             RuntimeEventKind::TurnStarted { .. } => "turn_started",

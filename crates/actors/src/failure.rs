@@ -1,4 +1,4 @@
-//! What can go wrong, in words that say what to do next: errors of the runtime, failures of turns, notes to chats.
+//! Everything that can go wrong, with a hint what to do next: runtime errors, turn failures, notes to chats.
 
 use std::collections::BTreeMap;
 
@@ -22,17 +22,17 @@ pub enum RuntimeError {
     NoAgent,
     #[error("no delivery `{0}` is pending; `cairn outbox list` shows what is")]
     NoSuchDelivery(OutboxId),
-    /// There is no turn that could be taken back.
+    /// There is no turn to take back.
     #[error("nothing to undo: {0}")]
     NothingToUndo(String),
-    /// What a summary is to attend to is too long.
+    /// The instruction for a compaction is too long.
     #[error(transparent)]
     Instruction(#[from] InstructionTooLong),
     #[error("{0}")]
     Limited(String),
     #[error("the daemon is stopping")]
     Stopping,
-    /// The channel's actor failed again and again while it was asked.
+    /// The channel's actor failed each time it was asked.
     #[error("channel `{0}` failed while it was asked; it is started again, try once more")]
     Interrupted(ChannelId),
     #[error("cannot start the {actor}: {message}")]
@@ -41,21 +41,21 @@ pub enum RuntimeError {
     Store(#[from] StoreError),
 }
 
-/// Why a channel's actor cannot go on: it is started again from the store.
+/// Why a channel's actor cannot go on. It restarts from the store.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChannelFault {
     /// A record does not fit the state.
     #[error(transparent)]
     Fold(#[from] FoldError),
-    /// Nobody knows whether it was written.
+    /// It is unknown whether the records were written.
     #[error("the journal failed in the middle of an append: {0}")]
     Journal(String),
 }
 
-/// What a message is refused with while the views are far behind the journal: without them nobody knows whether it is new.
+/// The reason for refusing messages while the views are far behind the journal: it is unknown which messages are new.
 pub(crate) const BEHIND: &str = "bringing its views up to the journal";
 
-/// The refusal of a message, a change or a command that its channel could not be asked about.
+/// Turns a runtime error into a refusal of a message, an amendment or a command.
 pub(crate) fn refusal(error: RuntimeError) -> Refusal {
     match error {
         RuntimeError::UnknownAgent(agent) => Refusal::UnknownAgent(agent),
@@ -72,7 +72,8 @@ pub(crate) fn refusal(error: RuntimeError) -> Refusal {
     }
 }
 
-/// Views mend themselves from the journal: a message that needs them is only to be sent again.
+/// Turns a store error into a refusal. Views repair themselves from the journal, so a message that needs them only has to
+/// be sent again.
 pub(crate) fn refusal_of_store(error: StoreError) -> Refusal {
     match error {
         StoreError::View { .. } => {
@@ -87,13 +88,13 @@ fn failure(code: &str, message: impl Into<String>, hint: &str) -> TurnFailure {
     TurnFailure { code: code.to_owned(), message: message.into(), hint: hint.to_owned() }
 }
 
-/// The channel went before the turn ended.
+/// The channel failed before the turn ended.
 pub(crate) fn lost() -> TurnFailure {
     let hint = "nothing accepted is lost; ask again with the same id";
     failure("turn_failed", "the channel failed before the turn ended", hint)
 }
 
-/// The turn was answered, so long ago that the words of its answer have expired.
+/// The turn was answered, but the answer's text has expired.
 pub(crate) fn expired() -> TurnFailure {
     let hint = "`cairn history` shows that there was one; ask again with another id";
     failure("turn_failed", "the answer to this message has expired", hint)
@@ -108,12 +109,12 @@ pub(crate) fn stopped() -> TurnFailure {
     failure("stopped", "the turn was stopped by a command", "send the message again to have it answered")
 }
 
-/// A message of a chat network was handed in again after its turn had failed.
+/// A chat network delivered a message again whose turn had failed.
 pub(crate) fn stored(code: &str, message: &str) -> TurnFailure {
     failure(code, message, "send it again as a message of its own")
 }
 
-/// A message of a chat network was handed in again with other words.
+/// A chat network delivered a message again with a different text.
 pub(crate) fn repeated() -> TurnFailure {
     failure("repeated", "the message was taken in before", "its newer words were taken as an edit of it")
 }
@@ -163,7 +164,7 @@ pub(crate) fn of_model(model: &str, error: &ModelError) -> TurnFailure {
     failure(code, format!("model `{model}`: {error}"), hint)
 }
 
-/// The models failed: `model` last, with `error`; `errors` has the last failure of each.
+/// The failure of a chain. `model` failed last, with `error`; `errors` has the last error of each model.
 pub(crate) fn of_models(
     model: &str,
     error: &ModelError,
@@ -182,7 +183,7 @@ pub(crate) fn of_models(
     )
 }
 
-/// The model's server refused the message, with the conversation and without.
+/// The model's server refused the message both with and without the conversation.
 pub(crate) fn refused(model: &str, error: &ModelError) -> TurnFailure {
     let hint = "put the message another way; it is left out of further requests, and the rest of the conversation goes on";
     let code = match error {
@@ -204,18 +205,18 @@ pub(crate) fn no_room(error: &AssembleError) -> TurnFailure {
     failure("turn_failed", error.to_string(), "raise context_window or shorten the agent's prompt")
 }
 
-/// The store refused what the turn had to say.
+/// The store did not accept the turn's events.
 pub(crate) fn of_store(error: &StoreError) -> TurnFailure {
     failure("turn_failed", error.to_string(), "send the message again when the store is well")
 }
 
-/// The model called tools without end.
+/// The model kept calling tools and never answered.
 pub(crate) fn too_many_rounds(rounds: u32) -> TurnFailure {
     let message = format!("the model called tools {rounds} times without an answer");
     failure("turn_failed", message, "raise max_rounds of the agent, or ask for less at once")
 }
 
-/// The model called nothing that there is, and would not answer in words.
+/// The model kept calling tools that do not exist.
 pub(crate) fn no_such_calls(answers: u32) -> TurnFailure {
     let message = format!("{answers} answers of the model in a row called nothing that can be called");
     let advice =
@@ -228,7 +229,7 @@ pub(crate) fn too_long(limit: std::time::Duration) -> TurnFailure {
     failure("turn_failed", message, "send the message again; check that the model's server is well")
 }
 
-/// Why an actor failed, for logs. The words of a panic may quote what people wrote; its own line says where it was.
+/// Why an actor failed, for logs. A panic's message is left out, since it may quote what people wrote.
 pub(crate) fn of_actor(error: &ActorProcessingErr) -> String {
     if error.is::<ChannelFault>() || error.is::<StoreError>() {
         error.to_string()
@@ -242,7 +243,7 @@ pub(crate) fn panicked(message: &str) -> TurnFailure {
     failure("turn_failed", message, "please report this; the conversation is intact")
 }
 
-/// What a chat is told when a turn ended without an answer.
+/// The note to a chat whose turn ended without an answer.
 pub(crate) fn note(code: &str) -> &'static str {
     match code {
         "compaction_failure" => {
@@ -275,5 +276,5 @@ pub(crate) fn note(code: &str) -> &'static str {
     }
 }
 
-/// What a chat is told when no model answers.
+/// The note to a chat while no model answers.
 pub(crate) const OUTAGE_NOTE: &str = "I cannot reach my language model right now. Your message is kept, and I will answer it as soon as I can.";

@@ -1,7 +1,7 @@
-//! A channel that is awake, as everybody sees it: its conversation behind a lock, its waiters, its actors.
+//! A channel that is awake, as other actors see it: its conversation behind a lock, its waiters, its actors.
 //!
-//! The handle outlives the restarts of its actors. The channel's actor alone writes the conversation, for microseconds
-//! and never across an await; all others take snapshots.
+//! The handle outlives restarts of its actors. Only the channel's actor writes the conversation, for microseconds and never
+//! across an await; all others take snapshots.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -26,7 +26,8 @@ use crate::approvals::Approvals;
 use crate::messages::{ChannelMsg, CompactorMsg};
 use crate::subscribers::TurnSubscribers;
 
-/// Records that a wake reads quickly: a snapshot, which is as large as the window has entries, is not kept for fewer.
+/// With fewer new records than this, no snapshot is saved: reading them is quick, while a snapshot is as large as the
+/// window.
 const LITTLE_TO_READ: usize = 32;
 
 #[derive(Default)]
@@ -37,25 +38,25 @@ struct Actors {
 
 pub(crate) struct ChannelHandle {
     pub(crate) id: ChannelId,
-    /// The agent that talks here, as it is now.
+    /// The agent with its current settings.
     agent: RwLock<Arc<AgentRuntime>>,
     pub(crate) engine: Arc<dyn ContextEngine>,
-    /// The engine was told that nothing more comes.
+    /// The engine was disposed of.
     disposed: AtomicBool,
     pub(crate) subscribers: TurnSubscribers,
     pub(crate) approvals: Approvals,
     conversation: RwLock<Conversation>,
     actors: Mutex<Actors>,
     changed: watch::Sender<u64>,
-    /// Last record of what was kept last.
-    kept_n: AtomicU64,
-    /// Records since the last snapshot, or since it woke.
+    /// Number of the last record at the last save.
+    saved_n: AtomicU64,
+    /// Records since the last snapshot, or since the channel woke.
     since_snapshot: AtomicUsize,
-    /// About how many bytes of memory it takes.
+    /// Memory that the channel takes, in bytes, estimated.
     bytes: AtomicU64,
-    /// Higher, the later it was used.
+    /// Order of the last use; higher is later.
     used: AtomicU64,
-    /// Taken by an append from its beginning to its end.
+    /// Held during an append.
     writing: Arc<Semaphore>,
 }
 
@@ -71,7 +72,7 @@ impl ChannelHandle {
             subscribers: TurnSubscribers::default(),
             approvals: Approvals::default(),
             changed: watch::Sender::new(conversation.last_n),
-            kept_n: AtomicU64::new(conversation.last_n),
+            saved_n: AtomicU64::new(conversation.last_n),
             since_snapshot: AtomicUsize::new(0),
             bytes: AtomicU64::new(awake::bytes(&conversation)),
             used: AtomicU64::new(0),
@@ -81,24 +82,24 @@ impl ChannelHandle {
         }
     }
 
-    /// Reads under the lock. Nothing slow in there.
+    /// Reads under the lock. `look` must be quick.
     pub(crate) fn read<T>(&self, look: impl FnOnce(&Conversation) -> T) -> T {
         look(&self.conversation.read())
     }
 
-    /// The settings that hold now: those on the model that answers here, with what was learnt of it. Never called while
-    /// the lock is held.
+    /// The current settings: those on the model that answers here, adjusted to what was learnt of it. Takes the lock of the
+    /// conversation, so it must not be called while that is held.
     pub(crate) fn settings(&self) -> Arc<AgentSettings> {
         let agent = self.agent();
         self.read(|conversation| agent.settings(conversation))
     }
 
-    /// The agent that talks here, as it is now.
+    /// The agent with its current settings.
     pub(crate) fn agent(&self) -> Arc<AgentRuntime> {
         Arc::clone(&self.agent.read())
     }
 
-    /// The agent is configured otherwise from here on.
+    /// Replaces the agent after a reload.
     pub(crate) fn set_agent(&self, agent: Arc<AgentRuntime>) {
         *self.agent.write() = agent;
     }
@@ -108,7 +109,7 @@ impl ChannelHandle {
         self.read(|conversation| Arc::clone(&agent.serving(conversation).model))
     }
 
-    /// What is due in a copy or a reading of its conversation, as the engine decides.
+    /// The compaction that is due in this conversation, as the engine decides.
     pub(crate) fn due(
         &self,
         conversation: &Conversation,
@@ -121,7 +122,7 @@ impl ChannelHandle {
         engine::due(&*self.engine, conversation, settings, now)
     }
 
-    /// The channel falls asleep, or the runtime stops: the engine is told so, once, and asked nothing more.
+    /// Disposes of the engine, once: the channel falls asleep, or the runtime stops.
     pub(crate) fn dispose(&self) {
         if !self.disposed.swap(true, Ordering::AcqRel) {
             self.engine.dispose();
@@ -132,17 +133,16 @@ impl ChannelHandle {
         self.disposed.load(Ordering::Acquire)
     }
 
-    /// A copy; entries are shared.
+    /// A copy of the conversation. The entries are shared, not copied.
     pub(crate) fn snapshot(&self) -> Conversation {
         self.conversation.read().clone()
     }
 
-    /// Keeps its snapshot in the store, or its outline alone while there is little to read since the last one; nothing
-    /// where nothing has happened since.
-    pub(crate) async fn keep(&self, store: &dyn Store) -> Result<(), StoreError> {
+    /// Saves a snapshot in the store, or only the outline if few records are new. Does nothing if no record is new.
+    pub(crate) async fn save(&self, store: &dyn Store) -> Result<(), StoreError> {
         let (copy, is_due) = {
             let conversation = self.conversation.read();
-            if self.kept_n.swap(conversation.last_n, Ordering::AcqRel) == conversation.last_n {
+            if self.saved_n.swap(conversation.last_n, Ordering::AcqRel) == conversation.last_n {
                 return Ok(());
             }
             let is_due = self.since_snapshot() >= LITTLE_TO_READ;
@@ -154,15 +154,15 @@ impl ChannelHandle {
         if is_due { store.keep_snapshot(copy).await } else { store.keep_outline(copy).await }
     }
 
-    /// Records since the last snapshot, or since it woke.
+    /// Records since the last snapshot, or since the channel woke.
     pub(crate) fn since_snapshot(&self) -> usize {
         self.since_snapshot.load(Ordering::Acquire)
     }
 
-    /// Folds journalled records in. For the channel's actor alone.
+    /// Folds journalled records into the conversation. Only the channel's actor may call it.
     ///
     /// # Errors
-    /// A record does not fit: the state is to be restored from the archive.
+    /// A record does not fit. The state has to be restored from the archive.
     pub(crate) fn apply(&self, records: &[Record]) -> Result<(), FoldError> {
         let begun = Instant::now();
         {
@@ -182,42 +182,42 @@ impl ChannelHandle {
         Ok(())
     }
 
-    /// Waits until no append is under way, and keeps the next one waiting while the result is held.
+    /// Waits until no append is under way. The next append waits until the result is dropped.
     pub(crate) async fn writing(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.writing).acquire_owned().await.ok()
     }
 
-    /// Puts a restored conversation in the place of what was there. For the router, while no actor writes.
+    /// Replaces the conversation with a restored one. Only the router may call it, while no actor writes.
     pub(crate) fn replace(&self, conversation: Conversation) {
         let n = conversation.last_n;
         self.engine.bootstrap(&conversation);
         self.bytes.store(awake::bytes(&conversation), Ordering::Relaxed);
         *self.conversation.write() = conversation;
-        self.kept_n.store(n, Ordering::Release);
+        self.saved_n.store(n, Ordering::Release);
         self.changed.send_replace(n);
     }
 
-    /// About how many bytes of memory it takes.
+    /// Memory that the channel takes, in bytes, estimated.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Weighs it again, after a turn or a run.
-    pub(crate) fn weigh(&self) {
+    /// Estimates the memory again, after a turn or a run.
+    pub(crate) fn update_size(&self) {
         self.bytes.store(self.read(awake::bytes), Ordering::Relaxed);
     }
 
-    /// It takes so many more, until it is weighed again.
+    /// Adds to the estimate until the next [`ChannelHandle::update_size`].
     pub(crate) fn add_bytes(&self, more: u64) {
         self.bytes.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// It is used; `order`: higher than that of all that were used before.
+    /// Notes a use; `order` is higher than at all uses before.
     pub(crate) fn note_used(&self, order: u64) {
         self.used.store(order, Ordering::Relaxed);
     }
 
-    /// How it stands among the channels awake, when some have to sleep.
+    /// What decides whether the channel falls asleep when memory is short.
     pub(crate) fn as_awake(self: &Arc<Self>) -> Awake<Arc<Self>> {
         let is_idle = !self.subscribers.is_awaited()
             && self.read(|conversation| conversation.open_turn.is_none() && conversation.run.is_none());
@@ -229,22 +229,22 @@ impl ChannelHandle {
         }
     }
 
-    /// Told whenever the conversation has changed.
+    /// Changes with each batch of records that is applied; the value is the last record's number.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
-    /// Names the actor that writes from here on.
+    /// Sets the channel's actor after a start.
     pub(crate) fn set_channel(&self, channel: ActorRef<ChannelMsg>) {
         self.actors.lock().channel = Some(channel);
     }
 
-    /// Names the compactor from here on.
+    /// Sets the compactor after a start.
     pub(crate) fn set_compactor(&self, compactor: ActorRef<CompactorMsg>) {
         self.actors.lock().compactor = Some(compactor);
     }
 
-    /// Tells the channel's actor. What reaches one that has just failed is lost: its restart makes good for it.
+    /// Sends a message to the channel's actor. One that has just failed loses it; its restart makes up for that.
     pub(crate) fn tell_channel(&self, message: ChannelMsg) {
         let channel = self.actors.lock().channel.clone();
         if channel.is_none_or(|channel| channel.send_message(message).is_err()) {
@@ -252,7 +252,7 @@ impl ChannelHandle {
         }
     }
 
-    /// Tells the compactor, as [`ChannelHandle::tell_channel`].
+    /// Sends a message to the compactor. One that has just failed loses it; it looks for due work when it restarts.
     pub(crate) fn tell_compactor(&self, message: CompactorMsg) {
         let compactor = self.actors.lock().compactor.clone();
         if compactor.is_none_or(|compactor| compactor.send_message(message).is_err()) {

@@ -1,4 +1,4 @@
-//! What the actors say to each other, and what goes with it.
+//! The messages between the actors, and the types in them.
 
 use std::sync::Arc;
 
@@ -23,56 +23,56 @@ use crate::typing::Typing;
 
 pub(crate) type Reply<T> = oneshot::Sender<T>;
 
-/// What a channel is asked for from outside. It goes by the router, which wakes the channel for it.
+/// A request to a channel from outside. The router passes it on and wakes the channel for it.
 pub(crate) enum Request {
     Accept {
         inbound: Arc<Inbound>,
-        /// Returned when the message is in the journal, or refused.
+        /// Dropped when the message is in the journal, or refused.
         permit: Arc<OwnedSemaphorePermit>,
         reply: Reply<Result<Admission, Refusal>>,
     },
     Compact {
-        /// What the summary is to attend to.
+        /// What the summary should attend to.
         instruction: Option<String>,
-        /// The chat is told how it ends.
+        /// Whether the chat is told the result.
         tell: bool,
         reply: Reply<Result<Compaction, RuntimeError>>,
     },
-    /// Start a new conversation.
+    /// Starts a new conversation.
     NewGeneration {
         reply: Reply<Result<Generation, RuntimeError>>,
     },
-    /// Stop the open turn. False: there is none.
+    /// Stops the open turn. False: there is none.
     Stop {
         reply: Reply<Result<bool, RuntimeError>>,
     },
-    /// Take a change of an earlier message in.
+    /// Applies an edit or a deletion of an earlier message.
     Amend {
         amendment: Arc<Amendment>,
-        /// Returned when it is in the journal, or passed over.
+        /// Dropped when the amendment is in the journal, or ignored.
         permit: Arc<OwnedSemaphorePermit>,
         reply: Reply<Result<(), Refusal>>,
     },
-    /// Note that a command is about to be run. False: it was run before.
+    /// Journals that a command is about to run. False: it has run before.
     Claim {
         /// The id of its message or interaction.
         message: MessageId,
         command: &'static str,
         caller: Author,
-        /// Returned when it is in the journal.
+        /// Dropped when the claim is in the journal.
         permit: Arc<OwnedSemaphorePermit>,
         reply: Reply<Result<bool, Refusal>>,
     },
     Undo {
         reply: Reply<Result<TurnId, RuntimeError>>,
     },
-    /// Note how a delivery goes. False: it is pending no longer, and nothing was noted.
+    /// Journals how a delivery goes. False: it is no longer pending, and nothing is journalled.
     NoteDelivery {
         id: OutboxId,
         events: Vec<Event>,
         reply: Reply<Result<bool, RuntimeError>>,
     },
-    /// False: the delivery is under way.
+    /// Makes a failed delivery pending again. False: it is pending already.
     RetryDelivery {
         id: OutboxId,
         reply: Reply<Result<bool, RuntimeError>>,
@@ -84,14 +84,14 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    /// Answers what cannot be handed to its channel. Who does not listen any more does not mind.
+    /// Answers a request that cannot be passed to its channel. Dropped receivers are ignored.
     pub(crate) fn refuse(self, error: RuntimeError) {
         match self {
             Self::Accept { reply, .. } => drop(reply.send(Err(refusal(error)))),
             Self::Compact { reply, .. } => drop(reply.send(Err(error))),
             Self::NewGeneration { reply } => drop(reply.send(Err(error))),
             Self::Amend { reply, .. } => drop(reply.send(match error {
-                // A change of a message that nobody knows.
+                // Nothing to amend: the channel is unknown.
                 RuntimeError::NoSuchChannel(_) => Ok(()),
                 error => Err(refusal(error)),
             })),
@@ -105,7 +105,7 @@ impl Request {
     }
 }
 
-/// Whether a request may begin a channel that was never seen.
+/// Whether a request may start a channel that was never seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Create {
     Yes,
@@ -113,19 +113,19 @@ pub(crate) enum Create {
 }
 
 pub(crate) enum ChannelMsg {
-    /// From outside, by way of the router.
+    /// A request from outside, passed on by the router.
     Request(Request),
-    /// The turn under way has entries to journal; their numbers are given here.
+    /// The turn under way has entries to journal. The channel numbers them.
     Step {
         attempt: u64,
-        /// The entries and what goes with them.
+        /// Entries and other events, journalled together.
         events: Vec<Event>,
         reply: Reply<Result<(), StoreError>>,
     },
     /// The turn under way finds the window too full.
     MakeRoom {
         attempt: u64,
-        /// The settings by which it is too full.
+        /// The settings by which the window is too full.
         settings: Arc<AgentSettings>,
         cause: MakeRoom,
         /// Whether anything left the window.
@@ -135,7 +135,7 @@ pub(crate) enum ChannelMsg {
         attempt: u64,
         ended: Box<Ended<TurnResult>>,
     },
-    /// The turn under way waits for a model or a person, and the runtime stops: it is taken up again at the next start.
+    /// The turn under way waits for a model or a person while the runtime stops. It resumes at the next start.
     Yield {
         attempt: u64,
     },
@@ -147,8 +147,8 @@ pub(crate) enum ChannelMsg {
         is_estimate: bool,
         trace: Option<Box<CallTrace>>,
     },
-    /// What the store refused is tried again.
-    TryAgain,
+    /// Retries what the store refused.
+    Retry,
     /// The compactor finds that a run is due.
     Propose,
     /// An attempt of a run has a result.
@@ -159,14 +159,14 @@ pub(crate) enum ChannelMsg {
     Checkpoint {
         run: RunId,
         checkpoint: Box<Checkpoint>,
-        /// Whether it is durable, or no longer wanted.
+        /// True: it is durable, or no longer wanted.
         reply: Reply<bool>,
     },
     FailAttempt {
         run: RunId,
         attempt: u32,
         reason: String,
-        /// What the model's server asks us to wait.
+        /// The pause that the model's server asked for.
         retry_after_ms: Option<u64>,
     },
     GiveUpRun {
@@ -174,38 +174,38 @@ pub(crate) enum ChannelMsg {
         outcome: RunOutcome,
         reason: String,
     },
-    /// Look whether the chat is to be told that something was lost from view.
+    /// Checks whether a note about lost messages is due.
     TellLoss,
-    /// Look whether the channel may sleep.
+    /// Checks whether the channel may sleep.
     Tick,
-    /// The channels awake take too much memory: fall asleep, if nothing is under way.
-    Rest,
-    /// Look which artifacts have expired.
+    /// The awake channels take too much memory: sleep, unless something is under way.
+    Sleep,
+    /// Checks which artifacts have expired.
     Expire,
     Ping {
         reply: Reply<()>,
     },
-    /// Start no more turns; answer when none is open.
+    /// Starts no more turns; answers when none is open.
     Drain {
         done: Reply<()>,
     },
-    /// Drop the open turn; it is taken up again at the next start.
+    /// Drops the task of the open turn, which resumes at the next start.
     Abandon {
         done: Reply<()>,
     },
 }
 
-/// How those who work for a turn reach their channel.
+/// How a turn's tasks reach their channel.
 #[derive(Clone)]
 pub(crate) struct TurnLink {
     /// The incarnation of the channel's actor that started the turn.
     pub(crate) channel: ActorRef<ChannelMsg>,
-    /// Which attempt at a turn this is.
+    /// Number of the attempt to run the turn.
     pub(crate) attempt: u64,
 }
 
 impl TurnLink {
-    /// Has the channel journal something of this turn.
+    /// Has the channel journal events of this turn.
     pub(crate) async fn step(&self, events: Vec<Event>) -> Result<(), StoreError> {
         let attempt = self.attempt;
         self.propose(|reply| ChannelMsg::Step { attempt, events, reply }).await
@@ -222,25 +222,26 @@ impl TurnLink {
         answer.await.unwrap_or(Err(StoreError::Closed))
     }
 
-    /// The runtime stops, and the turn has nothing to do before. A channel that is gone has no need of it.
-    pub(crate) fn give_way(&self) {
+    /// Offers to end the task early, since the runtime stops and the turn only waits. A channel that is gone needs no
+    /// answer.
+    pub(crate) fn yield_turn(&self) {
         let _ = self.channel.send_message(ChannelMsg::Yield { attempt: self.attempt });
     }
 }
 
-/// What the task of a turn came to.
+/// The result of a turn's task.
 #[derive(Debug)]
 pub(crate) struct TurnResult {
     pub(crate) answer: Result<TurnAnswer, TurnFailure>,
-    /// What came of drafts, to be journalled with the end.
+    /// Draft events that are not journalled yet; they go with the turn's end.
     pub(crate) drafts: Vec<Event>,
 }
 
 #[derive(Debug)]
 pub(crate) struct TurnAnswer {
-    /// The reply; the channel gives it its number.
+    /// The reply. The channel numbers it.
     pub(crate) entry: Entry,
-    /// What the last call took.
+    /// Usage of the last call.
     pub(crate) took: Option<Event>,
     /// The model, by its id in the configuration.
     pub(crate) model: String,
@@ -248,11 +249,11 @@ pub(crate) struct TurnAnswer {
     pub(crate) cut: bool,
 }
 
-/// What a request for a compaction leads to.
+/// The result of a request for a compaction.
 pub enum Compaction {
     Nothing(NothingToCompact),
     Run(RunTicket),
-    /// Room was made at once: by a context engine without runs.
+    /// A context engine without runs made room at once.
     Made(RoomMade),
 }
 
@@ -268,30 +269,30 @@ impl Compaction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoomMade {
     pub messages: u64,
-    /// Window tokens before, after correction.
+    /// Window tokens before, corrected.
     pub tokens_before: u64,
-    /// Window tokens after, after correction.
+    /// Window tokens after, corrected.
     pub tokens_after: u64,
 }
 
 pub struct RunTicket {
-    /// The run; of one that is queued behind another, the id that it will have.
+    /// The run's id. A queued run has it reserved.
     pub run: RunId,
     pub queued: bool,
-    /// It was under way, or queued, before it was asked for.
+    /// The run was under way, or queued, before this request.
     pub joined: bool,
-    /// Its end. `None` when it never will be: `/new`, or the daemon stopped first.
+    /// The run's end; `None` if `/new` or a stop prevents it.
     pub ended: BoxFuture<'static, Option<RunEnd>>,
 }
 
 #[derive(Debug)]
 pub(crate) enum CompactorMsg {
-    /// Something changed: look whether there is something to do.
+    /// The conversation changed: check what is due.
     Look,
     Ping {
         reply: Reply<()>,
     },
-    /// What was proposed last may have been lost: propose it again.
+    /// The last result may have been lost: deliver it again.
     Resume,
     /// The worker of that attempt ended.
     Done {
@@ -301,13 +302,13 @@ pub(crate) enum CompactorMsg {
     },
 }
 
-/// Why an attempt at a run has made nothing.
+/// Why an attempt at a run failed.
 #[derive(Debug, Clone)]
 pub(crate) struct RunFailure {
     pub(crate) reason: String,
-    /// What the model's server asks us to wait.
+    /// The pause that the model's server asked for.
     pub(crate) retry_after_ms: Option<u64>,
-    /// The run ends with this; otherwise only the attempt has failed.
+    /// The run's outcome, if the run ends with this; `None`: only the attempt failed.
     pub(crate) outcome: Option<RunOutcome>,
 }
 
@@ -324,75 +325,76 @@ impl RunFailure {
 }
 
 pub(crate) enum RouterMsg {
-    /// Hand a request to a channel, waking it.
+    /// Passes a request to a channel, and wakes it.
     Deliver {
         channel: ChannelId,
         create: Create,
         request: Request,
     },
-    /// Wake a channel that has something unfinished.
+    /// Wakes a channel with unfinished work.
     Wake(ChannelId),
     /// A channel was read from the store.
     Woken {
         channel: ChannelId,
-        /// What was read; `None` when it was never seen.
+        /// `None`: the channel was never seen.
         restored: Result<Option<Box<Conversation>>, StoreError>,
     },
-    /// A channel has nothing to do and may sleep, when nothing is on its way to it.
+    /// A channel has nothing to do. It may sleep if no request is on its way to it.
     Idle {
         channel: ChannelId,
         who: ActorId,
-        /// Requests that the actor has taken.
+        /// Requests that the actor has received.
         received: u64,
     },
-    /// The pause after a compactor's failure is over.
+    /// Starts the compactor again, after a pause.
     StartCompactor(ChannelId),
-    /// A channel has ended a turn or a run, and may take more memory than before.
-    Weighed,
+    /// A channel may take more memory than before.
+    SizeChanged,
     Ping {
         reply: Reply<()>,
     },
 }
 
 pub(crate) enum OutboxMsg {
-    /// Look in the store for what is a channel's: it failed, and may have told nothing of what it journalled, or a delivery is to
-    /// be tried again.
+    /// Reads a channel's pending deliveries from the store: the channel restarted after a failure, or a delivery is to be
+    /// retried.
     Look(ChannelId),
-    /// What the store says is pending, oldest first; of one channel or of all.
+    /// Pending deliveries from the store, oldest first; of one channel or of all.
     Found {
         of: Option<ChannelId>,
         items: Vec<OutboxItem>,
     },
     Deliver(Box<PendingDelivery>),
-    /// The first delivery of a channel is over, or cannot go on now.
-    Over {
+    /// The task of a channel's first delivery ended.
+    Finished {
         channel: ChannelId,
         id: OutboxId,
-        /// It cannot go on in this run of the daemon.
+        /// It cannot continue before the next start of the daemon.
         parked: bool,
     },
-    Forget {
+    /// Removes a delivery that was dropped, and stops its task.
+    Cancel {
         channel: ChannelId,
         id: OutboxId,
     },
     Ping {
         reply: Reply<()>,
     },
-    /// The runtime stops: answer when nothing is on its way any more.
+    /// The runtime stops: answer when no delivery is under way.
     Drain {
         done: Reply<()>,
     },
 }
 
 pub(crate) struct PendingDelivery {
-    /// What is to be sent, and what of it is there.
+    /// The delivery, with its progress so far.
     pub(crate) item: OutboxItem,
     pub(crate) reply: Option<Arc<Entry>>,
-    /// Shows that the bot is typing, until the last part is sent.
+    /// Shows that the bot is typing; ended when the last part is sent.
     pub(crate) typing: Option<Arc<Typing>>,
 }
 
-/// An entry whose number, turn and weight the channel fills in.
+/// An entry without number, turn and token count, which the channel sets.
 pub(crate) fn draft_entry(role: Role, at: Timestamp) -> Entry {
     Entry {
         seq: Seq::default(),

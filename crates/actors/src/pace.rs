@@ -1,49 +1,49 @@
-//! Pauses between attempts at the same thing, and before an actor that failed is started again.
+//! Pauses between attempts, and before a failed actor restarts.
 
 use std::time::Duration;
 
 use cairn_types::wire::backoff::{Backoff, jittered, pause_after};
 use tokio::time::Instant;
 
-use crate::shared::Shared;
+use crate::lifecycle::Lifecycle;
 
 /// The pause after the first failure.
 const FIRST: Duration = Duration::from_secs(2);
 
-/// Longest that the other side's own word is taken for: a figure beyond it is a mistake.
+/// A longer pause than this, asked for by the other side, counts as a mistake.
 const ASKED_MAX: Duration = Duration::from_secs(3600);
 
-/// Whether there is another attempt after a pause.
+/// Whether to try again after a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Paced {
     Again,
-    /// The runtime stops before it would be due.
+    /// The runtime stops before the pause is over.
     Stopping,
 }
 
-/// How long to wait after each failure: growing, with jitter, and cut short when the runtime stops.
+/// Growing pauses with jitter, which end early when the runtime stops.
 pub(crate) struct Pace(Backoff);
 
 impl Pace {
-    /// Growing pauses, none longer than `max`.
+    /// Pauses of at most `max`.
     pub(crate) fn up_to(max: Duration) -> Self {
         Self(Backoff::new(FIRST, max))
     }
 
-    /// The next pause, when the other side names none.
+    /// The next pause, if the other side asks for none.
     pub(crate) fn next(&mut self) -> Duration {
         jittered(self.0.next_pause(), fastrand::f64())
     }
 
-    /// Waits: as long as the other side asks for, or the next pause.
-    pub(crate) async fn wait(&mut self, shared: &Shared, asked: Option<Duration>) -> Paced {
+    /// Waits for as long as the other side asked, else for the next pause.
+    pub(crate) async fn wait(&mut self, lifecycle: &Lifecycle, asked: Option<Duration>) -> Paced {
         let pause = match asked {
             Some(asked) => asked.min(ASKED_MAX),
             None => self.next(),
         };
         let due = Instant::now() + pause;
-        let mut stop = shared.stop_by.subscribe();
-        // A runtime that stops waits for nobody who does not say how long it takes.
+        let mut stop = lifecycle.stop_by.subscribe();
+        // While the runtime stops, only a pause that the other side asked for and that ends in time is waited for.
         let too_late = |by: &Option<Instant>| by.is_some_and(|by| asked.is_none() || by < due);
         tokio::select! {
             biased;
@@ -53,13 +53,13 @@ impl Pace {
     }
 }
 
-/// Failures further apart than that do not add up.
-const CALM_AFTER: Duration = Duration::from_secs(60);
+/// Failures further apart than this are counted separately.
+const STABLE_AFTER: Duration = Duration::from_secs(60);
 
-/// Longest pause before an actor is started again.
+/// Longest pause before a failed actor restarts.
 const RESTART_PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// How often an actor failed of late.
+/// Recent failures of an actor.
 #[derive(Debug, Default)]
 pub(crate) struct Crashes {
     n: u32,
@@ -70,7 +70,7 @@ impl Crashes {
     /// Counts a failure and says how long to pause.
     pub(crate) fn pause(&mut self, base: Duration) -> Duration {
         let now = Instant::now();
-        if self.last.is_none_or(|last| now - last > CALM_AFTER) {
+        if self.last.is_none_or(|last| now - last > STABLE_AFTER) {
             self.n = 0;
         }
         self.last = Some(now);

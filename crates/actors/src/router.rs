@@ -1,5 +1,5 @@
-//! The router: knows which channels are awake, wakes them from the store, lets idle ones sleep, and starts their
-//! actors again when they fail.
+//! The router: knows which channels are awake, wakes them from the store, puts idle ones to sleep, and restarts their
+//! actors when they fail.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use cairn_core::awake::to_sleep;
 use cairn_core::conversation::Conversation;
+use cairn_core::store_port::Store;
 use cairn_types::ids::ChannelId;
 use cairn_types::ports::StoreError;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, MessagingErr, SupervisionEvent};
@@ -17,25 +18,25 @@ use crate::channel::{Channel, ChannelArgs};
 use crate::compactor::{Compactor, CompactorArgs};
 use crate::failure::{self, RuntimeError};
 use crate::handle::ChannelHandle;
+use crate::live::Live;
 use crate::messages::{ChannelMsg, CompactorMsg, Create, Request, RouterMsg};
 use crate::pace::Crashes;
-use crate::shared::{Phase, Shared};
+use crate::shared::Shared;
 use crate::tasks::Ended;
 
-/// Channels that are restored at once.
+/// Channels that are restored at the same time.
 const WAKING_AT_ONCE: usize = 16;
 
 pub(crate) struct RouterArgs {
-    /// What all actors share.
-    pub(crate) shared: Arc<Shared>,
-    /// Turns found open were cut short, by a crash of the daemon or of the router before this one.
+    pub(crate) shared: Shared,
+    /// Whether turns found open were interrupted by a crash, of the daemon or of the previous router.
     pub(crate) interrupted: bool,
 }
 
 struct Waking {
     queue: Vec<(Create, Request)>,
-    /// It has something unfinished: reading it is tried until it succeeds.
-    must: bool,
+    /// The channel has unfinished work: reading it is retried until it succeeds.
+    is_required: bool,
     interrupted: bool,
     crashes: Crashes,
     compactor: Option<ActorRef<CompactorMsg>>,
@@ -47,14 +48,14 @@ struct Awake {
     sent: u64,
     crashes: Crashes,
     compactor_crashes: Crashes,
-    /// It began with a turn that was cut short, if one was open.
+    /// Its open turn, if any, was interrupted by a crash.
     interrupted: bool,
-    /// Cancels the tasks of this incarnation.
+    /// Cancels the tasks of this actor.
     token: CancellationToken,
 }
 
 impl Awake {
-    /// Hands a request to the actor. Given back: the actor has just failed, and its supervision event is on its way.
+    /// Sends a request to the actor. Returns it if the actor has just failed; the supervision event will follow.
     fn send(&mut self, request: Request) -> Option<Request> {
         match self.channel.send_message(ChannelMsg::Request(request)) {
             Ok(()) => self.sent += 1,
@@ -78,12 +79,12 @@ enum Part {
 
 pub(crate) struct Router;
 
-/// The channels awake or on their way.
+/// Channels that are awake, or waking.
 pub(crate) struct RouterState {
-    shared: Arc<Shared>,
+    shared: Shared,
     interrupted: bool,
     slots: BTreeMap<ChannelId, Slot>,
-    who: HashMap<ActorId, (ChannelId, Part)>,
+    actors: HashMap<ActorId, (ChannelId, Part)>,
     permits: Arc<Semaphore>,
 }
 
@@ -101,7 +102,7 @@ impl Actor for Router {
             shared: args.shared,
             interrupted: args.interrupted,
             slots: BTreeMap::new(),
-            who: HashMap::new(),
+            actors: HashMap::new(),
             permits: Arc::new(Semaphore::new(WAKING_AT_ONCE)),
         })
     }
@@ -111,12 +112,13 @@ impl Actor for Router {
         myself: ActorRef<RouterMsg>,
         state: &mut RouterState,
     ) -> Result<(), ActorProcessingErr> {
-        let awake: Vec<ChannelId> = state.shared.handles.read().keys().cloned().collect();
+        let awake = state.shared.directory.awake();
         for channel in awake {
             state.wake_unfinished(&myself, channel);
         }
-        let shared = Arc::clone(&state.shared);
-        state.shared.tasks.spawn("find unfinished channels", find_unfinished(shared, myself));
+        let Shared { ports, live, .. } = &state.shared;
+        let work = find_unfinished(Arc::clone(&ports.store), Arc::clone(live), myself);
+        state.shared.lifecycle.tasks.spawn("find unfinished channels", work);
         Ok(())
     }
 
@@ -134,7 +136,7 @@ impl Actor for Router {
             RouterMsg::Woken { channel, restored } => state.woken(&myself, channel, restored).await,
             RouterMsg::Idle { channel, who, received } => state.idle(&channel, who, received),
             RouterMsg::StartCompactor(channel) => state.start_compactor(&myself, &channel).await,
-            RouterMsg::Weighed => state.make_room(),
+            RouterMsg::SizeChanged => state.make_room(),
             RouterMsg::Ping { reply } => drop(reply.send(())),
         }
         Ok(())
@@ -155,8 +157,8 @@ impl Actor for Router {
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => return Ok(()),
         };
-        // Who sleeps or was given up is no longer in the list.
-        let Some((channel, part)) = state.who.get(&who).cloned() else { return Ok(()) };
+        // An actor that was put to sleep or given up is no longer listed.
+        let Some((channel, part)) = state.actors.get(&who).cloned() else { return Ok(()) };
         match part {
             Part::Channel => state.recover(&myself, &channel, &reason, by_store),
             Part::Compactor => state.recover_compactor(&myself, who, &channel, &reason),
@@ -165,14 +167,14 @@ impl Actor for Router {
     }
 }
 
-/// Has the channels woken that have something unfinished, once they can be read.
-async fn find_unfinished(shared: Arc<Shared>, router: ActorRef<RouterMsg>) {
+/// Wakes channels with unfinished work, as soon as the store can list them.
+async fn find_unfinished(store: Arc<dyn Store>, live: Arc<Live>, router: ActorRef<RouterMsg>) {
     let channels = loop {
-        match shared.deps.store.unfinished().await {
+        match store.unfinished().await {
             Ok(channels) => break channels,
             Err(error) => {
                 tracing::error!(%error, "cannot list the unfinished channels; trying again");
-                tokio::time::sleep(shared.limits().store_retry_pause).await;
+                tokio::time::sleep(live.limits().store_retry_pause).await;
             }
         }
     };
@@ -191,12 +193,12 @@ impl RouterState {
         create: Create,
         request: Request,
     ) {
-        // Receipts are journalled to the last.
+        // Receipts are journalled until the end of the stop.
         let is_receipt = matches!(request, Request::NoteDelivery { .. });
-        if self.shared.phase() == Phase::Stopping && !is_receipt {
+        if self.shared.lifecycle.is_stopping() && !is_receipt {
             return request.refuse(RuntimeError::Stopping);
         }
-        if self.shared.agent(&channel.agent()).is_none() {
+        if self.shared.live.agent(&channel.agent()).is_none() {
             return request.refuse(RuntimeError::UnknownAgent(channel.agent()));
         }
         let back = match self.slots.get_mut(&channel) {
@@ -218,12 +220,12 @@ impl RouterState {
     }
 
     fn wake_unfinished(&mut self, myself: &ActorRef<RouterMsg>, channel: ChannelId) {
-        if self.shared.agent(&channel.agent()).is_none() {
+        if self.shared.live.agent(&channel.agent()).is_none() {
             tracing::warn!(%channel, "something is unfinished there, but its agent is not configured; it waits");
             return;
         }
         match self.slots.get_mut(&channel) {
-            Some(Slot::Waking(waking)) => waking.must = true,
+            Some(Slot::Waking(waking)) => waking.is_required = true,
             Some(Slot::Awake(_)) => {}
             None => {
                 let waking = self.waking(Vec::new(), true);
@@ -232,25 +234,32 @@ impl RouterState {
         }
     }
 
-    fn waking(&self, queue: Vec<(Create, Request)>, must: bool) -> Waking {
-        Waking { queue, must, interrupted: self.interrupted, crashes: Crashes::default(), compactor: None }
+    fn waking(&self, queue: Vec<(Create, Request)>, is_required: bool) -> Waking {
+        Waking {
+            queue,
+            is_required,
+            interrupted: self.interrupted,
+            crashes: Crashes::default(),
+            compactor: None,
+        }
     }
 
     /// Reads the channel from the store, after a pause.
     fn wake(&mut self, myself: &ActorRef<RouterMsg>, channel: ChannelId, waking: Waking, pause: Duration) {
         self.slots.insert(channel.clone(), Slot::Waking(waking));
-        let (shared, permits) = (Arc::clone(&self.shared), Arc::clone(&self.permits));
+        let (store, permits) = (Arc::clone(&self.shared.ports.store), Arc::clone(&self.permits));
+        let directory = Arc::clone(&self.shared.directory);
         let (wanted, router) = (channel.clone(), myself.clone());
         let work = async move {
             tokio::time::sleep(pause).await;
-            if let Some(handle) = shared.handle(&wanted) {
+            if let Some(handle) = directory.handle(&wanted) {
                 // An actor that was killed may have left an append under way.
                 drop(handle.writing().await);
             }
             let _permit = permits.acquire().await;
-            shared.deps.store.restore(&wanted).await
+            store.restore(&wanted).await
         };
-        self.shared.tasks.watch(self.shared.tasks.token(), work, move |ended| {
+        self.shared.lifecycle.tasks.watch(self.shared.lifecycle.tasks.token(), work, move |ended| {
             let restored = match ended {
                 Ended::Done(restored) => restored.map(|found| found.map(Box::new)),
                 Ended::Panicked(_) => {
@@ -259,7 +268,7 @@ impl RouterState {
                 }
                 Ended::Cancelled => Err(StoreError::Closed),
             };
-            // A router that is gone reads it again when it is back.
+            // The next router reads it again.
             let _ = router.send_message(RouterMsg::Woken { channel, restored });
         });
     }
@@ -278,19 +287,19 @@ impl RouterState {
             }
             None => return,
         };
-        if self.shared.phase() == Phase::Stopping {
+        if self.shared.lifecycle.is_stopping() {
             return refuse_all(waking.queue, &RuntimeError::Stopping);
         }
         match restored {
             Ok(Some(conversation)) => {
-                self.shared.models.woke(&conversation);
+                self.shared.live.models.woke(&conversation);
                 self.start(myself, *conversation, waking).await;
             }
             Ok(None) if waking.queue.iter().any(|(create, _)| *create == Create::Yes) => {
                 self.start(myself, Conversation::new(channel), waking).await;
             }
             Ok(None) => {
-                if let Some(handle) = self.shared.handles.write().remove(&channel) {
+                if let Some(handle) = self.shared.directory.remove(&channel) {
                     handle.dispose();
                     handle.subscribers.close(&failure::lost());
                 }
@@ -298,26 +307,26 @@ impl RouterState {
             }
             Err(error) => {
                 tracing::error!(%channel, %error, "cannot read the channel from the store");
-                self.put_off(myself, channel, waking, RuntimeError::Store(error));
+                self.postpone(myself, channel, waking, RuntimeError::Store(error));
             }
         }
     }
 
     async fn start(&mut self, myself: &ActorRef<RouterMsg>, conversation: Conversation, waking: Waking) {
         let channel = conversation.channel.clone();
-        let Some(agent) = self.shared.agent(&channel.agent()) else {
+        let Some(agent) = self.shared.live.agent(&channel.agent()) else {
             return refuse_all(waking.queue, &RuntimeError::UnknownAgent(channel.agent()));
         };
-        let handle = match self.shared.handle(&channel) {
+        let handle = match self.shared.directory.handle(&channel) {
             Some(handle) => {
                 handle.replace(conversation);
                 handle
             }
             None => Arc::new(ChannelHandle::new(agent, conversation)),
         };
-        let token = self.shared.tasks.token();
+        let token = self.shared.lifecycle.tasks.token();
         let args = ChannelArgs {
-            shared: Arc::clone(&self.shared),
+            shared: self.shared.clone(),
             handle: Arc::clone(&handle),
             interrupted: waking.interrupted,
             token: token.clone(),
@@ -327,12 +336,12 @@ impl RouterState {
             Err(error) => {
                 tracing::error!(%channel, %error, "cannot start the channel's actor");
                 let error = RuntimeError::Spawn { actor: "channel", message: error.to_string() };
-                return self.put_off(myself, channel, waking, error);
+                return self.postpone(myself, channel, waking, error);
             }
         };
-        handle.note_used(self.shared.next_use());
-        self.shared.handles.write().insert(channel.clone(), handle);
-        self.who.insert(actor.get_id(), (channel.clone(), Part::Channel));
+        handle.note_used(self.shared.directory.next_use());
+        self.shared.directory.insert(handle);
+        self.actors.insert(actor.get_id(), (channel.clone(), Part::Channel));
         let mut awake = Awake {
             channel: actor,
             compactor: waking.compactor,
@@ -358,18 +367,16 @@ impl RouterState {
         self.make_room();
     }
 
-    /// Has channels fall asleep that were used least recently, while those awake take more memory than they may.
+    /// Puts the least recently used channels to sleep while those awake take too much memory.
     fn make_room(&self) {
-        let most = self.shared.limits().awake_bytes;
-        let asleep = {
-            let handles = self.shared.handles.read();
-            if most == 0 || handles.values().map(|handle| handle.bytes()).sum::<u64>() <= most {
-                return;
-            }
-            to_sleep(handles.values().map(ChannelHandle::as_awake).collect(), most)
-        };
+        let most = self.shared.live.limits().awake_bytes;
+        let directory = &self.shared.directory;
+        if most == 0 || directory.bytes() <= most {
+            return;
+        }
+        let asleep = to_sleep(directory.handles().iter().map(ChannelHandle::as_awake).collect(), most);
         tracing::debug!(n = asleep.len(), "the channels awake take too much memory; these fall asleep");
-        asleep.iter().for_each(|handle| handle.tell_channel(ChannelMsg::Rest));
+        asleep.iter().for_each(|handle| handle.tell_channel(ChannelMsg::Sleep));
     }
 
     fn idle(&mut self, channel: &ChannelId, who: ActorId, received: u64) {
@@ -377,14 +384,14 @@ impl RouterState {
         if awake.channel.get_id() != who || awake.sent != received {
             return;
         }
-        self.who.remove(&who);
+        self.actors.remove(&who);
         awake.channel.stop(Some("idle".to_owned()));
         if let Some(compactor) = &awake.compactor {
-            self.who.remove(&compactor.get_id());
+            self.actors.remove(&compactor.get_id());
             compactor.stop(Some("idle".to_owned()));
         }
         self.slots.remove(channel);
-        let handle = self.shared.handles.write().remove(channel);
+        let handle = self.shared.directory.remove(channel);
         if let Some(handle) = handle {
             handle.dispose();
         }
@@ -392,8 +399,8 @@ impl RouterState {
         tracing::debug!(%channel, "channel falls asleep");
     }
 
-    /// Refuses what waits, and tries again when something is unfinished there.
-    fn put_off(
+    /// Refuses the waiting requests. If the channel has unfinished work, waking it is retried after a pause.
+    fn postpone(
         &mut self,
         myself: &ActorRef<RouterMsg>,
         channel: ChannelId,
@@ -401,8 +408,8 @@ impl RouterState {
         error: RuntimeError,
     ) {
         refuse_all(std::mem::take(&mut waking.queue), &error);
-        if waking.must {
-            let pause = waking.crashes.pause(self.shared.limits().store_retry_pause);
+        if waking.is_required {
+            let pause = waking.crashes.pause(self.shared.live.limits().store_retry_pause);
             self.wake(myself, channel, waking, pause);
         }
     }
@@ -410,15 +417,17 @@ impl RouterState {
     /// Starts the compactor of a channel that is awake and has none.
     async fn start_compactor(&mut self, myself: &ActorRef<RouterMsg>, channel: &ChannelId) {
         let Some(Slot::Awake(awake)) = self.slots.get_mut(channel) else { return };
-        let Some(handle) = self.shared.handle(channel).filter(|_| awake.compactor.is_none()) else { return };
-        let args = CompactorArgs { shared: Arc::clone(&self.shared), handle };
+        let Some(handle) = self.shared.directory.handle(channel).filter(|_| awake.compactor.is_none()) else {
+            return;
+        };
+        let args = CompactorArgs::of(&self.shared, handle);
         match Compactor::spawn_linked(None, Compactor, args, myself.get_cell()).await {
             Ok((compactor, _)) => {
-                self.who.insert(compactor.get_id(), (channel.clone(), Part::Compactor));
+                self.actors.insert(compactor.get_id(), (channel.clone(), Part::Compactor));
                 awake.compactor = Some(compactor);
             }
             Err(error) => {
-                let pause = awake.compactor_crashes.pause(self.shared.limits().restart_pause);
+                let pause = awake.compactor_crashes.pause(self.shared.live.limits().restart_pause);
                 tracing::error!(%channel, %error, ?pause, "cannot start the compactor; trying again");
                 let channel = channel.clone();
                 myself.send_after(pause, || RouterMsg::StartCompactor(channel));
@@ -426,21 +435,21 @@ impl RouterState {
         }
     }
 
-    /// A channel's actor failed: it starts again from the archive, after a pause. `by_store`: the store was away as it
-    /// began, before it ran a turn.
+    /// Restarts a channel's actor that failed, after a pause. `by_store`: the store was away when the actor started, before
+    /// it ran a turn.
     fn recover(&mut self, myself: &ActorRef<RouterMsg>, channel: &ChannelId, reason: &str, by_store: bool) {
         let Some(Slot::Awake(mut awake)) = self.slots.remove(channel) else { return };
         awake.token.cancel();
-        self.who.remove(&awake.channel.get_id());
-        if self.shared.phase() == Phase::Stopping {
+        self.actors.remove(&awake.channel.get_id());
+        if self.shared.lifecycle.is_stopping() {
             return;
         }
-        let pause = awake.crashes.pause(self.shared.limits().restart_pause);
+        let pause = awake.crashes.pause(self.shared.live.limits().restart_pause);
         tracing::error!(%channel, reason, ?pause, "a channel failed; it starts again from the store");
-        self.shared.count_restart("channel");
+        self.shared.lifecycle.count_restart("channel");
         let waking = Waking {
             queue: Vec::new(),
-            must: true,
+            is_required: true,
             interrupted: awake.interrupted || !by_store,
             crashes: awake.crashes,
             compactor: awake.compactor,
@@ -455,13 +464,13 @@ impl RouterState {
         channel: &ChannelId,
         reason: &str,
     ) {
-        self.who.remove(&who);
+        self.actors.remove(&who);
         match self.slots.get_mut(channel) {
             Some(Slot::Awake(awake)) => {
                 awake.compactor = None;
-                let pause = awake.compactor_crashes.pause(self.shared.limits().restart_pause);
+                let pause = awake.compactor_crashes.pause(self.shared.live.limits().restart_pause);
                 tracing::error!(%channel, reason, ?pause, "a compactor failed; it starts again after a pause");
-                self.shared.count_restart("compactor");
+                self.shared.lifecycle.count_restart("compactor");
                 let channel = channel.clone();
                 myself.send_after(pause, || RouterMsg::StartCompactor(channel));
             }

@@ -1,4 +1,4 @@
-//! The runtime: the handle by which the daemon starts, asks and stops the actors, and by which adapters hand messages in.
+//! The runtime: the daemon starts, queries and stops the actors through it, and adapters submit messages to it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use cairn_core::limits::{Price, TalkLimits};
 use cairn_core::settings::check_instruction;
 use cairn_core::window::measure;
 use cairn_types::command::Command;
-use cairn_types::event::{Event, MaintenanceEvent, NewRecord};
+use cairn_types::event::MaintenanceEvent;
 use cairn_types::ids::{AgentId, ChannelId, Generation, LOCAL_PLATFORM, MessageId, OutboxId, TurnId};
 use cairn_types::message::{Amendment, Author, Inbound, Part};
 use cairn_types::ports::{Admission, ChannelRow, Intake, OutboxItem, Refusal, Seen, StoreError};
@@ -30,9 +30,10 @@ use crate::approvals::{ApprovalAnswer, ApprovalDecision, ApprovalError, Approval
 use crate::events::RuntimeEvent;
 use crate::failure::{RuntimeError, refusal};
 use crate::handle::ChannelHandle;
-use crate::messages::{ChannelMsg, Compaction, Create, OutboxMsg, Request};
-use crate::shared::{Phase, RuntimeDeps, Shared};
-use crate::supervisor::{Liveness, Supervisor, SupervisorMsg};
+use crate::lifecycle::Phase;
+use crate::messages::{ChannelMsg, Compaction, CompactorMsg, Create, OutboxMsg, Request};
+use crate::shared::{RuntimeDeps, Shared};
+use crate::supervisor::{Liveness, Supervisor, SupervisorArgs, SupervisorMsg};
 use cairn_core::agent::RuntimeLimits;
 
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -42,41 +43,37 @@ pub struct Health {
     pub awake: usize,
     pub turns: usize,
     pub runs: usize,
-    /// Messages that are accepted and in no turn yet, over all channels awake.
+    /// Accepted messages that are not in a turn yet, in all awake channels.
     pub pending: usize,
-    /// Actors started again after a failure, since the start.
+    /// Actors that restarted after a failure, since the start.
     pub restarts: u64,
 }
 
 /// The handle to the actors. Cheap to clone.
 #[derive(Clone)]
 pub struct Runtime {
-    shared: Arc<Shared>,
+    shared: Shared,
+    default_agent: AgentId,
     supervisor: ActorRef<SupervisorMsg>,
 }
 
 impl Runtime {
-    /// Journals the start, starts the actors and wakes every channel that has something unfinished.
+    /// Journals the start, starts the actors and wakes all channels with unfinished work.
     ///
     /// # Errors
     /// There is no agent, the journal cannot be written, or an actor does not start.
     pub async fn start(deps: RuntimeDeps) -> Result<Self, RuntimeError> {
-        if deps.agents.is_empty() {
-            return Err(RuntimeError::NoAgent);
-        }
-        let shared = Arc::new(Shared::new(deps));
-        journal(
-            &shared,
-            Event::Maintenance(MaintenanceEvent::DaemonStarted {
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-            }),
-        )
-        .await?;
-        let started = Supervisor::spawn(None, Supervisor, Arc::clone(&shared)).await;
+        let default_agent = deps.agents.first().ok_or(RuntimeError::NoAgent)?.id.clone();
+        let interrupted = !deps.clean_stop;
+        let shared = Shared::new(deps);
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        shared.ports.journal(MaintenanceEvent::DaemonStarted { version }).await?;
+        let args = SupervisorArgs { shared: shared.clone(), interrupted };
+        let started = Supervisor::spawn(None, Supervisor, args).await;
         let (supervisor, _) = started
             .map_err(|error| RuntimeError::Spawn { actor: "supervisor", message: error.to_string() })?;
-        shared.set_phase(Phase::Ready);
-        Ok(Self { shared, supervisor })
+        shared.lifecycle.set_phase(Phase::Ready);
+        Ok(Self { shared, default_agent, supervisor })
     }
 
     #[cfg(test)]
@@ -84,8 +81,8 @@ impl Runtime {
         &self.shared
     }
 
-    /// A snapshot of a conversation, and whether its channel is awake; one at rest is read from the archive and
-    /// not woken. `None` when it was never seen.
+    /// A snapshot of a conversation, and whether its channel is awake. A channel at rest is read from the archive and not
+    /// woken. `None`: it was never seen.
     ///
     /// # Errors
     /// The store failed.
@@ -93,57 +90,64 @@ impl Runtime {
         &self,
         channel: &ChannelId,
     ) -> Result<Option<(Arc<Conversation>, bool)>, RuntimeError> {
-        if let Some(handle) = self.shared.handle(channel) {
+        if let Some(handle) = self.shared.directory.handle(channel) {
             return Ok(Some((Arc::new(handle.snapshot()), true)));
         }
-        let restored = self.shared.deps.store.restore(channel).await?;
+        let restored = self.shared.ports.store.restore(channel).await?;
         Ok(restored.map(|conversation| (Arc::new(conversation), false)))
     }
 
-    /// What the list of channels shows of one that is awake; `None`: it is not.
+    /// The entry of an awake channel in the list of channels; `None`: it is not awake.
     pub fn outline(&self, channel: &ChannelId) -> Option<Outline> {
-        Some(self.shared.handle(channel)?.read(Outline::of))
+        Some(self.shared.directory.handle(channel)?.read(Outline::of))
     }
 
     /// The channels that are awake.
     #[cfg(test)]
     pub(crate) fn awake(&self) -> Vec<ChannelId> {
-        self.shared.handles.read().keys().cloned().collect()
+        self.shared.directory.awake()
     }
 
     pub fn agent(&self, id: &AgentId) -> Option<Arc<AgentRuntime>> {
-        self.shared.agent(id)
+        self.shared.live.agent(id)
     }
 
-    /// Agents that are configured otherwise from here on: their next turns and runs are by these settings. Those that
-    /// are not among them stay as they are.
+    /// Replaces the settings of these agents; their next turns and runs use them. The other agents keep theirs.
     pub fn set_agents(&self, agents: Vec<AgentRuntime>) {
-        self.shared.set_agents(agents);
+        let Shared { live, directory, .. } = &self.shared;
+        live.set_agents(agents);
+        for handle in directory.handles() {
+            if let Some(agent) = live.agent(&handle.id.agent()) {
+                handle.set_agent(agent);
+                // Other thresholds may make a run due.
+                handle.tell_compactor(CompactorMsg::Look);
+            }
+        }
     }
 
-    /// Waits until a model has answered; at once where one has since this was asked last.
+    /// Waits for the next answer of a model. Returns at once if there was one since the last call.
     pub async fn model_answered(&self) {
-        self.shared.models.answers.notified().await;
+        self.shared.live.models.answers.notified().await;
     }
 
-    /// Bounds, times and prices from here on. How many messages are admitted at once stays as it began.
+    /// Sets limits and prices. The number of messages admitted at the same time does not change.
     pub fn set_limits(&self, limits: RuntimeLimits, talk: TalkLimits, prices: BTreeMap<String, Price>) {
-        self.shared.set_limits(limits, talk, prices);
+        self.shared.live.set_limits(limits);
+        self.shared.budgets.set(talk, prices);
     }
 
-    /// The chain of an agent's models, in its order, and how each of them is.
+    /// The status of each model in an agent's chain, in order.
     pub fn models(&self, agent: &AgentRuntime) -> Vec<ModelStatus> {
-        let models = &self.shared.models;
-        statuses(agent, |model| models.known(model), self.shared.now())
+        let models = &self.shared.live.models;
+        statuses(agent, |model| models.known(model), self.shared.ports.now())
     }
 
-    /// The agent that is meant when none is named: the first.
+    /// The agent that is used when a request names none.
     pub fn default_agent(&self) -> AgentId {
-        let first = self.shared.deps.agents.first();
-        first.map_or_else(|| AgentId::from("main"), |agent| agent.id.clone())
+        self.default_agent.clone()
     }
 
-    /// Asks for a compaction. `tell`: the chat is told how it ends.
+    /// Starts a compaction. `tell`: the chat is told the result.
     ///
     /// # Errors
     /// The instruction is too long, the day's money is spent, the channel was never seen, its agent is unknown, the store
@@ -156,92 +160,92 @@ impl Runtime {
     ) -> Result<Compaction, RuntimeError> {
         instruction.as_deref().map_or(Ok(()), check_instruction)?;
         let ask = |reply| Request::Compact { instruction: instruction.clone(), tell, reply };
-        self.shared.ask(channel, Create::No, ask).await?
+        self.shared.directory.ask(channel, Create::No, ask).await?
     }
 
-    /// Archives the conversation and begins a new generation. An open turn is stopped, a run cancelled; pending
-    /// messages belong to the new generation.
+    /// Archives the conversation and starts a new one. An open turn is stopped, a run cancelled; pending messages belong to
+    /// the new conversation.
     ///
     /// # Errors
-    /// As for [`Runtime::compact`].
+    /// The channel was never seen, its agent is unknown, the store failed, or the daemon stops.
     pub async fn new_generation(&self, channel: &ChannelId) -> Result<Generation, RuntimeError> {
-        self.shared.ask(channel, Create::No, |reply| Request::NewGeneration { reply }).await?
+        self.shared.directory.ask(channel, Create::No, |reply| Request::NewGeneration { reply }).await?
     }
 
-    /// Stops the open turn. False when there was none.
+    /// Stops the open turn. False: there was none.
     ///
     /// # Errors
-    /// As for [`Runtime::compact`].
+    /// The channel was never seen, its agent is unknown, the store failed, or the daemon stops.
     pub async fn stop_turn(&self, channel: &ChannelId) -> Result<bool, RuntimeError> {
-        self.shared.ask(channel, Create::No, |reply| Request::Stop { reply }).await?
+        self.shared.directory.ask(channel, Create::No, |reply| Request::Stop { reply }).await?
     }
 
-    /// What is not delivered yet, or could not be, oldest first.
+    /// Deliveries that are pending or failed, oldest first.
     ///
     /// # Errors
     /// The store failed.
     pub async fn deliveries(&self) -> Result<Vec<OutboxItem>, RuntimeError> {
-        Ok(self.shared.deps.store.deliveries().await?)
+        Ok(self.shared.ports.store.deliveries().await?)
     }
 
-    /// Has a delivery that did not succeed tried again, from its first part that is not there. One that is under way
-    /// goes on as it is.
+    /// Retries a failed delivery from the first part that was not sent. A pending delivery is left alone.
     ///
     /// # Errors
     /// There is no such delivery, the store failed, or the daemon stops.
     pub async fn retry_delivery(&self, channel: &ChannelId, id: &OutboxId) -> Result<(), RuntimeError> {
         let question = |reply| Request::RetryDelivery { id: id.clone(), reply };
-        if !self.shared.ask(channel, Create::No, question).await?? {
+        if !self.shared.directory.ask(channel, Create::No, question).await?? {
             return Ok(());
         }
         tracing::info!(%channel, delivery = %id, "a delivery is tried again by command");
-        // As the journal has it now. Where that cannot be read yet, the outbox goes on looking.
-        self.shared.tell_outbox(OutboxMsg::Look(channel.clone()));
+        // The outbox reads it from the store, and keeps trying if the store is away.
+        self.shared.directory.tell_outbox(OutboxMsg::Look(channel.clone()));
         Ok(())
     }
 
-    /// Gives a delivery up.
+    /// Gives up a delivery that is pending or failed.
     ///
     /// # Errors
-    /// As for [`Runtime::retry_delivery`].
+    /// There is no such delivery, the store failed, or the daemon stops.
     pub async fn drop_delivery(&self, channel: &ChannelId, id: &OutboxId) -> Result<(), RuntimeError> {
         let question = |reply| Request::DropDelivery { id: id.clone(), reply };
-        self.shared.ask(channel, Create::No, question).await??;
+        self.shared.directory.ask(channel, Create::No, question).await??;
         tracing::info!(%channel, delivery = %id, "a delivery was dropped by command");
         let platform = channel.platform().to_owned();
         metrics::counter!("cairn_deliveries_total", "platform" => platform, "outcome" => "dropped")
             .increment(1);
-        self.shared.tell_outbox(OutboxMsg::Forget { channel: channel.clone(), id: id.clone() });
+        self.shared.directory.tell_outbox(OutboxMsg::Cancel { channel: channel.clone(), id: id.clone() });
         Ok(())
     }
 
     /// The money that the day has cost so far, in the currency of the prices.
     pub fn spent_today(&self) -> f64 {
-        self.shared.spent_today()
+        self.shared.budgets.spent_today(self.shared.ports.now())
     }
 
-    /// Takes the last turn back: it is archived, and the model never sees it again. An open turn is stopped first; it is
-    /// the last one then.
+    /// Takes the last turn back: it is archived and never shown to the model again. An open turn is stopped first and
+    /// counts as the last one.
     ///
     /// # Errors
-    /// As for [`Runtime::compact`]; or there is nothing to take back.
+    /// There is nothing to take back, the channel was never seen, its agent is unknown, the store failed, or the daemon
+    /// stops.
     pub async fn undo(&self, channel: &ChannelId) -> Result<TurnId, RuntimeError> {
-        self.shared.ask(channel, Create::No, |reply| Request::Undo { reply }).await?
+        self.shared.directory.ask(channel, Create::No, |reply| Request::Undo { reply }).await?
     }
 
-    /// What happens from here on, in all channels. A slow receiver misses some.
+    /// Events of all channels from now on. A slow receiver misses some.
     pub fn notices(&self) -> broadcast::Receiver<RuntimeEvent> {
-        self.shared.events.subscribe()
+        self.shared.directory.watch()
     }
 
-    /// Returns when the channel's tier is below `below`, or no run is under way or due.
+    /// Waits until the channel's tier is below `below`, or until no run is under way or due.
     pub async fn wait_calm(&self, channel: &ChannelId, below: Tier) {
         loop {
-            let Some(handle) = self.shared.handle(channel) else { return };
+            let Some(handle) = self.shared.directory.handle(channel) else { return };
             let mut changes = handle.changes();
             changes.borrow_and_update();
             let settings = &handle.settings();
-            let now = self.shared.now();
+            let now = self.shared.ports.now();
             let calm = handle.read(|conversation| {
                 let decision = || handle.due(conversation, settings, now);
                 let due = || matches!(decision(), Decision::Start(_) | Decision::Apply(_));
@@ -254,17 +258,17 @@ impl Runtime {
         }
     }
 
-    /// Accepts messages: started and not stopping.
+    /// Whether messages are accepted: the runtime has started and is not stopping.
     pub fn is_ready(&self) -> bool {
-        self.shared.phase() == Phase::Ready
+        self.shared.lifecycle.phase() == Phase::Ready
     }
 
     pub fn health(&self) -> Health {
-        let handles: Vec<_> = self.shared.handles.read().values().cloned().collect();
+        let handles = self.shared.directory.handles();
         let count =
             |what: fn(&Conversation) -> bool| handles.iter().filter(|handle| handle.read(what)).count();
         Health {
-            state: self.shared.phase().name(),
+            state: self.shared.lifecycle.phase().name(),
             awake: handles.len(),
             turns: count(|conversation| conversation.open_turn.is_some()),
             runs: count(|conversation| conversation.run.is_some()),
@@ -272,19 +276,21 @@ impl Runtime {
                 .iter()
                 .map(|handle| handle.read(|conversation| conversation.pending.len()))
                 .sum(),
-            restarts: self.shared.restarts(),
+            restarts: self.shared.lifecycle.restarts(),
         }
     }
 
-    /// Stops: takes nothing more in, lets open turns end within `grace`, cancels the rest (they are taken up
-    /// again at the next start, as are runs), keeps snapshots, journals the stop. Returns when all is at rest: whether every
-    /// actor and task ended in order, even where the stop could not be journalled (see [`RuntimeDeps::clean_stop`]).
+    /// Stops the runtime. Open turns may end within `grace`; the rest are cancelled and resume at the next start, as do
+    /// runs. Snapshots are saved and the stop is journalled.
+    ///
+    /// Returns whether every actor and task ended in order, even if the stop could not be journalled (see
+    /// [`RuntimeDeps::clean_stop`]).
     pub async fn shutdown(&self, grace: Duration) -> bool {
         let mut in_order = true;
         let stop_by = Instant::now() + grace;
-        self.shared.set_phase(Phase::Stopping);
-        self.shared.stop_by.send_replace(Some(stop_by));
-        let handles: Vec<_> = self.shared.handles.read().values().cloned().collect();
+        self.shared.lifecycle.set_phase(Phase::Stopping);
+        self.shared.lifecycle.stop_by.send_replace(Some(stop_by));
+        let handles = self.shared.directory.handles();
         let ask_all = |message: fn(oneshot::Sender<()>) -> ChannelMsg| {
             let answers = handles.iter().map(|handle| {
                 let (done, answer) = oneshot::channel();
@@ -298,9 +304,9 @@ impl Runtime {
                 "turns are still open after the grace time; they are taken up again at the next start"
             );
         }
-        // What is on its way when the time is over gets a little more, so that its fate is known.
+        // Deliveries under way get a little more time, so that their outcome is known.
         let (done, drained) = oneshot::channel();
-        self.shared.tell_outbox(OutboxMsg::Drain { done });
+        self.shared.directory.tell_outbox(OutboxMsg::Drain { done });
         if timeout_at(stop_by.max(Instant::now()) + SEND_LIMIT, drained).await.is_err() {
             tracing::warn!(
                 "something is still being sent; whether it is there is found out at the next start"
@@ -310,22 +316,20 @@ impl Runtime {
             tracing::warn!("a channel does not answer; its state is in the journal");
             in_order = false;
         }
-        self.shared.tasks.cancel();
+        self.shared.lifecycle.tasks.cancel();
         self.supervisor.stop(Some("shutdown".to_owned()));
         if let Err(error) = self.supervisor.wait(Some(STOP_LIMIT)).await {
             tracing::warn!(%error, "the actors are slow to stop");
             in_order = false;
         }
-        if timeout(STOP_LIMIT, self.shared.tasks.wait()).await.is_err() {
+        if timeout(STOP_LIMIT, self.shared.lifecycle.tasks.wait()).await.is_err() {
             tracing::warn!("tasks are slow to stop");
             in_order = false;
         }
         handles.iter().for_each(|handle| handle.dispose());
-        self.keep_snapshots(&handles).await;
-        self.shared.handles.write().clear();
-        match timeout(STOP_LIMIT, journal(&self.shared, Event::Maintenance(MaintenanceEvent::DaemonStopped)))
-            .await
-        {
+        self.save_snapshots(&handles).await;
+        self.shared.directory.clear();
+        match timeout(STOP_LIMIT, self.shared.ports.journal(MaintenanceEvent::DaemonStopped)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::error!(%error, "the stop was not journalled; another process takes it for a crash");
@@ -337,13 +341,13 @@ impl Runtime {
         in_order
     }
 
-    /// What is not kept in time is read from the journal when its channel wakes.
-    async fn keep_snapshots(&self, handles: &[Arc<ChannelHandle>]) {
+    /// Saves snapshots until the time is up. The other channels are read from the journal when they wake.
+    async fn save_snapshots(&self, handles: &[Arc<ChannelHandle>]) {
         let n_kept = AtomicUsize::new(0);
-        let store = &*self.shared.deps.store;
-        // Beside each other, so that the store can write many at once; it bounds how many.
+        let store = &*self.shared.ports.store;
+        // All at once: the store limits how many it writes at the same time.
         let snapshots =
-            stream::iter(handles).for_each_concurrent(None, async |handle| match handle.keep(store).await {
+            stream::iter(handles).for_each_concurrent(None, async |handle| match handle.save(store).await {
                 Ok(()) => drop(n_kept.fetch_add(1, Ordering::Relaxed)),
                 Err(error) => {
                     tracing::warn!(%error, "a snapshot was not kept; its channel wakes more slowly");
@@ -357,7 +361,7 @@ impl Runtime {
         }
     }
 
-    /// Has the root supervisor ask every actor for a sign of life. Those that give none within `outage_wait` are named.
+    /// Asks every actor for a sign of life. Actors that do not answer within `outage_wait` are listed.
     pub async fn liveness(&self, outage_wait: Duration) -> Liveness {
         let by = Instant::now() + outage_wait;
         let (reply, answer) = oneshot::channel();
@@ -365,26 +369,27 @@ impl Runtime {
         if self.supervisor.send_message(SupervisorMsg::Liveness { by, reply }).is_err() {
             return nobody();
         }
-        // A little more than the actors get, so that what was heard of them is heard here.
+        // A little longer than the actors have, so that the result arrives.
         match timeout_at(by + outage_wait / 4, answer).await {
             Ok(Ok(liveness)) => liveness,
             Ok(Err(_)) | Err(_) => nobody(),
         }
     }
 
-    /// The calls that wait for an approval, in all channels.
+    /// Tool calls of all channels that wait for an approval.
     pub fn approvals(&self) -> Vec<(ChannelId, Approval)> {
-        let handles: Vec<_> = self.shared.handles.read().values().cloned().collect();
+        let handles = self.shared.directory.handles();
         handles
             .iter()
             .flat_map(|handle| approvals_of(handle).into_iter().map(|open| (handle.id.clone(), open)))
             .collect()
     }
 
-    /// Answers a request for approval: at once, whatever else waits in its channel. Returns when the answer is in the journal.
+    /// Answers a request for approval immediately, whatever else waits in its channel. Returns when the answer is in the
+    /// journal.
     ///
     /// # Errors
-    /// Nothing waits, several wait, or the approver may not.
+    /// No request waits, several wait, or the approver may not approve.
     pub async fn decide(
         &self,
         which: ApprovalTarget,
@@ -410,7 +415,7 @@ impl Runtime {
                 ));
             }
         };
-        let handle = self.shared.handle(&channel).ok_or(ApprovalError::Nothing)?;
+        let handle = self.shared.directory.handle(&channel).ok_or(ApprovalError::Nothing)?;
         let by = match by {
             Approver::Socket => "local/operator".to_owned(),
             Approver::Person(person) if handle.settings().trust.may_approve(&person) => person,
@@ -430,7 +435,7 @@ impl Runtime {
     }
 }
 
-/// Seconds after which the runtime is worth another try when all permits are given out.
+/// Seconds until the runtime is worth another try when no permit is left.
 const RETRY_SECS: u64 = 1;
 
 impl Intake for Runtime {
@@ -462,7 +467,7 @@ impl Intake for Runtime {
                 permit: Arc::clone(&permit),
                 reply,
             };
-            match self.shared.ask(&amendment.channel, Create::No, amend).await {
+            match self.shared.directory.ask(&amendment.channel, Create::No, amend).await {
                 Ok(amended) => amended,
                 Err(error) => Err(refusal(error)),
             }
@@ -485,7 +490,7 @@ impl Intake for Runtime {
                 permit: Arc::clone(&permit),
                 reply,
             };
-            match self.shared.ask(&channel, Create::Yes, claim).await {
+            match self.shared.directory.ask(&channel, Create::Yes, claim).await {
                 Ok(claimed) => claimed,
                 Err(error) => Err(refusal(error)),
             }
@@ -493,11 +498,11 @@ impl Intake for Runtime {
     }
 
     fn channel(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Option<ChannelRow>, StoreError>> {
-        self.shared.deps.store.channel(channel)
+        self.shared.ports.store.channel(channel)
     }
 
     fn private_chats(&self, platform: &str) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>> {
-        self.shared.deps.store.private_chats(platform)
+        self.shared.ports.store.private_chats(platform)
     }
 
     fn standing_messages(
@@ -507,28 +512,28 @@ impl Intake for Runtime {
     ) -> BoxFuture<'_, Result<Vec<MessageId>, StoreError>> {
         let channel = channel.clone();
         Box::pin(async move {
-            if let Some(handle) = self.shared.handle(&channel) {
+            if let Some(handle) = self.shared.directory.handle(&channel) {
                 return Ok(handle.read(|conversation| conversation.standing_messages(since)));
             }
-            let at_rest = self.shared.deps.store.restore(&channel).await?;
+            let at_rest = self.shared.ports.store.restore(&channel).await?;
             Ok(at_rest.map(|conversation| conversation.standing_messages(since)).unwrap_or_default())
         })
     }
 
     fn has_seen(&self, channel: &ChannelId, message: &MessageId) -> BoxFuture<'_, Result<bool, StoreError>> {
-        let seen = self.shared.deps.store.seen(channel, message);
+        let seen = self.shared.ports.store.seen(channel, message);
         Box::pin(async move { Ok(seen.await? != Seen::New) })
     }
 }
 
 impl Runtime {
-    /// Leave to hand something to a channel: mailboxes have no bound, this one is theirs.
+    /// A permit to send something to a channel. It bounds the mailboxes, which have no limit of their own.
     fn permit(&self) -> Result<Arc<OwnedSemaphorePermit>, Refusal> {
-        let phase = self.shared.phase();
+        let phase = self.shared.lifecycle.phase();
         if phase != Phase::Ready {
             return Err(Refusal::Unavailable(phase.name()));
         }
-        let permit = Arc::clone(&self.shared.permits).try_acquire_owned();
+        let permit = Arc::clone(&self.shared.budgets.permits).try_acquire_owned();
         Ok(Arc::new(permit.map_err(|_| Refusal::Busy { retry_after_secs: RETRY_SECS })?))
     }
 
@@ -540,14 +545,14 @@ impl Runtime {
         let inbound = Arc::new(inbound);
         let accept =
             |reply| Request::Accept { inbound: Arc::clone(&inbound), permit: Arc::clone(&permit), reply };
-        match self.shared.ask(&inbound.channel, Create::Yes, accept).await {
+        match self.shared.directory.ask(&inbound.channel, Create::Yes, accept).await {
             Ok(admitted) => admitted,
             Err(error) => Err(refusal(error)),
         }
     }
 
-    /// A yes or no that an approver says to the bot while a call waits for it: it is taken at once, whatever
-    /// else waits. The words to tell them; `None`: the message is none of that.
+    /// Takes a yes or no from an approver while a call waits for approval, whatever else waits. Returns the reply to it;
+    /// `None`: the message is not an answer.
     async fn taken_as_answer(&self, inbound: &Inbound) -> Result<Option<String>, Refusal> {
         let [Part::Text { text }] = inbound.parts.as_slice() else { return Ok(None) };
         let Some(granted) = reads_as(text).filter(|_| inbound.addressed) else { return Ok(None) };
@@ -555,8 +560,8 @@ impl Runtime {
         if channel.platform() == LOCAL_PLATFORM {
             return Ok(None);
         }
-        let Some(handle) = self.shared.handle(channel) else { return Ok(None) };
-        // A reply answers the question that it replies to, and nothing else; a bare word the only question of a private chat.
+        let Some(handle) = self.shared.directory.handle(channel) else { return Ok(None) };
+        // A reply answers only the question that it replies to. A bare word answers the only question of a private chat.
         let asked = handle.read(|conversation| {
             let open = conversation.open_turn.as_ref()?;
             let asked = match (&inbound.reply_to, open.approvals.as_slice()) {
@@ -585,7 +590,7 @@ impl Runtime {
     }
 }
 
-/// Platforms tell times to the second.
+/// Platforms give times in whole seconds.
 fn whole_second(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
@@ -596,17 +601,11 @@ fn approvals_of(handle: &ChannelHandle) -> Vec<Approval> {
         .unwrap_or_default()
 }
 
-/// What the outbox is given beyond the grace time for what is on its way.
+/// Extra time of the outbox for deliveries under way, after the grace time.
 const SEND_LIMIT: Duration = Duration::from_secs(2);
 
-/// Longest that the parts of the runtime are given to stop once they are told so.
+/// Longest wait for each part of the runtime to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
-/// Longest that a stop is held up by snapshots.
+/// Longest that snapshots delay a stop.
 const SNAPSHOT_LIMIT: Duration = Duration::from_millis(500);
-
-/// Journals an event of the daemon itself.
-async fn journal(shared: &Shared, event: Event) -> Result<(), StoreError> {
-    let record = NewRecord { channel: None, at: shared.now(), event };
-    shared.deps.store.append(vec![record]).await.map(drop)
-}

@@ -1,7 +1,7 @@
-//! Who waits for what a turn does, and for the end of a run.
+//! Waiters for a turn's answer, or for the end of a run.
 //!
-//! Waiters live beside the channel's actor, not in it: they outlive its restarts. A waiter that is slow loses words
-//! of the stream, never the answer; one that is gone is forgotten. Neither holds a turn up.
+//! They are kept beside the channel's actor and outlive its restarts. A slow waiter misses parts of the stream, never the
+//! answer; one that is gone is removed. Neither delays a turn.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::failure;
 
-/// Pieces of progress that wait for one waiter before it counts as slow.
+/// Progress that may queue for one waiter before it counts as slow.
 const PROGRESS_QUEUE: usize = 256;
 
-/// One who waits for a message's turn.
+/// A waiter for a message's turn.
 struct Waiter {
     progress: mpsc::Sender<Progress>,
     answer: oneshot::Sender<Answer>,
-    /// It missed words: it gets no more of this stream, only the answer.
+    /// It missed text, so it gets only the answer, or the next stream if the answer restarts.
     lagging: bool,
 }
 
@@ -43,11 +43,11 @@ impl Waiter {
 struct State {
     waiters: BTreeMap<MessageId, Vec<Waiter>>,
     turn: Vec<MessageId>,
-    /// Its words so far, for those who join late.
+    /// Text so far, for waiters that join late.
     so_far: String,
-    /// Why it waits, while no model answers.
+    /// Why the turn waits, while no model answers.
     waits: Option<String>,
-    /// Its calls that wait for approval.
+    /// Its tool calls that wait for approval.
     approvals: Vec<Approval>,
     runs: BTreeMap<RunId, Vec<oneshot::Sender<RunEnd>>>,
 }
@@ -55,12 +55,13 @@ struct State {
 #[derive(Default)]
 pub(crate) struct TurnSubscribers {
     waiting: Mutex<State>,
-    /// How often the answer under way has started again.
+    /// How often the answer under way has restarted.
     changed: watch::Sender<u64>,
 }
 
 impl TurnSubscribers {
-    /// Waits for a message's turn; one who joins a turn under way gets its words so far first, and what waits for approval.
+    /// Waits for a message's turn. A waiter that joins a turn under way first gets the text so far and the open requests
+    /// for approval.
     pub(crate) fn join(&self, message: &MessageId) -> BoxStream<'static, Progress> {
         let (progress, words) = mpsc::channel(PROGRESS_QUEUE);
         let (answer, end) = oneshot::channel();
@@ -100,7 +101,7 @@ impl TurnSubscribers {
         self.changed.send_modify(|_| {});
     }
 
-    /// The answer under way is void and restarts.
+    /// Discards the text of the answer under way, which restarts.
     pub(crate) fn restarted(&self) {
         let mut waiting = self.waiting.lock();
         if !waiting.so_far.is_empty() {
@@ -110,7 +111,7 @@ impl TurnSubscribers {
         }
     }
 
-    /// The model has spoken before a call of a tool, and will go on after it.
+    /// Starts a new paragraph: the model has written text before a tool call and may continue after it.
     pub(crate) fn paragraph(&self) {
         let mut waiting = self.waiting.lock();
         if !waiting.so_far.is_empty() {
@@ -119,19 +120,19 @@ impl TurnSubscribers {
         }
     }
 
-    /// No model answers: the turn under way waits.
+    /// Notes that the turn under way waits, since no model answers.
     pub(crate) fn waits(&self, why: &str) {
         let mut waiting = self.waiting.lock();
         waiting.waits = Some(why.to_owned());
         waiting.tell(&Progress::Waiting(why.to_owned()));
     }
 
-    /// The words of the answer under way.
-    pub(crate) fn so_far(&self) -> String {
+    /// The text of the answer under way.
+    pub(crate) fn text_so_far(&self) -> String {
         self.waiting.lock().so_far.clone()
     }
 
-    /// Told whenever the words of the answer under way have changed, with how often it has started again.
+    /// Changes with the text of the answer under way; the value is the number of restarts.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
@@ -150,7 +151,7 @@ impl TurnSubscribers {
         self.waiting.lock().approvals.retain(|open| open.id != *id);
     }
 
-    /// The turn of these messages ended; each waiter gets its own answer.
+    /// Ends the turn of these messages. Each waiter gets its own answer.
     pub(crate) fn end(&self, messages: &[MessageId], answer: impl Fn(&MessageId) -> Answer) {
         let mut waiting = self.waiting.lock();
         waiting.so_far.clear();
@@ -160,13 +161,13 @@ impl TurnSubscribers {
         for message in messages {
             for waiter in waiting.waiters.remove(message).unwrap_or_default() {
                 drop(waiter.progress);
-                // One who is gone does not mind.
+                // Dropped receivers are ignored.
                 let _ = waiter.answer.send(answer(message));
             }
         }
     }
 
-    /// Nothing more comes: everybody who waits is told so. Who waits for a run sees its end never come.
+    /// Ends all waiting: nothing more will come. Waiters for a run get no end.
     pub(crate) fn close(&self, failure: &TurnFailure) {
         let mut waiting = self.waiting.lock();
         for waiter in std::mem::take(&mut waiting.waiters).into_values().flatten() {
@@ -178,7 +179,7 @@ impl TurnSubscribers {
         waiting.runs.clear();
     }
 
-    /// The channel failed. Who waits for a turn that ended before they were told of it is told so now.
+    /// After a failure of the channel: ends the waiting for turns that ended before their waiters were told.
     pub(crate) fn close_ended(&self, is_open: impl Fn(&MessageId) -> bool) {
         let mut waiting = self.waiting.lock();
         let ended: Vec<_> = waiting.waiters.extract_if(.., |message, _| !is_open(message)).collect();
@@ -208,7 +209,7 @@ impl TurnSubscribers {
         }
     }
 
-    /// Forgets who waits for runs that were queued and never will be.
+    /// Ends the waiting for queued runs that will never start.
     pub(crate) fn forget_runs(&self) {
         self.waiting.lock().runs.clear();
     }
@@ -224,12 +225,12 @@ impl State {
     }
 }
 
-/// The stream of a turn that has ended already.
+/// The stream of a turn that has ended.
 pub(crate) fn ended_stream(answer: Answer) -> BoxStream<'static, Progress> {
     stream::iter([Progress::Ended(answer)]).boxed()
 }
 
-/// Words as they come, then the answer.
+/// Text as it comes, then the answer.
 fn progress_stream(
     words: mpsc::Receiver<Progress>,
     end: oneshot::Receiver<Answer>,

@@ -1,5 +1,5 @@
-//! The root: starts router and outbox, starts them again after a pause when they fail, and asks every actor whether it still
-//! takes messages, which feeds a watchdog.
+//! The root supervisor: starts router and outbox, restarts them after a pause when they fail, and checks for the watchdog
+//! whether every actor still takes messages.
 
 use std::sync::Arc;
 
@@ -8,22 +8,23 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
+use crate::directory::Directory;
 use crate::failure;
 use crate::messages::{ChannelMsg, CompactorMsg, OutboxMsg, RouterMsg};
-use crate::outbox::Outbox;
+use crate::outbox::{Outbox, OutboxArgs};
 use crate::pace::Crashes;
 use crate::router::{Router, RouterArgs};
-use crate::shared::{Phase, Shared};
+use crate::shared::Shared;
 
-/// Names of silent actors that are told one by one.
+/// Silent actors that are listed by name.
 const NAMED_MAX: usize = 5;
 
 /// Which actors still take messages.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Liveness {
-    /// Actors that answered, or are down and known to be: their supervisor starts them again.
+    /// Actors that answered, or that are known to be down: their supervisor restarts them.
     pub heard: usize,
-    /// Actors that took no message within the time, by name: they are wedged, or the machine is.
+    /// Names of actors that did not answer in time: they hang, or the machine does.
     pub silent: Vec<String>,
 }
 
@@ -32,7 +33,7 @@ impl Liveness {
         self.silent.is_empty()
     }
 
-    /// The silent ones in words, the first few of them.
+    /// The names of the silent actors, shortened.
     pub fn told(&self) -> String {
         let named = self.silent.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
         match self.silent.len().saturating_sub(NAMED_MAX) {
@@ -43,9 +44,9 @@ impl Liveness {
 }
 
 pub(crate) enum SupervisorMsg {
-    /// The pause after a failure is over.
+    /// Starts the router again, after a pause.
     StartRouter,
-    /// See `StartRouter`.
+    /// Starts the outbox again, after a pause.
     StartOutbox,
     Liveness {
         by: Instant,
@@ -53,12 +54,18 @@ pub(crate) enum SupervisorMsg {
     },
 }
 
+pub(crate) struct SupervisorArgs {
+    pub(crate) shared: Shared,
+    /// Turns found open were interrupted by a crash.
+    pub(crate) interrupted: bool,
+}
+
 pub(crate) struct Supervisor;
 
 /// Its children and their failures.
 pub(crate) struct SupervisorState {
-    shared: Arc<Shared>,
-    /// Turns that the next router finds open were cut short.
+    shared: Shared,
+    /// Turns that the next router finds open were interrupted.
     interrupted: bool,
     router: Option<ActorId>,
     router_crashes: Crashes,
@@ -69,16 +76,16 @@ pub(crate) struct SupervisorState {
 impl Actor for Supervisor {
     type Msg = SupervisorMsg;
     type State = SupervisorState;
-    type Arguments = Arc<Shared>;
+    type Arguments = SupervisorArgs;
 
     async fn pre_start(
         &self,
         myself: ActorRef<SupervisorMsg>,
-        shared: Arc<Shared>,
+        args: SupervisorArgs,
     ) -> Result<SupervisorState, ActorProcessingErr> {
         let mut state = SupervisorState {
-            interrupted: !shared.deps.clean_stop,
-            shared,
+            interrupted: args.interrupted,
+            shared: args.shared,
             router: None,
             router_crashes: Crashes::default(),
             outbox: None,
@@ -99,10 +106,10 @@ impl Actor for Supervisor {
             SupervisorMsg::StartRouter => state.start_router(&myself).await,
             SupervisorMsg::StartOutbox => state.start_outbox(&myself).await,
             SupervisorMsg::Liveness { by, reply } => {
-                let shared = Arc::clone(&state.shared);
-                // Beside the supervisor, which stays free; who asked and went does not mind.
-                let ask_all = async move { drop(reply.send(liveness(shared, by).await)) };
-                state.shared.tasks.spawn("liveness", ask_all);
+                let directory = Arc::clone(&state.shared.directory);
+                // In a task, so that the supervisor stays free. A dropped receiver is ignored.
+                let ask_all = async move { drop(reply.send(liveness(&directory, by).await)) };
+                state.shared.lifecycle.tasks.spawn("liveness", ask_all);
                 Ok(())
             }
         }
@@ -119,25 +126,25 @@ impl Actor for Supervisor {
             SupervisionEvent::ActorTerminated(who, _, reason) => (who.get_id(), reason.unwrap_or_default()),
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => return Ok(()),
         };
-        if state.shared.phase() == Phase::Stopping {
+        if state.shared.lifecycle.is_stopping() {
             return Ok(());
         }
-        let base = state.shared.limits().restart_pause;
+        let base = state.shared.live.limits().restart_pause;
         if state.router == Some(who) {
-            state.shared.set_router(None);
+            state.shared.directory.set_router(None);
             let pause = state.router_crashes.pause(base);
             tracing::error!(
                 reason,
                 ?pause,
                 "the router failed; it and all channels start again after a pause"
             );
-            state.shared.count_restart("router");
+            state.shared.lifecycle.count_restart("router");
             myself.send_after(pause, || SupervisorMsg::StartRouter);
         } else if state.outbox == Some(who) {
-            state.shared.set_outbox(None);
+            state.shared.directory.set_outbox(None);
             let pause = state.outbox_crashes.pause(base);
             tracing::error!(reason, ?pause, "the outbox failed; it starts again after a pause");
-            state.shared.count_restart("outbox");
+            state.shared.lifecycle.count_restart("outbox");
             myself.send_after(pause, || SupervisorMsg::StartOutbox);
         }
         Ok(())
@@ -146,26 +153,26 @@ impl Actor for Supervisor {
 
 impl SupervisorState {
     async fn start_router(&mut self, myself: &ActorRef<SupervisorMsg>) -> Result<(), ActorProcessingErr> {
-        let args = RouterArgs { shared: Arc::clone(&self.shared), interrupted: self.interrupted };
+        let args = RouterArgs { shared: self.shared.clone(), interrupted: self.interrupted };
         let (router, _) = Router::spawn_linked(None, Router, args, myself.get_cell()).await?;
         self.router = Some(router.get_id());
-        // Whatever is open when this one fails was cut short by that.
+        // If this router fails, open turns are interrupted by that.
         self.interrupted = true;
-        self.shared.set_router(Some(router));
+        self.shared.directory.set_router(Some(router));
         Ok(())
     }
 
     async fn start_outbox(&mut self, myself: &ActorRef<SupervisorMsg>) -> Result<(), ActorProcessingErr> {
         let (outbox, _) =
-            Outbox::spawn_linked(None, Outbox, Arc::clone(&self.shared), myself.get_cell()).await?;
+            Outbox::spawn_linked(None, Outbox, OutboxArgs::of(&self.shared), myself.get_cell()).await?;
         self.outbox = Some(outbox.get_id());
-        self.shared.set_outbox(Some(outbox));
+        self.shared.directory.set_outbox(Some(outbox));
         Ok(())
     }
 }
 
-/// Asks every actor for a sign of life. A dropped question is an actor that has just ended: its supervisor knows.
-async fn liveness(shared: Arc<Shared>, by: Instant) -> Liveness {
+/// Asks every actor for a sign of life. A dropped reply means that the actor has just ended, which its supervisor knows.
+async fn liveness(directory: &Directory, by: Instant) -> Liveness {
     let mut asked = Vec::new();
     let mut ask = |name: String, send: &dyn Fn(oneshot::Sender<()>)| {
         let (reply, answer) = oneshot::channel();
@@ -173,11 +180,10 @@ async fn liveness(shared: Arc<Shared>, by: Instant) -> Liveness {
         asked.push((name, answer));
     };
     ask("router".to_owned(), &|reply| {
-        let _down = shared.tell_router(RouterMsg::Ping { reply });
+        let _down = directory.tell_router(RouterMsg::Ping { reply });
     });
-    ask("outbox".to_owned(), &|reply| shared.tell_outbox(OutboxMsg::Ping { reply }));
-    let handles: Vec<_> = shared.handles.read().values().cloned().collect();
-    for handle in handles {
+    ask("outbox".to_owned(), &|reply| directory.tell_outbox(OutboxMsg::Ping { reply }));
+    for handle in directory.handles() {
         ask(format!("channel {}", handle.id), &|reply| handle.tell_channel(ChannelMsg::Ping { reply }));
         ask(format!("compactor of {}", handle.id), &|reply| {
             handle.tell_compactor(CompactorMsg::Ping { reply })

@@ -1,4 +1,4 @@
-//! Watched tasks: of all background work something learns how it ended.
+//! Watched tasks: the end of every background task is reported to a callback.
 
 use std::any::Any;
 use std::future::Future;
@@ -15,7 +15,7 @@ pub(crate) enum Ended<T> {
     Done(T),
     /// Its token was cancelled first.
     Cancelled,
-    /// It panicked, with these words, which are not for the log: they may quote what people wrote.
+    /// It panicked with this message, which must not be logged: it may quote what people wrote.
     Panicked(String),
 }
 
@@ -31,8 +31,8 @@ impl Tasks {
         self.root.child_token()
     }
 
-    /// Runs `work` until it ends, panics or `token` is cancelled, then tells `told`, whichever it was. Its lines in the log
-    /// carry what those of its caller do.
+    /// Runs `work` until it ends, panics or `token` is cancelled, then calls `told`. The task inherits the caller's log
+    /// span.
     pub(crate) fn watch<F, D>(&self, token: CancellationToken, work: F, told: D)
     where
         F: Future + Send + 'static,
@@ -56,7 +56,7 @@ impl Tasks {
         self.tracker.spawn(watched.in_current_span());
     }
 
-    /// Runs `work` that has no result; a panic in it is logged under its name.
+    /// Runs `work`, which has no result. A panic in it is logged under `name`.
     pub(crate) fn spawn<F>(&self, name: &'static str, work: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -77,14 +77,14 @@ impl Tasks {
         self.tracker.len()
     }
 
-    /// Waits until nothing runs any more. Call after [`Tasks::cancel`].
+    /// Waits until all tasks have ended. Call it after [`Tasks::cancel`].
     pub(crate) async fn wait(&self) {
         self.tracker.close();
         self.tracker.wait().await;
     }
 }
 
-/// Runs what takes the processor for a while on a thread of its own.
+/// Runs CPU-heavy work on a blocking thread.
 ///
 /// # Errors
 /// It panicked.
@@ -98,7 +98,7 @@ pub(crate) async fn off_thread<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await
 }
 
-/// The words of a panic.
+/// The message of a panic.
 fn panic_text(panic: &(dyn Any + Send)) -> String {
     if let Some(text) = panic.downcast_ref::<&str>() {
         (*text).to_owned()

@@ -1,6 +1,6 @@
-//! Metrics and log spans of turns, runs and tools. Labels of metrics have few values: what is configured or named in the
-//! program, never a channel, a person or a message, nor a name that a model made up. Spans are errors by level, so that they
-//! are there however little is logged.
+//! Metrics and log spans of turns, runs and tools. Labels have few values: only what is configured or fixed in the program,
+//! never a channel, a person, a message or a name that a model made up. Spans have the level `error`, so that they exist at
+//! every log level.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use cairn_types::tool::defs::ToolDef;
 use tokio::time::Instant;
 use tracing::{Span, error_span};
 
-/// Stands for a name that is not configured.
+/// Label for a tool that is not configured.
 const OTHER: &str = "other";
 
 #[derive(Debug, Default)]
@@ -24,18 +24,18 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// Does what a model's server takes the time for.
+    /// Runs work, and counts its time as the model's.
     pub(crate) async fn of_model<T>(&self, work: impl Future<Output = T>) -> T {
         counted(&self.model, work).await
     }
 
-    /// Does what tools and people take the time for.
+    /// Runs work, and counts its time as that of tools and people.
     pub(crate) async fn of_others<T>(&self, work: impl Future<Output = T>) -> T {
         counted(&self.others, work).await
     }
 }
 
-/// Counts microseconds, of what is dropped before its end, too.
+/// Adds up microseconds, also of work that is dropped before its end.
 async fn counted<T>(sum: &AtomicU64, work: impl Future<Output = T>) -> T {
     struct Clock<'a>(&'a AtomicU64, Instant);
     impl Drop for Clock<'_> {
@@ -47,7 +47,7 @@ async fn counted<T>(sum: &AtomicU64, work: impl Future<Output = T>) -> T {
     work.await
 }
 
-/// A turn ended: how, how long it took and by whom, and how full the window is.
+/// Counts a turn's end, with its times and the usage of the window.
 pub(crate) fn turn(
     channel: &ChannelId,
     outcome: &'static str,
@@ -57,7 +57,7 @@ pub(crate) fn turn(
     let agent = agent(channel);
     metrics::counter!("cairn_turns_total", "agent" => agent.clone(), "outcome" => outcome).increment(1);
     metrics::histogram!("cairn_usage_ratio", "agent" => agent.clone()).record(usage_ratio);
-    // What nobody worked on took no time.
+    // A turn without a task took no time.
     let Some((total, times)) = times else { return };
     let sum = |part: &AtomicU64| Duration::from_micros(part.load(Ordering::Relaxed));
     let (model, others) = (sum(&times.model), sum(&times.others));
@@ -67,7 +67,7 @@ pub(crate) fn turn(
     metrics::histogram!("cairn_turn_own_seconds", "agent" => agent).record(own.as_secs_f64());
 }
 
-/// A model was used, by its id in the configuration.
+/// Counts tokens of a model, by its id in the configuration.
 pub(crate) fn usage(model: &str, usage: Usage) {
     let kinds = [
         ("input", usage.input_tokens),
@@ -85,7 +85,7 @@ pub(crate) fn usage(model: &str, usage: Usage) {
     }
 }
 
-/// Counts an answer that the model did not end itself, and logs why.
+/// Counts and logs an answer that the model did not finish itself.
 pub(crate) fn ended(model: &str, finish: Finish) {
     if finish.is_whole() {
         return;
@@ -96,7 +96,7 @@ pub(crate) fn ended(model: &str, finish: Finish) {
     tracing::info!(model, reason, "an answer was cut short or refused");
 }
 
-/// A server's report of a call is not believed. `is_known`: neither was the one before.
+/// Counts and logs a usage report that is not believed. `is_known`: the one before was not believed either.
 pub(crate) fn disbelieved(model: &str, reported: Usage, ours: Usage, is_known: bool) {
     metrics::counter!("cairn_usage_disbelieved_total", "model" => model.to_owned()).increment(1);
     let (reported_input, estimated_input) = (reported.input_tokens, ours.input_tokens);
@@ -116,8 +116,8 @@ pub(crate) fn disbelieved(model: &str, reported: Usage, ours: Usage, is_known: b
     );
 }
 
-/// A model's server has read only part of a request. `window_tokens`: what it is taken to read from here on, where that leaves
-/// room for a conversation.
+/// Counts and logs that a model's server read only part of a request. `window_tokens`: the window that is assumed from now
+/// on, if it leaves room for a conversation.
 pub(crate) fn cut(model: &str, reported: u64, estimated: u64, window_tokens: Option<u64>) {
     metrics::counter!("cairn_requests_cut_total", "model" => model.to_owned()).increment(1);
     tracing::error!(
@@ -139,7 +139,7 @@ pub(crate) fn run(channel: &ChannelId, tier: &'static str, end: &RunEnd) {
     memories(channel, "run", end.memories.len() as u64);
 }
 
-/// Memories were saved by a run or by a tool.
+/// Counts memories saved by a run or by a tool.
 pub(crate) fn memories(channel: &ChannelId, by: &'static str, n: u64) {
     metrics::counter!("cairn_memories_saved_total", "agent" => agent(channel), "by" => by).increment(n);
 }
@@ -151,23 +151,23 @@ pub(crate) fn tool_call(tool: &str, used: &ToolUse) {
     metrics::histogram!("cairn_tool_seconds", "tool" => tool).record(used.duration_ms as f64 / 1000.0);
 }
 
-/// Something failed: where, and its typed error.
+/// Counts an error by its place and code.
 pub(crate) fn error(place: &'static str, code: &str) {
     metrics::counter!("cairn_errors_total", "kind" => format!("{place}_{code}")).increment(1);
 }
 
-/// The channel's agent, which is configured: else there would be no channel awake.
+/// The agent as a label. It is configured, since its channel is awake.
 pub(crate) fn agent(channel: &ChannelId) -> String {
     channel.agent().to_string()
 }
 
-/// The name of a tool, where the agent has it. A model may name any other.
+/// A tool's name as a label, if the agent has the tool. A model may make up any other.
 pub(crate) fn tool(known: &[ToolDef], name: &str) -> String {
     let is_known = known.iter().any(|tool| tool.name == name);
     if is_known { name.to_owned() } else { OTHER.to_owned() }
 }
 
-/// Around a turn: its task, its tools, what the chat sees of it.
+/// The span of a turn: its task, its tools, its drafts.
 pub(crate) fn turn_span(channel: &ChannelId, turn: &TurnId) -> Span {
     error_span!("turn", %turn, %channel, agent = %channel.agent())
 }
@@ -176,13 +176,13 @@ pub(crate) fn run_span(channel: &ChannelId, run: &RunId) -> Span {
     error_span!("run", %run, %channel, agent = %channel.agent())
 }
 
-/// Around a delivery, which belongs to the turn that it answers.
+/// The span of a delivery, with the turn that it answers.
 pub(crate) fn delivery_span(item: &OutboxItem) -> Span {
     let (turn, channel) = (&item.turn, &item.channel);
     error_span!("delivery", delivery = %item.id, %turn, %channel, agent = %channel.agent())
 }
 
-/// Around a call of a tool; `tool` is one that there is.
+/// The span of a tool call. `tool` must be a known tool.
 pub(crate) fn tool_span(tool: &str) -> Span {
     error_span!("tool", tool)
 }

@@ -1,4 +1,4 @@
-//! Traces of calls of models, as they are made: how each call was sent, how long it took, and what it names.
+//! Traces of model calls while they are made: how each call was sent, how long it took, and the texts that it refers to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use cairn_types::wire::format::Sent;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use crate::shared::Shared;
+use crate::ports::Ports;
 
-/// How a call was made, and how it went so far.
+/// A trace in the making: how the call was made, and how it went so far.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Making {
+pub(crate) struct TraceBuilder {
     pub(crate) at_n: u64,
     pub(crate) asked_at: Timestamp,
     pub(crate) last_call: bool,
-    /// How it was sent; none until it is.
+    /// The frame's text id; `None` until the call is sent.
     pub(crate) frame: Option<TextId>,
     pub(crate) body: Option<TextId>,
     pub(crate) begun: Option<Instant>,
@@ -35,14 +35,14 @@ pub(crate) struct Making {
     pub(crate) work: Option<RunCall>,
 }
 
-impl Making {
-    /// A call begins, over the conversation as it was after that record.
+impl TraceBuilder {
+    /// Starts a call, with the conversation as of record `at_n`.
     pub(crate) fn begun(at_n: u64, asked_at: Timestamp) -> Self {
         Self { at_n, asked_at, begun: Some(Instant::now()), ..Self::default() }
     }
 
-    /// Something of its answer came.
-    pub(crate) fn say(&mut self) {
+    /// Notes the time of the first output.
+    pub(crate) fn note_output(&mut self) {
         if self.first.is_none() {
             self.first = self.begun.map(|begun| begun.elapsed());
         }
@@ -52,8 +52,8 @@ impl Making {
         self.total = self.begun.map(|begun| begun.elapsed());
     }
 
-    /// Its trace; none where it was never sent.
-    pub(crate) fn trace(&self, usage: Usage, is_whole: bool) -> Option<Box<CallTrace>> {
+    /// The trace; `None` if the call was never sent.
+    pub(crate) fn build(&self, usage: Usage, is_whole: bool) -> Option<Box<CallTrace>> {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let total = self.total.or(self.begun.map(|begun| begun.elapsed())).unwrap_or_default();
         let failure = || self.failure.clone().unwrap_or_else(|| CUT_SHORT.to_owned());
@@ -74,33 +74,33 @@ impl Making {
     }
 }
 
-/// Keeps what the traces of one request name.
-pub(crate) struct Keeper {
-    shared: Arc<Shared>,
+/// Journals the texts that the traces of one request refer to.
+pub(crate) struct TextKeeper {
+    ports: Arc<Ports>,
     settings: Arc<AgentSettings>,
     prompt: String,
     instructions: Option<String>,
     tools: ToolDefs,
 }
 
-impl Keeper {
-    pub(crate) fn of_answers(shared: &Arc<Shared>, settings: &Arc<AgentSettings>) -> Self {
+impl TextKeeper {
+    pub(crate) fn of_answers(ports: &Arc<Ports>, settings: &Arc<AgentSettings>) -> Self {
         let (prompt, tools) = (settings.system_prompt.clone(), settings.tools.clone());
-        Self { shared: Arc::clone(shared), settings: Arc::clone(settings), prompt, instructions: None, tools }
+        Self { ports: Arc::clone(ports), settings: Arc::clone(settings), prompt, instructions: None, tools }
     }
 
-    /// Of a compaction, with the tools that its request has.
-    pub(crate) fn of_runs(shared: &Arc<Shared>, settings: &Arc<AgentSettings>, tools: &ToolDefs) -> Self {
+    /// For a compaction run, with the tools of its request.
+    pub(crate) fn of_runs(ports: &Arc<Ports>, settings: &Arc<AgentSettings>, tools: &ToolDefs) -> Self {
         let (prompt, tools) = (settings.compactor_prompt.clone(), tools.clone());
         let instructions = settings.compaction.instructions.clone();
-        Self { shared: Arc::clone(shared), settings: Arc::clone(settings), prompt, instructions, tools }
+        Self { ports: Arc::clone(ports), settings: Arc::clone(settings), prompt, instructions, tools }
     }
 
-    /// Has the journal keep how a request is sent; returns by what its trace names that, and the hash of its body.
+    /// Journals how a request is sent. Returns the ids of its frame and of its body.
     pub(crate) async fn keep(&self, sent: Sent) -> (TextId, Option<TextId>) {
         let instructions = self.instructions.as_deref();
         let (texts, frame) = frame_of(&self.settings, &self.prompt, instructions, &self.tools, sent.wire);
-        self.shared.keep_texts(texts).await;
+        self.ports.keep_texts(texts).await;
         (frame, sent.body)
     }
 }

@@ -1,6 +1,6 @@
-//! Showing that the bot is typing: a task of its own beside a turn and the delivery of its reply.
+//! The typing indicator: a task beside a turn and the delivery of its reply.
 //!
-//! Ending it waits for the request that is on its way, so that none arrives after the last message.
+//! Ending it waits for the request under way, so that none arrives after the last message.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use crate::tasks::Tasks;
 
-/// Longest that one request may take, and so that anybody waits for one.
+/// Longest that one request may take, and thus that ending it may take.
 const REQUEST_LIMIT: Duration = Duration::from_secs(2);
 
-/// After the end of its turn typing is shown for no longer than this: the delivery may have to wait for hours.
+/// Longest that typing is shown after the turn: the delivery may have to wait for hours.
 const AFTER_TURN: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,15 +31,15 @@ struct Wanted {
     until: Option<Instant>,
 }
 
-/// Typing is shown while this is there.
+/// The typing indicator of a turn. Dropping it ends the task.
 pub(crate) struct Typing {
     wanted: watch::Sender<Wanted>,
-    /// Held while a request is on its way.
+    /// Held during a request.
     busy: Arc<Mutex<()>>,
 }
 
 impl Typing {
-    /// Shows it at once, and again as often as the platform needs it.
+    /// Shows it immediately, then as often as the platform requires.
     pub(crate) fn begin(tasks: &Tasks, platform: Arc<dyn Platform>, channel: ChannelId) -> Self {
         let (wanted, changes) = watch::channel(Wanted { mode: Mode::On, until: None });
         let busy = Arc::new(Mutex::new(()));
@@ -47,12 +47,12 @@ impl Typing {
         Self { wanted, busy }
     }
 
-    /// Shows it at once again: a message that was sent has put it out.
+    /// Shows it again immediately, since sending a message has cleared it.
     pub(crate) fn again(&self) {
         self.wanted.send_modify(|_| {});
     }
 
-    /// The turn has ended, its reply is on its way.
+    /// Starts the countdown: the turn has ended, and its reply is on its way.
     pub(crate) fn turn_ended(&self) {
         self.wanted.send_if_modified(|wanted| {
             wanted.until = Some(Instant::now() + AFTER_TURN);
@@ -60,17 +60,17 @@ impl Typing {
         });
     }
 
-    /// Shows it no more until [`Typing::go_on`]. Returns when no request is on its way.
+    /// Hides it until [`Typing::resume`]. Returns when no request is under way.
     pub(crate) async fn pause(&self) {
         self.set(Mode::Off);
         self.at_rest().await;
     }
 
-    pub(crate) fn go_on(&self) {
+    pub(crate) fn resume(&self) {
         self.set(Mode::On);
     }
 
-    /// Never shows it again. Returns when no request is on its way.
+    /// Ends it for good. Returns when no request is under way.
     pub(crate) async fn end(&self) {
         self.set(Mode::Over);
         self.at_rest().await;
@@ -105,7 +105,7 @@ async fn show(
         }
         {
             let _busy = busy.lock().await;
-            // Who pauses or ends it says so before waiting for this lock.
+            // Pausing and ending set the mode before they wait for this lock.
             if changes.borrow_and_update().mode != Mode::On {
                 continue;
             }

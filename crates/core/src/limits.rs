@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan};
 use serde::{Deserialize, Serialize};
 
-use crate::pairing_store::{UsageDay, day_of};
+use crate::registry::{UsageDay, day_of};
 use cairn_types::ids::ChannelId;
 use cairn_types::model::Usage;
 

@@ -7,7 +7,7 @@ use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::Price;
-use crate::pairing_store::day_of;
+use crate::registry::day_of;
 use cairn_types::event::{CompactionEvent, Event, Record, TurnEvent};
 use cairn_types::ids::{AgentId, ChannelId};
 use cairn_types::model::Usage;

@@ -12,7 +12,7 @@ use cairn_types::ports::{
 use futures::future::BoxFuture;
 
 use crate::conversation::Conversation;
-use crate::pairing_store::{RegistryState, UsageDay};
+use crate::registry::{RegistryState, UsageDay};
 
 /// What the daemon keeps: the journal, what is folded from it, and the artifacts. A read shows all that was durable when it
 /// was asked for; a search may lag behind that (see [`Query::settled`]).

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cairn_core::pairing_store::RegistryState;
+use cairn_core::registry::RegistryState;
 use cairn_core::store_port::Store;
 use cairn_types::event::{Event, NewRecord, RegistryEvent};
 use cairn_types::message::Author;

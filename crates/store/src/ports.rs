@@ -7,14 +7,14 @@ use std::sync::mpsc::TrySendError;
 use std::time::{Duration, Instant};
 
 use cairn_core::conversation::{Conversation, Outline};
-use cairn_core::pairing_store::{RegistryState, UsageDay};
+use cairn_core::registry::{RegistryState, UsageDay};
 use cairn_core::spend::{SpendKey, SpendSum};
 use cairn_types::event::{NewRecord, Record, RunEnd, TurnEnd};
 use cairn_types::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TextId, TurnId};
 use cairn_types::memory::{Memory, Reach, Scope};
 use cairn_types::message::{Artifact, Entry};
 use cairn_types::model::Usage;
-use cairn_types::people::said::{HistoryQuery, Said};
+use cairn_types::people::said::{HistoryQuery, SaidFilter};
 use cairn_types::ports::{
     self, ArtifactLines, ChannelRow, Hit, LineRange, MemoryFilter, OutboxItem, Query, Seen, StoreError,
 };
@@ -474,7 +474,7 @@ impl Store {
     /// A view or the journal failed.
     pub async fn history(&self, channel: &ChannelId, query: HistoryQuery) -> Result<HistoryPage, StoreError> {
         let channel = channel.clone();
-        if query.said == Said::default() {
+        if query.said == SaidFilter::default() {
             return self.look(move |_, reads| reads.history(&channel, &query)).await;
         }
         // Few of many entries may fit: that takes long.
@@ -543,7 +543,7 @@ impl Store {
             drop(tokio::time::timeout(SETTLE_LIMIT, settled).await);
         }
         let lacks = asked.saturating_sub(self.inner.index.reaches());
-        let is_wide = query.channel.is_none() || query.said != Said::default();
+        let is_wide = query.channel.is_none() || query.said != SaidFilter::default();
         let search = move |inner: &Inner, reads: &Reads<'_>| inner.index.search(&query, after, reads);
         let (hits, next) =
             if is_wide { self.read("a search", search).await? } else { self.look(search).await? };

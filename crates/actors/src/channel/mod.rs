@@ -1,8 +1,9 @@
-//! The channel's actor: the one writer of its conversation.
+//! The channel's actor: the only writer of its conversation.
 //!
-//! Every change goes the same way: a pure decision names the events, the journal makes them durable, then they are
-//! folded in under the write lock. Turns and runs are tasks beside the actor; what they want changed they propose.
+//! Every change goes the same way: a pure decision names the events, the journal makes them durable, then they are folded
+//! in under the write lock. Turns and runs are tasks beside the actor, which propose their changes to it.
 
+mod deliveries;
 mod next_turn;
 mod report;
 mod requests;
@@ -13,7 +14,6 @@ mod turns;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::messages::ChannelMsg;
-use crate::shared::Phase;
 use state::{ChannelState, answer};
 
 pub(crate) use state::ChannelArgs;
@@ -38,7 +38,7 @@ impl Actor for Channel {
         _myself: ActorRef<ChannelMsg>,
         state: &mut ChannelState,
     ) -> Result<(), ActorProcessingErr> {
-        state.take_up().await
+        state.resume().await
     }
 
     async fn handle(
@@ -47,7 +47,7 @@ impl Actor for Channel {
         message: ChannelMsg,
         state: &mut ChannelState,
     ) -> Result<(), ActorProcessingErr> {
-        // What a message needs while it is handled is no part of an actor that waits for the next one.
+        // Boxed, so that an idle actor does not hold the memory for handling a message.
         Box::pin(handle(message, state)).await
     }
 
@@ -56,9 +56,9 @@ impl Actor for Channel {
         _myself: ActorRef<ChannelMsg>,
         state: &mut ChannelState,
     ) -> Result<(), ActorProcessingErr> {
-        // A stop keeps what there is time for.
-        if state.shared.phase() != Phase::Stopping {
-            state.keep_snapshot();
+        // A stop saves all snapshots together, for as long as there is time.
+        if !state.shared.lifecycle.is_stopping() {
+            state.save_snapshot();
         }
         Ok(())
     }
@@ -68,7 +68,7 @@ async fn handle(message: ChannelMsg, state: &mut ChannelState) -> Result<(), Act
     match message {
         ChannelMsg::Request(request) => {
             state.received += 1;
-            state.stir();
+            state.note_activity();
             state.handle_request(request).await?;
         }
         ChannelMsg::Step { attempt, events, reply } => {
@@ -82,12 +82,12 @@ async fn handle(message: ChannelMsg, state: &mut ChannelState) -> Result<(), Act
         ChannelMsg::Spent { model, usage, is_estimate, trace } => {
             state.spent(model, usage, is_estimate, trace).await?;
         }
-        ChannelMsg::TryAgain => state.try_again().await?,
+        ChannelMsg::Retry => state.retry().await?,
         ChannelMsg::Propose => state.propose().await?,
         ChannelMsg::FinishRun { run, draft } => state.finish_run(&run, draft).await?,
         ChannelMsg::Checkpoint { run, checkpoint, reply } => {
             let journalled = state.checkpoint(&run, *checkpoint).await?;
-            // A worker that is gone does not mind.
+            // Dropped receivers are ignored.
             let _ = reply.send(journalled);
         }
         ChannelMsg::FailAttempt { run, attempt, reason, retry_after_ms } => {
@@ -96,7 +96,7 @@ async fn handle(message: ChannelMsg, state: &mut ChannelState) -> Result<(), Act
         ChannelMsg::GiveUpRun { run, outcome, reason } => state.give_up_run(&run, outcome, &reason).await?,
         ChannelMsg::TellLoss => state.tell_loss().await?,
         ChannelMsg::Tick => state.tick(),
-        ChannelMsg::Rest => state.rest(),
+        ChannelMsg::Sleep => state.request_sleep(),
         ChannelMsg::Expire => state.expire().await?,
         ChannelMsg::Ping { reply } => drop(reply.send(())),
         ChannelMsg::Drain { done } => state.drain(done),

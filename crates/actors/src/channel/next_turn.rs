@@ -1,4 +1,4 @@
-//! What the next turn takes up of what is pending. Pure.
+//! Which pending messages the next turn takes up. Pure.
 
 use cairn_types::ids::{LOCAL_PLATFORM, MessageId, TurnId};
 use cairn_types::message::Pending;
@@ -8,15 +8,15 @@ const TURN_SHARE: u64 = 4;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TurnBatch {
-    /// The turn: that of its first message.
+    /// The id: that of the first message's turn.
     pub(super) turn: TurnId,
-    /// The messages, first in first out.
+    /// The messages, oldest first.
     pub(super) messages: Vec<MessageId>,
     pub(super) addressed: bool,
 }
 
-/// The next turn, if one is due. On the local platform each message is a turn of its own; elsewhere all that is
-/// pending, up to a quarter of the window, once the bot is addressed or too much has gathered.
+/// The next turn, if one is due. On the local platform each message is a turn of its own. Elsewhere a turn takes all
+/// pending messages up to a quarter of the window, once one is addressed to the bot or too many have gathered.
 pub(super) fn next_turn(
     platform: &str,
     pending: &[&Pending],
@@ -38,7 +38,7 @@ pub(super) fn next_turn(
     })
 }
 
-/// The oldest messages that fit the share: at least one.
+/// The oldest messages that fit the share; at least one.
 fn fitting<'a, 'b>(pending: &'a [&'b Pending], share: u64) -> &'a [&'b Pending] {
     let mut tokens = 0;
     let n = pending

@@ -1,16 +1,13 @@
-//! What watchers, logs, metrics and the compactor are told of what has become durable.
-
-use std::sync::Arc;
+//! What a commit causes beside deliveries: events for watchers, logs, metrics, a hint to the compactor, a snapshot.
 
 use cairn_core::awake;
 use cairn_core::thrashing::Thrashing;
 use cairn_core::window::{Gauge, measure};
 use cairn_types::event::{
-    ApprovalEvent, CompactionEvent, DeliveryEvent, Event, MemoryEvent, MessageEvent, PruneCause, Record, Run,
-    RunEnd, TurnEnd, TurnEvent, TurnOutcome,
+    ApprovalEvent, CompactionEvent, Event, MemoryEvent, MessageEvent, PruneCause, Record, Run, RunEnd,
+    TurnEnd, TurnEvent, TurnOutcome,
 };
-use cairn_types::ids::{MessageId, OutboxId, TurnId};
-use cairn_types::message::Entry;
+use cairn_types::ids::{MessageId, TurnId};
 use cairn_types::ports::OutboxItem;
 use cairn_types::tier::Tier;
 use cairn_types::tool::ToolUse;
@@ -18,17 +15,16 @@ use cairn_types::tool::ToolUse;
 use super::state::ChannelState;
 use super::turns::answer_of;
 use crate::events::RuntimeEventKind;
-use crate::messages::{CompactorMsg, OutboxMsg, PendingDelivery, RouterMsg};
+use crate::messages::{CompactorMsg, RouterMsg};
 use crate::telemetry;
 
-/// Records of a channel after which its snapshot is kept, so that a start has little to read.
+/// Records after which a snapshot is saved, so that a wake has little to read.
 const SNAPSHOT_EVERY: usize = 512;
 
 impl ChannelState {
-    /// Tells of records that were just folded in.
-    pub(super) fn report(&mut self, records: &[Record]) {
-        self.hand_over(records);
-        self.weigh_overheard(records);
+    /// Reports records that were just folded in.
+    pub(super) fn notify_watchers(&mut self, records: &[Record]) {
+        self.count_overheard(records);
         self.reported_at = records.last().map_or(self.reported_at, |record| record.at);
         let moves = |event: &Event| {
             !matches!(event, Event::Message(MessageEvent::Accepted(_)))
@@ -65,16 +61,16 @@ impl ChannelState {
             |record: &Record| matches!(record.event, Event::Compaction(CompactionEvent::RunEnded(_)));
         let ends_a_turn = |record: &Record| matches!(record.event, Event::Turn(TurnEvent::Ended(_)));
         if records.iter().any(|record| ends_a_run(record) || ends_a_turn(record)) {
-            self.handle.weigh();
-            self.shared.tell_router(RouterMsg::Weighed);
+            self.handle.update_size();
+            self.shared.directory.tell_router(RouterMsg::SizeChanged);
         }
         if records.iter().any(ends_a_run) || self.handle.since_snapshot() > SNAPSHOT_EVERY {
-            self.keep_snapshot();
+            self.save_snapshot();
         }
     }
 
-    /// What people say to each other ends no turn after which the channel would be weighed.
-    fn weigh_overheard(&self, records: &[Record]) {
+    /// Counts overheard messages as memory: they end no turn after which the channel's size would be estimated.
+    fn count_overheard(&self, records: &[Record]) {
         let overheard = records.iter().filter_map(|record| match &record.event {
             Event::Message(MessageEvent::Accepted(pending)) if !pending.addressed => Some(pending),
             _ => None,
@@ -82,11 +78,11 @@ impl ChannelState {
         let bytes: u64 = overheard.map(awake::pending_bytes).sum();
         if bytes > 0 {
             self.handle.add_bytes(bytes);
-            self.shared.tell_router(RouterMsg::Weighed);
+            self.shared.directory.tell_router(RouterMsg::SizeChanged);
         }
     }
 
-    /// `taken`: the messages of the turn that began in the same batch.
+    /// `taken`: the messages of the turn that started in the same batch.
     fn report_turn_event<'a>(
         &mut self,
         record: &Record,
@@ -97,11 +93,11 @@ impl ChannelState {
         match event {
             TurnEvent::Started { turn, messages, .. } => {
                 *taken = Some(messages);
-                self.report_taken_up(turn, messages);
+                self.report_turn_start(turn, messages);
             }
-            TurnEvent::Reopened { turn, messages } => self.report_taken_up(turn, messages),
+            TurnEvent::Reopened { turn, messages } => self.report_turn_start(turn, messages),
             TurnEvent::UsageReported { model, usage, .. } => {
-                self.shared.count_usage(&self.handle.id, self.authors(), model, *usage, record.at);
+                self.shared.budgets.count_usage(&self.handle.id, self.authors(), model, *usage, record.at);
             }
             TurnEvent::Ended(end) => {
                 if let (TurnOutcome::Unanswered, Some(messages)) = (&end.outcome, taken) {
@@ -129,7 +125,7 @@ impl ChannelState {
             CompactionEvent::RunStarted { run } => self.report_start(run),
             CompactionEvent::RunEnded(end) => {
                 self.report_end(end);
-                self.told_of.remove(&end.run);
+                self.asked_for.remove(&end.run);
                 let usable = self.handle.settings().window.usable_tokens();
                 let thrashing = self.thrashing.run(end, usable, record.at);
                 self.report_thrashing(thrashing, gauge);
@@ -142,7 +138,7 @@ impl ChannelState {
             }
             CompactionEvent::EmergencyApplied { messages, tokens_before, tokens_after, .. } => {
                 self.report_emergency(*messages, *tokens_before, *tokens_after);
-                // Where no summary follows, the chat is told.
+                // If no summary follows in time, the chat is told.
                 self.expect_loss();
             }
             CompactionEvent::RunQueued { .. }
@@ -154,10 +150,10 @@ impl ChannelState {
     }
 
     fn notify(&self, kind: RuntimeEventKind) {
-        self.shared.notify(self.reported_at, &self.handle.id, kind);
+        self.shared.directory.notify(self.reported_at, &self.handle.id, kind);
     }
 
-    fn report_taken_up(&self, turn: &TurnId, messages: &[MessageId]) {
+    fn report_turn_start(&self, turn: &TurnId, messages: &[MessageId]) {
         let (turn, messages) = (turn.clone(), messages.to_vec());
         self.notify(RuntimeEventKind::TurnStarted { turn, messages });
     }
@@ -315,34 +311,5 @@ impl ChannelState {
         tracing::info!(%channel, messages, tokens_before, tokens_after,
             "the window slid: the oldest turns left it; they stay in the history");
         self.notify(RuntimeEventKind::WindowSlid { messages, tokens_before, tokens_after });
-    }
-
-    /// Hands the deliveries that these records begin to the outbox, with the reply where it is among them. What is settled
-    /// among them is not pending.
-    fn hand_over(&self, records: &[Record]) {
-        let settled = |id: &OutboxId| {
-            records.iter().any(
-                |record| matches!(&record.event, Event::Delivery(DeliveryEvent::Settled { id: settled, .. }) if settled == id),
-            )
-        };
-        let ends = records.iter().any(|record| matches!(record.event, Event::Turn(TurnEvent::Ended(_))));
-        for record in records {
-            let item = OutboxItem::intended(&self.handle.id, record);
-            let Some(item) = item.filter(|item| !settled(&item.id)) else { continue };
-            let entry = |record: &Record| -> Option<Arc<Entry>> {
-                match &record.event {
-                    Event::Turn(TurnEvent::EntryAdded { entry }) if entry.seq == item.seq => {
-                        Some(Arc::new(entry.clone()))
-                    }
-                    _ => None,
-                }
-            };
-            let reply = records.iter().find_map(entry).filter(|_| item.note.is_none());
-            let typing = self.typing().filter(|_| ends);
-            if let Some(typing) = &typing {
-                typing.turn_ended();
-            }
-            self.shared.tell_outbox(OutboxMsg::Deliver(Box::new(PendingDelivery { item, reply, typing })));
-        }
     }
 }

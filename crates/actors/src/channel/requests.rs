@@ -1,5 +1,4 @@
-//! What a channel is asked for from outside: messages taken in, each once and durable before it is acknowledged; changes of
-//! them; commands; and what becomes of deliveries.
+//! Requests from outside: messages, each accepted once and durable before it is acknowledged; amendments; commands.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +10,9 @@ use cairn_core::limits::Limited;
 use cairn_core::notice::long_messages;
 use cairn_core::window::pending_tokens;
 use cairn_types::event::{
-    CompactionEvent, DeliveryEvent, Event, MessageEvent, RunOutcome, RunRequest, Trigger, TurnEnd, TurnEvent,
-    TurnOutcome,
+    CompactionEvent, Event, MessageEvent, RunOutcome, RunRequest, Trigger, TurnEnd, TurnEvent, TurnOutcome,
 };
-use cairn_types::ids::{Generation, LOCAL_PLATFORM, MessageId, OutboxId, RunId, TurnId};
+use cairn_types::ids::{Generation, LOCAL_PLATFORM, MessageId, RunId, TurnId};
 use cairn_types::message::{Amendment, Author, Change, Entry, Inbound, Pending, fingerprint};
 use cairn_types::ports::{Admission, Answer, Refusal, Seen, StoreError};
 
@@ -24,18 +22,18 @@ use crate::failure::{self, BEHIND, ChannelFault, RuntimeError, refusal_of_store}
 use crate::messages::{Compaction, CompactorMsg, Request, RoomMade, RunTicket};
 use crate::subscribers::ended_stream;
 
-/// Seconds after which a full queue is worth another try.
+/// Seconds until a full queue is worth another try.
 const BUSY_RETRY_SECS: u64 = 5;
 
-/// Longest that a channel waits for the views to say whether a message was seen: they may be on their way from the
-/// journal, which takes a while, and the open turn must not wait for that.
+/// Longest wait for the views to tell whether a message was seen. They may be catching up with the journal, and the open
+/// turn must not wait for that.
 const VIEWS_LIMIT: Duration = Duration::from_secs(5);
 
-/// Runs that may wait behind the one under way because people asked for them.
+/// Runs requested by people that may queue behind the one under way.
 const QUEUED_MAX: usize = 4;
 
-/// What the views say, unless they are too far behind: without them nobody knows whether a message is new, so it is
-/// refused, to be sent again.
+/// Reads from the views. If they are too far behind, it is unknown whether a message is new, so the message is refused and
+/// has to be sent again.
 pub(super) async fn in_time<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<T, Refusal> {
     match tokio::time::timeout(VIEWS_LIMIT, work).await {
         Ok(result) => result.map_err(refusal_of_store),
@@ -49,7 +47,7 @@ fn limited(limited: Limited) -> Refusal {
 }
 
 impl ChannelState {
-    /// Does what is asked, and answers. Who does not listen any more does not mind.
+    /// Carries out a request and answers it. Dropped receivers are ignored.
     pub(super) async fn handle_request(&mut self, request: Request) -> Result<(), ChannelFault> {
         match request {
             Request::Accept { inbound, permit, reply } => {
@@ -87,18 +85,18 @@ impl ChannelState {
         Ok(())
     }
 
-    /// Takes a message in: durable when this returns. A repeated id joins its turn or gets its stored answer.
+    /// Accepts a message, which is durable when this returns. A repeated id joins its turn or gets its stored answer.
     async fn accept(&mut self, inbound: &Inbound) -> Result<Admission, Failed<Refusal>> {
         if self.draining {
             return Err(Refusal::Unavailable("stopping").into());
         }
         let print = fingerprint(&inbound.author, &inbound.parts);
         match in_time(self.seen(&inbound.message)).await? {
-            // An adapter that sees the newer words of a message it has handed in before.
+            // The adapter sees the edited text of a message that it submitted before.
             Seen::Open { fingerprint: known, .. } | Seen::Ended { fingerprint: known, .. }
                 if known != print && !known.is_empty() && self.is_chat() =>
             {
-                self.newer_words(inbound).await
+                self.accept_edit(inbound).await
             }
             Seen::Open { fingerprint: known, .. } | Seen::Ended { fingerprint: known, .. }
                 if known != print && !self.is_chat() =>
@@ -111,19 +109,19 @@ impl ChannelState {
             Seen::Ended { turn, end, .. } => {
                 match in_time(self.stored_answer(&inbound.message, &end)).await? {
                     Some(answer) => Ok(Admission { turn, progress: ended_stream(answer) }),
-                    None => self.try_again_for(inbound, print, &turn).await,
+                    None => self.reopen(inbound, print, &turn).await,
                 }
             }
-            Seen::New => self.take_in(inbound, print, None).await,
+            Seen::New => self.enqueue(inbound, print, None).await,
         }
     }
 
-    /// A chat network, where messages have words that change, and never run twice.
+    /// Whether this is a chat on a network: there, messages can be edited, and none runs twice.
     fn is_chat(&self) -> bool {
         self.handle.id.platform() != LOCAL_PLATFORM
     }
 
-    async fn newer_words(&mut self, inbound: &Inbound) -> Result<Admission, Failed<Refusal>> {
+    async fn accept_edit(&mut self, inbound: &Inbound) -> Result<Admission, Failed<Refusal>> {
         let change = Change::Edited {
             author: inbound.author.clone(),
             parts: inbound.parts.clone(),
@@ -135,9 +133,8 @@ impl ChannelState {
         Ok(Admission { turn, progress: ended_stream(Answer::Failed(failure::repeated())) })
     }
 
-    /// A message whose turn ended without an answer is sent again: that turn is open again, or it begins another in its
-    /// place.
-    async fn try_again_for(
+    /// Accepts a message again whose turn ended without an answer: that turn is reopened, or a new one takes its place.
+    async fn reopen(
         &mut self,
         inbound: &Inbound,
         print: String,
@@ -145,7 +142,7 @@ impl ChannelState {
     ) -> Result<Admission, Failed<Refusal>> {
         let again = self.handle.read(|conversation| conversation.sent_again(turn, &inbound.message));
         let Some(reopened @ Event::Turn(TurnEvent::Reopened { .. })) = again else {
-            return self.take_in(inbound, print, again).await;
+            return self.enqueue(inbound, print, again).await;
         };
         if self.current.is_some() || self.unsaved.is_some() {
             return Err(Refusal::Busy { retry_after_secs: BUSY_RETRY_SECS }.into());
@@ -154,13 +151,17 @@ impl ChannelState {
         self.journal_message(inbound, turn.clone(), vec![reopened]).await
     }
 
-    /// A chat network may deliver what was refused again, after a restart that begins the hour again: it stays refused.
-    /// On the local platform its sender sends it again, and then it is let in.
+    /// Refuses a message whose author is over a limit. On a chat network the refusal is journalled: the network may deliver
+    /// the message again after a restart, which resets the hour. On the local platform the sender may try again.
     async fn check_limit(&mut self, inbound: &Inbound) -> Result<(), Failed<Refusal>> {
         if !inbound.addressed {
             return Ok(());
         }
-        let Err(over) = self.shared.admit(&self.handle.id, &inbound.author.id) else { return Ok(()) };
+        let Err(over) =
+            self.shared.budgets.admit(&self.handle.id, &inbound.author.id, self.shared.ports.now())
+        else {
+            return Ok(());
+        };
         if self.is_chat() {
             let refused = Event::Message(MessageEvent::Refused { message: inbound.message.clone() });
             if let Err(error) = answer(self.commit(vec![refused]).await)? {
@@ -170,8 +171,8 @@ impl ChannelState {
         Err(limited(over).into())
     }
 
-    /// `before`: what is to be journalled before it.
-    async fn take_in(
+    /// Makes a new message pending. `before`: an event to journal before it.
+    async fn enqueue(
         &mut self,
         inbound: &Inbound,
         print: String,
@@ -179,7 +180,7 @@ impl ChannelState {
     ) -> Result<Admission, Failed<Refusal>> {
         let (n_pending, turn) =
             self.handle.read(|conversation| (conversation.pending.len(), conversation.next_turn()));
-        if n_pending >= self.shared.limits().channel_queue {
+        if n_pending >= self.shared.live.limits().channel_queue {
             return Err(Refusal::Busy { retry_after_secs: BUSY_RETRY_SECS }.into());
         }
         self.check_limit(inbound).await?;
@@ -196,7 +197,7 @@ impl ChannelState {
             tokens: 0,
         };
         pending.tokens = pending_tokens(&pending);
-        // An idle channel begins the turn in the same breath: one sync for both.
+        // An idle channel starts the turn in the same batch: one sync for both.
         let begun = self.next_turn_events(Some(&pending));
         let mut events: Vec<Event> = before.into_iter().collect();
         events.push(Event::Message(MessageEvent::Accepted(pending)));
@@ -204,7 +205,7 @@ impl ChannelState {
         self.journal_message(inbound, turn, events).await
     }
 
-    /// Waiting begins before the turn can end.
+    /// Commits a message. Its waiter joins first, since the turn may end soon.
     async fn journal_message(
         &mut self,
         inbound: &Inbound,
@@ -214,11 +215,11 @@ impl ChannelState {
         let progress = self.handle.subscribers.join(&inbound.message);
         self.commit(events).await?;
         metrics::counter!("cairn_accepted_total").increment(1);
-        self.go_on().await?;
+        self.advance().await?;
         Ok(Admission { turn, progress })
     }
 
-    /// What is known of a message: here, else in the store.
+    /// What is known of a message, from the conversation or else from the store.
     async fn seen(&self, message: &MessageId) -> Result<Seen, StoreError> {
         let open = self.handle.read(|conversation| {
             if let Some(pending) = conversation.pending.iter().find(|pending| pending.message == *message) {
@@ -239,14 +240,14 @@ impl ChannelState {
             let (end, fingerprint) = (Box::new(recent.end.clone()), recent.fingerprint.clone());
             return Ok(Seen::Ended { turn: end.turn.clone(), fingerprint, end });
         }
-        match self.shared.deps.store.seen(&self.handle.id, message).await? {
-            // Open in the store but not here: a `/new` between its acceptance and now took its turn along.
+        match self.shared.ports.store.seen(&self.handle.id, message).await? {
+            // Open in the store but not here: `/new` has archived its turn meanwhile.
             Seen::New | Seen::Open { .. } => Ok(Seen::New),
             ended @ Seen::Ended { .. } => Ok(ended),
         }
     }
 
-    /// What a message is answered with whose turn has ended; `None` when it is to run again.
+    /// The stored answer to a message whose turn has ended; `None`: it runs again.
     async fn stored_answer(&self, message: &MessageId, end: &TurnEnd) -> Result<Option<Answer>, StoreError> {
         let (reply, finish) = match &end.outcome {
             TurnOutcome::Failed { code, message } if self.is_chat() => {
@@ -257,7 +258,7 @@ impl ChannelState {
             TurnOutcome::DeadLettered => return Ok(Some(Answer::Failed(failure::dead_letter()))),
             TurnOutcome::Unanswered => (String::new(), None),
             TurnOutcome::Answered { reply } => {
-                let entries = self.shared.deps.store.entries(&self.handle.id, *reply, *reply, 1).await?;
+                let entries = self.shared.ports.store.entries(&self.handle.id, *reply, *reply, 1).await?;
                 match entries.first() {
                     Some(entry) if entry.is_expired() => return Ok(Some(Answer::Failed(failure::expired()))),
                     Some(entry) => (entry.text(), entry.finish),
@@ -273,12 +274,12 @@ impl ChannelState {
         Ok(Some(answer_of(message, end, reply, finish, notice)))
     }
 
-    /// Takes a change of an earlier message in: durable when this returns.
+    /// Applies an edit or a deletion of an earlier message. It is durable when this returns.
     async fn amend(&mut self, amendment: &Amendment) -> Result<(), Failed<Refusal>> {
         if self.draining {
             return Err(Refusal::Unavailable("stopping").into());
         }
-        let entries = self.shared.deps.store.entries_of(&self.handle.id, &amendment.message);
+        let entries = self.shared.ports.store.entries_of(&self.handle.id, &amendment.message);
         let entries = in_time(entries).await?;
         let Some(event) = self.handle.read(|conversation| amend(conversation, amendment, &entries)) else {
             return Ok(());
@@ -293,12 +294,12 @@ impl ChannelState {
         if self.handle.read(Conversation::is_withdrawn) && self.stop_open_turn().await? {
             tracing::info!(channel = %self.handle.id, "a turn was stopped: what it was to answer was deleted");
         }
-        // It may be addressed to the bot by now.
-        self.go_on().await?;
+        // The edit may address the message to the bot.
+        self.advance().await?;
         Ok(())
     }
 
-    /// An edit that addresses the bot for the first time counts like a message that does.
+    /// Counts an edit that first addresses the bot like a message that does.
     fn check_edit_limit(&self, event: &Event, amendment: &Amendment) -> Result<(), Refusal> {
         let Event::Message(MessageEvent::Edited { message, addressed: true, .. }) = event else {
             return Ok(());
@@ -311,10 +312,10 @@ impl ChannelState {
         if was_addressed {
             return Ok(());
         }
-        self.shared.admit(&self.handle.id, &author.id).map_err(limited)
+        self.shared.budgets.admit(&self.handle.id, &author.id, self.shared.ports.now()).map_err(limited)
     }
 
-    /// Notes that a command is about to be run. False: it was run before.
+    /// Journals that a command is about to run. False: it has run before.
     async fn claim(
         &mut self,
         message: MessageId,
@@ -334,9 +335,8 @@ impl ChannelState {
         Ok(true)
     }
 
-    /// Starts a compaction, or queues one behind the run under way; when that run leaves nothing more to compact and has the
-    /// same instruction, it is the one that was asked for. An engine without runs makes room at once. `tell`: the chat is
-    /// told how it ends.
+    /// Starts a compaction, or queues one behind the run under way. If that run leaves nothing to compact and has the same
+    /// instruction, it is joined instead. An engine without runs makes room at once. `tell`: the chat is told the result.
     async fn compact(
         &mut self,
         instruction: Option<String>,
@@ -345,9 +345,9 @@ impl ChannelState {
         if self.handle.engine.info().owns_compaction {
             return self.make_room_now().await;
         }
-        let now = self.shared.now();
+        let now = self.shared.ports.now();
         let settings = &self.handle.settings();
-        self.shared.admit_spend().map_err(|limited| RuntimeError::Limited(limited.words))?;
+        self.shared.budgets.admit_spend(now).map_err(|limited| RuntimeError::Limited(limited.words))?;
         if let Some(run) = self.handle.read(|conversation| queued_already(conversation, &instruction)) {
             return Ok(Compaction::Run(self.ticket(run, true, true)));
         }
@@ -359,7 +359,7 @@ impl ChannelState {
             self.handle.read(|conversation| request_manual(conversation, settings, instruction, tell, now));
         let Some(event) = asked else { return Ok(self.run_under_way(tell)) };
         self.commit(vec![event]).await?;
-        // Queued runs of people come before all others, so that the id can be told already.
+        // Requested runs queue before all others, so the id is known already.
         let (n_queued, run) = self.handle.read(|conversation| {
             let n_queued = conversation.queued_runs.len() as u64;
             (n_queued, RunId::from(format!("r{}", conversation.runs + n_queued)))
@@ -378,13 +378,13 @@ impl ChannelState {
         let run = self.handle.read(|conversation| conversation.run.as_ref().map(|run| run.id.clone()));
         let Some(run) = run else { return self.nothing_to_compact() };
         if tell {
-            self.told_of.insert(run.clone());
+            self.asked_for.insert(run.clone());
         }
         Compaction::Run(self.ticket(run, false, true))
     }
 
     async fn make_room_now(&mut self) -> Result<Compaction, Failed<RuntimeError>> {
-        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let (now, settings) = (self.shared.ports.now(), self.handle.settings());
         let conversation = self.handle.snapshot();
         let events = self.handle.engine.compact(&conversation, &settings, MakeRoom::Manual, now);
         drop(conversation);
@@ -411,24 +411,24 @@ impl ChannelState {
     /// Archives everything and starts a new conversation.
     async fn new_generation(&mut self) -> Result<Generation, Failed<RuntimeError>> {
         if self.unsaved.is_some() {
-            self.try_again().await?;
+            self.retry().await?;
         }
         if let Some(closing) = &self.unsaved {
             tracing::debug!(channel = %self.handle.id, turn = %closing.turn(), "the store is not well yet");
             return Err(RuntimeError::Interrupted(self.handle.id.clone()).into());
         }
-        // Nothing new begins between the end of this generation and the next.
+        // No turn starts between the end of this generation and the next.
         let was_draining = std::mem::replace(&mut self.draining, true);
         let result = self.archive_all().await;
         self.draining = was_draining;
         let generation = answer(result)?;
-        self.go_on().await?;
+        self.advance().await?;
         Ok(generation?)
     }
 
     async fn archive_all(&mut self) -> Result<Generation, Failed<RuntimeError>> {
         self.stop_open_turn().await?;
-        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let (now, settings) = (self.shared.ports.now(), self.handle.settings());
         let (cancelled, generation) = self.handle.read(|conversation| {
             let reason = "a new generation began";
             let cancelled = give_up(conversation, &settings, RunOutcome::Cancelled, reason, now);
@@ -444,17 +444,17 @@ impl ChannelState {
         Ok(generation)
     }
 
-    /// Takes the last turn back: the open one, which is stopped first, or the one that ended last.
+    /// Takes the last turn back. An open turn is stopped first and counts as the last one.
     async fn undo(&mut self) -> Result<TurnId, Failed<RuntimeError>> {
         if self.unsaved.is_some() {
             return Err(RuntimeError::Interrupted(self.handle.id.clone()).into());
         }
-        // What is pending begins when the last turn has left.
+        // Pending messages start a turn only after that.
         let was_draining = std::mem::replace(&mut self.draining, true);
         let result = self.take_back().await;
         self.draining = was_draining;
         let turn = answer(result)?;
-        self.go_on().await?;
+        self.advance().await?;
         self.handle.tell_compactor(CompactorMsg::Look);
         Ok(turn?)
     }
@@ -470,45 +470,9 @@ impl ChannelState {
         tracing::info!(channel = %self.handle.id, %turn, "a turn was taken back");
         Ok(turn)
     }
-
-    async fn note_delivery(
-        &mut self,
-        id: &OutboxId,
-        events: Vec<Event>,
-    ) -> Result<bool, Failed<RuntimeError>> {
-        if !self.handle.read(|conversation| conversation.owed.contains(id)) {
-            return Ok(false);
-        }
-        self.commit(events).await?;
-        Ok(true)
-    }
-
-    async fn retry_delivery(&mut self, id: OutboxId) -> Result<bool, Failed<RuntimeError>> {
-        let (pending, failed) = self
-            .handle
-            .read(|conversation| (conversation.owed.contains(&id), conversation.undelivered.contains(&id)));
-        if pending {
-            return Ok(false);
-        }
-        if !failed {
-            return Err(RuntimeError::NoSuchDelivery(id).into());
-        }
-        self.commit(vec![Event::Delivery(DeliveryEvent::Retried { id })]).await?;
-        Ok(true)
-    }
-
-    async fn drop_delivery(&mut self, id: OutboxId) -> Result<(), Failed<RuntimeError>> {
-        let is_known = self
-            .handle
-            .read(|conversation| conversation.owed.contains(&id) || conversation.undelivered.contains(&id));
-        if !is_known {
-            return Err(RuntimeError::NoSuchDelivery(id).into());
-        }
-        Ok(self.commit(vec![Event::Delivery(DeliveryEvent::Dropped { id })]).await?)
-    }
 }
 
-/// The run that the same was asked of before, and that has not begun yet.
+/// A queued run with the same instruction.
 fn queued_already(conversation: &Conversation, instruction: &Option<String>) -> Option<RunId> {
     let is_same =
         |queued: &RunRequest| queued.trigger == Trigger::Manual && queued.instruction == *instruction;

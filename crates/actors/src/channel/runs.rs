@@ -1,5 +1,5 @@
-//! What goes on beside the turns: compaction runs, which the compactor proposes and the channel decides, journals and applies;
-//! notes to the chat of what was lost from view; artifacts that nobody reads.
+//! Work beside the turns: compaction runs, which the compactor proposes and the channel decides and journals; notes to the
+//! chat about messages lost from view; artifacts that expire.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,16 +17,16 @@ use super::state::{ChannelState, answer};
 use crate::failure::ChannelFault;
 use crate::messages::{ChannelMsg, CompactorMsg};
 
-/// How often a channel that stays awake looks for artifacts that have expired.
+/// How often an awake channel checks for expired artifacts.
 const EXPIRE_EVERY: Duration = Duration::from_secs(24 * 3600);
 
 impl ChannelState {
-    /// A run may be due: decided again here, in the order of the journal.
+    /// Checks again whether a run is due, in the order of the journal, and starts it.
     pub(super) async fn propose(&mut self) -> Result<(), ChannelFault> {
-        if self.falling || self.draining {
+        if self.going_idle || self.draining {
             return Ok(());
         }
-        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let (now, settings) = (self.shared.ports.now(), self.handle.settings());
         let decision = self.handle.read(|conversation| self.handle.due(conversation, &settings, now));
         let events = match decision {
             Decision::Start(run) => vec![Event::Compaction(CompactionEvent::RunStarted { run: *run })],
@@ -36,16 +36,16 @@ impl ChannelState {
         self.conclude(Some(events)).await
     }
 
-    /// An attempt has a result. A run that is no longer under way came too late: nothing to do.
+    /// Commits the result of an attempt. A result for a run that is over is ignored.
     pub(super) async fn finish_run(&mut self, run: &RunId, draft: SummaryDraft) -> Result<(), ChannelFault> {
-        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let (now, settings) = (self.shared.ports.now(), self.handle.settings());
         let conversation = self.handle.snapshot();
         let events = compaction::commit(&conversation, &settings, run, draft, now);
         drop(conversation);
         self.conclude(events).await
     }
 
-    /// A chunk is finished. False: the store refused it for now.
+    /// Journals a finished chunk. False: the store refused it for now.
     pub(super) async fn checkpoint(
         &mut self,
         run: &RunId,
@@ -60,7 +60,7 @@ impl ChannelState {
         Ok(answer(self.commit(vec![event]).await)?.is_ok())
     }
 
-    /// An attempt failed: the next one waits its time, or the digest stands in.
+    /// Journals a failed attempt. The next one waits for its time, or makes a digest.
     pub(super) async fn fail_attempt(
         &mut self,
         run: &RunId,
@@ -68,7 +68,7 @@ impl ChannelState {
         reason: &str,
         retry_after_ms: Option<u64>,
     ) -> Result<(), ChannelFault> {
-        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let (now, settings) = (self.shared.ports.now(), self.handle.settings());
         let current = self.handle.read(|conversation| conversation.run.clone());
         let failed = current.filter(|current| current.id == *run && current.attempt == attempt);
         let event = failed.map(|run| {
@@ -81,14 +81,14 @@ impl ChannelState {
         self.conclude(event).await
     }
 
-    /// A run cannot come to a result: what is still sealed is live again.
+    /// Ends a run without a result: its sealed entries are live again.
     pub(super) async fn give_up_run(
         &mut self,
         run: &RunId,
         outcome: RunOutcome,
         reason: &str,
     ) -> Result<(), ChannelFault> {
-        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let (now, settings) = (self.shared.ports.now(), self.handle.settings());
         let event = self.handle.read(|conversation| {
             conversation.run.as_ref().filter(|current| current.id == *run)?;
             compaction::give_up(conversation, &settings, outcome, reason, now)
@@ -96,7 +96,8 @@ impl ChannelState {
         self.conclude(event.map(|event| vec![event])).await
     }
 
-    /// Journals what became of a run and has the compactor look again; what the store refuses it brings again.
+    /// Journals a run's progress and notifies the compactor. If the store refuses it, the compactor delivers the result
+    /// again after a pause.
     async fn conclude(&mut self, events: Option<Vec<Event>>) -> Result<(), ChannelFault> {
         let refused = match events {
             Some(events) => {
@@ -107,8 +108,8 @@ impl ChannelState {
         };
         if refused {
             let handle = Arc::clone(&self.handle);
-            let pause = self.shared.limits().store_retry_pause;
-            self.shared.tasks.spawn("bring a run again", async move {
+            let pause = self.shared.live.limits().store_retry_pause;
+            self.shared.lifecycle.tasks.spawn("bring a run again", async move {
                 tokio::time::sleep(pause).await;
                 handle.tell_compactor(CompactorMsg::Resume);
             });
@@ -118,7 +119,7 @@ impl ChannelState {
         Ok(())
     }
 
-    /// A run used tokens.
+    /// Counts and journals the tokens of a run's call.
     pub(super) async fn spent(
         &mut self,
         model: String,
@@ -126,7 +127,7 @@ impl ChannelState {
         is_estimate: bool,
         trace: Option<Box<CallTrace>>,
     ) -> Result<(), ChannelFault> {
-        self.shared.count_usage(&self.handle.id, &[], &model, usage, self.shared.now());
+        self.shared.budgets.count_usage(&self.handle.id, &[], &model, usage, self.shared.ports.now());
         let spent = Event::Compaction(CompactionEvent::UsageSpent { model, usage, is_estimate, trace });
         if let Err(error) = answer(self.commit(vec![spent]).await)? {
             tracing::warn!(channel = %self.handle.id, %error, "what a run used is not journalled");
@@ -134,37 +135,37 @@ impl ChannelState {
         Ok(())
     }
 
-    /// These events, with the notes that the ends of runs among them make due.
+    /// Adds the notes to the chat that ended runs make due.
     fn with_notes(&mut self, events: Vec<Event>) -> Vec<Event> {
-        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let (now, settings) = (self.shared.ports.now(), self.handle.settings());
         let mut conversation = self.handle.snapshot();
         if let Some(run) = &mut conversation.run {
-            run.tell |= self.told_of.contains(&run.id);
+            run.tell |= self.asked_for.contains(&run.id);
         }
         notice::with_notes(&conversation, &settings, events, now)
     }
 
-    /// Looks again when the chat may have to be told of what was lost from view.
+    /// Plans the next check whether a note about lost messages is due.
     pub(super) fn expect_loss(&mut self) {
-        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let (now, settings) = (self.shared.ports.now(), self.handle.settings());
         let wait = match self.handle.read(|conversation| notice::due(conversation, &settings, now)) {
             Due::Nothing => return,
             Due::At(at) => Duration::try_from(at.duration_since(now)).unwrap_or_default(),
             Due::Now(_) => Duration::ZERO,
         };
-        // A little more, so that a clock that counts milliseconds has surely passed the time.
+        // A little longer, so that a clock with milliseconds has surely passed the time.
         self.later(wait + Duration::from_millis(1), || ChannelMsg::TellLoss);
     }
 
-    /// Tells the chat of what was lost from view, if it is time.
+    /// Tells the chat about messages lost from view, if it is time.
     pub(super) async fn tell_loss(&mut self) -> Result<(), ChannelFault> {
-        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let (now, settings) = (self.shared.ports.now(), self.handle.settings());
         match self.handle.read(|conversation| notice::due(conversation, &settings, now)) {
             Due::Nothing => {}
             Due::At(_) => self.expect_loss(),
             Due::Now(event) => {
                 if answer(self.commit(vec![*event]).await)?.is_err() {
-                    let pause = self.shared.limits().store_retry_pause;
+                    let pause = self.shared.live.limits().store_retry_pause;
                     self.later(pause, || ChannelMsg::TellLoss);
                 }
             }
@@ -172,27 +173,27 @@ impl ChannelState {
         Ok(())
     }
 
-    /// Expires what is due, at a wake and then once a day. Files that a crash left behind go, too.
+    /// Expires artifacts that are due, at a wake and then once a day. Also removes files that a crash left behind.
     pub(super) async fn expire(&mut self) -> Result<(), ChannelFault> {
         self.later(EXPIRE_EVERY, || ChannelMsg::Expire);
         if self.handle.read(|conversation| conversation.newest_artifact) == 0 {
             return Ok(());
         }
-        let artifacts = match in_time(self.shared.deps.store.artifacts(&self.handle.id, false)).await {
+        let artifacts = match in_time(self.shared.ports.store.artifacts(&self.handle.id, false)).await {
             Ok(artifacts) => artifacts,
             Err(error) => {
                 tracing::warn!(channel = %self.handle.id, %error, "cannot look which artifacts are to expire");
                 return Ok(());
             }
         };
-        let (settings, now) = (self.handle.settings(), self.shared.now());
+        let (settings, now) = (self.handle.settings(), self.shared.ports.now());
         let ids = self.handle.read(|conversation| due(&artifacts, conversation, &settings.result_guard, now));
         if ids.is_empty() {
             self.remove_expired();
             return Ok(());
         }
         tracing::info!(channel = %self.handle.id, n = ids.len(), "artifacts expired: nobody has read them for long, or there are too many");
-        // What the store refuses is tried again in a day, or at the next wake.
+        // Refused by the store: retried in a day, or at the next wake.
         if answer(
             self.commit(vec![Event::Artifact(ArtifactEvent::Expired { ids: ids.clone(), lost: false })])
                 .await,
@@ -206,8 +207,8 @@ impl ChannelState {
     }
 
     fn remove_expired(&self) {
-        let (store, channel) = (Arc::clone(&self.shared.deps.store), self.handle.id.clone());
-        self.shared.tasks.spawn("remove expired artifacts", async move {
+        let (store, channel) = (Arc::clone(&self.shared.ports.store), self.handle.id.clone());
+        self.shared.lifecycle.tasks.spawn("remove expired artifacts", async move {
             if let Err(error) = store.remove_expired(&channel).await {
                 tracing::warn!(%channel, %error,
                     "files of expired artifacts are still there; they go when the channel wakes again");

@@ -1,5 +1,5 @@
-//! What a channel's actor knows beside the conversation, the one way to change a conversation (journal, then fold), and how
-//! a channel falls asleep and stops.
+//! The actor's state beside the conversation, the one way to change a conversation (journal, then fold), and how a channel
+//! falls asleep and stops.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::turn::CallUnderWay;
 
 /// Why something was not done.
 pub(super) enum Failed<E> {
-    /// Nothing was changed; the asker is told why.
+    /// Nothing was changed; the caller gets the reason.
     Refused(E),
     /// The actor cannot go on.
     Fault(ChannelFault),
@@ -72,7 +72,7 @@ impl From<Failed<StoreError>> for Failed<Refusal> {
     }
 }
 
-/// What the asker is told. A fault fails the actor instead, and they ask again.
+/// Separates refusals, which go to the caller, from faults, which fail the actor; the caller then asks again.
 pub(super) fn answer<T, E>(result: Result<T, Failed<E>>) -> Result<Result<T, E>, ChannelFault> {
     match result {
         Ok(done) => Ok(Ok(done)),
@@ -83,49 +83,49 @@ pub(super) fn answer<T, E>(result: Result<T, Failed<E>>) -> Result<Result<T, E>,
 
 /// What a channel's actor starts with.
 pub(crate) struct ChannelArgs {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Shared,
     pub(crate) handle: Arc<ChannelHandle>,
-    /// A turn found open was cut short by a crash.
+    /// A turn found open was interrupted by a crash.
     pub(crate) interrupted: bool,
-    /// Cancels the tasks of this incarnation.
+    /// Cancels the tasks of this actor.
     pub(crate) token: CancellationToken,
 }
 
-/// A channel in which something happened is not put to sleep for so long.
+/// How long a channel stays awake after an activity.
 const FRESH: Duration = Duration::from_secs(2);
 
-/// What the actor knows beside the conversation.
+/// The actor's state beside the conversation.
 pub(crate) struct ChannelState {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Shared,
     pub(super) handle: Arc<ChannelHandle>,
     pub(super) myself: ActorRef<ChannelMsg>,
     pub(super) interrupted: bool,
     pub(super) token: CancellationToken,
-    /// A router that fails takes its channels down without their knowing: the tasks go with the state.
+    /// Cancels the tasks with the state: a router that fails takes its channels down without a message.
     _cancel: DropGuard,
-    /// Requests that came by the router.
+    /// Requests received from the router.
     pub(super) received: u64,
-    /// The router was told that this channel may sleep: nothing new may begin meanwhile.
-    pub(super) falling: bool,
+    /// The router was told that this channel may sleep, so no run may start.
+    pub(super) going_idle: bool,
     pub(super) last_active: Instant,
     /// The turn under way.
     pub(super) current: Option<Current>,
     pub(super) attempts: u64,
-    /// The end of a turn that the store refused for now.
+    /// A turn's end that the store has refused for now.
     pub(super) unsaved: Option<Closing>,
-    /// Messages whose turns ended lately.
+    /// Messages whose turns ended recently.
     pub(super) recent: VecDeque<EndedMessage>,
     pub(super) tier: Tier,
     pub(super) thrashing: ThrashingWatch,
-    /// The tier at which the run under way began.
+    /// The tier in which the run under way started.
     pub(super) run_tier: Option<Tier>,
     pub(super) draining: bool,
     pub(super) drained: Vec<Reply<()>>,
-    /// Runs that began by themselves and that people in the chat have asked for since.
-    pub(super) told_of: BTreeSet<RunId>,
-    /// When what is reported now was journalled.
+    /// Automatic runs whose results people in the chat have asked for.
+    pub(super) asked_for: BTreeSet<RunId>,
+    /// The time of the last record that was reported.
     pub(super) reported_at: Timestamp,
-    /// What it sends itself later; they end with it.
+    /// Delayed messages to itself. They end with the actor.
     timers: JoinSet<()>,
 }
 
@@ -137,19 +137,19 @@ pub(super) struct Current {
     pub(super) times: Arc<Times>,
     pub(super) call: Arc<CallUnderWay>,
     pub(super) authors: Vec<String>,
-    /// What the chat sees of it meanwhile.
+    /// Typing and drafts in the chat.
     pub(super) show: Option<Arc<Show>>,
 }
 
-/// The end of a turn on its way to the journal.
+/// A turn's end on its way to the journal.
 pub(super) struct Closing {
     pub(super) events: Vec<Event>,
     pub(super) end: TurnEnd,
-    /// The words of the reply, or why there is none.
+    /// The reply's text, or why there is none.
     pub(super) answer: Result<String, TurnFailure>,
-    /// Why the reply ended, where the model did not end it itself.
+    /// Why the reply ended early; `None`: the model finished it.
     pub(super) finish: Option<Finish>,
-    /// What is to be known about the reply.
+    /// A note to whoever gets the reply.
     pub(super) notice: Option<String>,
     pub(super) messages: Vec<MessageId>,
 }
@@ -160,7 +160,7 @@ impl Closing {
     }
 }
 
-/// A message whose turn ended lately.
+/// A message whose turn ended recently.
 pub(super) struct EndedMessage {
     pub(super) message: MessageId,
     pub(super) fingerprint: String,
@@ -179,7 +179,7 @@ impl ChannelState {
             _cancel: args.token.clone().drop_guard(),
             token: args.token,
             received: 0,
-            falling: false,
+            going_idle: false,
             last_active: Instant::now(),
             current: None,
             attempts: 0,
@@ -190,19 +190,19 @@ impl ChannelState {
             run_tier,
             draining: false,
             drained: Vec::new(),
-            told_of: BTreeSet::new(),
+            asked_for: BTreeSet::new(),
             reported_at: Timestamp::UNIX_EPOCH,
             timers: JoinSet::new(),
         }
     }
 
-    /// Journals the events together, folds them in once they are durable, and tells watchers. A store that refuses
-    /// leaves everything as it was.
+    /// Journals the events together and folds them in once they are durable. Only then are deliveries enqueued and watchers
+    /// notified. If the store refuses the events, nothing changes.
     pub(super) async fn commit(&mut self, events: Vec<Event>) -> Result<(), Failed<StoreError>> {
         if events.is_empty() {
             return Ok(());
         }
-        let at = self.shared.now();
+        let at = self.shared.ports.now();
         let channel = Some(&self.handle.id);
         let records =
             events.into_iter().map(|event| NewRecord { channel: channel.cloned(), at, event }).collect();
@@ -211,14 +211,15 @@ impl ChannelState {
             Failed::Refused(error)
         })?;
         self.handle.apply(&records).map_err(ChannelFault::from)?;
-        self.report(&records);
+        self.enqueue_deliveries(&records);
+        self.notify_watchers(&records);
         Ok(())
     }
 
-    /// Appends in a task of its own, which ends even if this actor is killed: the next one reads the store only
-    /// when it has, and so never misses what was written in its name.
+    /// Appends in a separate task, which finishes even if this actor is killed. The next actor reads the store only after
+    /// that, so it sees everything that was written in its name.
     async fn append(&self, records: Vec<NewRecord>) -> Result<Result<Vec<Record>, StoreError>, ChannelFault> {
-        let store = Arc::clone(&self.shared.deps.store);
+        let store = Arc::clone(&self.shared.ports.store);
         let writing = self.handle.writing().await;
         let (told, done) = oneshot::channel();
         let work = async move {
@@ -226,7 +227,10 @@ impl ChannelState {
             drop(writing);
             result
         };
-        self.shared.tasks.watch(CancellationToken::new(), work, move |ended| drop(told.send(ended)));
+        self.shared
+            .lifecycle
+            .tasks
+            .watch(CancellationToken::new(), work, move |ended| drop(told.send(ended)));
         match done.await {
             Ok(Ended::Done(result)) => Ok(result),
             Ok(Ended::Panicked(message)) => Err(ChannelFault::Journal(message)),
@@ -234,49 +238,49 @@ impl ChannelState {
         }
     }
 
-    /// Something came: the channel stays awake.
-    pub(super) fn stir(&mut self) {
+    /// Keeps the channel awake, since a request came.
+    pub(super) fn note_activity(&mut self) {
         self.last_active = Instant::now();
-        self.handle.note_used(self.shared.next_use());
-        if std::mem::take(&mut self.falling) {
-            // A run that was proposed meanwhile was not taken.
+        self.handle.note_used(self.shared.directory.next_use());
+        if std::mem::take(&mut self.going_idle) {
+            // A run proposed meanwhile was not started.
             self.handle.tell_compactor(CompactorMsg::Look);
         }
     }
 
-    /// Asks the router to let the channel sleep when nothing happened for long and nothing is under way.
+    /// Requests sleep if nothing has happened for long, and plans the next check.
     pub(super) fn tick(&mut self) {
-        let limit = self.shared.limits().idle_after;
+        let limit = self.shared.live.limits().idle_after;
         let quiet = self.last_active.elapsed();
         if quiet >= limit {
-            self.rest();
+            self.request_sleep();
         }
         let wait = if quiet < limit { limit - quiet } else { limit };
         self.later(wait, || ChannelMsg::Tick);
     }
 
-    /// Asks the router to let the channel sleep, unless something is under way.
-    pub(super) fn rest(&mut self) {
+    /// Asks the router to put the channel to sleep, unless something is under way.
+    pub(super) fn request_sleep(&mut self) {
         if let Some(left) = FRESH.checked_sub(self.last_active.elapsed()).filter(|left| !left.is_zero()) {
-            // What is told beside requests, such as what a run took, may still be on its way.
-            return self.later(left, || ChannelMsg::Rest);
+            // Messages beside requests, such as a run's usage, may still be on their way.
+            return self.later(left, || ChannelMsg::Sleep);
         }
         if !self.may_sleep() {
-            // Others are asked before it is asked again.
-            return self.handle.note_used(self.shared.next_use());
+            // Counts as a use, so that other channels are asked first.
+            return self.handle.note_used(self.shared.directory.next_use());
         }
-        self.falling = true;
+        self.going_idle = true;
         let (channel, who, received) = (self.handle.id.clone(), self.myself.get_id(), self.received);
-        self.shared.tell_router(RouterMsg::Idle { channel, who, received });
+        self.shared.directory.tell_router(RouterMsg::Idle { channel, who, received });
     }
 
-    /// Sends itself a message after a while. One that is asleep by then is not kept in memory for it.
+    /// Sends itself a message after a delay. A timer does not keep a sleeping channel in memory.
     pub(super) fn later(&mut self, wait: Duration, message: fn() -> ChannelMsg) {
         while self.timers.try_join_next().is_some() {}
         let myself = self.myself.clone();
         self.timers.spawn(async move {
             tokio::time::sleep(wait).await;
-            // Its failure is the router's to see.
+            // If the actor has failed, the router knows.
             let _ = myself.send_message(message());
         });
     }
@@ -285,7 +289,7 @@ impl ChannelState {
         if self.current.is_some() || self.unsaved.is_some() || self.handle.subscribers.is_awaited() {
             return false;
         }
-        let (now, settings) = (self.shared.now(), self.handle.settings());
+        let (now, settings) = (self.shared.ports.now(), self.handle.settings());
         self.handle.read(|conversation| {
             conversation.open_turn.is_none()
                 && conversation.run.is_none()
@@ -302,7 +306,7 @@ impl ChannelState {
         }
     }
 
-    /// Answers who waits for the open turn to end.
+    /// Answers [`ChannelMsg::Drain`], unless a turn is open.
     pub(super) fn tell_drained(&mut self) {
         if self.current.is_none() && self.unsaved.is_none() {
             for done in self.drained.drain(..) {
@@ -311,7 +315,7 @@ impl ChannelState {
         }
     }
 
-    /// Drops the open turn's task; the turn stays open in the journal, with what its call has taken so far.
+    /// Drops the open turn's task. The turn stays open in the journal, with the usage of its call so far.
     pub(super) async fn abandon(&mut self) -> Result<(), ChannelFault> {
         self.draining = true;
         if let Some(current) = &self.current {
@@ -327,11 +331,11 @@ impl ChannelState {
         Ok(())
     }
 
-    /// Keeps a snapshot, in a task of its own: it is only a cache.
-    pub(super) fn keep_snapshot(&self) {
-        let (store, handle) = (Arc::clone(&self.shared.deps.store), Arc::clone(&self.handle));
-        self.shared.tasks.spawn("keep a snapshot", async move {
-            if let Err(error) = handle.keep(&*store).await {
+    /// Saves a snapshot in a task. It is only a cache.
+    pub(super) fn save_snapshot(&self) {
+        let (store, handle) = (Arc::clone(&self.shared.ports.store), Arc::clone(&self.handle));
+        self.shared.lifecycle.tasks.spawn("keep a snapshot", async move {
+            if let Err(error) = handle.save(&*store).await {
                 tracing::warn!(%error, "a conversation's snapshot was not kept; its next start takes longer");
             }
         });

@@ -1,5 +1,5 @@
-//! Turns: taken up one at a time, run as a task, ended by one record batch, which has what a chat is sent for it; and taking
-//! up again what a restart found unfinished.
+//! Turns: run one at a time as a task, and ended by one batch of records, which includes the delivery to a chat. After a
+//! restart, unfinished turns are resumed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use cairn_types::event::{ApprovalEvent, DeliveryEvent, Event, Receipt, TurnEnd, 
 use cairn_types::ids::{LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
 use cairn_types::message::{Part, Pending, Role, ToolCall, fingerprint};
 use cairn_types::model::{Finish, Usage};
-use cairn_types::ports::{Answer, Reply, StoreError, TurnFailure};
+use cairn_types::ports::{Answer, Reply, StoreError, Toolset, TurnFailure};
 use cairn_types::tool::approval::ApprovalOutcome;
 use cairn_types::tool::{Effect, ToolOutcome, ToolUse, logged_arguments};
 use ractor::ActorProcessingErr;
@@ -33,14 +33,14 @@ use crate::tools::effect_of;
 use crate::turn::{self, Call, CallUnderWay, TurnArgs, note_id};
 use crate::typing::Typing;
 
-/// Unclean stops after which a turn is given up whose chat was told that it waits for a model. It may be open for days
-/// through no fault of its own; but should it be what fails each time, that must come to an end, too.
+/// Unclean stops after which a turn is given up although its chat was told that it waits for a model. Such a turn may be
+/// open for days, so it gets more chances; but it may also be what causes the crashes.
 const MAX_WHILE_WAITING: u32 = 10 * MAX_INTERRUPTIONS;
 
-/// Ended messages that a channel remembers itself, so that a repeat is answered without asking the store.
+/// Ended messages that a channel remembers, to answer repeats without the store.
 const RECENT_KEPT: usize = 64;
 
-/// What the chat shows of a draft when its turn ends.
+/// The draft in the chat when its turn ends.
 #[derive(Debug, Clone, PartialEq)]
 enum DraftState {
     No,
@@ -48,7 +48,7 @@ enum DraftState {
     Unknown,
 }
 
-/// `drafts`: what came of the draft and is not journalled yet.
+/// `drafts`: draft events that are not journalled yet.
 fn draft_of(open: &OpenTurn, drafts: &[Event]) -> DraftState {
     let mut state = match &open.draft {
         None => DraftState::No,
@@ -71,17 +71,18 @@ fn draft_of(open: &OpenTurn, drafts: &[Event]) -> DraftState {
 }
 
 impl ChannelState {
-    /// The open turn runs again, or goes to the dead letters; pending messages and the run follow.
-    pub(super) async fn take_up(&mut self) -> Result<(), ActorProcessingErr> {
+    /// Resumes after a restart: the open turn runs again, or goes to the dead letters; pending messages and the run follow.
+    pub(super) async fn resume(&mut self) -> Result<(), ActorProcessingErr> {
         let settings = &self.handle.settings();
         self.tier = self.handle.read(|conversation| measure(conversation, settings).tier);
-        self.later(self.shared.limits().idle_after, || ChannelMsg::Tick);
+        self.later(self.shared.live.limits().idle_after, || ChannelMsg::Tick);
         self.expect_loss();
-        self.make_up();
+        self.close_ended();
         let open = self.handle.read(|conversation| conversation.open_turn.clone());
         if let Some(open) = open {
             let mut events = self.handle.read(|conversation| {
-                let mut results = close_calls(&self.shared, conversation, "interrupted by a restart");
+                let mut results =
+                    close_calls(&*self.shared.ports.tools, conversation, "interrupted by a restart");
                 stamp(conversation, &mut results);
                 results
             });
@@ -92,33 +93,34 @@ impl ChannelState {
                 tracing::warn!(channel = %self.handle.id, turn = %open.id, interruptions,
                     "a turn was cut short by a failure; it is taken up again");
             }
-            // The store may be away: then this actor fails before the turn runs, and is started again after a pause.
+            // If the store is away, this actor fails before the turn runs, and restarts after a pause.
             answer(self.commit(events).await)??;
             let told = open.notes.contains(&note_id(&self.handle.id, &open.id));
             if interruptions >= if told { MAX_WHILE_WAITING } else { MAX_INTERRUPTIONS } {
                 self.give_up_turn(interruptions).await?;
             }
         }
-        // Its end was still to come when what it was to answer had been deleted.
+        // Its messages had been deleted before it could be ended.
         if self.handle.read(Conversation::is_withdrawn) {
-            // What the store refuses of it is tried again.
+            // If the store refuses the end, it is retried.
             drop(answer(self.stop_open_turn().await)?);
         }
-        self.go_on().await?;
+        self.advance().await?;
         self.expire().await?;
         self.handle.tell_compactor(CompactorMsg::Look);
         Ok(())
     }
 
-    /// The actor before this one may have failed before it told what it had journalled.
-    fn make_up(&self) {
+    /// Makes up for an actor that failed between a commit and its report: ends the waiting for turns that have ended, and
+    /// has the outbox look for deliveries.
+    fn close_ended(&self) {
         let open: BTreeSet<MessageId> = self.handle.read(|conversation| {
             let in_turn = conversation.open_turn.iter().flat_map(|open| open.messages.iter().cloned());
             in_turn.chain(conversation.pending.iter().map(|pending| pending.message.clone())).collect()
         });
         self.handle.subscribers.close_ended(|message| open.contains(message));
         if self.interrupted && self.handle.read(|conversation| !conversation.owed.is_empty()) {
-            self.shared.tell_outbox(OutboxMsg::Look(self.handle.id.clone()));
+            self.shared.directory.tell_outbox(OutboxMsg::Look(self.handle.id.clone()));
         }
     }
 
@@ -129,13 +131,13 @@ impl ChannelState {
         answer(self.close(closing).await).map(drop)
     }
 
-    /// What begins the next turn, if one is due; `extra` is about to be pending, too.
+    /// The events that start the next turn, if one is due. `extra`: a message that is about to be pending.
     pub(super) fn next_turn_events(&self, extra: Option<&Pending>) -> Vec<Event> {
         if self.draining || self.current.is_some() || self.unsaved.is_some() {
             return Vec::new();
         }
         let usable_tokens = self.handle.settings().window.usable_tokens();
-        let limit = self.shared.limits().unaddressed_queue;
+        let limit = self.shared.live.limits().unaddressed_queue;
         self.handle.read(|conversation| {
             if conversation.open_turn.is_some() {
                 return Vec::new();
@@ -159,8 +161,8 @@ impl ChannelState {
         })
     }
 
-    /// Runs the open turn, or begins the next one that is due.
-    pub(super) async fn go_on(&mut self) -> Result<(), ChannelFault> {
+    /// Runs the open turn, or starts the next one that is due.
+    pub(super) async fn advance(&mut self) -> Result<(), ChannelFault> {
         loop {
             if self.draining || self.current.is_some() || self.unsaved.is_some() {
                 return Ok(());
@@ -174,7 +176,7 @@ impl ChannelState {
                 return Ok(());
             }
             if answer(self.commit(events).await)?.is_err() {
-                self.try_later();
+                self.retry_later();
                 return Ok(());
             }
         }
@@ -189,12 +191,13 @@ impl ChannelState {
         let span = telemetry::turn_span(&self.handle.id, &open.id);
         let show = span.in_scope(|| {
             let token = self.token.child_token();
-            Show::begin(&self.shared, &self.handle, &turn, open, token).map(Arc::new)
+            let Shared { ports, lifecycle, .. } = &self.shared;
+            Show::begin(ports, &lifecycle.tasks, &self.handle, &turn, open, token).map(Arc::new)
         });
         let (times, call) = (Arc::<Times>::default(), Arc::<CallUnderWay>::default());
         let authors = self.handle.read(|conversation| authors_of(conversation, open));
         let args = TurnArgs {
-            shared: Arc::clone(&self.shared),
+            shared: self.shared.clone(),
             handle: Arc::clone(&self.handle),
             turn,
             show: show.clone(),
@@ -206,8 +209,8 @@ impl ChannelState {
         self.current = Some(Current { attempt, token: token.clone(), started, times, call, authors, show });
         let channel = self.myself.clone();
         span.in_scope(|| tracing::debug!("a turn is taken up"));
-        self.shared.tasks.watch(token, turn::run(args).instrument(span), move |ended| {
-            // A channel that has failed meanwhile takes the turn up again when it is back.
+        self.shared.lifecycle.tasks.watch(token, turn::run(args).instrument(span), move |ended| {
+            // A channel that has failed meanwhile resumes the turn when it restarts.
             let ended = Box::new(ended);
             let _ = channel.send_message(ChannelMsg::TurnDone { attempt, ended });
         });
@@ -217,17 +220,17 @@ impl ChannelState {
         self.unsaved.is_none() && self.current.as_ref().is_some_and(|current| current.attempt == attempt)
     }
 
-    /// How long the turn under way has been running.
+    /// How long the turn under way has run.
     pub(super) fn turn_time(&self) -> Duration {
         self.current.as_ref().map(|current| current.started.elapsed()).unwrap_or_default()
     }
 
-    /// How long the turn under way has been running, and where the time went; none when no turn is under way.
+    /// How long the turn under way has run, and where the time went; `None`: there is none.
     pub(super) fn turn_times(&self) -> Option<(Duration, &Times)> {
         self.current.as_ref().map(|current| (current.started.elapsed(), current.times.as_ref()))
     }
 
-    /// Journals entries of the turn under way.
+    /// Journals events of the turn under way, and numbers the entries among them.
     pub(super) async fn step(
         &mut self,
         attempt: u64,
@@ -244,7 +247,7 @@ impl ChannelState {
         Ok(())
     }
 
-    /// The emergency: synchronous, without a model, whether or not a run is under way. Whether anything left the window.
+    /// The emergency: synchronous, without a model, whether or not a run is under way. True: something left the window.
     pub(super) async fn make_room(
         &mut self,
         attempt: u64,
@@ -255,7 +258,7 @@ impl ChannelState {
             return Err(Failed::Refused(StoreError::Closed));
         }
         let conversation = self.handle.snapshot();
-        let events = self.handle.engine.compact(&conversation, settings, cause, self.shared.now());
+        let events = self.handle.engine.compact(&conversation, settings, cause, self.shared.ports.now());
         drop(conversation);
         let made_room = !events.is_empty();
         let committed = self.commit(events).await;
@@ -265,7 +268,7 @@ impl ChannelState {
         committed.map(|()| made_room)
     }
 
-    /// The turn's task ended, in whichever way.
+    /// Ends the turn after its task has ended, in whichever way.
     pub(super) async fn turn_done(
         &mut self,
         attempt: u64,
@@ -301,13 +304,14 @@ impl ChannelState {
         }
     }
 
-    /// Journals the end of the open turn, tells who waits, and goes on. What the store refuses is tried again.
+    /// Journals the end of the open turn, answers its waiters, and starts the next turn. If the store refuses it, it is
+    /// retried.
     async fn close(&mut self, closing: Closing) -> Result<(), Failed<StoreError>> {
-        let prints = self.handle.read(|conversation| prints_of(conversation, &closing.messages));
+        let prints = self.handle.read(|conversation| fingerprints_of(conversation, &closing.messages));
         if let Err(failed) = self.commit(closing.events.clone()).await {
             if matches!(failed, Failed::Refused(_)) {
                 self.unsaved = Some(closing);
-                self.try_later();
+                self.retry_later();
             }
             return Err(failed);
         }
@@ -319,12 +323,12 @@ impl ChannelState {
             }
             Err(failure) => Answer::Failed(failure.clone()),
         });
-        self.go_on().await?;
+        self.advance().await?;
         self.tell_drained();
         Ok(())
     }
 
-    /// Stops the task of the open turn and ends the turn. False: there is none.
+    /// Cancels the open turn's task and ends the turn. False: there is none.
     pub(super) async fn stop_open_turn(&mut self) -> Result<bool, Failed<StoreError>> {
         if self.unsaved.is_some() {
             return Ok(false);
@@ -339,7 +343,7 @@ impl ChannelState {
         }
     }
 
-    /// Ends what the chat sees of the turn under way before its answer; what came of it is still to be journalled.
+    /// Ends typing and drafts of the turn under way. Returns draft events to journal.
     async fn end_show(&self) -> Vec<Event> {
         match self.current.as_ref().and_then(|current| current.show.clone()) {
             Some(show) => show.cut_short().await,
@@ -347,17 +351,17 @@ impl ChannelState {
         }
     }
 
-    /// What shows that the bot is typing, for the delivery that ends it.
+    /// The typing indicator, for the delivery that ends it.
     pub(super) fn typing(&self) -> Option<Arc<Typing>> {
         Some(self.current.as_ref()?.show.as_ref()?.typing())
     }
 
-    /// The people whom the turn under way answers.
+    /// The authors of the messages that the turn under way answers.
     pub(super) fn authors(&self) -> &[String] {
         self.current.as_ref().map(|current| current.authors.as_slice()).unwrap_or_default()
     }
 
-    /// The turn under way has nothing to do before the runtime stops.
+    /// Ends the task of a turn that only waits, since the runtime stops.
     pub(super) fn yield_turn(&mut self, attempt: u64) {
         if self.draining && self.is_current(attempt) {
             self.cancel_turn();
@@ -365,26 +369,26 @@ impl ChannelState {
         }
     }
 
-    /// Cancels the task of the open turn, which stays open.
+    /// Cancels the task of the open turn. The turn stays open.
     pub(super) fn cancel_turn(&mut self) {
         if let Some(current) = self.current.take() {
             current.token.cancel();
         }
     }
 
-    /// Tries again, later, what the store refused.
-    pub(super) fn try_later(&mut self) {
-        self.later(self.shared.limits().store_retry_pause, || ChannelMsg::TryAgain);
+    /// Retries what the store refused, after a pause.
+    pub(super) fn retry_later(&mut self) {
+        self.later(self.shared.live.limits().store_retry_pause, || ChannelMsg::Retry);
     }
 
-    pub(super) async fn try_again(&mut self) -> Result<(), ChannelFault> {
+    pub(super) async fn retry(&mut self) -> Result<(), ChannelFault> {
         match self.unsaved.take() {
             Some(closing) => answer(self.close(closing).await).map(drop),
-            None => self.go_on().await,
+            None => self.advance().await,
         }
     }
 
-    /// Remembers the end of these messages' turn.
+    /// Remembers that the turn of these messages ended.
     pub(super) fn remember(&mut self, messages: Vec<(MessageId, String)>, end: &TurnEnd) {
         for (message, fingerprint) in messages {
             if self.recent.len() == RECENT_KEPT {
@@ -395,12 +399,12 @@ impl ChannelState {
         }
     }
 
-    /// The end of a turn with a reply. A chat is sent it: in the place of its draft, where it shows one.
+    /// The end of a turn with a reply. In a chat the reply replaces the draft, if there is one.
     fn answered(&self, answer: TurnAnswer, drafts: Vec<Event>) -> Option<Closing> {
         let delivers = self.handle.id.platform() != LOCAL_PLATFORM;
         let settings = self.handle.settings();
         if let Some(current) = &self.current {
-            // The answer brings what its call took: nobody else is to count it.
+            // The answer includes its call's usage, which must not be counted twice.
             drop(current.call.take());
         }
         self.handle.read(|conversation| {
@@ -408,7 +412,7 @@ impl ChannelState {
             let notice = long_messages(conversation, &settings, &open.messages, answer.cut);
             let draft = draft_of(open, &drafts);
             let mut events = drafts;
-            events.extend(close_calls(&self.shared, conversation, "the turn went on without it"));
+            events.extend(close_calls(&*self.shared.ports.tools, conversation, "the turn went on without it"));
             let (reply, finish) = (answer.entry.text(), answer.entry.finish);
             events.push(Event::Turn(TurnEvent::EntryAdded { entry: answer.entry }));
             let usage = open.usage + taken(answer.took.as_ref());
@@ -445,20 +449,21 @@ impl ChannelState {
         })
     }
 
-    /// The end of a turn that failed. A chat is sent a note that says so.
+    /// The end of a turn that failed. In a chat a note says so.
     fn failed(&self, failure: TurnFailure, drafts: Vec<Event>) -> Option<Closing> {
         let outcome = TurnOutcome::Failed { code: failure.code.clone(), message: failure.message.clone() };
         let note = Some(failure::note(&failure.code).to_owned());
         self.unanswered(outcome, failure, "the turn failed", note, drafts)
     }
 
-    /// The end of a turn that a command stopped. It is told by the command's answer; only a draft gets a mark.
+    /// The end of a turn that a command stopped. The command's answer says so; only a draft gets a mark.
     fn stopped(&self, drafts: Vec<Event>) -> Option<Closing> {
         let draft = self
             .handle
             .read(|conversation| conversation.open_turn.as_ref().map(|open| draft_of(open, &drafts)));
-        let note = matches!(draft, Some(DraftState::There(_)))
-            .then(|| format!("{}\n\n*(stopped)*", self.handle.subscribers.so_far()).trim_start().to_owned());
+        let note = matches!(draft, Some(DraftState::There(_))).then(|| {
+            format!("{}\n\n*(stopped)*", self.handle.subscribers.text_so_far()).trim_start().to_owned()
+        });
         let call_result = "the turn was stopped";
         self.unanswered(TurnOutcome::Stopped, failure::stopped(), call_result, note, drafts)
     }
@@ -470,7 +475,7 @@ impl ChannelState {
         self.unanswered(TurnOutcome::DeadLettered, failure, "the turn was given up", note, Vec::new())
     }
 
-    /// The end of a turn without a reply: with what was said of one so far, and what that took. `note`: what a chat is told.
+    /// The end of a turn without a reply, with its partial text and usage. `note`: the text for the chat.
     fn unanswered(
         &self,
         outcome: TurnOutcome,
@@ -481,12 +486,12 @@ impl ChannelState {
     ) -> Option<Closing> {
         let delivers = self.handle.id.platform() != LOCAL_PLATFORM;
         let call = self.current.as_ref().and_then(|current| current.call.take());
-        let (now, mark) = (self.shared.now(), format!("[cut short here: {call_result}]"));
+        let (now, mark) = (self.shared.ports.now(), format!("[cut short here: {call_result}]"));
         self.handle.read(|conversation| {
             let open = conversation.open_turn.as_ref()?;
             let draft = draft_of(open, &drafts);
             let mut events = drafts;
-            events.extend(close_calls(&self.shared, conversation, call_result));
+            events.extend(close_calls(&*self.shared.ports.tools, conversation, call_result));
             let took = call.as_ref().and_then(Call::ended);
             let usage = open.usage + taken(took.as_ref());
             let model = call.as_ref().map(|call| call.model.clone()).or_else(|| open.model.clone());
@@ -512,7 +517,7 @@ impl ChannelState {
     }
 }
 
-/// A reply as the waiter of `message` gets it.
+/// The reply to one message of a turn.
 pub(super) fn answer_of(
     message: &MessageId,
     end: &TurnEnd,
@@ -532,7 +537,7 @@ pub(super) fn answer_of(
     })
 }
 
-/// What the chat of the open turn is sent.
+/// The delivery for the open turn's chat, which replaces the draft if there is one.
 fn intent(open: &OpenTurn, id: OutboxId, seq: Seq, note: Option<String>, draft: &DraftState) -> Event {
     let edits = match draft {
         DraftState::There(message) => Some(message.clone()),
@@ -551,7 +556,7 @@ fn intent(open: &OpenTurn, id: OutboxId, seq: Seq, note: Option<String>, draft: 
     })
 }
 
-/// What a call took.
+/// The usage in an event; none: zero.
 fn taken(took: Option<&Event>) -> Usage {
     match took {
         Some(Event::Turn(TurnEvent::UsageReported { usage, .. })) => *usage,
@@ -559,12 +564,12 @@ fn taken(took: Option<&Event>) -> Usage {
     }
 }
 
-/// The newest entry.
+/// The number of the newest entry.
 fn newest(conversation: &Conversation) -> Seq {
     Seq(conversation.next_seq.0.saturating_sub(1))
 }
 
-/// Gives the entries among the events their numbers, turn, time and weight.
+/// Sets number, turn, generation, time and token count of the entries among the events.
 fn stamp(conversation: &Conversation, events: &mut [Event]) {
     let Some(open) = &conversation.open_turn else { return };
     let mut seq: Seq = conversation.next_seq;
@@ -580,9 +585,9 @@ fn stamp(conversation: &Conversation, events: &mut [Event]) {
     }
 }
 
-/// Results for the calls of the open turn that have none: no call stays without one. Those that may have been carried out
-/// say so; requests for approval that are still open are void. `reason`: why the calls end here.
-fn close_calls(shared: &Shared, conversation: &Conversation, reason: &str) -> Vec<Event> {
+/// Adds a result for each call of the open turn that has none. A call that may have been carried out says so. Open requests
+/// for approval become void. `reason`: why the calls end here.
+fn close_calls(tools: &dyn Toolset, conversation: &Conversation, reason: &str) -> Vec<Event> {
     let Some(open) = &conversation.open_turn else { return Vec::new() };
     let mut open_calls: Vec<&ToolCall> = Vec::new();
     let mut caused_by = BTreeSet::new();
@@ -594,7 +599,7 @@ fn close_calls(shared: &Shared, conversation: &Conversation, reason: &str) -> Ve
     let mut events = Vec::new();
     for call in open_calls {
         let approval = open.approvals.iter().find(|approval| approval.call == call.id);
-        let effect = effect_of(shared, &call.name);
+        let effect = effect_of(tools, &call.name);
         let text = if effect == Effect::Changes && approval.is_none() {
             format!("cut short: {reason}; whether it was carried out is not known: look before you repeat it")
         } else {
@@ -629,8 +634,8 @@ fn close_calls(shared: &Shared, conversation: &Conversation, reason: &str) -> Ve
     events
 }
 
-/// The messages with their fingerprints, as far as their entries are in the window.
-fn prints_of(conversation: &Conversation, messages: &[MessageId]) -> Vec<(MessageId, String)> {
+/// The fingerprints of these messages, if their entries are in the window.
+fn fingerprints_of(conversation: &Conversation, messages: &[MessageId]) -> Vec<(MessageId, String)> {
     let turn: Option<&TurnId> = conversation.open_turn.as_ref().map(|open| &open.id);
     let of_turn = conversation.live.iter().rev().take_while(|entry| Some(&entry.turn) == turn);
     of_turn
@@ -641,7 +646,7 @@ fn prints_of(conversation: &Conversation, messages: &[MessageId]) -> Vec<(Messag
         .collect()
 }
 
-/// Who wrote the messages that the turn is to answer.
+/// The authors of the messages that the turn answers.
 fn authors_of(conversation: &Conversation, open: &OpenTurn) -> Vec<String> {
     let of_turn = conversation.live.iter().rev().take_while(|entry| entry.turn == open.id);
     of_turn.filter_map(|entry| Some(entry.author.as_ref()?.id.clone())).collect()

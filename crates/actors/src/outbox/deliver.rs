@@ -1,7 +1,7 @@
-//! One delivery, part by part: attempt in the journal, send, receipt in the journal.
+//! One delivery, part by part: journal the attempt, send, journal the receipt.
 //!
-//! Between an attempt and its receipt nobody knows whether the part is there. It is repeated then where the platform
-//! guards against doubles, for as long as it does; otherwise the delivery is quarantined as unknown.
+//! Between an attempt and its receipt it is unknown whether the part was sent. It is sent again while the platform guards
+//! against duplicates; otherwise the delivery is quarantined as unknown.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use cairn_types::ports::{OutboxItem, Platform, SendError, SendPart};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use super::OutboxArgs;
 use crate::failure::RuntimeError;
 use crate::messages::{Create, PendingDelivery, Request};
 use crate::pace::{Pace, Paced};
-use crate::shared::Shared;
 use crate::telemetry;
 use crate::typing::Typing;
 
-/// How the task of a delivery ends.
+/// How the task of a delivery ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stopped {
-    /// It is settled, or nothing that can be sent now.
+    /// It is settled, or cannot be sent.
     Over,
     /// The runtime stops: the rest stays pending.
     Parked,
@@ -32,7 +32,7 @@ pub(super) enum Stopped {
 struct DeliveryPart {
     part: u32,
     words: String,
-    /// What the last part of a note asks for.
+    /// The approval that the last part of a note asks for.
     approval: Option<ApprovalId>,
 }
 
@@ -42,18 +42,18 @@ enum Fate {
     Unknown(String),
 }
 
-pub(super) async fn deliver(shared: Arc<Shared>, pending: PendingDelivery) -> Stopped {
+pub(super) async fn deliver(args: OutboxArgs, pending: PendingDelivery) -> Stopped {
     let PendingDelivery { item, reply, typing } = pending;
-    let Some(platform) = shared.platform(&item.channel) else { return Stopped::Over };
+    let Some(platform) = args.ports.platform(&item.channel) else { return Stopped::Over };
     let words = match &item.note {
         Some(note) => Some(note.clone()),
-        None => match find_reply(&shared, &item, reply).await {
+        None => match find_reply(&args, &item, reply).await {
             Ok(reply) => reply.map(|reply| reply.text()),
             Err(left) => return left,
         },
     };
-    let pace = Pace::up_to(shared.limits().delivery_retry_max);
-    let mut delivery = Delivery { shared, platform, item, typing, pace };
+    let pace = Pace::up_to(args.live.limits().delivery_retry_max);
+    let mut delivery = Delivery { args, platform, item, typing, pace };
     let done = match delivery.catch_up().await {
         Ok(()) => delivery.run(words).await,
         Err(left) => Err(left),
@@ -62,21 +62,21 @@ pub(super) async fn deliver(shared: Arc<Shared>, pending: PendingDelivery) -> St
 }
 
 async fn find_reply(
-    shared: &Shared,
+    args: &OutboxArgs,
     item: &OutboxItem,
     reply: Option<Arc<Entry>>,
 ) -> Result<Option<Arc<Entry>>, Stopped> {
     if reply.is_some() {
         return Ok(reply);
     }
-    let mut pace = Pace::up_to(shared.limits().delivery_retry_max);
+    let mut pace = Pace::up_to(args.live.limits().delivery_retry_max);
     loop {
-        match shared.deps.store.entries(&item.channel, item.seq, item.seq, 1).await {
+        match args.ports.store.entries(&item.channel, item.seq, item.seq, 1).await {
             Ok(mut entries) => return Ok(entries.pop()),
             Err(error) => {
                 tracing::error!(channel = %item.channel, %error,
                     "cannot read a reply that is to be delivered; trying again");
-                if pace.wait(shared, None).await == Paced::Stopping {
+                if pace.wait(&args.lifecycle, None).await == Paced::Stopping {
                     return Err(Stopped::Parked);
                 }
             }
@@ -85,7 +85,7 @@ async fn find_reply(
 }
 
 struct Delivery {
-    shared: Arc<Shared>,
+    args: OutboxArgs,
     platform: Arc<dyn Platform>,
     item: OutboxItem,
     typing: Option<Arc<Typing>>,
@@ -93,15 +93,15 @@ struct Delivery {
 }
 
 impl Delivery {
-    /// An open attempt may be that of an outbox that is gone, with its receipt on the way into the journal. The channel answers
-    /// behind it.
+    /// An attempt that is open may belong to a previous outbox whose receipt is still being journalled. The channel answers
+    /// after that receipt, so the delivery is read again then.
     async fn catch_up(&mut self) -> Result<(), Stopped> {
         if self.item.attempted_at.is_none() {
             return Ok(());
         }
         self.note(Vec::new()).await?;
         loop {
-            match self.shared.deps.store.deliveries().await {
+            match self.args.ports.store.deliveries().await {
                 Ok(items) => {
                     let now = items.into_iter().find(|item| item.id == self.item.id);
                     self.item = now.ok_or(Stopped::Over)?;
@@ -150,13 +150,13 @@ impl Delivery {
         self.settle(carried, Receipt::Delivered { messages }).await
     }
 
-    /// Sends a part until its fate is known or can no longer become so.
+    /// Sends a part until its fate is known, or can no longer become known.
     async fn part(&mut self, piece: DeliveryPart, mut carried: Vec<Event>) -> Result<Fate, Stopped> {
         let (id, part) = (self.item.id.clone(), piece.part);
-        // Since when a message may be there that nobody knows of.
+        // Since when a message may exist that is not confirmed.
         let mut unsure = self.item.attempted_at.take();
         let mut attempted = unsure;
-        // No edit offers ways to say yes and no: what asks for an approval is a message of its own.
+        // An edit cannot offer buttons, so a request for approval is a message of its own.
         let mut edits = self.item.edits.clone().filter(|_| part == 0 && piece.approval.is_none());
         loop {
             let began = match attempted {
@@ -165,7 +165,7 @@ impl Delivery {
                     self.check_time(&mut carried).await?;
                     carried.push(Event::Delivery(DeliveryEvent::Attempted { id: id.clone(), part }));
                     self.note(std::mem::take(&mut carried)).await?;
-                    *attempted.insert(self.shared.now())
+                    *attempted.insert(self.args.ports.now())
                 }
             };
             if edits.is_none() && unsure.is_some_and(|since| !self.may_repeat(since)) {
@@ -176,7 +176,7 @@ impl Delivery {
                 Err(error) => error,
             };
             match &error {
-                // Waiting one's turn is no trouble.
+                // Waiting for a rate limit is not a failure.
                 SendError::Later { after: Some(_), .. } => {
                     tracing::debug!(part, ?error, "a part has to wait");
                 }
@@ -187,7 +187,7 @@ impl Delivery {
             }
             match (error, edits.is_some()) {
                 (SendError::Refused(reason), true) => {
-                    // The message is gone: the part is sent as one of its own.
+                    // The message is gone: the part is sent as a new one.
                     edits = None;
                     if unsure.is_none() {
                         attempted = None;
@@ -198,7 +198,7 @@ impl Delivery {
                 (SendError::Refused(reason), false) if unsure.is_some() => return Ok(Fate::Unknown(reason)),
                 (SendError::Refused(reason), false) => return Ok(Fate::Dead(reason)),
                 (SendError::Later { after, reason }, _) => {
-                    // What was certainly not sent does not tell of an attempt before it.
+                    // This attempt sent nothing, but an earlier one may have.
                     if unsure.is_none() {
                         attempted = None;
                         self.note(vec![Event::Delivery(DeliveryEvent::PutOff {
@@ -236,14 +236,14 @@ impl Delivery {
         self.platform.send(SendPart { delivery, part, channel, reply_to, words, approval }).await
     }
 
-    /// The platform still guards against a double of what was first sent then.
+    /// Whether the platform still guards against a duplicate of what was first sent at that time.
     fn may_repeat(&self, since: Timestamp) -> bool {
-        self.platform.traits().may_repeat(since, self.shared.now())
+        self.platform.traits().may_repeat(since, self.args.ports.now())
     }
 
-    /// Begins nothing new when the runtime has no time left for it; what is there is noted first.
+    /// Stops before a new attempt if the runtime has no time left for it. Receipts are journalled first.
     async fn check_time(&self, carried: &mut Vec<Event>) -> Result<(), Stopped> {
-        let over = self.shared.stop_by.borrow().is_some_and(|by| by <= Instant::now());
+        let over = self.args.lifecycle.stop_by.borrow().is_some_and(|by| by <= Instant::now());
         if !over {
             return Ok(());
         }
@@ -254,7 +254,7 @@ impl Delivery {
     }
 
     async fn pause(&mut self, asked: Option<std::time::Duration>) -> Result<(), Stopped> {
-        match self.pace.wait(&self.shared, asked).await {
+        match self.pace.wait(&self.args.lifecycle, asked).await {
             Paced::Again => Ok(()),
             Paced::Stopping => Err(Stopped::Parked),
         }
@@ -291,15 +291,15 @@ impl Delivery {
         Ok(())
     }
 
-    /// Has the channel journal how the delivery goes, until it is durable.
+    /// Has the channel journal how the delivery goes; retries until it is durable.
     async fn note(&self, events: Vec<Event>) -> Result<(), Stopped> {
         let (channel, id) = (&self.item.channel, &self.item.id);
-        let mut pace = Pace::up_to(self.shared.limits().delivery_retry_max);
+        let mut pace = Pace::up_to(self.args.live.limits().delivery_retry_max);
         loop {
             let post = |reply| Request::NoteDelivery { id: id.clone(), events: events.clone(), reply };
-            let error = match self.shared.ask(channel, Create::No, post).await {
+            let error = match self.args.directory.ask(channel, Create::No, post).await {
                 Ok(Ok(true)) => return Ok(()),
-                // Settled, or given up meanwhile.
+                // Settled or dropped meanwhile.
                 Ok(Ok(false)) => return Err(Stopped::Over),
                 Ok(Err(RuntimeError::NoSuchChannel(_) | RuntimeError::UnknownAgent(_))) => {
                     return Err(Stopped::Over);
@@ -309,8 +309,8 @@ impl Delivery {
             };
             tracing::warn!(%channel, delivery = %id, %error, "a delivery is not journalled yet; trying again");
             let asked = matches!(&error, RuntimeError::Store(error) if error.is_transient())
-                .then_some(self.shared.limits().store_retry_pause);
-            if pace.wait(&self.shared, asked).await == Paced::Stopping {
+                .then_some(self.args.live.limits().store_retry_pause);
+            if pace.wait(&self.args.lifecycle, asked).await == Paced::Stopping {
                 return Err(Stopped::Parked);
             }
         }

@@ -1,13 +1,15 @@
-//! The outbox: sends pending deliveries to chat networks, in order per channel, channels independent of each other.
+//! The outbox: sends pending deliveries to chat networks, in order within a channel, and channels independently of each
+//! other.
 //!
-//! It keeps nothing of its own: what is pending, and how far each delivery has come, is in the journal. An outbox that
-//! starts again reads it there before it sends anything.
+//! It has no state of its own: pending deliveries and their progress are in the journal. An outbox that restarts reads them
+//! there before it sends anything.
 
 mod deliver;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use cairn_core::store_port::Store;
 use cairn_types::ids::{ChannelId, OutboxId};
 use cairn_types::ports::{DeliveryState, OutboxItem};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -15,47 +17,68 @@ use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Instrument as _;
 
+use crate::directory::Directory;
+use crate::lifecycle::Lifecycle;
+use crate::live::Live;
 use crate::messages::{OutboxMsg, PendingDelivery};
+use crate::ports::Ports;
 use crate::shared::Shared;
 use crate::tasks::Ended;
 use crate::telemetry;
 use deliver::{Stopped, deliver};
+
+/// What deliveries need of the runtime.
+#[derive(Clone)]
+pub(crate) struct OutboxArgs {
+    ports: Arc<Ports>,
+    live: Arc<Live>,
+    directory: Arc<Directory>,
+    lifecycle: Arc<Lifecycle>,
+}
+
+impl OutboxArgs {
+    pub(crate) fn of(shared: &Shared) -> Self {
+        let Shared { ports, live, directory, lifecycle, .. } = shared.clone();
+        Self { ports, live, directory, lifecycle }
+    }
+}
 
 pub(crate) struct Outbox;
 
 #[derive(Default)]
 struct ChatQueue {
     waiting: VecDeque<PendingDelivery>,
-    /// The delivery under way, which is no longer in the queue; dropping the guard cancels it.
+    /// The delivery under way, which is no longer in the queue. Dropping the guard cancels it.
     running: Option<(OutboxId, DropGuard)>,
-    /// It cannot go on in this run of the daemon: the rest of the channel waits behind it.
+    /// Its first delivery cannot continue before the next start; the rest of the channel waits behind it.
     parked: bool,
 }
 
 pub(crate) struct OutboxState {
-    shared: Arc<Shared>,
+    args: OutboxArgs,
     queues: BTreeMap<ChannelId, ChatQueue>,
-    /// What was pending at the start is known.
+    /// Whether the deliveries pending at the start are known.
     found: bool,
-    /// Channels of which it is looked what is pending, once for each look: nothing of them overtakes what is found.
+    /// Channels whose pending deliveries are being read, once for each read. New deliveries of theirs wait, so that none
+    /// overtakes what is found.
     looked_for: Vec<ChannelId>,
     draining: Vec<oneshot::Sender<()>>,
     token: CancellationToken,
-    /// Deliveries under way end with the outbox that started them; the next one finds them in the store.
+    /// Cancels deliveries under way with this outbox. The next one finds them in the store.
     _cancel: DropGuard,
 }
 
 impl Actor for Outbox {
     type Msg = OutboxMsg;
     type State = OutboxState;
-    type Arguments = Arc<Shared>;
+    type Arguments = OutboxArgs;
 
     async fn pre_start(
         &self,
         _myself: ActorRef<OutboxMsg>,
-        shared: Arc<Shared>,
+        args: OutboxArgs,
     ) -> Result<OutboxState, ActorProcessingErr> {
-        let token = shared.tasks.token();
+        let token = args.lifecycle.tasks.token();
         Ok(OutboxState {
             queues: BTreeMap::new(),
             found: false,
@@ -63,7 +86,7 @@ impl Actor for Outbox {
             draining: Vec::new(),
             _cancel: token.clone().drop_guard(),
             token,
-            shared,
+            args,
         })
     }
 
@@ -87,10 +110,10 @@ impl Actor for Outbox {
                 state.looked_for.push(channel.clone());
                 state.look(myself, Some(channel));
             }
-            OutboxMsg::Found { of, items } => state.take_found(&myself, of.as_ref(), items),
-            OutboxMsg::Deliver(pending) => state.take(&myself, *pending),
-            OutboxMsg::Over { channel, id, parked } => state.over(&myself, &channel, &id, parked),
-            OutboxMsg::Forget { channel, id } => state.forget(&myself, &channel, &id),
+            OutboxMsg::Found { of, items } => state.enqueue_found(&myself, of.as_ref(), items),
+            OutboxMsg::Deliver(pending) => state.enqueue(&myself, *pending),
+            OutboxMsg::Finished { channel, id, parked } => state.finished(&myself, &channel, &id, parked),
+            OutboxMsg::Cancel { channel, id } => state.cancel(&myself, &channel, &id),
             OutboxMsg::Ping { reply } => drop(reply.send(())),
             OutboxMsg::Drain { done } => state.draining.push(done),
         }
@@ -105,31 +128,43 @@ impl Actor for Outbox {
     }
 }
 
-/// Reads what earlier runs of the daemon left pending, until it can be read.
-async fn find_pending(shared: Arc<Shared>, outbox: ActorRef<OutboxMsg>, of: Option<ChannelId>) {
+/// Reads pending deliveries from the store; retries until it succeeds.
+async fn find_pending(
+    store: Arc<dyn Store>,
+    live: Arc<Live>,
+    outbox: ActorRef<OutboxMsg>,
+    of: Option<ChannelId>,
+) {
     let mut items = loop {
-        match shared.deps.store.deliveries().await {
+        match store.deliveries().await {
             Ok(items) => break items,
             Err(error) => {
                 tracing::error!(%error, "cannot list the pending deliveries; trying again");
-                tokio::time::sleep(shared.limits().store_retry_pause).await;
+                tokio::time::sleep(live.limits().store_retry_pause).await;
             }
         }
     };
     let is_wanted = |item: &OutboxItem| of.as_ref().is_none_or(|channel| item.channel == *channel);
     items.retain(|item| item.state == DeliveryState::Owed && is_wanted(item));
-    // An outbox that is gone finds it again when it is back.
+    // The next outbox reads it again.
     let _ = outbox.send_message(OutboxMsg::Found { of, items });
 }
 
 impl OutboxState {
     fn look(&self, myself: ActorRef<OutboxMsg>, of: Option<ChannelId>) {
-        let shared = Arc::clone(&self.shared);
-        self.shared.tasks.spawn("find pending deliveries", find_pending(shared, myself, of));
+        let OutboxArgs { ports, live, lifecycle, .. } = &self.args;
+        let work = find_pending(Arc::clone(&ports.store), Arc::clone(live), myself, of);
+        lifecycle.tasks.spawn("find pending deliveries", work);
     }
 
-    /// What the store has comes first, in its order; what was told meanwhile may be among it. What is under way goes on.
-    fn take_found(&mut self, myself: &ActorRef<OutboxMsg>, of: Option<&ChannelId>, items: Vec<OutboxItem>) {
+    /// Adds deliveries found in the store, in their order, before those enqueued meanwhile, some of which may be the same.
+    /// The one under way continues.
+    fn enqueue_found(
+        &mut self,
+        myself: &ActorRef<OutboxMsg>,
+        of: Option<&ChannelId>,
+        items: Vec<OutboxItem>,
+    ) {
         match of {
             Some(of) => {
                 let known = self.looked_for.iter().position(|channel| channel == of);
@@ -141,9 +176,9 @@ impl OutboxState {
         for (channel, queue) in &mut self.queues {
             told.insert(channel.clone(), std::mem::take(&mut queue.waiting));
         }
-        // What was settled since the store was read is over, whatever it said then.
+        // Settled since the store was read.
         let is_over = |item: &OutboxItem| {
-            let handle = self.shared.handle(&item.channel);
+            let handle = self.args.directory.handle(&item.channel);
             handle.is_some_and(|handle| !handle.read(|conversation| conversation.owed.contains(&item.id)))
         };
         let items: Vec<_> = items.into_iter().filter(|item| !is_over(item)).collect();
@@ -153,16 +188,16 @@ impl OutboxState {
                 queue.remove(idx)
             });
             let (reply, typing) = known.map_or((None, None), |pending| (pending.reply, pending.typing));
-            self.take(myself, PendingDelivery { item, reply, typing });
+            self.enqueue(myself, PendingDelivery { item, reply, typing });
         }
         for pending in told.into_values().flatten() {
-            self.take(myself, pending);
+            self.enqueue(myself, pending);
         }
     }
 
-    fn take(&mut self, myself: &ActorRef<OutboxMsg>, pending: PendingDelivery) {
+    fn enqueue(&mut self, myself: &ActorRef<OutboxMsg>, pending: PendingDelivery) {
         let channel = pending.item.channel.clone();
-        if self.shared.platform(&channel).is_none() {
+        if self.args.ports.platform(&channel).is_none() {
             tracing::info!(%channel, delivery = %pending.item.id,
                 "a delivery is pending there, but its platform is not running; it waits");
             return;
@@ -191,24 +226,24 @@ impl OutboxState {
         queue.running = Some((id.clone(), token.clone().drop_guard()));
         let (outbox, channel) = (myself.clone(), channel.clone());
         let span = telemetry::delivery_span(&pending.item);
-        let work = deliver(Arc::clone(&self.shared), pending).instrument(span);
-        self.shared.tasks.watch(token, work, move |ended| {
+        let work = deliver(self.args.clone(), pending).instrument(span);
+        self.args.lifecycle.tasks.watch(token, work, move |ended| {
             let left = match ended {
                 Ended::Done(left) => left,
                 Ended::Panicked(_) => {
                     tracing::error!(delivery = %id, %channel,
                         "a delivery panicked, please report it; it waits for the next start");
-                    // It would do so again.
+                    // It would panic again.
                     Stopped::Over
                 }
                 Ended::Cancelled => return,
             };
             let parked = left == Stopped::Parked;
-            let _ = outbox.send_message(OutboxMsg::Over { channel, id, parked });
+            let _ = outbox.send_message(OutboxMsg::Finished { channel, id, parked });
         });
     }
 
-    fn over(&mut self, myself: &ActorRef<OutboxMsg>, channel: &ChannelId, id: &OutboxId, parked: bool) {
+    fn finished(&mut self, myself: &ActorRef<OutboxMsg>, channel: &ChannelId, id: &OutboxId, parked: bool) {
         let Some(queue) = self.queues.get_mut(channel) else { return };
         if queue.running.take_if(|(running, _)| running == id).is_none() {
             return;
@@ -217,14 +252,14 @@ impl OutboxState {
         self.deliver_next(myself, channel);
     }
 
-    fn forget(&mut self, myself: &ActorRef<OutboxMsg>, channel: &ChannelId, id: &OutboxId) {
+    fn cancel(&mut self, myself: &ActorRef<OutboxMsg>, channel: &ChannelId, id: &OutboxId) {
         let Some(queue) = self.queues.get_mut(channel) else { return };
         queue.waiting.retain(|pending| pending.item.id != *id);
         queue.running.take_if(|(running, _)| running == id);
         self.deliver_next(myself, channel);
     }
 
-    /// Answers who waits for the outbox to come to rest.
+    /// Answers [`OutboxMsg::Drain`], if no delivery is under way.
     fn tell_drained(&mut self) {
         let at_rest = self.found && self.queues.values().all(|queue| queue.running.is_none());
         if at_rest {

@@ -1,7 +1,7 @@
-//! Drafts: the words of an answer as far as they are there, in one message that is edited as more come.
+//! Drafts: the text of an answer so far, in one message that is edited as more comes.
 //!
-//! The first send has an intent and a receipt of its own, so that the final words take the place of that message
-//! whatever happens in between. Only as much is shown as fits one message: once that is full, no more of the answer is read.
+//! The first send has its own intent and receipt, so that the final text always replaces that message. A draft shows no
+//! more than fits into one message; once that is full, the rest of the answer is not read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,21 +17,21 @@ use super::DraftStop;
 use crate::handle::ChannelHandle;
 use crate::messages::TurnLink;
 use crate::pace::Pace;
-use crate::shared::Shared;
+use crate::ports::Ports;
 
 /// Longest that one request may take before its fate counts as unknown.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Pause between the last attempts to learn what became of a draft, when its turn has ended.
+/// Pause between the attempts to learn the fate of a draft, after its turn has ended.
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 
-/// An answer so many times as long as its first message changes that no more.
+/// Once an answer is this many times as long as its first message, more text no longer changes that message.
 const FULL: usize = 2;
 
 pub(super) struct Drafter {
-    shared: Arc<Shared>,
+    ports: Arc<Ports>,
     handle: Arc<ChannelHandle>,
     turn: TurnLink,
     platform: Arc<dyn Platform>,
@@ -40,10 +40,10 @@ pub(super) struct Drafter {
     open: OpenTurn,
     intended: bool,
     message: Option<MessageId>,
-    /// Since when it may be there without anybody knowing.
+    /// Since when a message may exist that is not confirmed.
     unsure: Option<Timestamp>,
     shown: String,
-    /// What is shown is all that the message takes; the number of restarts of the answer then.
+    /// The message is full; the value is the number of restarts of the answer at that time.
     full_since: Option<u64>,
     pace: Pace,
 }
@@ -54,9 +54,9 @@ enum Next {
 }
 
 impl Drafter {
-    /// For the open turn, from where a restart found it. `None`: the platform shows no drafts.
+    /// A drafter for the open turn, which continues an earlier draft after a restart. `None`: the platform shows no drafts.
     pub(super) fn new(
-        shared: &Arc<Shared>,
+        ports: &Arc<Ports>,
         handle: &Arc<ChannelHandle>,
         turn: &TurnLink,
         open: &OpenTurn,
@@ -65,7 +65,7 @@ impl Drafter {
         let every = platform.traits().draft_every?;
         let draft = open.draft.clone();
         Some(Self {
-            shared: Arc::clone(shared),
+            ports: Arc::clone(ports),
             handle: Arc::clone(handle),
             turn: turn.clone(),
             platform,
@@ -81,7 +81,7 @@ impl Drafter {
         })
     }
 
-    /// Shows drafts until it is told to stop. Gives back what is not journalled yet.
+    /// Shows drafts until it is stopped. Returns events that are not journalled yet.
     pub(super) async fn run(mut self, stop: DraftStop) -> Vec<Event> {
         let mut changes = self.handle.subscribers.changes();
         let mut due = None;
@@ -96,7 +96,7 @@ impl Drafter {
                 is_behind = self.full_since != Some(*changes.borrow());
                 continue;
             }
-            // The first words wait, too: a quick answer needs no draft.
+            // The first text waits, too: a quick answer needs no draft.
             let at = *due.get_or_insert_with(|| Instant::now() + self.every);
             tokio::select! {
                 biased;
@@ -126,20 +126,20 @@ impl Drafter {
         self.last(&stop, Vec::new()).await
     }
 
-    /// The words to show now: the first message's worth, and whether what comes behind it does not change it any more. None
-    /// while there are no words.
+    /// The text to show now, as much as fits one message, and whether more text no longer changes it. `None`: there is no
+    /// text yet.
     fn part(&self) -> Option<(String, bool)> {
-        let words = self.handle.subscribers.so_far();
+        let words = self.handle.subscribers.text_so_far();
         let part = self.platform.first_part(&words)?;
         let is_full = words.len() > part.len() * FULL;
         Some((part, is_full))
     }
 
-    /// Shows words.
+    /// Sends or edits the draft.
     async fn show(&mut self, words: String, stop: &DraftStop) -> (Next, Vec<Event>) {
         match self.message.clone() {
             Some(message) => (self.edit(message, words).await, Vec::new()),
-            // Nothing overtakes what is pending from before.
+            // No draft overtakes a pending delivery.
             None if self.handle.read(|conversation| !conversation.owed.is_empty()) => {
                 (Next::At(Instant::now() + self.every), Vec::new())
             }
@@ -168,7 +168,7 @@ impl Drafter {
         Next::At(Instant::now() + asked.unwrap_or_else(|| self.pace.next()).max(self.every))
     }
 
-    /// The first send, or its repetition.
+    /// Sends the draft for the first time, or repeats an unconfirmed send.
     async fn first(&mut self, words: String, stop: &DraftStop) -> (Next, Vec<Event>) {
         let since = match self.unsure {
             Some(since) if self.may_repeat(since) => since,
@@ -178,7 +178,7 @@ impl Drafter {
                     return (Next::Never, Vec::new());
                 }
                 self.intended = true;
-                self.shared.now()
+                self.ports.now()
             }
         };
         let was_sure = self.unsure.is_none();
@@ -251,19 +251,19 @@ impl Drafter {
     /// False: it is not journalled, and never will be.
     async fn journal(&self, events: Vec<Event>, stop: &DraftStop) -> bool {
         tokio::select! {
-            // What the channel has answered before it was told to stop the turn counts.
+            // An answer that came before the stop counts.
             biased;
             done = self.turn.step(events) => done.is_ok(),
             () = stop.now.cancelled() => false,
         }
     }
 
-    /// The platform still guards against a double of what was first sent then.
+    /// Whether the platform still guards against a duplicate of what was first sent at that time.
     fn may_repeat(&self, since: Timestamp) -> bool {
-        self.platform.traits().may_repeat(since, self.shared.now())
+        self.platform.traits().may_repeat(since, self.ports.now())
     }
 
-    /// The turn has ended: finds out what became of a draft, where that can be done.
+    /// Finds out the fate of an unconfirmed draft after the turn has ended, if possible.
     async fn last(mut self, stop: &DraftStop, mut events: Vec<Event>) -> Vec<Event> {
         while let Some(since) = self.unsure.filter(|since| self.may_repeat(*since)) {
             if stop.now.is_cancelled() {

@@ -1,4 +1,4 @@
-//! What a chat sees of a turn before its answer is there: that the bot is typing, and drafts of the answer.
+//! What a chat sees of a turn before its answer: the typing indicator, and drafts.
 
 mod draft;
 
@@ -13,22 +13,22 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::handle::ChannelHandle;
 use crate::messages::TurnLink;
-use crate::shared::Shared;
-use crate::tasks::Ended;
+use crate::ports::Ports;
+use crate::tasks::{Ended, Tasks};
 use crate::typing::Typing;
 use draft::Drafter;
 
-/// Longest that a turn waits for the fate of its draft, where the platform does not guard against doubles for longer.
+/// Longest wait of a turn for the fate of its draft, unless the platform guards against duplicates for longer.
 const FINISH_LIMIT: Duration = Duration::from_secs(15);
 
-/// Longest that the channel's actor waits for it.
+/// Longest wait of the channel's actor for the fate of a draft.
 const CUT_LIMIT: Duration = Duration::from_secs(2);
 
-/// How a drafter is told to come to its end.
+/// How a drafter is stopped.
 #[derive(Clone, Default)]
 struct DraftStop {
     soon: CancellationToken,
-    /// The channel's actor waits: nothing can be journalled any more.
+    /// The channel's actor waits, so nothing can be journalled.
     now: CancellationToken,
 }
 
@@ -38,36 +38,37 @@ struct Drafting {
     _cancel: DropGuard,
 }
 
-/// What a chat sees of one turn. When it is dropped, all of it ends.
+/// Typing and drafts of one turn. Dropping it ends both.
 pub(crate) struct Show {
     typing: Arc<Typing>,
     draft: Mutex<Option<Drafting>>,
-    /// Longest that the turn waits for the fate of its draft.
+    /// Longest wait of the turn for the fate of its draft.
     finish_limit: Duration,
 }
 
 impl Show {
-    /// Shows typing from now on, and drafts where the platform shows them. `None`: the channel is no chat.
+    /// Shows typing from now on, and drafts if the platform supports them. `None`: the channel is not on a chat network.
     pub(crate) fn begin(
-        shared: &Arc<Shared>,
+        ports: &Arc<Ports>,
+        tasks: &Tasks,
         handle: &Arc<ChannelHandle>,
         turn: &TurnLink,
         open: &OpenTurn,
         token: CancellationToken,
     ) -> Option<Self> {
-        let platform = shared.platform(&handle.id)?;
-        // While a repeated send makes no double, the fate of a draft can still be learnt.
+        let platform = ports.platform(&handle.id)?;
+        // While the platform guards against duplicates, the fate of a draft can still be learnt.
         let guarded = platform.traits().repeat_within.and_then(|within| Duration::try_from(within).ok());
         let finish_limit = guarded.unwrap_or_default().max(FINISH_LIMIT);
-        let typing = Typing::begin(&shared.tasks, Arc::clone(&platform), handle.id.clone());
-        let drafter = Drafter::new(shared, handle, turn, open, platform);
+        let typing = Typing::begin(tasks, Arc::clone(&platform), handle.id.clone());
+        let drafter = Drafter::new(ports, handle, turn, open, platform);
         let draft = drafter.map(|drafter| {
             let stop = DraftStop::default();
             let (told, ended) = oneshot::channel();
             let work = drafter.run(stop.clone());
             let cancel = token.clone().drop_guard();
             let channel = handle.id.clone();
-            shared.tasks.watch(token, work, move |ended| match ended {
+            tasks.watch(token, work, move |ended| match ended {
                 Ended::Done(events) => drop(told.send(events)),
                 Ended::Panicked(_) => {
                     tracing::error!(%channel, "the task of a draft panicked; please report it");
@@ -79,19 +80,20 @@ impl Show {
         Some(Self { typing: Arc::new(typing), draft: Mutex::new(draft), finish_limit })
     }
 
-    /// What shows that the bot is typing.
+    /// The typing indicator.
     pub(crate) fn typing(&self) -> Arc<Typing> {
         Arc::clone(&self.typing)
     }
 
-    /// No more drafts: no edit follows this. What came of the draft and is not journalled yet.
+    /// Stops drafts; no edit follows. Returns draft events that are not journalled yet.
     pub(crate) async fn finish(&self) -> Vec<Event> {
         let Some(drafting) = self.draft.lock().take() else { return Vec::new() };
         drafting.stop.soon.cancel();
         drafting.end(self.finish_limit).await
     }
 
-    /// As [`Show::finish`], for the channel's actor, which can journal nothing meanwhile; ends typing, too.
+    /// Stops drafts and typing. It is for the channel's actor, which can journal nothing meanwhile, so it waits only
+    /// briefly for the fate of a draft. Returns draft events that are not journalled yet.
     pub(crate) async fn cut_short(&self) -> Vec<Event> {
         let drafting = self.draft.lock().take();
         let drafted = async {

@@ -14,7 +14,7 @@ async fn a_killed_router_comes_back_with_channels_turns_runs_and_waiters() {
     let replies = world.model.hold(Kind::Reply);
     let open = live.say("open", "before").await;
     let pending = live.say("pending", "behind it").await;
-    live.runtime.shared().kill_router();
+    live.runtime.shared().directory.kill_router();
     let next = live.say("next", "after").await;
     assert_eq!(live.runtime.health().restarts, 1);
     replies.add_permits(100);
@@ -35,7 +35,7 @@ async fn a_channel_killed_in_the_middle_of_an_append_misses_nothing_that_it_wrot
     let mut slow = Box::pin(live.say("slow", "is it written?"));
     assert!(futures::poll!(&mut slow).is_pending());
     settle().await;
-    live.runtime.shared().kill_router();
+    live.runtime.shared().directory.kill_router();
     // Long after the pause before the restart: the append is still under way.
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     gate.add_permits(100);
@@ -48,7 +48,7 @@ async fn a_channel_killed_in_the_middle_of_an_append_misses_nothing_that_it_wrot
 #[tokio::test(start_paused = true)]
 async fn a_killed_outbox_comes_back_and_delivers_what_is_owed() {
     let (world, live) = started().await;
-    live.runtime.shared().kill_outbox();
+    live.runtime.shared().directory.kill_outbox();
     live.ask_in_group("a", "hello").await;
     world.store.until(1, |event| matches!(event, Event::Delivery(DeliveryEvent::Settled { .. }))).await;
     assert_eq!(world.net.words(&group()).len(), 1);
@@ -64,7 +64,7 @@ async fn a_channel_killed_before_it_tells_of_a_reply_has_it_sent_and_whoever_wai
     let gate = world.store.shut();
     replies.add_permits(1);
     settle().await;
-    live.runtime.shared().kill_router();
+    live.runtime.shared().directory.kill_router();
     settle().await;
     gate.add_permits(100);
     world.store.until(1, is_settled).await;
@@ -81,7 +81,7 @@ async fn nothing_is_left_running_after_a_stop() {
     let open = live.say("open", "hm").await;
     live.runtime.shutdown(std::time::Duration::from_secs(1)).await;
     assert_eq!(failure_code(open).await, "stopping");
-    assert_eq!(live.runtime.shared().tasks.running(), 0);
+    assert_eq!(live.runtime.shared().lifecycle.tasks.running(), 0);
     let before = world.store.records().len();
     tokio::time::sleep(world.limits.idle_after * 2).await;
     assert_eq!(world.store.records().len(), before, "nobody writes after the stop");

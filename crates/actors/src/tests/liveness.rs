@@ -44,9 +44,9 @@ async fn a_wedged_channel_is_named_until_it_moves_again() {
 #[tokio::test(start_paused = true)]
 async fn an_actor_that_is_down_is_its_supervisors_business() {
     let (_world, live) = started().await;
-    live.runtime.shared().kill_outbox();
+    live.runtime.shared().directory.kill_outbox();
     assert!(live.runtime.liveness(PATIENCE).await.is_whole());
-    live.runtime.shared().kill_router();
+    live.runtime.shared().directory.kill_router();
     assert!(live.runtime.liveness(PATIENCE).await.is_whole());
 }
 

@@ -242,7 +242,7 @@ async fn a_killed_outbox_comes_back_and_repeats_nothing() {
     world.net.until(1, is_sent).await;
     settle().await;
     // The second part is on its way.
-    live.runtime.shared().kill_outbox();
+    live.runtime.shared().directory.kill_outbox();
     settle().await;
     gate.add_permits(100);
     world.store.until(1, is_settled).await;

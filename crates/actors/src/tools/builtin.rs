@@ -1,4 +1,4 @@
-//! The built-in tools: they reach this channel, the memories that may be read in it, and nothing else.
+//! The built-in tools. They reach this channel and the memories that may be read in it, nothing else.
 
 use std::sync::Arc;
 
@@ -21,9 +21,9 @@ use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use crate::handle::ChannelHandle;
-use crate::shared::Shared;
+use crate::ports::Ports;
 
-/// The tool by which memories are saved.
+/// The tool that saves memories.
 pub(super) const MEMORY_SAVE: &str = "memory_save";
 
 const TIME: &str = "time";
@@ -33,13 +33,13 @@ const HITS_MAX: usize = 10;
 /// Most entries that one `history_read` returns.
 const READ_MAX: usize = 50;
 
-/// A page of `history_read` ends with the entry that brings it over so many bytes.
+/// A page of `history_read` ends with the entry that exceeds this size.
 const PAGE_BYTES: usize = 200_000;
 
-/// An index that lacks more records of the journal is being made, not just a little behind.
+/// An index that lacks more records than this is being rebuilt, not just a little behind.
 const UNINDEXED_MAX: u64 = 1_000;
 
-/// What a search in such an index says.
+/// Added to search results while the index is being rebuilt.
 const INCOMPLETE: &str = "\n(incomplete: the search index is being made; search again later)";
 
 /// Longest excerpt of a hit, in characters.
@@ -89,7 +89,7 @@ pub(super) fn is_builtin(name: &str) -> bool {
     names.contains(&name)
 }
 
-/// What calling a built-in tool does.
+/// The effect of a built-in tool.
 pub fn effect_of_builtin(name: &str) -> Effect {
     if name == MEMORY_SAVE { Effect::Changes } else { Effect::Reads }
 }
@@ -140,20 +140,20 @@ impl Output {
 }
 
 pub(super) struct Builtin {
-    pub(super) shared: Arc<Shared>,
+    pub(super) ports: Arc<Ports>,
     pub(super) handle: Arc<ChannelHandle>,
     reach: Vec<Reach>,
 }
 
 impl Builtin {
-    pub(super) fn new(shared: Arc<Shared>, handle: Arc<ChannelHandle>) -> Self {
+    pub(super) fn new(ports: Arc<Ports>, handle: Arc<ChannelHandle>) -> Self {
         let share = handle.settings().memory.share;
         let reach =
             handle.read(|conversation| Reach::of(&handle.id, conversation.direct_with.as_deref(), share));
-        Self { reach, shared, handle }
+        Self { reach, ports, handle }
     }
 
-    /// Calls a built-in tool. `room`: what is free for its result.
+    /// Calls a built-in tool. `room`: the space in the window for its result.
     pub(super) async fn call(
         &self,
         call: &ToolCall,
@@ -174,7 +174,7 @@ impl Builtin {
             "memory_search" => self.memory_search(arguments).await,
             "history_search" => self.history_search(arguments).await,
             "history_read" => self.history_read(arguments).await,
-            TIME => time(arguments, self.shared.now(), &settings.timezone).map(Output::own),
+            TIME => time(arguments, self.ports.now(), &settings.timezone).map(Output::own),
             READ_TOOL => self.artifact_read(arguments, &settings.result_guard, room).await,
             name => Err(format!("`{name}` cannot be called any more; it is there no longer")),
         }
@@ -203,7 +203,7 @@ impl Builtin {
                     by: draft.by,
                     said_at: draft.said_at,
                 },
-                // The number of the entry that calls, and the place of the call in it.
+                // Unique in the channel: the number of the calling entry, and the call's position in it.
                 sighting: format!("{}/{last}/{ordinal}", self.handle.id),
                 explicit: false,
             })
@@ -214,7 +214,7 @@ impl Builtin {
         let query = text_argument(arguments, "query")?;
         let filter = MemoryFilter { query: Some(query), limit: HITS_MAX, ..MemoryFilter::default() };
         let agent = &self.handle.id.agent();
-        let found = self.shared.deps.store.memories(agent, &self.reach, filter).await;
+        let found = self.ports.store.memories(agent, &self.reach, filter).await;
         let found = found.map_err(|error| error.to_string())?;
         let mut provenance = Provenance::default();
         self.handle.read(|conversation| {
@@ -240,7 +240,7 @@ impl Builtin {
             limit: HITS_MAX,
             ..Query::default()
         };
-        let hits = self.shared.deps.store.search(query).await.map_err(|error| error.to_string())?;
+        let hits = self.ports.store.search(query).await.map_err(|error| error.to_string())?;
         let lines: Vec<String> = hits
             .iter()
             .filter(|hit| hit.kind != HitKind::Memory)
@@ -250,17 +250,17 @@ impl Builtin {
                 format!("[{number} | {} | {who}] {}", short_time(hit.at), shorten(&hit.text, HIT_MAX_CHARS))
             })
             .collect();
-        let is_incomplete = self.shared.deps.store.unindexed() > UNINDEXED_MAX;
+        let is_incomplete = self.ports.store.unindexed() > UNINDEXED_MAX;
         let note = if is_incomplete { INCOMPLETE } else { "" };
         if lines.is_empty() {
             return Ok(Output::own(format!("nothing found{note}")));
         }
-        // A hit quotes its neighbours, too.
+        // A hit also quotes its neighbours.
         let provenance = self.handle.read(|conversation| conversation.heard.clone());
         Ok(Output { text: lines.join("\n") + note, provenance, events: Vec::new() })
     }
 
-    /// Word for word: what is too large for the window is the result guard's.
+    /// Reads entries word for word. If they are too large for the window, the result guard shortens them.
     async fn history_read(&self, arguments: &Value) -> Result<Output, String> {
         let number = |name: &str| {
             let value = arguments.get(name).and_then(Value::as_u64);
@@ -270,7 +270,7 @@ impl Builtin {
         if from > to {
             return Err(format!("`from` = {from} is after `to` = {to}"));
         }
-        let entries = self.shared.deps.store.entries(&self.handle.id, from, to, READ_MAX).await;
+        let entries = self.ports.store.entries(&self.handle.id, from, to, READ_MAX).await;
         let entries = entries.map_err(|error| error.to_string())?;
         let mut page: Vec<String> = Vec::new();
         let mut bytes = 0;
@@ -289,7 +289,7 @@ impl Builtin {
         if last.seq < to.min(newest) {
             page.push(format!("[there are more: call history_read from {} on]", last.seq.next()));
         }
-        // The model's own words may repeat anybody's.
+        // The model's own text may repeat anybody's.
         let provenance = self.handle.read(|conversation| conversation.heard.clone());
         Ok(Output { text: page.join("\n"), provenance, events: Vec::new() })
     }
@@ -310,13 +310,13 @@ impl Builtin {
         };
         let (from, count) = (number("from", 1, 1)?, number("count", 1, u64::MAX)?);
         let offset = number("offset", 0, 0)?;
-        let found = self.shared.deps.store.artifact(&self.handle.id, &named(&id)).await;
+        let found = self.ports.store.artifact(&self.handle.id, &named(&id)).await;
         let found = found.map_err(|error| error.to_string())?;
         let newest = self.handle.read(|conversation| conversation.newest_artifact);
         let artifact = readable(found, newest, &id, from).map_err(|error| error.to_string())?;
         let max_bytes = settings.max_bytes.saturating_sub(PAGE_FRAME_BYTES).max(PAGE_FRAME_BYTES);
         let range = LineRange { from, offset, count, max_bytes };
-        let found = self.shared.deps.store.artifact_lines(&self.handle.id, &artifact, range).await;
+        let found = self.ports.store.artifact_lines(&self.handle.id, &artifact, range).await;
         let Some(found) = found.map_err(|error| error.to_string())? else {
             tracing::error!(channel = %self.handle.id, artifact = %artifact.id,
                 "the file of an artifact is missing or damaged; its words are lost (`cairn store verify` lists what is)");
@@ -329,7 +329,7 @@ impl Builtin {
                 let said = conversation.live.iter().find(|entry| entry.seq == seq);
                 said.map_or_else(Provenance::of_strangers, |entry| Provenance::of_entry(entry))
             }),
-            // Whoever wrote what the tool returned then.
+            // The provenance of the tool result or message that the artifact holds.
             None => Provenance::of_tools(),
         };
         Ok(Output { text, provenance, events: vec![used] })
@@ -358,7 +358,7 @@ fn text_argument(arguments: &Value, name: &str) -> Result<String, String> {
     text.map(str::to_owned).ok_or_else(|| format!("`{name}` is missing or empty"))
 }
 
-/// The time in the zone that is asked for, else in the agent's.
+/// The time in the requested time zone, else in the agent's.
 fn time(arguments: &Value, now: Timestamp, own_zone: &str) -> Result<String, String> {
     let wanted = arguments.get("zone").and_then(Value::as_str).filter(|zone| !zone.trim().is_empty());
     let name = wanted.unwrap_or(own_zone).trim();

@@ -1,4 +1,5 @@
-//! The result guard at work: what is too large for the window becomes an artifact, durable before anything refers to it.
+//! The result guard: a result that is too large for the window becomes an artifact, which is durable before anything refers
+//! to it.
 
 use std::sync::Arc;
 
@@ -12,39 +13,39 @@ use cairn_types::ports::StoreError;
 use cairn_types::text::checksum::checksum;
 use cairn_types::text::edges::{FullTextAt, READ_TOOL, count_lines};
 
-use super::{Toolbox, Used};
+use super::{CallResult, Toolbox};
 use crate::handle::ChannelHandle;
 use crate::messages::draft_entry;
-use crate::shared::Shared;
+use crate::ports::Ports;
 
-/// The guard over the results of one round, which share the free window.
-pub(crate) struct Guard<'a> {
+/// Guards the results of one round, which share the free window.
+pub(crate) struct ResultGuard<'a> {
     tools: &'a Toolbox,
     settings: &'a AgentSettings,
-    /// What is left for the results that are still to come.
+    /// Room for the results that are still to come.
     pub(crate) room: ResultRoom,
     /// Calls of the round that have not ended.
     n_open: usize,
-    /// Artifacts stored, and not journalled yet.
+    /// Artifacts that are stored but not journalled yet.
     n_stored: usize,
-    /// Bytes of pictures, in base64, that this round has kept.
+    /// Bytes of pictures kept in this round, in base64.
     picture_bytes: usize,
 }
 
-/// Most bytes of pictures, in base64, of one round: they go with every request from there on.
+/// Most bytes of pictures in one round, in base64: every later request includes them.
 const PICTURE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-impl<'a> Guard<'a> {
-    /// The guard over the next round, of so many calls.
+impl<'a> ResultGuard<'a> {
+    /// A guard for a round of this many calls.
     pub(crate) fn new(tools: &'a Toolbox, settings: &'a AgentSettings, n_calls: usize) -> Self {
         let room = tools.handle().read(|conversation| ResultRoom::of(conversation, settings));
         Self { tools, settings, room, n_open: n_calls, n_stored: 0, picture_bytes: 0 }
     }
 
-    /// What each of these calls, which have ended at the same time, may show of its result.
+    /// Divides the room among calls that ended at the same time.
     pub(crate) fn share<'r>(
         &mut self,
-        ended: impl IntoIterator<Item = (&'r ToolCall, &'r Used)>,
+        ended: impl IntoIterator<Item = (&'r ToolCall, &'r CallResult)>,
     ) -> ResultRoom {
         let settings = &self.settings.result_guard;
         let wanted: Vec<u64> = ended
@@ -58,15 +59,15 @@ impl<'a> Guard<'a> {
         self.room.share(&wanted, self.n_open)
     }
 
-    /// What was admitted so far is in the journal: the ids of its artifacts are taken there.
+    /// Notes that the results so far are journalled, and so are the ids of their artifacts.
     pub(crate) fn journalled(&mut self) {
         self.n_stored = 0;
     }
 
-    /// What is to be journalled of a result that may take so much.
-    pub(crate) async fn admit(&mut self, call: ToolCall, used: Used, share: &ResultRoom) -> Vec<Event> {
+    /// The events for a result, which may take the room in `share`.
+    pub(crate) async fn admit(&mut self, call: ToolCall, used: CallResult, share: &ResultRoom) -> Vec<Event> {
         let settings = &self.settings.result_guard;
-        // A page of an artifact is bounded already, and is one: it is not stored again.
+        // A page of an artifact is bounded already and is not stored again.
         let (pictures, words): (Vec<Part>, Vec<Part>) =
             used.output.parts.into_iter().partition(|part| matches!(part, Part::Image { .. }));
         let words = text_of(&words);
@@ -76,7 +77,7 @@ impl<'a> Guard<'a> {
             judge(&words, self.tools.class(&call.name, settings), settings, share)
         };
         let mut events = used.events;
-        let mut entry: Entry = draft_entry(Role::Tool, self.tools.shared().now());
+        let mut entry: Entry = draft_entry(Role::Tool, self.tools.ports().now());
         let text = if verdict.is_stored() {
             match self.store(&call.name, &words).await {
                 Some(artifact) => {
@@ -112,11 +113,11 @@ impl<'a> Guard<'a> {
         events
     }
 
-    /// Keeps a result as an artifact. `None`: the store could not, and the turn goes on without.
+    /// Stores a result as an artifact. `None`: the store failed, and the turn continues without it.
     async fn store(&mut self, tool: &str, text: &str) -> Option<Artifact> {
-        let (shared, handle) = (self.tools.shared(), self.tools.handle());
+        let (ports, handle) = (self.tools.ports(), self.tools.handle());
         let id = handle.read(|conversation| next_id(conversation, self.n_stored));
-        match keep(shared, handle, id, Content::Result(tool), text).await {
+        match keep(ports, handle, id, Content::Result(tool), text).await {
             Ok(artifact) => {
                 self.n_stored += 1;
                 Some(artifact)
@@ -130,30 +131,30 @@ impl<'a> Guard<'a> {
     }
 }
 
-/// What an artifact holds the whole of.
+/// The source of an artifact's text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Content<'a> {
     Result(&'a str),
     Message(Seq),
 }
 
-/// Stores a text as an artifact, which is still to be journalled.
+/// Stores a text as an artifact, which still has to be journalled.
 pub(crate) async fn keep(
-    shared: &Shared,
+    ports: &Ports,
     handle: &ChannelHandle,
     id: ArtifactId,
     content: Content<'_>,
     text: &str,
 ) -> Result<Artifact, StoreError> {
     let (bytes, lines) = (text.len() as u64, count_lines(text));
-    if let Err(error) = shared.deps.store.put_artifact(&handle.id, &id, Arc::from(text)).await {
+    if let Err(error) = ports.store.put_artifact(&handle.id, &id, Arc::from(text)).await {
         metrics::counter!("cairn_artifacts_lost_total").increment(1);
         return Err(error);
     }
     tracing::info!(channel = %handle.id, artifact = %id, ?content, bytes, lines, "kept as an artifact");
     metrics::counter!("cairn_artifacts_stored_total").increment(1);
     metrics::counter!("cairn_artifact_bytes_total").increment(bytes);
-    let now = shared.now();
+    let now = ports.now();
     let (tool, message) = match content {
         Content::Result(tool) => (tool.to_owned(), None),
         Content::Message(seq) => (String::new(), Some(seq)),

@@ -1,5 +1,5 @@
-//! The tools of a channel's model, built in and given to the runtime: whether a call may be made, and making it. Whatever
-//! goes wrong is told to the model, which can do better.
+//! The tools of a channel's model, built in or given to the runtime: whether a call may be made, and making it. Every error
+//! is reported to the model.
 
 mod builtin;
 pub(crate) mod guard;
@@ -12,7 +12,7 @@ use cairn_core::settings::ResultGuardSettings;
 use cairn_types::event::Event;
 use cairn_types::memory::SpokenWords;
 use cairn_types::message::{Provenance, ToolCall};
-use cairn_types::ports::Tool;
+use cairn_types::ports::{Tool, Toolset};
 use cairn_types::tool::defs::ToolDef;
 use cairn_types::tool::result_class::ResultClass;
 use cairn_types::tool::{Effect, NAME_MAX, ToolOutcome, ToolOutput, is_name};
@@ -21,8 +21,9 @@ use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
 use crate::handle::ChannelHandle;
-use crate::shared::Shared;
-use crate::tasks::Ended;
+use crate::live::Live;
+use crate::ports::Ports;
+use crate::tasks::{Ended, Tasks};
 use crate::telemetry;
 use builtin::{Builtin, MEMORY_SAVE, Output, is_builtin};
 
@@ -30,18 +31,18 @@ pub use builtin::{builtin_tools, effect_of_builtin};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadTool {
-    /// Two have that name, or it is that of a built-in one.
+    /// Two tools have this name, or a built-in one does.
     #[error("there are two tools of the name `{0}`; give one of them another name")]
     Twice(String),
-    /// Models' servers would refuse it.
+    /// Model servers would refuse this name.
     #[error("`{0}` is no name for a tool: it has 1 to 64 of the characters A-Z a-z 0-9 _ -")]
     Name(String),
 }
 
-/// The built-in tools and those beside them, by name, so that their order is the same at every start.
+/// Definitions of the built-in tools and the others. They are sorted, so that their order is the same at every start.
 ///
 /// # Errors
-/// A name is taken, or no model's server would take it.
+/// A name is taken, or no model server would accept it.
 pub fn all_tools(others: &[Arc<dyn Tool>]) -> Result<Vec<ToolDef>, BadTool> {
     let mut tools = builtin_tools();
     let mut names: BTreeSet<String> = tools.iter().map(|tool| tool.name.clone()).collect();
@@ -59,29 +60,29 @@ pub fn all_tools(others: &[Arc<dyn Tool>]) -> Result<Vec<ToolDef>, BadTool> {
     Ok(tools)
 }
 
-/// How a call stands before it is made.
+/// Whether a call may be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Ready,
-    /// It needs an approval, and can be made without by this entry of `always_allow`.
+    /// Needs an approval, but this entry of `always_allow` permits it.
     Allowed(String),
-    /// It needs an approval, for this reason.
+    /// Needs an approval, for this reason.
     Asks(String),
-    /// It is not made, for this reason.
+    /// Is not made, for this reason.
     Refused(String),
 }
 
-pub(crate) struct Used {
-    /// The result, whole; of a call that failed, the error.
+pub(crate) struct CallResult {
+    /// The whole result; for a failed call, the error.
     pub(crate) output: ToolOutput,
     pub(crate) outcome: ToolOutcome,
     pub(crate) error: Option<String>,
     pub(crate) provenance: Provenance,
-    /// What is to be journalled with the result.
+    /// Events to journal with the result.
     pub(crate) events: Vec<Event>,
 }
 
-impl Used {
+impl CallResult {
     pub(crate) fn not_made(outcome: ToolOutcome, reason: String) -> Self {
         Self::failed(outcome, reason, Provenance::default())
     }
@@ -94,15 +95,18 @@ impl Used {
 
 pub(crate) struct Toolbox {
     builtin: Builtin,
+    live: Arc<Live>,
+    tasks: Tasks,
 }
 
 impl Toolbox {
-    pub(crate) fn new(shared: Arc<Shared>, handle: Arc<ChannelHandle>) -> Self {
-        Self { builtin: Builtin::new(shared, handle) }
+    /// `live` limits how long a call may take; `tasks` runs the tools that are not built in.
+    pub(crate) fn new(ports: Arc<Ports>, live: Arc<Live>, tasks: Tasks, handle: Arc<ChannelHandle>) -> Self {
+        Self { builtin: Builtin::new(ports, handle), live, tasks }
     }
 
-    pub(crate) fn shared(&self) -> &Shared {
-        &self.builtin.shared
+    pub(crate) fn ports(&self) -> &Ports {
+        &self.builtin.ports
     }
 
     pub(crate) fn handle(&self) -> &ChannelHandle {
@@ -110,16 +114,16 @@ impl Toolbox {
     }
 
     fn other(&self, name: &str) -> Option<Arc<dyn Tool>> {
-        self.shared().deps.tools.get(name)
+        self.ports().tools.get(name)
     }
 
-    /// The class of a tool's results: as the configuration says, else as the tool does.
+    /// The class of a tool's results: from the configuration, else from the tool.
     pub(crate) fn class(&self, name: &str, settings: &ResultGuardSettings) -> ResultClass {
         let own = || self.other(name).map_or(ResultClass::Auto, |tool| tool.class());
         settings.class(name).unwrap_or_else(own)
     }
 
-    /// How a call stands while the window holds that provenance; `grounds`: who said what in it.
+    /// Decides whether a call may be made, given the provenance of the window. `grounds`: what people and tools said in it.
     pub(crate) fn weigh(
         &self,
         call: &ToolCall,
@@ -130,15 +134,15 @@ impl Toolbox {
         let Some(def) = settings.tools.iter().find(|tool| tool.name == call.name) else {
             let names: Vec<_> = settings.tools.iter().map(|tool| tool.name.as_str()).collect();
             let name: String = call.name.chars().take(100).collect();
-            let reason = match self.shared().deps.tools.why_not(&name) {
+            let reason = match self.ports().tools.why_not(&name) {
                 Some(why) => format!("`{name}` cannot be called: {why}"),
                 None if names.is_empty() => "no tools can be called here; answer in words".to_owned(),
                 None => format!("there is no tool `{name}`; the tools are {}", names.join(", ")),
             };
             return (Effect::Changes, Verdict::Refused(reason));
         };
-        let effect = effect_of(self.shared(), &call.name);
-        if let Err(reason) = self.shared().deps.arguments.check(def, &call.arguments) {
+        let effect = effect_of(&*self.ports().tools, &call.name);
+        if let Err(reason) = self.ports().arguments.check(def, &call.arguments) {
             return (effect, Verdict::Refused(reason));
         }
         let objection = if call.name == MEMORY_SAVE {
@@ -161,13 +165,20 @@ impl Toolbox {
         (effect, verdict)
     }
 
-    /// Whether `always_allow` has to name a tool by itself: it destroys something, or what it saves outlives the talk.
+    /// Whether `always_allow` permits a tool only by its own name: it is destructive, or what it saves outlives the
+    /// conversation.
     fn must_be_named(&self, tool: &str) -> bool {
         tool == MEMORY_SAVE || self.other(tool).is_some_and(|tool| tool.is_destructive())
     }
 
-    /// Calls a tool. `room`: what is free for its result.
-    pub(crate) async fn call(&self, call: &ToolCall, model: &str, ordinal: usize, room: &ResultRoom) -> Used {
+    /// Calls a tool. `room`: the space in the window for its result.
+    pub(crate) async fn call(
+        &self,
+        call: &ToolCall,
+        model: &str,
+        ordinal: usize,
+        room: &ResultRoom,
+    ) -> CallResult {
         let used = match self.other(&call.name).filter(|_| !is_builtin(&call.name)) {
             Some(tool) => self.call_other(tool, call).await,
             None => self.call_own(call, model, ordinal, room).await,
@@ -178,42 +189,42 @@ impl Toolbox {
         used
     }
 
-    async fn call_own(&self, call: &ToolCall, model: &str, ordinal: usize, room: &ResultRoom) -> Used {
-        let limit = self.shared().limits().tool_timeout;
+    async fn call_own(&self, call: &ToolCall, model: &str, ordinal: usize, room: &ResultRoom) -> CallResult {
+        let limit = self.live.limits().tool_timeout;
         match tokio::time::timeout(limit, self.builtin.call(call, model, ordinal, room)).await {
-            Ok(Ok(Output { text, provenance, events })) => Used {
+            Ok(Ok(Output { text, provenance, events })) => CallResult {
                 output: ToolOutput::text(text),
                 outcome: ToolOutcome::Done,
                 error: None,
                 provenance,
                 events,
             },
-            Ok(Err(error)) => Used::failed(ToolOutcome::Failed, error, Provenance::default()),
+            Ok(Err(error)) => CallResult::failed(ToolOutcome::Failed, error, Provenance::default()),
             Err(_) => {
                 let error = format!("`{}` took longer than {} s", call.name, limit.as_secs());
-                Used::failed(ToolOutcome::TimedOut, error, Provenance::default())
+                CallResult::failed(ToolOutcome::TimedOut, error, Provenance::default())
             }
         }
     }
 
-    /// Calls a tool that is not our own, as a watched task: a panic in it is an error like any other, and it is
-    /// dropped at its time limit.
-    async fn call_other(&self, tool: Arc<dyn Tool>, call: &ToolCall) -> Used {
-        let (name, limit) = (&call.name, tool.time_limit().unwrap_or(self.shared().limits().tool_timeout));
+    /// Calls a tool that is not built in, as a watched task. A panic in it is an error like any other, and at its time
+    /// limit it is dropped.
+    async fn call_other(&self, tool: Arc<dyn Tool>, call: &ToolCall) -> CallResult {
+        let (name, limit) = (&call.name, tool.time_limit().unwrap_or(self.live.limits().tool_timeout));
         let (channel, arguments) = (self.handle().id.clone(), given(&call.arguments));
-        let token = self.shared().tasks.token();
+        let token = self.tasks.token();
         let _cancel = token.clone().drop_guard();
         let (told, done) = oneshot::channel();
         let work = async move { tool.call(channel, arguments).await };
         let work = work.instrument(telemetry::tool_span(name));
-        self.shared().tasks.watch(token, work, move |ended| drop(told.send(ended)));
-        let failed = |outcome, error| Used::failed(outcome, error, Provenance::of_tools());
+        self.tasks.watch(token, work, move |ended| drop(told.send(ended)));
+        let failed = |outcome, error| CallResult::failed(outcome, error, Provenance::of_tools());
         match tokio::time::timeout(limit, done).await {
             Err(_) => {
                 let error = format!("`{name}` took longer than {} s", limit.as_secs());
                 failed(ToolOutcome::TimedOut, error)
             }
-            Ok(Ok(Ended::Done(Ok(output)))) => Used {
+            Ok(Ok(Ended::Done(Ok(output)))) => CallResult {
                 output,
                 outcome: ToolOutcome::Done,
                 error: None,
@@ -233,14 +244,14 @@ impl Toolbox {
     }
 }
 
-/// Arguments as tools get them: none are an empty object.
+/// Tools get an empty object instead of no arguments.
 fn given(arguments: &Value) -> Value {
     if arguments.is_null() { Value::Object(serde_json::Map::new()) } else { arguments.clone() }
 }
 
-pub(crate) fn effect_of(shared: &Shared, name: &str) -> Effect {
+pub(crate) fn effect_of(tools: &dyn Toolset, name: &str) -> Effect {
     match name {
         name if is_builtin(name) => effect_of_builtin(name),
-        name => shared.deps.tools.get(name).map_or(Effect::Changes, |tool| tool.effect()),
+        name => tools.get(name).map_or(Effect::Changes, |tool| tool.effect()),
     }
 }

@@ -1,4 +1,4 @@
-//! One round of tool calls: weighed, approved by a person where that is needed, made beside each other, journalled as they end.
+//! One round of tool calls: checked, approved by a person where needed, run concurrently, journalled as they end.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,33 +17,33 @@ use jiff::SignedDuration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::Turn;
+use super::state::Turn;
 use crate::approvals::OpenRequest;
 use crate::events::RuntimeEventKind;
 use crate::messages::draft_entry;
-use crate::tools::guard::Guard;
-use crate::tools::{Toolbox, Used, Verdict, effect_of};
+use crate::tools::guard::ResultGuard;
+use crate::tools::{CallResult, Toolbox, Verdict, effect_of};
 
 const PARALLEL_MAX: usize = 16;
 
-/// A call, and what is known of it before it is made.
+/// A call that is about to be made.
 struct PlannedCall<'a> {
     ordinal: usize,
     call: ToolCall,
     effect: Effect,
     refused: Option<String>,
     asked: Option<AskedCall<'a>>,
-    /// The entry of `always_allow` by which nobody is asked.
+    /// The entry of `always_allow` that makes an approval unnecessary.
     allowed_by: Option<String>,
 }
 
 struct EndedCall {
     call: ToolCall,
-    used: Used,
+    used: CallResult,
     noted: ToolUse,
 }
 
-/// Most requests of one turn: a model that asks without end is no use to anybody.
+/// Most requests for approval in one turn.
 const ASKS_MAX: u32 = 8;
 
 /// Longest that an edit of a question may take.
@@ -53,23 +53,13 @@ fn question_id(channel: &ChannelId, turn: &TurnId, approval: &ApprovalId) -> Out
     OutboxId::from(format!("{channel}:{turn}:ask:{approval}"))
 }
 
-/// Requests for approval in this turn so far. Behind a lock, since calls of one answer wait beside each other.
-#[derive(Debug, Default)]
-pub(super) struct ApprovalsSoFar {
-    asked: u32,
-    /// Requests that wait for an answer now.
-    open: u32,
-    unanswered: bool,
-    denied: BTreeSet<String>,
-}
-
 struct AskedCall<'a> {
     approval: Approval,
     request: OpenRequest<'a>,
 }
 
 impl Turn {
-    /// Calls the tools, beside each other, and journals each result as it comes, as the result guard leaves it.
+    /// Runs the tool calls concurrently, and journals each result as it comes, after the result guard.
     pub(super) async fn use_tools(
         &self,
         tools: &Toolbox,
@@ -78,7 +68,7 @@ impl Turn {
         recalled: &[Memory],
     ) -> Result<(), TurnFailure> {
         let planned = self.plan(tools, calls, recalled).await?;
-        let mut guard = Guard::new(tools, &self.settings, planned.len());
+        let mut guard = ResultGuard::new(tools, &self.settings, planned.len());
         let room = guard.room.shared_by(planned.len());
         let permits = Semaphore::new(PARALLEL_MAX);
         let running: FuturesUnordered<_> = planned
@@ -103,14 +93,14 @@ impl Turn {
         Ok(())
     }
 
-    /// Notes that calls were not made, since no more are made in this turn.
+    /// Journals that calls were not made, since the turn makes no more.
     pub(super) async fn refuse(&self, calls: Vec<ToolCall>) -> Result<(), TurnFailure> {
         let reason = "no more tools are called in this turn";
         let mut events = Vec::new();
         for call in calls {
-            let effect = effect_of(&self.args.shared, &call.name);
-            let used = Used::not_made(ToolOutcome::Refused, reason.to_owned());
-            let mut entry = draft_entry(Role::Tool, self.args.shared.now());
+            let effect = effect_of(&*self.args.shared.ports.tools, &call.name);
+            let used = CallResult::not_made(ToolOutcome::Refused, reason.to_owned());
+            let mut entry = draft_entry(Role::Tool, self.args.shared.ports.now());
             entry.parts.clone_from(&used.output.parts);
             entry.tool_call_id = Some(call.id.clone());
             events.push(Event::Turn(TurnEvent::ToolUsed(self.noted(&call, effect, &used, 0))));
@@ -119,7 +109,7 @@ impl Turn {
         self.step(events).await
     }
 
-    fn noted(&self, call: &ToolCall, effect: Effect, used: &Used, duration_ms: u64) -> ToolUse {
+    fn noted(&self, call: &ToolCall, effect: Effect, used: &CallResult, duration_ms: u64) -> ToolUse {
         let turn =
             self.args.handle.read(|conversation| conversation.open_turn.as_ref().map(|open| open.id.clone()));
         ToolUse {
@@ -138,7 +128,7 @@ impl Turn {
         }
     }
 
-    /// Weighs the calls, and asks people about those that have to wait.
+    /// Checks the calls, and asks people to approve those that need it.
     async fn plan(
         &self,
         tools: &Toolbox,
@@ -186,7 +176,7 @@ impl Turn {
         Ok(planned)
     }
 
-    /// One call, from the approval that it may need to its end.
+    /// Carries out one call, including its approval.
     async fn carry_out(
         &self,
         tools: &Toolbox,
@@ -208,9 +198,9 @@ impl Turn {
         }
         let mut duration_ms = 0;
         let used = match refusal {
-            Some((outcome, reason)) => Used::not_made(outcome, reason),
+            Some((outcome, reason)) => CallResult::not_made(outcome, reason),
             None => {
-                // It is never closed.
+                // The semaphore is never closed.
                 let _permit = permits.acquire().await;
                 self.tell_started(&call);
                 let begun = Instant::now();
@@ -227,10 +217,10 @@ impl Turn {
     fn tell_started(&self, call: &ToolCall) {
         self.args.handle.subscribers.tool(&call.name, "started");
         if let Some(show) = self.args.show.as_ref().filter(|_| !self.is_asking()) {
-            show.typing().go_on();
+            show.typing().resume();
         }
         let started = RuntimeEventKind::ToolStarted { call: call.id.clone(), tool: call.name.clone() };
-        self.args.shared.notify(self.args.shared.now(), &self.args.handle.id, started);
+        self.args.shared.directory.notify(self.args.shared.ports.now(), &self.args.handle.id, started);
     }
 
     /// The people whose messages the turn answers.
@@ -245,8 +235,8 @@ impl Turn {
         })
     }
 
-    /// Asks for the calls that have to wait, all of them at once. A call whose request makes no sense gets a reason to be
-    /// refused instead.
+    /// Asks for approval of all these calls at once. A call that must not be asked for gets a reason for its refusal
+    /// instead.
     async fn ask(
         &self,
         calls: &[(&ToolCall, &str)],
@@ -311,7 +301,7 @@ impl Turn {
     }
 
     fn approval(&self, call: &ToolCall, reason: &str, ordinal: u64) -> Approval {
-        let asked_at = self.args.shared.now();
+        let asked_at = self.args.shared.ports.now();
         let secs = i64::try_from(self.settings.trust.approval_secs).unwrap_or(i64::MAX / 2);
         let (id, turn) = self.args.handle.read(|conversation| {
             let turn = conversation.open_turn.as_ref().map(|open| open.id.clone());
@@ -330,7 +320,7 @@ impl Turn {
         }
     }
 
-    /// What a chat is asked; a local channel is told by [`cairn_types::ports::Progress::Approval`].
+    /// The question to a chat. A local channel gets [`cairn_types::ports::Progress::Approval`] instead.
     fn question(&self, approval: &Approval) -> Option<Event> {
         let handle = &self.args.handle;
         if handle.id.platform() == LOCAL_PLATFORM {
@@ -351,7 +341,7 @@ impl Turn {
         })
     }
 
-    /// Waits for the answer, and notes it before anything is done. `None`: the call is approved.
+    /// Waits for an answer, and journals it before anything is done. `None`: the call is approved.
     async fn answer(&self, mut asked: AskedCall<'_>) -> Result<Option<(ToolOutcome, String)>, TurnFailure> {
         let id = asked.approval.id.clone();
         let time = Duration::from_secs(self.settings.trust.approval_secs);
@@ -372,7 +362,7 @@ impl Turn {
             outcome = outcome.name(), by, "a request for approval ended");
         metrics::counter!("cairn_approvals_total", "outcome" => outcome.name()).increment(1);
         if let Some(decision) = decision {
-            // Who answered may be gone.
+            // A dropped receiver is ignored.
             let _ = decision.told.send(());
         }
         self.tell_outcome(&asked.approval, outcome, by.as_deref());
@@ -382,9 +372,9 @@ impl Turn {
             approvals.open == 0
         };
         if last {
-            self.budget.go_on();
+            self.budget.restart();
             if let Some(show) = &self.args.show {
-                show.typing().go_on();
+                show.typing().resume();
             }
         }
         let mut approvals = self.approvals.lock();
@@ -408,10 +398,10 @@ impl Turn {
         })
     }
 
-    /// Has the question in the chat say how it ended; its buttons go with that.
+    /// Edits the question in the chat to show its outcome. Its buttons disappear with that.
     fn tell_outcome(&self, approval: &Approval, outcome: ApprovalOutcome, by: Option<&str>) {
         let (shared, handle) = (&self.args.shared, &self.args.handle);
-        let Some(platform) = shared.platform(&handle.id) else { return };
+        let Some(platform) = shared.ports.platform(&handle.id) else { return };
         let message = handle.read(|conversation| {
             let open = conversation.open_turn.as_ref()?;
             open.questions.get(&question_id(&handle.id, &open.id, &approval.id)).cloned().flatten()
@@ -424,10 +414,10 @@ impl Turn {
         };
         let last = platform.split(&approval.question()).pop().unwrap_or_default();
         let whole = format!("{last}\n\n{told}");
-        // Where there is no room for both, the outcome is what counts.
+        // If both do not fit, only the outcome is shown.
         let words = if platform.split(&whole).len() == 1 { whole } else { told };
         let channel = handle.id.clone();
-        shared.tasks.spawn("tell an approval's end", async move {
+        shared.lifecycle.tasks.spawn("tell an approval's end", async move {
             let edit = platform.edit(channel.clone(), message, words);
             match tokio::time::timeout(EDIT_LIMIT, edit).await {
                 Ok(Ok(())) => {}
@@ -435,14 +425,5 @@ impl Turn {
                 Err(_) => tracing::debug!(%channel, "a question does not show in time how it ended"),
             }
         });
-    }
-
-    /// Never returns: when the runtime stops, the turn stays open, and is taken up again at the next start.
-    pub(super) async fn stopping(&self) {
-        let mut stop = self.args.shared.stop_by.subscribe();
-        if stop.wait_for(Option::is_some).await.is_ok() {
-            self.args.turn.give_way();
-        }
-        std::future::pending::<()>().await;
     }
 }

@@ -1,13 +1,13 @@
-//! The chain of models in a turn: which one answers, what becomes of a call that failed, and waiting while none answers.
+//! The model chain of a turn: which model answers, what follows a failed call, and waiting while none answers.
 //!
-//! A chain of several goes on with the next model at once; where no other is well, and in a chain of one, the same call
-//! is tried again after a pause. The window is fitted to the model that is about to be asked: from the moment of
-//! [`TurnEvent::ModelChosen`] on, everything measures by its settings.
+//! A chain of several tries the next model immediately. If no other is well, or the chain has only one, the call is retried
+//! after a pause. The window is fitted to the model that is asked next: from [`TurnEvent::ModelChosen`] on, everything is
+//! measured by its settings.
 //!
-//! A turn does not fail because no model answers. In a chat people are told once that their message is kept; then it is
-//! tried again, with growing pauses, until it is answered or stopped. A local turn does so within its limit.
+//! A turn does not fail because no model answers. A chat is told once that its message is kept; then the call is retried,
+//! with growing pauses, until it is answered or stopped. A local turn does so within its time limit.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,157 +18,49 @@ use cairn_core::engine::MakeRoom;
 use cairn_core::notice;
 use cairn_core::window::{has_room, least_tokens};
 use cairn_types::event::{DeliveryEvent, Event, ModelNews, TurnEvent};
-use cairn_types::ids::{ChannelId, OutboxId, Seq, TurnId};
+use cairn_types::ids::Seq;
 use cairn_types::model::{Attempt, ModelError};
 use cairn_types::ports::TurnFailure;
 use cairn_types::window_bounds::Suspicion;
-use cairn_types::wire::backoff::Backoff;
-use tokio::time::Instant;
 
-use super::simpler::Simpler;
-use super::{Turn, TurnArgs};
+use super::outage::note_id;
+use super::state::Turn;
+use super::tries::{Simpler, Tries};
 use crate::agent::{NO_ROOM, told};
 use crate::pace::{Pace, Paced};
-use crate::shared::Shared;
 use crate::{failure, telemetry};
 
 /// Tries after a context overflow (`docs/design/models.md`).
 const OVERFLOW_RETRIES: u32 = 3;
 
-/// After an overflow the request is made to fit this share of what was refused.
+/// After an overflow, the request has to fit this share of the one that was refused.
 const OVERFLOW_SHRINK: f64 = 0.7;
 
-/// Tokens that the words of a message keep beside its attachments at the least.
+/// Least tokens of text that a message keeps beside its attachments.
 const WORDS_MIN: u64 = 200;
 
-/// What the call of one answer has met so far.
-pub(super) struct Tries {
-    /// Pauses between calls, where no other model is well.
-    pauses: Backoff,
-    /// How often it may be called again after one.
-    left: u32,
-    /// Overflows of the model under way.
-    overflows: u32,
-    all_overflows: u32,
-    /// Refusals without a reason that may be for the size.
-    pub(super) suspicion: Suspicion,
-    /// Models that refused this very request: asking them again is no use.
-    refused: BTreeSet<String>,
-    errors: BTreeMap<String, ModelError>,
-    pub(super) simpler: Simpler,
-}
-
-impl Tries {
-    pub(super) fn new(shared: &Shared) -> Self {
-        let limits = &shared.limits();
-        let pauses = Backoff::new(limits.model_retry_base, limits.model_retry_max);
-        let left = limits.model_attempts.saturating_sub(1);
-        let (refused, errors) = (BTreeSet::new(), BTreeMap::new());
-        let (suspicion, simpler) = (Suspicion::default(), Simpler::default());
-        Self { pauses, left, overflows: 0, all_overflows: 0, suspicion, refused, errors, simpler }
-    }
-
-    /// How far the next request may be simplified.
-    pub(super) fn attempt(&self) -> Attempt {
-        self.simpler.attempt
-    }
-
-    /// The pause before the same model is called again. `None`: it was called often enough.
-    fn next_pause(&mut self) -> Option<Duration> {
-        self.left = self.left.checked_sub(1)?;
-        Some(self.pauses.next_pause())
-    }
-}
-
-/// Why another model answers: for the journal, and as a label of the metric.
+/// Why another model answers: a text for the journal, a code for the metric.
 struct Reason {
     reason: String,
     code: &'static str,
 }
 
-/// Longest that a server may have us wait.
+/// Longest pause that a server may ask for.
 const ASKED_MAX: Duration = Duration::from_secs(10 * 60);
 
-/// The note that tells people so: one per turn, whatever restarts there are.
-pub(crate) fn note_id(channel: &ChannelId, turn: &TurnId) -> OutboxId {
-    OutboxId::from(format!("{channel}:{turn}:wait"))
-}
-
-/// How a turn bears a model that does not answer.
-pub(super) struct OutageWait {
-    is_chat: bool,
-    told: bool,
-    waits: bool,
-    /// When the first call failed since one succeeded last.
-    since: Option<Instant>,
-    /// A local turn waits for no server that asks for more.
-    asked_max: Duration,
-    pace: Pace,
-}
-
-impl OutageWait {
-    /// As a turn begins, or is taken up again.
-    pub(super) fn of(args: &TurnArgs) -> Self {
-        let told = args.handle.read(|conversation| {
-            let open = conversation.open_turn.as_ref();
-            open.is_some_and(|open| open.notes.contains(&note_id(&conversation.channel, &open.id)))
-        });
-        Self {
-            is_chat: args.show.is_some(),
-            told,
-            waits: false,
-            since: None,
-            asked_max: args.shared.limits().model_retry_max,
-            pace: Pace::up_to(args.shared.limits().patience_max),
-        }
-    }
-
-    /// Whether it waits after this error instead of failing.
-    pub(super) fn covers(&self, error: &ModelError) -> bool {
-        match error {
-            ModelError::BadRequest { .. }
-            | ModelError::NoTools(_)
-            | ModelError::ContextOverflow { .. }
-            | ModelError::CutOff(_)
-            | ModelError::Declined
-            | ModelError::Filtered
-            // It answers, with nothing that can be used: every further call would cost as much and end alike.
-            | ModelError::Protocol(_)
-            | ModelError::Failed(_) => false,
-            // The key must be mended first: a local waiter is told at once, a chat goes on by itself.
-            ModelError::Auth(_) => self.is_chat,
-            ModelError::RateLimited { retry_after, .. } => {
-                self.is_chat || retry_after.is_none_or(|asked| asked <= self.asked_max)
-            }
-            ModelError::Overloaded { .. }
-            | ModelError::Timeout(_)
-            | ModelError::Transport(_)
-            | ModelError::Broken(_) => true,
-        }
-    }
-
-    pub(super) fn waits(&self) -> bool {
-        self.waits
-    }
-
-    pub(super) fn failed(&mut self) {
-        self.since.get_or_insert_with(Instant::now);
-    }
-}
-
 impl Turn {
-    /// As a turn begins: the first model of the chain that can answers.
+    /// Chooses the first model of the chain that can answer, at the start of a turn.
     pub(super) async fn choose(&mut self) -> Result<(), TurnFailure> {
         self.catch_up().await?;
-        let mut tries = Tries::new(&self.args.shared);
-        self.come_back(&mut tries).await
+        let mut tries = Tries::new(&self.args.shared.live.limits());
+        self.fail_back(&mut tries).await
     }
 
-    /// A call failed: makes ready for the next one.
+    /// Prepares the next call after a failed one.
     ///
     /// # Errors
-    /// There is no next one.
-    pub(super) async fn overcome(
+    /// There is no next call.
+    pub(super) async fn prepare_retry(
         &mut self,
         error: ModelError,
         tokens: u64,
@@ -186,14 +78,14 @@ impl Turn {
             }
             _ => self.size_disproved(&error, tokens, tries).await?,
         }
-        // A model that declines has taken the request as it is.
+        // A model that declines has accepted the form of the request.
         let is_of_form = matches!(error, ModelError::BadRequest { .. }) && error.may_be_of_content();
         if is_of_form && tries.simpler.attempt == Attempt::Whole {
             tries.simpler.attempt = Attempt::Simplified;
             return Ok(());
         }
-        let (shared, model) = (Arc::clone(&self.args.shared), self.settings.model.clone());
-        shared.models.failed(&model, &error, shared.now());
+        let (shared, model) = (self.args.shared.clone(), self.settings.model.clone());
+        shared.live.models.failed(&model, &error, shared.ports.now());
         if !cools(&error) {
             tries.refused.insert(model.clone());
         }
@@ -210,15 +102,15 @@ impl Turn {
         if self.outage_wait.waits() && self.outage_wait.covers(&error) {
             self.budget.note(Some(failed));
             self.pause(&error, asked).await;
-            return self.come_back(tries).await;
+            return self.fail_back(tries).await;
         }
         let pause = if error.is_transient() { tries.next_pause() } else { None };
         let pause = pause.map(|pause| pause.max(asked.unwrap_or_default()));
-        match pause.filter(|pause| *pause <= shared.limits().model_retry_max) {
+        match pause.filter(|pause| *pause <= shared.live.limits().model_retry_max) {
             Some(pause) => {
                 tracing::warn!(model, error = error.in_brief(), ?pause, "model call failed");
                 let times = Arc::clone(&self.args.times);
-                times.of_model(self.telling(tokio::time::sleep(pause))).await?;
+                times.of_model(self.with_outage_note(tokio::time::sleep(pause))).await?;
             }
             None if self.outage_wait.covers(&error) => {
                 tracing::warn!(model, error = error.in_brief(), "model call failed");
@@ -235,10 +127,10 @@ impl Turn {
                 return Err(failed);
             }
         }
-        self.come_back(tries).await
+        self.fail_back(tries).await
     }
 
-    /// No request can be made for the model that answers here: goes on with one for which it can.
+    /// Switches to another model, since no request fits the current one. False: there is none.
     pub(super) async fn no_room(&mut self, tries: &mut Tries) -> Result<bool, TurnFailure> {
         tries.refused.insert(self.settings.model.clone());
         let chain = self.standings(&tries.refused);
@@ -247,26 +139,27 @@ impl Turn {
         self.switch(tries, picked.idx(), why).await.map(|()| true)
     }
 
-    /// The agent has more models than one.
+    /// Whether the agent has more than one model.
     fn is_chain(&self) -> bool {
         self.agent.chain().nth(1).is_some()
     }
 
-    /// The place of the model that answers here in the chain.
-    fn place(&self) -> usize {
+    /// The position of the current model in the chain.
+    fn position(&self) -> usize {
         let mut chain = self.agent.chain();
         chain.position(|candidate| candidate.settings.model == self.settings.model).unwrap_or_default()
     }
 
-    /// The settings on each model, as they hold here.
+    /// The settings on each model of the chain, as they are in this conversation.
     fn candidates(&self) -> Vec<Arc<AgentSettings>> {
         let handle = &self.args.handle;
         handle.read(|conversation| self.agent.chain().map(|one| one.settings_in(conversation)).collect())
     }
 
-    /// How the models of the chain stand; those of `refused` are never asked.
+    /// The standing of each model in the chain. Those in `refused` are never asked.
     fn standings(&self, refused: &BTreeSet<String>) -> Vec<ModelStanding> {
-        let (handle, models, now) = (&self.args.handle, &self.args.shared.models, self.args.shared.now());
+        let (handle, models, now) =
+            (&self.args.handle, &self.args.shared.live.models, self.args.shared.ports.now());
         let candidates = self.candidates();
         handle.read(|conversation| {
             let rows = candidates.iter().zip(self.agent.guarded());
@@ -278,7 +171,7 @@ impl Turn {
         })
     }
 
-    /// Why the model at `here` gives way to the one that was picked.
+    /// Why the model at `here` is replaced by the one that was picked.
     fn why(&self, chain: &[ModelStanding], here: usize, picked: Pick) -> Reason {
         let candidates = self.candidates();
         let (from, to) = (&candidates[here], &candidates[picked.idx()].model);
@@ -302,7 +195,7 @@ impl Turn {
         if !has_room(&correction, from) {
             return Reason { reason: format!("`{model}`: {NO_ROOM}"), code: "window" };
         }
-        let trouble = self.args.shared.models.health(model).trouble;
+        let trouble = self.args.shared.live.models.health(model).trouble;
         let code = trouble.as_ref().map_or("cooling", |trouble| trouble.code);
         let reason = match (&trouble, chain[here].cooling_until) {
             (Some(trouble), Some(until)) => {
@@ -313,13 +206,13 @@ impl Turn {
         Reason { reason, code }
     }
 
-    /// Goes on with the next model that is well. False when there is none.
+    /// Switches to the next model that is well. False: there is none.
     async fn fail_over(&mut self, error: &ModelError, tries: &mut Tries) -> Result<bool, TurnFailure> {
         if !self.is_chain() {
             return Ok(false);
         }
-        let here = self.place();
-        // One that has failed over this very request is not asked next, however short its cool-down.
+        let here = self.position();
+        // A model that has failed for this very request is not asked next, however short its cool-down.
         let tried: BTreeSet<String> = tries.refused.iter().chain(tries.errors.keys()).cloned().collect();
         match pick(&self.standings(&tried)) {
             Some(Pick::Well(idx)) if idx != here => {
@@ -331,22 +224,22 @@ impl Turn {
         }
     }
 
-    /// How long to wait for the model that is asked next, by its server's own word.
+    /// The pause that the next model's server asked for.
     fn asked(&self, error: &ModelError, tries: &Tries) -> Option<Duration> {
         if !self.is_chain() {
             return error.retry_after();
         }
         let picked = pick(&self.standings(&tries.refused))?;
         let model = self.candidates()[picked.idx()].model.clone();
-        self.args.shared.models.health(&model).asked(self.args.shared.now())
+        self.args.shared.live.models.health(&model).asked(self.args.shared.ports.now())
     }
 
-    /// Goes on with the first model that is well, or will be first.
-    async fn come_back(&mut self, tries: &mut Tries) -> Result<(), TurnFailure> {
+    /// Returns to the first model of the chain that is well, or that will be first.
+    async fn fail_back(&mut self, tries: &mut Tries) -> Result<(), TurnFailure> {
         if !self.is_chain() {
             return Ok(());
         }
-        let (chain, here) = (self.standings(&tries.refused), self.place());
+        let (chain, here) = (self.standings(&tries.refused), self.position());
         match pick(&chain) {
             Some(picked) if picked.idx() != here => {
                 let why = self.why(&chain, here, picked);
@@ -356,7 +249,7 @@ impl Turn {
         }
     }
 
-    /// From here on the model at `idx` answers, and everything is measured by its settings.
+    /// Switches to the model at `idx`. From now on everything is measured by its settings.
     async fn switch(&mut self, tries: &mut Tries, idx: usize, why: Reason) -> Result<(), TurnFailure> {
         tries.overflows = 0;
         tries.suspicion = Suspicion::default();
@@ -375,7 +268,7 @@ impl Turn {
         Ok(())
     }
 
-    /// The model takes no tools: it is asked again at once, without.
+    /// Notes that the model takes no tools. It is asked again immediately, without.
     async fn without_tools(&mut self) -> Result<(), TurnFailure> {
         let model = self.settings.model.clone();
         tracing::warn!(
@@ -383,11 +276,12 @@ impl Turn {
             "the model takes no tools; it is asked without them for a day or until the next start: set tools = false \
              for it"
         );
-        self.args.shared.models.refused_tools(&model, self.args.shared.now());
+        self.args.shared.live.models.refused_tools(&model, self.args.shared.ports.now());
         self.step_learnt(ModelNews { model, no_tools: Some(true), ..ModelNews::default() }, None).await
     }
 
-    /// Notes what was learnt of a model's window, here and for all conversations, and perhaps tells the chat.
+    /// Journals what was learnt of a model's window, shares it with other conversations, and adds a note to the chat, if
+    /// any.
     pub(super) async fn learn(
         &mut self,
         mut news: ModelNews,
@@ -402,7 +296,7 @@ impl Turn {
                 inferred: news.bounds.is_some(),
                 cut: news.cut,
             };
-            self.args.shared.models.learn(&news.model, learnt);
+            self.args.shared.live.models.learn(&news.model, learnt);
         }
         self.step_learnt(news, note).await
     }
@@ -413,8 +307,8 @@ impl Turn {
         Ok(())
     }
 
-    /// The model's server has read only `reported` tokens of a request of `tokens`. From here on no request is larger than
-    /// the `largest` that it read whole, and the chat is told once.
+    /// Learns that the server read only `reported` tokens of a request of `tokens`. From now on no request is larger than
+    /// the `largest` that it read whole. The chat is told once.
     pub(super) async fn learn_cut(
         &mut self,
         reported: u64,
@@ -427,7 +321,7 @@ impl Turn {
             (is_known, notice::note_of_cut(conversation, &self.settings))
         });
         let window_tokens = self.grown(&model).holding(largest.unwrap_or(reported));
-        let window_tokens = Some(window_tokens).filter(|tokens| self.is_news(*tokens));
+        let window_tokens = Some(window_tokens).filter(|tokens| self.is_credible_window(*tokens));
         if is_known && window_tokens.is_none() {
             return Ok(());
         }
@@ -435,17 +329,17 @@ impl Turn {
         self.learn(ModelNews { model, window_tokens, cut: true, ..ModelNews::default() }, note).await
     }
 
-    /// The settings on a model of the chain without what was learnt of it.
+    /// The settings on a model of the chain, without what was learnt of it.
     fn candidate(&self, model: &str) -> Option<&Arc<AgentSettings>> {
         self.agent.chain().map(|candidate| &candidate.settings).find(|settings| settings.model == model)
     }
 
-    /// The window of a model as it is set, listed or assumed.
+    /// The window of a model as configured, listed or assumed.
     pub(super) fn configured(&self, model: &str) -> WindowSize {
         self.candidate(model).map_or(self.settings.window, |settings| settings.window)
     }
 
-    /// The window of a model without what was learnt of it.
+    /// The window of a model, without what was learnt of it.
     fn grown(&self, model: &str) -> WindowSize {
         let grown = |settings: &Arc<AgentSettings>| {
             self.args.handle.read(|conversation| settings.grown(conversation))
@@ -453,11 +347,11 @@ impl Turn {
         self.candidate(model).map_or(self.settings.window, grown)
     }
 
-    /// Notes what other conversations have learnt of the models of the chain, that a server has taken a larger request
-    /// than its window was bounded to, that tools are offered again to one that refused them, and that the configuration sets
-    /// another window.
+    /// Journals what this conversation has missed: windows learnt elsewhere, a server that took a larger request than
+    /// expected, tools that are offered again to a model that refused them, and windows that are configured differently
+    /// now.
     async fn catch_up(&mut self) -> Result<(), TurnFailure> {
-        let news = self.agent.chain().filter_map(|candidate| self.missed(&candidate.settings));
+        let news = self.agent.chain().filter_map(|candidate| self.news_of(&candidate.settings));
         let events: Vec<_> = news.map(|news| Event::Turn(TurnEvent::ModelLearnt(news))).collect();
         if !events.is_empty() {
             self.step(events).await?;
@@ -466,9 +360,10 @@ impl Turn {
         Ok(())
     }
 
-    /// What this conversation does not know yet of a model.
-    fn missed(&self, settings: &AgentSettings) -> Option<ModelNews> {
-        let (handle, models, now) = (&self.args.handle, &self.args.shared.models, self.args.shared.now());
+    /// What this conversation does not know of a model yet.
+    fn news_of(&self, settings: &AgentSettings) -> Option<ModelNews> {
+        let (handle, models, now) =
+            (&self.args.handle, &self.args.shared.live.models, self.args.shared.ports.now());
         let (model, window) = (settings.model.clone(), settings.window);
         let known = models.learnt(&model);
         let (here, bounds, grown, forgets) = handle.read(|conversation| {
@@ -501,8 +396,8 @@ impl Turn {
         (news.window_tokens.is_some() || news.no_tools.is_some() || news.forgets).then_some(news)
     }
 
-    /// The model found the request too large. Its window is learnt, where it is named; the window is made smaller, and
-    /// after three tries without success a model with a larger one is asked.
+    /// Handles a request that was too large for the model. Its window is learnt if the server names it, and the request is
+    /// shortened; after three tries a model with a larger window is asked.
     async fn too_large(
         &mut self,
         error: &ModelError,
@@ -524,20 +419,20 @@ impl Turn {
         if limit.is_none() {
             self.bound(&model, tokens, overflows == 1).await?;
         }
-        if let Some(limit) = limit.filter(|limit| self.is_news(*limit)) {
+        if let Some(limit) = limit.filter(|limit| self.is_credible_window(*limit)) {
             let news = ModelNews { model: model.clone(), window_tokens: Some(limit), ..ModelNews::default() };
             self.learn(news, None).await?;
         } else if let Some(limit) = limit.filter(|limit| *limit < self.settings.window.window_tokens)
-            && let Some(idx) = self.larger(tries)
+            && let Some(idx) = self.larger_model(tries)
         {
-            // No conversation fits into that: nothing is dropped for its sake where another model has the room.
+            // No conversation fits that window: nothing is dropped for it while another model has the room.
             tries.refused.insert(model.clone());
             let reason = format!("`{model}` takes {limit} tokens: too few beside prompt and tools");
             return self.switch(tries, idx, Reason { reason, code: error.code() }).await;
         }
         if overflows > OVERFLOW_RETRIES {
             tries.refused.insert(model.clone());
-            let Some(idx) = self.larger(tries) else {
+            let Some(idx) = self.larger_model(tries) else {
                 return Err(failure::overflow(tries.all_overflows));
             };
             let reason = format!("`{model}` found the request too large {overflows} times");
@@ -546,7 +441,7 @@ impl Turn {
         self.shrink(tokens).await
     }
 
-    /// Makes room for a request that is smaller than the one of so many tokens, which was refused.
+    /// Makes room, so that the next request is smaller than the refused one of this size.
     pub(super) async fn shrink(&mut self, tokens: u64) -> Result<(), TurnFailure> {
         let least = self.args.handle.read(|conversation| least_tokens(conversation, &self.settings));
         self.settings = Arc::new(narrowed(&self.settings, tokens, least + WORDS_MIN));
@@ -556,8 +451,8 @@ impl Turn {
         Ok(())
     }
 
-    /// A server that names no window has refused a request of so many tokens: what it took and what it refused bound its
-    /// window, which is learnt when enough is known.
+    /// Narrows the bounds of a window that the server does not name, after it refused a request of this size. When the
+    /// bounds are close enough, the window is learnt from them.
     pub(super) async fn bound(&mut self, model: &str, tokens: u64, first: bool) -> Result<(), TurnFailure> {
         let known = self.args.handle.read(|conversation| conversation.bounds.get(model).copied());
         let bounds = known.unwrap_or_default().refusing(tokens, first);
@@ -565,7 +460,7 @@ impl Turn {
         let window_tokens = bounds
             .usable_tokens()
             .map(|usable| window.holding(usable))
-            .filter(|tokens| self.is_news(*tokens));
+            .filter(|tokens| self.is_credible_window(*tokens));
         if let Some(window_tokens) = window_tokens {
             tracing::warn!(
                 model,
@@ -580,9 +475,9 @@ impl Turn {
         self.learn(ModelNews { model, window_tokens, bounds, ..ModelNews::default() }, None).await
     }
 
-    /// A window that a server names is taken for true when it is smaller than what we believe and leaves room for a
-    /// conversation: with another one nobody could talk here.
-    fn is_news(&self, limit: u64) -> bool {
+    /// Whether to believe a window: it is smaller than assumed, and leaves room for a conversation. Believing any other
+    /// would silence the channel.
+    fn is_credible_window(&self, limit: u64) -> bool {
         let mut settings = AgentSettings::clone(&self.args.handle.settings());
         if limit >= settings.window.window_tokens {
             return false;
@@ -592,9 +487,9 @@ impl Turn {
         has_room(&correction, &settings)
     }
 
-    /// The next model of the chain with a larger window than the one that answers here.
-    fn larger(&self, tries: &Tries) -> Option<usize> {
-        let (chain, candidates, here) = (self.standings(&tries.refused), self.candidates(), self.place());
+    /// The next model of the chain with a larger window than the current one.
+    fn larger_model(&self, tries: &Tries) -> Option<usize> {
+        let (chain, candidates, here) = (self.standings(&tries.refused), self.candidates(), self.position());
         let window = candidates[here].window.window_tokens;
         let later = (here + 1..chain.len())
             .filter(|idx| !chain[*idx].refused && candidates[*idx].window.window_tokens > window);
@@ -602,18 +497,18 @@ impl Turn {
         well.into_iter().chain(cooling).next()
     }
 
-    pub(super) fn calm(&mut self) {
+    pub(super) fn outage_over(&mut self) {
         self.outage_wait.since = None;
         self.budget.note(None);
         if std::mem::take(&mut self.outage_wait.waits) {
-            self.outage_wait.pace = Pace::up_to(self.args.shared.limits().patience_max);
-            self.budget.go_on();
+            self.outage_wait.pace = Pace::up_to(self.args.shared.live.limits().patience_max);
+            self.budget.restart();
             tracing::info!(channel = %self.args.handle.id, "the model answers again");
         }
     }
 
-    /// Runs `work`, and tells people meanwhile when it is time to.
-    pub(super) async fn telling<T>(
+    /// Runs `work`. If it takes too long, people are told meanwhile.
+    pub(super) async fn with_outage_note<T>(
         &mut self,
         work: impl Future<Output = T> + Send,
     ) -> Result<T, TurnFailure> {
@@ -624,16 +519,16 @@ impl Turn {
         tokio::select! {
             biased;
             done = &mut work => return Ok(done),
-            () = tokio::time::sleep_until(since + self.args.shared.limits().tell_after) => {}
+            () = tokio::time::sleep_until(since + self.args.shared.live.limits().tell_after) => {}
         }
-        // Where words are coming, there is nothing to tell.
-        if self.args.handle.subscribers.so_far().is_empty() {
+        // While text is coming, there is nothing to tell.
+        if self.args.handle.subscribers.text_so_far().is_empty() {
             self.begin_waiting(None).await?;
         }
         Ok(work.await)
     }
 
-    /// From here on the turn waits: people are told, unless they have been. `failure`: why, for who waits for a local turn.
+    /// Starts to wait, and tells people, unless they know. `failure`: the reason, for a local waiter.
     pub(super) async fn begin_waiting(&mut self, failure: Option<&TurnFailure>) -> Result<(), TurnFailure> {
         if std::mem::replace(&mut self.outage_wait.waits, true) {
             return Ok(());
@@ -668,7 +563,7 @@ impl Turn {
         self.step(note.into_iter().collect()).await
     }
 
-    /// The waiter is told; the turn's clock goes on.
+    /// Tells a local waiter. The turn's time limit still applies.
     fn tell_waiter(&self, failure: Option<&TurnFailure>) {
         let why =
             failure.map_or_else(|| "the model does not answer".to_owned(), |failure| failure.message.clone());
@@ -678,21 +573,21 @@ impl Turn {
             "no model answers; the turn waits within its limit: check the model's server");
     }
 
-    /// Waits before the next call, as long as the model's server has `asked` for at the least. When the runtime stops first,
-    /// the turn stays open and this never returns.
+    /// Waits before the next call, at least as long as the server `asked`. If the runtime stops first, the turn stays open
+    /// and this never returns.
     pub(super) async fn pause(&mut self, error: &ModelError, asked: Option<Duration>) {
         let outage_wait = &mut self.outage_wait;
         let pause = outage_wait.pace.next().max(asked.unwrap_or_default().min(ASKED_MAX));
         tracing::debug!(channel = %self.args.handle.id, %error, ?pause, "the model still does not answer");
-        if outage_wait.pace.wait(&self.args.shared, Some(pause)).await == Paced::Stopping {
-            self.args.turn.give_way();
+        if outage_wait.pace.wait(&self.args.shared.lifecycle, Some(pause)).await == Paced::Stopping {
+            self.args.turn.yield_turn();
             std::future::pending::<()>().await;
         }
     }
 }
 
-/// The settings as if the window were smaller than the request of `tokens` that was just refused. It keeps room for
-/// `least` tokens, so that attachments survive.
+/// The settings with a smaller window, so that the next request is smaller than the refused one of `tokens`. At least
+/// `least` tokens stay usable, so that attachments survive.
 fn narrowed(settings: &AgentSettings, tokens: u64, least: u64) -> AgentSettings {
     let mut settings = settings.clone();
     let usable = ((tokens as f64 * OVERFLOW_SHRINK) as u64).max(least);

@@ -1,5 +1,5 @@
-//! A model's server refuses a request for a reason that nobody knows: it is asked with less and less, so that no refusal
-//! silences a channel (`cairn_core::withheld`).
+//! Simpler requests: if a model's server refuses a request for an unknown reason, it is asked with less and less, so that
+//! no refusal silences a channel (`cairn_core::withheld`).
 
 use cairn_core::notice::{Withheld, note_of_withheld};
 use cairn_core::withheld::{narrowed, widened};
@@ -8,20 +8,12 @@ use cairn_types::ids::SeqRange;
 use cairn_types::model::{Attempt, ModelError};
 use cairn_types::ports::TurnFailure;
 
-use super::Turn;
-use super::chain::Tries;
-
-/// What the model under way has been asked without, since its server refused the request.
-#[derive(Default)]
-pub(super) struct Simpler {
-    pub(super) attempt: Attempt,
-    /// Parts of the history that were left out, each with the one before; all but the last were refused.
-    withheld: Vec<Option<SeqRange>>,
-}
+use super::state::Turn;
+use super::tries::Tries;
 
 impl Turn {
-    /// The server refuses the request whatever single thing is left out, and no other model is well: the next one has less of the
-    /// history, at last nothing but the message. False: nothing is left that could be left out.
+    /// Simplifies the next request after the server refused it and no other model is well: first with less of the history,
+    /// at last with nothing but the message. False: nothing more can be left out.
     pub(super) async fn simplify(
         &mut self,
         error: &ModelError,
@@ -58,7 +50,7 @@ impl Turn {
         self.step(vec![Event::Turn(TurnEvent::HistoryWithheld { model, range })]).await
     }
 
-    /// The model has answered: notes what has to stay left out, and tells the chat.
+    /// Journals what has to stay left out after the model has answered, and tells the chat.
     pub(super) async fn tell_withheld(&mut self, tries: &Tries) -> Result<(), TurnFailure> {
         let (model, channel) = (&self.settings.model, &self.args.handle.id);
         let what = match (tries.simpler.attempt, tries.simpler.withheld.as_slice()) {

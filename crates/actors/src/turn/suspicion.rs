@@ -1,31 +1,31 @@
-//! A refusal for which the server gives no reason: where no request as large was taken, it is taken for one of size before anything
-//! else. What becomes of the smaller request shows whether it was; the conversation keeps that, so that a message which is refused
-//! for itself costs the window once.
+//! Refusals without a reason: if no request as large was ever taken, the refusal is first assumed to be about size. Whether
+//! a smaller request succeeds shows if it was. The conversation remembers that, so that a message which is refused for its
+//! content shrinks the window only once.
 
 use cairn_types::event::ModelNews;
 use cairn_types::model::{Attempt, ModelError, RefusalCause};
 use cairn_types::ports::TurnFailure;
 use cairn_types::window_bounds::WindowBounds;
 
-use super::Turn;
-use super::chain::Tries;
+use super::state::Turn;
+use super::tries::Tries;
 
 impl Turn {
-    /// Whether a refusal of a request of so many tokens is taken for one of its size.
+    /// Whether a refusal of a request of this size is assumed to be about size.
     pub(super) fn suspects_size(&self, error: &ModelError, tokens: u64, tries: &Tries) -> bool {
         let is_whole = tries.attempt() == Attempt::Whole;
         let listed = self.configured(&self.settings.model).listed_tokens();
         is_whole && is_unexplained(error) && tries.suspicion.falls_on(&self.taken_so_far(), listed, tokens)
     }
 
-    /// What the model has taken, as far as this conversation and this daemon know.
+    /// The bounds of the model's window, as this conversation and this daemon know them.
     fn taken_so_far(&self) -> WindowBounds {
         let model = &self.settings.model;
         let bounds = self.args.handle.read(|conversation| conversation.bounds.get(model).copied());
-        self.args.shared.models.bounds(model, bounds.unwrap_or_default())
+        self.args.shared.live.models.bounds(model, bounds.unwrap_or_default())
     }
 
-    /// Has the request made smaller, and sent again.
+    /// Shortens the request, to be sent again.
     pub(super) async fn suspect_size(
         &mut self,
         error: &ModelError,
@@ -46,7 +46,7 @@ impl Turn {
         self.shrink(tokens).await
     }
 
-    /// The model has taken a request after another one was suspected of its size. `as_it_was`: nothing but its size was changed.
+    /// Notes that the model took a request after a larger one was refused. `as_it_was`: only its size was changed.
     pub(super) async fn size_proved(
         &mut self,
         as_it_was: bool,
@@ -61,7 +61,7 @@ impl Turn {
         }
     }
 
-    /// The model has refused a request of so many tokens as well.
+    /// Notes that the model refused a request of this size, too.
     pub(super) async fn size_disproved(
         &mut self,
         error: &ModelError,
@@ -81,7 +81,7 @@ impl Turn {
     }
 }
 
-/// The server refuses the request, and its words say nothing that is known.
+/// Whether the server's refusal gives no reason that is known.
 pub(crate) fn is_unexplained(error: &ModelError) -> bool {
     matches!(error, ModelError::BadRequest { cause: RefusalCause::Unknown, .. })
 }

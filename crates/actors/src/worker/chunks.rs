@@ -19,35 +19,35 @@ use cairn_types::window_bounds::{Suspicion, WindowBounds};
 use tokio::sync::oneshot;
 
 use super::talk::Talk;
-use super::{Job, Stop, is_extractive};
+use super::{AskError, Job, is_extractive};
 use crate::agent::ModelCandidate;
 use crate::messages::ChannelMsg;
 use crate::turn::is_unexplained;
 
-/// How often a model's window is taken to be smaller than it was thought, within one attempt.
+/// How often a model's window may turn out smaller than assumed, within one attempt.
 const OVERFLOWS_MAX: u32 = 3;
 
-/// What a window is taken for after a request was too large for it, where the server does not name it.
+/// The share of a window that is assumed after an overflow, if the server does not name its window.
 const OVERFLOW_SHARE: f64 = 0.75;
 
-/// What a summary has to fulfil, beside the text itself.
+/// What a summary has to satisfy, beside its text.
 struct Criteria<'a> {
     candidate: &'a ModelCandidate,
-    /// The agent on that model, in the window that it is taken to have now.
+    /// The agent's settings on that model, with the window as assumed now.
     reader: Arc<AgentSettings>,
     tools: bool,
-    /// The request shows the conversation as it was after that record.
+    /// The last record that the request includes.
     at_n: u64,
-    /// Tokens that the summary is asked to keep within.
+    /// Length that the summary is asked to keep within, in tokens.
     target: u64,
     room: Option<RequestRoom>,
     source: SummarySource,
-    /// Tokens that the summary may take in the window.
+    /// Most tokens of the summary in the window.
     most: u64,
 }
 
 impl Job {
-    pub(super) async fn by(&self, candidate: &ModelCandidate) -> Result<SummaryDraft, Stop> {
+    pub(super) async fn summarise_with(&self, candidate: &ModelCandidate) -> Result<SummaryDraft, AskError> {
         let draft = match self.run.work {
             RunWork::Merge { .. } => self.merge(candidate).await?,
             RunWork::Sealed | RunWork::Truncated => self.chunks(candidate).await?,
@@ -56,7 +56,7 @@ impl Job {
         fit_identifiers(draft, most).map_err(|rejection| self.refused(candidate, &rejection))
     }
 
-    async fn chunks(&self, candidate: &ModelCandidate) -> Result<SummaryDraft, Stop> {
+    async fn chunks(&self, candidate: &ModelCandidate) -> Result<SummaryDraft, AskError> {
         let entries = &self.sources.entries;
         let mut reader = Arc::clone(&candidate.settings);
         let earlier = self.handle.read(|conversation| earlier_summary(conversation, &self.run));
@@ -78,19 +78,22 @@ impl Job {
             let (n, tokens) = (step.n, request_tokens(&step.request));
             match self.ask(step.request, step.criteria).await {
                 Ok((text, memories)) => {
-                    let done = self.together(candidate, done, &rest[..n], text, memories, step.left_out);
+                    let done = self.append_chunk(candidate, done, &rest[..n], text, memories, step.left_out);
                     if n == rest.len() {
                         return Ok(self.finished(done));
                     }
                     self.checkpoint(done).await;
                 }
-                Err(Stop::Model { error: Some(ModelError::NoTools(_)), .. }) if tools => {
+                Err(AskError::Model { error: Some(ModelError::NoTools(_)), .. }) if tools => {
                     self.run_budget.without_tools(&candidate.model.info().id);
                 }
-                Err(Stop::Model { error: Some(ModelError::ContextOverflow { limit, .. }), reason }) => {
+                Err(AskError::Model { error: Some(ModelError::ContextOverflow { limit, .. }), reason }) => {
                     overflows += 1;
                     if overflows > OVERFLOWS_MAX {
-                        return Err(Stop::Model { error: Some(ModelError::refused(reason.clone())), reason });
+                        return Err(AskError::Model {
+                            error: Some(ModelError::refused(reason.clone())),
+                            reason,
+                        });
                     }
                     let window = reader.window.window_tokens;
                     let smaller = (window as f64 * OVERFLOW_SHARE) as u64;
@@ -98,7 +101,7 @@ impl Job {
                         reader.window.narrowed(limit.filter(|limit| *limit < window).unwrap_or(smaller));
                     Arc::make_mut(&mut reader).window = narrowed;
                 }
-                Err(Stop::Model { error: Some(error), .. })
+                Err(AskError::Model { error: Some(error), .. })
                     if is_unexplained(&error)
                         && suspicion.falls_on(
                             &self.bounds(candidate),
@@ -116,14 +119,14 @@ impl Job {
         }
     }
 
-    /// What the model has taken, as far as it is known here.
+    /// The bounds of the model's window, as far as they are known here.
     fn bounds(&self, candidate: &ModelCandidate) -> WindowBounds {
         let model = &candidate.model.info().id;
         let bounds = self.handle.read(|conversation| conversation.bounds.get(model).copied());
-        self.shared.models.bounds(model, bounds.unwrap_or_default())
+        self.parts.live.models.bounds(model, bounds.unwrap_or_default())
     }
 
-    /// The next request over what is left of the entries.
+    /// The next request, over the remaining entries.
     fn step<'a>(
         &self,
         candidate: &'a ModelCandidate,
@@ -131,7 +134,7 @@ impl Job {
         rest: &[Arc<Entry>],
         tools: bool,
         shown: &Shown<'_>,
-    ) -> Result<Step<'a>, Stop> {
+    ) -> Result<Step<'a>, AskError> {
         let extracts = is_extractive(candidate);
         let (brief, at_n) = self.brief(reader, tools);
         let so_far = shown.done.map(|done| done.text.as_str());
@@ -140,7 +143,7 @@ impl Job {
                 "{}: its window of {} tokens leaves no room for a transcript beside the prompt and the answer",
                 reader.model, reader.window.window_tokens
             );
-            return Err(Stop::Model { error: Some(ModelError::refused(reason.clone())), reason });
+            return Err(AskError::Model { error: Some(ModelError::refused(reason.clone())), reason });
         };
         let (n, room) = (chunk.n, (!extracts).then_some(chunk.room));
         let covered = &self.sources.entries[..n + self.sources.entries.len() - rest.len()];
@@ -154,7 +157,7 @@ impl Job {
         Ok(Step { n, request, criteria, left_out })
     }
 
-    /// What the requests share, and the record as of which they show the conversation.
+    /// The common part of the requests, and the last record that they include.
     fn brief<'a>(&'a self, reader: &'a AgentSettings, tools: bool) -> (Brief<'a>, u64) {
         let now =
             |conversation: &Conversation| (conversation.correction(&reader.model).ratio, conversation.last_n);
@@ -163,7 +166,7 @@ impl Job {
         (Brief { channel: &self.handle.id, run: &self.run, reader, tools, correction, mask }, at_n)
     }
 
-    /// What its author is shown beside the source.
+    /// The instructions that the model is shown beside the source.
     fn instructions<'a>(&'a self, reader: &'a AgentSettings) -> impl Iterator<Item = &'a str> {
         let instructions = [self.run.instruction.as_deref(), reader.compaction.instructions.as_deref()];
         instructions.into_iter().flatten()
@@ -176,7 +179,7 @@ impl Job {
         info.tools && !learnt && !self.run_budget.lacks_tools(&info.id)
     }
 
-    fn together(
+    fn append_chunk(
         &self,
         candidate: &ModelCandidate,
         done: Option<Checkpoint>,
@@ -196,7 +199,7 @@ impl Job {
             memories: done.as_ref().map(|done| done.memories.clone()).unwrap_or_default(),
             left_out: done.map(|done| done.left_out).unwrap_or_default(),
         };
-        // The order of the memories is that of their numbers when they are committed.
+        // Memories are numbered in this order when they are committed.
         for memory in memories {
             if !whole.memories.contains(&memory) {
                 whole.memories.push(memory);
@@ -206,10 +209,10 @@ impl Job {
         whole
     }
 
-    /// A chunk is finished: it is durable before the next one is begun. What the store refuses is not lost to this
-    /// attempt, and goes with the next chunk.
+    /// Makes a finished chunk durable before the next one starts. If the store refuses it, this attempt keeps it and
+    /// journals it with the next chunk.
     async fn checkpoint(&self, checkpoint: Checkpoint) {
-        self.run_budget.got_on();
+        self.run_budget.note_progress();
         tracing::info!(channel = %self.handle.id, run = %self.run.id, chunks = checkpoint.chunks,
             to_seq = checkpoint.to_seq.0, "a chunk of a long run is finished");
         *self.done.lock() = Some(checkpoint.clone());
@@ -222,7 +225,7 @@ impl Job {
         }
     }
 
-    /// The draft of what the chunks have come to.
+    /// A draft from the finished chunks.
     pub(super) fn finished(&self, done: Checkpoint) -> SummaryDraft {
         let entries = &self.sources.entries;
         let entries = &entries[..entries.partition_point(|entry| entry.seq <= done.to_seq)];
@@ -239,7 +242,7 @@ impl Job {
         masked(draft, self.mask.as_ref())
     }
 
-    /// Without memories that stand on nothing but results of tools.
+    /// Drops memories that come from tool results alone.
     fn of_people(&self, mut memories: Vec<DraftMemory>) -> Vec<DraftMemory> {
         let grounds = SpokenWords::of(self.sources.entries.iter());
         let n_saved = memories.len();
@@ -257,7 +260,7 @@ impl Job {
         memories
     }
 
-    async fn merge(&self, candidate: &ModelCandidate) -> Result<SummaryDraft, Stop> {
+    async fn merge(&self, candidate: &ModelCandidate) -> Result<SummaryDraft, AskError> {
         let sources = &self.sources.summaries;
         let (reader, source_tokens) = (&candidate.settings, summary_tokens(sources));
         let target = text_limit(&self.agent, self.sizes.merge(source_tokens));
@@ -279,7 +282,7 @@ impl Job {
                 "{}: its window of {} tokens is too small for a merge of {text_tokens}",
                 reader.model, reader.window.window_tokens
             );
-            return Err(Stop::Model { error: Some(ModelError::refused(reason.clone())), reason });
+            return Err(AskError::Model { error: Some(ModelError::refused(reason.clone())), reason });
         }
         let criteria = Criteria {
             candidate,
@@ -297,19 +300,19 @@ impl Job {
         Ok(draft(join(&copied, &text), candidate.model.info().id.clone()))
     }
 
-    fn refused(&self, candidate: &ModelCandidate, rejection: &Rejection) -> Stop {
+    fn refused(&self, candidate: &ModelCandidate, rejection: &Rejection) -> AskError {
         let model = &candidate.model.info().id;
         tracing::warn!(channel = %self.handle.id, run = %self.run.id, model = %model, rejection = rejection.code(),
             "a summary was refused");
-        Stop::model(format!("{model}: {rejection}"))
+        AskError::model(format!("{model}: {rejection}"))
     }
 
-    /// Asks for a summary until it can be used, with one correction; what can be mended then is.
+    /// Asks for a summary until it is usable, with one correction; after that it is repaired if possible.
     async fn ask(
         &self,
         request: ChatRequest,
         criteria: Criteria<'_>,
-    ) -> Result<(String, Vec<DraftMemory>), Stop> {
+    ) -> Result<(String, Vec<DraftMemory>), AskError> {
         let Criteria { candidate, reader, tools, at_n, target, room, source, most } = criteria;
         let entries = match &request.purpose {
             Purpose::Summarise { entries, .. } => {
@@ -374,14 +377,14 @@ impl Job {
     }
 }
 
-/// What the author of a summary is shown beside a transcript.
+/// What the model is shown beside a transcript.
 struct Shown<'a> {
     done: Option<&'a Checkpoint>,
     earlier: Option<&'a str>,
     source: &'a SummarySource,
 }
 
-/// A request, and what its answer has to fulfil.
+/// A request with the criteria for its answer.
 struct Step<'a> {
     n: usize,
     request: ChatRequest,

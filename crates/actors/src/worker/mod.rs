@@ -1,5 +1,5 @@
-//! One attempt of a run: asks the models one after another for the summary, chunk by chunk where it is long, collects the
-//! memories, checks the result; the digest where no model can.
+//! One attempt of a run: asks the models one after another for a summary, in chunks if the range is long, collects memories
+//! and checks the result. If no model can, it makes a digest.
 
 mod chunks;
 mod talk;
@@ -12,6 +12,7 @@ use std::time::Duration;
 use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::identifiers::Mask;
 use cairn_core::compaction::{SummaryDraft, digest_draft, fit_identifiers, mask_for, most_tokens};
+use cairn_core::store_port::Store;
 use cairn_core::summary::StackSizes;
 use cairn_types::event::{Checkpoint, Run, RunOutcome, RunWork};
 use cairn_types::ids::{RunId, SummaryId};
@@ -19,26 +20,27 @@ use cairn_types::message::Entry;
 use cairn_types::model::{ModelError, Usage};
 use cairn_types::summary::Summary;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::agent::{ModelCandidate, OFFLINE};
+use crate::budgets::Budgets;
 use crate::handle::ChannelHandle;
+use crate::live::Live;
 use crate::messages::RunFailure;
-use crate::shared::Shared;
+use crate::ports::Ports;
 use crate::tasks;
 
-enum Stop {
+enum AskError {
     Model {
         reason: String,
         error: Option<ModelError>,
     },
-    /// None is to be asked any more.
-    Digest(String),
+    /// No other model may be asked.
+    NoMoreModels(String),
 }
 
-impl Stop {
-    /// It answered, with nothing that can be used.
+impl AskError {
+    /// It answered, but uselessly.
     fn model(reason: String) -> Self {
         Self::Model { reason, error: None }
     }
@@ -53,25 +55,33 @@ struct Sources {
     summaries: Arc<[Summary]>,
 }
 
+/// What a run needs of the runtime.
+#[derive(Clone)]
+pub(crate) struct RunParts {
+    pub(crate) ports: Arc<Ports>,
+    pub(crate) live: Arc<Live>,
+    pub(crate) budgets: Arc<Budgets>,
+}
+
 struct Job {
-    shared: Arc<Shared>,
+    parts: RunParts,
     handle: Arc<ChannelHandle>,
     run: Run,
     run_budget: Arc<RunBudget>,
-    /// The agent on the model that answers: in its window the summary will stand.
+    /// The agent's settings on the model that answers, in whose window the summary will be.
     agent: Arc<AgentSettings>,
     sizes: StackSizes,
     sources: Sources,
     mask: Option<Mask>,
-    /// What the chunks so far have come to.
+    /// The result of the chunks so far.
     done: Mutex<Option<Checkpoint>>,
-    /// Tokens that runs took within the hour before this attempt.
+    /// Tokens that runs used within the hour before this attempt.
     spent_before: u64,
-    /// Tokens that it took.
+    /// Tokens that this attempt used.
     spent: AtomicU64,
 }
 
-/// The time that a run may take, and what its attempts found out about models.
+/// The time limit of a run, and what its attempts found out about models.
 pub(crate) struct RunBudget {
     pub(crate) run: RunId,
     limit: Duration,
@@ -79,24 +89,23 @@ pub(crate) struct RunBudget {
 }
 
 struct RunFindings {
-    /// The first attempt began, or the last chunk was finished.
+    /// When the first attempt started, or the last chunk was finished.
     since: Instant,
-    /// Models that fail in a way that no further try changes, with the reason.
+    /// Models that would fail again, with the reason.
     barred: BTreeMap<String, String>,
-    /// Models that take no tools, by their own servers' words.
+    /// Models that take no tools, as their servers say.
     without_tools: BTreeSet<String>,
 }
 
 impl RunBudget {
-    /// The run begins, or is taken up after a restart.
+    /// At the start of a run, or when it resumes.
     pub(crate) fn new(run: RunId, limit: Duration) -> Self {
         let known =
             RunFindings { since: Instant::now(), barred: BTreeMap::new(), without_tools: BTreeSet::new() };
         Self { run, limit, known: Mutex::new(known) }
     }
 
-    /// The time that is left. It restarts with every finished chunk: a long run may take its time as long as it gets
-    /// on.
+    /// The time that is left. It restarts with every finished chunk: a long run may continue as long as it progresses.
     pub(crate) fn left(&self) -> Duration {
         self.limit.saturating_sub(self.known.lock().since.elapsed())
     }
@@ -105,7 +114,7 @@ impl RunBudget {
         self.limit
     }
 
-    pub(crate) fn got_on(&self) {
+    pub(crate) fn note_progress(&self) {
         self.known.lock().since = Instant::now();
     }
 
@@ -113,12 +122,12 @@ impl RunBudget {
         self.known.lock().barred.get(model).cloned()
     }
 
-    /// A model is not asked again in this run.
+    /// Excludes a model from the rest of this run.
     pub(crate) fn bar(&self, model: &str, reason: &str) {
         self.known.lock().barred.insert(model.to_owned(), reason.to_owned());
     }
 
-    /// Whether a model was found to take no tools.
+    /// Whether a model takes no tools.
     pub(crate) fn lacks_tools(&self, model: &str) -> bool {
         self.known.lock().without_tools.contains(model)
     }
@@ -128,14 +137,14 @@ impl RunBudget {
     }
 }
 
-/// It extracts, and needs neither window nor headings.
+/// Whether the model extracts: it needs neither a window nor headings.
 fn is_extractive(candidate: &ModelCandidate) -> bool {
     candidate.model.info().id == OFFLINE
 }
 
 /// Makes one attempt. `digest`: without a model.
 pub(crate) async fn run(
-    shared: Arc<Shared>,
+    parts: RunParts,
     handle: Arc<ChannelHandle>,
     run: Run,
     run_budget: Arc<RunBudget>,
@@ -143,16 +152,16 @@ pub(crate) async fn run(
 ) -> Result<SummaryDraft, RunFailure> {
     let agent = handle.settings();
     let limit = Duration::from_secs(agent.compaction.timeout_secs);
-    let read = tokio::time::timeout(limit, sources(&shared, &handle, &run)).await;
+    let read = tokio::time::timeout(limit, sources(&*parts.ports.store, &handle, &run)).await;
     let sources = read.map_err(|_| RunFailure::attempt("the archive did not answer".to_owned()))??;
-    let now = shared.now();
+    let now = parts.ports.now();
     let job = Job {
         mask: mask_for(&handle.id, &agent),
         done: Mutex::new(run.checkpoint.clone()),
         spent_before: handle.read(|conversation| conversation.spent_within_hour(now)),
         spent: AtomicU64::new(0),
         sizes: handle.read(|conversation| StackSizes::of(&agent, &conversation.correction(&agent.model))),
-        shared: Arc::clone(&shared),
+        parts,
         handle,
         run_budget,
         agent,
@@ -163,24 +172,24 @@ pub(crate) async fn run(
         let failure = job.run.failure.clone().unwrap_or_else(|| "no model could".to_owned());
         format!("no model made a summary in {} attempts: {failure}", job.run.attempt.saturating_sub(1))
     } else {
-        match job.by_models().await {
+        match job.ask_models().await {
             Ok(draft) => return Ok(draft),
-            Err(Unmade::Attempt(failure)) => return Err(failure),
-            Err(Unmade::Models(why)) => why,
+            Err(NoSummary::Attempt(failure)) => return Err(failure),
+            Err(NoSummary::Models(why)) => why,
         }
     };
-    if job.run.takes_digest() { job.stand_in(&shared.digests, why).await } else { job.so_far(why) }
+    if job.run.takes_digest() { job.digest(why).await } else { job.finished_chunks(why) }
 }
 
-/// What the models did not do.
-enum Unmade {
+/// Why no model made a summary.
+enum NoSummary {
     /// The attempt failed; the next may succeed.
     Attempt(RunFailure),
-    /// No model is to be asked any more.
+    /// No model should be asked again.
     Models(String),
 }
 
-async fn sources(shared: &Shared, handle: &ChannelHandle, run: &Run) -> Result<Sources, RunFailure> {
+async fn sources(store: &dyn Store, handle: &ChannelHandle, run: &Run) -> Result<Sources, RunFailure> {
     if let RunWork::Merge { sources, .. } = &run.work {
         let summaries: Vec<Summary> = handle.read(|conversation| {
             let found = |id: &SummaryId| conversation.stack.summary(id).cloned();
@@ -194,9 +203,9 @@ async fn sources(shared: &Shared, handle: &ChannelHandle, run: &Run) -> Result<S
     }
     let mut entries: Vec<Arc<Entry>> =
         handle.read(|conversation| conversation.readable(run, conversation.live.iter().cloned()));
-    // An emergency may have taken them out of the window, but never out of the archive.
+    // An emergency may have dropped them from the window, but never from the archive.
     if (entries.len() as u64) < run.messages {
-        let read = shared.deps.store.entries(&handle.id, run.from_seq, run.to_seq, usize::MAX).await;
+        let read = store.entries(&handle.id, run.from_seq, run.to_seq, usize::MAX).await;
         let read = read.map_err(|error| RunFailure::attempt(error.to_string()))?;
         entries = handle.read(|conversation| conversation.readable(run, read));
     }
@@ -212,7 +221,7 @@ async fn sources(shared: &Shared, handle: &ChannelHandle, run: &Run) -> Result<S
 }
 
 impl Job {
-    /// The models of a run: its own, the one that answers, then the others of the chain; each once.
+    /// The models of a run, each once: its own, the one that answers, then the others of the chain.
     fn candidates(&self) -> Vec<ModelCandidate> {
         let agent = self.handle.agent();
         let serving = self.handle.read(|conversation| agent.serving(conversation).clone());
@@ -220,19 +229,19 @@ impl Job {
         for candidate in agent.compactor.iter().chain([&serving]).chain(agent.chain()) {
             let known = |other: &ModelCandidate| other.model.info().id == candidate.model.info().id;
             if !list.iter().any(known) {
-                list.push(self.knowing(candidate));
+                list.push(self.with_learnt(candidate));
             }
         }
         list
     }
 
-    /// A candidate with what was learnt of it in this channel.
-    fn knowing(&self, candidate: &ModelCandidate) -> ModelCandidate {
+    /// A candidate, adjusted to what was learnt of its model in this channel.
+    fn with_learnt(&self, candidate: &ModelCandidate) -> ModelCandidate {
         let settings = self.handle.read(|conversation| candidate.settings_in(conversation));
         ModelCandidate { settings, model: Arc::clone(&candidate.model) }
     }
 
-    async fn by_models(&self) -> Result<SummaryDraft, Unmade> {
+    async fn ask_models(&self) -> Result<SummaryDraft, NoSummary> {
         let mut reasons = Vec::new();
         let mut may_pass = false;
         let mut retry_after: Option<Duration> = None;
@@ -242,10 +251,10 @@ impl Job {
                 reasons.push(reason);
                 continue;
             }
-            match self.by(&candidate).await {
+            match self.summarise_with(&candidate).await {
                 Ok(draft) => return Ok(draft),
-                Err(Stop::Digest(why)) => return Err(Unmade::Models(why)),
-                Err(Stop::Model { reason, error }) => {
+                Err(AskError::NoMoreModels(why)) => return Err(NoSummary::Models(why)),
+                Err(AskError::Model { reason, error }) => {
                     tracing::debug!(model, reason, "why a model made no summary");
                     let error_in_brief = error.as_ref().map(ModelError::in_brief);
                     tracing::warn!(channel = %self.handle.id, run = %self.run.id, model, error = error_in_brief,
@@ -256,7 +265,7 @@ impl Job {
                         self.run_budget.bar(&model, &reason);
                     }
                     let asked = error.as_ref().and_then(ModelError::retry_after);
-                    // The first that is ready again is enough.
+                    // The pause of the first model that is ready again is enough.
                     retry_after =
                         asked.map_or(retry_after, |wait| Some(retry_after.map_or(wait, |w| w.min(wait))));
                     reasons.push(reason);
@@ -266,44 +275,47 @@ impl Job {
         let reason = reasons.join("; ");
         if may_pass {
             let retry_after_ms = retry_after.map(|wait| wait.as_millis() as u64);
-            return Err(Unmade::Attempt(RunFailure { reason, retry_after_ms, outcome: None }));
+            return Err(NoSummary::Attempt(RunFailure { reason, retry_after_ms, outcome: None }));
         }
-        // Trying again would fail in the same way.
-        Err(Unmade::Models(format!("no model can make a summary: {reason}")))
+        // Another attempt would fail in the same way.
+        Err(NoSummary::Models(format!("no model can make a summary: {reason}")))
     }
 
-    /// Most tokens that the summary of these entries, or of the run's summaries, may take in the window.
+    /// Most tokens of a summary of these entries, or of the run's summaries, in the window.
     fn most_tokens(&self, entries: &[Arc<Entry>]) -> u64 {
         let Self { agent, run, sources, .. } = self;
         self.handle.read(|conversation| most_tokens(conversation, agent, run, entries, &sources.summaries))
     }
 
-    /// Whether a call may be made: there is time, and the hour's tokens are not used up.
-    fn may_call(&self, candidate: &ModelCandidate) -> Result<(), Stop> {
+    /// Checks that there is time for a call, and that the hour's tokens are not used up.
+    fn check_budget(&self, candidate: &ModelCandidate) -> Result<(), AskError> {
         if self.run_budget.left().is_zero() {
             return Err(self.out_of_time());
         }
         let cap = self.agent.compaction.tokens_per_hour;
         let spent = self.spent_before + self.spent.load(Ordering::Relaxed);
         if cap > 0 && spent >= cap && !is_extractive(candidate) {
-            return Err(Stop::Digest(format!(
+            return Err(AskError::NoMoreModels(format!(
                 "runs of this channel took {spent} tokens within an hour, {cap} are allowed (tokens_per_hour)"
             )));
         }
         Ok(())
     }
 
-    fn out_of_time(&self) -> Stop {
-        Stop::Digest(format!("no summary within {} s (timeout_secs)", self.run_budget.limit().as_secs()))
+    fn out_of_time(&self) -> AskError {
+        AskError::NoMoreModels(format!(
+            "no summary within {} s (timeout_secs)",
+            self.run_budget.limit().as_secs()
+        ))
     }
 
-    fn took(&self, usage: Usage) {
+    fn count_tokens(&self, usage: Usage) {
         self.spent.fetch_add(usage.tokens(), Ordering::Relaxed);
     }
 
-    /// What a run comes to that takes no digest: the chunks that are finished, or nothing. What it was to replace stays, and a
-    /// later run goes on.
-    fn so_far(&self, why: String) -> Result<SummaryDraft, RunFailure> {
+    /// The result of a run that takes no digest: its finished chunks, or a failure. What it was to replace stays, and a
+    /// later run continues.
+    fn finished_chunks(&self, why: String) -> Result<SummaryDraft, RunFailure> {
         let done = self.done.lock().clone().filter(|_| self.run.replaces.is_none());
         let Some(done) = done else {
             return Err(RunFailure::end(RunOutcome::Failed, why));
@@ -311,8 +323,8 @@ impl Job {
         Ok(SummaryDraft { reason: Some(why), ..self.finished(done) })
     }
 
-    /// The digest, on a thread of its own: it takes a while over a large range.
-    async fn stand_in(self, digests: &Arc<Semaphore>, why: String) -> Result<SummaryDraft, RunFailure> {
+    /// Makes a digest on a blocking thread, since a large range takes a while.
+    async fn digest(self, why: String) -> Result<SummaryDraft, RunFailure> {
         tracing::debug!(reason = why, "why no model made a summary");
         tracing::warn!(channel = %self.handle.id, run = %self.run.id,
             "a digest stands in for the summary; check the models of this agent and their limits");
@@ -320,11 +332,11 @@ impl Job {
         let mut run = self.run.clone();
         run.checkpoint = self.done.lock().clone();
         let most = self.most_tokens(&self.sources.entries);
-        // What an emergency left without a summary gets one in any case.
+        // Messages that an emergency dropped without a summary get one in any case.
         let is_owed = matches!(run.work, RunWork::Truncated);
-        let turn = Arc::clone(digests).acquire_owned().await;
+        let turn = Arc::clone(&self.parts.budgets.digests).acquire_owned().await;
         let digest = tasks::off_thread(move || {
-            // Held to its end, also when nobody waits for it any more.
+            // Held until the digest is done, even if nobody waits for it.
             let _turn = turn;
             let Self { handle, agent, sizes, sources, .. } = &self;
             let draft = digest_draft(&handle.id, agent, sizes, &run, &sources.entries, &sources.summaries);

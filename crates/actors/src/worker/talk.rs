@@ -1,4 +1,4 @@
-//! The talk with one model about one request of a run.
+//! The exchange with one model about one request of a run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,34 +15,34 @@ use cairn_types::tool::defs::ToolDefs;
 use cairn_types::trace::RunCall;
 use futures::StreamExt as _;
 
-use super::{Job, Stop};
+use super::{AskError, Job};
 use crate::agent::ModelCandidate;
 use crate::handle::ChannelHandle;
 use crate::messages::ChannelMsg;
 use crate::telemetry;
-use crate::traces::{Keeper, Making};
+use crate::traces::{TextKeeper, TraceBuilder};
 use crate::turn::overflow;
 
-/// Most model calls of one talk (`docs/design/compaction.md`).
+/// Most model calls of one exchange (`docs/design/compaction.md`).
 const ROUNDS_MAX: u32 = 10;
 
-/// How the result of a call begins that was not carried out.
+/// Prefix of the result of a call that was not carried out.
 const ERROR: &str = "error:";
 
-/// Characters of a rejected summary that its author is shown again.
+/// Characters of a rejected summary that are shown to the model again.
 const CORRECTED_CHARS: usize = 600;
 
-/// The summary that the model has written over its rounds.
+/// The summary that the model has written over the rounds.
 pub(super) struct Written {
     pub(super) text: String,
     pub(super) cut_off: bool,
 }
 
 /// An answer of the model.
-struct Said {
+struct Answer {
     text: String,
     calls: Vec<ToolCall>,
-    /// What its provider wants back with it.
+    /// State that the provider wants back with the next request.
     state: Option<Box<ProviderState>>,
     finish: Finish,
 }
@@ -50,29 +50,29 @@ struct Said {
 pub(super) struct Talk<'a> {
     pub(super) job: &'a Job,
     pub(super) candidate: &'a ModelCandidate,
-    /// The agent on that model, in the window that it is taken to have.
+    /// The agent's settings on that model, with the window as assumed.
     pub(super) reader: Arc<AgentSettings>,
     pub(super) request: ChatRequest,
-    /// Most tokens of an answer to a request of so many.
+    /// Room for request and answer; `None`: the model extracts.
     pub(super) room: Option<RequestRoom>,
     pub(super) memories: Vec<DraftMemory>,
-    /// The request shows the conversation as it was after that record.
+    /// The last record that the request includes.
     pub(super) at_n: u64,
-    /// Of the last call so far; what was added to the request since.
+    /// The last call; messages added to the request since then.
     pub(super) work: RunCall,
 }
 
 impl Talk<'_> {
-    /// Calls the model until it calls no more tools. The longest of its texts is the summary: some models write it
-    /// beside their tool calls and close with a word.
-    pub(super) async fn rounds(&mut self) -> Result<Written, Stop> {
+    /// Calls the model until it makes no more tool calls. The longest of its texts is the summary: some models write it
+    /// beside their tool calls and close with a short remark.
+    pub(super) async fn rounds(&mut self) -> Result<Written, AskError> {
         let mut longest = String::new();
         for round in 1..=ROUNDS_MAX {
             if round == ROUNDS_MAX {
                 self.withdraw_tools();
             }
             let n_memories = self.memories.len();
-            let Said { text, calls, state, finish } = self.call().await?;
+            let Answer { text, calls, state, finish } = self.call().await?;
             if text.trim().len() >= longest.trim().len() {
                 longest.clone_from(&text);
             }
@@ -97,12 +97,12 @@ impl Talk<'_> {
             }
         }
         match longest.trim().is_empty() {
-            true => Err(Stop::model(format!("no summary within {ROUNDS_MAX} calls of the model"))),
+            true => Err(AskError::model(format!("no summary within {ROUNDS_MAX} calls of the model"))),
             false => Ok(Written { text: longest, cut_off: false }),
         }
     }
 
-    /// It calls tools without saving anything new: without them it can only write.
+    /// Removes the tools from the request: the model kept calling them without saving anything new.
     fn withdraw_tools(&mut self) {
         if !self.request.tools.is_empty() {
             self.request.tools = ToolDefs::default();
@@ -110,9 +110,9 @@ impl Talk<'_> {
         }
     }
 
-    /// One call, within its own limit and what is left to the run; what it took is counted however it ends.
-    async fn call(&mut self) -> Result<Said, Stop> {
-        self.job.may_call(self.candidate)?;
+    /// One call, within its own limit and the time that is left to the run. Its usage is counted however it ends.
+    async fn call(&mut self) -> Result<Answer, AskError> {
+        self.job.check_budget(self.candidate)?;
         let tokens = request_tokens(&self.request);
         if let Some(room) = &self.room {
             self.request.max_output_tokens = Brief::answer_limit(&self.reader, room, &self.request);
@@ -122,7 +122,7 @@ impl Talk<'_> {
         self.work.round += 1;
         let mut usage_guard =
             UsageGuard::new(self.job, self.candidate, self.at_n, tokens, self.request.max_output_tokens);
-        usage_guard.made.work = Some(self.work.clone());
+        usage_guard.trace.work = Some(self.work.clone());
         self.work.added.clear();
         let model = self.candidate.model.info().id.clone();
         match tokio::time::timeout(limit, self.exchange(usage_guard)).await {
@@ -131,24 +131,24 @@ impl Talk<'_> {
                 self.request.attempt = Attempt::Simplified;
                 Box::pin(self.call()).await
             }
-            Ok(Err(error)) => Err(Stop::from_error(&model, error)),
+            Ok(Err(error)) => Err(AskError::from_error(&model, error)),
             Err(_) if self.job.run_budget.left().is_zero() => Err(self.job.out_of_time()),
-            Err(_) => Err(Stop::from_error(&model, ModelError::Timeout(limit))),
+            Err(_) => Err(AskError::from_error(&model, ModelError::Timeout(limit))),
         }
     }
 
-    async fn exchange(&self, mut usage_guard: UsageGuard<'_>) -> Result<Said, ModelError> {
+    async fn exchange(&self, mut usage_guard: UsageGuard<'_>) -> Result<Answer, ModelError> {
         let mut events = self.candidate.model.stream(self.request.clone());
-        let keeper = Keeper::of_runs(&self.job.shared, &self.reader, &self.request.tools);
+        let keeper = TextKeeper::of_runs(&self.job.parts.ports, &self.reader, &self.request.tools);
         let (mut text, mut calls, mut state) = (String::new(), Vec::new(), None);
         while let Some(event) = events.next().await {
             match event {
                 Ok(ModelEvent::Sent(sent)) => {
                     let (frame, body) = Box::pin(keeper.keep(*sent)).await;
-                    (usage_guard.made.frame, usage_guard.made.body) = (Some(frame), body);
+                    (usage_guard.trace.frame, usage_guard.trace.body) = (Some(frame), body);
                 }
                 Err(error) => {
-                    usage_guard.made.failure = Some(error.code().to_owned());
+                    usage_guard.trace.failure = Some(error.code().to_owned());
                     if text.is_empty() && calls.is_empty() && !error.may_have_cost() {
                         usage_guard.nothing();
                     }
@@ -165,7 +165,7 @@ impl Talk<'_> {
                     calls.push(call);
                 }
                 Ok(ModelEvent::State(given)) => state = Some(given),
-                // A call that is cut short counts by our own estimate.
+                // A call that is cut short is counted by our own estimate.
                 Ok(ModelEvent::Usage(_)) => {}
                 Ok(ModelEvent::Done { finish, usage, .. }) => {
                     let silent = usage.filter(|_| finish == Finish::Length && usage_guard.answer.is_empty());
@@ -173,19 +173,19 @@ impl Talk<'_> {
                     let filled = silent.and_then(|usage| filled_window(usage, tokens, 0, self.reader.window));
                     if let Some(window) = filled {
                         let error = overflow(window);
-                        usage_guard.made.failure = Some(error.code().to_owned());
+                        usage_guard.trace.failure = Some(error.code().to_owned());
                         return Err(error);
                     }
                     usage_guard.reported(usage);
                     telemetry::ended(&self.candidate.model.info().id, finish);
-                    return Ok(Said { text, calls, state, finish });
+                    return Ok(Answer { text, calls, state, finish });
                 }
             }
         }
         Err(ModelError::Protocol("the stream ended before its end".to_owned()))
     }
 
-    /// Takes a memory in, to be committed with the summary or not at all.
+    /// Collects a memory, which is committed with the summary or not at all.
     fn answer(&mut self, call: &ToolCall) -> String {
         if self.request.tools.iter().all(|tool| tool.name != call.name) {
             return format!("{ERROR} there is no tool `{}` here; answer with the summary", call.name);
@@ -210,10 +210,10 @@ impl Talk<'_> {
         }
     }
 
-    /// Says what is wrong with a summary.
+    /// Asks the model to correct its summary.
     pub(super) fn correct(&mut self, text: &str, faults: &str) {
         if !text.trim().is_empty() {
-            // Its beginning is enough to see what is meant; all of it may not fit.
+            // The beginning shows what is meant; the whole summary may not fit.
             let text: String = text.chars().take(CORRECTED_CHARS).collect();
             self.add(ChatMessage::assistant(text, Vec::new()));
         }
@@ -225,30 +225,33 @@ impl Talk<'_> {
     }
 }
 
-/// What a call takes. It is told to the channel when the call ends, however it ends: by its answer, by an error, by its
-/// time limit, or because the run is no longer wanted.
+/// The usage of a call. It is reported to the channel when the call ends in any way: by an answer, an error, its time
+/// limit, or because the run is no longer wanted.
 struct UsageGuard<'a> {
     job: &'a Job,
     handle: &'a ChannelHandle,
     model: String,
-    /// Our own estimate, or what the server reported.
+    /// As the server reported it, else our own estimate.
     usage: Usage,
-    /// Most tokens that the answer was allowed.
+    /// Most tokens of the answer.
     answer_max: u64,
     answer: String,
     is_reported: bool,
     is_whole: bool,
-    made: Making,
+    trace: TraceBuilder,
 }
 
 impl<'a> UsageGuard<'a> {
     fn new(job: &'a Job, candidate: &ModelCandidate, at_n: u64, tokens: u64, answer_max: u64) -> Self {
         let usage = Usage { input_tokens: tokens, ..Usage::default() };
         let (model, answer, handle) = (candidate.model.info().id.clone(), String::new(), &job.handle);
-        let made = Making { price: job.shared.price(&model), ..Making::begun(at_n, job.shared.now()) };
+        let trace = TraceBuilder {
+            price: job.parts.budgets.price(&model),
+            ..TraceBuilder::begun(at_n, job.parts.ports.now())
+        };
         let (is_reported, is_whole) = (false, false);
         let mut usage_guard =
-            Self { job, handle, model, usage, answer_max, answer, is_reported, is_whole, made };
+            Self { job, handle, model, usage, answer_max, answer, is_reported, is_whole, trace };
         if super::is_extractive(candidate) {
             usage_guard.nothing();
         }
@@ -256,7 +259,7 @@ impl<'a> UsageGuard<'a> {
     }
 
     fn words(&mut self, words: &str) {
-        self.made.say();
+        self.trace.note_output();
         self.answer.push_str(words);
     }
 
@@ -282,9 +285,9 @@ impl<'a> UsageGuard<'a> {
 impl Drop for UsageGuard<'_> {
     fn drop(&mut self) {
         let usage = if self.is_reported { self.usage } else { self.ours() };
-        let trace = self.made.trace(usage, self.is_whole);
+        let trace = self.trace.build(usage, self.is_whole);
         if usage != Usage::default() || trace.is_some() {
-            self.job.took(usage);
+            self.job.count_tokens(usage);
             let (model, is_estimate) = (std::mem::take(&mut self.model), !self.is_reported);
             self.handle.tell_channel(ChannelMsg::Spent { model, usage, is_estimate, trace });
         }

@@ -9,7 +9,7 @@ use cairn_platforms::local::ApiError;
 use cairn_store::HistoryPage;
 use cairn_types::ids::{ChannelId, Seq, TurnId};
 use cairn_types::message::Entry;
-use cairn_types::people::said::{HistoryQuery, Said};
+use cairn_types::people::said::{HistoryQuery, SaidFilter};
 use cairn_types::text::when::When;
 use cairn_types::tokens::Correction;
 use serde::Deserialize;
@@ -79,7 +79,7 @@ impl Admin {
         Ok(HistoryQuery {
             from: Seq(asked.from.unwrap_or(1)),
             to: Seq(asked.to.unwrap_or(u64::MAX)),
-            said: Said {
+            said: SaidFilter {
                 since: self.when(asked.since.as_deref())?.map(|when| when.from),
                 until: self.when(asked.until.as_deref())?.map(|when| when.to),
                 user: asked.user.clone(),

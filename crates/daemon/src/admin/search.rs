@@ -6,7 +6,7 @@ use cairn_platforms::local::ApiError;
 use cairn_store::SearchPlace;
 use cairn_types::ids::ChannelId;
 use cairn_types::memory::Scope;
-use cairn_types::people::said::Said;
+use cairn_types::people::said::SaidFilter;
 use cairn_types::ports::{HitKind, Query};
 use serde::Deserialize;
 
@@ -61,7 +61,7 @@ impl Admin {
             channel,
             text,
             kind: asked.kind,
-            said: Said {
+            said: SaidFilter {
                 since: self.when(asked.since.as_deref())?.map(|when| when.from),
                 until: self.when(asked.until.as_deref())?.map(|when| when.to),
                 user: asked.user,

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use cairn_core::pairing_store::day_of;
+use cairn_core::registry::day_of;
 use cairn_core::spend::{SpendBy, SpendLine, summed_up};
 use cairn_platforms::local::ApiError;
 use jiff::ToSpan as _;

@@ -7,7 +7,7 @@ use cairn_actors::{AgentRuntime, ModelState, Runtime};
 use cairn_core::agent::AgentSettings;
 use cairn_core::conversation::Conversation;
 use cairn_core::limits::Price;
-use cairn_core::pairing_store::day_of;
+use cairn_core::registry::day_of;
 use cairn_core::spend::{SpendKey, SpendPurpose, money, summed_up};
 use cairn_core::store_port::Store as _;
 use cairn_core::window::Region;

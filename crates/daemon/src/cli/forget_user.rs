@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::Method;
 use cairn_core::erasure::check_person;
-use cairn_core::pairing_store::Erasure;
+use cairn_core::registry::Erasure;
 use cairn_store::{StoreOptions, erase_dir};
 use cairn_types::event::ErasureFigures;
 use cairn_types::ports::Clock;

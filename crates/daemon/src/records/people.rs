@@ -1,6 +1,6 @@
 //! The records of people and of what is kept of them: `cairn pair`, `cairn ban`, `cairn forget-user`, `cairn store retain`.
 
-use cairn_core::pairing_store::Erasure;
+use cairn_core::registry::Erasure;
 use cairn_store::{Expired, ProgressReport, Shrunk};
 use cairn_types::event::ErasureFigures;
 use cairn_types::message::Author;

@@ -1,6 +1,6 @@
 //! What the daemon knows beside conversations, in one row each: pairings and chats that moved, and a day's usage.
 
-use cairn_core::pairing_store::{RegistryState, UsageDay, day_of};
+use cairn_core::registry::{RegistryState, UsageDay, day_of};
 use cairn_core::spend::{SpendKey, SpendSum, spent};
 use cairn_types::event::{CompactionEvent, Event, MaintenanceEvent, Record, TurnEvent};
 use cairn_types::ports::StoreError;

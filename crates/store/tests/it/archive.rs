@@ -10,7 +10,7 @@ use cairn_types::event::{DeliveryEvent, Event, MessageEvent, Receipt, TurnEnd, T
 use cairn_types::ids::{ChannelId, Generation, MessageId, Seq, TurnId};
 use cairn_types::message::{Author, Part, Pending};
 use cairn_types::model::Usage;
-use cairn_types::people::said::{HistoryQuery, Said};
+use cairn_types::people::said::{HistoryQuery, SaidFilter};
 use cairn_types::ports::{ChannelRow, DeliveryState, OutboxCounts, Seen};
 
 #[tokio::test]
@@ -410,28 +410,36 @@ async fn parts_of_a_history_are_found_from_either_end() {
     let all = store.entries(&chat.state.channel, Seq(1), Seq(u64::MAX), 1_000).await.unwrap();
     assert_eq!(all.len(), 80);
     assert!(all.windows(2).any(|pair| pair[1].at < pair[0].at), "times that go back");
-    let ask =
-        |newest, limit, said: Said| HistoryQuery { from: Seq(1), to: Seq(u64::MAX), said, limit, newest };
+    let ask = |newest, limit, said: SaidFilter| HistoryQuery {
+        from: Seq(1),
+        to: Seq(u64::MAX),
+        said,
+        limit,
+        newest,
+    };
     let seqs = async |query: HistoryQuery| -> (Vec<u64>, Option<u64>) {
         let page = store.history(&chat.state.channel, query).await.unwrap();
         (page.entries.iter().map(|entry| entry.seq.0).collect(), page.next.map(|seq| seq.0))
     };
-    assert_eq!(seqs(ask(false, 2, Said::default())).await, (vec![1, 2], Some(3)));
-    assert_eq!(seqs(ask(true, 2, Said::default())).await, (vec![79, 80], Some(78)));
-    assert_eq!(seqs(ask(true, 80, Said::default())).await, ((1..=80).collect(), None));
-    let nothing = HistoryQuery { from: Seq(70), to: Seq(3), ..ask(true, 9, Said::default()) };
+    assert_eq!(seqs(ask(false, 2, SaidFilter::default())).await, (vec![1, 2], Some(3)));
+    assert_eq!(seqs(ask(true, 2, SaidFilter::default())).await, (vec![79, 80], Some(78)));
+    assert_eq!(seqs(ask(true, 80, SaidFilter::default())).await, ((1..=80).collect(), None));
+    let nothing = HistoryQuery { from: Seq(70), to: Seq(3), ..ask(true, 9, SaidFilter::default()) };
     assert_eq!(seqs(nothing).await, (Vec::new(), None), "the turn that is asked for is elsewhere");
-    let ana = Said { user: Some("ana".to_owned()), ..Said::default() };
+    let ana = SaidFilter { user: Some("ana".to_owned()), ..SaidFilter::default() };
     assert_eq!(seqs(ask(true, 2, ana.clone())).await, (vec![77, 79], Some(76)));
-    assert_eq!(seqs(ask(false, 2, Said { user: Some("bo".to_owned()), ..ana })).await, (Vec::new(), None));
+    assert_eq!(
+        seqs(ask(false, 2, SaidFilter { user: Some("bo".to_owned()), ..ana })).await,
+        (Vec::new(), None)
+    );
     // By every time that an entry has, halving finds what looking at all of them finds.
     for entry in &all {
-        let fit = |said: &Said| -> Vec<u64> {
+        let fit = |said: &SaidFilter| -> Vec<u64> {
             let fit = all.iter().filter(|other| said.fits(other.at, other.author.as_ref()));
             fit.map(|entry| entry.seq.0).collect()
         };
-        let since = Said { since: Some(entry.at), ..Said::default() };
-        let until = Said { until: Some(entry.at), ..Said::default() };
+        let since = SaidFilter { since: Some(entry.at), ..SaidFilter::default() };
+        let until = SaidFilter { until: Some(entry.at), ..SaidFilter::default() };
         for said in [since, until] {
             assert_eq!(seqs(ask(false, 99, said.clone())).await.0, fit(&said));
         }

@@ -9,7 +9,7 @@ use cairn_store::{Found, SearchPlace};
 use cairn_types::event::{Event, MemoryEvent, NewRecord, TurnEvent};
 use cairn_types::ids::Seq;
 use cairn_types::message::{Entry, Part};
-use cairn_types::people::said::Said;
+use cairn_types::people::said::SaidFilter;
 use cairn_types::ports::{Hit, HitKind, Query};
 
 #[tokio::test]
@@ -248,10 +248,10 @@ async fn all_channels_are_searched_and_pages_are_parts_of_one_order() {
     let other = Query { channel: Some(channel("other")), ..everywhere.clone() };
     let hits = store.found(other, None).await.unwrap().hits;
     assert!(!hits.is_empty() && hits.iter().all(|hit| hit.channel == Some(channel("other"))), "{hits:?}");
-    let said = Said { user: Some("local/ana".to_owned()), ..Said::default() };
+    let said = SaidFilter { user: Some("local/ana".to_owned()), ..SaidFilter::default() };
     let hits = store.found(Query { said, ..everywhere.clone() }, None).await.unwrap().hits;
     assert!(hits.len() == 7 && hits.iter().all(|hit| hit.author.as_ref().unwrap().name == "ana"), "{hits:?}");
-    let said = Said { until: Some(at(-1)), ..Said::default() };
+    let said = SaidFilter { until: Some(at(-1)), ..SaidFilter::default() };
     assert_eq!(store.found(Query { said, ..everywhere }, None).await.unwrap().hits, []);
     for text in ["", "7", "0.1", "30001.0", "a.b", "1.-1"] {
         assert!(text.parse::<SearchPlace>().is_err(), "{text}");

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{Chat, at, channel, copy_dir, memory, open, remove_derived, scope};
-use cairn_core::pairing_store::day_of;
+use cairn_core::registry::day_of;
 use cairn_core::spend::{SpendKey, SpendSum};
 use cairn_core::store_port::Store as _;
 use cairn_store::{Store, StoreOptions, rebuild_dir, verify_dir};

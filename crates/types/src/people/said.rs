@@ -11,7 +11,7 @@ pub struct HistoryQuery {
     /// The first that is looked at, and the last.
     pub from: Seq,
     pub to: Seq,
-    pub said: Said,
+    pub said: SaidFilter,
     /// Most of them.
     pub limit: usize,
     /// Those that fit last, not first.
@@ -20,14 +20,14 @@ pub struct HistoryQuery {
 
 /// When something was said, and by whom.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Said {
+pub struct SaidFilter {
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
     /// Only what this person said: `PLATFORM/USER`, or a name as it is shown.
     pub user: Option<String>,
 }
 
-impl Said {
+impl SaidFilter {
     /// Whether what was said then, by them, fits.
     pub fn fits(&self, at: Timestamp, author: Option<&Author>) -> bool {
         self.since.is_none_or(|since| at >= since)
@@ -72,7 +72,7 @@ mod tests {
         #[case] user: Option<&str>,
         #[case] fits: bool,
     ) {
-        let said = Said { since: since.map(at), until: until.map(at), user: user.map(str::to_owned) };
+        let said = SaidFilter { since: since.map(at), until: until.map(at), user: user.map(str::to_owned) };
         let ann = Author { id: "telegram/7".to_owned(), name: "Ann Lee".to_owned() };
         assert_eq!(said.fits(at(NOON), Some(&ann)), fits);
         assert_eq!(said.fits(at(NOON), None), fits && user.is_none(), "nobody said it");

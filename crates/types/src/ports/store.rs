@@ -7,7 +7,7 @@ use crate::event::{DeliveryEvent, Event, Receipt, Record};
 use crate::ids::{ApprovalId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TurnId};
 use crate::memory::{Memory, MemoryKind, Scope};
 use crate::message::Author;
-use crate::people::said::Said;
+use crate::people::said::SaidFilter;
 
 /// What was found for a question.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -157,7 +157,7 @@ pub struct Query {
     /// Memories of a channel are found through these scopes alone; empty: no memories.
     pub scopes: Vec<Scope>,
     /// What has no author fits no person; a summary counts by its first entry, a memory by when it was made.
-    pub said: Said,
+    pub said: SaidFilter,
     pub limit: usize,
     /// Wait a little, until everything journalled so far can be found. The command line asks for it; the model does not.
     pub settled: bool,

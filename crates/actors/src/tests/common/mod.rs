@@ -157,7 +157,7 @@ impl World {
             limits: self.limits.clone(),
             talk: self.talk.clone(),
             prices: std::collections::BTreeMap::new(),
-            usage_day: cairn_core::pairing_store::UsageDay::default(),
+            usage_day: cairn_core::registry::UsageDay::default(),
             clean_stop: self.clean_stop,
         };
         let runtime = Runtime::start(deps).await.unwrap();

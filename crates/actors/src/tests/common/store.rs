@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cairn_core::artifact;
 use cairn_core::conversation::Conversation;
-use cairn_core::pairing_store::{RegistryState, UsageDay};
+use cairn_core::registry::{RegistryState, UsageDay};
 use cairn_core::store_port::Store;
 use cairn_types::event::{
     CompactionEvent, Event, MaintenanceEvent, MemoryEvent, MessageEvent, NewRecord, Record, TurnEnd,

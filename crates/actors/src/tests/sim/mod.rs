@@ -138,7 +138,7 @@ impl Sim {
             limits,
             talk: TalkLimits::default(),
             prices: std::collections::BTreeMap::new(),
-            usage_day: cairn_core::pairing_store::UsageDay::default(),
+            usage_day: cairn_core::registry::UsageDay::default(),
             clean_stop,
         }
     }
@@ -257,7 +257,7 @@ impl Sim {
         if !is_last {
             return;
         }
-        let left = runtime.shared().tasks.running();
+        let left = runtime.shared().lifecycle.tasks.running();
         self.scene.check(left == 0, || format!("nothing is left running after a stop: {left} tasks"));
         let n_records = self.store.kept.records().len();
         tokio::time::sleep(Duration::from_secs(3_600)).await;

@@ -106,11 +106,11 @@ impl Sim {
             82..88 => self.break_something(),
             88..89 => {
                 self.scene.note(|| "the router is killed".to_owned());
-                runtime.shared().kill_router();
+                runtime.shared().directory.kill_router();
             }
             89..90 => {
                 self.scene.note(|| "the outbox is killed".to_owned());
-                runtime.shared().kill_outbox();
+                runtime.shared().directory.kill_outbox();
             }
             90..92 => {
                 self.scene.note(|| "a reload".to_owned());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_core::conversation::Conversation;
-use cairn_core::pairing_store::{RegistryState, UsageDay};
+use cairn_core::registry::{RegistryState, UsageDay};
 use cairn_core::store_port::Store;
 use cairn_types::event::{NewRecord, Record};
 use cairn_types::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq, TextId};

@@ -18,7 +18,7 @@ mod tests;
 
 use std::sync::atomic::Ordering;
 
-use cairn_core::pairing_store::Erasure;
+use cairn_core::registry::Erasure;
 use cairn_core::store_port::Store as _;
 use cairn_types::event::ErasureFigures;
 use cairn_types::ports::StoreError;

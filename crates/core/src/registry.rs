@@ -1,5 +1,5 @@
-//! What the daemon knows beside conversations: who is paired, which tool servers are approved, where chats have moved, and what a day has cost. Folds of
-//! the journal, like conversations.
+//! The registry: what the journal says beside conversations. Who is paired or banned, which rules a platform had, which tool
+//! servers are approved, where chats have moved, and what a day has cost.
 
 use std::collections::BTreeMap;
 
