@@ -1,4 +1,4 @@
-//! Durability: the journal, which is the truth, and what derives from it: sled views and the search index.
+//! Durability: the journal, which is the truth, and what derives from it: views in sled and the search index.
 //!
 //! [`Store`] implements the port [`Store`](cairn_core::store_port::Store). An append is durable when it returns; the views follow
 //! behind it on a thread of their own, and every read waits until they show all that was durable when it was asked.

@@ -15,10 +15,10 @@ use crate::upkeep::backup::restore;
 use crate::upkeep::erasure::resume;
 use crate::upkeep::upgrade;
 
-/// Whether nobody has the store in that folder open.
+/// Checks that no process has the state in that folder open.
 ///
 /// # Errors
-/// [`StoreError::InUse`], or the folder cannot be looked into.
+/// [`StoreError::InUse`], or the lock cannot be read.
 pub fn check_free(dir: &Path) -> Result<(), StoreError> {
     if dir.join("lock").exists() { StateLock::take(dir).map(drop) } else { Ok(()) }
 }
@@ -35,8 +35,8 @@ pub(crate) fn take_lock(dir: &Path) -> Result<StateLock, StoreError> {
     Ok(lock)
 }
 
-/// Makes a state folder ready to be opened, and takes its lock. Every thread that writes holds it, too: it is free when the last
-/// of them has ended, however they end.
+/// Creates or upgrades a state folder, and takes its lock. Every thread that writes holds the lock, too: it is free when the
+/// last of them has ended, however it ends.
 pub(crate) fn lock(dir: &Path) -> Result<Arc<StateLock>, StoreError> {
     make_dir(dir)?;
     let lock = Arc::new(take_lock(dir)?);
@@ -59,8 +59,8 @@ impl Store {
         Self::open_on(options, Arc::new(RealDisk))
     }
 
-    /// Follows the node that leads, until this one does. Blocks for the first connection; what is copied then is told by
-    /// [`Standby::status`].
+    /// Opens the store as a standby: it copies what the leader appends, until this node leads. Blocks for the first connection;
+    /// [`Standby::status`] shows the progress of copying.
     ///
     /// # Errors
     /// The database or the state folder cannot be used.

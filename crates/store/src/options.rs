@@ -15,12 +15,12 @@ pub struct StoreOptions {
     pub segment_bytes: u64,
     /// Most bytes of sled's cache; half as many are taken for the last entries of channels, which the index needs again.
     pub sled_cache_bytes: u64,
-    /// So many bytes of journal, of rows and of index are checked by a start whatever the last stop was. What is more than
-    /// that, and was there at the last stop, is left to [`Store::check`].
+    /// Bytes of journal, of rows and of index that every start checks. The rest, if it was there at the last stop, is left to
+    /// [`Store::check`](crate::Store::check).
     pub checked_at_start_bytes: u64,
-    /// Who watches what takes long while it is opened, or checked and changed without being open.
+    /// Progress of opening, and of checks and changes of a state that is not open.
     pub progress: Progress,
-    /// The database that holds the journal; then the state folder has a copy. None: the journal is in the state folder.
+    /// The database that holds the journal; the state folder then has a copy. None: the journal is in the state folder alone.
     pub database: Option<DatabaseOptions>,
 }
 
@@ -38,14 +38,14 @@ impl StoreOptions {
     }
 }
 
-/// Where the journal is, and as who this node writes it.
+/// A journal in a database: where it is, and how this node identifies itself.
 #[derive(Clone)]
 pub struct DatabaseOptions {
     /// `postgres://…`: a secret, for the password in it.
     pub url: Arc<str>,
-    /// The name of this node, which no other node has.
+    /// The name of this node, unique among the nodes of the database.
     pub node: String,
-    /// Where people and other nodes reach it.
+    /// The address at which people and other nodes reach this node.
     pub address: String,
 }
 

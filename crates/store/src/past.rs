@@ -1,4 +1,4 @@
-//! What was: the records of a turn, a conversation and memories as they were after a record.
+//! The past: the records of a turn or a run, and conversations and memories as they were after a record.
 
 use cairn_core::conversation::Conversation;
 use cairn_core::trace::{TurnRecords, WhichTurn, is_of_run};

@@ -1,4 +1,4 @@
-//! The port that the store implements, and what it answers beyond it.
+//! The port `Store`, implemented, and the queries beyond it.
 
 use std::collections::HashMap;
 use std::future::pending;
@@ -48,13 +48,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Longest that a search waits until all that was journalled can be found.
 const SETTLE_LIMIT: Duration = Duration::from_secs(5);
 
-/// What a search found, best first.
+/// One page of search results, best first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
     pub hits: Vec<Hit>,
-    /// Where it goes on; none at the end.
+    /// Where the next page starts; none at the end.
     pub next: Option<SearchPlace>,
-    /// Records, durable when this was asked, that are not in the index yet: what they say is not found.
+    /// Number of durable records that the index did not have yet when the search began.
     pub unindexed: u64,
 }
 
@@ -357,7 +357,7 @@ impl Store {
         self.look(move |_, reads| memories::count(reads.db, &agent)).await
     }
 
-    /// What became of a memory, and where it was recalled.
+    /// The history of a memory, and the turns in which it was recalled.
     ///
     /// # Errors
     /// A view or the journal failed.
@@ -429,7 +429,7 @@ impl Store {
         self.look(move |_, reads| reads.delivery_page(after, limit)).await
     }
 
-    /// When the oldest delivery was that is still owed.
+    /// The time of the oldest delivery that is neither confirmed nor dropped.
     ///
     /// # Errors
     /// A view failed.
@@ -452,7 +452,7 @@ impl Store {
         self.look(move |_, reads| reads.memory_page(&agents, scope.as_ref(), &filter, after.as_ref())).await
     }
 
-    /// How long lists are, without reading them.
+    /// The lengths of the lists.
     ///
     /// # Errors
     /// A view failed.
@@ -460,7 +460,7 @@ impl Store {
         self.look(|_, reads| reads.totals()).await
     }
 
-    /// What calls of models took on these days (UTC).
+    /// What model calls took on these days (UTC), by channel, person, purpose and model.
     ///
     /// # Errors
     /// A view failed.
@@ -468,7 +468,7 @@ impl Store {
         self.look(move |_, reads| registry_view::spent_between(reads.db, from, to)).await
     }
 
-    /// A part of a channel's history.
+    /// One page of a channel's history.
     ///
     /// # Errors
     /// A view or the journal failed.

@@ -60,7 +60,7 @@ const BACKGROUND: usize = 2;
 /// How often who waits looks whether sled is stuck.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Nobody waits longer for views that lag while there are rows aside that do not.
+/// How long readers wait for views that lag while the journal is read instead.
 const LITTLE_PATIENCE: Duration = Duration::from_millis(100);
 
 /// Nobody is told of a call that takes less.
@@ -91,7 +91,7 @@ pub(crate) struct Inner {
     figures: Arc<tokio::sync::Mutex<()>>,
     /// When a disk that was full was tried last.
     room_tried: Mutex<Option<Instant>>,
-    /// Rows in memory, while the views on disk do not answer.
+    /// Rows made in memory from the journal, while the views on disk do not answer.
     journal_rows: Arc<tokio::sync::Mutex<Option<JournalRows>>>,
     reads_from_journal: AtomicBool,
     pub(crate) index: Arc<SearchIndex>,
@@ -251,18 +251,18 @@ impl Store {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Whether the daemon before this one stopped by itself, or there was none.
+    /// Whether the previous daemon shut down cleanly, or there was none.
     pub fn stopped_cleanly(&self) -> bool {
         self.inner.stopped_cleanly.load(Ordering::Acquire)
     }
 
-    /// Whether this node leads, by a lease; `None`: the journal is in the state folder alone.
+    /// The state of this node's lease; `None`: it never led, or the journal is in the state folder alone.
     pub fn lease(&self) -> Option<watch::Receiver<LeaseState>> {
         self.inner.lease.get().map(|lease| lease.state())
     }
 
-    /// Leaves something to whichever node leads next. False: there is no database, and nothing happens, since the state folder
-    /// has it already.
+    /// Stores bytes under a name in the database for the next leader. False: there is no database, and nothing is stored, since
+    /// the next daemon has the same state folder.
     ///
     /// # Errors
     /// The database does not answer, or another node leads.
@@ -273,7 +273,7 @@ impl Store {
         }
     }
 
-    /// Takes what the leader before has left, by name; nothing without a database.
+    /// Takes what the previous leader stored with [`Self::hand_over`], as names and bytes; empty without a database.
     ///
     /// # Errors
     /// The database does not answer.
@@ -284,12 +284,12 @@ impl Store {
         }
     }
 
-    /// Whether this node may act right now: false once its lease may have run out. True where there is none.
+    /// Whether this node may act now: false once its lease may have expired. Always true without a database.
     pub fn leads(&self) -> bool {
         self.inner.lease.get().is_none_or(|lease| lease.is_held())
     }
 
-    /// The nodes that lead or follow by the same database, or did; none without one.
+    /// All nodes that lead or follow with this database, or did; empty without a database.
     ///
     /// # Errors
     /// The database does not answer.
@@ -300,8 +300,8 @@ impl Store {
         }
     }
 
-    /// Passes a request on to the node that leads. What comes ends with a last part, or with why there is none; dropping it
-    /// ends the request. `ending`: true once this node does not stand by any more, or gone.
+    /// Passes a request on to the leader. The channel delivers the parts of the answer, ends with a last part or an error, and
+    /// ends the request when it is dropped. `ending` becomes true, or is closed, when this node is no standby any more.
     ///
     /// # Errors
     /// There is no database, or no id can be made.
@@ -316,12 +316,12 @@ impl Store {
         }
     }
 
-    /// The last record that is durable.
+    /// The number of the last durable record.
     pub fn last_n(&self) -> u64 {
         self.inner.durable().tail.n
     }
 
-    /// What other nodes pass on to this one, until it does not lead any more; none where there is no lease.
+    /// The requests that other nodes pass on to this one, until it stops leading; `None` without a lease.
     pub fn requests(&self) -> Option<mpsc::Receiver<Taken>> {
         let (database, lease) = self.inner.leading()?;
         Some(database.requests(lease.id().to_owned(), lease.state()))
@@ -372,9 +372,9 @@ impl Store {
         }
     }
 
-    /// Makes everything durable, ends the store's threads, and then an erasure that is ready. Other clones answer
-    /// [`StoreError::Closed`] afterwards. Only the journal is waited for without a limit. False: a thread that derives something from it does not end, and
-    /// keeps the state folder's lock until the process does.
+    /// Makes everything durable, ends the store's threads, and finishes an erasure that is ready. Other clones answer
+    /// [`StoreError::Closed`] afterwards. Only waiting for the journal has no limit. False: a thread of the views or the index
+    /// does not end, and keeps the state folder's lock until the process ends.
     pub async fn close(self) -> bool {
         self.end_maintenance();
         self.inner.appender.close().await;
@@ -430,12 +430,12 @@ impl Store {
         self.inner.goes_on().ok().map(|()| maintenance)
     }
 
-    /// Work over whole segments breaks off from here on, and none begins: the daemon stops.
+    /// Stops work over whole segments, and refuses new work of that kind: the daemon stops.
     pub fn end_maintenance(&self) {
         self.inner.closing.store(true, Ordering::Release);
     }
 
-    /// Work over whole segments is to break off.
+    /// Whether [`Self::end_maintenance`] was called.
     pub fn is_ending(&self) -> bool {
         self.inner.goes_on().is_err()
     }
@@ -492,7 +492,7 @@ impl Store {
         })
     }
 
-    /// What does not come back from a call at present.
+    /// The part of the store that is stuck in a call now, if any.
     pub fn stuck(&self) -> Option<Stuck> {
         let inner = &self.inner;
         let parts = [
@@ -633,7 +633,7 @@ fn no_answer() -> StoreError {
     view_error("it does not answer")
 }
 
-/// A part of the store that does not come back from a call into the disk.
+/// A part of the store that is stuck in a call into the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stuck {
     pub part: StuckPart,
@@ -648,12 +648,12 @@ pub enum StuckPart {
 }
 
 impl Stuck {
-    /// It will not come back: only the end of the process ends its thread.
+    /// Whether it has lasted so long (30 s) that only ending the process helps.
     pub fn is_given_up(&self) -> bool {
         self.lasts >= GIVEN_UP
     }
 
-    /// What it is to those who ask how the store is.
+    /// The error to show as the store's trouble.
     pub fn error(&self) -> StoreError {
         let message = format!("the disk has not answered for {} s", self.lasts.as_secs());
         match self.part {
@@ -707,7 +707,7 @@ impl Inner {
         Some((self.database.as_ref()?, &**self.lease.get()?))
     }
 
-    /// Whether what is asked is read from the journal.
+    /// Whether reads come from the journal, since the views on disk do not answer.
     pub(crate) fn reads_from_journal(&self) -> bool {
         self.reads_from_journal.load(Ordering::Acquire)
     }

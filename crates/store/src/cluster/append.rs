@@ -1,4 +1,4 @@
-//! Appends to the journal in the database: what the writer of the copy asks first.
+//! The sequencers of a copy: the leader appends to the database first, a standby only copies.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -66,7 +66,7 @@ pub(crate) struct Leading {
     session: Option<(Session, Statement)>,
 }
 
-/// What one attempt came to.
+/// The outcome of one attempt to append.
 enum Attempt {
     Done,
     /// It is not in the journal.

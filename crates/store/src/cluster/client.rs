@@ -1,4 +1,4 @@
-//! Connections to the database: what the url says of them, and what their errors are told as.
+//! Connections to the database, by its url.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -69,7 +69,7 @@ impl Connector {
     }
 
     /// # Errors
-    /// It does not answer, or does not let this user in.
+    /// The database does not answer, or refuses the user.
     pub(crate) async fn connect(&self) -> Result<Session, StoreError> {
         let opened = async {
             let (client, mut connection) = self.config.connect(self.tls.clone()).await?;

@@ -62,7 +62,7 @@ pub(crate) struct Copy {
 }
 
 impl Copy {
-    /// Blocks, as all here.
+    /// Compares the state folder with the database. Blocks, as all functions of this type do.
     ///
     /// # Errors
     /// [`StoreError::Elsewhere`]: the folder has another journal. Or the database does not answer.
@@ -158,7 +158,7 @@ impl Copy {
     /// Opens the store on a copy that is brought up. One that turns out to be damaged is rebuilt.
     ///
     /// # Errors
-    /// As [`Store::open`].
+    /// The rebuilt copy is damaged, too, or a file cannot be read or written.
     pub(super) fn open(&mut self, lock: &Arc<StateLock>) -> Result<Store, StoreError> {
         let open = |copy: &Self| {
             let (options, database) = (copy.options.clone(), copy.database.clone());

@@ -69,7 +69,7 @@ impl Database {
         }
     }
 
-    /// Does something on the database's thread, and blocks until it is done: wherever the caller is.
+    /// Runs a future on the database's thread, and blocks until it is done. May be called on any thread but the database's own.
     pub(crate) fn wait<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
@@ -82,7 +82,7 @@ impl Database {
         done.recv().unwrap_or(Err(StoreError::Closed))
     }
 
-    /// Asks something that may be asked twice, and whose answer is short.
+    /// Runs a query that may run twice, and whose answer is short.
     ///
     /// # Errors
     /// The database does not answer, or refuses.
@@ -95,7 +95,8 @@ impl Database {
         self.try_ask(action, sql, params).await.map_err(|(error, _)| error)
     }
 
-    /// Asks as [`Self::ask`] does. An error comes with whether it was sent: what it asks for may be done then.
+    /// Runs a query that may run twice, and whose answer is short. The flag beside an error: the query was sent, and may have
+    /// taken effect.
     pub(super) async fn try_ask(
         self: &Arc<Self>,
         action: &'static str,
@@ -129,7 +130,7 @@ impl Database {
         asked.await.unwrap_or(Err((StoreError::Closed, true)))
     }
 
-    /// [`Self::ask`], for those who may block.
+    /// Runs a query that may run twice, and whose answer is short. Blocks.
     pub(crate) fn ask_blocking(
         self: &Arc<Self>,
         action: &'static str,
@@ -141,10 +142,10 @@ impl Database {
     }
 }
 
-/// What a question is asked with.
+/// A parameter of a query.
 pub(crate) type Param = Box<dyn ToSql + Sync + Send>;
 
-/// A number that nothing else has, as the database writes it.
+/// A random UUID in text form.
 pub(crate) fn new_id() -> Result<String, StoreError> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| failed("make an id", error))?;

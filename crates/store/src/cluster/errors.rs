@@ -1,11 +1,11 @@
-//! Errors of the database and of connections to it, as the store's.
+//! Converts errors of the database and its connections into store errors.
 
 use std::error::Error as _;
 use std::fmt::Display;
 
 use cairn_types::ports::StoreError;
 
-/// What the database or the connection to it said, as the store's error.
+/// The store error for an error of the database or its connection.
 pub(crate) fn refused(action: &str, error: &tokio_postgres::Error) -> StoreError {
     if let Some(error) = error.as_db_error() {
         return failed(action, format!("{} ({})", error.message(), error.code().code()));

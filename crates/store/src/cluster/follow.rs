@@ -1,4 +1,4 @@
-//! A node that follows: it copies what the leader appends, with views and index behind it, and leads when the lease is free.
+//! A standby: it copies what the leader appends, with views and index behind it, and leads when the lease is free.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,27 +22,27 @@ use crate::store::Store;
 /// How often a follower looks, whatever it is told.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What fails when it panics.
+/// Names the work in the error when it panics.
 const COPYING: &str = "copying the journal";
 
 const STATE: &str = "SELECT j.id::text, j.next, j.generation, l.node, l.address, \
      greatest(0, extract(epoch FROM l.expires_at - clock_timestamp()))::float8, j.moved_to \
      FROM cairn_journal j LEFT JOIN cairn_lease l ON l.name = 'leader'";
 
-/// How far a node is that follows.
+/// The progress of a standby.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StandbyStatus {
-    /// Who leads; none: nobody does at the moment.
+    /// The leader; none: no node leads now.
     pub leader: Option<Node>,
-    /// The last record that is copied.
+    /// Number of the last record in the copy.
     pub n: u64,
-    /// The last record of the database, as far as this node knows.
+    /// Number of the last record in the database, as far as this node knows.
     pub last_n: u64,
-    /// Why nothing is copied at the moment.
+    /// Why copying fails now; none: it does not.
     pub error: Option<StoreError>,
 }
 
-/// A store that follows another node's, until it leads. Dropping it ends it.
+/// A store that copies another node's until it leads. Dropping it stops it.
 pub struct Standby {
     status: watch::Receiver<StandbyStatus>,
     store: watch::Receiver<Option<Store>>,
@@ -92,7 +92,7 @@ impl Standby {
         Ok(Self { status, store, instruction, task })
     }
 
-    /// The copy, to read in; none while it is made.
+    /// The copy as a store to read from; none while it is built.
     pub fn store(&self) -> watch::Receiver<Option<Store>> {
         self.store.clone()
     }
@@ -109,10 +109,10 @@ impl Standby {
         self.end_with(Instruction::Lead).await?.ok_or(StoreError::Closed)
     }
 
-    /// The copy, once it is brought up to the database.
+    /// Waits until the copy is up to date, and returns it.
     ///
     /// # Errors
-    /// It cannot be now.
+    /// The copy cannot be brought up to date now.
     pub async fn opened(&mut self) -> Result<Store, StoreError> {
         let (mut store, mut status) = (self.store(), self.status());
         tokio::select! {
@@ -131,7 +131,7 @@ impl Standby {
         self.end_with(Instruction::End).await.and(Err(StoreError::Closed))
     }
 
-    /// Ends it in order: views and index are closed.
+    /// Stops following, and closes views and index cleanly.
     pub async fn close(mut self) {
         match self.end_with(Instruction::End).await {
             // It began to lead in the same moment.
@@ -151,7 +151,7 @@ impl Standby {
 /// Opens the store of a node that leads at once. Blocks.
 ///
 /// # Errors
-/// As [`Store::open`].
+/// [`StoreError::Led`], [`StoreError::Damaged`], the database does not answer, or the state folder cannot be used.
 pub(crate) fn open_leading(options: StoreOptions, lock: Arc<StateLock>) -> Result<Store, StoreError> {
     let database = connect(&options)?;
     let mut copy = Copy::of(options, database.clone())?;
@@ -484,7 +484,7 @@ impl Follower {
     }
 }
 
-/// What an attempt to lead came to.
+/// The outcome of an attempt to lead.
 enum Led {
     Leads,
     /// The copy must be rebuilt first.
@@ -493,7 +493,7 @@ enum Led {
     Erases(Arc<Lease>),
 }
 
-/// What a look came to.
+/// The outcome of one step of following.
 enum Step {
     Leads(Store),
     /// Look again at once.
@@ -502,7 +502,7 @@ enum Step {
     Waits(Duration),
 }
 
-/// Whether what failed may be well again without anybody who starts this node again.
+/// Whether an error may pass without a restart of this node.
 fn may_pass(error: &StoreError) -> bool {
     matches!(error, StoreError::Database { .. } | StoreError::DiskFull { .. } | StoreError::View { .. })
 }

@@ -49,7 +49,7 @@ const TELL: &str = "SELECT cairn_seen($1, $2, $3, $4) WHERE NOT EXISTS (SELECT F
 /// Longer than a name belongs to a process that has ended.
 const NAMED_WITHIN: Duration = Duration::from_secs(8);
 
-/// Whether this node leads.
+/// Whether this node leads, and for how long it is sure of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeaseState {
     /// False for good: another node leads, or may.
@@ -183,7 +183,7 @@ impl Lease {
     }
 }
 
-/// What renews the lease.
+/// The task that renews the lease.
 struct Renewal {
     connector: Connector,
     of: Weak<Lease>,
@@ -316,7 +316,7 @@ const TAKE_OVER: &str = "DELETE FROM cairn_handover WHERE EXISTS (SELECT FROM ca
      RETURNING name, bytes";
 
 impl Database {
-    /// Leaves something to whichever node leads next.
+    /// Stores bytes under a name for the next leader.
     ///
     /// # Errors
     /// [`StoreError::Fenced`]; the database does not answer.
@@ -331,7 +331,7 @@ impl Database {
         if kept.is_empty() { Err(StoreError::Fenced) } else { Ok(()) }
     }
 
-    /// Takes what the leader before has left, by name.
+    /// Takes what the previous leader stored, as names and bytes.
     ///
     /// # Errors
     /// The database does not answer.
@@ -344,7 +344,7 @@ impl Database {
     }
 }
 
-/// By which others know this node.
+/// The name of this node, which another process may have, too.
 #[derive(Default)]
 pub(super) struct Name {
     /// Since when another process has it.

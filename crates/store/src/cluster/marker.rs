@@ -1,4 +1,4 @@
-//! The file `database` in a state folder: it says that the folder's journal is a copy, of which database's.
+//! The file `database` in a state folder: it marks the folder's journal as a copy, and says of which journal in a database.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -13,7 +13,7 @@ use crate::files::disk::{io_error, put, remove_file, sync_dir};
 /// The marker's name in a state folder.
 const FILE: &str = "database";
 
-/// What a state folder says of the database whose journal it has a copy of.
+/// The marker of a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Marker {
     /// The id of the journal.

@@ -21,7 +21,7 @@ use crate::store::Store;
 use crate::upkeep::erasure::resume;
 use crate::upkeep::view_state::view_state;
 
-/// What fails when it panics.
+/// Names the work in the error when it panics.
 const MOVING: &str = "moving a journal";
 
 /// Moves the journal of a folder into a database that is empty. The folder has a copy of it then. What was cut short is taken

@@ -11,19 +11,19 @@ use super::client::{Connector, answer};
 use super::database::Database;
 use crate::options::DatabaseOptions;
 
-/// A node as others know it.
+/// The identity of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
     pub name: String,
     pub address: String,
 }
 
-/// A node that leads or follows, or did.
+/// A node in the database's list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRow {
     #[serde(flatten)]
     pub node: Node,
-    /// Of its program.
+    /// The version of its program.
     pub version: String,
     /// The last record that it has.
     pub n: u64,
@@ -51,26 +51,26 @@ fn node_rows(rows: &[Row]) -> Vec<NodeRow> {
     rows.iter().map(node).collect()
 }
 
-/// What a database says of itself.
+/// The version and settings of a database, and its nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatabaseReport {
-    /// Of the server, such as `15.18`.
+    /// Version of the server, such as `15.18`.
     pub version: String,
-    /// The major part of it.
+    /// Major version of the server.
     pub major: u32,
     pub encoding: String,
     /// Whether a commit waits until it is on a disk.
     pub is_synced: bool,
     /// Whether this account may create tables there.
     pub may_create: bool,
-    /// None: it has no tables of Cairn's yet.
+    /// The nodes; none: the database has no tables of Cairn yet.
     pub nodes: Option<Vec<NodeRow>>,
 }
 
-/// Asks a database how it is, and changes nothing.
+/// Reads version, settings and nodes of a database. Changes nothing.
 ///
 /// # Errors
-/// The url is wrong, or it does not let this user in.
+/// The url is wrong, the database does not answer, or it refuses the user.
 pub async fn report_on(options: &DatabaseOptions) -> Result<DatabaseReport, StoreError> {
     const ABOUT: &str = "SELECT current_setting('server_version'), current_setting('server_version_num')::int4 / 10000, \
          current_setting('server_encoding'), \

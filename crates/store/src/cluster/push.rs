@@ -50,14 +50,14 @@ const REMOVE_ARTIFACT: &str = "DELETE FROM cairn_artifact WHERE channel = $1 AND
 const PUT_ARTIFACT: &str = "INSERT INTO cairn_artifact (channel, id, part, bytes) \
      SELECT $1, $2, part, bytes FROM unnest($3::bytea[]) WITH ORDINALITY AS p (bytes, part)";
 
-/// What was moved.
+/// What a move between folder and database copied.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
     pub records: u64,
-    /// Of the records.
+    /// Bytes of the records.
     pub bytes: u64,
     pub artifacts: u64,
-    /// Artifacts that the journal names and nobody has.
+    /// Artifacts that the journal names and whose files are missing.
     pub missing: u64,
 }
 

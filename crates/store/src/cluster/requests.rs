@@ -69,15 +69,15 @@ const ANSWER: &str = "SELECT cairn_answer($1::text::uuid, $2, $3, $4)";
 const UNREAD_PARTS: &str = "SELECT count(a.part) FROM cairn_request r LEFT JOIN cairn_answer a ON a.request = r.id \
      WHERE r.id = $1::text::uuid GROUP BY r.id";
 
-/// A request as one node passes it to another.
+/// A request that a standby passes to the leader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// What stands before the body.
+    /// Everything before the body, encoded by the caller.
     pub head: String,
     pub body: Vec<u8>,
 }
 
-/// A part of an answer. The first one is what stands before its body.
+/// A part of an answer. The first part holds everything before the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     pub bytes: Vec<u8>,
@@ -85,7 +85,7 @@ pub struct Part {
     pub last_n: Option<u64>,
 }
 
-/// Why there is no answer, or no end of it.
+/// Why an answer is missing or incomplete.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Unanswered {
     /// It could not be passed on: nothing was done.
@@ -99,8 +99,8 @@ pub enum Unanswered {
 }
 
 impl Database {
-    /// Passes a request on. What comes ends with a last part, or with why there is none; dropping it ends the request.
-    /// `ending`: true once this node does not stand by any more, or gone.
+    /// Passes a request on. The channel delivers the parts of the answer, ends with a last part or an error, and ends the
+    /// request when it is dropped. `ending` becomes true, or is closed, when this node is no standby any more.
     pub(crate) fn pass_on(
         self: &Arc<Self>,
         request: Request,
@@ -113,7 +113,7 @@ impl Database {
         Ok(parts)
     }
 
-    /// What other nodes pass on from here on, as long as this one leads and somebody takes it.
+    /// The requests that other nodes pass on, as long as this one leads and the channel is open.
     pub(crate) fn requests(
         self: &Arc<Self>,
         lease: String,

@@ -1,4 +1,4 @@
-//! Artifacts: large results of tools, one file each, in a folder for each channel.
+//! Artifacts: large tool results and copies of large messages, one file each, in one folder per channel.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::disk::{blocking, io_error, make_dir, put_by, remove_file, sync_dir};
 
-/// What fails when reading or writing one panics.
+/// Names the work in the error when it panics.
 const WORK: &str = "work on an artifact";
 
 /// Bytes read at a time.
@@ -30,7 +30,7 @@ const NAME_MAX: usize = 200;
 /// An artifact that the journal names.
 pub(crate) type Named = (ChannelId, ArtifactId);
 
-/// Notes which artifacts the journal names that have not expired.
+/// Updates the set of artifacts that the journal names and that have not expired, by one record.
 pub(crate) fn note_named(named: &mut BTreeSet<Named>, record: &Record) {
     let Some(channel) = &record.channel else { return };
     match &record.event {
@@ -46,7 +46,7 @@ pub(crate) fn note_named(named: &mut BTreeSet<Named>, record: &Record) {
     }
 }
 
-/// Has artifacts whose files this node lacks: the database of whose journal the state folder has a copy.
+/// A second place that keeps artifacts: the database, when the state folder holds a copy of its journal.
 pub(crate) trait ArtifactSource: Send + Sync {
     /// The bytes of an artifact; `None`: there is none of that id. Blocks.
     ///
@@ -56,17 +56,17 @@ pub(crate) trait ArtifactSource: Send + Sync {
     -> Result<Option<Vec<u8>>, StoreError>;
 }
 
-/// The artifacts of a state folder.
+/// The artifact files of a state folder.
 #[derive(Clone)]
 pub(crate) struct Artifacts {
     dir: Arc<Path>,
-    /// Files that go once a backup has been made; none: none is being made.
+    /// Files to remove when the running backup ends; none: no backup runs.
     held: Arc<Mutex<Option<Vec<PathBuf>>>>,
-    /// Where files are fetched from that this node lacks; none: they are all here.
+    /// Where missing files are fetched from; none: the folder has all of them.
     source: Option<Arc<dyn ArtifactSource>>,
 }
 
-/// Holds the files of artifacts where they are until it is dropped.
+/// Keeps artifact files from being removed until it is dropped.
 pub(crate) struct RemovalHold(Artifacts);
 
 impl Drop for RemovalHold {
@@ -87,7 +87,7 @@ impl Artifacts {
         Self { dir: state.join("artifacts").into(), held: Arc::default(), source }
     }
 
-    /// Fetches the file of an artifact where this node lacks it. Blocks.
+    /// Fetches an artifact's file from the source unless it is here. Blocks.
     ///
     /// # Errors
     /// The source does not answer, or the file cannot be read or written.
@@ -99,11 +99,11 @@ impl Artifacts {
         self.fetch_again(channel, id).map(drop)
     }
 
-    /// Fetches the file of an artifact, whatever this node has: a leader that lost its lease may have written another one of
-    /// that id. False: there is none to fetch. Blocks.
+    /// Fetches an artifact's file from the source, even when it is here: a leader that lost its lease may have written another
+    /// one with this id. False: the source has none. Blocks.
     ///
     /// # Errors
-    /// As [`Self::fetch`].
+    /// The source does not answer, or the file cannot be written.
     pub(crate) fn fetch_again(&self, channel: &ChannelId, id: &ArtifactId) -> Result<bool, StoreError> {
         let Some(source) = &self.source else { return Ok(false) };
         match Arc::clone(source).artifact(channel, id)? {
@@ -112,7 +112,7 @@ impl Artifacts {
         }
     }
 
-    /// Files that are removed from here on stay until what is returned is dropped. One at a time.
+    /// Delays removals until the returned hold is dropped. Only one hold may exist.
     pub(crate) fn hold(&self) -> RemovalHold {
         *self.held.lock() = Some(Vec::new());
         RemovalHold(self.clone())
@@ -126,7 +126,7 @@ impl Artifacts {
         self.folder(channel).join(file_name(id.as_str()))
     }
 
-    /// What is wrong with the file of an artifact; `None`: nothing, or it has expired.
+    /// Checks an artifact's file. `None`: it is sound, or has expired.
     pub(crate) fn wrong(&self, channel: &ChannelId, artifact: &Artifact) -> Option<Wrong> {
         if artifact.expired_at.is_some() {
             return None;
@@ -153,7 +153,7 @@ impl Artifacts {
         }
     }
 
-    /// Moves the file of an artifact to that folder, if there is one.
+    /// Moves an artifact's file to the folder `aside`. A missing file is no error.
     pub(crate) fn set_aside(
         &self,
         channel: &ChannelId,
@@ -206,7 +206,7 @@ impl Artifacts {
         }))
     }
 
-    /// The artifacts of a channel that have a file.
+    /// The ids of a channel's artifacts that have a file.
     pub(crate) fn ids(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Vec<ArtifactId>, StoreError>> {
         let folder = self.folder(channel);
         Box::pin(blocking(WORK, move || {
@@ -239,19 +239,19 @@ impl Artifacts {
     }
 }
 
-/// What is wrong with the file of an artifact.
+/// A missing or damaged artifact file.
 #[derive(PartialEq)]
 pub(crate) struct Wrong {
     pub(crate) id: ArtifactId,
     /// For people.
     pub(crate) what: String,
-    /// Its words are gone: there is no file, or another one than was written.
+    /// The content is lost: the file is missing, or not what was written.
     pub(crate) is_lost: bool,
-    /// It is the copy of a message.
+    /// The artifact is the copy of a message.
     pub(crate) is_message: bool,
 }
 
-/// Says how the file of an artifact is not as it was written.
+/// How an artifact's file differs from what was written; `None`: it does not.
 fn look(file: &Path, artifact: &Artifact) -> io::Result<Option<String>> {
     let mut open = match File::open(file) {
         Ok(open) => open,
@@ -266,7 +266,7 @@ fn look(file: &Path, artifact: &Artifact) -> io::Result<Option<String>> {
     Ok((sum(&mut open)? != *expected).then(|| "is damaged: its checksum does not match".to_owned()))
 }
 
-/// SHA-256 of what is left of a file, in hex.
+/// SHA-256 of the rest of a file, in hex.
 fn sum(file: &mut impl Read) -> io::Result<String> {
     let (mut sum, mut buffer) = (Sha256::new(), vec![0; CHUNK]);
     loop {
@@ -302,8 +302,8 @@ pub(crate) fn file_name(text: &str) -> String {
     name
 }
 
-/// Removes what other writes of the same artifact have left: one that a crash cut off, or one that was given up and goes on,
-/// which then cannot take the place of this one.
+/// Removes temporary files of earlier writes of this artifact: those that a crash cut off, and those that were given up but
+/// still run, which then cannot replace this one.
 fn clear_leftovers(folder: &Path, file: &Path) -> Result<(), StoreError> {
     let begins = format!("{}.", file.file_name().unwrap_or_default().to_string_lossy());
     for found in fs::read_dir(folder).map_err(io_error("list", folder))? {
@@ -332,7 +332,7 @@ fn put(folder: &Path, file: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     }
 }
 
-/// The lines of a file that is as it was written; `None`: it is not.
+/// The lines of a file; `None`: its checksum does not match.
 fn lines_of(mut open: File, sha256: Option<&str>, range: LineRange) -> io::Result<Option<ArtifactLines>> {
     if let Some(expected) = sha256 {
         if sum(&mut open)? != expected {

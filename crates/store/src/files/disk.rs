@@ -1,5 +1,5 @@
-//! File operations. Those that the journal is written with are behind a trait, so that a full or failing disk can be played in
-//! tests; those that may never return are known while they last.
+//! File operations. The journal writes through a trait, so that tests can simulate a full or failing disk. Calls that may never
+//! return are tracked while they last.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use cairn_types::ports::StoreError;
 use parking_lot::Mutex;
 
-/// So much must fit on a disk that was full before it counts as having room.
+/// A disk that was full has room again when this many bytes can be written.
 const ROOM_BYTES: usize = 128 * 1024;
 
 pub(crate) trait Disk: Send + Sync + 'static {
@@ -21,7 +21,7 @@ pub(crate) trait Disk: Send + Sync + 'static {
     fn open(&self, path: &Path) -> io::Result<Box<dyn AppendFile>>;
 }
 
-/// A file that is appended to and cut, nothing else.
+/// A file that can only be appended to and truncated.
 pub(crate) trait AppendFile: Send {
     /// Its length in bytes.
     fn len(&self) -> io::Result<u64>;
@@ -86,7 +86,7 @@ impl Layout {
     }
 }
 
-/// Bytes of the files in a folder. What comes or goes meanwhile counts or does not.
+/// Total bytes of the files in a folder and below it. Files that appear or vanish meanwhile may or may not be counted.
 pub(crate) fn folder_bytes(dir: &Path) -> u64 {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries
@@ -95,12 +95,12 @@ pub(crate) fn folder_bytes(dir: &Path) -> u64 {
         .sum()
 }
 
-/// Makes new and renamed files of a folder durable.
+/// Syncs a folder, so that new and renamed files in it survive a crash.
 pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// Makes new and renamed files durable of a folder and of all folders below it.
+/// Syncs a folder and all folders below it.
 pub(crate) fn sync_folders(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
@@ -118,7 +118,7 @@ pub(crate) fn put(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) 
     put_by(path, Path::new(&beside), write)
 }
 
-/// Writes a file as [`put`] does, by way of another name beside it.
+/// Writes a file (0600) as `beside` first, and renames it to `path` when it is whole and durable.
 pub(crate) fn put_by(
     path: &Path,
     beside: &Path,
@@ -130,7 +130,7 @@ pub(crate) fn put_by(
     replace(path, beside)
 }
 
-/// Gives what was written beside a place that place's name, durably.
+/// Renames `beside` to `path`, durably.
 pub(crate) fn replace(path: &Path, beside: &Path) -> io::Result<()> {
     fs::rename(beside, path)?;
     // What has no parent in its name is in the working folder.
@@ -138,12 +138,12 @@ pub(crate) fn replace(path: &Path, beside: &Path) -> io::Result<()> {
     sync_dir(dir)
 }
 
-/// Makes a folder (0700) with those above it.
+/// Creates a folder (0700) and its parents.
 pub(crate) fn make_dir(dir: &Path) -> Result<(), StoreError> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(io_error("make the folder", dir))
 }
 
-/// Moves a damaged folder out of the way, to `NAME.damaged`; one from an earlier time gives way.
+/// Renames a damaged folder to `NAME.damaged`, replacing an earlier one. Returns the new path.
 pub(crate) fn move_aside(dir: &Path) -> Result<PathBuf, StoreError> {
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
     let to = dir.with_file_name(format!("{name}.damaged"));
@@ -154,22 +154,22 @@ pub(crate) fn move_aside(dir: &Path) -> Result<PathBuf, StoreError> {
     }
 }
 
-/// Removes a folder with all in it; one that is not there is fine.
+/// Removes a folder with its content. A missing folder is no error.
 pub(crate) fn remove_dir(dir: &Path) -> Result<(), StoreError> {
     gone(fs::remove_dir_all(dir), dir)
 }
 
-/// Removes a file; one that is not there is fine.
+/// Removes a file. A missing file is no error.
 pub(crate) fn remove_file(path: &Path) -> Result<(), StoreError> {
     gone(fs::remove_file(path), path)
 }
 
-/// Removes a file, or a folder with all in it; one that is not there is fine.
+/// Removes a file, or a folder with its content. A missing path is no error.
 pub(crate) fn remove_any(path: &Path) -> Result<(), StoreError> {
     if path.is_dir() { remove_dir(path) } else { remove_file(path) }
 }
 
-/// The paths of what is in a folder; none when it is not there.
+/// The paths of a folder's entries; empty when the folder does not exist.
 pub(crate) fn entries(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let fail = io_error("list", dir);
     match fs::read_dir(dir) {
@@ -186,7 +186,7 @@ fn gone(removed: io::Result<()>, path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Does blocking work on a thread for it; `what` says what has failed when it panics.
+/// Runs blocking work on a thread for such work. `what` names the work in the error when it panics.
 pub(crate) async fn blocking<T, E>(
     what: &'static str,
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
@@ -200,11 +200,11 @@ where
     })
 }
 
-/// Whether the system gives so many threads now. Their stacks are kept at hand by the C library: who starts threads next
-/// gets them.
+/// Starts `n` threads and ends them, to see whether the system allows it. The C library keeps their stacks for the threads that
+/// are started next.
 ///
 /// # Errors
-/// It does not.
+/// The system refuses a thread.
 pub fn can_start_threads(n: usize) -> io::Result<()> {
     let gate = Mutex::new(());
     std::thread::scope(|scope| {
@@ -215,10 +215,10 @@ pub fn can_start_threads(n: usize) -> io::Result<()> {
     })
 }
 
-/// How nice threads are that work over the whole state, and those that they start.
+/// Niceness of threads that work over the whole state.
 const NICE: i32 = 15;
 
-/// Makes this thread, and those that it starts, that nice at least. There is no way back.
+/// Lowers the priority of this thread and of the threads that it starts to at least that niceness. It cannot be raised again.
 pub(crate) fn lower_priority(nice: i32) {
     if rustix::process::getpriority_process(None).is_ok_and(|is| is < nice) {
         // Where it may not be, it is as important as all others.
@@ -226,8 +226,7 @@ pub(crate) fn lower_priority(nice: i32) {
     }
 }
 
-/// Threads for work over the whole state, which takes long: they are few, are not those that serve messages, and give way to
-/// them.
+/// Runs long work over the whole state on few threads of low priority, apart from the threads that serve messages.
 #[derive(Debug)]
 pub(crate) struct Background(Arc<tokio::sync::Semaphore>);
 
@@ -236,8 +235,8 @@ impl Background {
         Self(Arc::new(tokio::sync::Semaphore::new(threads)))
     }
 
-    /// Does work once a thread is free; it goes on to its end when nobody waits for it any more. `what` says what has
-    /// failed when it panics.
+    /// Runs work once a thread is free. The work continues when its caller stops waiting. `what` names it in the error when it
+    /// panics.
     pub(crate) async fn run<T, E>(
         &self,
         what: &'static str,
@@ -265,7 +264,7 @@ impl Background {
     }
 }
 
-/// Whether some more can be written durably to a folder.
+/// Checks that 128 KiB can be written durably to a folder.
 pub(crate) fn has_room(dir: &Path) -> io::Result<()> {
     let path = dir.join("room.new");
     let write = || {
@@ -277,7 +276,7 @@ pub(crate) fn has_room(dir: &Path) -> io::Result<()> {
     fs::remove_file(&path).and(written)
 }
 
-/// Turns a system error into the store's, with what was tried and where.
+/// Converts a system error into a [`StoreError`] with the action and the path.
 pub(crate) fn io_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> StoreError + use<> {
     let path = path.display().to_string();
     move |error| match error.kind() {
@@ -288,8 +287,8 @@ pub(crate) fn io_error(action: &'static str, path: &Path) -> impl Fn(io::Error) 
     }
 }
 
-/// Calls that may never return: into sled, into tantivy, into a disk. Who waits for one looks here how long it lasts.
-/// A thread is in one call at a time.
+/// Tracks calls that may never return (into sled, tantivy or the disk), so that others can see how long they have lasted. A
+/// thread is in one call at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Calls(Mutex<HashMap<ThreadId, Instant>>);
 
@@ -300,7 +299,7 @@ impl Calls {
         call()
     }
 
-    /// How long the longest of them has lasted.
+    /// How long the longest running call has lasted; zero when none runs.
     pub(crate) fn longest(&self) -> Duration {
         self.0.lock().values().map(Instant::elapsed).max().unwrap_or_default()
     }

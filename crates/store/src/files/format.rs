@@ -26,7 +26,7 @@ pub(crate) const UNMARKED: u32 = 1;
 /// The marker's name in a state folder and in a backup.
 pub(crate) const FILE: &str = "format";
 
-/// Folders with copies from before a migration begin so.
+/// Prefix of folders with a copy of the journal from before an upgrade.
 pub(crate) const BEFORE: &str = "before-format-";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub(crate) struct Marker {
     pub(crate) written_by: String,
 }
 
-/// Looks whether this program may use the state; touches nothing.
+/// Checks that this program may use the state. Changes nothing.
 ///
 /// # Errors
 /// [`StoreError::Newer`]; the marker cannot be read.
@@ -52,7 +52,7 @@ pub(crate) fn refuse_newer(dir: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// The marker of a folder; none: the state is unmarked, or there is none. One that no program writes is damaged.
+/// Reads the marker of a folder; `None`: there is none. A marker that no program writes counts as damaged.
 pub(crate) fn read(dir: &Path) -> Result<Option<Marker>, StoreError> {
     let path = dir.join(FILE);
     let bytes = match fs::read(&path) {

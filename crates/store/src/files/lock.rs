@@ -1,4 +1,4 @@
-//! One process owns the state folder.
+//! The lock of the state folder: one process owns it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
@@ -10,7 +10,7 @@ use fs4::{FileExt, TryLockError};
 
 use super::disk::io_error;
 
-/// Held as long as the store is open; the system releases it when the process ends, however it ends.
+/// Held while the store is open. The system releases it when the process ends, however it ends.
 pub(crate) struct StateLock {
     file: File,
 }

@@ -1,5 +1,5 @@
-//! The state folder and its files: durable writes, the lock, the format's marker, artifacts. Nothing here knows what a record is
-//! made of, or imports anything else of this crate.
+//! The state folder and its files: durable writes, the lock, the format marker, artifacts. Nothing here imports anything else
+//! of this crate.
 
 pub(crate) mod artifacts;
 pub(crate) mod disk;

@@ -1,4 +1,4 @@
-//! How far work over the whole state is, for whoever watches it, and the way to stop it.
+//! Progress of work over the whole state, and the way to stop it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use cairn_types::ports::StoreError;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-/// Shared by the work and whoever watches it.
+/// Progress of one piece of work. Clones share it: one for the work, others for those who watch.
 #[derive(Debug, Clone, Default)]
 pub struct Progress(Arc<Counts>);
 
@@ -19,18 +19,19 @@ struct Counts {
     stopped: AtomicBool,
 }
 
-/// How far it is at a moment.
+/// A snapshot of [`Progress`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgressReport {
-    /// What is gone through: `journal`, `artifacts`, `rows`, `channels`, `views`, `index`, `survey` or `rewrite`; empty before
-    /// it begins.
+    /// The current phase: `journal`, `artifacts`, `rows`, `channels`, `views`, `index`, `survey`, `rewrite` or `copy`; empty
+    /// before the work starts.
     pub phase: String,
     pub done: u64,
     pub total: u64,
 }
 
 impl Progress {
-    /// Has the work stop at its next step, unless it is decided already. It then leaves everything as it was.
+    /// Stops the work at its next step, with everything as it was before. Work that is past its point of no return runs to its
+    /// end.
     pub fn stop(&self) {
         self.0.stopped.store(true, Ordering::Release);
     }
@@ -41,7 +42,7 @@ impl Progress {
         ProgressReport { phase: (*phase).to_owned(), done: done.min(total), total }
     }
 
-    /// It is to stop.
+    /// Whether [`Self::stop`] was called.
     pub fn is_stopped(&self) -> bool {
         self.0.stopped.load(Ordering::Acquire)
     }
@@ -53,10 +54,10 @@ impl Progress {
         self.0.total.store(total, Ordering::Release);
     }
 
-    /// So much of the phase is done.
+    /// Sets how much of the phase is done.
     ///
     /// # Errors
-    /// [`StoreError::Stopped`].
+    /// [`StoreError::Stopped`]: the work must stop here.
     pub(crate) fn reach(&self, done: u64) -> Result<(), StoreError> {
         self.0.done.store(done, Ordering::Release);
         if self.is_stopped() { Err(StoreError::Stopped) } else { Ok(()) }

@@ -202,7 +202,7 @@ impl Indexer {
         Err(error)
     }
 
-    /// Opens the index again, or makes it again, and reads on from where it reaches.
+    /// Reopens or rebuilds the index, and continues behind the last record that it has.
     fn start_over(&mut self, is_damaged: bool) -> Result<(), StoreError> {
         let index = Arc::clone(&self.index);
         index.calls.within(|| self.writer = None);
@@ -245,8 +245,8 @@ impl Indexer {
         Ok(())
     }
 
-    /// Brings an index up that lacks much, on a thread that gives way: turns go on beside it. So do tantivy's threads from
-    /// then on, which are as nice as the one that its writer is made by.
+    /// Catches up an index that is far behind, on a thread of low priority, so that turns continue. tantivy's threads have a
+    /// low priority from then on, too: they inherit it from the thread that creates the writer.
     fn catch_up(&mut self) -> Result<(), StoreError> {
         std::thread::scope(|scope| {
             let work = || {

@@ -22,7 +22,7 @@ use crate::views::{Changed, ChangedMemory, PATIENCE};
 /// fit alike.
 const TELLING_SHARE: f64 = 0.01;
 
-/// What is asked of the memories.
+/// A query for memories by words.
 pub(crate) struct RecallQuery<'a> {
     pub(crate) agent: &'a AgentId,
     pub(crate) reach: &'a [Reach],
@@ -231,7 +231,7 @@ struct Row {
     counts: Vec<(u32, u32)>,
 }
 
-/// Where a memory that was found is.
+/// Where a matching memory was found: in the index, or as the row of that number in the ranking.
 #[derive(Clone, Copy)]
 enum FoundAt {
     Index(DocAddress),

@@ -177,7 +177,7 @@ impl SearchIndex {
         Ok(at)
     }
 
-    /// Makes an index that is damaged again, with nothing in it yet.
+    /// Replaces a damaged index by an empty one.
     pub(super) fn remake(&self) -> Result<Checkpoint, StoreError> {
         tracing::warn!("the search index is damaged; rebuilding it from the journal");
         let opened = self.fresh()?;

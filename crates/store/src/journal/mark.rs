@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::disk::{io_error, put};
 
-/// More damage is only counted.
+/// At most this many problems are kept; more are only counted.
 pub(crate) const DAMAGE_MAX: usize = 20;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ pub(crate) struct Sealed {
 }
 
 impl Mark {
-    /// One that cannot be read says nothing.
+    /// Reads the file; empty when it is missing or damaged.
     pub(crate) fn read(path: &Path) -> Self {
         let bytes = fs::read(path).unwrap_or_default();
         serde_json::from_slice(&bytes).unwrap_or_default()
@@ -53,7 +53,7 @@ impl Mark {
     /// Keeps what a check of everything has found. Damage is told by each start until a check finds none.
     ///
     /// # Errors
-    /// As [`Self::keep`].
+    /// The file cannot be written.
     pub(crate) fn note(path: &Path, damage: &[String]) -> Result<(), StoreError> {
         let known = Self::read(path);
         let checked_at = known.checked_at.filter(|_| damage.is_empty());
@@ -62,7 +62,7 @@ impl Mark {
     }
 
     /// # Errors
-    /// It cannot be written; nothing but time is lost.
+    /// The file cannot be written; the next start then reads more.
     pub(crate) fn keep(&self, path: &Path) -> Result<(), StoreError> {
         let text = serde_json::to_vec(self).unwrap_or_default();
         put(path, |file| file.write_all(&text)).map_err(io_error("write", path))

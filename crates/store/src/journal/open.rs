@@ -1,5 +1,4 @@
-//! Opening the journal: checks what was written since the views were last kept, tells when its end is lost, and cuts off
-//! a torn one.
+//! Opens the journal: checks what was written since the views were last written, reports a lost end, and cuts off a torn one.
 
 use std::fs;
 use std::io::Write as _;
@@ -25,7 +24,7 @@ pub(crate) struct Tail {
     pub(crate) len: u64,
 }
 
-/// A record that is known to be good: where reading begins.
+/// A record that is known to be good. Reading starts behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Checkpoint {
     /// Its number, or that of the last record that it stands for; 0: the beginning.
@@ -48,8 +47,8 @@ pub(crate) fn holds(dir: &Path, checkpoint: &Checkpoint) -> bool {
     }
 }
 
-/// What views and index show of the journal. They are only ever given what was synced: a record that they show and the
-/// journal does not have was durable, and is lost.
+/// How much of the journal views and index show. They only get synced records, so a record that they show and the journal does
+/// not have was durable and is lost.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ViewState {
     pub(crate) last: Vec<Checkpoint>,
@@ -98,7 +97,7 @@ impl ViewState {
     }
 }
 
-/// Whether the end of the journal is lost, by what views or index show.
+/// Checks that the journal has everything that views and index show.
 ///
 /// # Errors
 /// [`StoreError::Damaged`] with the range: it is. Or the journal is damaged elsewhere, or cannot be read.
@@ -137,7 +136,7 @@ struct Torn {
     left: u32,
 }
 
-/// Where the journal ends, with the torn end that is to be cut off.
+/// Where the journal ends, and the torn end to be cut off.
 struct End {
     tail: Tail,
     torn: Option<Torn>,

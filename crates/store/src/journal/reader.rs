@@ -46,7 +46,7 @@ impl Reader {
     /// Hands over the records at those positions, in their order. Lines that follow each other are read at once.
     ///
     /// # Errors
-    /// As [`Self::read`], at the record; those of `positions` and of `take`.
+    /// [`StoreError::Damaged`] when a record is not as it was written; errors of `positions` and of `take`.
     pub(crate) fn read_each(
         &self,
         positions: impl Iterator<Item = Result<Position, StoreError>>,

@@ -1,5 +1,5 @@
-//! A segment written again beside itself. What compresses, what takes expired words out and what erases a person says what
-//! becomes of each record; then the new file is renamed over the one before.
+//! Rewrites a segment into a new file beside it. Compression, retention and erasure each decide the fate of every record; then
+//! the new file replaces the old one.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -14,16 +14,16 @@ use super::packed::Packer;
 use super::segment::{self, Lines, Piece, SegmentFile};
 use crate::files::disk::{io_error, remove_file, replace, sync_dir};
 
-/// What becomes of a record.
+/// What happens to a record when its segment is rewritten.
 pub(crate) enum Fate {
     Stays,
     /// This line, without its line feed, stands in its place.
     Becomes(Vec<u8>),
-    /// It goes: one record stands for all that go in a row.
+    /// The record is removed. One record replaces all that are removed in a row.
     Goes,
 }
 
-/// Says what becomes of a record, given with its line.
+/// Decides the fate of a record, given with its line.
 pub(crate) type Fates<'a> = &'a mut dyn FnMut(Record, &[u8]) -> Result<Fate, StoreError>;
 
 /// A segment on its way into a new file.

@@ -1,5 +1,5 @@
-//! Who says that a batch may be written to the journal: nobody else, where the journal is in the state folder alone, or the
-//! database of whose journal it is a copy.
+//! Who says that a batch may be written to the journal. With a journal in the state folder alone, nobody else. With a copy of a
+//! database's journal, the database.
 
 use cairn_types::ports::StoreError;
 
@@ -29,7 +29,7 @@ pub(crate) trait Sequencer: Send {
         waits: &dyn Fn(StoreError),
     ) -> Result<(), StoreError>;
 
-    /// A batch that might be written could not be. Returns the error for those who wait for it.
+    /// The sequencer allowed a batch, and writing it failed. Returns the error that the callers get.
     fn not_written(&self, error: StoreError) -> StoreError;
 
     /// The last segment of a copy could not be synced when it was closed, and may lose its end.

@@ -1,4 +1,4 @@
-//! The one thread that writes the journal: group commit, rotation, and the way back after a failed write. And the way to it.
+//! The one thread that writes the journal: group commit, rotation, recovery from failed writes. And the handle to it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ enum Request {
     },
     /// Write what another node has appended.
     Copy { copied: Copied, reply: oneshot::Sender<Result<(), StoreError>> },
-    /// Ask this one from here on before anything is appended.
+    /// Use this sequencer from here on.
     Lead { sequencer: Box<dyn Sequencer> },
     /// Write what came before, then end.
     Close { reply: oneshot::Sender<()> },
@@ -48,7 +48,7 @@ pub(crate) struct Copied {
     pub(crate) last_n: u64,
 }
 
-/// How far the journal is durable, with the cost of the last sync.
+/// How far the journal is durable, and what the syncs cost.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Durable {
     pub(crate) tail: Tail,
@@ -70,7 +70,7 @@ pub(crate) struct Writer {
     /// Why the last write failed; none: it did not.
     trouble: Trouble,
     calls: Arc<Calls>,
-    /// Says whether a batch may be written.
+    /// Decides whether a batch may be written.
     sequencer: Box<dyn Sequencer>,
 }
 
@@ -229,7 +229,7 @@ impl Writer {
         }
     }
 
-    /// Asks whether the group may be written.
+    /// Asks the sequencer for leave to write the group.
     fn sequence(&mut self, first_n: u64, group: &[Append]) -> Result<(), StoreError> {
         let mut batch = Batch::default();
         for (records, bodies, _) in group {
@@ -293,7 +293,7 @@ impl Writer {
     }
 }
 
-/// The way to the journal's writer.
+/// The handle to the journal's writer.
 pub(crate) struct Appender {
     requests: mpsc::Sender<Request>,
     durable: watch::Receiver<Durable>,
@@ -326,7 +326,7 @@ impl Appender {
         answer.await.map_err(|_| self.gone())?
     }
 
-    /// Asks that sequencer from here on.
+    /// Replaces the sequencer: from here on it decides about every batch.
     ///
     /// # Errors
     /// The writer is gone.
@@ -345,12 +345,12 @@ impl Appender {
         &self.calls
     }
 
-    /// What was in the way is known to be gone.
+    /// Clears the error of the last write: its cause is gone.
     pub(crate) fn forget_trouble(&self) {
         *self.trouble.lock() = None;
     }
 
-    /// How far the journal is durable, now and from now on.
+    /// Watches how far the journal is durable.
     pub(crate) fn durable(&self) -> watch::Receiver<Durable> {
         self.durable.clone()
     }
@@ -358,7 +358,7 @@ impl Appender {
     /// Appends records, all or none, and returns once they are durable.
     ///
     /// # Errors
-    /// See [`StoreError`]; after an error none of them is in the journal.
+    /// The journal cannot be written, or this node does not lead. Then none of the records is in the journal.
     pub(crate) async fn append(&self, records: Vec<NewRecord>) -> Result<Vec<Record>, StoreError> {
         if records.is_empty() {
             return Ok(Vec::new());

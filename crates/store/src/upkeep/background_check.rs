@@ -39,8 +39,8 @@ const EVERY: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// The pause after a pass that found something, or was broken off by an error.
 const AGAIN_AFTER: Duration = Duration::from_secs(60 * 60);
 
-/// Checks the store again and again. Ends when it is closed. After a crash, and where the views are new, what lists and first
-/// turns need of channels is kept first.
+/// Checks the store in the background, again and again, until it is closed. After a crash, and with new views, it first
+/// restores the channels that lists and first turns need.
 pub async fn keep_checked(store: Store, clock: std::sync::Arc<dyn Clock>) {
     if (store.inner.views_are_new || !store.stopped_cleanly())
         && let Err(error) = store.restore_beforehand(0, PAUSES, || store.inner.goes_on()).await
@@ -71,7 +71,7 @@ fn first_wait(checked_at: Option<Timestamp>, stopped_cleanly: bool, now: Timesta
 }
 
 impl Store {
-    /// When everything had been read last with nothing wrong.
+    /// When the last full check that found nothing ended; `None`: there was none.
     fn checked_at(&self) -> Option<Timestamp> {
         Mark::read(&Layout::of(&self.inner.options.dir).checked).checked_at
     }

@@ -1,4 +1,5 @@
-//! A store that a command opens to read it, or to rebuild what derives from its journal: it never leads a database's nodes.
+//! A store that a command opens to read it, or to rebuild what derives from its journal. With a journal in a database this node
+//! follows, and does not lead.
 
 use cairn_types::ports::StoreError;
 use tokio::runtime::Handle;
@@ -7,15 +8,15 @@ use crate::cluster::Standby;
 use crate::options::StoreOptions;
 use crate::store::Store;
 
-/// A store that was opened to be read, or to have what derives from its journal made again.
+/// A store that is opened to read it, or to rebuild views and index.
 pub(crate) struct OpenedStore {
     pub(crate) store: Store,
-    /// What follows the database whose journal it has a copy of: this node does not lead for it.
+    /// The standby behind the store, when the journal is in a database.
     standby: Option<Standby>,
 }
 
 impl OpenedStore {
-    /// Blocks.
+    /// Opens the store. Blocks; must be called within a tokio runtime.
     pub(crate) fn open(options: StoreOptions) -> Result<Self, StoreError> {
         if options.database.is_none() {
             return Ok(Self { store: Store::open(options)?, standby: None });

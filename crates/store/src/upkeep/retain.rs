@@ -26,13 +26,13 @@ use crate::journal::segment::{self, Lines, Piece};
 use crate::store::{Inner, Store};
 use crate::views::archive::Reads;
 
-/// What fails when it panics.
+/// Names the work in the error when it panics.
 const RETENTION: &str = "retention";
 
 /// Entries that one record tells of at the most: what is applied to the views at once.
 const ENTRIES_AT_ONCE: usize = 500;
 
-/// What writing segments again did, or would do, in bytes.
+/// The result of rewriting segments, done or only estimated, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shrunk {
     pub segments: u64,
@@ -45,7 +45,7 @@ pub struct Shrunk {
     pub failed: u64,
 }
 
-/// What taking words out did, or would do.
+/// The result of removing expired words, done or only estimated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expired {
     /// Segments and their bytes.
@@ -55,8 +55,7 @@ pub struct Expired {
     pub summaries: u64,
 }
 
-/// What of each channel is in use. It holds for segments that were closed when it was asked for: what came in since, it
-/// does not know.
+/// What each channel still uses. Valid for segments that were closed when it was computed.
 #[derive(Debug, Default)]
 pub struct Needs {
     /// First number of the segment that was written then.
@@ -133,7 +132,7 @@ impl Store {
             .await
     }
 
-    /// What of each channel is in use now.
+    /// Computes what each channel still uses.
     ///
     /// # Errors
     /// A view failed.

@@ -36,10 +36,10 @@ use crate::views::db::Check;
 /// Threads that check a state which nobody uses.
 const THREADS: usize = 2;
 
-/// What fails when a check panics.
+/// Names the work in the error when it panics.
 const CHECKING: &str = "checking it";
 
-/// What `cairn store verify` shows.
+/// The result of a check, as `cairn store verify` shows it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct VerifyReport {
     pub ok: bool,
@@ -82,11 +82,11 @@ impl Store {
         self.verify_watched(false, &Progress::default()).await
     }
 
-    /// Checks the open store, with somebody who watches. `quick`: only what was journalled since the last check of all that found
-    /// nothing wrong, with the channels that it is of; all, when there was none.
+    /// Checks the open store, with progress and a way to stop. `quick`: checks only what was journalled since the last full
+    /// check that found nothing, and the channels of those records; everything, if there was no such check.
     ///
     /// # Errors
-    /// As [`Self::verify`]; [`StoreError::Stopped`].
+    /// Something cannot be read at all; [`StoreError::Stopped`].
     pub async fn verify_watched(&self, quick: bool, progress: &Progress) -> Result<VerifyReport, StoreError> {
         self.verify_beyond(None, quick, progress).await
     }
@@ -409,7 +409,7 @@ pub async fn verify_dir(options: StoreOptions, quarantine: bool) -> Result<Verif
 /// Opens the store in a folder that no daemon has open, and checks what was journalled since the last check of all.
 ///
 /// # Errors
-/// As [`verify_dir`]; also [`StoreError::Damaged`].
+/// [`StoreError::InUse`], [`StoreError::Damaged`], or something cannot be read or written at all.
 pub async fn verify_dir_quick(options: StoreOptions) -> Result<VerifyReport, StoreError> {
     let progress = options.progress.clone();
     let opened = blocking(CHECKING, move || OpenedStore::open(options)).await?;

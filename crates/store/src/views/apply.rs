@@ -277,7 +277,7 @@ fn remember(
     forget_old_messages(changes, state, channel)
 }
 
-/// Adds a record's place to the last block of its channel; a full one is followed by another.
+/// Adds a record's offset to the last block of its channel; a full block is followed by a new one.
 fn add_offset(
     changes: &mut Changes<'_>,
     state: &mut ChannelState,

@@ -94,7 +94,7 @@ impl Reads<'_> {
         self.db.payload(&Key::text(id).0)?.map(|payload| decode_small(&payload)).transpose()
     }
 
-    /// The record of that number in a channel.
+    /// The record number `n` of a channel; `None`: the channel has no such record.
     pub(crate) fn record(&self, channel: &ChannelId, n: u64) -> Result<Option<Record>, StoreError> {
         let block = self.db.range(&Key::event(channel, 0), &Key::event(channel, n)).next_back();
         let Some((_, payload)) = block.transpose()? else { return Ok(None) };
@@ -102,7 +102,7 @@ impl Reads<'_> {
         offset.map(|offset| self.journal.read(offset.at)).transpose()
     }
 
-    /// Where the records of a channel are, from one number to another.
+    /// The offsets of a channel's records, from one number to another.
     pub(crate) fn offsets(
         &self,
         channel: &ChannelId,

@@ -11,7 +11,7 @@ use crate::journal::segment::Position;
 /// Most ids of messages of a block: they take some 24 bytes each.
 pub(crate) const IDS_BLOCK: usize = 64;
 
-/// Most places of records of a block: they take some five bytes each, and a message has several.
+/// Most record offsets of a block: they take about five bytes each, and a message has several.
 pub(crate) const OFFSETS_BLOCK: usize = 256;
 
 /// What is written in few bytes, as how it differs from what stands before it.

@@ -60,7 +60,7 @@ impl ChangedMemory {
         self.made.is_some_and(|made| made > n)
     }
 
-    /// As it is counted, if it is there and within reach.
+    /// Its word counts, if it exists and is within reach.
     pub(crate) fn within(&self, agent: &AgentId, reach: &[Reach]) -> Option<&Counted> {
         let (of, within) = self.place.as_ref()?;
         let is = |reach: &Reach| match reach {

@@ -58,7 +58,7 @@ impl Change {
         }
     }
 
-    /// As it was put, if it was put as that.
+    /// The row, if it was put with this type.
     fn decoded<D: Decoded>(&self) -> Option<&D> {
         match self {
             Self::Decoded(row) => (row.as_ref() as &dyn Any).downcast_ref(),

@@ -44,7 +44,7 @@ pub(crate) enum Table {
     Unfinished = b'n' as isize,
     /// platform, channel → nothing: it is a person's private chat with the bot.
     Private = b'P' as isize,
-    /// channel, n of the first → a block of records' places in the journal.
+    /// channel, n of the first → a block of offsets of records in the journal.
     Event = b'e' as isize,
     /// channel, seq of the first → a block of where entries' words are.
     Seq = b'q' as isize,
@@ -205,7 +205,7 @@ impl Key {
         Self::new(Table::Private, &[channel.platform(), channel.as_str()])
     }
 
-    /// The block of places that begins with that record.
+    /// The block of offsets that begins with that record.
     pub(crate) fn event(channel: &ChannelId, n: u64) -> Self {
         Self::new(Table::Event, &[channel.as_str()]).number(n)
     }

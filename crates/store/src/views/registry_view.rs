@@ -1,4 +1,4 @@
-//! What the daemon knows beside conversations, in one row each: pairings and chats that moved, and a day's usage.
+//! Pairings, bans, moved chats, the usage of a day, and what was spent: what the daemon knows beside conversations.
 
 use cairn_core::registry::{RegistryState, UsageDay, day_of};
 use cairn_core::spend::{SpendKey, SpendSum, spent};

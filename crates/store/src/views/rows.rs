@@ -163,7 +163,7 @@ pub(crate) struct ChannelState {
     /// The block of message ids in which old ones were looked for last, by its key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) looked_at: Option<MessageId>,
-    /// The first record of the last block of places; 0: there is none yet.
+    /// The first record of the last block of offsets; 0: there is none yet.
     #[serde(default)]
     pub(crate) places: u64,
     /// The open turn and the messages it took up.

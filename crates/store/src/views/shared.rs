@@ -24,7 +24,7 @@ use crate::files::disk::Calls;
 /// A call into sled that lasts longer is not waited for.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// What the thread that writes the views is asked for.
+/// A request to the thread that writes the views.
 pub(crate) enum Command {
     /// More of the journal is durable, or something is suspect.
     Wake,
@@ -81,9 +81,9 @@ pub(crate) struct Views {
 }
 
 impl Views {
-    /// Opens the views, with every row checked where there are at most `most_rows`; what is damaged, of another version, or not of this journal is put out of the way, to be made
-    /// again from the journal. When sled itself fails, or does not come back, they are closed for now: the applier goes on
-    /// trying.
+    /// Opens the views. Checks every row if there are at most `most_rows`. Views that are damaged, of another version or of
+    /// another journal are moved aside and rebuilt from the journal. If sled fails or does not return, the views stay closed
+    /// for now, and the applier keeps trying.
     ///
     /// # Errors
     /// [`StoreError::Damaged`]: they are ahead of the journal, whose end is lost; they stay. Or the folder cannot be
@@ -143,7 +143,7 @@ impl Views {
         self.calls.within(|| drop(db));
     }
 
-    /// The rows.
+    /// The open rows.
     pub(crate) fn db(&self) -> Result<Arc<Db>, StoreError> {
         self.applied.borrow().rows()
     }
@@ -163,7 +163,7 @@ impl Views {
         self.applied.borrow().rows.is_some()
     }
 
-    /// How far the journal is applied, now and from now on.
+    /// Watches how far the journal is applied.
     pub(crate) fn applied(&self) -> watch::Receiver<Applied> {
         self.applied.subscribe()
     }

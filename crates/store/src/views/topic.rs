@@ -1,4 +1,4 @@
-//! The words by which a memory is found, in the search index and by its row.
+//! The words by which a memory is found, in the index and without it.
 
 use std::collections::BTreeMap;
 

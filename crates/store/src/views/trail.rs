@@ -41,7 +41,7 @@ impl Packed for Step {
     }
 }
 
-/// What became of a memory, from the journal.
+/// The history of a memory, read from the journal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemoryTrail {
     /// Oldest first: its making, then the newest of what followed.

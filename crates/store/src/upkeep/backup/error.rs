@@ -2,7 +2,7 @@
 
 use cairn_types::ports::StoreError;
 
-/// Why a backup was not made or not put back. Nothing was changed then.
+/// Why a backup was not made or not restored. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BackupError {
     Refused {

@@ -76,15 +76,16 @@ impl Store {
     /// when nobody waits for it any more. `at`: now.
     ///
     /// # Errors
-    /// See [`BackupError`]; what was copied so far is removed.
+    /// The folder is refused, its disk is full, the state cannot be read, or the store is closed. What was copied is removed.
     pub async fn backup(&self, dir: PathBuf, at: Timestamp) -> Result<BackupReport, BackupError> {
         self.backup_watched(dir, at, &Progress::default()).await
     }
 
-    /// Copies the state, with somebody who watches.
+    /// Copies the state to `dir`, with progress and a way to stop.
     ///
     /// # Errors
-    /// As [`Self::backup`]; [`StoreError::Stopped`].
+    /// The folder is refused, its disk is full, the state cannot be read, the store is closed, or [`StoreError::Stopped`]. What
+    /// was copied is removed.
     pub async fn backup_watched(
         &self,
         dir: PathBuf,

@@ -72,7 +72,7 @@ impl Store {
         .await
     }
 
-    /// An erasure is asked for and not done.
+    /// Whether an erasure is asked for and not done.
     pub fn is_erasure_pending(&self) -> bool {
         self.inner.erasing.load(Ordering::Acquire)
             || self.inner.erasure.put_off().is_some()
@@ -100,8 +100,8 @@ impl Store {
     }
 }
 
-/// Erases a person from the state in a folder that no daemon has open; `None`: nobody knows them. `dry_run`: says what it
-/// would do, and changes nothing.
+/// Erases a person from a state that no daemon has open. `None`: the person is unknown. `dry_run`: returns what would be
+/// erased, and changes nothing.
 ///
 /// # Errors
 /// [`StoreError::InUse`], or the journal cannot be read or written; then it is ended at the next start.

@@ -38,22 +38,22 @@ const CACHE_SHARE: u64 = 4;
 /// How often it looks whether the store is being closed.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What fails when it panics.
+/// Names the work in the error when it panics.
 const PREPARING: &str = "an erasure";
 
 impl Store {
-    /// Waits until somebody has a person erased.
+    /// Waits until an erasure is asked for.
     pub async fn erasure_asked(&self) {
         self.inner.erasure.asked.notified().await;
     }
 
-    /// How far the erasure is that is being made ready.
+    /// The progress of the erasure that is being prepared.
     pub fn erasure_progress(&self) -> Progress {
         self.inner.erasure.progress.clone()
     }
 
-    /// Makes the erasure that is asked for ready, beside everything that goes on. Closing the store then takes it to its end
-    /// in a moment. When it fails nothing is changed, and the next opening does all of it.
+    /// Prepares the erasure that is asked for while the store stays in use. Closing the store then finishes it quickly. If
+    /// preparing fails, nothing is changed, and the next opening does the whole erasure.
     ///
     /// # Errors
     /// Something cannot be read or written; [`StoreError::Closed`].

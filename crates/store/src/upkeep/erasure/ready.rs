@@ -1,4 +1,4 @@
-//! A state without the person, made beside the one that is open, and how it takes the place of that.
+//! A state without the person, built beside the open one, and how it replaces that.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,18 +21,18 @@ use crate::journal::open::{Checkpoint, Tail};
 use crate::journal::rewrite::{self, Rewriter};
 use crate::journal::segment;
 
-/// An erasure that an open store was asked for.
+/// The erasure of an open store: asked for, prepared, or put off.
 #[derive(Default)]
 pub(crate) struct PendingErasure {
     pub(super) asked: Notify,
     pub(super) progress: Progress,
     pub(super) ready: Mutex<Option<Prepared>>,
-    /// Why one that was asked for before the store was opened could not be done.
+    /// Why an earlier erasure failed when the store was opened.
     put_off: Mutex<Option<StoreError>>,
 }
 
 impl PendingErasure {
-    /// It failed, and the store is open nevertheless.
+    /// Notes that an erasure failed, and that the store is open without it.
     pub(crate) fn put_off_for(&self, error: StoreError) {
         *self.put_off.lock() = Some(error);
     }

@@ -1,4 +1,4 @@
-//! The journal without a person: what is theirs in it, and what becomes of each record.
+//! What is a person's in the journal, and what happens to each record.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::journal::open::{Checkpoint, Tail};
 use crate::journal::reader::Follower;
 use crate::journal::rewrite::{Fate, Rewriter};
 
-/// From here on it is carried to its end.
+/// Removes artifacts and marks the erasure as decided: from here on it runs to its end, also after a crash.
 pub(super) fn decide(
     dir: &Path,
     eraser: &Eraser,
@@ -34,7 +34,7 @@ pub(super) fn decide(
     step("decided")
 }
 
-/// What becomes of a record; the file of an artifact that stays is written again beside it.
+/// The fate of a record. The file of an artifact that stays is rewritten beside it.
 pub(super) fn fate(dir: &Path, eraser: &mut Eraser, before: Record) -> Result<Fate, StoreError> {
     Ok(match eraser.erase(before.clone()) {
         None => Fate::Goes,

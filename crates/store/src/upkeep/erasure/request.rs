@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::disk::{io_error, make_dir, put, remove_file, sync_dir};
 
-/// What is asked for, until it is done.
+/// Its name.
 const FILE: &str = "erasure.json";
 
-/// What is asked for, on disk until it is done: so that an erasure that was begun is ended, whatever comes between.
+/// An erasure that is asked for, kept on disk until it is done, so that one that was started is always finished.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "phase", rename_all = "snake_case")]
 pub(super) enum ErasureRequest {
@@ -33,10 +33,10 @@ pub(super) enum ErasureRequest {
 }
 
 impl ErasureRequest {
-    /// What is asked for there.
+    /// The erasure that is asked for in a state folder.
     ///
     /// # Errors
-    /// It cannot be read: then nobody knows, and the store stays closed.
+    /// The file cannot be read. The store stays closed then.
     pub(super) fn read(dir: &Path) -> Result<Option<Self>, StoreError> {
         let path = dir.join(FILE);
         match fs::read(&path) {

@@ -10,12 +10,12 @@ use crate::journal::segment;
 /// Bytes that an erasure writes beside the journal.
 const MARGIN_BYTES: u64 = 1024 * 1024;
 
-/// Bytes that may be written to the disk of a folder; unknown: as many as one likes.
+/// Free bytes on the disk of a folder; unlimited when unknown.
 pub(super) fn free(dir: &Path) -> u64 {
     rustix::fs::statvfs(dir).map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
-/// Whether the journal fits a second time into so many free bytes, when an erasure is still to be staged.
+/// Checks that the journal fits a second time into `free` bytes.
 pub(super) fn room_for_another(dir: &Path, free: u64) -> Result<(), StoreError> {
     let journal = Layout::of(dir).journal;
     let mut bytes = MARGIN_BYTES;
@@ -29,7 +29,7 @@ pub(super) fn room_for_another(dir: &Path, free: u64) -> Result<(), StoreError> 
     Err(StoreError::DiskFull { path: journal.display().to_string() })
 }
 
-/// Whether journal, views and index fit a second time.
+/// Whether journal, views and index fit on the disk a second time.
 pub(super) fn has_room(dir: &Path) -> Result<bool, StoreError> {
     let layout = Layout::of(dir);
     let mut bytes = MARGIN_BYTES;

@@ -1,5 +1,5 @@
-//! The end of an erasure that is decided: what is staged takes the place of what is there, and everything else that may have
-//! something of the person goes. Done again after a crash in its midst.
+//! The end of an erasure: staged files replace the old ones, and everything else that may hold data of the person is removed.
+//! After a crash it is done again.
 
 use std::fs;
 use std::path::Path;
