@@ -1,4 +1,4 @@
-//! Artifacts: large results of tools and messages, kept outside of the window and referred to by id.
+//! Artifacts: large tool results and messages, kept outside of the window and referred to by id.
 
 use std::collections::BTreeMap;
 
@@ -17,32 +17,32 @@ use cairn_types::text::escape::short_date;
 #[cfg(test)]
 mod tests;
 
-/// Bytes that the lines around a page take at the most.
+/// Most bytes of the lines around a page.
 pub const PAGE_FRAME_BYTES: usize = 300;
 
-/// Why an artifact cannot be read, for whoever asked.
+/// Why an artifact cannot be read, in words for whoever asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoArtifact {
-    /// This channel never had it. Artifacts of other channels are unknown here.
+    /// This channel never had it. Artifacts of other channels do not count.
     #[error("there is no artifact `{id}` in this channel; {known}")]
     Unknown { id: String, known: String },
     #[error(
         "artifact {id} expired on {on}, {days} days after it was last read; call the tool again for its result"
     )]
     Expired { id: ArtifactId, on: String, days: i64 },
-    /// The message that it was a copy of has left the window.
+    /// It was a copy of a message that has left the window.
     #[error(
         "artifact {id} was a copy of message {seq}, which has left the window; read that with history_read"
     )]
     Left { id: ArtifactId, seq: Seq },
-    /// Its file was missing or damaged.
+    /// Its file is missing or damaged.
     #[error("the words of artifact {id} are lost; {instead}")]
     Lost { id: ArtifactId, instead: String },
     #[error("artifact {id} has {lines} lines: there is no line {from}")]
     PastItsEnd { id: ArtifactId, lines: u64, from: u64 },
 }
 
-/// The words of an artifact cannot be read any more: what else to do, for whoever asked.
+/// The error for an artifact whose file is lost, with another way to get at the text.
 pub fn lost(artifact: &Artifact) -> NoArtifact {
     let instead = match artifact.message {
         Some(seq) => format!("read message {seq} with history_read"),
@@ -51,7 +51,7 @@ pub fn lost(artifact: &Artifact) -> NoArtifact {
     NoArtifact::Lost { id: artifact.id.clone(), instead }
 }
 
-/// Folds an event into the artifact that it is about.
+/// Folds an event into its artifact.
 pub fn note(artifact: &mut Artifact, at: Timestamp, event: &ArtifactEvent) {
     match event {
         ArtifactEvent::Stored { artifact: stored } => artifact.clone_from(stored),
@@ -63,7 +63,7 @@ pub fn note(artifact: &mut Artifact, at: Timestamp, event: &ArtifactEvent) {
     }
 }
 
-/// Folds an event into those of a channel.
+/// Folds an event into the artifacts of a channel.
 pub fn fold(artifacts: &mut BTreeMap<ArtifactId, Artifact>, at: Timestamp, event: &ArtifactEvent) {
     if let ArtifactEvent::Stored { artifact } = event {
         artifacts.insert(artifact.id.clone(), artifact.clone());
@@ -88,16 +88,16 @@ pub fn next_id(conversation: &Conversation, before: usize) -> ArtifactId {
     ArtifactId::from(format!("a{}", last + 1 + before as u64))
 }
 
-/// An id as somebody gave it.
+/// The id that somebody meant, however they wrote it.
 pub fn named(id: &str) -> ArtifactId {
     ArtifactId::from(id.trim())
 }
 
-/// The artifact of that id that can be read from a line on. `found`: what the store has under it; `newest`: as
+/// Checks that an artifact can be read from a line on. `found`: what the store has under that id; `newest`: see
 /// [`Conversation::newest_artifact`].
 ///
 /// # Errors
-/// It cannot be: why, and what to do instead.
+/// It cannot be read, with the reason and what to do instead.
 pub fn readable(found: Option<Artifact>, newest: u64, id: &str, from: u64) -> Result<Artifact, NoArtifact> {
     let id = id.trim();
     let Some(artifact) = found else {
@@ -124,9 +124,9 @@ pub fn readable(found: Option<Artifact>, newest: u64, id: &str, from: u64) -> Re
     Ok(artifact)
 }
 
-/// Which of a channel's artifacts are to expire, in the order of their ids: those that nobody has read for `artifact_days`, and of the
+/// The artifacts of a channel that expire now, sorted by id: those that nobody has read for `artifact_days`, and of the
 /// rest, while they take more than `artifact_mib`, those that were read longest ago. Copies of messages stay while the
-/// window shows the message: the history keeps all of it.
+/// window shows the message: the history has the whole text anyway.
 pub fn due(
     artifacts: &[Artifact],
     conversation: &Conversation,
@@ -159,13 +159,13 @@ pub fn due(
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadOn {
-    /// The line, from 1.
+    /// The line, counted from 1.
     pub from: u64,
-    /// Bytes of that line that have been read.
+    /// Bytes of that line that were read already.
     pub offset: u64,
 }
 
-/// Where to read on after `shown`, the beginning of what was found from line `from`; `None` at the artifact's end.
+/// Where to continue after `shown`, the beginning of what was found from line `from` on; `None` at the artifact's end.
 pub fn read_on(artifact: &Artifact, from: u64, found: &ArtifactLines, shown: &str) -> Option<ReadOn> {
     let next = if shown.len() < found.text.len() {
         let breaks = shown.bytes().filter(|byte| *byte == b'\n').count() as u64;
@@ -180,7 +180,7 @@ pub fn read_on(artifact: &Artifact, from: u64, found: &ArtifactLines, shown: &st
     (next.from <= artifact.lines).then_some(next)
 }
 
-/// A page of an artifact, as a tool's result: bounded such that the result guard leaves it as it is.
+/// A page of an artifact, as a tool result that the result guard leaves as it is.
 pub fn page(artifact: &Artifact, from: u64, found: &ArtifactLines, room: &ResultRoom) -> String {
     let shown = beginning(&found.text, room);
     let next = read_on(artifact, from, found, shown);

@@ -1,19 +1,18 @@
-//! Channels awake: what their conversations take in memory, and which fall asleep before their time so that all together
-//! take no more than they may.
+//! The memory that awake channels take, and which of them fall asleep early to keep it within a limit.
 
 use crate::conversation::Conversation;
 use cairn_types::message::{Entry, Part, Pending};
 
-/// What a channel takes without a word: its actors, queues and timers.
+/// Bytes of a channel without a conversation: its actors, queues and timers.
 const CHANNEL_BYTES: u64 = 16 * 1024;
 
-/// What an entry takes beside its words: ids, author and frame.
+/// Bytes of an entry beside its text: ids, author and frame.
 const ENTRY_BYTES: u64 = 1024;
 
-/// What a token takes at the most that is neither text nor picture (arguments of calls).
+/// Most bytes of a token that is neither text nor picture (call arguments).
 const TOKEN_BYTES: u64 = 4;
 
-/// Share of the bytes that is freed beyond what must be: the next channels that wake find room.
+/// Share of the limit that is freed in addition, so that the next channels that wake find room.
 const FREED_SHARE: u64 = 8;
 
 /// A channel that is awake.
@@ -21,14 +20,14 @@ const FREED_SHARE: u64 = 8;
 pub struct Awake<T> {
     pub channel: T,
     pub bytes: u64,
-    /// Higher, the later it was used.
+    /// Order of the last use; higher is later.
     pub used: u64,
-    /// Nothing is under way there.
+    /// Whether nothing is under way there.
     pub is_idle: bool,
 }
 
-/// The channels that fall asleep so that the others take less than `most` bytes: idle ones, least recently used first.
-/// None while all of them fit.
+/// The channels that fall asleep, so that the others take less than `most` bytes: idle ones, least recently used first.
+/// Empty while all fit.
 pub fn to_sleep<T>(mut awake: Vec<Awake<T>>, most: u64) -> Vec<T> {
     let mut left: u64 = awake.iter().map(|one| one.bytes).sum();
     if left <= most {
@@ -48,7 +47,7 @@ pub fn to_sleep<T>(mut awake: Vec<Awake<T>>, most: u64) -> Vec<T> {
     asleep
 }
 
-/// About how many bytes of memory a channel takes that is awake with this conversation.
+/// Bytes of memory that a channel with this conversation takes while it is awake, estimated.
 pub fn bytes(conversation: &Conversation) -> u64 {
     let live = conversation.live.iter().map(|entry| entry_bytes(entry));
     let pending = conversation.pending.iter().map(pending_bytes);
@@ -56,7 +55,7 @@ pub fn bytes(conversation: &Conversation) -> u64 {
     CHANNEL_BYTES + live.chain(pending).chain(stack).sum::<u64>()
 }
 
-/// About how many bytes a message takes that waits for a turn.
+/// Bytes of memory that a pending message takes, estimated.
 pub fn pending_bytes(pending: &Pending) -> u64 {
     ENTRY_BYTES + parts_bytes(&pending.parts)
 }

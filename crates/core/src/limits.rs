@@ -1,5 +1,5 @@
-//! How much people may talk to the bot: messages and tokens by the hour, for each person and each channel, and money by
-//! the day for the whole bot.
+//! Limits on how much people may use the bot: messages and tokens per hour, for each person and each channel, and money per
+//! day for the whole bot.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,7 +15,7 @@ use cairn_types::model::Usage;
 #[cfg(test)]
 mod tests;
 
-/// An hour, in the minutes by which it is counted.
+/// An hour in minutes.
 const HOUR: i64 = 60;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ pub struct TalkLimits {
     pub spend_per_day: f64,
 }
 
-/// What a model costs for a million tokens.
+/// The price of a million tokens of a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Price {
@@ -60,14 +60,14 @@ impl Price {
     }
 }
 
-/// A message is not taken in for now.
+/// A message is refused for now.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{words}")]
 pub struct Limited {
     /// Seconds until there is room.
     pub retry_after_secs: u64,
     pub words: String,
-    /// They have not been told since they were last admitted.
+    /// Whether they have not been told since they were last admitted.
     pub tell: bool,
 }
 
@@ -80,24 +80,23 @@ enum Limit {
     Spend,
 }
 
-/// Counts what is used, and says when it is enough. Limits by the hour restart with the daemon; the day's money is
-/// known from the journal.
+/// Counts usage against the limits. Hourly limits restart with the daemon; the day's money comes from the journal.
 #[derive(Debug, Clone)]
 pub struct Meter {
     limits: TalkLimits,
     prices: BTreeMap<String, Price>,
     users: BTreeMap<String, Window>,
     channels: BTreeMap<ChannelId, Window>,
-    /// The channels that were told of the cap on `day`.
+    /// The channels that were told about the cap on `day`.
     told_of_cap: BTreeSet<ChannelId>,
     day: Option<Date>,
     spent: f64,
-    /// The minute in which windows were last looked through for what is over.
+    /// The minute of the last clean-up.
     swept: i64,
 }
 
 impl Meter {
-    /// A meter that goes on with what the day has cost so far. A model without a price costs nothing.
+    /// A meter that continues with the day's cost so far. A model without a price costs nothing.
     pub fn new(limits: TalkLimits, prices: BTreeMap<String, Price>, today: UsageDay) -> Self {
         let cost =
             |(model, usage): (&String, &Usage)| prices.get(model).map_or(0.0, |price| price.of(*usage));
@@ -114,15 +113,15 @@ impl Meter {
         }
     }
 
-    /// Other limits and prices from here on. What was counted stays; what the day has cost, too.
+    /// Replaces limits and prices. What was counted stays.
     pub fn set(&mut self, limits: TalkLimits, prices: BTreeMap<String, Price>) {
         (self.limits, self.prices) = (limits, prices);
     }
 
-    /// Whether a message may be taken in; if so, it counts.
+    /// Counts a message, if it may be accepted.
     ///
     /// # Errors
-    /// A limit is reached. What is refused does not count.
+    /// A limit is reached. A refused message does not count.
     pub fn admit(&mut self, channel: &ChannelId, user: &str, now: Timestamp) -> Result<(), Limited> {
         self.sweep(now);
         if let Err(limited) = self.admit_spend(now) {
@@ -148,10 +147,10 @@ impl Meter {
         Ok(())
     }
 
-    /// Whether there is money left today: all that binds the local platform.
+    /// Checks that there is money left today, which is the only limit on the local platform.
     ///
     /// # Errors
-    /// The cap is reached; nobody else was told.
+    /// The cap is reached. Nobody is marked as told.
     pub fn admit_spend(&mut self, now: Timestamp) -> Result<(), Limited> {
         self.turn_day(now);
         if self.limits.spend_per_day > 0.0 && self.spent >= self.limits.spend_per_day {
@@ -160,8 +159,7 @@ impl Meter {
         Ok(())
     }
 
-    /// Counts what a model was used for a channel, on behalf of these people (as in [`Meter::admit`]; nobody, for a
-    /// run).
+    /// Counts a model call for a channel, on behalf of these people (ids as in [`Meter::admit`]; empty for a run).
     pub fn spent(
         &mut self,
         channel: &ChannelId,
@@ -187,12 +185,12 @@ impl Meter {
         }
     }
 
-    /// What a model costs, where it has a price.
+    /// The price of a model, if it has one.
     pub fn price(&self, model: &str) -> Option<Price> {
         self.prices.get(model).copied()
     }
 
-    /// The money that the day has cost so far.
+    /// The day's cost so far.
     pub fn spent_today(&self, now: Timestamp) -> f64 {
         if self.day == Some(day_of(now)) { self.spent } else { 0.0 }
     }
@@ -206,7 +204,7 @@ impl Meter {
         }
     }
 
-    /// Forgets, once a minute, what is older than an hour.
+    /// Removes, once a minute, what is older than an hour.
     fn sweep(&mut self, now: Timestamp) {
         let minute = minute_of(now);
         if self.swept == minute {
@@ -235,8 +233,8 @@ struct Bucket {
     tokens: u64,
 }
 
-/// The last hour of a person or a channel, by minutes: a minute counts until an hour after its end, so that the limit
-/// holds for every hour, wherever it begins.
+/// Usage of a person or a channel, by minutes. A minute counts until an hour after its end, so the limit holds for every
+/// hour, wherever it starts.
 #[derive(Debug, Clone, Default)]
 struct Window {
     buckets: VecDeque<Bucket>,
@@ -266,7 +264,7 @@ impl Window {
         Err(limited(limit, secs, tell))
     }
 
-    /// The minute that must leave before there is room for one more; `None`: there is.
+    /// The minute that has to expire before there is room for one more; `None`: there is room.
     fn over(&self, limit: u64, count: fn(&Bucket) -> u64) -> Option<i64> {
         let mut sum = self.buckets.iter().map(count).fold(0, u64::saturating_add);
         if limit == 0 || sum < limit {
@@ -297,7 +295,7 @@ impl Window {
         }
     }
 
-    /// Drops the minutes that count no longer, and those of a clock that was an hour ahead. False: nothing is left.
+    /// Drops minutes that no longer count, and those of a clock that was an hour ahead. False: nothing is left.
     fn goes_on(&mut self, minute: i64) -> bool {
         self.buckets.retain(|bucket| (minute - HOUR..=minute + HOUR).contains(&bucket.minute));
         !self.buckets.is_empty()
@@ -339,9 +337,9 @@ fn limited(limit: Limit, retry_after_secs: u64, tell: bool) -> Limited {
     Limited { retry_after_secs, words, tell }
 }
 
-/// A wait as people say it, rounded up: nobody comes back much too early.
+/// A wait in words, rounded up, so that nobody comes back too early.
 fn in_words(secs: u64) -> String {
-    /// So many minutes over an hour are the hour still.
+    /// This many minutes over an hour still count as an hour.
     const SLACK: u64 = 5;
     match secs.div_ceil(60) {
         0 | 1 => "in a minute".to_owned(),

@@ -1,9 +1,9 @@
-//! What a chat is told beside answers, and behind one that the model did not end itself: that a message is larger than the window
-//! takes, that a compaction somebody asked for is done, that words have left view without a summary, that a run failed for good,
-//! that the model's server cuts requests. Pure: the channel journals these as notes that the outbox owes.
+//! Notes to a chat beside answers: a message is larger than the window, a requested compaction is done, messages were lost
+//! from view, a run failed for good, the model's server cuts requests; and the note behind an answer that the model did not
+//! finish. Pure: the channel journals them as notes that the outbox owes.
 //!
-//! The first two belong to an answer and always come. The others come only where something was lost, and not at all with
-//! `compaction.notices = false`: the next two never more often than once an hour in a chat, the last one once.
+//! The first two belong to an answer and always come. The others come only if something was lost, and never with
+//! `compaction.notices = false`: the next two at most once an hour in a chat, the last one once.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use cairn_types::message::{Entry, Finish};
 use cairn_types::summary::MADE_BY_DIGEST;
 pub use cairn_types::text::escape::grouped;
 
-/// How long a run over what an emergency took may last before the chat is told of it.
+/// How long a run over messages dropped by an emergency may take before the chat is told.
 const SOON: SignedDuration = SignedDuration::from_secs(60);
 
 /// Least time between two notices in one chat.
@@ -42,17 +42,16 @@ const SERVER_CUTS: &str = "The server of my language model silently dropped the 
                            it more room (with Ollama: OLLAMA_CONTEXT_LENGTH, or num_ctx in a Modelfile) and then set \
                            context_window of the model.";
 
-/// Whether the chat is to be told of what was lost from view.
+/// Whether to tell the chat about messages lost from view.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Due {
     Nothing,
-    /// Not before then, should it still be lost.
+    /// Not before that time, if they are still lost by then.
     At(Timestamp),
     Now(Box<Event>),
 }
 
-/// Whether the chat is to be told that messages left view in an emergency and no summary has followed: once for each
-/// emergency.
+/// Whether to tell the chat that an emergency dropped messages and no summary followed: once for each emergency.
 pub fn due(conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -> Due {
     let Some(lost) = conversation.lost.filter(|lost| !lost.told && is_told(conversation, agent)) else {
         return Due::Nothing;
@@ -66,7 +65,7 @@ pub fn due(conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -
     Due::Now(Box::new(note(conversation, conversation.lost_id(lost.to_seq), LOST.to_owned())))
 }
 
-/// These events, and behind each end of a run the note that it makes due.
+/// Adds to these events the notes that the ends of runs among them make due.
 pub fn with_notes(
     conversation: &Conversation,
     agent: &AgentSettings,
@@ -92,7 +91,7 @@ pub fn with_notes(
     out
 }
 
-/// The note that the end of a run makes due.
+/// The note that a run's end makes due.
 fn of_end(
     conversation: &Conversation,
     agent: &AgentSettings,
@@ -124,8 +123,8 @@ fn of_end(
     Some(note(conversation, id, words.to_owned()))
 }
 
-/// What whoever sent these messages is told, in one line, when the model sees only part of them. `cut`: the request was cut
-/// beyond that to fit. `None`: it sees all.
+/// One line for the authors of these messages, if the model sees only part of them. `cut`: the request was cut further to
+/// fit. `None`: the model sees all of them.
 pub fn long_messages(
     conversation: &Conversation,
     agent: &AgentSettings,
@@ -157,17 +156,17 @@ pub fn long_messages(
     ))
 }
 
-/// The note that tells the chat, once, that the model's server reads only part of large requests, and what its operator can do
-/// about it.
+/// The note, once per chat, that the model's server reads only part of large requests, and what the operator can do about
+/// it.
 pub fn note_of_cut(conversation: &Conversation, agent: &AgentSettings) -> Option<Event> {
     let is_known = conversation.learnt.get(&agent.model).is_some_and(|learnt| learnt.cut);
     let id = OutboxId::from(format!("{}:cut:{}", conversation.channel, conversation.next_seq));
     (!is_known && is_told(conversation, agent)).then(|| note(conversation, id, SERVER_CUTS.to_owned()))
 }
 
-/// The note behind the words of an answer that the model did not end itself; `None`: it did. It becomes part of the answer,
-/// so that the model sees later what people saw: who writes "go on" is understood. `lost_call`: the cut was within a tool
-/// call. A code block that the words leave open is closed first.
+/// The note behind an answer that the model did not finish itself; `None`: it did. It becomes part of the answer, so that
+/// the model later sees what people saw and understands "go on". `lost_call`: the answer was cut within a tool call. A code
+/// block that the text leaves open is closed first.
 pub fn of_finish(finish: Finish, text: &str, lost_call: bool) -> Option<String> {
     let call = if lost_call { " in the middle of a tool call, which was not made" } else { "" };
     let cut = |why: &str| format!("(Cut off here{call}: {why}. Write `go on` for the rest.)");
@@ -198,7 +197,7 @@ fn open_fence(text: &str) -> Option<&str> {
     open
 }
 
-/// The note that says so to the chat of the open turn; `None` when there is nothing to say, or it was said.
+/// The note about long messages to the chat of the open turn; `None`: nothing to say, or it was said.
 pub fn note_of_long_messages(conversation: &Conversation, agent: &AgentSettings, cut: bool) -> Option<Event> {
     let open = conversation.open_turn.as_ref()?;
     let id = OutboxId::from(format!("{}:{}:long", conversation.channel, open.id));
@@ -213,8 +212,7 @@ pub fn note_of_long_messages(conversation: &Conversation, agent: &AgentSettings,
     Some(note)
 }
 
-/// The note that a model answers without something that its server refuses; `None` where nobody is told, or everybody has
-/// been.
+/// The note that a model answers without something that its server refuses; `None`: nobody is told, or everybody was.
 pub fn note_of_withheld(conversation: &Conversation, withheld: Withheld) -> Option<Event> {
     let open = conversation.open_turn.as_ref()?;
     let id = OutboxId::from(format!("{}:{}:withheld", conversation.channel, open.id));
@@ -224,12 +222,12 @@ pub fn note_of_withheld(conversation: &Conversation, withheld: Withheld) -> Opti
     Some(note(conversation, id, withheld.told().to_owned()))
 }
 
-/// What an answer had to do without since a server refused it.
+/// What was left out of an answer's request, since a server refused it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Withheld {
     /// Part of the history.
     Part,
-    /// All but the message that it answers.
+    /// Everything but the message that it answers.
     All,
 }
 
@@ -248,7 +246,7 @@ impl Withheld {
     }
 }
 
-/// How a run ended that somebody asked for in the chat.
+/// The report on a run that somebody requested in the chat.
 pub fn report(end: &RunEnd) -> String {
     match (end.outcome, &end.summary) {
         (RunOutcome::Committed, Some(summary)) => {
@@ -287,7 +285,7 @@ pub fn messages(n: u64, one: &str, many: &str) -> String {
     }
 }
 
-/// People are there to be told, and are to be.
+/// Whether there are people in the chat who want to be told.
 fn is_told(conversation: &Conversation, agent: &AgentSettings) -> bool {
     agent.compaction.notices && conversation.channel.platform() != LOCAL_PLATFORM
 }

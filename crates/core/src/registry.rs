@@ -16,20 +16,20 @@ use cairn_types::people::access::AccessPolicy;
 use cairn_types::people::pairing::{Ban, Pairing, PairingStatus};
 use cairn_types::tool::mcp::pins::Pins;
 
-/// A stranger who asks again is told the code again after so long.
+/// A stranger who asks again within this time is not told the code again.
 pub const TELL_AGAIN: SignedDuration = SignedDuration::from_mins(10);
 
-/// So many rules of a platform that held one after the other are remembered.
+/// Most sets of rules that are remembered for a platform.
 const ACCESS_KEPT: usize = 8;
 
-/// A ban that is over is remembered for so long: what was said while it held is not taken in later.
+/// How long a ban is remembered after its end: messages from that time are not accepted later.
 const BAN_KEPT: SignedDuration = SignedDuration::from_hours(31 * 24);
 
-/// Most strangers who wait at once; one more has to wait until a code is void, so that strangers cannot fill the
+/// Most strangers who wait at the same time. Others have to wait until a code expires, so that strangers cannot fill the
 /// journal.
 pub const WAITING_MAX: usize = 64;
 
-/// The rules of a platform, and since when they hold.
+/// A platform's access rules, with their start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessSince {
     pub since: Timestamp,
@@ -43,23 +43,23 @@ pub struct RegistryState {
     /// By person (`PLATFORM/USER`).
     #[serde(default)]
     pub bans: BTreeMap<String, Ban>,
-    /// By platform the rules that held one after the other, the newest last.
+    /// The rules that a platform had, by platform, oldest first.
     #[serde(default)]
     pub access: BTreeMap<String, Vec<AccessSince>>,
-    /// Chats that moved: by `PLATFORM/NEW`, the id before.
+    /// The previous ids of chats that moved, by `PLATFORM/NEW`.
     pub moved: BTreeMap<String, String>,
     /// Tool servers that operators approved.
     #[serde(default)]
     pub pins: Pins,
-    /// People who were erased, oldest first.
+    /// Erased people, oldest first.
     #[serde(default)]
     pub erasures: Vec<Erasure>,
 }
 
-/// A person who was erased. Who it was stands nowhere.
+/// The erasure of a person. The person is not named.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Erasure {
-    /// What stands in the place of their id; empty for one that was only weighed.
+    /// The pseudonym that replaces their id; empty for an erasure that was only estimated.
     pub pseudonym: String,
     #[serde(flatten)]
     pub figures: ErasureFigures,
@@ -140,7 +140,7 @@ impl RegistryState {
         }
     }
 
-    /// A chat that moves back to an id that it had before is where it was then.
+    /// Notes that a chat moved. A chat that moves back to an earlier id is found under that again.
     fn migrate(&mut self, platform: &str, from: &str, to: &str) {
         let mut way = Vec::new();
         let mut id = from.to_owned();
@@ -168,8 +168,8 @@ impl RegistryState {
         }
     }
 
-    /// How a person stood when they said something that is read only now: who was let in since, or whose ban was lifted
-    /// since, stands as before.
+    /// A person's standing when they said something that is read only now. Somebody who was admitted since then, or whose
+    /// ban was lifted since then, is treated as before.
     pub fn standing_at(&self, user: &str, at: Timestamp, now: Timestamp) -> PairingStatus {
         if self.bans.get(user).is_some_and(|ban| ban.since <= at && ban.holds(at)) {
             return PairingStatus::Banned;
@@ -181,14 +181,14 @@ impl RegistryState {
         }
     }
 
-    /// The rules of a platform that held at a time; before all that are remembered, the oldest of them.
+    /// The rules of a platform at a time; for a time before all that are remembered, the oldest rules.
     pub fn access_at(&self, platform: &str, at: Timestamp) -> Option<&AccessPolicy> {
         let known = self.access.get(platform)?;
         let then = known.iter().rev().find(|known| known.since <= at).or(known.first());
         then.map(|known| &known.access)
     }
 
-    /// Whether a stranger who writes now is to be told a code: not if they were told of late, not if too many wait.
+    /// Whether to tell a code to a stranger who writes now: not if they were told recently, nor if too many wait.
     pub fn tells_code(&self, user: &str, now: Timestamp) -> bool {
         match self.pairings.get(user) {
             Some(pairing) if pairing.approved_at.is_some() || pairing.revoked_at.is_some() => false,
@@ -207,7 +207,7 @@ impl RegistryState {
             .find(|pairing| pairing.code.eq_ignore_ascii_case(code.trim()))
     }
 
-    /// The first id of a chat: the one under which its conversations are kept.
+    /// The first id of a chat, under which its conversations are kept.
     pub fn home_of(&self, platform: &str, chat: &str) -> String {
         let mut home = chat.to_owned();
         // No chat moves in a circle (see `migrate`); the bound is for a state that was made by other hands.
@@ -239,14 +239,14 @@ impl RegistryState {
 /// Tokens used on one day (UTC), by model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct UsageDay {
-    /// The day; none before the first use.
+    /// `None` before the first use.
     pub day: Option<Date>,
-    /// Sums by the model's id in the configuration.
+    /// Sums by the models' ids in the configuration.
     pub models: BTreeMap<String, Usage>,
 }
 
 impl UsageDay {
-    /// Folds a record in. A day that is over is forgotten with the first use of the next.
+    /// Folds a record in. The first use on a new day clears the old day.
     pub fn apply(&mut self, record: &Record) {
         let (model, usage) = match &record.event {
             Event::Turn(TurnEvent::UsageReported { model, usage, .. })

@@ -1,5 +1,5 @@
-//! The result guard: what becomes of a tool's result when it arrives. Large ones are kept outside of the window as
-//! artifacts, and the model sees their head and tail around a note by which it can read on, or the note alone.
+//! The result guard: decides what happens to a tool result when it arrives. A large one is stored as an artifact, and the
+//! model sees its head and tail around a note, or the note alone.
 
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
@@ -16,30 +16,30 @@ mod tests;
 /// Bytes of head, note and tail of a result of the class [`ResultClass::AlwaysOffload`]; smaller ones stay whole.
 pub const SHORT_BYTES: usize = 2_000;
 
-/// Tokens that a note takes at the most.
+/// Most tokens of a note.
 const NOTE_TOKENS: u64 = 120;
 
-/// Tokens of the frame of a result in the window.
+/// Tokens of a result's frame in the window.
 const FRAME_TOKENS: u64 = 4;
 
-/// A result is weighed in pieces of so many bytes, no further than it takes to know that it is too large.
+/// Bytes of a piece: a result is measured piece by piece, until it is known to be too large.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Bytes that head and tail of a result have at the least where the window has little room: below that a note says as much.
+/// Fewest bytes of head and tail in a window with little room. Below that only the note is shown.
 const HEAD_BYTES: usize = 400;
 
-/// What results may take of the window: all those of one round together, or one of them.
+/// Room in the window for tool results: all results of one round, or one of them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ResultRoom {
-    /// Tokens, after correction.
+    /// Tokens, corrected.
     pub tokens: u64,
-    /// The running correction of the model that will read the results.
+    /// The correction for the model that will read the results.
     pub correction: Correction,
 }
 
 impl ResultRoom {
-    /// What the results of the next round may take together: the configured share of what is free in the window, so that
-    /// there is room for the answer and for another round.
+    /// The room for the results of the next round: the configured share of the window's free part, so that an answer and
+    /// another round still fit.
     pub fn of(conversation: &Conversation, agent: &AgentSettings) -> Self {
         let taken = measure(conversation, agent).tokens;
         let free = agent.window.usable_tokens().saturating_sub(taken);
@@ -49,7 +49,7 @@ impl ResultRoom {
         }
     }
 
-    /// Takes the room of a result of these words.
+    /// Takes the room of a result with this text.
     pub fn take(&mut self, shown: &str) {
         self.tokens = self.tokens.saturating_sub(self.weight(shown));
     }
@@ -60,10 +60,10 @@ impl ResultRoom {
         Self { tokens: self.tokens / (n_results.max(1) as u64), correction: self.correction }
     }
 
-    /// The most that each of some results may take which have ended at the same time, while the calls of `n_open` others
-    /// of the round have not: what small ones leave goes to the large ones in equal parts, and each call that has not
-    /// ended counts as a large one. So nobody waits for the slowest call, and what early results leave is there for later
-    /// ones. `wanted`: what each of the results would take at its best.
+    /// The room for each of several results that ended at the same time, while `n_open` calls of the round are still
+    /// running. Room that small results leave is divided equally among the large ones; a call that is still running counts
+    /// as a large one. So nobody waits for the slowest call, and room that early results leave is there for later ones.
+    /// `wanted`: the tokens that each result would take at best.
     #[must_use]
     pub fn share(&self, wanted: &[u64], n_open: usize) -> Self {
         let mut wanted = wanted.to_vec();
@@ -79,7 +79,7 @@ impl ResultRoom {
         if n_left == 0 { *self } else { Self { tokens, ..*self }.shared_by(n_left) }
     }
 
-    /// Takes the room of a picture. False: there is no room for one, and nothing was taken.
+    /// Takes the room of a picture. False: there is none, and nothing was taken.
     pub fn take_picture(&mut self) -> bool {
         let taken = self.correction.apply(u64::from(IMAGE_TOKENS));
         let fits = taken <= self.tokens;
@@ -89,12 +89,12 @@ impl ResultRoom {
         fits
     }
 
-    /// A result of these words takes no more than that.
+    /// Whether a result with this text fits.
     fn holds(&self, text: &str) -> bool {
         self.weight(text) <= self.tokens
     }
 
-    /// Tokens of a result of these words, after correction; of one that is too large some number above the room.
+    /// Tokens of a result with this text, corrected; for one that is too large, some number above the room.
     fn weight(&self, text: &str) -> u64 {
         let (mut rest, mut tokens) = (text, FRAME_TOKENS);
         while !rest.is_empty() && self.correction.apply(tokens) <= self.tokens {
@@ -105,7 +105,7 @@ impl ResultRoom {
         self.correction.apply(tokens)
     }
 
-    /// Tokens of head and tail with the note between them, after correction.
+    /// Tokens of head, note and tail, corrected.
     fn weight_of_edges(&self, text: &str, edges: &Edges) -> u64 {
         let words = estimate(&text[..edges.head]) + estimate(&text[edges.tail..]);
         self.correction.apply(u64::from(words) + NOTE_TOKENS + FRAME_TOKENS)
@@ -115,22 +115,22 @@ impl ResultRoom {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultVerdict {
     Whole,
-    /// It is shown as it is, and kept as an artifact, too: it can become a reference later.
+    /// Shown as it is, and also stored as an artifact, so that it can become a reference later.
     Kept,
-    /// It is kept as an artifact; head and tail are shown.
+    /// Stored as an artifact; head and tail are shown.
     Edges(Edges),
-    /// It is kept as an artifact; only the note is shown.
+    /// Stored as an artifact; only the note is shown.
     Note,
 }
 
 impl ResultVerdict {
-    /// The result is to be kept as an artifact.
+    /// Whether the result is stored as an artifact.
     pub fn is_stored(&self) -> bool {
         !matches!(self, Self::Whole)
     }
 }
 
-/// Tokens that a result would take if it had the room of the whole round to itself: for [`ResultRoom::share`].
+/// Tokens that a result would take if it had the whole round's room, for [`ResultRoom::share`].
 pub fn wanted(text: &str, class: ResultClass, settings: &ResultGuardSettings, room: &ResultRoom) -> u64 {
     match judge(text, class, settings, room) {
         ResultVerdict::Whole | ResultVerdict::Kept => room.weight(text),
@@ -139,9 +139,8 @@ pub fn wanted(text: &str, class: ResultClass, settings: &ResultGuardSettings, ro
     }
 }
 
-/// Decides about a result. What is shown of it is never more than `max_bytes`, nor more than `room`: where the room does
-/// not do for that, head and tail are as long as it allows, and where they would be too short to be of use, only the note
-/// is left.
+/// Decides about a result. What is shown never exceeds `max_bytes` or `room`. If the room is small, head and tail are as
+/// long as it allows; if they would be too short to be of use, only the note is shown.
 pub fn judge(
     text: &str,
     class: ResultClass,
@@ -164,7 +163,7 @@ pub fn judge(
     longest_edges(text, max_bytes, room).map_or(ResultVerdict::Note, ResultVerdict::Edges)
 }
 
-/// The longest head and tail within so many bytes that the room holds; `None`: not even the shortest that are of use.
+/// The longest head and tail within `max_bytes` that the room holds; `None`: not even the shortest useful ones fit.
 fn longest_edges(text: &str, max_bytes: usize, room: &ResultRoom) -> Option<Edges> {
     let least = (NOTE_BYTES + 2 * HEAD_BYTES).min(max_bytes);
     let mut bytes = max_bytes.min(text.len());
@@ -180,7 +179,7 @@ fn longest_edges(text: &str, max_bytes: usize, room: &ResultRoom) -> Option<Edge
     None
 }
 
-/// The words that are shown of a result.
+/// The text that is shown of a result.
 pub fn shown(text: &str, verdict: ResultVerdict, whereabouts: FullTextAt<'_>) -> String {
     match verdict {
         ResultVerdict::Whole | ResultVerdict::Kept => text.to_owned(),
@@ -189,8 +188,8 @@ pub fn shown(text: &str, verdict: ResultVerdict, whereabouts: FullTextAt<'_>) ->
     }
 }
 
-/// The longest beginning of a text that the room holds, cut after a line where lines are not giant. Never nothing: a few
-/// hundred bytes are left where nothing is free.
+/// The longest beginning of a text that the room holds, cut after a line unless lines are very long. Never empty: a few
+/// hundred bytes are shown even if nothing is free.
 pub fn beginning<'a>(text: &'a str, room: &ResultRoom) -> &'a str {
     let mut text = text;
     while text.len() > NOTE_BYTES && !room.holds(text) {

@@ -1,24 +1,24 @@
-//! Whose call of a model begins, and whose waits: nobody takes so much at once that others wait for it.
+//! Whose model call starts and whose waits, so that nobody takes so many calls that others have to wait.
 //!
-//! Alone, a person may have as many calls at work as they like. While somebody else is about, they have a share, and what is
-//! beyond it waits in its order. Who waits holds up nobody but themselves, and always has calls at work that will end.
+//! A person who is alone may have any number of calls at work. While somebody else is active, each person has a share, and
+//! further calls wait in order. A waiting call delays nobody else, and its person always has calls at work that will end.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use jiff::{SignedDuration, Timestamp};
 
-/// So long after their last call a person still counts as being about: whoever comes back in a conversation must not find
-/// that another has taken all meanwhile.
+/// How long after the last call a person counts as active: somebody who returns to a conversation must not find all calls
+/// taken.
 const ABOUT: SignedDuration = SignedDuration::from_secs(60);
 
-/// One call, from its wish to its end.
+/// One call, from its request to its end.
 pub type Ticket = u64;
 
 #[derive(Debug, Default)]
 pub struct Shares {
-    /// Who has calls at work or waiting.
+    /// People with calls at work or waiting.
     people: BTreeMap<String, Calls>,
-    /// Who had a call last, and when; and the last one before who is somebody else.
+    /// Who had the last call, and when; and the last call of anybody else before it.
     last: Option<(String, Timestamp)>,
     before: Option<(String, Timestamp)>,
 }
@@ -30,8 +30,8 @@ struct Calls {
 }
 
 impl Shares {
-    /// A person has a call to make. True: it begins; otherwise it waits for [`Shares::end`] to name it. `share`: calls that
-    /// one person may have at work while others are about; 0: any number.
+    /// Registers a call. True: it starts; otherwise it waits until [`Shares::end`] returns it. `share`: most calls at work
+    /// of one person while others are active; 0: no limit.
     pub fn begin(&mut self, person: &str, ticket: Ticket, share: usize, now: Timestamp) -> bool {
         let is_free = self.is_free(person, share, now);
         self.note(person, now);
@@ -46,7 +46,7 @@ impl Shares {
         begins
     }
 
-    /// A call has ended, or no longer waits. Returns those of its person that begin now.
+    /// Removes a call that has ended, or no longer waits. Returns those of its person that start now.
     pub fn end(&mut self, person: &str, ticket: Ticket, share: usize, now: Timestamp) -> Vec<Ticket> {
         let is_free = self.is_free(person, share, now);
         self.note(person, now);
@@ -64,7 +64,7 @@ impl Shares {
         begun
     }
 
-    /// Whether a person need not keep to their share.
+    /// Whether a person is not bound to a share now.
     fn is_free(&self, person: &str, share: usize, now: Timestamp) -> bool {
         let is_other = |other: &&(String, Timestamp)| other.0 != person;
         let was_about = [&self.last, &self.before].into_iter().flatten().find(is_other);

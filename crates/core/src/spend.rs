@@ -1,5 +1,5 @@
-//! What calls of models took: summed up by day, channel, person, purpose and model, as a fold of the journal, and by what
-//! people ask for.
+//! Usage of model calls: summed up by day, channel, person, purpose and model from the journal, and grouped as people ask
+//! for it.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ impl SpendPurpose {
 pub struct SpendKey {
     /// In UTC.
     pub day: Date,
-    /// None: of no channel.
+    /// `None`: the call belongs to no channel.
     pub channel: Option<ChannelId>,
     /// `PLATFORM/USER`; empty for a compaction, and where the journal does not say.
     pub person: String,
@@ -49,7 +49,7 @@ pub struct SpendKey {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpendSum {
     pub calls: u64,
-    /// Those of them whose tokens are our own estimate, in whole or in part.
+    /// Calls whose tokens are our own estimate, in whole or in part.
     pub estimated: u64,
     pub usage: Usage,
 }
@@ -62,8 +62,8 @@ impl std::ops::AddAssign for SpendSum {
     }
 }
 
-/// What a record adds. The tokens of a call for several people are shared out among them; the first has the call, and what
-/// cannot be divided.
+/// The usage in a record. Tokens of a call for several people are divided among them; the first one gets the call and the
+/// remainder.
 pub fn spent(record: &Record) -> Vec<(SpendKey, SpendSum)> {
     let (model, usage, is_estimate, people, purpose) = match &record.event {
         Event::Turn(TurnEvent::UsageReported {
@@ -104,7 +104,7 @@ pub fn spent(record: &Record) -> Vec<(SpendKey, SpendSum)> {
     rows.collect()
 }
 
-/// By what sums are told apart.
+/// How sums are grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpendBy {
     Day,
@@ -135,7 +135,7 @@ impl SpendBy {
     }
 }
 
-/// A sum by what was asked for. What it is not told apart by is none.
+/// A sum of one group. Keys that it is not grouped by are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SpendLine {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -152,11 +152,11 @@ pub struct SpendLine {
     pub model: Option<String>,
     #[serde(flatten)]
     pub sum: SpendSum,
-    /// In the currency of the models' prices, at the prices of now; none: no model of it has one.
+    /// In the currency of the prices, at today's prices; `None`: none of its models has a price.
     pub cost: Option<f64>,
 }
 
-/// Sums rows up by what was asked for, in the order of that.
+/// Groups rows as requested, in the order of the groups.
 pub fn summed_up(
     rows: impl IntoIterator<Item = (SpendKey, SpendSum)>,
     by: &[SpendBy],
@@ -193,7 +193,7 @@ pub fn summed_up(
     lines.into_values().collect()
 }
 
-/// Money as people read it: cents, and where it is less than a cent as many digits as tell it.
+/// Money in words: cents, or more digits below a cent.
 pub fn money(amount: f64) -> String {
     // A sum of nothing is a negative zero.
     let amount = amount + 0.0;

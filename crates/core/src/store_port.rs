@@ -1,4 +1,4 @@
-//! The port to what the daemon keeps.
+//! The port to the daemon's storage.
 
 use std::sync::Arc;
 
@@ -14,37 +14,37 @@ use futures::future::BoxFuture;
 use crate::conversation::Conversation;
 use crate::registry::{RegistryState, UsageDay};
 
-/// What the daemon keeps: the journal, what is folded from it, and the artifacts. A read shows all that was durable when it
-/// was asked for; a search may lag behind that (see [`Query::settled`]).
+/// Storage of the journal, of what is folded from it, and of artifacts. A read includes everything that was durable when it
+/// was requested. A search may lag behind that (see [`Query::settled`]).
 pub trait Store: Send + Sync + 'static {
-    /// Appends the records together, in order, and returns once they are durable, with their numbers and times:
-    /// all of them or, on error, none. Records of concurrent calls share a sync.
+    /// Appends records together, in order, and returns them with their numbers and times once they are durable. On error
+    /// none of them is written. Concurrent calls share a sync.
     fn append(&self, records: Vec<NewRecord>) -> BoxFuture<'_, Result<Vec<Record>, StoreError>>;
 
     /// All channels ever seen, by name.
     fn channels(&self) -> BoxFuture<'_, Result<Vec<ChannelRow>, StoreError>>;
 
-    /// The line of one channel; `None`: it was never seen.
+    /// The row of one channel; `None`: it was never seen.
     fn channel(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Option<ChannelRow>, StoreError>>;
 
     /// The channels of a platform that are a person's private chat with the bot.
     fn private_chats(&self, platform: &str) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>>;
 
-    /// The channels with something unfinished, by name: a pending message that is meant for the bot, an open turn, a run or a
-    /// delivery owed. They are woken at a start.
+    /// Channels with unfinished work, by name: a pending message for the bot, an open turn, a run, or a delivery that is
+    /// owed. They are woken at a start.
     fn unfinished(&self) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>>;
 
-    /// Restores a channel: its last snapshot, and the events since. `None` when it was never seen.
+    /// Restores a channel from its last snapshot and the events since; `None`: it was never seen.
     fn restore(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Option<Conversation>, StoreError>>;
 
-    /// Keeps a conversation's snapshot, so that the next restore is quick. Only a cache: losing it loses nothing.
+    /// Stores a snapshot, which makes the next restore quick. It is only a cache.
     fn keep_snapshot(&self, conversation: Arc<Conversation>) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Keeps of a conversation what lists show, and no snapshot: for one that has hardly changed since its last one.
+    /// Stores only what lists show of a conversation, without a snapshot, since it has hardly changed since the last one.
     fn keep_outline(&self, conversation: Arc<Conversation>) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Entries with `from <= seq <= to`, in order, at most `limit`, of all generations; pending ones excluded. Deleted
-    /// messages are without their words.
+    /// Entries with `from <= seq <= to` of all generations, in order, at most `limit`; pending messages are excluded.
+    /// Deleted messages have no text.
     fn entries(
         &self,
         channel: &ChannelId,
@@ -53,8 +53,8 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Arc<Entry>>, StoreError>>;
 
-    /// The entries that a message and its corrections became, in order: for [`crate::conversation::amend`]. None while
-    /// it is pending, and when its id is not remembered any more.
+    /// The entries of a message and its corrections, in order, for [`crate::conversation::amend`]. Empty while the message
+    /// is pending, and when its id is no longer remembered.
     fn entries_of(
         &self,
         channel: &ChannelId,
@@ -63,16 +63,16 @@ pub trait Store: Send + Sync + 'static {
 
     fn seen(&self, channel: &ChannelId, message: &MessageId) -> BoxFuture<'_, Result<Seen, StoreError>>;
 
-    /// Searches raw words, summaries and memories.
+    /// Searches messages, summaries and memories.
     fn search(&self, query: Query) -> BoxFuture<'_, Result<Vec<Hit>, StoreError>>;
 
-    /// The number of the journal's last record; 0: it has none.
+    /// The number of the journal's last record; 0: there is none.
     fn last_record(&self) -> u64;
 
-    /// Records of the journal whose words are not in the index yet: many, while it is made again.
+    /// Journal records that the index lacks: many while it is rebuilt.
     fn unindexed(&self) -> u64;
 
-    /// Memories of an agent within reach, oldest first (best first with a query).
+    /// Memories of an agent within reach, oldest first; with a query, best first.
     fn memories(
         &self,
         agent: &AgentId,
@@ -80,11 +80,11 @@ pub trait Store: Send + Sync + 'static {
         filter: MemoryFilter,
     ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>>;
 
-    /// One memory by its id, whatever its scope: for the operator.
+    /// A memory by its id, in whatever scope. For the operator.
     fn memory(&self, id: &MemoryId) -> BoxFuture<'_, Result<Option<Memory>, StoreError>>;
 
-    /// The few memories that fit the question, for the tail of a window: best first, at most `limit`; and those that almost
-    /// did.
+    /// The memories that fit a question best, for the tail of a window: best first, at most `limit`; also those that almost
+    /// fit.
     fn recall(
         &self,
         agent: &AgentId,
@@ -93,19 +93,19 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> BoxFuture<'_, Result<Recall, StoreError>>;
 
-    /// A text that traces of calls name, once it is journalled: see [`cairn_types::trace`].
+    /// A journalled text that traces refer to (see [`cairn_types::trace`]); `None`: it is not journalled yet.
     fn kept_text(&self, id: &TextId) -> BoxFuture<'_, Result<Option<String>, StoreError>>;
 
-    /// Deliveries neither confirmed nor dropped, whatever their state, oldest first; drafts excluded.
+    /// Deliveries that are neither confirmed nor dropped, in whatever state, oldest first; drafts are excluded.
     fn deliveries(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>>;
 
     /// Pairings, moved chats and erasures.
     fn registry(&self) -> BoxFuture<'_, Result<RegistryState, StoreError>>;
 
-    /// Tokens used on the last day on which any were.
+    /// Tokens used on the last day with any use.
     fn usage_day(&self) -> BoxFuture<'_, Result<UsageDay, StoreError>>;
 
-    /// Keeps the words of an artifact, durable when it returns. An id that was used before is rewritten.
+    /// Stores the text of an artifact, which is durable when this returns. An existing text is overwritten.
     fn put_artifact(
         &self,
         channel: &ChannelId,
@@ -113,8 +113,8 @@ pub trait Store: Send + Sync + 'static {
         text: Arc<str>,
     ) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Reads whole lines of an artifact, or the beginning of one that is larger than `max_bytes`; `None` when its words are
-    /// lost: there is no such file, or it is not as it was written.
+    /// Reads whole lines of an artifact, or the beginning of a line that is larger than `max_bytes`; `None`: the text is
+    /// lost, since its file is missing or damaged.
     fn artifact_lines(
         &self,
         channel: &ChannelId,
@@ -122,20 +122,20 @@ pub trait Store: Send + Sync + 'static {
         range: LineRange,
     ) -> BoxFuture<'_, Result<Option<ArtifactLines>, StoreError>>;
 
-    /// The artifact of that id; `None`: the channel never had it.
+    /// An artifact by its id; `None`: the channel never had it.
     fn artifact(
         &self,
         channel: &ChannelId,
         id: &ArtifactId,
     ) -> BoxFuture<'_, Result<Option<Artifact>, StoreError>>;
 
-    /// The artifacts of a channel that have not expired, of all generations; with `expired` all that it ever had.
+    /// Artifacts of a channel that have not expired, of all generations; with `expired`, all that it ever had.
     fn artifacts(
         &self,
         channel: &ChannelId,
         expired: bool,
     ) -> BoxFuture<'_, Result<Vec<Artifact>, StoreError>>;
 
-    /// Removes the words of artifacts that have expired, where there are any left.
+    /// Removes the texts of expired artifacts, if any are left.
     fn remove_expired(&self, channel: &ChannelId) -> BoxFuture<'_, Result<(), StoreError>>;
 }

@@ -1,5 +1,5 @@
-//! Unrest: usage that swings around a threshold, runs that follow each other closely, runs that free next to nothing.
-//! All of them cost more than they bring, and settings can help.
+//! Thrashing: usage that swings around a threshold, runs in quick succession, runs that free next to nothing. All of them
+//! cost more than they bring, and other settings can help.
 
 use std::collections::VecDeque;
 
@@ -10,16 +10,16 @@ use cairn_types::tier::Tier;
 
 const TURNS: u64 = 10;
 
-/// Changes of the tier within them that are a swing: twice up and down.
+/// Tier changes within the observed turns that count as a swing: twice up and down.
 const CHANGES: usize = 4;
 
-/// Runs within them that are too many.
+/// Runs within the observed turns that are too many.
 const RUNS: usize = 3;
 
-/// Share of the usable window that a run frees at the least.
+/// Least share of the usable window that a run should free.
 const FREED_SHARE: f64 = 0.05;
 
-/// A channel is not warned about again for so long.
+/// Least time between two warnings about a channel.
 const QUIET: SignedDuration = SignedDuration::from_hours(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Thrashing {
         }
     }
 
-    /// What it is, and which keys of the configuration help against it.
+    /// A description, with the configuration keys that help.
     pub fn remedy(self) -> &'static str {
         match self {
             Self::Swings => {
@@ -58,20 +58,20 @@ impl Thrashing {
     }
 }
 
-/// Watches one channel. Begins again with each start.
+/// Watches one channel. It restarts with the daemon.
 #[derive(Debug, Clone, Default)]
 pub struct ThrashingWatch {
     turns: u64,
     tier: Option<Tier>,
-    /// The turns in which the tier changed.
+    /// Turns in which the tier changed.
     changes: VecDeque<u64>,
-    /// The turns after which runs ended.
+    /// Turns after which runs ended.
     runs: VecDeque<u64>,
     warned_at: Option<Timestamp>,
 }
 
 impl ThrashingWatch {
-    /// A turn ended in that tier. What is to be warned about, once an hour at most.
+    /// Notes a turn's end in that tier. Returns a warning, at most once an hour.
     pub fn turn(&mut self, tier: Tier, now: Timestamp) -> Option<Thrashing> {
         self.turns += 1;
         if self.tier.replace(tier).is_some_and(|before| before != tier) {
@@ -81,7 +81,7 @@ impl ThrashingWatch {
         swings.then_some(Thrashing::Swings).and_then(|thrashing| self.warn(thrashing, now))
     }
 
-    /// A run ended. What is to be warned about, once an hour at most. Merges and what people ask for do not count.
+    /// Notes a run's end. Returns a warning, at most once an hour. Merges and requested runs do not count.
     pub fn run(&mut self, end: &RunEnd, usable_tokens: u64, now: Timestamp) -> Option<Thrashing> {
         let is_due = matches!(end.trigger, Trigger::Threshold | Trigger::Messages);
         if end.outcome != RunOutcome::Committed || !is_due {
@@ -111,7 +111,7 @@ impl ThrashingWatch {
     }
 }
 
-/// How many of them lie within the turns that are looked back on; older ones are forgotten.
+/// The number of turns that are within the observed ones; older ones are removed.
 fn recent(turns: &mut VecDeque<u64>, now: u64) -> usize {
     while turns.front().is_some_and(|turn| turn + TURNS <= now) {
         turns.pop_front();

@@ -1,4 +1,4 @@
-//! Whose text a window holds, and what may therefore be done without asking anybody.
+//! Provenance: whose text a window holds, and what may be done without approval because of that.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use cairn_types::memory::{Memory, Scope};
 use cairn_types::message::Provenance;
 use cairn_types::tool::{Closeness, Effect, closest};
 
-/// All that a conversation's window holds: what is live, what stands behind summaries and markers, and these memories.
+/// The provenance of a conversation's whole window: live entries, what summaries and markers represent, and these memories.
 pub fn window_provenance<'a>(
     conversation: &Conversation,
     memories: impl IntoIterator<Item = &'a Memory>,
@@ -21,8 +21,8 @@ pub fn window_provenance<'a>(
     provenance
 }
 
-/// Of a memory that is read in a conversation. What an operator wrote is nobody else's; what was learnt in a chat may
-/// be of anybody who was ever heard there.
+/// The provenance of a memory that is read in a conversation. Memories by an operator are only theirs; one learnt in a chat
+/// may come from anybody who was ever heard there.
 pub fn memory_provenance(memory: &Memory, conversation: &Conversation) -> Provenance {
     let Some(learnt_in) = &memory.source.channel else { return Provenance::default() };
     match (&memory.scope, memory.speaker()) {
@@ -86,14 +86,14 @@ impl TrustSettings {
         names(&self.approvers, person)
     }
 
-    /// The entry of `always_allow` by which a call needs no yes. `exact`: the tool has to be named by itself, since it
-    /// destroys something or remembers.
+    /// The entry of `always_allow` that permits a call without approval. `exact`: the entry has to name the tool, which
+    /// destroys something or saves memories.
     pub fn allowed_by(&self, tool: &str, exact: bool) -> Option<&str> {
         let (entry, closeness) = closest(&self.always_allow, tool)?;
         (!exact || closeness == Closeness::Exact).then_some(entry)
     }
 
-    /// Why a call has to wait for a yes while the window holds those voices; `None`: it has not.
+    /// Why a call needs approval while the window has that provenance; `None`: it needs none.
     pub fn objection(&self, effect: Effect, provenance: &Provenance) -> Option<String> {
         if effect == Effect::Reads {
             return None;

@@ -1,4 +1,4 @@
-//! Turns: where a history may be cut.
+//! Turn boundaries: where a history may be cut.
 
 use crate::conversation::Conversation;
 use cairn_types::ids::{Seq, TurnId};
@@ -9,11 +9,11 @@ pub struct Span {
     pub from_seq: Seq,
     pub to_seq: Seq,
     pub messages: u64,
-    /// Estimated tokens as they are sent, before correction.
+    /// Estimated tokens as sent, before correction.
     pub tokens: u64,
 }
 
-/// The turns of the live history, oldest first. A cut is allowed between any two of them and nowhere else.
+/// The turns of the live history, oldest first. A cut is allowed only between two of them.
 pub fn spans(conversation: &Conversation) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
     for entry in &conversation.live {

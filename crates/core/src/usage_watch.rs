@@ -1,8 +1,8 @@
-//! What the reports of a model's server say of the server: whether it reads whole requests, and whether it counts them whole.
+//! What usage reports reveal about a model's server: whether it reads whole requests, and whether it counts them whole.
 //!
-//! Some servers drop the oldest part of a request that is larger than their window, and say nothing. Only the count of tokens
-//! shows it: it falls, or stays, although the request grew. Others count only the tokens that their cache lacked. Neither
-//! count may teach the estimate anything.
+//! Some servers silently drop the oldest part of a request that is larger than their window. Only the token count shows it:
+//! it falls, or stays, although the request grew. Others count only the tokens that were not in their cache. Neither count
+//! may change the estimate.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,54 +11,54 @@ use cairn_types::ids::TextId;
 use cairn_types::model::Usage;
 use cairn_types::tokens::Correction;
 
-/// A request that grew by a smaller share than this may have stayed as it was: estimates of pieces miss by 9.4 %
+/// A request that grew by a smaller share than this may not have grown at all: estimates of pieces are off by up to 9.4 %
 /// (`docs/design/figures.md`).
 const ERROR_SHARE: f64 = 0.1;
 
-/// The least error in tokens: recalled memories come and go.
+/// The least error in tokens, since recalled memories change.
 const ERROR_MIN: u64 = 512;
 
-/// A report that is so near to what was added to the request counts only that: the rest was in the server's cache.
+/// A report this close to the added tokens counts only those: the rest was in the server's cache.
 const ADDED_SHARE: (f64, f64) = (0.85, 1.15);
 
-/// Tokens that a cache may lack beside what was added: the clock and recalled memories, and part of a block of 128 tokens
+/// Tokens that a cache may lack beside the added ones: the clock and recalled memories, and part of a block of 128 tokens
 /// (<https://platform.openai.com/docs/guides/prompt-caching>).
 const ADDED_SLACK: f64 = 384.0;
 
-/// A server that cuts keeps this share of what it took before, or more: Ollama keeps half a window
+/// A server that cuts keeps at least this share of what it took before: Ollama keeps half a window
 /// (<https://github.com/ollama/ollama/issues/17427>).
 const KEPT_SHARE: f64 = 0.45;
 
-/// A report has grown with the request when it has by this share of what was added; new text may be of a kind that our
-/// estimate counts too high.
+/// A report has grown with the request if it grew by at least this share of the added tokens; our estimate may be too high
+/// for some text.
 const GROWN_SHARE: f64 = 0.75;
 
-/// The window is taken for full from this share on.
+/// From this share on, the window counts as full.
 const FULL_SHARE: f64 = 0.9;
 
-/// What the reports of a model have said so far in one conversation. Folded from the journal.
+/// The usage reports of one model in one conversation, folded from the journal.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct UsageWatch {
-    /// Requests since something other than growth changed the window.
+    /// Requests since the window changed in another way than by growing.
     run: Option<GrowingRequests>,
     /// Our estimate of the newest request, before correction.
     newest: u64,
-    /// What the configuration set as the model's window with the newest request; 0: nothing.
+    /// The model's window in the configuration at the newest request; 0: not set.
     set_window: u64,
-    /// The newest report was not believed.
+    /// Whether the newest report was not believed.
     is_doubted: bool,
 }
 
-/// Requests each of which holds all of those before it.
+/// Requests that each contain all of those before.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct GrowingRequests {
-    /// The [`cairn_types::trace::CallFrame`] that they have in common.
+    /// Their common [`cairn_types::trace::CallFrame`].
     frame: TextId,
-    /// The one with the largest report.
+    /// The request with the largest report.
     largest: Counted,
-    /// The last one whose report had grown as the requests did; none: no report was believed.
+    /// The last request whose report grew along; `None`: no report was believed.
     whole: Option<Counted>,
-    /// The correction as it was with that report.
+    /// The correction at that report.
     correction: Correction,
 }
 
@@ -69,26 +69,26 @@ struct Counted {
     reported: u64,
 }
 
-/// A whole answer's request and what the server reported of it.
+/// The request of a complete answer, with the server's report.
 #[derive(Debug, Clone, Copy)]
 pub struct Report<'a> {
     /// The [`cairn_types::trace::CallFrame`] of the request.
     pub frame: Option<&'a TextId>,
     /// Our estimate of the request, before correction.
     pub estimated: u64,
-    /// Our estimate of the call, after correction.
+    /// Our estimate of the call, corrected.
     pub ours: Usage,
-    /// Most tokens that the answer was allowed.
+    /// Most tokens of the answer.
     pub answer_max: u64,
     pub usage: Usage,
 }
 
-/// What a report is worth.
+/// How far a report is believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reading {
-    /// It is believed.
+    /// Believed.
     Whole(Usage),
-    /// It leaves something out or cannot be true: our own estimate counts.
+    /// Not believed, since it leaves something out or cannot be true: our own estimate counts.
     Untrue,
     /// The server has read only part of the request.
     Cut,
@@ -119,7 +119,7 @@ impl UsageWatch {
         if kept && !(low..=high).contains(&tokens) { Growth::Cut } else { Growth::Partial }
     }
 
-    /// The requests that this one holds.
+    /// The requests that this one contains.
     fn run_of(&self, frame: Option<&TextId>, estimated: u64) -> Option<&GrowingRequests> {
         let is_held = |run: &&GrowingRequests| {
             Some(&run.frame) == frame && estimated + error_of(run.largest.estimated) >= run.largest.estimated
@@ -127,8 +127,8 @@ impl UsageWatch {
         self.run.as_ref().filter(is_held)
     }
 
-    /// Folds in what a whole answer's request took. `set_window`: what the configuration sets as the window, 0: nothing;
-    /// `reported`: as the server said it; `correction`: with this report, where it is believed.
+    /// Folds in a complete answer. `set_window`: the window in the configuration, 0: not set; `reported`: the server's
+    /// report; `correction`: with this report, if it is believed.
     pub(crate) fn take(
         &mut self,
         (frame, set_window): (Option<&TextId>, u64),
@@ -155,18 +155,18 @@ impl UsageWatch {
         };
     }
 
-    /// Something other than growth has changed the window: the next report is compared with none before it.
+    /// Starts over, since the window changed in another way than by growing: the next report cannot be compared with
+    /// earlier ones.
     pub(crate) fn restart(&mut self) {
         self.run = None;
     }
 
-    /// The largest request that the server has read whole, as it counts, since something other than growth changed the
-    /// window.
+    /// The largest request that the server read whole, by its own count, since the last restart.
     pub fn believed(&self) -> Option<u64> {
         Some(self.run.as_ref()?.whole?.reported)
     }
 
-    /// The correction as it was with that request.
+    /// The correction at that request.
     pub(crate) fn correction(&self) -> Option<Correction> {
         let run = self.run.as_ref()?;
         run.whole.map(|_| run.correction)
@@ -182,7 +182,7 @@ impl UsageWatch {
 }
 
 impl GrowingRequests {
-    /// The report of a request that holds these has grown as the request did.
+    /// Whether the report of a request that contains these grew along.
     fn has_grown(&self, counted: Counted) -> bool {
         let Some(whole) = self.whole else { return false };
         let grown = self.correction.apply(counted.estimated.saturating_sub(whole.estimated));
@@ -201,9 +201,9 @@ fn error_of(estimated: u64) -> u64 {
     ((estimated as f64 * ERROR_SHARE) as u64).max(ERROR_MIN)
 }
 
-/// The window of a server that says `length` and has not said one token of an answer, although nothing was thought either:
-/// it cut the request to its window, and the request filled it. `None`: that was not the cause. `taken`: the largest request
-/// that the server has answered; `window`: as it is believed to be.
+/// The window of a server that reports `length` without one token of an answer or of reasoning: it cut the request to its
+/// window, which the request then filled. `None`: this was not the cause. `taken`: the largest request that the server has
+/// answered; `window`: the window as assumed.
 pub fn filled_window(usage: Usage, estimated: u64, taken: u64, window: WindowSize) -> Option<u64> {
     let tokens = usage.input_tokens;
     let is_possible = usage.output_tokens == 0 && tokens >= taken && tokens.saturating_mul(2) >= estimated;

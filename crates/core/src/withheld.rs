@@ -1,18 +1,18 @@
-//! What of a conversation is left out of requests since a model's server refuses it, so that no refusal silences a channel.
-//! Nothing is taken out of the history: it is summarised and searched like the rest.
+//! Parts of a conversation that are left out of requests because a model's server refuses them, so that no refusal silences
+//! a channel. The history keeps everything: it is summarised and searched as usual.
 //!
-//! A server that refuses a request for an unknown reason is asked without the older half of the history, without three
-//! quarters of it, and so on down to the open turn. Once it answers, what stays left out is the part between the last two
-//! tries: the refused message is in it. A turn that is refused by itself ends so, and its messages are left out from then on
-//! ([`cairn_types::message::REFUSED`]).
+//! If a server refuses a request for an unknown reason, it is asked without the older half of the history, without three
+//! quarters of it, and so on down to the open turn. Once it answers, only the part between the last two tries stays left
+//! out, since it contains the refused message. A turn that is refused by itself ends as refused, and its messages are left
+//! out from then on ([`cairn_types::message::REFUSED`]).
 
 use cairn_types::ids::SeqRange;
 
 use crate::conversation::Conversation;
 use crate::turn::spans;
 
-/// What to leave out of the next try: half of the older turns that are still in. `before`: what the refused try left out.
-/// `None`: nothing older is left.
+/// What the next try leaves out: half of the older turns that are still included. `before`: what the refused try left out.
+/// `None`: no older turn is left.
 pub fn widened(conversation: &Conversation, before: Option<SeqRange>) -> Option<SeqRange> {
     let open = conversation.open_turn.as_ref().map(|open| &open.id);
     let spans = spans(conversation);
@@ -24,7 +24,7 @@ pub fn widened(conversation: &Conversation, before: Option<SeqRange>) -> Option<
     Some(SeqRange { from_seq: first, to_seq: last.to_seq })
 }
 
-/// What stays left out once a try is answered that left out `answered`. `refused`: what the try before it left out.
+/// What stays left out after a try that left out `answered` has succeeded. `refused`: what the try before it left out.
 pub fn narrowed(answered: SeqRange, refused: Option<SeqRange>) -> SeqRange {
     let from_seq = refused.map_or(answered.from_seq, |refused| refused.to_seq.next());
     SeqRange { from_seq, ..answered }

@@ -120,7 +120,7 @@ pub(crate) fn stream(
 enum Opened {
     Events {
         events: Events,
-        /// As in [`StreamEnd`].
+        /// Whether the end of the body can be told from the end of the connection (see [`StreamEnd`]).
         is_framed: bool,
     },
     Whole(String),

@@ -1,4 +1,4 @@
-//! What model servers answer, read without a server: for `crates/fuzz`.
+//! Reads answers of model servers without a server, for `crates/fuzz`.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ pub enum WireFormat {
     Anthropic,
 }
 
-/// More than any input of a fuzzer says.
+/// More tokens than any fuzzer's input has.
 const TOKENS: u64 = 1 << 20;
 
-/// An answer that is streamed in these pieces.
+/// Reads an answer that is streamed in these pieces.
 ///
 /// # Errors
-/// As for whoever asked the model.
+/// The answer breaks the format, is too large, or is an error of the server.
 pub async fn streamed(format: WireFormat, chunks: Vec<Vec<u8>>) -> Result<Vec<ModelEvent>, ModelError> {
     match format {
         WireFormat::OpenAi => assembled(openai::assembler(), chunks).await,
@@ -37,10 +37,10 @@ async fn assembled(assembler: impl Assemble, chunks: Vec<Vec<u8>>) -> Result<Vec
     read(events(bytes), assembler, bounds(), None).try_collect().await
 }
 
-/// An answer that comes whole.
+/// Reads an answer that comes as a whole.
 ///
 /// # Errors
-/// As for whoever asked the model.
+/// The answer breaks the format, or is an error of the server.
 pub fn whole(format: WireFormat, body: &str) -> Result<Vec<ModelEvent>, ModelError> {
     let events = match format {
         WireFormat::OpenAi => read_whole(body, openai::assembler(), bounds()),
@@ -50,7 +50,7 @@ pub fn whole(format: WireFormat, body: &str) -> Result<Vec<ModelEvent>, ModelErr
     events.into_iter().collect()
 }
 
-/// What a status other than success means, with this body.
+/// Reads a refusal: a status other than success, with this body.
 pub fn refusal(status: u16, body: &[u8]) -> ModelError {
     failure::from_status(status, &HeaderMap::new(), body).error
 }

@@ -1,4 +1,4 @@
-//! The server of a model: its address, its key, its connections. The same for all wire formats.
+//! The server of a model, for all wire formats: its address, its key, its connections.
 
 use std::collections::BTreeMap;
 use std::fmt;

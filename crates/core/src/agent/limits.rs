@@ -1,48 +1,46 @@
-//! Bounds and times that hold for all channels.
+//! Limits and times of the runtime.
 
 use std::time::Duration;
 
 use crate::chain::CoolDowns;
 
-/// Bounds and times that hold for all channels.
+/// Limits and times that hold for all channels together or for each of them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RuntimeLimits {
-    /// Messages that may be on their way to the journal at once, over all channels: mailboxes have no bound of
-    /// their own. One more is refused as busy.
+    /// Messages that may be on their way to the journal at the same time, in all channels: mailboxes have no limit of their
+    /// own. Further ones are refused as busy.
     pub admitted_messages: usize,
-    /// Messages that may be pending in one channel. One more is refused as busy.
+    /// Messages that may be pending in one channel. Further ones are refused as busy.
     pub channel_queue: usize,
-    /// Messages not addressed to the bot that wait in one channel before they become a turn without an answer.
+    /// Messages not addressed to the bot that may wait in one channel before they become a turn without an answer.
     pub unaddressed_queue: usize,
-    /// Calls of models that one person may have at work at once while others are about; further ones wait. 0: any number.
+    /// Model calls that one person may have at work while others are active; further ones wait. 0: no limit.
     pub user_calls_at_once: usize,
-    /// A channel in which nothing happened for so long falls asleep.
+    /// A channel falls asleep after this time without activity.
     pub idle_after: Duration,
-    /// Bytes that the channels awake take together, about; over it, those that were used least recently fall asleep. 0: any
-    /// number.
+    /// Memory in bytes that all awake channels may take; beyond it, the least recently used ones fall asleep. 0: no limit.
     pub awake_bytes: u64,
-    /// Longest that one turn may take, all model calls and tools together; in a chat without the time in which no model
-    /// answers.
+    /// Time limit of a turn with all its model and tool calls; in a chat without the time in which no model answers.
     pub turn_timeout: Duration,
-    /// Most calls of the model for one answer, when it fails in passing.
+    /// Most calls of a model for one answer, if it fails temporarily.
     pub model_attempts: u32,
     /// Pause after the first failed call; doubles with each further one.
     pub model_retry_base: Duration,
-    /// Longest pause between the first calls. A server that asks for more than that fails a local turn at once.
+    /// Longest pause between the first calls. If a server asks for more, a local turn fails immediately.
     pub model_retry_max: Duration,
-    /// Longest that one call of a tool may take.
+    /// Time limit of a tool call.
     pub tool_timeout: Duration,
-    /// Pause before an actor that failed is started again; doubles with each further failure within a minute.
+    /// Pause before a failed actor restarts; doubles with each further failure within a minute.
     pub restart_pause: Duration,
-    /// Pause before something that the store refused is tried again.
+    /// Pause before something that the store refused is retried.
     pub store_retry_pause: Duration,
     /// Longest pause between attempts at a delivery, unless the platform asks for more.
     pub delivery_retry_max: Duration,
-    /// People in a chat are told after so long that no model answers, and that their message is kept.
+    /// Time after which a chat is told that no model answers and that its message is kept.
     pub tell_after: Duration,
-    /// Longest pause between calls of a model that does not answer, once people in a chat were told.
+    /// Longest pause between calls of a model that does not answer, after the chat was told.
     pub patience_max: Duration,
-    /// How long a model of a chain that failed is skipped.
+    /// How long a failed model of a chain is skipped.
     pub cool_downs: CoolDowns,
 }
 

@@ -1,4 +1,4 @@
-//! What an agent is, as far as decisions need to know.
+//! An agent's settings, as decisions need them.
 
 mod limits;
 pub mod window_size;
@@ -19,13 +19,13 @@ use cairn_types::tool::defs::ToolDefs;
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgentSettings {
     pub id: AgentId,
-    /// Its system prompt, rendered once per load: nothing volatile in it.
+    /// The system prompt, rendered once per load. It contains nothing volatile.
     pub system_prompt: String,
-    /// Its compaction prompt, rendered once per load.
+    /// The compaction prompt, rendered once per load.
     pub compactor_prompt: String,
-    /// The window and where it comes from.
+    /// The size of the window, and where it comes from.
     pub window: WindowSize,
-    /// How far it grows, where nothing is known of the model's window.
+    /// How the window grows, if nothing is known of the model's.
     pub growth: Option<Growth>,
     pub compaction: CompactionSettings,
     pub pruning: PruningSettings,
@@ -39,18 +39,18 @@ pub struct AgentSettings {
     /// Seconds after a request for which the model's provider keeps its prefix in a cache.
     pub cache_ttl_secs: u64,
     pub tools: ToolDefs,
-    /// Whom it trusts, and who may say yes.
+    /// Whom the agent trusts, and who may approve.
     pub trust: TrustSettings,
     /// Most memories recalled into a window.
     pub recall_limit: usize,
     pub memory: MemorySettings,
     pub max_rounds: u32,
-    /// The time zone in which dates are shown to the model; an IANA name.
+    /// The time zone of dates that are shown to the model; an IANA name.
     pub timezone: String,
 }
 
 impl AgentSettings {
-    /// The settings on a model of whose window nothing is known: it begins small and grows up to this one.
+    /// Sets a window that starts small and grows up to the current one, since nothing is known of the model's window.
     #[must_use]
     pub fn assuming(mut self, max_output_tokens: Option<u64>) -> Self {
         let (frame_tokens, most_tokens) = (frame_tokens(&self), self.window.window_tokens);
@@ -59,7 +59,8 @@ impl AgentSettings {
         self
     }
 
-    /// The settings with what is known of the model in that conversation: a window that has grown, or a smaller one, no tools.
+    /// The settings adjusted to what the conversation knows of the model: a grown or a smaller window, no tools. `None`:
+    /// nothing changes.
     pub fn knowing(&self, conversation: &Conversation) -> Option<Self> {
         let learnt = conversation.learnt.get(&self.model);
         let window = self.window_with(learnt, taken_in(conversation, &self.model));
@@ -74,13 +75,13 @@ impl AgentSettings {
         Some(settings)
     }
 
-    /// The window without what was learnt of it: as it is set or listed, or as far as it has grown.
+    /// The window without what was learnt of it: as set or listed, or as far as it has grown.
     pub fn grown(&self, conversation: &Conversation) -> WindowSize {
         self.window_with(None, taken_in(conversation, &self.model))
     }
 
-    /// The window with what is known of the model: as far as it has grown, or a smaller one that was learnt. `taken`: the largest
-    /// request that its server took, in tokens.
+    /// The window with what is known of the model: as far as it has grown, or a smaller one that was learnt. `taken`: the
+    /// largest request that its server took, in tokens.
     pub fn window_with(&self, learnt: Option<&Learnt>, taken: u64) -> WindowSize {
         let window = self.growth.map_or(self.window, |growth| growth.window(taken));
         let tokens = learnt.and_then(|learnt| learnt.window(self.window.window_tokens));

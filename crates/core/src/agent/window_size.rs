@@ -1,11 +1,11 @@
-//! How large a model's window is, who says so, and how one grows of which nothing is known.
+//! The size of a model's window, its source, and how an unknown window grows.
 
-/// The size of the window, and who set it.
+/// The size of a window, and its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WindowSize {
     /// Tokens of request and answer together.
     pub window_tokens: u64,
-    /// Tokens of it kept for the answer.
+    /// Tokens reserved for the answer.
     pub output_reserve_tokens: u64,
     pub source: WindowSource,
 }
@@ -20,11 +20,11 @@ pub enum WindowSource {
     Server,
     /// `[defaults]`.
     Defaults,
-    /// Nobody has: the server is nearby and lists none, and the window grows with what it takes.
+    /// Assumed: the server is local and lists no window. It grows with what the server takes.
     Assumed,
-    /// The model's server, by refusing a request that was larger.
+    /// Named by the model's server when it refused a larger request.
     Learnt,
-    /// The model's server, by cutting a request that was larger.
+    /// Found when the model's server cut a larger request.
     Cut,
 }
 
@@ -41,31 +41,31 @@ impl WindowSource {
         }
     }
 
-    /// Somebody has written it into the configuration.
+    /// Whether it is set in the configuration.
     pub fn is_set(self) -> bool {
         matches!(self, Self::Agent | Self::Model)
     }
 }
 
-/// The window that a model of a server nearby begins with, where nothing is known of it. Ollama, the most common one, serves
+/// The window that is assumed at first for a model of a local server that lists none. Ollama, the most common one, serves
 /// 4,096 tokens on small machines (<https://docs.ollama.com/context-length>); less than twice that leaves no room for a
 /// conversation beside the tools.
 pub const ASSUMED_WINDOW: u64 = 8_192;
 
-/// How a window grows of which nothing is known.
+/// How an unknown window grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Growth {
-    /// Tokens that every request has, before correction: no smaller window can be of use.
+    /// Tokens of every request, before correction: a smaller window would be useless.
     pub(super) frame_tokens: u64,
-    /// The largest window that it becomes.
+    /// The largest window that it may become.
     pub(super) most_tokens: u64,
-    /// `max_output_tokens` of the model.
+    /// The model's `max_output_tokens`.
     pub(super) max_output_tokens: Option<u64>,
 }
 
 impl Growth {
-    /// The window of a model whose largest request had so many tokens, as its server counted them: at least twice that, so
-    /// that the next one has room to be larger. It grows in few steps, since requests name its reserve.
+    /// The window after a largest request of this many tokens by the server's count: at least twice that, so that the next
+    /// one may be larger. It grows in few steps, since requests include its reserve.
     pub(super) fn window(self, taken: u64) -> WindowSize {
         let half = taken.max(self.frame_tokens).max(self.max_output_tokens.unwrap_or(0));
         let mut window_tokens = ASSUMED_WINDOW;
@@ -79,12 +79,12 @@ impl Growth {
     }
 }
 
-/// Largest output reserve when `max_output_tokens` is not set.
+/// Largest output reserve if `max_output_tokens` is not set.
 pub const OUTPUT_RESERVE_MAX: u64 = 32_000;
 
 impl WindowSize {
-    /// The smallest of those set explicitly on agent and model; else what the server lists; else the default. The
-    /// reserve is `max_output_tokens`, or the smaller of 32,000 and a quarter of the window.
+    /// Resolves the window: the smaller one of those set on agent and model, else what the server lists, else the default.
+    /// The reserve is `max_output_tokens`, or the smaller of 32,000 and a quarter of the window.
     pub fn resolve(
         agent: Option<u64>,
         model: Option<u64>,
@@ -103,7 +103,7 @@ impl WindowSize {
         Self { window_tokens, output_reserve_tokens: reserve.min(window_tokens.saturating_sub(1)), source }
     }
 
-    /// The window at that size, which the model's server has named. The reserve keeps its share at most.
+    /// The window at a size that the model's server has named. The reserve keeps at most its share.
     pub fn narrowed(&self, window_tokens: u64) -> Self {
         let reserve = self.output_reserve_tokens.min(window_tokens / 2);
         Self {
@@ -113,17 +113,17 @@ impl WindowSize {
         }
     }
 
-    /// Its size, where the configuration sets it; else 0.
+    /// The size, if it is set in the configuration; else 0.
     pub fn set_tokens(&self) -> u64 {
         if self.source.is_set() { self.window_tokens } else { 0 }
     }
 
-    /// Its size, where the model's server says it; else 0.
+    /// The size, if the model's server lists it; else 0.
     pub fn listed_tokens(&self) -> u64 {
         if self.source == WindowSource::Server { self.window_tokens } else { 0 }
     }
 
-    /// The size of the window at which a request may take exactly so many tokens, when it is narrowed to that.
+    /// The window's size, when narrowed, at which a request may take exactly this many tokens.
     pub fn holding(&self, usable_tokens: u64) -> u64 {
         usable_tokens + self.output_reserve_tokens.min(usable_tokens)
     }

@@ -1,4 +1,4 @@
-//! How a model is: what its calls came to, and how long it is skipped.
+//! A model's health: the outcomes of its calls, and how long it is skipped.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use jiff::{SignedDuration, Timestamp};
 use cairn_types::model::ModelError;
 use cairn_types::wire::backoff::pause_after;
 
-/// How long models that fail are skipped. Pauses double with each failure in a row.
+/// How long failed models are skipped. Pauses double with each consecutive failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CoolDowns {
-    /// After the first failure of a server that is overloaded, silent, out of reach or breaks the protocol.
+    /// After the first failure of a server that is overloaded, silent, unreachable, or breaks the protocol.
     pub failing: Duration,
-    /// After the first refusal for too many requests, when the server names no time itself.
+    /// After the first refusal for too many requests, if the server names no time.
     pub limited: Duration,
     pub max: Duration,
-    /// After a refusal of the key: that does not mend itself.
+    /// After a refused key, which has to be corrected by somebody.
     pub auth: Duration,
-    /// Longest that a server's own word is taken for.
+    /// Longest pause that a server may ask for.
     pub asked_max: Duration,
 }
 
@@ -34,8 +34,8 @@ impl Default for CoolDowns {
 }
 
 impl CoolDowns {
-    /// How long a model is skipped after the `n`-th failure in a row (from 1). `None`: the error says nothing about
-    /// how the model is.
+    /// How long a model is skipped after its `n`-th consecutive failure (from 1). `None`: the error says nothing about the
+    /// model's health.
     pub fn after(&self, error: &ModelError, n: u32) -> Option<Duration> {
         let grown = |base: Duration| pause_after(n, base, self.max);
         let pause = match error {
@@ -64,7 +64,7 @@ pub fn cools(error: &ModelError) -> bool {
     CoolDowns::default().after(error, 1).is_some()
 }
 
-/// What a model's last failure was.
+/// A model's last failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
     /// The typed error's name.
@@ -74,26 +74,26 @@ pub struct Trouble {
     pub at: Timestamp,
 }
 
-/// How long a model that refused tools is asked without them. Its server may be mended or replaced, which nobody tells us;
-/// until it is, that costs one refusal a day for all conversations together.
+/// How long a model that refused tools is asked without them. Its server may be repaired or replaced without notice; asking
+/// again costs one refusal a day for all conversations together.
 const WITHOUT_TOOLS: SignedDuration = SignedDuration::from_hours(24);
 
-/// How a model is, as far as its last calls showed. Well until one failed.
+/// A model's health after its last calls. It is well until a call fails.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Health {
     until: Option<Timestamp>,
-    /// The longest that any of its cool-downs may still last, so that a clock that was set back does not prolong it.
+    /// The longest remaining cool-down, so that a clock that was set back does not prolong it.
     span: SignedDuration,
-    /// Its server asked not to be called before then.
+    /// The server asked not to be called before this time.
     asked: Option<Timestamp>,
-    /// Failures in a row, those within a cool-down not counted: many conversations may find out the same at once.
+    /// Consecutive failures, except those within a cool-down: many conversations may notice the same outage.
     pub failures: u32,
-    /// Its last failure since it answered last.
+    /// The last failure; `None` after an answer.
     pub trouble: Option<Trouble>,
     tools_refused: Option<Timestamp>,
 }
 
-/// Longest that a message of a server is kept, in characters.
+/// Most characters of a server's message that are kept.
 const MESSAGE_MAX: usize = 200;
 
 impl Health {
@@ -114,28 +114,28 @@ impl Health {
         }
     }
 
-    /// A call succeeded: it is well again.
+    /// Notes an answer: the model is well again.
     pub fn answered(&mut self) {
         *self = Self { tools_refused: self.tools_refused, ..Self::default() };
     }
 
-    /// Its server has refused a request for its tools.
+    /// Notes that the server refused a request because of its tools.
     pub fn refused_tools(&mut self, now: Timestamp) {
         self.tools_refused = Some(now);
     }
 
-    /// Whether it is asked without tools.
+    /// Whether the model is asked without tools.
     pub fn takes_no_tools(&self, now: Timestamp) -> bool {
         let since = self.tools_refused.map(|at| now.duration_since(at));
         since.is_some_and(|since| !since.is_negative() && since < WITHOUT_TOOLS)
     }
 
-    /// Until when it is skipped; `None` when it is not.
+    /// The end of its cool-down; `None`: it is not skipped.
     pub fn cooling_until(&self, now: Timestamp) -> Option<Timestamp> {
         self.until.filter(|until| *until > now && until.duration_since(now) <= self.span)
     }
 
-    /// How long its server asks us to wait from now on.
+    /// How much longer the server wants us to wait.
     pub fn asked(&self, now: Timestamp) -> Option<Duration> {
         let asked = self.asked.filter(|_| self.cooling_until(now).is_some())?;
         Duration::try_from(asked.duration_since(now)).ok()

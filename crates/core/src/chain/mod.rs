@@ -1,6 +1,6 @@
-//! The chain of an agent's models: how each of them is, how long one that failed is skipped, which one is asked next.
+//! The model chain of an agent: each model's health, how long a failed one is skipped, which one is asked next.
 //!
-//! Whoever calls models keeps one [`Health`] for each, shared by all conversations: what one finds out, all know.
+//! A caller keeps one [`Health`] per model, shared by all conversations.
 
 mod health;
 
@@ -17,19 +17,20 @@ pub use health::{CoolDowns, Health, Trouble, cools};
 #[cfg(test)]
 mod tests;
 
-/// How a model of a chain stands with regard to a conversation.
+/// The standing of a model of a chain in a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModelStanding {
-    /// It is never asked: the window guard passes it over, its prompt and tools leave no room for a conversation, or it
-    /// has refused this very request.
+    /// Never asked: the window guard passes it over, prompt and tools leave no room for a conversation, or it has refused
+    /// this very request.
     pub refused: bool,
     pub cooling_until: Option<Timestamp>,
-    /// The window as it is fits into it, below the emergency tier.
+    /// Whether the current window fits into it, below the emergency tier.
     pub fits: bool,
 }
 
 impl ModelStanding {
-    /// How a model stands, with the agent's settings on it. `refused`: for a reason that the conversation does not show.
+    /// The standing of a model with the agent's settings on it. `refused`: it is refused for a reason outside of the
+    /// conversation.
     pub fn of(
         conversation: &Conversation,
         settings: &AgentSettings,
@@ -47,10 +48,10 @@ impl ModelStanding {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pick {
-    /// This one, by its place in the chain: it is well, as far as anybody knows.
+    /// The model at this position, which is well as far as is known.
     Well(usize),
-    /// All that can be asked are skipped: this one comes back first. Those that the window fits into without an
-    /// emergency come before the others, so that nothing leaves the window for a model that is probably down.
+    /// All candidates are skipped; this one returns first. Models that the window fits into without an emergency come
+    /// before the others, so that nothing leaves the window for a model that is probably down.
     Cooling(usize),
 }
 
@@ -62,7 +63,7 @@ impl Pick {
     }
 }
 
-/// Which model of a chain is asked next; `None` when none can be.
+/// The model that is asked next; `None`: none can be.
 pub fn pick(chain: &[ModelStanding]) -> Option<Pick> {
     let usable = || chain.iter().enumerate().filter(|(_, standing)| !standing.refused);
     if let Some((idx, _)) = usable().find(|(_, standing)| standing.cooling_until.is_none()) {
@@ -72,18 +73,18 @@ pub fn pick(chain: &[ModelStanding]) -> Option<Pick> {
     first_back.map(|(idx, _)| Pick::Cooling(idx))
 }
 
-/// What the window guard says of a model.
+/// The window guard's verdict on a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Guarded {
     Fine,
-    /// It is used; this is to be known about it.
+    /// Used, with this warning.
     Warned(String),
-    /// It is not used, for this reason.
+    /// Not used, for this reason.
     PassedOver(String),
 }
 
 impl Guarded {
-    /// Why it is not used, if it is not.
+    /// Why the model is not used; `None`: it is.
     pub fn passed_over(&self) -> Option<&str> {
         match self {
             Self::PassedOver(reason) => Some(reason),
@@ -92,8 +93,8 @@ impl Guarded {
     }
 }
 
-/// What the window guard says of the models of a chain, in its order. A window that somebody set, and the last one of
-/// the chain that is left, are warned about and never refused.
+/// The window guard's verdicts on a chain, in its order. A window that is set in the configuration, and the last model that
+/// is left, get a warning at most.
 pub fn guard(chain: &[(&str, WindowSize)], guard: &WindowGuard) -> Vec<Guarded> {
     let too_small = |window: &WindowSize| {
         window.source == WindowSource::Server && window.window_tokens < guard.min_tokens

@@ -81,7 +81,7 @@ pub(super) fn new_merge(
     Some(new_run(conversation, gauge, Trigger::Merge, work, (from_seq, to_seq), now))
 }
 
-/// The beginning and the end of a queued run that has nothing to do: its range is empty.
+/// Starts and ends a queued run whose range is empty.
 pub(crate) fn end_queued(
     conversation: &Conversation,
     agent: &AgentSettings,
@@ -399,7 +399,7 @@ fn ended(run: &Run, outcome: RunOutcome, reason: Option<String>, now: Timestamp)
     }
 }
 
-/// Fills in what the window is after the event.
+/// Sets what the window is after the event.
 fn weigh(conversation: &Conversation, agent: &AgentSettings, mut event: Event) -> Event {
     let then = after(conversation, std::slice::from_ref(&event));
     if let Event::Compaction(CompactionEvent::RunEnded(end)) = &mut event {

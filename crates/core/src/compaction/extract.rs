@@ -1,4 +1,4 @@
-//! Summaries that need no model: the digest, of a whole run or of what its chunks have left.
+//! Summaries without a model: the digest of a whole run, or of what its chunks have left.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(crate) const HEAD_TOKENS: u64 = 36;
 /// Tokens that a message which was left out gets in the summary, at most: a share of the summary's room.
 const LEFT_OUT_SHARE: f64 = 0.25;
 
-/// The placeholders of a channel, where its agent wants them.
+/// The channel's placeholders, if its agent wants them.
 pub fn mask_for(channel: &ChannelId, agent: &AgentSettings) -> Option<Mask> {
     (agent.compaction.identifiers == IdentifierPolicy::Anonymize).then(|| Mask::new(channel))
 }
@@ -79,8 +79,8 @@ pub fn identifiers_beside(
     }
 }
 
-/// Most tokens of a summary's text, of so many of the whole summary in the window: the rest is for its head, and for the
-/// list of identifiers.
+/// Most tokens of a summary's text, when the whole summary takes `summary_tokens` in the window: the rest is for its head
+/// and its list of identifiers.
 pub fn text_limit(agent: &AgentSettings, summary_tokens: u64) -> u64 {
     let list = match agent.compaction.identifiers {
         IdentifierPolicy::Preserve => (summary_tokens as f64 * IDENTIFIER_SHARE) as u64,
@@ -117,7 +117,7 @@ pub fn digest_draft(
     masked(draft, mask_for(channel, agent).as_ref())
 }
 
-/// A merge without a model, of the words of its sources.
+/// A merge without a model, from the text of its sources.
 pub(super) fn merge_draft(agent: &AgentSettings, sizes: &StackSizes, sources: &[Summary]) -> SummaryDraft {
     let tokens = summary_tokens(sources);
     let limit = text_limit(agent, sizes.merge(tokens)).min(tokens / 2);
@@ -174,7 +174,7 @@ fn digest_budget(agent: &AgentSettings, sizes: &StackSizes, source_tokens: u64) 
     wanted.min(text_limit(agent, sizes.summary(source_tokens))).max(24) as u32
 }
 
-/// The summary with digests of the messages that its model did not see for their size.
+/// Adds to the summary digests of the messages that its model did not see because of their size.
 pub fn with_left_out(sizes: &StackSizes, text: &str, entries: &[Arc<Entry>], left_out: &[Seq]) -> String {
     let mut text = text.to_owned();
     for entry in entries.iter().filter(|entry| left_out.contains(&entry.seq)) {

@@ -1,4 +1,4 @@
-//! Outlines: what the list of channels shows of a conversation, so small that it is kept for each of very many.
+//! Outlines: what the list of channels shows of a conversation, small enough to be kept for very many.
 
 use std::collections::BTreeMap;
 
@@ -12,18 +12,18 @@ use cairn_types::tokens::Correction;
 /// A conversation without its entries. With the settings of its agent it tells how full the window is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outline {
-    /// Number of the last journal record folded in: with a later one in its channel the outline is out of date.
+    /// Number of the last journal record folded in. If the channel has a later one, the outline is out of date.
     pub n: u64,
     pub summaries: u64,
     /// What the conversation puts into its window.
     pub sizes: Sizes,
-    /// As [`Conversation::model`].
+    /// The model that answers, by its id in the configuration; `None`: the first of the chain that can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// As [`Conversation::learnt`].
+    /// What was learnt of models, by their ids in the configuration.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub learnt: BTreeMap<String, Learnt>,
-    /// As [`Conversation::corrections`].
+    /// Running correction of estimates, by model.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub corrections: BTreeMap<String, Correction>,
 }
@@ -40,8 +40,7 @@ impl Outline {
         }
     }
 
-    /// A conversation that says of models what the outlined one does, and has no entries: the settings that hold in one hold
-    /// in the other.
+    /// A conversation without entries that has the outline's knowledge of models, so that the same settings hold in it.
     pub fn without_entries(self, channel: ChannelId) -> Conversation {
         let Self { model, learnt, corrections, .. } = self;
         Conversation { model, learnt, corrections, ..Conversation::new(channel) }

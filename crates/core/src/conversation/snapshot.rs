@@ -1,4 +1,4 @@
-//! Heads: a conversation without its words, so that the store keeps them once.
+//! Snapshots: a conversation without its texts, so that the store keeps those only once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use cairn_types::ids::{MessageId, Seq};
 use cairn_types::message::{Entry, Pending, Provenance};
 
 impl Conversation {
-    /// A copy without the words of live entries and pending messages, as the store keeps it.
+    /// A copy without the text of live entries and pending messages, as the store keeps it.
     pub fn to_snapshot(&self) -> Self {
         let mut snapshot = self.clone();
         for entry in &mut snapshot.live {
@@ -20,17 +20,18 @@ impl Conversation {
         snapshot
     }
 
-    /// The entries whose words a snapshot lacks, in order.
+    /// The entries whose text a snapshot lacks, in order.
     pub fn missing_entries(&self) -> Vec<Seq> {
         self.live.iter().map(|entry| entry.seq).collect()
     }
 
-    /// The pending messages whose words a snapshot lacks.
+    /// The pending messages whose text a snapshot lacks.
     pub fn missing_pending(&self) -> Vec<MessageId> {
         self.pending.iter().map(|pending| pending.message.clone()).collect()
     }
 
-    /// Puts the words back, as they were said. What had left the window as deleted stays so. Returns false when one is missing: the snapshot is of no use then.
+    /// Restores the texts as they were said. What had left the window as deleted stays without. False: one is missing, and
+    /// the snapshot is useless.
     pub fn fill(&mut self, entries: Vec<Arc<Entry>>, pending: Vec<Pending>) -> bool {
         let mut by_seq: HashMap<Seq, Arc<Entry>> = entries.into_iter().map(|e| (e.seq, e)).collect();
         let open = self.open_turn.as_ref().map(|open| open.id.clone());

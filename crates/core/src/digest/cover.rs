@@ -10,13 +10,13 @@ use super::day_mark;
 use super::weigh::{Weighed, weigh};
 use cairn_types::tokens::estimate;
 
-/// What remains of a word's weight each time that it is covered.
+/// Share of a word's weight that remains each time that it is covered.
 const AGAIN: f64 = 0.2;
 
 /// Exponent of the size that a gain is divided by: below 1, longer pieces have a better chance.
 const SIZE: f64 = 0.8;
 
-/// How often what is left of the budget is spent again.
+/// How often the rest of the budget is spent again.
 const ROUNDS: usize = 4;
 
 pub(super) struct SourceLine<'a> {
@@ -45,7 +45,7 @@ impl SourceLine<'_> {
     }
 }
 
-/// A piece that waits to be taken; its value may be out of date, then it was higher before.
+/// A piece that may be taken. Its value may be outdated; the current one is never higher.
 struct PieceValue {
     value: f64,
     idx: usize,
@@ -90,15 +90,15 @@ pub(super) fn cover(sources: &[SourceLine<'_>], budget: u32) -> Vec<(usize, Stri
     greedy.lines()
 }
 
-/// Pieces, what they are worth, and those taken so far.
+/// Pieces, their values, and those taken so far.
 struct Greedy<'a> {
     sources: &'a [SourceLine<'a>],
-    /// SourceLine of each piece, and the number of the piece in it.
+    /// For each piece, the index of its line and its position in that line.
     places: Vec<(usize, usize)>,
     weighed: Vec<Weighed>,
     costs: Vec<u32>,
     sizes: Vec<f64>,
-    /// What a line costs on top of its pieces.
+    /// The extra cost of starting a line.
     opening: Vec<u32>,
     /// What is left of each word's weight.
     remains: Vec<f64>,
@@ -147,14 +147,14 @@ impl<'a> Greedy<'a> {
         greedy
     }
 
-    /// What a piece would add now, for its size.
+    /// What a piece would add now, relative to its size.
     fn value(&self, idx: usize) -> f64 {
         let Weighed { words, factor } = &self.weighed[idx];
         let gain: f64 = words.iter().map(|(word, weight)| weight * self.remains[*word]).sum();
         gain * factor / self.sizes[idx]
     }
 
-    /// What a piece would cost now, with the beginning of its line and the mark of its day.
+    /// What a piece would cost now, including the start of its line and the mark of its day.
     fn price(&self, idx: usize) -> u32 {
         let source = self.places[idx].0;
         if self.open[source] {
@@ -191,7 +191,7 @@ impl<'a> Greedy<'a> {
         self.heap.extend(too_dear);
     }
 
-    /// Estimated tokens of what is taken, as one text.
+    /// Estimated tokens of the taken pieces, as one text.
     fn tokens(&self) -> u32 {
         let texts: Vec<String> = self.lines().into_iter().map(|(_, text)| text).collect();
         estimate(&texts.join("\n"))

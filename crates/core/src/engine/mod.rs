@@ -1,10 +1,10 @@
-//! Context engines: who decides what a model gets to see, and when the window is made smaller. Chosen per agent, by name.
+//! Context engines, which decide what a model sees and when the window is made smaller. Each agent names one.
 //!
-//! An engine is as pure as all of this crate: it is told what became durable, and answers with requests and with events
-//! that the channel journals. What it keeps beside the conversation it must be able to make again from it.
+//! An engine is as pure as the rest of this crate: it learns what became durable, and returns requests, and events for the
+//! channel to journal. Its own state must be derivable from the conversation.
 //!
-//! Actors ask [`due`], not the engine itself, what is to be done: it keeps runs away from an engine that owns compaction,
-//! so that an agent's engine may be changed from one start to the next.
+//! Actors ask [`due`] instead of the engine: it keeps runs away from an engine that owns compaction, so that an agent's
+//! engine may change between two starts.
 
 mod sliding;
 
@@ -20,42 +20,41 @@ use cairn_types::event::{Event, Record, RunOutcome};
 
 pub use sliding::Sliding;
 
-/// The engine that agents have who name none.
+/// The default engine.
 pub const STANDARD: &str = "standard";
 
-/// The engine that drops the oldest turns and needs no model for it.
+/// The engine that drops the oldest turns and needs no model.
 pub const SLIDING: &str = "sliding";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct EngineInfo {
-    /// By which the configuration names it.
+    /// Its name in the configuration.
     pub id: &'static str,
     pub name: &'static str,
     pub version: &'static str,
-    /// It makes room by itself: it gets no runs.
+    /// Whether it makes room by itself. It then gets no runs.
     pub owns_compaction: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MakeRoom {
-    /// The model is about to be called: what is due by our own measure.
+    /// The model is about to be called: make room by our own measure.
     Tier,
     /// The model refused a request as too large.
     Overflow,
     Manual,
 }
 
-/// A context engine, one for each channel that is awake.
+/// A context engine; each awake channel has its own.
 ///
-/// What holds for every engine, whatever it does (`core/tests/it/invariants/engines.rs` checks it of each): a request fits;
-/// turns leave whole, and the open one never does; between two decisions the beginning of requests stays as it is; a
-/// fresh engine with the same conversation decides the same.
+/// Every engine has to ensure (`core/tests/it/invariants/engines.rs` checks it): a request fits; turns leave as a whole,
+/// and the open one never does; between two decisions the beginning of requests does not change; a new engine with the same
+/// conversation decides the same.
 pub trait ContextEngine: Send + Sync + 'static {
     fn info(&self) -> EngineInfo;
 
-    /// The channel wakes with this conversation, or it was restored after a failure: whatever was known before is void. As
-    /// all that tells an engine of something, nothing by itself: an engine whose knowledge is the conversation needs none of
-    /// it.
+    /// The channel wakes with this conversation, or it was restored after a failure: earlier knowledge is void. This and
+    /// the other notifications do nothing by default, which is enough for an engine that keeps no state.
     fn bootstrap(&self, _conversation: &Conversation) {}
 
     /// A record became durable and is folded in.
@@ -68,7 +67,7 @@ pub trait ContextEngine: Send + Sync + 'static {
         }
     }
 
-    /// The request for the open turn. It always fits. By itself the one of [`crate::window`].
+    /// The request for the open turn. It always fits. By default it comes from [`crate::window`].
     ///
     /// # Errors
     /// System prompt and tools alone do not fit.
@@ -81,7 +80,7 @@ pub trait ContextEngine: Send + Sync + 'static {
         assemble(conversation, agent, tail)
     }
 
-    /// Makes room at once, without a model. Empty when nothing is to leave, or nothing can.
+    /// Makes room at once, without a model. Empty: nothing has to leave, or nothing can.
     fn compact(
         &self,
         conversation: &Conversation,
@@ -90,19 +89,19 @@ pub trait ContextEngine: Send + Sync + 'static {
         now: Timestamp,
     ) -> Vec<Event>;
 
-    /// What is due after a turn, or whenever something changed. [`Decision::Start`] of an engine that owns compaction is
-    /// passed over.
+    /// Decides what is due after a turn, or after another change. [`Decision::Start`] from an engine that owns compaction
+    /// is ignored.
     fn after_turn(&self, conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -> Decision;
 
-    /// `/new`: the conversation restarts.
+    /// `/new` has started a new conversation.
     fn reset(&self, _conversation: &Conversation) {}
 
-    /// The channel falls asleep, or the runtime stops. Nothing is asked of the engine after it.
+    /// The channel falls asleep, or the runtime stops. The engine is not called after this.
     fn dispose(&self) {}
 }
 
-/// What is due in a conversation. An engine that owns compaction gets no runs: those that another engine left, under way
-/// or queued, end as cancelled first, and a run that it proposes is passed over.
+/// Decides what is due in a conversation. An engine that owns compaction gets no runs: runs that another engine left, under
+/// way or queued, are first cancelled, and a run that it proposes is ignored.
 pub fn due(
     engine: &dyn ContextEngine,
     conversation: &Conversation,
@@ -124,8 +123,8 @@ pub fn due(
 
 const NO_RUNS: &str = "this agent's context engine makes room by itself and has no runs";
 
-/// The end of the run under way and of all that are queued, as cancelled: what is sealed is live again, and whoever waits
-/// for a run is told. Empty when there is none.
+/// Cancels the run under way and all queued ones: sealed entries are live again, and whoever waits for a run is told.
+/// Empty: there is none.
 fn end_runs(conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -> Vec<Event> {
     if conversation.run.is_none() && conversation.queued_runs.is_empty() {
         return Vec::new();
@@ -139,8 +138,7 @@ fn end_runs(conversation: &Conversation, agent: &AgentSettings, now: Timestamp) 
     }
 }
 
-/// The standard engine: summaries in a levelled stack, made by runs in the background; the emergency. All it knows is in the
-/// conversation.
+/// The standard engine: summaries in a levelled stack, made by background runs, and the emergency. It keeps no state.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Standard;
 
@@ -180,7 +178,7 @@ pub fn names() -> Vec<&'static str> {
     ENGINES.iter().map(|(name, _)| *name).collect()
 }
 
-/// A fresh engine of that name; `None` when there is none.
+/// A new engine of that name; `None`: there is none.
 pub fn by_name(name: &str) -> Option<Arc<dyn ContextEngine>> {
     ENGINES.iter().find(|(known, _)| *known == name).map(|(_, make)| make())
 }

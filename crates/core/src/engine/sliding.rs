@@ -1,5 +1,5 @@
-//! The sliding engine: the oldest turns leave the window, whole, and nothing stands for them but a marker. It needs no
-//! model; the words stay in the history, where they are found by searching.
+//! The sliding engine: the oldest turns leave the window as a whole, and only a marker replaces them. It needs no model;
+//! the history keeps the text, which can be searched.
 
 use jiff::Timestamp;
 
@@ -17,11 +17,11 @@ use cairn_types::ids::Seq;
 use cairn_types::summary::{Marker, MarkerKind, StackItem};
 use cairn_types::tier::Tier;
 
-/// Share of the background threshold to which usage goes down when the window slides: so that it does so every so many
-/// turns, and the provider's cache of what is sent lives in between.
+/// Share of the background threshold that usage is reduced to when the window slides, so that it slides only every few
+/// turns and the provider's cache is useful in between.
 const DOWN_TO: f64 = 0.75;
 
-/// The sliding engine. All it knows is in the conversation.
+/// The sliding engine. It keeps no state.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sliding;
 

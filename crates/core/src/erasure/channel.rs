@@ -1,4 +1,4 @@
-//! A channel while its events are rewritten: what of it is theirs, and what its summaries are made of again.
+//! A channel while its events are rewritten: which parts are the person's, and what its summaries are rebuilt from.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -153,14 +153,14 @@ impl ChannelErasure {
         self.entries.push(Arc::new(entry));
     }
 
-    /// `/undo`, and messages that were deleted.
+    /// Removes a range, after `/undo`.
     pub(super) fn take_back(&mut self, from: Seq, to: Seq) {
         if !self.is_of_others_alone {
             self.undone.push((from, to));
         }
     }
 
-    /// See [`ChannelErasure::take_back`].
+    /// Removes entries of a deleted message.
     pub(super) fn delete(&mut self, message: &MessageId, seqs: &[Seq]) {
         self.pending
             .iter_mut()

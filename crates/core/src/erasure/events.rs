@@ -1,4 +1,4 @@
-//! What becomes of each event. It is changed in place; where nothing of it stays, the answer is false.
+//! How each event is rewritten. It is changed in place; false: nothing of it stays.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ fn erased_parts() -> Vec<Part> {
 }
 
 impl Eraser {
-    /// An event of no channel.
+    /// Rewrites an event that belongs to no channel.
     pub(super) fn outside(&mut self, event: &mut Event) -> bool {
         match event {
             Event::Registry(event) => self.registry(event),
@@ -43,7 +43,7 @@ impl Eraser {
         }
     }
 
-    /// An event of a channel that stays.
+    /// Rewrites an event of a channel that stays.
     pub(super) fn within(
         &mut self,
         state: &mut ChannelErasure,

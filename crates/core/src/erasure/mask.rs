@@ -84,7 +84,7 @@ impl Mask {
         mask
     }
 
-    /// It takes the same out.
+    /// Whether both remove the same.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         self.pseudonym == other.pseudonym && self.names == other.names && self.quoted == other.quoted
     }

@@ -1,4 +1,4 @@
-//! What people do with several memories.
+//! Operations of people on several memories.
 
 mod unite;
 

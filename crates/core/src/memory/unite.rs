@@ -1,23 +1,23 @@
-//! Several memories that say the same, made one by a person.
+//! Merging memories that say the same, by a person's command.
 
 use cairn_types::event::MemoryEvent;
 use cairn_types::memory::Memory;
 
-/// Why memories cannot be made one.
+/// Why memories cannot be merged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotUnited {
     #[error("there is nothing to unite: name two memories or more")]
     Alone,
-    /// One would be seen where the other was not.
+    /// One would be visible where the other was not.
     #[error("{0} is of another agent or scope: only memories that the same people see can be made one")]
     Elsewhere(cairn_types::ids::MemoryId),
 }
 
-/// What makes one memory of several: `kept` takes the text and the highest importance, the others are forgotten and do not
-/// come back by themselves.
+/// Merges memories: `kept` takes the text and the highest importance; the others are forgotten and do not come back by
+/// themselves.
 ///
 /// # Errors
-/// There are no others, or one of them is of another agent or scope.
+/// There are no others, or one of them belongs to another agent or scope.
 pub fn unite(kept: &Memory, others: &[Memory], text: &str) -> Result<Vec<MemoryEvent>, NotUnited> {
     let others: Vec<&Memory> = others.iter().filter(|other| other.id != kept.id).collect();
     if others.is_empty() {

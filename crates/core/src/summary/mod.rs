@@ -1,4 +1,4 @@
-//! The levels of the stack of summaries: when some are merged, and how long they may be.
+//! Levels of the summary stack: when summaries are merged, and how long they may be.
 
 mod levels;
 

@@ -1,4 +1,4 @@
-//! What many calls of a model have in common, kept once.
+//! Frames: what many model calls have in common, kept once.
 
 use cairn_types::ids::TextId;
 use cairn_types::tool::defs::ToolDefs;
@@ -7,7 +7,7 @@ use cairn_types::wire::format::{KeptText, Wire};
 
 use crate::agent::AgentSettings;
 
-/// The frame of a request by those settings, with all texts that it names and itself; and its id.
+/// The frame of a request with these settings: all texts that it refers to, including itself, and its id.
 pub fn frame_of(
     settings: &AgentSettings,
     prompt: &str,

@@ -1,4 +1,4 @@
-//! Which turn is meant.
+//! How a turn is named in a request.
 
 use jiff::Timestamp;
 
@@ -7,16 +7,16 @@ use cairn_types::ids::{MessageId, TurnId};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WhichTurn {
-    /// The newest of the channel.
+    /// The newest turn of the channel.
     Last,
     Id(TurnId),
-    /// The one that was under way then, or the last one before.
+    /// The turn that was under way at that time, or the last one before.
     At(Timestamp),
-    /// The one that took that message up, or sent it as its answer.
+    /// The turn that took up that message, or sent it as its answer.
     Message(MessageId),
 }
 
-/// As it is named in a URL: `last`, `t12`, `at:2026-11-23T07:00:00Z`, `message:ID`.
+/// Parses a turn's name in a URL: `last`, `t12`, `at:2026-11-23T07:00:00Z`, `message:ID`.
 impl std::str::FromStr for WhichTurn {
     type Err = String;
 
@@ -34,13 +34,13 @@ impl std::str::FromStr for WhichTurn {
     }
 }
 
-/// The records that tell of a turn.
+/// The records of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnRecords {
     pub turn: TurnId,
-    /// All of its channel, from its first message to the beginning of the next turn.
+    /// All records of its channel, from its first message to the beginning of the next turn.
     pub records: Vec<Record>,
-    /// The turn before it in the channel, and the one after it.
+    /// The previous turn in the channel, and the next one.
     pub before: Option<TurnId>,
     pub after: Option<TurnId>,
 }

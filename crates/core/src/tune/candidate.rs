@@ -1,4 +1,4 @@
-//! Candidates, and which of them is best.
+//! Candidate settings, and which of them is best.
 
 use super::sim::{TuneOutcome, frame_tokens};
 use crate::agent::{AgentSettings, WindowSize};

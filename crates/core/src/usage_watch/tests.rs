@@ -46,7 +46,7 @@ impl Talk {
 enum Step {
     /// Our estimate, and the server's report.
     Ask(u64, u64),
-    /// The same with tokens that came from the cache.
+    /// Our estimate, the report, and the reported tokens that came from the cache.
     Cached(u64, u64, u64),
     /// A compaction, `/new` or `/undo`.
     Changed,

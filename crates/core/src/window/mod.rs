@@ -1,4 +1,4 @@
-//! The window: the only assembler of a prompt, and the measure of it.
+//! The window: the only assembler of requests, and the measure of the window.
 
 mod assemble;
 mod fit;
@@ -28,9 +28,9 @@ pub use cairn_types::text::escape::{
 /// Tokens and entries of one region of the window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, serde::Deserialize)]
 pub struct Region {
-    /// Tokens after correction.
+    /// Tokens, corrected.
     pub tokens: u64,
-    /// Entries, summaries, memories or tools.
+    /// Number of entries, summaries, memories or tools.
     pub entries: u64,
 }
 
@@ -62,15 +62,15 @@ pub struct Gauge {
     pub tier: Tier,
 }
 
-/// Volatile context of one request.
+/// The volatile part of one request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tail {
-    /// Now, for the model's sense of date.
+    /// The current time, for the model's sense of date.
     pub now: jiff::Timestamp,
     pub zone: jiff::tz::TimeZone,
     /// Memories that fit the question, best first.
     pub recalled: Vec<Memory>,
-    /// No tool is called any more after this request: the model is told to answer.
+    /// No tool is called after this request, so the model is told to answer.
     pub last_call: bool,
 }
 
@@ -80,7 +80,7 @@ pub struct Assembled {
     /// Its estimated tokens, before correction.
     pub estimated_tokens: u64,
     pub tokens: u64,
-    /// Entries that were shortened to make it fit (tool results, then the open turn's message), or, where that was not
-    /// enough, left out; never kept so.
+    /// Entries that were shortened to fit (tool results, then the open turn's message) or, if that was not enough, left
+    /// out; only in this request.
     pub shortened: Vec<cairn_types::ids::Seq>,
 }

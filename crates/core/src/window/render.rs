@@ -1,4 +1,4 @@
-//! How the line before the stack and the volatile tail read, and what they weigh.
+//! Texts of the line before the stack and of the volatile tail, and their tokens.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use cairn_types::summary::LookupTools;
 use cairn_types::text::escape::{escape_name, short_date};
 use cairn_types::tokens::estimate;
 
-/// The line before the stack: what follows is to be continued, not repeated, and how to look into it.
+/// The line before the stack: it tells the model to continue what follows, not to repeat it, and how to look it up.
 pub fn guide_text(lookup: LookupTools) -> String {
     let mut text = "[System: archive] What follows, oldest first, is the earlier part of this same conversation: work that \
                     was done before. Continue it; do not do or say again what stands here as done."
@@ -32,13 +32,13 @@ pub fn guide_text(lookup: LookupTools) -> String {
     text
 }
 
-/// Tokens of the line before the stack and of the frame of its system message, before correction.
+/// Tokens of the line before the stack and of its system message's frame, before correction.
 pub(crate) fn guide_tokens(lookup: LookupTools) -> u64 {
     u64::from(estimate(&guide_text(lookup))) + u64::from(MESSAGE_OVERHEAD) + 2
 }
 
-/// What a memory says, on one line. What somebody typed in a chat is that person's word, quoted, so that nothing in it passes
-/// for another memory.
+/// The text of a memory, on one line. What somebody wrote in a chat is quoted as that person's word, so that nothing in it
+/// passes for another memory.
 pub fn memory_words(memory: &Memory) -> String {
     let words = memory.text.replace(['\n', '\r'], " ").replace("</", "< /");
     match memory.said_by() {
@@ -47,7 +47,7 @@ pub fn memory_words(memory: &Memory) -> String {
     }
 }
 
-/// The volatile context at the tail: the clock and the recalled memories, as data.
+/// The volatile tail: the clock and the recalled memories, as data.
 pub(crate) fn tail_text(tail: &Tail) -> String {
     let now = tail.now.to_zoned(tail.zone.clone());
     let zone = tail.zone.iana_name().unwrap_or("UTC");
@@ -73,12 +73,12 @@ pub(crate) fn tail_text(tail: &Tail) -> String {
     text
 }
 
-/// That no more tools can be called, where the rest of the tail stands further up.
+/// The hint that no more tools can be called, for a request whose tail is further up.
 pub(crate) fn last_call_text() -> String {
     format!("<context>\nFrom the system, not from a person.{LAST_CALL}\n</context>")
 }
 
-/// What the model is told when its calls of tools are used up.
+/// The hint that the model's tool calls are used up.
 const LAST_CALL: &str =
     "\nNo more tools can be called for this answer: say now what you have found, and what is left to do.";
 

@@ -70,7 +70,7 @@ impl fmt::Debug for Anthropic {
 }
 
 impl Anthropic {
-    /// Takes the options, asks nothing of anybody yet.
+    /// Takes the options. Sends nothing yet.
     ///
     /// # Errors
     /// The address is no HTTP address, or the key cannot be sent.

@@ -1,5 +1,5 @@
-//! The embedded model: no network, no key, no weights. It answers by quoting, summarises by extraction, and says so.
-//! The same request gets the same answer.
+//! The embedded model: no network, no key, no weights. It answers by quoting, summarises by extraction, and says so. Equal
+//! requests get equal answers.
 
 mod facts;
 mod memories;

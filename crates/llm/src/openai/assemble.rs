@@ -34,7 +34,7 @@ pub(crate) struct Assembler {
     n_bytes: u64,
     /// Fields of the message that its server wants back with its calls.
     fields: Map<String, Value>,
-    /// The words came as a refusal: https://platform.openai.com/docs/guides/structured-outputs#refusals
+    /// The words came as a refusal: <https://platform.openai.com/docs/guides/structured-outputs#refusals>
     declined: bool,
     /// The server said `[DONE]`, or the answer came whole.
     marked: bool,

@@ -40,7 +40,7 @@ impl fmt::Debug for OpenAi {
 }
 
 impl OpenAi {
-    /// Takes the options of a server that is asked over chat completions; asks nothing of anybody yet.
+    /// Takes the options of a server that is asked over chat completions. Sends nothing yet.
     ///
     /// # Errors
     /// The address is no HTTP address, or the key cannot be sent.
@@ -48,10 +48,11 @@ impl OpenAi {
         Self::over(WireFormat::Openai, options)
     }
 
-    /// As [`OpenAi::new`], of a server that is asked over the Responses API, and over chat completions where it has none.
+    /// Takes the options of a server that is asked over the Responses API, or over chat completions if it does not have
+    /// that. Sends nothing yet.
     ///
     /// # Errors
-    /// As for [`OpenAi::new`].
+    /// The address is no HTTP address, or the key cannot be sent.
     pub fn with_responses(options: ServerOptions) -> Result<Self, BadModel> {
         Self::over(WireFormat::Responses, options)
     }

@@ -24,7 +24,7 @@ const GAP: &str = "\n\n";
 /// Fields of a message that we read; others go back with it.
 const MESSAGE_FIELDS: [&str; 3] = ["type", "role", "content"];
 
-/// Those of a call.
+/// Fields of a call that we read; others go back with it.
 const CALL_FIELDS: [&str; 4] = ["type", "call_id", "name", "arguments"];
 
 /// Puts an answer together from its pieces.
@@ -57,7 +57,7 @@ struct Item {
     /// Bytes of the gap before them.
     n_gap: usize,
     arguments: String,
-    /// Of its words or arguments.
+    /// Joins its text or arguments.
     joined: Joined,
     is_done: bool,
 }
@@ -189,7 +189,7 @@ impl Assembler {
         of_index.or_else(|| self.items.iter().rposition(|item| !id.is_null() && item.value["id"] == *id))
     }
 
-    /// The item of a piece.
+    /// The item that a piece belongs to.
     fn of(&self, piece: &Value) -> Option<usize> {
         self.find(piece["output_index"].as_u64(), &piece["item_id"])
     }

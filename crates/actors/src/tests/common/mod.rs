@@ -113,7 +113,7 @@ impl World {
         self
     }
 
-    /// The same with tools beside the built-in ones.
+    /// Offers the built-in tools and these.
     pub(crate) fn with_more_tools(mut self, tools: Vec<Arc<dyn Tool>>) -> Self {
         self = self.with_tools();
         self.settings.tools = all_tools(&tools).unwrap().into();

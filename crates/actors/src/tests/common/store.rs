@@ -104,12 +104,12 @@ impl MemStore {
         })
     }
 
-    /// What a start after a kill finds: whatever is journalled now, and nothing of what the old runtime still does.
+    /// The store after a kill: what is journalled now, and nothing that the old runtime still does.
     pub(crate) fn after_kill(&self) -> Arc<Self> {
         Self::with(self.records(), Arc::clone(&self.artifacts))
     }
 
-    /// The same with only the first `n` records: a kill at an earlier moment.
+    /// The store after a kill at an earlier moment, with only the first `n` records.
     pub(crate) fn after_kill_at(&self, n: usize) -> Arc<Self> {
         Self::with(self.records().into_iter().take(n).collect(), Arc::clone(&self.artifacts))
     }

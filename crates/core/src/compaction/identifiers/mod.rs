@@ -56,9 +56,8 @@ pub fn extract(text: &str) -> Vec<(Kind, &str)> {
         .collect()
 }
 
-/// The identifiers of entries that a summary's text does not have and that are worth most, within so many tokens: the
-/// rare and the late ones first, and whichever still fits; in the order in which they first appear. Deleted messages
-/// have none.
+/// The most valuable identifiers of entries that a summary's text lacks, within the budget: rare and late ones first,
+/// whichever still fits, in the order of their first appearance. Deleted messages have none.
 pub fn of_entries(entries: &[Arc<Entry>], summary: &str, budget_tokens: u32) -> Vec<String> {
     let texts: Vec<String> =
         entries.iter().filter(|entry| !entry.is_deleted()).map(|entry| words(entry)).collect();
@@ -66,7 +65,8 @@ pub fn of_entries(entries: &[Arc<Entry>], summary: &str, budget_tokens: u32) -> 
     best(&found.collect::<Vec<_>>(), summary, budget_tokens)
 }
 
-/// The identifiers of summaries that are merged, of their lists and of their texts, as [`of_entries`].
+/// The most valuable identifiers of merged summaries, from their lists and texts, that the merged text lacks, within the
+/// budget. They are chosen and ordered as for entries.
 pub fn of_summaries(sources: &[Summary], summary: &str, budget_tokens: u32) -> Vec<String> {
     let found = sources.iter().map(|source| {
         let listed = source.identifiers.iter().map(String::as_str);
