@@ -32,8 +32,9 @@ use crate::failure::{RuntimeError, refusal};
 use crate::handle::ChannelHandle;
 use crate::lifecycle::Phase;
 use crate::messages::{ChannelMsg, Compaction, CompactorMsg, Create, OutboxMsg, Request};
+use crate::router::RouterArgs;
 use crate::shared::{RuntimeDeps, Shared};
-use crate::supervisor::{Liveness, Supervisor, SupervisorArgs, SupervisorMsg};
+use crate::supervisor::{Liveness, Supervisor, SupervisorMsg};
 use cairn_core::agent::RuntimeLimits;
 
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -68,7 +69,7 @@ impl Runtime {
         let shared = Shared::new(deps);
         let version = env!("CARGO_PKG_VERSION").to_owned();
         shared.ports.journal(MaintenanceEvent::DaemonStarted { version }).await?;
-        let args = SupervisorArgs { shared: shared.clone(), interrupted };
+        let args = RouterArgs { shared: shared.clone(), interrupted };
         let started = Supervisor::spawn(None, Supervisor, args).await;
         let (supervisor, _) = started
             .map_err(|error| RuntimeError::Spawn { actor: "supervisor", message: error.to_string() })?;

@@ -54,12 +54,6 @@ pub(crate) enum SupervisorMsg {
     },
 }
 
-pub(crate) struct SupervisorArgs {
-    pub(crate) shared: Shared,
-    /// Turns found open were interrupted by a crash.
-    pub(crate) interrupted: bool,
-}
-
 pub(crate) struct Supervisor;
 
 /// Its children and their failures.
@@ -76,12 +70,12 @@ pub(crate) struct SupervisorState {
 impl Actor for Supervisor {
     type Msg = SupervisorMsg;
     type State = SupervisorState;
-    type Arguments = SupervisorArgs;
+    type Arguments = RouterArgs;
 
     async fn pre_start(
         &self,
         myself: ActorRef<SupervisorMsg>,
-        args: SupervisorArgs,
+        args: RouterArgs,
     ) -> Result<SupervisorState, ActorProcessingErr> {
         let mut state = SupervisorState {
             interrupted: args.interrupted,

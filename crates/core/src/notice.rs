@@ -1,8 +1,8 @@
-//! Notes to a chat beside answers: a message is larger than the window, a requested compaction is done, messages were lost
-//! from view, a run failed for good, the model's server cuts requests; and the note behind an answer that the model did not
-//! finish. Pure: the channel journals them as notes that the outbox owes.
+//! Notes to a chat. One is behind an answer that the model did not finish, and part of it. The others are beside answers: a
+//! message is larger than the window, a requested compaction is done, messages were lost from view, a run failed for good, the
+//! model's server cuts requests. Pure: the channel journals these as notes that the outbox owes.
 //!
-//! The first two belong to an answer and always come. The others come only if something was lost, and never with
+//! The first two of the others belong to an answer and always come. The rest come only if something was lost, and never with
 //! `compaction.notices = false`: the next two at most once an hour in a chat, the last one once.
 
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use cairn_types::ids::TextId;
 use cairn_types::model::Usage;
 use cairn_types::tokens::Correction;
 
-/// A request that grew by a smaller share than this may not have grown at all: estimates of pieces are off by up to 9.4 %
+/// A request that grew by a smaller share than this may not have grown at all: estimates of pieces are off by 9.4 %
 /// (`docs/design/figures.md`).
 const ERROR_SHARE: f64 = 0.1;
 

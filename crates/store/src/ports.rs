@@ -26,7 +26,7 @@ use jiff::civil::Date;
 use tokio::sync::oneshot;
 
 use crate::index::Task;
-use crate::index::recall::{self, FoundBy};
+use crate::index::recall::{self, RecallSources};
 use crate::index::search::SearchPlace;
 use crate::store::{Inner, Store};
 use crate::views::archive::Reads;
@@ -138,7 +138,7 @@ impl cairn_core::store_port::Store for Store {
         filter: MemoryFilter,
     ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>> {
         let (agent, reach) = (agent.clone(), reach.to_vec());
-        self.look(move |inner, reads| recall::list(found_by(inner), reads, &agent, &reach, &filter)).boxed()
+        self.look(move |inner, reads| recall::list(sources(inner), reads, &agent, &reach, &filter)).boxed()
     }
 
     fn memory(&self, id: &MemoryId) -> BoxFuture<'_, Result<Option<Memory>, StoreError>> {
@@ -155,7 +155,7 @@ impl cairn_core::store_port::Store for Store {
     ) -> BoxFuture<'_, Result<ports::Recall, StoreError>> {
         let (agent, reach, question) = (agent.clone(), reach.to_vec(), question.to_owned());
         let asked = move |inner: &Inner, reads: &Reads<'_>| {
-            recall::recall(found_by(inner), reads, &agent, (&reach, &question, limit))
+            recall::recall(sources(inner), reads, &agent, (&reach, &question, limit))
         };
         self.look(asked).boxed()
     }
@@ -247,8 +247,8 @@ impl cairn_core::store_port::Store for Store {
     }
 }
 
-fn found_by(inner: &Inner) -> FoundBy<'_> {
-    FoundBy { index: &inner.index, views: &inner.views }
+fn sources(inner: &Inner) -> RecallSources<'_> {
+    RecallSources { index: &inner.index, views: &inner.views }
 }
 
 /// Restores a channel. Keeps a snapshot when many records were read, so that the next restore is quick.

@@ -153,10 +153,10 @@ fn open_views_and_journal(
     let most_bytes = options.checked_at_start_bytes;
     let most_rows = most_bytes / ROW_BYTES;
     let (views, meta) = Views::open(&layout.views, options.sled_cache_bytes, most_rows, &layout.journal)?;
-    let shown =
+    let state =
         ViewState { last: vec![index::reach(&layout.index), meta.checkpoint()], channels: Vec::new() };
     let start = Start { from: meta.checkpoint(), most_bytes };
-    let tail = open::open(&layout.journal, layout, &start, &shown)?;
+    let tail = open::open(&layout.journal, layout, &start, &state)?;
     if views.are_open() {
         options.progress.begin("views", tail.n);
         let lacks = tail.n.saturating_sub(meta.n);

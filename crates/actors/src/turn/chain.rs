@@ -99,7 +99,7 @@ impl Turn {
             Attempt::Bare if error.may_be_of_content() => failure::refused(&model, &error),
             _ => failure::of_models(&model, &error, &tries.errors),
         };
-        if self.outage_wait.waits() && self.outage_wait.covers(&error) {
+        if self.outage_wait.waits && self.outage_wait.covers(&error) {
             self.budget.note(Some(failed));
             self.pause(&error, asked).await;
             return self.fail_back(tries).await;

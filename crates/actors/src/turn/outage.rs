@@ -68,10 +68,6 @@ impl OutageWait {
         }
     }
 
-    pub(super) fn waits(&self) -> bool {
-        self.waits
-    }
-
     pub(super) fn failed(&mut self) {
         self.since.get_or_insert_with(Instant::now);
     }

@@ -38,8 +38,8 @@ pub(super) struct Written {
     pub(super) cut_off: bool,
 }
 
-/// An answer of the model.
-struct Answer {
+/// What one call of the model returned.
+struct Completion {
     text: String,
     calls: Vec<ToolCall>,
     /// State that the provider wants back with the next request.
@@ -72,7 +72,7 @@ impl Talk<'_> {
                 self.withdraw_tools();
             }
             let n_memories = self.memories.len();
-            let Answer { text, calls, state, finish } = self.call().await?;
+            let Completion { text, calls, state, finish } = self.call().await?;
             if text.trim().len() >= longest.trim().len() {
                 longest.clone_from(&text);
             }
@@ -111,7 +111,7 @@ impl Talk<'_> {
     }
 
     /// One call, within its own limit and the time that is left to the run. Its usage is counted however it ends.
-    async fn call(&mut self) -> Result<Answer, AskError> {
+    async fn call(&mut self) -> Result<Completion, AskError> {
         self.job.check_budget(self.candidate)?;
         let tokens = request_tokens(&self.request);
         if let Some(room) = &self.room {
@@ -137,7 +137,7 @@ impl Talk<'_> {
         }
     }
 
-    async fn exchange(&self, mut usage_guard: UsageGuard<'_>) -> Result<Answer, ModelError> {
+    async fn exchange(&self, mut usage_guard: UsageGuard<'_>) -> Result<Completion, ModelError> {
         let mut events = self.candidate.model.stream(self.request.clone());
         let keeper = TextKeeper::of_runs(&self.job.parts.ports, &self.reader, &self.request.tools);
         let (mut text, mut calls, mut state) = (String::new(), Vec::new(), None);
@@ -178,7 +178,7 @@ impl Talk<'_> {
                     }
                     usage_guard.reported(usage);
                     telemetry::ended(&self.candidate.model.info().id, finish);
-                    return Ok(Answer { text, calls, state, finish });
+                    return Ok(Completion { text, calls, state, finish });
                 }
             }
         }

@@ -23,20 +23,20 @@ const SPARE: usize = 16;
 
 /// What knows which memories have a word: the index, and the views for what changed since its last commit.
 #[derive(Clone, Copy)]
-pub(crate) struct FoundBy<'a> {
+pub(crate) struct RecallSources<'a> {
     pub(crate) index: &'a SearchIndex,
     pub(crate) views: &'a Views,
 }
 
 /// The best memories within reach for a question; none when none fits.
 pub(crate) fn recall(
-    found_by: FoundBy<'_>,
+    sources: RecallSources<'_>,
     reads: &Reads<'_>,
     agent: &AgentId,
     (reach, question, limit): (&[Reach], &str, usize),
 ) -> Result<Recall, StoreError> {
     let asked = RecallQuery { agent, reach, text: question, n: limit.saturating_add(SPARE) };
-    let ranked = ranked(found_by, reads, &asked)?;
+    let ranked = ranked(sources, reads, &asked)?;
     let least = ranked.first().map_or(0.0, |(score, _)| score * FITTING_SHARE);
     let mut recall = Recall::default();
     for (score, id) in ranked {
@@ -59,7 +59,7 @@ pub(crate) fn recall(
 
 /// Memories within reach as a person asks for them.
 pub(crate) fn list(
-    found_by: FoundBy<'_>,
+    sources: RecallSources<'_>,
     reads: &Reads<'_>,
     agent: &AgentId,
     reach: &[Reach],
@@ -70,7 +70,7 @@ pub(crate) fn list(
         let all_fit = filter.kind.is_none() && filter.subject.is_none();
         let n = if all_fit { filter.limit.saturating_add(SPARE) } else { usize::MAX };
         let asked = RecallQuery { agent, reach, text: query, n };
-        return best(found_by, reads, &asked, filter.limit, |memory| filter.fits(memory));
+        return best(sources, reads, &asked, filter.limit, |memory| filter.fits(memory));
     }
     let mut found = within(reads, agent, reach)?;
     found.retain(|memory| filter.fits(memory));
@@ -80,14 +80,14 @@ pub(crate) fn list(
 
 /// The best that fit.
 fn best(
-    found_by: FoundBy<'_>,
+    sources: RecallSources<'_>,
     reads: &Reads<'_>,
     asked: &RecallQuery<'_>,
     limit: usize,
     fits: impl Fn(&Memory) -> bool,
 ) -> Result<Vec<Memory>, StoreError> {
     let mut found = Vec::new();
-    for (_, id) in ranked(found_by, reads, asked)? {
+    for (_, id) in ranked(sources, reads, asked)? {
         if found.len() == limit {
             break;
         }
@@ -101,14 +101,18 @@ fn is_within(asked: &RecallQuery<'_>, memory: &Memory) -> bool {
 }
 
 /// Memories with words of what is asked, best first, by the index or without it.
-fn ranked(found_by: FoundBy<'_>, reads: &Reads<'_>, asked: &RecallQuery<'_>) -> Result<Ranked, StoreError> {
+fn ranked(
+    sources: RecallSources<'_>,
+    reads: &Reads<'_>,
+    asked: &RecallQuery<'_>,
+) -> Result<Ranked, StoreError> {
     let of_index = match reads.db.is_in_memory() {
         // It follows the views on disk, which do not answer.
         true => None,
         false => {
             // Asked before the index is looked at: what it takes in meanwhile is known to it.
-            let changed = found_by.views.changed_memories(asked.agent, asked.reach);
-            found_by.index.memories(asked, &changed).unwrap_or_else(|error| {
+            let changed = sources.views.changed_memories(asked.agent, asked.reach);
+            sources.index.memories(asked, &changed).unwrap_or_else(|error| {
                 tracing::warn!(%error, "the search index cannot be read; memories are found by their rows");
                 None
             })

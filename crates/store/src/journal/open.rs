@@ -100,13 +100,13 @@ impl ViewState {
 /// Checks that the journal has everything that views and index show.
 ///
 /// # Errors
-/// [`StoreError::Damaged`] with the range: it is. Or the journal is damaged elsewhere, or cannot be read.
-pub(crate) fn refuse_lost_end(dir: &Path, shown: &ViewState) -> Result<(), StoreError> {
-    if shown.last.iter().all(|at| holds(dir, at)) {
+/// [`StoreError::Damaged`], with the range of the records that are lost; or the journal is damaged elsewhere, or cannot be read.
+pub(crate) fn refuse_lost_end(dir: &Path, views: &ViewState) -> Result<(), StoreError> {
+    if views.last.iter().all(|at| holds(dir, at)) {
         return Ok(());
     }
     make_dir(dir)?;
-    find_end(dir, &Start::default(), &Mark::default())?.0.refuse_lost(dir, shown)
+    find_end(dir, &Start::default(), &Mark::default())?.0.refuse_lost(dir, views)
 }
 
 /// Where a start begins to read.
@@ -145,12 +145,12 @@ struct End {
 impl End {
     /// # Errors
     /// [`StoreError::Damaged`]: records behind this end are shown, so they were durable.
-    fn refuse_lost(&self, dir: &Path, shown: &ViewState) -> Result<(), StoreError> {
-        let Some(last) = shown.behind(&self.tail) else { return Ok(()) };
+    fn refuse_lost(&self, dir: &Path, views: &ViewState) -> Result<(), StoreError> {
+        let Some(last) = views.behind(&self.tail) else { return Ok(()) };
         let (whole, left) = self.torn.as_ref().map_or((self.tail, 0), |torn| (torn.whole, torn.left));
         let since = Lines::open(&segment::path(dir, whole.segment), 0, Some(whole.len)).and_then(Lines::last);
         let since = since.ok().flatten().and_then(|line| line::parse(&line).ok()).map(|record| record.at);
-        let message = lost_message(whole.n + 1, end_of_loss(last.n, whole.n, left), since, shown);
+        let message = lost_message(whole.n + 1, end_of_loss(last.n, whole.n, left), since, views);
         let message = format!("{message}; a backup may have them");
         let path = segment::path(dir, last.position.segment);
         if last.position.segment == whole.segment {
@@ -168,8 +168,8 @@ pub(crate) fn end_of_loss(shown_n: u64, last: u64, left: u32) -> u64 {
 }
 
 /// What is told of records that are missing at the end; `since`: when the record before them was written, where known.
-pub(crate) fn lost_message(from_n: u64, to_n: u64, since: Option<Timestamp>, shown: &ViewState) -> String {
-    let channels = shown.since(from_n);
+pub(crate) fn lost_message(from_n: u64, to_n: u64, since: Option<Timestamp>, views: &ViewState) -> String {
+    let channels = views.since(from_n);
     let time = |word: &str, at: Option<Timestamp>| {
         at.map(|at| format!(" {word} {}", at.strftime("%Y-%m-%dT%H:%M:%SZ"))).unwrap_or_default()
     };
@@ -199,12 +199,12 @@ pub(crate) fn open(
     dir: &Path,
     layout: &Layout,
     start: &Start,
-    shown: &ViewState,
+    views: &ViewState,
 ) -> Result<Tail, StoreError> {
     make_dir(dir)?;
     let known = Mark::read(&layout.checked);
     let (end, segments) = find_end(dir, start, &known)?;
-    end.refuse_lost(dir, shown)?;
+    end.refuse_lost(dir, views)?;
     if start.from.n > 0 && segments != known.segments {
         let mark = Mark { segments, ..known };
         mark.keep(&layout.checked).unwrap_or_else(
@@ -216,7 +216,7 @@ pub(crate) fn open(
     let last = segment::path(dir, first);
     match end.torn {
         Some(torn) => {
-            let shown_n = shown.last.iter().chain([&start.from]).map(|at| at.n).max();
+            let shown_n = views.last.iter().chain([&start.from]).map(|at| at.n).max();
             cut(&last, &layout.quarantine, &torn, shown_n.unwrap_or_default())?;
         }
         // Opened to be read, so that a journal on a read-only file system can be.

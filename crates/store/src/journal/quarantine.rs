@@ -28,12 +28,12 @@ struct Bad {
 ///
 /// # Errors
 /// A file cannot be read or written; then the journal is as before, segment by segment.
-pub(crate) fn quarantine(dir: &Path, aside: &Path, shown: &ViewState) -> Result<Vec<String>, StoreError> {
+pub(crate) fn quarantine(dir: &Path, aside: &Path, views: &ViewState) -> Result<Vec<String>, StoreError> {
     let mut done = Vec::new();
     let mut last = 0;
     let mut at = Timestamp::UNIX_EPOCH;
     let mut segments = segment::list(dir)?;
-    if segments.is_empty() && shown.behind(&Tail::default()).is_some() {
+    if segments.is_empty() && views.behind(&Tail::default()).is_some() {
         write(&segment::path(dir, 1), &[])?;
         segments.push(1);
     }
@@ -53,7 +53,7 @@ pub(crate) fn quarantine(dir: &Path, aside: &Path, shown: &ViewState) -> Result<
             done: &mut done,
             changed: false,
         };
-        mender.mend(segments.get(idx + 1).map(|next| next - 1), shown)?;
+        mender.mend(segments.get(idx + 1).map(|next| next - 1), views)?;
         let Mender { out, changed, end, at: new_at, .. } = mender;
         (last, at) = (end.n, new_at);
         if changed {
@@ -100,7 +100,7 @@ struct Mender<'a> {
 impl Mender<'_> {
     /// `to_n`: the number that it must reach, when another segment follows. When none does, it must reach what was `shown`;
     /// a torn end that was not is left to the start.
-    fn mend(&mut self, to_n: Option<u64>, shown: &ViewState) -> Result<(), StoreError> {
+    fn mend(&mut self, to_n: Option<u64>, views: &ViewState) -> Result<(), StoreError> {
         let mut lines = Lines::open(self.path, 0, None)?;
         let mut bad: Option<Bad> = None;
         // The end of the last whole append, and how many records of the last one are not there.
@@ -143,9 +143,9 @@ impl Mender<'_> {
                 break;
             }
         }
-        match (to_n, shown.behind(&whole)) {
+        match (to_n, views.behind(&whole)) {
             (Some(to_n), _) => self.close_gap(bad, to_n),
-            (None, Some(last)) => self.stand_in_for_end(bad, end_of_loss(last.n, self.end.n, left), shown),
+            (None, Some(last)) => self.stand_in_for_end(bad, end_of_loss(last.n, self.end.n, left), views),
             (None, None) => {
                 self.out.extend_from_slice(&bad.map(|bad| bad.bytes).unwrap_or_default());
                 Ok(())
@@ -154,17 +154,17 @@ impl Mender<'_> {
     }
 
     /// The numbers up to `to_n` are lost behind the last line. In each channel that had some of them a record says so.
-    fn stand_in_for_end(&mut self, bad: Option<Bad>, to_n: u64, shown: &ViewState) -> Result<(), StoreError> {
+    fn stand_in_for_end(&mut self, bad: Option<Bad>, to_n: u64, views: &ViewState) -> Result<(), StoreError> {
         let from_n = self.end.n + 1;
         let since = (self.end.n > 0).then_some(self.at);
         let moved = self.set_aside(bad)?;
-        for KnownChannel { channel, n, at, next_seq } in shown.since(from_n) {
+        for KnownChannel { channel, n, at, next_seq } in views.since(from_n) {
             self.stand_in(*n, Some(channel.clone()), *at, Some(*next_seq))?;
         }
         if self.end.n < to_n {
             self.stand_in(to_n, None, self.at, None)?;
         }
-        let lost = lost_message(from_n, to_n, since, shown);
+        let lost = lost_message(from_n, to_n, since, views);
         self.done.push(format!("{}: {moved}{lost}; history says so from here on", self.path.display()));
         Ok(())
     }

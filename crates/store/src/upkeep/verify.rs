@@ -550,18 +550,18 @@ fn verify_blocking(
     });
     let JournalWalk { mut report, end, .. } = walk?;
     let is_whole = report.problems.is_empty();
-    let (shown, check) = closed?;
+    let (state, check) = closed?;
     let known = (!quarantine).then(|| Known {
         journal: report.journal.clone(),
         rows: (check.meta.n == end.n && !check.is_old).then(|| check.clone()),
     });
     add(check, &mut report);
-    let lost = match refuse_lost_end(&layout.journal, &shown) {
+    let lost = match refuse_lost_end(&layout.journal, &state) {
         Ok(()) => None,
         Err(error @ StoreError::Damaged { .. }) if is_whole => Some(error.to_string()),
         // What else is wrong is told already.
         Err(StoreError::Damaged { .. }) => {
-            shown.behind(&end).map(|last| lost_message(end.n + 1, last.n, None, &shown))
+            state.behind(&end).map(|last| lost_message(end.n + 1, last.n, None, &state))
         }
         Err(error) => return Err(error),
     };

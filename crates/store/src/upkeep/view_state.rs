@@ -13,23 +13,23 @@ const CACHE_BYTES: u64 = 8 * 1024 * 1024;
 
 /// What views and index show of the journal, both closed. The lock is held.
 pub(crate) fn view_state(layout: &Layout) -> Result<ViewState, StoreError> {
-    let (shown, check) = check_closed(layout)?;
+    let (state, check) = check_closed(layout)?;
     for problem in check.problems {
         tracing::warn!(problem, "the views are not sound; what they show of the journal may not be told");
     }
-    Ok(shown)
+    Ok(state)
 }
 
 /// What closed views and index show, and what is wrong with the views.
 pub(super) fn check_closed(layout: &Layout) -> Result<(ViewState, Check), StoreError> {
-    let (mut shown, mut check) = (ViewState::default(), Check::default());
+    let (mut state, mut check) = (ViewState::default(), Check::default());
     if let Some(views) = opening::look_into_closed(&layout.views, CACHE_BYTES)? {
-        (shown, check) = (views.shown, views.check);
+        (state, check) = (views.state, views.check);
         // Nothing is wrong with rows of another version: the next start makes them again.
         for problem in &mut check.problems {
             problem.push_str("; the next start rebuilds the views");
         }
     }
-    shown.last.push(index::reach(&layout.index));
-    Ok((shown, check))
+    state.last.push(index::reach(&layout.index));
+    Ok((state, check))
 }

@@ -29,7 +29,7 @@ const N_THREADS: usize = 9;
 /// What is found in the folder of closed views.
 pub(crate) struct ClosedViews {
     /// What the rows show of the journal, sound or not: whether its end is lost is told by it.
-    pub(crate) shown: ViewState,
+    pub(crate) state: ViewState,
     pub(crate) check: Check,
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn look_into_closed(dir: &Path, cache_bytes: u64) -> Result<Option<Cl
     let of = dir.to_owned();
     let look = move || {
         let (db, check) = look_into(&of, cache_bytes, u64::MAX, &Arc::default())?;
-        Ok(Some(ClosedViews { shown: shown(db.as_ref()), check }))
+        Ok(Some(ClosedViews { state: view_state(db.as_ref()), check }))
     };
     in_time(dir, look)
 }
@@ -105,10 +105,10 @@ pub(super) fn open(
         Some(db) if check.problems.is_empty() => return Ok((db, check.meta)),
         db => db,
     };
-    let shown = shown(db.as_ref());
+    let state = view_state(db.as_ref());
     calls.within(|| drop(db));
     let why = check.problems.join("; ");
-    refuse_lost_end(journal, &shown)?;
+    refuse_lost_end(journal, &state)?;
     let kept = if is_damaged { Some(move_aside(dir)?) } else { None };
     let kept = kept.map(|to| to.display().to_string());
     tracing::warn!(why, kept, "the views are made again from the journal");
@@ -140,7 +140,7 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreEr
 }
 
 /// What the rows show of the journal; what cannot be read of them is not told.
-fn shown(db: Option<&Db>) -> ViewState {
+fn view_state(db: Option<&Db>) -> ViewState {
     let look = |db: &Db| {
         let Some(meta) = db.meta_of_any_version() else { return ViewState::default() };
         ViewState { last: vec![meta.checkpoint()], channels: channels(db).unwrap_or_default() }

@@ -122,8 +122,8 @@ pub async fn erase_dir(
         // What was asked for before is done first.
         resume_or_clear(&options.dir, &progress)?;
         let layout = Layout::of(&options.dir);
-        let (journal, shown) = (&layout.journal, view_state(&layout)?);
-        let tail = open::open(journal, &layout, &Start::default(), &shown)?;
+        let (journal, state) = (&layout.journal, view_state(&layout)?);
+        let tail = open::open(journal, &layout, &Start::default(), &state)?;
         let found = survey(&options.dir, &tail, &person, &progress)?;
         if dry_run || found.is_none() {
             return Ok(Err(found.map(|figures| Erasure { pseudonym: String::new(), figures, at })));

@@ -107,8 +107,8 @@ fn stage(
     let began = Instant::now();
     let layout = Layout::of(dir);
     // What proves that the journal has lost something must not be removed.
-    let shown = view_state(&layout)?;
-    let tail = open::open(&layout.journal, &layout, &Start::default(), &shown)?;
+    let state = view_state(&layout)?;
+    let tail = open::open(&layout.journal, &layout, &Start::default(), &state)?;
     rewrite::clear(&layout.journal)?;
     artifacts::clear_staged(dir)?;
     step("cleared")?;
