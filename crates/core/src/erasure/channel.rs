@@ -96,9 +96,9 @@ impl ChannelErasure {
         self.pending.insert(pending.message.clone(), message);
     }
 
-    /// A message that waits, if it is theirs.
+    /// A message that waits is theirs. One that is not known was quarantined: it may have been theirs.
     pub(super) fn is_pending_theirs(&self, message: &MessageId) -> bool {
-        self.pending.get(message).is_some_and(|message| message.is_theirs)
+        self.pending.get(message).map_or(self.keeps_words(), |message| message.is_theirs)
     }
 
     /// The author and time of a message that waits.

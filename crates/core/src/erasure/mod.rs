@@ -12,7 +12,7 @@
 mod channel;
 mod events;
 mod mask;
-
+mod rewrite;
 mod survey;
 #[cfg(test)]
 mod tests;
