@@ -44,7 +44,7 @@ impl Eraser {
         match event {
             Event::Message(event) if is_theirs => self.message(channel, event),
             Event::Turn(event) => self.turn(state, channel, is_theirs, event),
-            Event::Artifact(ArtifactEvent::Stored { artifact }) => self.stored(state, channel, at, artifact),
+            Event::Artifact(event) => self.artifact(state, channel, at, event),
             _ => {}
         }
         let stays = match event {
@@ -71,7 +71,10 @@ impl Eraser {
                 state.is_pending_theirs(&message)
             }
             Event::Turn(TurnEvent::EntryAdded { entry }) => {
-                self.is_by_them(entry) || (entry.role != Role::User && state.is_theirs(&entry.turn))
+                self.is_by_them(entry)
+                    || (entry.role != Role::User && state.is_theirs(&entry.turn))
+                    || self.survey.is_quoted(entry)
+                    || state.may_quote(entry)
             }
             Event::Turn(TurnEvent::Ended(end)) => state.is_theirs(&end.turn),
             Event::Turn(TurnEvent::ToolUsed(used)) => {
@@ -148,11 +151,21 @@ impl Eraser {
         }
     }
 
-    fn turn(&mut self, state: &ChannelErasure, channel: &ChannelId, is_theirs: bool, event: &mut TurnEvent) {
+    fn turn(
+        &mut self,
+        state: &mut ChannelErasure,
+        channel: &ChannelId,
+        is_theirs: bool,
+        event: &mut TurnEvent,
+    ) {
         match event {
             TurnEvent::EntryAdded { entry } if is_theirs => {
-                if let Some(artifact) = &entry.artifact {
-                    self.artifacts.insert((channel.clone(), artifact.clone()));
+                if let Some(artifact) = &entry.artifact
+                    && self.artifacts.insert((channel.clone(), artifact.clone()))
+                {
+                    // Its own record came before, and says that it stays.
+                    self.figures.artifacts += 1;
+                    state.gone.push(artifact.clone());
                 }
                 if self.is_by_them(entry) {
                     self.figures.entries += 1
@@ -164,6 +177,22 @@ impl Eraser {
             TurnEvent::Ended(end) => end.recalled.retain(|id| !self.is_lost(id)),
             TurnEvent::UsageReported { trace: Some(trace), .. } => forget_talk(state, trace),
             _ => {}
+        }
+    }
+
+    fn artifact(
+        &mut self,
+        state: &mut ChannelErasure,
+        channel: &ChannelId,
+        at: Timestamp,
+        event: &mut ArtifactEvent,
+    ) {
+        match event {
+            ArtifactEvent::Stored { artifact } => self.stored(state, channel, at, artifact),
+            ArtifactEvent::Used { id } => {
+                state.reads_theirs = self.artifacts.contains(&(channel.clone(), id.clone()));
+            }
+            ArtifactEvent::Expired { .. } => {}
         }
     }
 
