@@ -8,7 +8,7 @@ use super::{NOTHING_LEFT, is_picture};
 use crate::compaction::identifiers;
 use crate::digest::{digest, digest_texts, render};
 use cairn_types::event::{Run, RunEnd, RunWork};
-use cairn_types::ids::{Generation, MessageId, OutboxId, Seq, SummaryId, TurnId};
+use cairn_types::ids::{ArtifactId, Generation, MessageId, OutboxId, Seq, SummaryId, TurnId};
 use cairn_types::message::{Entry, Part, Pending, Role};
 use cairn_types::summary::{MADE_BY_DIGEST, Summary, summary_tokens};
 use cairn_types::text::sentences::sentences;
@@ -39,6 +39,10 @@ pub(super) struct ChannelErasure {
     /// Deliveries of their turns that are owed.
     pub(super) owed: BTreeMap<OutboxId, TurnId>,
     pub(super) run: Option<Run>,
+    /// Artifacts that go and whose records say that they stay.
+    pub(super) gone: Vec<ArtifactId>,
+    /// The next result is a page of an artifact of theirs.
+    pub(super) reads_theirs: bool,
     /// Nothing in it is theirs: its words are not kept, since no summary of it is made again.
     is_of_others_alone: bool,
     /// Entries as rewritten that no summary stands for yet, without pictures.
@@ -86,6 +90,13 @@ impl ChannelErasure {
         self.erased.contains(&seq)
     }
 
+    /// A result may hold words of theirs that were erased before: it is a page of an artifact of theirs, or nobody knows whose
+    /// words it holds.
+    pub(super) fn may_quote(&self, entry: &Entry) -> bool {
+        entry.role == Role::Tool
+            && (self.reads_theirs || (entry.provenance.strangers && !self.erased.is_empty()))
+    }
+
     /// A range holds entries whose words are gone.
     pub(super) fn is_touched(&self, from: Seq, to: Seq) -> bool {
         from <= to && self.erased.range(from..=to).next().is_some()
@@ -96,9 +107,9 @@ impl ChannelErasure {
         self.pending.insert(pending.message.clone(), message);
     }
 
-    /// A message that waits, if it is theirs.
+    /// A message that waits is theirs. One that is not known was quarantined: it may have been theirs.
     pub(super) fn is_pending_theirs(&self, message: &MessageId) -> bool {
-        self.pending.get(message).is_some_and(|message| message.is_theirs)
+        self.pending.get(message).map_or(self.keeps_words(), |message| message.is_theirs)
     }
 
     /// The author and time of a message that waits.
@@ -134,6 +145,7 @@ impl ChannelErasure {
         if theirs {
             self.erased.insert(entry.seq);
         }
+        self.reads_theirs &= entry.role != Role::Tool;
         self.keep(entry.clone());
     }
 
@@ -179,7 +191,7 @@ impl ChannelErasure {
         let pending = std::mem::take(&mut self.pending);
         let (theirs, erased) = (std::mem::take(&mut self.theirs), std::mem::take(&mut self.erased));
         let (others, expired) = (std::mem::take(&mut self.others), std::mem::take(&mut self.expired));
-        let owed = std::mem::take(&mut self.owed);
+        let (owed, gone) = (std::mem::take(&mut self.owed), std::mem::take(&mut self.gone));
         let is_of_others_alone = self.is_of_others_alone;
         *self = Self {
             pending,
@@ -188,6 +200,7 @@ impl ChannelErasure {
             others,
             expired,
             owed,
+            gone,
             generation,
             is_of_others_alone,
             ..Self::default()

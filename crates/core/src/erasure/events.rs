@@ -1,49 +1,38 @@
-//! How each event is rewritten. It is changed in place; false: nothing of it stays.
+//! How each event is rewritten in place: whose it is, what of it goes by hand, its texts and ids, and what is learnt of its channel.
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use super::channel::ChannelErasure;
-use super::mask::Mask;
+use super::rewrite::Rewrite;
 use super::{ERASED, Eraser};
 use cairn_types::event::{
     ApprovalEvent, ArtifactEvent, Checkpoint, CompactionEvent, DeliveryEvent, Event, MaintenanceEvent,
-    MemoryEvent, MessageEvent, Receipt, RegistryEvent, Run, RunEnd, TurnEnd, TurnEvent, TurnOutcome,
+    MemoryEvent, MessageEvent, Receipt, RegistryEvent, RunEnd, TurnEvent,
 };
 use cairn_types::ids::{ChannelId, MemoryId, Seq};
 use cairn_types::memory::{DraftMemory, MemorySave, Scope, mint_id};
-use cairn_types::message::{Artifact, Entry, Part, Pending, Role, entry_tokens, fingerprint, pending_tokens};
-use cairn_types::model::ChatMessage;
-use cairn_types::provider_state::ProviderState;
-use cairn_types::summary::{Marker, marker_tokens, summary_tokens};
-use cairn_types::trace::RunCall;
-
-fn erased_parts() -> Vec<Part> {
-    vec![Part::text(ERASED)]
-}
+use cairn_types::message::{Artifact, Entry, Role, fingerprint, pending_tokens};
+use cairn_types::summary::{Marker, marker_tokens};
+use cairn_types::trace::CallTrace;
 
 impl Eraser {
-    /// Rewrites an event that belongs to no channel.
+    /// Rewrites an event of no channel. False: it goes.
     pub(super) fn outside(&mut self, event: &mut Event) -> bool {
-        match event {
-            Event::Registry(event) => self.registry(event),
+        let stays = match event {
+            Event::Registry(event) => self.keeps_registered(event),
             Event::Maintenance(MaintenanceEvent::WordsExpired { channel, .. }) => {
-                let stays = !self.survey.is_private(channel);
-                *channel = self.mask.channel(channel);
-                stays
+                !self.survey.is_private(channel)
             }
-            Event::Memory(event) => self.memory(None, event),
-            Event::Message(_)
-            | Event::Turn(_)
-            | Event::Compaction(_)
-            | Event::Artifact(_)
-            | Event::Delivery(_)
-            | Event::Approval(_)
-            | Event::Maintenance(_) => true,
+            Event::Memory(event) => self.keeps_memory(None, event),
+            _ => true,
+        };
+        if stays {
+            self.rewrite(None, false, event);
         }
+        stays
     }
 
-    /// Rewrites an event of a channel that stays.
+    /// Rewrites an event of a channel that stays. False: it goes.
     pub(super) fn within(
         &mut self,
         state: &mut ChannelErasure,
@@ -51,188 +40,160 @@ impl Eraser {
         at: Timestamp,
         event: &mut Event,
     ) -> bool {
+        let is_theirs = self.is_theirs(state, channel, event);
         match event {
-            Event::Message(event) => self.message(state, channel, event),
-            Event::Turn(event) => self.turn(state, channel, event),
-            Event::Compaction(event) => return self.compaction(state, channel, event),
-            Event::Artifact(ArtifactEvent::Stored { artifact }) => self.stored(state, channel, at, artifact),
-            Event::Artifact(ArtifactEvent::Used { .. } | ArtifactEvent::Expired { .. }) => {}
-            Event::Memory(event) => return self.memory(Some(state), event),
-            Event::Delivery(event) => self.delivery(state, channel, event),
-            Event::Approval(event) => self.approval(state, event),
-            Event::Registry(event) => return self.registry(event),
-            Event::Maintenance(_) => {}
+            Event::Message(event) if is_theirs => self.message(channel, event),
+            Event::Turn(event) => self.turn(state, channel, is_theirs, event),
+            Event::Artifact(event) => self.artifact(state, channel, at, event),
+            _ => {}
         }
-        true
+        let stays = match event {
+            Event::Compaction(event) => self.compaction(state, channel, event),
+            Event::Memory(event) => self.keeps_memory(Some(state), event),
+            Event::Registry(event) => self.keeps_registered(event),
+            _ => true,
+        };
+        if stays {
+            self.rewrite(Some(channel), is_theirs, event);
+            learn(state, is_theirs, event);
+        }
+        stays
     }
 
-    fn registry(&mut self, event: &mut RegistryEvent) -> bool {
+    /// What the event says is theirs, or was said in answer to them.
+    fn is_theirs(&mut self, state: &ChannelErasure, channel: &ChannelId, event: &Event) -> bool {
+        let person = self.survey.person();
         match event {
-            RegistryEvent::PairingRequested { user, .. } if self.survey.is_theirs(user) => return false,
-            RegistryEvent::PairingRequested { user, .. } => self.mask.author(user),
+            Event::Message(MessageEvent::Accepted(pending)) => self.survey.is_theirs(&pending.author),
+            Event::Message(MessageEvent::Edited { message, .. }) => {
+                let mut message = message.clone();
+                self.mask.message(&mut message);
+                state.is_pending_theirs(&message)
+            }
+            Event::Turn(TurnEvent::EntryAdded { entry }) => {
+                self.is_by_them(entry)
+                    || (entry.role != Role::User && state.is_theirs(&entry.turn))
+                    || self.survey.is_quoted(entry)
+                    || state.may_quote(entry)
+            }
+            Event::Turn(TurnEvent::Ended(end)) => state.is_theirs(&end.turn),
+            Event::Turn(TurnEvent::ToolUsed(used)) => {
+                state.is_theirs(&used.turn) || used.caused_by.contains(person)
+            }
+            Event::Approval(ApprovalEvent::Asked { approval }) => {
+                state.is_theirs(&approval.turn) || approval.caused_by.contains(person)
+            }
+            Event::Delivery(DeliveryEvent::Intended { turn, .. }) => state.is_theirs(turn),
+            Event::Delivery(event) => {
+                let mut id = event.id().clone();
+                self.mask.delivery(&mut id, channel);
+                state.owed.contains_key(&id)
+            }
+            _ => false,
+        }
+    }
+
+    fn is_by_them(&self, entry: &Entry) -> bool {
+        entry.author.as_ref().is_some_and(|author| self.survey.is_theirs(author))
+    }
+
+    /// Has the texts and ids of an event without them.
+    fn rewrite(&mut self, channel: Option<&ChannelId>, is_theirs: bool, event: &mut Event) {
+        let before = memories(event);
+        let mut rewrite = Rewrite {
+            mask: &mut self.mask,
+            moved: &self.moved,
+            channel,
+            is_theirs,
+            took_part: channel.is_some_and(|channel| self.survey.took_part(channel)),
+            mentioned: false,
+        };
+        event.visit_mut(&mut rewrite);
+        self.figures.mentions += u64::from(rewrite.mentioned);
+        for ((id, words), (now, left)) in before.into_iter().zip(memories(event)) {
+            if words != left {
+                self.cleaned.insert(id.clone());
+            }
+            // It derives from agent, scope and text.
+            if id != now {
+                self.moved.insert(id, now);
+            }
+        }
+    }
+
+    /// Pairings and bans of theirs go.
+    fn keeps_registered(&self, event: &RegistryEvent) -> bool {
+        match event {
+            RegistryEvent::PairingRequested { user, .. } => !self.survey.is_theirs(user),
             RegistryEvent::PairingApproved { user }
             | RegistryEvent::PairingRevoked { user }
-            | RegistryEvent::BanLifted { user } => return user != self.survey.person(),
-            RegistryEvent::BanSet { user, .. } if user == self.survey.person() => return false,
-            RegistryEvent::BanSet { reason, by, .. } => {
-                self.mask.person(by);
-                self.mention(|mask| mask.option(reason));
-            }
-            RegistryEvent::AccessSet { platform, access } => self.mask.access(platform, access),
-            RegistryEvent::ChatMigrated { platform, from, to } => {
-                self.mask.chat(platform, from);
-                self.mask.chat(platform, to);
-            }
-            RegistryEvent::ServerApproved { .. } | RegistryEvent::ServerRevoked { .. } => {}
+            | RegistryEvent::BanLifted { user }
+            | RegistryEvent::BanSet { user, .. } => user != self.survey.person(),
+            RegistryEvent::AccessSet { .. }
+            | RegistryEvent::ChatMigrated { .. }
+            | RegistryEvent::ServerApproved { .. }
+            | RegistryEvent::ServerRevoked { .. } => true,
         }
-        true
     }
 
-    fn message(&mut self, state: &mut ChannelErasure, channel: &ChannelId, event: &mut MessageEvent) {
+    /// Nobody waits any more for the answer to a message of theirs that no turn took up.
+    fn message(&mut self, channel: &ChannelId, event: &mut MessageEvent) {
         match event {
-            MessageEvent::Accepted(pending) => self.accepted(state, channel, pending),
-            MessageEvent::Edited { message, parts, addressed, fingerprint: hash, tokens } => {
-                let named = message.clone();
-                self.mask.message(message);
-                let theirs = state.is_pending_theirs(message);
-                if theirs {
-                    *parts = erased_parts();
-                } else {
-                    self.mention(|mask| mask.parts(parts));
-                }
-                state.edit(message, parts);
-                *addressed &= !(theirs && self.survey.waits(channel, &named));
-                (*hash, *tokens) = match state.pending(message) {
-                    Some(pending) => (fingerprint(&pending.author, parts), pending_tokens(pending)),
-                    None => (String::new(), 0),
-                };
+            MessageEvent::Accepted(pending) => {
+                self.figures.entries += 1;
+                self.figures.expired += u64::from(pending.parts.is_empty());
+                pending.addressed &= !self.survey.waits(channel, &pending.message);
             }
-            MessageEvent::Deleted { message, seqs } => {
-                self.mask.message(message);
-                state.delete(message, seqs);
+            MessageEvent::Edited { message, addressed, .. } => {
+                *addressed &= !self.survey.waits(channel, message);
             }
-            MessageEvent::CommandTaken { message, caller, .. } => {
-                self.mask.message(message);
-                self.mask.author(caller);
-            }
-            MessageEvent::Refused { message } => self.mask.message(message),
+            _ => {}
         }
     }
 
-    fn turn(&mut self, state: &mut ChannelErasure, channel: &ChannelId, event: &mut TurnEvent) {
+    fn turn(
+        &mut self,
+        state: &mut ChannelErasure,
+        channel: &ChannelId,
+        is_theirs: bool,
+        event: &mut TurnEvent,
+    ) {
         match event {
-            TurnEvent::Started { turn, messages, first_seq } => {
-                messages.iter_mut().for_each(|message| self.mask.message(message));
-                state.start_turn(turn, messages, *first_seq);
-            }
-            TurnEvent::Reopened { turn, messages } => {
-                messages.iter_mut().for_each(|message| self.mask.message(message));
-                state.open = Some(turn.clone());
-            }
-            TurnEvent::EntryAdded { entry } => self.added(state, channel, entry),
-            TurnEvent::Ended(end) => self.ended(state, end),
-            TurnEvent::Undone { from_seq, to_seq, .. } => state.take_back(*from_seq, *to_seq),
-            TurnEvent::SessionStarted { generation } => state.start_session(*generation),
-            TurnEvent::ToolUsed(used) => {
-                let theirs = state.is_theirs(&used.turn) || used.caused_by.contains(self.survey.person());
-                self.mask.people(&mut used.caused_by);
-                if theirs {
-                    used.arguments = erased_arguments();
-                    used.error = used.error.take().map(|_| ERASED.to_owned());
-                } else {
-                    self.mention(|mask| mask.value(&mut used.arguments) | mask.option(&mut used.error));
+            TurnEvent::EntryAdded { entry } if is_theirs => {
+                if let Some(artifact) = &entry.artifact
+                    && self.artifacts.insert((channel.clone(), artifact.clone()))
+                {
+                    // Its own record came before, and says that it stays.
+                    self.figures.artifacts += 1;
+                    state.gone.push(artifact.clone());
                 }
+                if self.is_by_them(entry) {
+                    self.figures.entries += 1
+                } else {
+                    self.figures.answers += 1
+                }
+                entry.reasoning = None;
             }
-            TurnEvent::ModelChosen { reason, .. } => drop(self.mention(|mask| mask.text(reason))),
-            TurnEvent::UsageReported { caused_by, .. } => self.mask.people(caused_by),
-            TurnEvent::Interrupted { .. } | TurnEvent::ModelLearnt(_) | TurnEvent::HistoryWithheld { .. } => {
-            }
+            TurnEvent::Ended(end) => end.recalled.retain(|id| !self.is_lost(id)),
+            TurnEvent::UsageReported { trace: Some(trace), .. } => forget_talk(state, trace),
+            _ => {}
         }
     }
 
-    /// Something of another person's: counted when anything was taken out of it.
-    fn mention(&mut self, mask: impl FnOnce(&Mask) -> bool) -> bool {
-        let changed = mask(&self.mask);
-        self.figures.mentions += u64::from(changed);
-        changed
-    }
-
-    fn accepted(&mut self, state: &mut ChannelErasure, channel: &ChannelId, pending: &mut Pending) {
-        let theirs = self.survey.is_theirs(&pending.author);
-        let waits = theirs && self.survey.waits(channel, &pending.message);
-        self.mask.message(&mut pending.message);
-        self.mask.provenance(&mut pending.provenance);
-        let before = pending.author.name.clone();
-        self.mask.author(&mut pending.author);
-        let changed = if theirs {
-            self.figures.entries += 1;
-            self.figures.expired += u64::from(pending.parts.is_empty());
-            pending.parts = erased_parts();
-            // Nobody waits for its answer any more.
-            pending.addressed &= !waits;
-            true
-        } else {
-            self.mention(|mask| mask.parts(&mut pending.parts)) || before != pending.author.name
-        };
-        if changed {
-            pending.fingerprint = fingerprint(&pending.author, &pending.parts);
-            pending.tokens = pending_tokens(pending);
-        }
-        state.accept(pending, theirs);
-    }
-
-    fn added(&mut self, state: &mut ChannelErasure, channel: &ChannelId, entry: &mut Entry) {
-        let by_them = entry.author.as_ref().is_some_and(|author| self.survey.is_theirs(author));
-        let theirs = by_them || (entry.role != Role::User && state.is_theirs(&entry.turn));
-        self.mask.provenance(&mut entry.provenance);
-        self.mask.message_option(&mut entry.message);
-        if let Some(author) = &mut entry.author {
-            self.mask.author(author);
-        }
-        let changed = if theirs {
-            if let Some(artifact) = &entry.artifact {
-                self.artifacts.insert((channel.clone(), artifact.clone()));
+    fn artifact(
+        &mut self,
+        state: &mut ChannelErasure,
+        channel: &ChannelId,
+        at: Timestamp,
+        event: &mut ArtifactEvent,
+    ) {
+        match event {
+            ArtifactEvent::Stored { artifact } => self.stored(state, channel, at, artifact),
+            ArtifactEvent::Used { id } => {
+                state.reads_theirs = self.artifacts.contains(&(channel.clone(), id.clone()));
             }
-            if by_them {
-                self.figures.entries += 1
-            } else {
-                self.figures.answers += 1
-            }
-            entry.parts = erased_parts();
-            entry.reasoning = None;
-            entry.provider_state = None;
-            entry.tool_calls.iter_mut().for_each(|call| call.arguments = erased_arguments());
-            true
-        } else {
-            self.mention(|mask| {
-                let calls = entry.tool_calls.iter_mut();
-                let in_calls = calls.fold(false, |changed, call| changed | mask.value(&mut call.arguments));
-                mask.parts(&mut entry.parts) | mask.option(&mut entry.reasoning) | in_calls
-            })
-        };
-        let given = entry.provider_state.take_if(|given| !self.keeps_state(channel, given));
-        let changed = changed || given.is_some();
-        if changed {
-            entry.tokens = entry_tokens(entry);
+            ArtifactEvent::Expired { .. } => {}
         }
-        state.add(entry, theirs);
-    }
-
-    /// Nobody can read what is encrypted: where they took part, what a provider gave goes as a whole.
-    fn keeps_state(&self, channel: &ChannelId, state: &ProviderState) -> bool {
-        !self.survey.took_part(channel) && !state.values().any(|value| self.mask.value(&mut value.clone()))
-    }
-
-    fn ended(&mut self, state: &mut ChannelErasure, end: &mut TurnEnd) {
-        self.keep_ids(&mut end.recalled);
-        if let TurnOutcome::Failed { message, .. } = &mut end.outcome {
-            if state.is_theirs(&end.turn) {
-                ERASED.clone_into(message);
-            } else {
-                self.mention(|mask| mask.text(message));
-            }
-        }
-        state.open.take_if(|open| *open == end.turn);
     }
 
     fn stored(
@@ -243,241 +204,99 @@ impl Eraser {
         artifact: &mut Artifact,
     ) {
         let named = (channel.clone(), artifact.id.clone());
-        if state.is_open_theirs() {
+        if state.is_open_theirs() || self.is_renamed(channel) {
             self.artifacts.insert(named.clone());
         }
-        if self.artifacts.contains(&named) || self.is_renamed(channel) {
+        if self.artifacts.contains(&named) {
             self.figures.artifacts += 1;
             artifact.expired_at.get_or_insert(at);
         }
     }
 
-    fn approval(&mut self, state: &ChannelErasure, event: &mut ApprovalEvent) {
-        match event {
-            ApprovalEvent::Asked { approval } => {
-                let theirs =
-                    state.is_theirs(&approval.turn) || approval.caused_by.contains(self.survey.person());
-                self.mask.people(&mut approval.caused_by);
-                self.mention(|mask| mask.text(&mut approval.reason));
-                if theirs {
-                    approval.arguments = erased_arguments();
-                } else {
-                    self.mention(|mask| mask.value(&mut approval.arguments));
-                }
-            }
-            ApprovalEvent::Settled { by, .. } => by.iter_mut().for_each(|by| self.mask.person(by)),
-        }
-    }
-
-    fn delivery(&mut self, state: &mut ChannelErasure, channel: &ChannelId, event: &mut DeliveryEvent) {
-        self.mask.delivery(event.id_mut(), channel);
-        match event {
-            DeliveryEvent::Intended { id, turn, note, reply_to, edits, draft, .. } => {
-                self.mask.message_option(reply_to);
-                self.mask.message_option(edits);
-                if !state.is_theirs(turn) {
-                    self.mention(|mask| mask.option(note));
-                    return;
-                }
-                *note = note.take().map(|_| ERASED.to_owned());
-                if !*draft {
-                    state.owed.insert(id.clone(), turn.clone());
-                }
-            }
-            DeliveryEvent::PutOff { reason, .. } => drop(self.mention(|mask| mask.text(reason))),
-            DeliveryEvent::Sent { message, .. } => self.mask.message(message),
-            DeliveryEvent::Settled { id, receipt: Receipt::Delivered { messages } } => {
-                state.owed.remove(id);
-                messages.iter_mut().for_each(|message| self.mask.message(message));
-            }
-            // It may be tried again.
-            DeliveryEvent::Settled {
-                receipt: Receipt::Dead { reason } | Receipt::Unknown { reason, .. },
-                ..
-            } => {
-                self.mention(|mask| mask.text(reason));
-            }
-            DeliveryEvent::Dropped { id } => drop(state.owed.remove(id)),
-            DeliveryEvent::Attempted { .. } | DeliveryEvent::Retried { .. } => {}
-        }
-    }
-
+    /// False: nothing of it stays.
     fn compaction(
         &mut self,
-        state: &mut ChannelErasure,
+        state: &ChannelErasure,
         channel: &ChannelId,
         event: &mut CompactionEvent,
     ) -> bool {
         match event {
             CompactionEvent::RunStarted { run } => {
-                self.run(state, channel, run);
-                state.run = Some(run.clone());
+                self.instruction(channel, &mut run.instruction);
+                run.checkpoint.take_if(|done| !self.keeps_checkpoint(state, run.from_seq, done));
             }
             CompactionEvent::RunQueued { request } => self.instruction(channel, &mut request.instruction),
-            CompactionEvent::RunAttemptFailed { reason, .. } => drop(self.mention(|mask| mask.text(reason))),
             CompactionEvent::RunCheckpointed { run, checkpoint } => {
                 let current = state.run.as_ref().filter(|current| current.id == *run);
                 let from = current.map(|run| run.from_seq).unwrap_or_default();
                 return self.keeps_checkpoint(state, from, checkpoint);
             }
             CompactionEvent::RunEnded(end) => self.run_ended(state, end),
-            CompactionEvent::EmergencyApplied { marker, .. } | CompactionEvent::StackRetired { marker } => {
-                self.marker(state, marker);
-            }
-            CompactionEvent::WindowSlid { marker, .. } => {
-                self.marker(state, marker);
-                state.forget(marker.to_seq);
-            }
+            CompactionEvent::EmergencyApplied { marker, .. }
+            | CompactionEvent::StackRetired { marker }
+            | CompactionEvent::WindowSlid { marker, .. } => unquote(state, marker),
             CompactionEvent::ResultsPruned { results, .. } => {
                 for pruned in results.iter_mut().filter(|pruned| state.is_erased(pruned.seq)) {
                     // It is as short as it will ever be.
                     pruned.whole_bytes = ERASED.len() as u64;
                 }
             }
-            CompactionEvent::UsageSpent { trace, .. } => {
-                if let Some(work) = trace.as_mut().and_then(|trace| trace.work.as_mut()) {
-                    self.talk(state, work);
-                }
-            }
+            CompactionEvent::UsageSpent { trace: Some(trace), .. } => forget_talk(state, trace),
+            CompactionEvent::UsageSpent { trace: None, .. } | CompactionEvent::RunAttemptFailed { .. } => {}
         }
         true
-    }
-
-    /// What the model of a run said before it was asked again: gone where it read their words, or a merge of what others
-    /// made of them.
-    fn talk(&mut self, state: &ChannelErasure, work: &mut RunCall) {
-        if work.entries.is_none_or(|(from, to)| state.is_touched(from, to)) {
-            work.added.clear();
-        }
-        for message in &mut work.added {
-            self.mention(|mask| match message {
-                ChatMessage::User { parts } => mask.parts(parts),
-                ChatMessage::Assistant { text, tool_calls, provider_state } => {
-                    provider_state.take();
-                    let calls = tool_calls.iter_mut();
-                    calls.fold(mask.text(text), |changed, call| changed | mask.value(&mut call.arguments))
-                }
-                ChatMessage::Tool { text, .. } | ChatMessage::Context { text } => mask.text(text),
-            });
-        }
     }
 
     /// In a channel where they gave instructions, nobody knows whose these were: they go.
-    fn instruction(&mut self, channel: &ChannelId, instruction: &mut Option<String>) {
+    fn instruction(&self, channel: &ChannelId, instruction: &mut Option<String>) {
         if self.survey.instructed.contains(channel) {
             *instruction = instruction.take().map(|_| ERASED.to_owned());
-        } else {
-            self.mention(|mask| mask.option(instruction));
         }
-    }
-
-    fn run(&mut self, state: &ChannelErasure, channel: &ChannelId, run: &mut Run) {
-        self.instruction(channel, &mut run.instruction);
-        self.mention(|mask| mask.option(&mut run.failure));
-        run.checkpoint.take_if(|checkpoint| !self.keeps_checkpoint(state, run.from_seq, checkpoint));
     }
 
     /// What the chunks of a run have come to, unless it is made of their words: then the run begins again.
-    fn keeps_checkpoint(&mut self, state: &ChannelErasure, from: Seq, checkpoint: &mut Checkpoint) -> bool {
-        if state.is_touched(from, checkpoint.to_seq) {
-            return false;
-        }
-        self.keep_drafts(&mut checkpoint.memories);
-        self.mention(|mask| mask.text(&mut checkpoint.text));
-        true
+    fn keeps_checkpoint(&self, state: &ChannelErasure, from: Seq, checkpoint: &mut Checkpoint) -> bool {
+        checkpoint.memories.retain(|draft| self.keeps_draft(draft));
+        !state.is_touched(from, checkpoint.to_seq)
     }
 
-    fn run_ended(&mut self, state: &mut ChannelErasure, end: &mut RunEnd) {
-        self.mention(|mask| mask.option(&mut end.reason));
-        let saves = std::mem::take(&mut end.memories);
-        end.memories = saves.into_iter().filter_map(|save| self.save(Some(state), save)).collect();
-        if let Some(summary) = &mut end.summary {
-            let touched = state.is_touched(summary.from_seq, summary.to_seq);
-            if touched {
-                state.remake(summary, &self.mask);
-                self.figures.summaries += 1;
-            }
-            let cleaned = self.mention(|mask| {
-                let identifiers = summary.identifiers.len();
-                summary.identifiers.retain(|identifier| !mask.names(identifier));
-                mask.text(&mut summary.text) | (summary.identifiers.len() < identifiers)
-            });
-            if cleaned {
-                summary.tokens = summary_tokens(summary);
-            }
-        }
-        state.end_run(end);
-    }
-
-    fn marker(&mut self, state: &ChannelErasure, marker: &mut Marker) {
-        let before = marker.digest.len();
-        marker.digest.retain(|line| !state.is_erased(line.seq));
-        let lines = &mut marker.digest;
-        let cleaned = self.mention(|mask| {
-            lines.iter_mut().fold(false, |changed, line| changed | mask.text(&mut line.text))
-        });
-        if cleaned || marker.digest.len() < before {
-            marker.tokens = marker_tokens(marker);
+    fn run_ended(&mut self, state: &ChannelErasure, end: &mut RunEnd) {
+        end.memories.retain(|save| self.keeps_save(Some(state), save));
+        if let Some(summary) = &mut end.summary
+            && state.is_touched(summary.from_seq, summary.to_seq)
+        {
+            state.remake(summary, &self.mask);
+            self.figures.summaries += 1;
         }
     }
 
-    fn memory(&mut self, state: Option<&ChannelErasure>, event: &mut MemoryEvent) -> bool {
+    fn keeps_memory(&mut self, state: Option<&ChannelErasure>, event: &mut MemoryEvent) -> bool {
         match event {
-            MemoryEvent::Saved(save) => match self.save(state, save.clone()) {
-                Some(kept) => *save = kept,
-                None => return false,
-            },
-            MemoryEvent::Edited { id, text, .. } => {
-                if self.is_lost(id) {
-                    return false;
-                }
-                if self.mention(|mask| mask.option(text)) {
-                    self.cleaned.insert(id.clone());
-                }
-                *id = self.moved_to(id);
-            }
-            MemoryEvent::Forgotten { id } => {
-                if self.is_lost(id) {
-                    return false;
-                }
-                *id = self.moved_to(id);
-            }
+            MemoryEvent::Saved(save) => self.keeps_save(state, save),
+            MemoryEvent::Edited { id, .. } | MemoryEvent::Forgotten { id } => !self.is_lost(id),
             MemoryEvent::Recalled { ids, scores, near, .. } => {
-                let kept: Vec<bool> = ids.iter().map(|id| !self.is_lost(id)).collect();
-                let mut kept = kept.into_iter();
+                let mut kept = ids.iter().map(|id| !self.is_lost(id));
                 scores.retain(|_| kept.next().unwrap_or_default());
                 near.retain(|(id, _)| !self.is_lost(id));
-                near.iter_mut().for_each(|(id, _)| *id = self.moved_to(id));
-                self.keep_ids(ids);
+                ids.retain(|id| !self.is_lost(id));
+                true
             }
         }
-        true
     }
 
-    /// A save as it is kept; `None`: it goes. `state`: the channel that it is journalled in, when it is one.
-    fn save(&mut self, state: Option<&ChannelErasure>, mut save: MemorySave) -> Option<MemorySave> {
+    /// `state`: the channel that it is journalled in, when it is one.
+    fn keeps_save(&mut self, state: Option<&ChannelErasure>, save: &MemorySave) -> bool {
         let id = mint_id(&save.fingerprint());
-        if self.is_gone(state, &save) {
+        let stays = !self.is_gone(state, save);
+        if stays {
+            self.kept.insert(id);
+        } else {
             if !self.kept.contains(&id) {
                 self.forgotten.insert(id);
             }
             self.figures.memories += 1;
-            return None;
         }
-        self.kept.insert(id.clone());
-        if self.mention(|mask| mask.text(&mut save.text) | mask.option(&mut save.subject)) {
-            self.cleaned.insert(id.clone());
-        }
-        let channel = save.source.channel.clone();
-        self.mask.sighting(&mut save.sighting, channel.as_ref());
-        self.mask.scope(&mut save.scope);
-        self.mask.source(&mut save.source);
-        // The id derives from agent, scope and text.
-        let renamed = mint_id(&save.fingerprint());
-        if renamed != id {
-            self.moved.insert(id, renamed);
-        }
-        Some(save)
+        stays
     }
 
     /// It is in their scope, by them, about them, or of their private chat, or was found where they spoke. There a memory of
@@ -521,29 +340,11 @@ impl Eraser {
         }
     }
 
-    /// Those that a run found where they did not speak, and has not saved yet.
-    fn keep_drafts(&self, drafts: &mut Vec<DraftMemory>) {
-        drafts.retain(|draft| {
-            let subject = draft.subject.as_deref();
-            let of_others =
-                draft.by.is_some() || subject.is_some_and(|subject| self.survey.is_other(subject));
-            !self.is_about_them(subject, None, &draft.text, of_others)
-        });
-        for draft in drafts {
-            self.mask.text(&mut draft.text);
-            self.mask.option(&mut draft.subject);
-            draft.by.iter_mut().for_each(|by| self.mask.author(by));
-        }
-    }
-
-    /// Ids of memories that are still there.
-    fn keep_ids(&self, ids: &mut Vec<MemoryId>) {
-        ids.retain(|id| !self.is_lost(id));
-        ids.iter_mut().for_each(|id| *id = self.moved_to(id));
-    }
-
-    fn moved_to(&self, id: &MemoryId) -> MemoryId {
-        self.moved.get(id).unwrap_or(id).clone()
+    /// A memory that a run found where they did not speak, and has not saved yet.
+    fn keeps_draft(&self, draft: &DraftMemory) -> bool {
+        let subject = draft.subject.as_deref();
+        let of_others = draft.by.is_some() || subject.is_some_and(|subject| self.survey.is_other(subject));
+        !self.is_about_them(subject, None, &draft.text, of_others)
     }
 
     fn is_lost(&self, id: &MemoryId) -> bool {
@@ -551,7 +352,69 @@ impl Eraser {
     }
 }
 
-/// Arguments of a call as they are kept: none.
-fn erased_arguments() -> Value {
-    json!({})
+/// The memories of an event, with their texts.
+fn memories(event: &Event) -> Vec<(MemoryId, [Option<String>; 2])> {
+    let saves = match event {
+        Event::Memory(MemoryEvent::Edited { id, text, .. }) => {
+            return vec![(id.clone(), [text.clone(), None])];
+        }
+        Event::Memory(MemoryEvent::Saved(save)) => std::slice::from_ref(save),
+        Event::Compaction(CompactionEvent::RunEnded(end)) => &end.memories,
+        _ => &[],
+    };
+    let known =
+        |save: &MemorySave| (mint_id(&save.fingerprint()), [Some(save.text.clone()), save.subject.clone()]);
+    saves.iter().map(known).collect()
+}
+
+/// Lines that quote erased entries go.
+fn unquote(state: &ChannelErasure, marker: &mut Marker) {
+    let before = marker.digest.len();
+    marker.digest.retain(|line| !state.is_erased(line.seq));
+    if marker.digest.len() < before {
+        marker.tokens = marker_tokens(marker);
+    }
+}
+
+/// What the model of a run said before it was asked again goes where it read their words, or was a merge of what others made of
+/// them.
+fn forget_talk(state: &ChannelErasure, trace: &mut CallTrace) {
+    if let Some(work) = &mut trace.work
+        && work.entries.is_none_or(|(from, to)| state.is_touched(from, to))
+    {
+        work.added.clear();
+    }
+}
+
+/// Learns what an event says of its channel, as it was rewritten.
+fn learn(state: &mut ChannelErasure, is_theirs: bool, event: &mut Event) {
+    match event {
+        Event::Message(MessageEvent::Accepted(pending)) => state.accept(pending, is_theirs),
+        Event::Message(MessageEvent::Edited { message, parts, fingerprint: hash, tokens, .. }) => {
+            state.edit(message, parts);
+            (*hash, *tokens) = match state.pending(message) {
+                Some(pending) => (fingerprint(&pending.author, parts), pending_tokens(pending)),
+                None => (String::new(), 0),
+            };
+        }
+        Event::Message(MessageEvent::Deleted { message, seqs }) => state.delete(message, seqs),
+        Event::Turn(TurnEvent::Started { turn, messages, first_seq }) => {
+            state.start_turn(turn, messages, *first_seq);
+        }
+        Event::Turn(TurnEvent::Reopened { turn, .. }) => state.open = Some(turn.clone()),
+        Event::Turn(TurnEvent::EntryAdded { entry }) => state.add(entry, is_theirs),
+        Event::Turn(TurnEvent::Ended(end)) => drop(state.open.take_if(|open| *open == end.turn)),
+        Event::Turn(TurnEvent::Undone { from_seq, to_seq, .. }) => state.take_back(*from_seq, *to_seq),
+        Event::Turn(TurnEvent::SessionStarted { generation }) => state.start_session(*generation),
+        Event::Compaction(CompactionEvent::RunStarted { run }) => state.run = Some(run.clone()),
+        Event::Compaction(CompactionEvent::RunEnded(end)) => state.end_run(end),
+        Event::Compaction(CompactionEvent::WindowSlid { marker, .. }) => state.forget(marker.to_seq),
+        Event::Delivery(DeliveryEvent::Intended { id, turn, draft: false, .. }) if is_theirs => {
+            state.owed.insert(id.clone(), turn.clone());
+        }
+        // Another end may be tried again.
+        Event::Delivery(DeliveryEvent::Settled { id, receipt: Receipt::Delivered { .. } })
+        | Event::Delivery(DeliveryEvent::Dropped { id }) => drop(state.owed.remove(id)),
+        _ => {}
+    }
 }

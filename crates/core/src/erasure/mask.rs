@@ -7,9 +7,7 @@ use serde_json::Value;
 
 use super::ERASED;
 use cairn_types::ids::{ChannelId, MessageId, OutboxId};
-use cairn_types::memory::{Scope, Source};
-use cairn_types::message::{Author, Part, Provenance};
-use cairn_types::people::access::AccessPolicy;
+use cairn_types::message::Author;
 use cairn_types::text::words::{is_gapless, is_word};
 
 /// How adapters begin the line that says what a message answers.
@@ -209,22 +207,6 @@ impl Mask {
         changed
     }
 
-    pub(super) fn option(&self, text: &mut Option<String>) -> bool {
-        text.as_mut().is_some_and(|text| self.text(text))
-    }
-
-    /// Masks all parts of a message; pictures keep what they show.
-    pub(super) fn parts(&self, parts: &mut [Part]) -> bool {
-        parts.iter_mut().fold(false, |changed, part| {
-            changed
-                | match part {
-                    Part::Text { text } => self.text(text),
-                    Part::Image { name, .. } => self.option(name),
-                    Part::File { name, text, .. } => self.text(name) | self.option(text),
-                }
-        })
-    }
-
     /// Masks all that is in a JSON value, numbers and names of keys included.
     pub(super) fn value(&self, value: &mut Value) -> bool {
         match value {
@@ -250,30 +232,31 @@ impl Mask {
         }
     }
 
-    pub(super) fn person(&self, id: &mut String) {
-        if *id == self.person {
+    pub(super) fn person(&self, id: &mut String) -> bool {
+        let theirs = *id == self.person;
+        if theirs {
             id.clone_from(&self.pseudonym);
         }
+        theirs
     }
 
-    pub(super) fn people(&self, people: &mut BTreeSet<String>) {
-        if people.remove(&self.person) {
-            people.insert(self.pseudonym.clone());
+    /// The id of a person or a chat, without its platform. It is not removed: an empty list may mean that everybody is heard.
+    pub(super) fn bare_id(&self, platform: &str, id: &mut String) -> bool {
+        let theirs = platform == self.platform() && id == self.bare();
+        if theirs {
+            self.alias().clone_into(id);
         }
-    }
-
-    pub(super) fn provenance(&self, provenance: &mut Provenance) {
-        self.people(&mut provenance.people);
+        theirs
     }
 
     /// Id and name. The name of somebody else loses theirs, unless both are called alike.
-    pub(super) fn author(&self, author: &mut Author) {
-        if author.id == self.person {
-            author.id.clone_from(&self.pseudonym);
-            self.alias().clone_into(&mut author.name);
-        } else if !self.is_called(&author.name) {
-            self.text(&mut author.name);
+    pub(super) fn author(&self, author: &mut Author) -> bool {
+        let Author { id, name } = author;
+        if self.person(id) {
+            self.alias().clone_into(name);
+            return true;
         }
+        !self.is_called(name) && self.text(name)
     }
 
     /// A channel; one that is named after the person is named after the pseudonym.
@@ -285,78 +268,43 @@ impl Mask {
         renamed.unwrap_or_else(|_| channel.clone())
     }
 
-    pub(super) fn chat(&self, platform: &str, chat: &mut String) {
-        if platform == self.platform() && chat == self.bare() {
-            self.alias().clone_into(chat);
-        }
-    }
-
-    /// The person's id becomes the pseudonym, and is not just removed: an empty list may mean that everybody is heard.
-    pub(super) fn access(&self, platform: &str, access: &mut AccessPolicy) {
-        if platform != self.platform() {
-            return;
-        }
-        let members = access.places.iter_mut().filter_map(|place| place.members.as_mut());
-        for people in [&mut access.users, &mut access.members].into_iter().chain(members) {
-            if people.remove(self.bare()) {
-                people.insert(self.alias().to_owned());
-            }
-        }
-    }
-
-    pub(super) fn scope(&self, scope: &mut Scope) {
-        match scope {
-            Scope::Agent => {}
-            Scope::Chat { platform, chat } => self.chat(&platform.clone(), chat),
-            Scope::User { platform, user } => self.chat(&platform.clone(), user),
-        }
-    }
-
-    pub(super) fn source(&self, source: &mut Source) {
-        source.by.iter_mut().for_each(|by| self.author(by));
-        if let Some(channel) = &mut source.channel {
-            *channel = self.channel(channel);
-        }
-    }
-
     /// A message's id: one that names them gets another, the corrections of it, too.
-    pub(super) fn message(&mut self, message: &mut MessageId) {
+    pub(super) fn message(&mut self, message: &mut MessageId) -> bool {
         let text = message.as_str();
         let (base, rest) = text.find('#').map_or((text, ""), |at| text.split_at(at));
         if !self.names(base) {
-            return;
+            return false;
         }
         let n = self.messages.len() + 1;
         let alias = self.alias().to_owned();
         let other = self.messages.entry(base.to_owned()).or_insert_with(|| format!("{alias}-{n}"));
         *message = MessageId::from(format!("{other}{rest}"));
+        true
     }
 
-    pub(super) fn message_option(&mut self, message: &mut Option<MessageId>) {
-        if let Some(message) = message {
-            self.message(message);
-        }
+    /// The text with the channel that it begins with as it is called now.
+    fn in_channel(&self, text: &str, channel: &ChannelId) -> Option<String> {
+        let rest = text.strip_prefix(channel.as_str())?;
+        let renamed = self.channel(channel);
+        (renamed != *channel).then(|| format!("{renamed}{rest}"))
     }
 
     /// A delivery's id begins with its channel.
-    pub(super) fn delivery(&self, id: &mut OutboxId, channel: &ChannelId) {
-        let rest = id.as_str().strip_prefix(channel.as_str()).map(ToOwned::to_owned);
-        if let Some(rest) = rest {
-            *id = OutboxId::from(format!("{}{rest}", self.channel(channel)));
-        }
+    pub(super) fn delivery(&self, id: &mut OutboxId, channel: &ChannelId) -> bool {
+        let renamed = self.in_channel(id.as_str(), channel);
+        renamed.map(|renamed| *id = OutboxId::from(renamed)).is_some()
     }
 
     /// The key of a sighting begins with its channel and may end with a message's id.
-    pub(super) fn sighting(&mut self, sighting: &mut String, channel: Option<&ChannelId>) {
-        let Some(channel) = channel else { return };
-        let Some(rest) = sighting.strip_prefix(channel.as_str()) else { return };
-        let mut rest = rest.to_owned();
-        if let Some((_, message)) = rest.split_once("/command/") {
-            let mut message = MessageId::from(message);
-            self.message(&mut message);
-            rest = format!("/command/{message}");
+    pub(super) fn sighting(&mut self, sighting: &mut String, channel: &ChannelId) -> bool {
+        let command = format!("{channel}/command/");
+        let mut message = sighting.strip_prefix(&command).map(MessageId::from);
+        let changed = message.as_mut().is_some_and(|message| self.message(message));
+        if let Some(message) = message {
+            *sighting = format!("{command}{message}");
         }
-        *sighting = format!("{}{rest}", self.channel(channel));
+        let renamed = self.in_channel(sighting, channel);
+        renamed.map(|renamed| *sighting = renamed).is_some() | changed
     }
 }
 

@@ -12,7 +12,7 @@
 mod channel;
 mod events;
 mod mask;
-
+mod rewrite;
 mod survey;
 #[cfg(test)]
 mod tests;
@@ -192,8 +192,8 @@ impl Eraser {
         ErasureFigures { memories_cleaned: self.cleaned.len() as u64, ..self.figures }
     }
 
-    /// What is appended behind the last record: their turn that is open ends, what is owed to them is dropped, and the
-    /// erasure is told, without their id.
+    /// What is appended behind the last record: their turn that is open ends, what is owed to them is dropped, artifacts that
+    /// only turned out later to be theirs expire, and the erasure is told, without their id.
     pub fn closing(&self, at: Timestamp, seconds: f64) -> Vec<NewRecord> {
         let mut records = Vec::new();
         let mut channels: Vec<(&ChannelId, &ChannelErasure)> = self.channels.iter().collect();
@@ -212,6 +212,9 @@ impl Eraser {
             }
             for id in state.owed.keys() {
                 add(Event::Delivery(DeliveryEvent::Dropped { id: id.clone() }));
+            }
+            if !state.gone.is_empty() {
+                add(Event::Artifact(ArtifactEvent::Expired { ids: state.gone.clone(), lost: false }));
             }
         }
         let figures = ErasureFigures { seconds, ..self.figures() };

@@ -9,7 +9,7 @@ use cairn_types::event::{
 };
 use cairn_types::ids::{ChannelId, LOCAL_PLATFORM, MessageId};
 use cairn_types::memory::{MemorySave, Scope};
-use cairn_types::message::Author;
+use cairn_types::message::{Author, Entry, Role};
 
 /// What the journal has of a person.
 #[derive(Debug, Clone)]
@@ -62,6 +62,11 @@ impl Survey {
 
     pub(super) fn is_theirs(&self, author: &Author) -> bool {
         author.id == self.person
+    }
+
+    /// A tool gave their words back, as those that read the history do: its result may hold all that they said there.
+    pub(super) fn is_quoted(&self, entry: &Entry) -> bool {
+        entry.role == Role::Tool && entry.provenance.people.contains(&self.person)
     }
 
     /// A message of theirs that no turn has taken up.
@@ -126,7 +131,7 @@ impl Survey {
             }
             Event::Turn(TurnEvent::EntryAdded { entry }) => {
                 let by_them = entry.author.as_ref().is_some_and(|author| self.meet(author));
-                self.took_part.extend(channel.filter(|_| by_them).cloned());
+                self.took_part.extend(channel.filter(|_| by_them || self.is_quoted(entry)).cloned());
                 self.known |= by_them || entry.provenance.people.contains(&self.person);
             }
             Event::Turn(TurnEvent::ToolUsed(used)) => self.known |= used.caused_by.contains(&self.person),

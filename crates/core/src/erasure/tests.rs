@@ -1,5 +1,6 @@
 //! A small journal, and what is left of it.
 
+mod every;
 mod expired;
 mod others;
 

@@ -6,17 +6,15 @@ use std::collections::{BTreeSet, HashSet};
 use serde_json::{Map, Value};
 
 use crate::conversation::Conversation;
-use cairn_types::event::{
-    ApprovalEvent, Checkpoint, CompactionEvent, DeliveryEvent, Event, MessageEvent, RunEnd, TurnEvent,
-};
+use cairn_types::event::visit::{Kind, Visit};
+use cairn_types::event::{ApprovalEvent, CompactionEvent, Event, MessageEvent, TurnEvent};
 use cairn_types::ids::{MessageId, OutboxId, RunId, Seq, SummaryId, TurnId};
-use cairn_types::message::Pending;
+use cairn_types::memory::DraftMemory;
+use cairn_types::message::{Part, Pending};
+use cairn_types::model::ChatMessage;
 use cairn_types::ports::OutboxItem;
-use cairn_types::summary::{Marker, MarkerKind};
-
-fn no_arguments() -> Value {
-    Value::Object(Map::new())
-}
+use cairn_types::provider_state::ProviderState;
+use cairn_types::summary::{DigestLine, Marker, MarkerKind};
 
 /// What of a channel is in use: the words that its window shows, that a run still has to read, or that are owed.
 #[derive(Debug, Clone, Default)]
@@ -123,70 +121,63 @@ pub enum WordsExpiry {
 /// The event never gets longer as JSON.
 pub fn expire(event: &mut Event, seq: Option<Seq>, in_use: &InUse) -> WordsExpiry {
     if in_use.needs(event, seq) {
-        return if take_out(&mut event.clone()) { WordsExpiry::Needed } else { WordsExpiry::None };
+        return if event.clone().visit_mut(&mut TakeOut) { WordsExpiry::Needed } else { WordsExpiry::None };
     }
-    if take_out(event) { WordsExpiry::Expired } else { WordsExpiry::None }
+    if event.visit_mut(&mut TakeOut) { WordsExpiry::Expired } else { WordsExpiry::None }
 }
 
-fn take_out(event: &mut Event) -> bool {
-    match event {
-        Event::Message(
-            MessageEvent::Accepted(Pending { parts, .. }) | MessageEvent::Edited { parts, .. },
-        ) => !std::mem::take(parts).is_empty(),
-        Event::Turn(TurnEvent::EntryAdded { entry }) => {
-            let had = !std::mem::take(&mut entry.parts).is_empty()
-                | entry.reasoning.take().is_some()
-                | entry.provider_state.take().is_some();
-            let calls = entry.tool_calls.iter_mut();
-            calls.fold(had, |had, call| had | take_arguments(&mut call.arguments))
+/// Takes out what was said and what was made of it. Reasons and memories stay, and tokens stay those of the text that was there.
+struct TakeOut;
+
+impl Visit for TakeOut {
+    const MEASURES: bool = false;
+
+    fn words(&mut self, words: &mut String, kind: Kind) -> bool {
+        is_taken(kind) && !std::mem::take(words).is_empty()
+    }
+
+    fn option(&mut self, words: &mut Option<String>, kind: Kind) -> bool {
+        is_taken(kind) && words.take().is_some()
+    }
+
+    fn json(&mut self, value: &mut Value) -> bool {
+        let had = has_arguments(value);
+        if had {
+            *value = Value::Object(Map::new());
         }
-        Event::Turn(TurnEvent::ToolUsed(used)) => {
-            used.error.take().is_some() | take_arguments(&mut used.arguments)
-        }
-        Event::Approval(ApprovalEvent::Asked { approval }) => take_arguments(&mut approval.arguments),
-        Event::Compaction(event) => match event {
-            CompactionEvent::RunStarted { run } => {
-                run.instruction.take().is_some() | run.checkpoint.as_mut().is_some_and(take_checkpoint)
-            }
-            CompactionEvent::RunQueued { request } => request.instruction.take().is_some(),
-            CompactionEvent::RunCheckpointed { checkpoint, .. } => take_checkpoint(checkpoint),
-            CompactionEvent::RunEnded(RunEnd { summary: Some(summary), .. }) => {
-                !std::mem::take(&mut summary.text).is_empty()
-                    | !std::mem::take(&mut summary.identifiers).is_empty()
-            }
-            CompactionEvent::EmergencyApplied { marker, .. }
-            | CompactionEvent::WindowSlid { marker, .. }
-            | CompactionEvent::StackRetired { marker } => !std::mem::take(&mut marker.digest).is_empty(),
-            CompactionEvent::UsageSpent { trace, .. } => {
-                let work = trace.as_mut().and_then(|trace| trace.work.as_mut());
-                work.is_some_and(|work| !std::mem::take(&mut work.added).is_empty())
-            }
-            CompactionEvent::RunEnded(_)
-            | CompactionEvent::RunAttemptFailed { .. }
-            | CompactionEvent::ResultsPruned { .. } => false,
-        },
-        Event::Delivery(DeliveryEvent::Intended { note: Some(note), .. }) => !std::mem::take(note).is_empty(),
-        Event::Message(_)
-        | Event::Turn(_)
-        | Event::Approval(_)
-        | Event::Artifact(_)
-        | Event::Delivery(_)
-        | Event::Memory(_)
-        | Event::Registry(_)
-        | Event::Maintenance(_) => false,
+        had
+    }
+
+    fn parts(&mut self, parts: &mut Vec<Part>) -> bool {
+        !std::mem::take(parts).is_empty()
+    }
+
+    fn state(&mut self, state: &mut Option<Box<ProviderState>>) -> bool {
+        state.take().is_some()
+    }
+
+    fn talk(&mut self, talk: &mut Vec<ChatMessage>) -> bool {
+        !std::mem::take(talk).is_empty()
+    }
+
+    fn digest(&mut self, lines: &mut Vec<DigestLine>) -> bool {
+        !std::mem::take(lines).is_empty()
+    }
+
+    fn identifiers(&mut self, identifiers: &mut Vec<String>) -> bool {
+        !std::mem::take(identifiers).is_empty()
+    }
+
+    fn drafts(&mut self, drafts: &mut Vec<DraftMemory>) -> bool {
+        !std::mem::take(drafts).is_empty()
     }
 }
 
-fn take_arguments(arguments: &mut Value) -> bool {
-    let had = has_arguments(arguments);
-    if had {
-        *arguments = no_arguments();
+fn is_taken(kind: Kind) -> bool {
+    match kind {
+        Kind::Said | Kind::Made => true,
+        Kind::Reason | Kind::Memory => false,
     }
-    had
-}
-
-fn take_checkpoint(checkpoint: &mut Checkpoint) -> bool {
-    !std::mem::take(&mut checkpoint.text).is_empty() | !std::mem::take(&mut checkpoint.memories).is_empty()
 }
 
 fn has_arguments(arguments: &Value) -> bool {
@@ -208,4 +199,52 @@ pub fn ranges(seqs: impl IntoIterator<Item = Seq>) -> Vec<(Seq, Seq)> {
         }
     }
     ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use cairn_types::testing::{every_event, is_in_texts, with_each_text};
+
+    use super::*;
+
+    /// Reasons and memories.
+    const STAY: [&str; 14] = [
+        "approval_asked/approval/reason",
+        "ban_set/reason",
+        "memory_edited/text",
+        "memory_saved/subject",
+        "memory_saved/text",
+        "model_chosen/reason",
+        "outbox_put_off/reason",
+        "outbox_settled/receipt/reason",
+        "run_attempt_failed/reason",
+        "run_ended/memories/subject",
+        "run_ended/memories/text",
+        "run_ended/reason",
+        "run_started/run/failure",
+        "turn_ended/outcome/message",
+    ];
+
+    #[test]
+    fn texts_expire_but_for_reasons_and_memories() {
+        let events = every_event();
+        let canary = |text: &str| if text.contains('/') { text.to_owned() } else { "quokka".to_owned() };
+        let mut stay = BTreeSet::new();
+        for (path, mut event) in with_each_text(&events, canary) {
+            let bytes = |event: &Event| serde_json::to_string(event).unwrap();
+            let (before, is_text) = (bytes(&event), is_in_texts(&event, "quokka"));
+            expire(&mut event, None, &InUse::default());
+            let after = bytes(&event);
+            assert!(after.len() <= before.len(), "{before} became {after}");
+            assert_eq!(
+                expire(&mut event, None, &InUse::default()),
+                WordsExpiry::None,
+                "nothing is left of it"
+            );
+            stay.extend((is_text && after.contains("quokka")).then_some(path));
+        }
+        assert_eq!(Vec::from_iter(stay), STAY);
+    }
 }

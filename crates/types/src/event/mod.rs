@@ -18,6 +18,7 @@ use crate::tool::mcp::ServerPin;
 mod compaction;
 mod pruned;
 mod turn;
+pub mod visit;
 
 pub use compaction::{
     Checkpoint, CompactionEvent, Run, RunEnd, RunOutcome, RunReport, RunRequest, RunWork, SummarySize,

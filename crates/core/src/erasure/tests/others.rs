@@ -238,3 +238,78 @@ fn an_edit_of_a_memory_of_others_loses_her_name() {
     assert_eq!(edit, Some("Melanie met erased-1"));
     assert_eq!((eraser.figures().memories, eraser.figures().memories_cleaned), (0, 1));
 }
+
+/// A turn of Melanie's in which a tool reads the history, by that provenance; the artifact holds the whole of its result.
+fn lookup(book: &mut Book, provenance: Provenance, artifact: Option<&str>) {
+    let message = book.accept(ROOM, MELANIE, "Melanie", "what was said?");
+    let turn = format!("t{}", book.turns);
+    let first_seq = book.seq(ROOM);
+    let started = TurnEvent::Started { turn: turn.as_str().into(), messages: vec![message], first_seq };
+    book.add(Some(ROOM), Event::Turn(started));
+    if let Some(id) = artifact {
+        let artifact = Artifact {
+            id: id.into(),
+            tool: "history_read".to_owned(),
+            message: None,
+            bytes: 9,
+            lines: 1,
+            stored_at: Timestamp::UNIX_EPOCH,
+            used_at: Timestamp::UNIX_EPOCH,
+            expired_at: None,
+            sha256: None,
+            lost: false,
+        };
+        book.add(Some(ROOM), Event::Artifact(ArtifactEvent::Stored { artifact }));
+    }
+    let mut result = book.entry(ROOM, Role::Tool, "[#1 | 10:00 | caroline] I keep an axolotl");
+    (result.provenance, result.artifact) = (provenance, artifact.map(Into::into));
+    book.add(Some(ROOM), Event::Turn(TurnEvent::EntryAdded { entry: result }));
+    let answer = book.entry(ROOM, Role::Assistant, "It was about pets.");
+    let outcome = TurnOutcome::Answered { reply: answer.seq };
+    book.add(Some(ROOM), Event::Turn(TurnEvent::EntryAdded { entry: answer }));
+    let (turn, usage) = (turn.as_str().into(), Usage::default());
+    let end = TurnEnd { turn, outcome, model: None, usage, recalled: Vec::new() };
+    book.add(Some(ROOM), Event::Turn(TurnEvent::Ended(end)));
+}
+
+#[rstest]
+#[case::hers_among_them(Provenance::of_person(CAROLINE), true)]
+#[case::nobody_knows_whose(Provenance::of_strangers(), true)]
+#[case::of_others(Provenance::of_person(MELANIE), false)]
+#[case::of_a_tool(Provenance::of_tools(), false)]
+fn results_that_quote_her_go_and_answers_to_others_stay(#[case] of: Provenance, #[case] goes: bool) {
+    let mut book = talk("I keep an axolotl", (MELANIE, "Melanie"), "hello");
+    lookup(&mut book, of, None);
+    let (left, eraser) = book.erase(CAROLINE);
+    let all = text(&left);
+    assert_eq!((all.contains("axolotl"), all.contains("It was about pets.")), (!goes, true), "{all}");
+    assert_eq!(eraser.figures().answers, 1 + u64::from(goes));
+}
+
+#[test]
+fn what_a_tool_quotes_of_her_in_another_chat_goes_with_what_was_made_of_it() {
+    let mut book = talk("I keep an axolotl", (MELANIE, "Melanie"), "hello");
+    let other = "main/local/other";
+    book.turn(other, (MELANIE, "Melanie"), "what do you know?", "a lot");
+    let mut result = book.entry(other, Role::Tool, "caroline keeps an axolotl");
+    result.provenance = Provenance::of_person(CAROLINE);
+    book.add(Some(other), Event::Turn(TurnEvent::EntryAdded { entry: result }));
+    book.run(other, 1, 3, "There is an axolotl.", Vec::new());
+    let (left, eraser) = book.erase(CAROLINE);
+    let all = text(&left);
+    assert!(!all.contains("axolotl") && all.contains("what do you know?"), "{all}");
+    assert_eq!(eraser.figures().summaries, 1);
+}
+
+#[test]
+fn a_whole_result_that_quotes_her_goes_with_every_page_of_it() {
+    let mut book = talk("I keep an axolotl", (MELANIE, "Melanie"), "hello");
+    lookup(&mut book, Provenance::of_person(CAROLINE), Some("a1"));
+    book.add(Some(ROOM), Event::Artifact(ArtifactEvent::Used { id: "a1".into() }));
+    lookup(&mut book, Provenance::of_tools(), None);
+    let (left, eraser) = book.erase(CAROLINE);
+    assert!(!text(&left).contains("axolotl"));
+    assert_eq!((eraser.figures().artifacts, eraser.artifacts().count()), (1, 1));
+    let after = folded(&left, ROOM);
+    assert!(after.artifacts.values().all(|artifact| artifact.expired_at.is_some()), "{:?}", after.artifacts);
+}
