@@ -1,6 +1,7 @@
 //! An agent at work: its chain of models, its settings on each of them, and the health of the models, which all
 //! conversations share. The health is kept in memory only, so after a start every model counts as well.
 
+use cairn_core::chain::ModelState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -246,32 +247,6 @@ pub struct ModelStatus {
     pub trouble: Option<Trouble>,
     /// Whether it is ready and has not failed since its last answer.
     pub is_well: bool,
-}
-
-/// The role of a model in an agent's chain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ModelState {
-    Answers,
-    /// Answers if the models before it do not.
-    Ready,
-    /// Skipped for a while after a failure.
-    Cooling,
-    PassedOver,
-    /// Used despite its failures, since no other model is well.
-    Down,
-}
-
-impl ModelState {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Answers => "answers",
-            Self::Ready => "ready",
-            Self::Cooling => "cooling",
-            Self::PassedOver => "passed over",
-            Self::Down => "down",
-        }
-    }
 }
 
 /// The status of each model in an agent's chain, in order.

@@ -41,7 +41,7 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
-pub use agent::{AgentRuntime, EngineMaker, ModelCandidate, ModelState, ModelStatus};
+pub use agent::{AgentRuntime, EngineMaker, ModelCandidate, ModelStatus};
 pub use approvals::{ApprovalDecision, ApprovalError, ApprovalTarget, Approver};
 pub use events::{RuntimeEvent, RuntimeEventKind};
 pub use failure::RuntimeError;
@@ -49,4 +49,4 @@ pub use messages::{Compaction, RoomMade, RunTicket};
 pub use runtime::{Health, Runtime};
 pub use shared::RuntimeDeps;
 pub use supervisor::Liveness;
-pub use tools::{BadTool, all_tools, builtin_tools, effect_of_builtin};
+pub use tools::{BadTool, all_tools};

@@ -8,6 +8,7 @@ pub mod agent;
 pub mod answer_text;
 pub mod artifact;
 pub mod awake;
+pub mod builtin_tools;
 pub mod chain;
 pub mod compaction;
 pub mod conversation;

@@ -1,5 +1,7 @@
 //! The port to the daemon's storage.
 
+use crate::conversation::Outline;
+use jiff::Timestamp;
 use std::sync::Arc;
 
 use cairn_types::event::{NewRecord, Record};
@@ -138,4 +140,16 @@ pub trait Store: Send + Sync + 'static {
 
     /// Removes the texts of expired artifacts, if any are left.
     fn remove_expired(&self, channel: &ChannelId) -> BoxFuture<'_, Result<(), StoreError>>;
+}
+
+/// A line of the list of channels.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChannelLine {
+    pub channel: ChannelId,
+    /// When anything last happened in it.
+    pub last_at: Timestamp,
+    /// Entries of its history, of all generations.
+    pub entries: u64,
+    /// Its conversation as it is now; `None`: no snapshot was kept since its last record.
+    pub outline: Option<Outline>,
 }

@@ -5,5 +5,5 @@ use std::process::ExitCode;
 use cairn_daemon::wiring::Tools;
 
 fn main() -> ExitCode {
-    cairn_daemon::cli::main_with(std::env::args_os(), Tools::new(cairn_testkit::tools::all()))
+    cairn_daemon::commands::main_with(std::env::args_os(), Tools::new(cairn_testkit::tools::all()))
 }

@@ -1,5 +1,6 @@
 //! Requests to a node that stands by, which only the one that leads can answer: passed on to it through the database.
 
+use cairn_api::records::STANDBY;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -11,7 +12,8 @@ use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use cairn_platforms::local::{ApiError, read_body};
+use cairn_api::error::ApiError;
+use cairn_server::http::body::read_body;
 use cairn_store::{Part, Reply, StandbyStatus, Store, Taken, Unanswered};
 use cairn_types::ports::StoreError;
 use futures::{StreamExt as _, stream};
@@ -31,9 +33,6 @@ const BODY_LIMIT: usize = 8 << 20;
 
 /// Longest part of an answer, in bytes.
 const PART: usize = 256 << 10;
-
-/// The code of every answer of a node that follows and can have nobody answer.
-pub(crate) const STANDBY: &str = "standby";
 
 /// How long requests that are under way when a node stands by no longer may take to end.
 const ENDED_WITHIN: Duration = Duration::from_secs(2);

@@ -1,29 +1,9 @@
-//! The daemon behind the binary `cairn`: configuration, command line, admin API, wiring.
+//! The binary `cairn`: what puts the parts together, a node that stands by, and the commands about this machine.
 
-pub mod adapters;
-pub mod admin;
-pub mod agent_registry;
-pub mod background;
-mod bar;
-pub mod chat_commands;
-pub mod cli;
+mod changing;
+pub mod commands;
 mod forward;
-mod http_server;
-pub mod meters;
-mod models;
-pub mod networks;
-mod node;
-mod page;
-pub mod pairing_store;
-pub mod records;
-pub mod reload;
-pub mod restart_handle;
-pub mod retention_job;
-pub mod service;
-pub mod socket;
-pub mod systemd;
-pub mod telemetry;
-mod text;
-pub mod tool_registry;
-mod webhooks;
+mod inside;
+mod service;
+mod standby;
 pub mod wiring;

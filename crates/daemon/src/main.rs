@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    cairn_daemon::cli::main(std::env::args_os())
+    cairn_daemon::commands::main(std::env::args_os())
 }

@@ -14,10 +14,10 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::reload::{Reloader, watch};
-use crate::restart_handle::RestartHandle;
-use crate::systemd;
 use crate::wiring::Daemon;
+use cairn_server::parts::restart::RestartHandle;
+use cairn_server::parts::systemd;
+use cairn_server::reload::{Reloader, watch};
 
 /// Pause after one of the tasks panicked.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How often an erasure that is ready looks for a moment without a turn.
 const TURNS_EVERY: Duration = Duration::from_millis(20);
 
-pub struct Service {
+pub(crate) struct Service {
     tasks: TaskTracker,
     end: CancellationToken,
     hangup: Arc<Notify>,
@@ -36,7 +36,7 @@ pub struct Service {
 
 impl Service {
     /// Starts the tasks for a daemon that is ready.
-    pub fn start(daemon: &Daemon, restart_handle: &RestartHandle) -> Self {
+    pub(crate) fn start(daemon: &Daemon, restart_handle: &RestartHandle) -> Self {
         let service =
             Self { tasks: TaskTracker::new(), end: CancellationToken::new(), hangup: Arc::default() };
         let (runtime, adapters) = (daemon.runtime().clone(), daemon.adapters());
@@ -70,11 +70,11 @@ impl Service {
     }
 
     /// Reloads the configuration; the log says with what result.
-    pub fn reload(&self) {
+    pub(crate) fn reload(&self) {
         self.hangup.notify_one();
     }
 
-    pub async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.end.cancel();
         self.tasks.wait().await;
     }

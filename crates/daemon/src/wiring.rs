@@ -9,7 +9,8 @@ use cairn_actors::{Runtime, RuntimeDeps, RuntimeError};
 use cairn_core::store_port::Store as _;
 use cairn_llm::BadModel;
 use cairn_platforms::fence::Fence;
-use cairn_platforms::local::{self, LocalApi, Mint};
+use cairn_server::messages;
+use cairn_server::messages::{LocalApi, Mint};
 use cairn_store::{DatabaseOptions, Standby, Store, StoreOptions, keep_checked};
 use cairn_tools::schema::Schemas;
 use cairn_types::ports::{Adapter, AdapterPorts, Clock, PairingStore, Platform, StoreError, Tool, Toolset};
@@ -17,25 +18,28 @@ use cairn_types::tool::mcp::pins::Pins;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 
-use crate::adapters::Adapters;
-use crate::admin::{self, Admin};
-use crate::agent_registry::{AgentRegistry, watch_windows};
-use crate::background::Background;
-use crate::chat_commands::{Runner, RunnerDeps};
-use crate::forward::{self, Doors};
-use crate::networks::{self, BadNetwork, Networks};
-use crate::page::Access;
-use crate::pairing_store::DaemonPairings;
-use crate::records::Identity;
-use crate::reload::{ReloadDeps, Reloader, SetLevel, Source};
-use crate::restart_handle::RestartHandle;
-use crate::retention_job::daily;
-use crate::socket::{self, Socket, SocketError, SocketMode};
-use crate::tool_registry::{BadTools, ToolRegistry};
-use crate::webhooks::{self, NoWebhook};
-use crate::{models, node};
+use crate::forward;
+use crate::forward::Doors;
+use cairn_api::records::Identity;
 use cairn_config::clock::SystemClock;
 use cairn_config::{ConfigError, Environment, Live, Loaded, StateDir};
+use cairn_server::api;
+use cairn_server::api::Admin;
+use cairn_server::api::page_access::Access;
+use cairn_server::chat::{Runner, RunnerDeps};
+use cairn_server::http::socket::{Socket, SocketError, SocketMode};
+use cairn_server::http::webhooks::NoWebhook;
+use cairn_server::http::{socket, webhooks};
+use cairn_server::parts::adapters::Adapters;
+use cairn_server::parts::agents::{AgentRegistry, watch_windows};
+use cairn_server::parts::background::Background;
+use cairn_server::parts::networks::{BadNetwork, Networks};
+use cairn_server::parts::people::DaemonPairings;
+use cairn_server::parts::restart::RestartHandle;
+use cairn_server::parts::retention::daily;
+use cairn_server::parts::tools::{BadTools, ToolRegistry};
+use cairn_server::parts::{models, networks};
+use cairn_server::reload::{ReloadDeps, Reloader, SetLevel, Source};
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -297,7 +301,7 @@ impl Daemon {
 
     /// Stops in a process that stands by then: its socket stays, and says so meanwhile, however long the store takes to close.
     pub(crate) async fn step_down(self, grace: Duration) -> Ended {
-        let (socket, routes) = (self.socket.clone(), node::changing(&self.identity));
+        let (socket, routes) = (self.socket.clone(), crate::changing::changing(&self.identity));
         let say_so = async move {
             if let Err(error) = socket.serve(routes).await {
                 tracing::warn!(%error, "the socket answers nobody until this node stands by");
@@ -355,7 +359,7 @@ fn ports(runtime: &Runtime, live: &Live, admin: &Admin) -> AdapterPorts {
 
 /// What the socket serves, messages and everything else; and what the admin address does.
 fn routes(ports: &AdapterPorts, admin: Admin) -> (Router, Router) {
-    let messages = local::router(LocalApi {
+    let of_messages = messages::router(LocalApi {
         intake: Arc::clone(&ports.intake),
         chat_commands: Arc::clone(&ports.chat_commands),
         clock: Arc::clone(&admin.clock),
@@ -363,8 +367,13 @@ fn routes(ports: &AdapterPorts, admin: Admin) -> (Router, Router) {
         max_text_bytes: admin.max_text_bytes,
         mint: Arc::new(Mint::default()),
     });
-    let (inside, at_address) = admin::routers(admin);
-    (admin::with_fallbacks(messages.merge(inside)), at_address)
+    let admin = Arc::new(admin);
+    let (inside, figures) = api::routers(&admin);
+    let at_address = match &admin.page {
+        Some(access) => cairn_page::router(Arc::clone(&admin), access, figures),
+        None => api::with_fallbacks(figures),
+    };
+    (api::with_fallbacks(of_messages.merge(inside)), at_address)
 }
 
 /// A store opened for reading: no actors, nothing is changed.
@@ -427,7 +436,7 @@ pub(crate) async fn reading_routes(
     let live = Live::new(Arc::clone(loaded));
     let agent_registry = Arc::new(agent_registry(store, &live, state, tools, pairing_store.pins(), &clock)?);
     let admin = reading_admin(store, loaded, state, &agent_registry, pairing_store, &clock);
-    Ok((admin::with_fallbacks(admin::router(admin)), agent_registry))
+    Ok((api::with_fallbacks(api::router(admin)), agent_registry))
 }
 
 pub(crate) async fn pairing_store(
@@ -517,7 +526,7 @@ pub(crate) fn identity(loaded: &Loaded, state: &StateDir, socket: Option<PathBuf
 pub fn nothing(loaded: &Arc<Loaded>, state: &StateDir, tools: &Tools) -> Result<Router, StartError> {
     let (linked, clock) = (tools.0.to_vec(), Arc::new(SystemClock));
     let tool_registry = Arc::new(ToolRegistry::new(loaded, &state.path, Pins::default(), linked, clock)?);
-    Ok(admin::with_fallbacks(admin::nothing::router(
+    Ok(api::with_fallbacks(api::empty_state::router(
         Arc::clone(loaded),
         identity(loaded, state, None),
         tool_registry,

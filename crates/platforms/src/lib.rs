@@ -10,7 +10,6 @@ pub mod fence;
 mod inbound;
 mod lenient;
 pub mod link;
-pub mod local;
 pub mod markup;
 mod pause;
 pub mod settings;

@@ -20,11 +20,11 @@ mod upkeep;
 mod views;
 
 pub use cluster::{
-    DatabaseReport, LeaseState, Moved, Node, NodeRow, Part, Reply, Request, Standby, StandbyStatus, Taken,
-    Unanswered, move_from, move_to, report_on,
+    DatabaseReport, LeaseState, Moved, Part, Reply, Request, Standby, StandbyStatus, Taken, Unanswered,
+    move_from, move_to, report_on,
 };
 pub use files::disk::can_start_threads;
-pub use files::progress::{Progress, ProgressReport};
+pub use files::progress::Progress;
 pub use index::search::SearchPlace;
 pub use open::check_free;
 pub use options::{DatabaseOptions, StoreOptions};
@@ -35,10 +35,9 @@ pub use upkeep::background_check::keep_checked;
 pub use upkeep::backup::restore::{is_there, restore_dir};
 pub use upkeep::backup::{BackupError, BackupReport, RestoreReport};
 pub use upkeep::erasure::erase_dir;
-pub use upkeep::retain::{Expired, Needs, Shrunk};
+pub use upkeep::retain::Needs;
 pub use upkeep::verify::{
     JournalReport, VerifyReport, ViewsReport, rebuild_dir, verify_dir, verify_dir_quick,
 };
 pub use views::history::HistoryPage;
-pub use views::lists::{ChannelLine, MadeAt, Totals};
-pub use views::trail::{MemoryTrail, TrailStep};
+pub use views::lists::{MadeAt, Totals};

@@ -32,9 +32,10 @@ use crate::store::{Inner, Store};
 use crate::views::archive::Reads;
 use crate::views::codec::{Key, encode_small, view_error};
 use crate::views::history::HistoryPage;
-use crate::views::lists::{ChannelLine, MadeAt, Totals};
-use crate::views::trail::MemoryTrail;
+use crate::views::lists::{MadeAt, Totals};
 use crate::views::{Command, KeptSnapshot, memories, registry_view};
+use cairn_core::store_port::ChannelLine;
+use cairn_types::ports::MemoryTrail;
 
 /// Longest that a snapshot waits to be kept: it is only a cache.
 const SNAPSHOT_LIMIT: Duration = Duration::from_secs(5);

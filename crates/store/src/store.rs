@@ -9,14 +9,12 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use cairn_types::ports::StoreError;
+use cairn_types::ports::{NodeRow, StoreError};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::cluster::{
-    Database, Following, Leading, Lease, LeaseState, NodeRow, Part, Request, Taken, Unanswered,
-};
+use crate::cluster::{Database, Following, Leading, Lease, LeaseState, Part, Request, Taken, Unanswered};
 use crate::files::artifacts::Artifacts;
 use crate::files::disk::{Background, Disk, Layout, folder_bytes, has_room, io_error, make_dir};
 use crate::files::lock::StateLock;

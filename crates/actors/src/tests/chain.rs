@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::common::model::{FakeModel, Kind, Plan, words};
 use super::common::*;
-use crate::ModelState;
+use cairn_core::chain::ModelState;
 
 fn broken(error: ModelError) -> Plan {
     Plan::Broken("", error)

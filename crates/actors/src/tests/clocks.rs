@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::common::model::{Kind, Plan, words};
 use super::common::net::{Act, Trouble};
 use super::common::*;
-use crate::ModelState;
+use cairn_core::chain::ModelState;
 
 const HOUR: i64 = 3_600;
 const YEAR: i64 = 365 * 24 * HOUR;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use cairn_core::artifact::{PAGE_FRAME_BYTES, named, page, readable};
-use cairn_core::compaction::{memory_save_tool, parse_memory};
+use cairn_core::builtin_tools::{MEMORY_SAVE, TIME};
+use cairn_core::compaction::parse_memory;
 use cairn_core::result_guard::ResultRoom;
 use cairn_core::settings::ResultGuardSettings;
 use cairn_core::trust::memory_provenance;
@@ -14,20 +15,14 @@ use cairn_types::memory::{MemorySave, Reach, Scope, Source, credit};
 use cairn_types::message::{Entry, Provenance, Role, ToolCall};
 use cairn_types::ports::{HitKind, LineRange, MemoryFilter, Query};
 use cairn_types::text::edges::READ_TOOL;
-use cairn_types::tool::Effect;
-use cairn_types::tool::defs::ToolDef;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::handle::ChannelHandle;
 use crate::ports::Ports;
 
-/// The tool that saves memories.
-pub(super) const MEMORY_SAVE: &str = "memory_save";
-
-const TIME: &str = "time";
-
+/// Most hits that `history_search` returns.
 const HITS_MAX: usize = 10;
 
 /// Most entries that one `history_read` returns.
@@ -44,88 +39,6 @@ const INCOMPLETE: &str = "\n(incomplete: the search index is being made; search 
 
 /// Longest excerpt of a hit, in characters.
 const HIT_MAX_CHARS: usize = 1_500;
-
-/// The definitions of all built-in tools, for [`cairn_core::agent::AgentSettings::tools`].
-pub fn builtin_tools() -> Vec<ToolDef> {
-    let tool = |name: &str, description: &str, parameters: Value| ToolDef {
-        name: name.to_owned(),
-        description: description.to_owned(),
-        parameters,
-    };
-    let query = json!({
-        "type": "object",
-        "properties": { "query": { "type": "string", "description": "words to look for, in any order" } },
-        "required": ["query"]
-    });
-    vec![
-        memory_save_tool(),
-        tool("memory_search", "Search what is remembered beyond this conversation.", query.clone()),
-        tool(
-            "history_search",
-            "Search the whole history of this channel, also what is only summarised or no longer shown. Results \
-             name the number of each message for history_read.",
-            query,
-        ),
-        tool(
-            "history_read",
-            "Read messages of this channel word for word, by their numbers.",
-            json!({
-                "type": "object",
-                "properties": {
-                    "from": { "type": "integer", "minimum": 1, "description": "first message number" },
-                    "to": { "type": "integer", "minimum": 1, "description": "last message number" }
-                },
-                "required": ["from", "to"]
-            }),
-        ),
-        artifact_read_def(),
-        time_def(),
-    ]
-}
-
-/// Whether a tool of that name is built in.
-pub(super) fn is_builtin(name: &str) -> bool {
-    let names = [MEMORY_SAVE, "memory_search", "history_search", "history_read", READ_TOOL, TIME];
-    names.contains(&name)
-}
-
-/// The effect of a built-in tool.
-pub fn effect_of_builtin(name: &str) -> Effect {
-    if name == MEMORY_SAVE { Effect::Changes } else { Effect::Reads }
-}
-
-fn artifact_read_def() -> ToolDef {
-    ToolDef {
-        name: READ_TOOL.to_owned(),
-        description:
-            "Read on in a large result of a tool, or a large message, that is not shown whole: the note in it names \
-             the artifact and the line to read on from."
-                .to_owned(),
-        parameters: json!({
-            "type": "object",
-            "properties": {
-                "id": { "type": "string", "description": "the artifact, such as a1" },
-                "from": { "type": "integer", "minimum": 1, "description": "first line; 1 when left out" },
-                "count": { "type": "integer", "minimum": 1, "description": "most lines; as many as fit when left out" },
-                "offset": { "type": "integer", "minimum": 0, "description": "bytes of the first line to pass over" }
-            },
-            "required": ["id"]
-        }),
-    }
-}
-
-fn time_def() -> ToolDef {
-    ToolDef {
-        name: TIME.to_owned(),
-        description: "The time now.".to_owned(),
-        parameters: json!({
-            "type": "object",
-            "properties": {
-                "zone": { "type": "string", "description": "IANA time zone, such as Europe/Berlin" }
-            }
-        }),
-    }
-}
 
 pub(super) struct Output {
     pub(super) text: String,
@@ -369,6 +282,8 @@ fn time(arguments: &Value, now: Timestamp, own_zone: &str) -> Result<String, Str
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

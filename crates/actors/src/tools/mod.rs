@@ -4,6 +4,7 @@
 mod builtin;
 pub(crate) mod guard;
 
+use cairn_core::builtin_tools::MEMORY_SAVE;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -25,9 +26,8 @@ use crate::live::Live;
 use crate::ports::Ports;
 use crate::tasks::{Ended, Tasks};
 use crate::telemetry;
-use builtin::{Builtin, MEMORY_SAVE, Output, is_builtin};
-
-pub use builtin::{builtin_tools, effect_of_builtin};
+use builtin::{Builtin, Output};
+use cairn_core::builtin_tools::{builtin_tools, effect_of_builtin, is_builtin};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadTool {

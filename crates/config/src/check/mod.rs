@@ -228,8 +228,16 @@ fn is_origin(origin: &str) -> bool {
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 
 /// The crates that write to the log.
-const MODULES: [&str; 6] =
-    ["cairn_actors", "cairn_daemon", "cairn_llm", "cairn_platforms", "cairn_store", "cairn_tools"];
+const MODULES: [&str; 8] = [
+    "cairn_actors",
+    "cairn_cli",
+    "cairn_daemon",
+    "cairn_llm",
+    "cairn_platforms",
+    "cairn_server",
+    "cairn_store",
+    "cairn_tools",
+];
 
 /// Checks the level; warns of modules that write nothing.
 pub(super) fn check_log(check: &mut Check<'_, '_>, log: &Log) {

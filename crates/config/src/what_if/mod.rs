@@ -5,14 +5,13 @@ pub mod candidate;
 
 use cairn_core::agent::{AgentSettings, WindowSize};
 use cairn_core::tune::{
-    self, Billing, ConversationSizes, Runs, ScriptTurn, TuneCandidate, TuneOutcome, TuneStep,
+    self, Billing, ConversationSizes, Runs, ScriptEntry, ScriptTurn, TuneCandidate, TuneOutcome, TuneStep,
 };
 use cairn_types::event::RunReport;
-use cairn_types::ids::{AgentId, Generation, TurnId};
+use cairn_types::ids::{AgentId, TurnId};
 use cairn_types::message::Role;
 use cairn_types::tool::defs::ToolDef;
 use cairn_types::wire::address::has_breakpoints;
-use jiff::Timestamp;
 
 use crate::{AgentConfig, Config, ModelConfig, Provider};
 
@@ -33,17 +32,6 @@ pub struct Source {
     pub window: Option<WindowSize>,
     /// How the last runs there ended.
     pub runs: Vec<RunReport>,
-}
-
-/// An entry, as far as a script has it.
-#[derive(Debug, Clone, Copy)]
-pub struct ScriptEntry<'a> {
-    pub turn: &'a TurnId,
-    pub at: Timestamp,
-    pub generation: Generation,
-    pub role: Role,
-    pub tokens: u64,
-    pub calls_tools: bool,
 }
 
 /// The script of a channel, entry by entry.

@@ -3,6 +3,7 @@
 //! A caller keeps one [`Health`] per model, shared by all conversations.
 
 mod health;
+mod state;
 
 use jiff::Timestamp;
 
@@ -13,6 +14,7 @@ use crate::window::{has_room, measure};
 use cairn_types::tier::Tier;
 
 pub use health::{CoolDowns, Health, Trouble, cools};
+pub use state::ModelState;
 
 #[cfg(test)]
 mod tests;

@@ -14,7 +14,7 @@ mod sim;
 pub use billing::{Billing, Block, Caching, MAX_BREAKPOINTS, PrefixCache, Rates};
 pub use candidate::{Choice, RETENTION_TOLERANCE, TuneCandidate, choose, presets};
 pub use retention::HALF_LIFE_TOKENS;
-pub use script::{ASSUMED_RUN_MS, ConversationSizes, Runs, ScriptTurn, TuneStep};
+pub use script::{ASSUMED_RUN_MS, ConversationSizes, Runs, ScriptEntry, ScriptTurn, TuneStep};
 pub use sim::{SimError, TuneOutcome, simulate};
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! A conversation reduced to its sizes, and how its runs went.
 
+use cairn_types::ids::{Generation, TurnId};
+use cairn_types::message::Role;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::agent::AgentSettings;
@@ -135,4 +137,15 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len().checked_sub(1)? / 2;
     values.get(middle).copied()
+}
+
+/// An entry, as far as a script has it.
+#[derive(Debug, Clone, Copy)]
+pub struct ScriptEntry<'a> {
+    pub turn: &'a TurnId,
+    pub at: Timestamp,
+    pub generation: Generation,
+    pub role: Role,
+    pub tokens: u64,
+    pub calls_tools: bool,
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The map of `crates/ARCHITECTURE.md`: which crates a crate may use.
-const EDGES: [(&str, &[&str]); 12] = [
+const EDGES: [(&str, &[&str]); 16] = [
     ("cairn-types", &[]),
     ("cairn-core", &["cairn-types"]),
     ("cairn-config", &["cairn-core", "cairn-types"]),
@@ -17,14 +17,38 @@ const EDGES: [(&str, &[&str]); 12] = [
     ("cairn-llm", &["cairn-core", "cairn-types"]),
     ("cairn-store", &["cairn-core", "cairn-types"]),
     ("cairn-actors", &["cairn-core", "cairn-types"]),
+    ("cairn-api", &["cairn-core", "cairn-types"]),
+    ("cairn-cli", &["cairn-api", "cairn-config", "cairn-core", "cairn-types"]),
     (
-        "cairn-daemon",
+        "cairn-server",
         &[
             "cairn-actors",
+            "cairn-api",
             "cairn-config",
             "cairn-core",
             "cairn-llm",
             "cairn-platforms",
+            "cairn-store",
+            "cairn-tools",
+            "cairn-types",
+        ],
+    ),
+    (
+        "cairn-page",
+        &["cairn-actors", "cairn-api", "cairn-config", "cairn-core", "cairn-server", "cairn-types"],
+    ),
+    (
+        "cairn-daemon",
+        &[
+            "cairn-actors",
+            "cairn-api",
+            "cairn-cli",
+            "cairn-config",
+            "cairn-core",
+            "cairn-llm",
+            "cairn-page",
+            "cairn-platforms",
+            "cairn-server",
             "cairn-store",
             "cairn-tools",
             "cairn-types",

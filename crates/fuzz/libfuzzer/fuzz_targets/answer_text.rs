@@ -1,4 +1,4 @@
 //! libFuzzer for the target `answer_text`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cairn_fuzz::answer_text(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| crate::answer_text(data));

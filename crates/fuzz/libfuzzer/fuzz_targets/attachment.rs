@@ -1,4 +1,4 @@
 //! libFuzzer for the target `attachment`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cairn_fuzz::attachment(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| crate::attachment(data));

@@ -1,4 +1,4 @@
 //! libFuzzer for the target `config`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cairn_fuzz::config(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| crate::config(data));

@@ -1,4 +1,4 @@
 //! libFuzzer for the target `digest`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cairn_fuzz::digest(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| crate::digest(data));

@@ -1,4 +1,4 @@
 //! libFuzzer for the target `discord_frame`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cairn_fuzz::discord_frame(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| crate::discord_frame(data));

@@ -1,4 +1,4 @@
 //! libFuzzer for the target `journal_line`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cairn_fuzz::journal_line(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| crate::journal_line(data));

@@ -1,4 +1,4 @@
 //! libFuzzer for the target `journal_segment`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cairn_fuzz::journal_segment(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| crate::journal_segment(data));

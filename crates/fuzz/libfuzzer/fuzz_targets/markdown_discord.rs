@@ -1,4 +1,4 @@
 //! libFuzzer for the target `markdown_discord`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cairn_fuzz::markdown_discord(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| crate::markdown_discord(data));

@@ -1,4 +1,4 @@
 //! libFuzzer for the target `markdown_telegram`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cairn_fuzz::markdown_telegram(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| crate::markdown_telegram(data));

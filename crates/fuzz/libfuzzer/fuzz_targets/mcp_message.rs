@@ -1,4 +1,4 @@
 //! libFuzzer for the target `mcp_message`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cairn_fuzz::mcp_message(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| crate::mcp_message(data));

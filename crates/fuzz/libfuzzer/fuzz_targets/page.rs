@@ -1,4 +1,4 @@
 //! libFuzzer for the target `page`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cairn_fuzz::page(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| crate::page(data));

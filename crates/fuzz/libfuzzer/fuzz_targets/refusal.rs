@@ -1,4 +1,4 @@
 //! libFuzzer for the target `refusal`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cairn_fuzz::refusal(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| crate::refusal(data));

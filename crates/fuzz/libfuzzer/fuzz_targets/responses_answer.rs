@@ -1,4 +1,4 @@
 //! libFuzzer for the target `responses_answer`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cairn_fuzz::responses_answer(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| crate::responses_answer(data));

@@ -1,4 +1,4 @@
 //! libFuzzer for the target `sse`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cairn_fuzz::sse(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| crate::sse(data));

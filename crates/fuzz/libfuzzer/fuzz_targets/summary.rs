@@ -1,4 +1,4 @@
 //! libFuzzer for the target `summary`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cairn_fuzz::summary(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| crate::summary(data));

@@ -1,4 +1,4 @@
 //! libFuzzer for the target `tool_schema`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cairn_fuzz::tool_schema(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| crate::tool_schema(data));

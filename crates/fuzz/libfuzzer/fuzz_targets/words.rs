@@ -1,4 +1,4 @@
 //! libFuzzer for the target `words`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cairn_fuzz::words(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| crate::words(data));

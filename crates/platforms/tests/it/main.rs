@@ -3,6 +3,5 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod discord;
-mod local;
 mod question;
 mod telegram;

@@ -13,11 +13,11 @@ use super::copy::{Copy, PAGE, copied, expired};
 use super::database::Database;
 use super::errors::failed;
 use super::lease::{Lease, Name, sign_off};
-use super::nodes::Node;
 use crate::files::disk::blocking;
 use crate::files::lock::StateLock;
 use crate::options::{DatabaseOptions, StoreOptions};
 use crate::store::Store;
+use cairn_types::ports::Node;
 
 /// How often a follower looks, whatever it is told.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

@@ -13,9 +13,9 @@ use tokio_postgres::types::ToSql;
 use super::client::{CALL, Connector, Session, answer};
 use super::database::{Database, Param, new_id};
 use super::errors::{failed, refused};
-use super::nodes::Node;
 use crate::journal::Durable;
 use crate::options::DatabaseOptions;
+use cairn_types::ports::Node;
 
 /// How often the lease is renewed; it lasts 10 s in the database.
 const RENEW_EVERY: Duration = Duration::from_secs(2);

@@ -27,6 +27,6 @@ pub use follow::{Standby, StandbyStatus};
 pub(crate) use lease::Lease;
 pub use lease::LeaseState;
 pub use moving::{move_from, move_to};
-pub use nodes::{DatabaseReport, Node, NodeRow, report_on};
+pub use nodes::{DatabaseReport, report_on};
 pub use push::Moved;
 pub use requests::{Part, Reply, Request, Taken, Unanswered};

@@ -1,37 +1,15 @@
 //! The nodes that share a database, and what a database reports about itself.
 
+use cairn_types::ports::{Node, NodeRow};
 use std::sync::Arc;
 
 use cairn_types::ports::StoreError;
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 use tokio_postgres::Row;
 
 use super::client::{Connector, answer};
 use super::database::Database;
 use crate::options::DatabaseOptions;
-
-/// The identity of a node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Node {
-    pub name: String,
-    pub address: String,
-}
-
-/// A node in the database's list.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeRow {
-    #[serde(flatten)]
-    pub node: Node,
-    /// The version of its program.
-    pub version: String,
-    /// The last record that it has.
-    pub n: u64,
-    pub seen_at: Timestamp,
-    /// How long ago that was, by the database's clock.
-    pub silent_secs: u64,
-    pub leads: bool,
-}
 
 const NODES: &str = "SELECT n.name, n.address, n.version, n.n, extract(epoch FROM n.seen_at)::float8, \
      extract(epoch FROM clock_timestamp() - n.seen_at)::float8, \

@@ -1,11 +1,11 @@
 //! Progress of work over the whole state, and the way to stop it.
 
+use cairn_types::ports::ProgressReport;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cairn_types::ports::StoreError;
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 
 /// Progress of one piece of work. Clones share it: one for the work, others for those who watch.
 #[derive(Debug, Clone, Default)]
@@ -17,16 +17,6 @@ struct Counts {
     done: AtomicU64,
     total: AtomicU64,
     stopped: AtomicBool,
-}
-
-/// A snapshot of [`Progress`].
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProgressReport {
-    /// The current phase: `journal`, `artifacts`, `rows`, `channels`, `views`, `index`, `survey`, `rewrite` or `copy`; empty
-    /// before the work starts.
-    pub phase: String,
-    pub done: u64,
-    pub total: u64,
 }
 
 impl Progress {

@@ -3,6 +3,7 @@
 //! Places in a segment stay as they are: whoever has one open reads on, whoever opens one reads the other. Words that expire are
 //! told in the journal first; then the segment is rewritten.
 
+use cairn_types::ports::{Expired, Shrunk};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +17,6 @@ use cairn_types::event::{
 use cairn_types::ids::{ChannelId, Seq, SummaryId};
 use cairn_types::ports::StoreError;
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::files::disk::Layout;
@@ -31,29 +31,6 @@ const RETENTION: &str = "retention";
 
 /// Entries that one record tells of at the most: what is applied to the views at once.
 const ENTRIES_AT_ONCE: usize = 500;
-
-/// The result of rewriting segments, done or only estimated, in bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shrunk {
-    pub segments: u64,
-    /// Bytes that they took.
-    pub bytes_before: u64,
-    /// Bytes that they take now, or would take.
-    pub bytes_after: u64,
-    /// Segments that could not be rewritten, and are as before: the log says which and why.
-    #[serde(default)]
-    pub failed: u64,
-}
-
-/// The result of removing expired words, done or only estimated.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Expired {
-    /// Segments and their bytes.
-    #[serde(flatten)]
-    pub shrunk: Shrunk,
-    pub entries: u64,
-    pub summaries: u64,
-}
 
 /// What each channel still uses. Valid for segments that were closed when it was computed.
 #[derive(Debug, Default)]

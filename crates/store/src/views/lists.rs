@@ -1,6 +1,6 @@
 //! Lists a page at a time, each in the order of an index, and how long they are. No conversation is restored for them.
 
-use cairn_core::conversation::Outline;
+use cairn_core::store_port::ChannelLine;
 use cairn_types::event::{Event, Record, TurnEvent};
 use cairn_types::ids::{AgentId, ChannelId, MemoryId, OutboxId};
 use cairn_types::memory::{Memory, Scope};
@@ -12,18 +12,6 @@ use super::archive::{Reads, channel_of};
 use super::codec::{Key, Table, decode, trailing_number, view_error};
 use super::db::Row;
 use super::rows::{CallRow, ChannelState, MemoryRow, OutboxRow};
-
-/// A line of the list of channels.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ChannelLine {
-    pub channel: ChannelId,
-    /// When anything last happened in it.
-    pub last_at: Timestamp,
-    /// Entries of its history, of all generations.
-    pub entries: u64,
-    /// Its conversation as it is now; `None`: no snapshot was kept since its last record.
-    pub outline: Option<Outline>,
-}
 
 /// How long lists are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

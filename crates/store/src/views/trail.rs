@@ -3,7 +3,7 @@
 
 use cairn_types::event::{Event, Record, TurnEnd, TurnEvent};
 use cairn_types::ids::MemoryId;
-use cairn_types::ports::StoreError;
+use cairn_types::ports::{MemoryTrail, StoreError, TrailStep};
 
 use super::archive::Reads;
 use super::blocks::{Packed, put_number, take_number};
@@ -39,24 +39,6 @@ impl Packed for Step {
         let offset = Offset::take(bytes, before.map(|before| &before.offset))?;
         Some(Self { offset, idx: take_number(bytes)?, left_out: take_number(bytes)? })
     }
-}
-
-/// The history of a memory, read from the journal.
-#[derive(Debug, Clone, PartialEq)]
-pub struct MemoryTrail {
-    /// Oldest first: its making, then the newest of what followed.
-    pub steps: Vec<TrailStep>,
-    /// The newest turns that it was recalled in, oldest first: the records of their ends.
-    pub uses: Vec<Record>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct TrailStep {
-    pub record: Record,
-    /// Which of the memories of a run's end it is.
-    pub idx: usize,
-    /// How many before it are not kept.
-    pub left_out: u64,
 }
 
 /// Notes the turn whose end a record is with the memories that were in its window.

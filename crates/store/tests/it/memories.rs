@@ -4,13 +4,13 @@ use std::fs;
 
 use super::common::{at, chatting, memory, open, opened, remove_derived, scope};
 use cairn_core::store_port::Store as _;
-use cairn_store::{MemoryTrail, Store};
+use cairn_store::Store;
 use cairn_types::event::{Event, MemoryEvent, NewRecord, TurnEnd, TurnEvent, TurnOutcome};
 use cairn_types::ids::{AgentId, MemoryId};
 use cairn_types::memory::{Memory, MemorySave, Reach, Scope, Source, TYPED_BY_MEMBER, mint_id};
 use cairn_types::message::Author;
 use cairn_types::model::Usage;
-use cairn_types::ports::{MemoryFilter, Query};
+use cairn_types::ports::{MemoryFilter, MemoryTrail, Query};
 
 async fn journal(store: &Store, events: Vec<Event>) {
     let records = events.into_iter().map(|event| NewRecord { channel: None, at: at(5), event }).collect();

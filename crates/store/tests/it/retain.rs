@@ -6,10 +6,11 @@ use std::path::Path;
 use crate::common::{channel, history, remove_derived, segments};
 use cairn_core::retention::RetentionSettings;
 use cairn_core::store_port::Store as _;
-use cairn_store::{Shrunk, Store, StoreOptions, rebuild_dir, verify_dir};
+use cairn_store::{Store, StoreOptions, rebuild_dir, verify_dir};
 use cairn_types::event::{Event, NewRecord, TurnEvent};
 use cairn_types::ids::{Generation, Seq};
 use cairn_types::message::{Entry, Part};
+use cairn_types::ports::Shrunk;
 use jiff::Timestamp;
 
 fn options(dir: &Path) -> StoreOptions {

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use crate::common::{Chat, at, channel, found, history, memory, segments};
 use cairn_core::store_port::Store as _;
-use cairn_store::{Expired, Store, StoreOptions, erase_dir, rebuild_dir, restore_dir};
+use cairn_store::{Store, StoreOptions, erase_dir, rebuild_dir, restore_dir};
 use cairn_types::event::{CompactionEvent, Event, MaintenanceEvent, MessageEvent, NewRecord, TurnEvent};
 use cairn_types::ids::Seq;
-use cairn_types::ports::StoreError;
+use cairn_types::ports::{Expired, StoreError};
 use cairn_types::summary::{Marker, MarkerKind};
 
 /// Turns before the summary, and after it.

@@ -9,7 +9,7 @@ use rmcp::service::ServiceError;
 use rmcp::{Peer, RoleClient};
 use serde_json::Value;
 
-use super::status::Rejected;
+use cairn_types::tool::mcp::status::Rejected;
 
 const PAGES_MAX: usize = 64;
 

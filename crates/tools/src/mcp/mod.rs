@@ -23,4 +23,4 @@ mod supervise;
 pub use child::{LAUNCH, become_server, find as find_program};
 pub use servers::{Servers, Surroundings};
 pub use settings::{Reach, ServerSettings};
-pub use status::{Inspection, McpError, Offered, Rejected, ServerState, ServerStatus};
+pub use status::{McpError, Offered};

@@ -21,8 +21,9 @@ use super::connection::EndCause;
 use super::listing::Listing;
 use super::servers::Surroundings;
 use super::settings::{Reach, ServerSettings};
-use super::status::{Inspection, McpError, ServerState, ServerStatus};
+use super::status::McpError;
 use super::supervise;
+use cairn_types::tool::mcp::status::{Inspection, ServerState, ServerStatus};
 
 /// A server that has run for so long counts as well again.
 const WELL_AFTER: Duration = Duration::from_secs(60);

@@ -21,7 +21,8 @@ use tokio_util::task::TaskTracker;
 
 use super::server::Server;
 use super::settings::{Reach, ServerSettings};
-use super::status::{Inspection, McpError, Offered, ServerStatus};
+use super::status::{McpError, Offered};
+use cairn_types::tool::mcp::status::{Inspection, ServerStatus};
 
 /// Longest that the end of all servers may take: each has time to end by itself, and by a signal.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(12);

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use cairn_tools::mcp::{McpError, Reach, ServerState};
+use cairn_tools::mcp::{McpError, Reach};
 use cairn_types::tool::Effect;
+use cairn_types::tool::mcp::status::ServerState;
 use rstest::rstest;
 
 use crate::common::{PATIENCE, TOOLS, Traces, approved, call, call_with, servers};

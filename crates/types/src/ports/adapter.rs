@@ -85,6 +85,19 @@ pub enum LinkState {
     Stopped,
 }
 
+impl LinkState {
+    /// Its name in texts and as a label.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Connected => "connected",
+            Self::Reconnecting => "reconnecting",
+            Self::Failed => "failed",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
 /// The connections among which a platform divides what it tells a bot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shards {

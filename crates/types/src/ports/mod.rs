@@ -8,6 +8,7 @@ use crate::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
 
 mod adapter;
 mod intake;
+mod reports;
 mod store;
 mod tools;
 
@@ -16,6 +17,7 @@ pub use adapter::{
     PlatformStatus, PlatformTraits, SendError, SendPart, Shards,
 };
 pub use intake::{Admission, Answer, Intake, Progress, Refusal, Reply, TurnFailure};
+pub use reports::{Expired, MemoryTrail, Node, NodeRow, ProgressReport, Shrunk, TrailStep};
 pub use store::{
     ArtifactLines, ChannelRow, DeliveryState, Hit, HitKind, LineRange, MemoryFilter, NEAR_MAX, OutboxCounts,
     OutboxItem, Query, Recall, Seen, StoreError,

@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use crate::{
-    AgentRuntime, EngineMaker, ModelCandidate, Runtime, RuntimeDeps, RuntimeEvent, all_tools, builtin_tools,
-};
+use crate::{AgentRuntime, EngineMaker, ModelCandidate, Runtime, RuntimeDeps, RuntimeEvent, all_tools};
 use cairn_core::agent::{AgentSettings, RuntimeLimits, WindowSize, WindowSource};
+use cairn_core::builtin_tools::builtin_tools;
 use cairn_core::conversation::Conversation;
 use cairn_core::limits::TalkLimits;
 use cairn_core::settings::CompactionSettings;

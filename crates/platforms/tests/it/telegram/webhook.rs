@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cairn_platforms::telegram::TelegramSettings;
+use crate::telegram::TelegramSettings;
 use cairn_testkit::free_address;
 use cairn_testkit::runtime::text;
 use cairn_testkit::telegram::{FakeTelegram, Say};

@@ -23,7 +23,7 @@ async fn one_node_leads_and_whoever_wants_to_is_told_which() {
     assert_eq!(error, StoreError::Led { node: "a".to_owned(), address: "a.example:80".to_owned() });
     let mut standby = Store::stand_by(options(b.path(), &url, "b")).unwrap();
     until(&standby, |status| status.leader.as_ref().is_some_and(|leader| leader.name == "a")).await;
-    let leads = |of: &[cairn_store::NodeRow]| -> Vec<(String, bool)> {
+    let leads = |of: &[cairn_types::ports::NodeRow]| -> Vec<(String, bool)> {
         of.iter().map(|row| (row.node.name.clone(), row.leads)).collect()
     };
     let nodes = store.nodes().await.unwrap();

@@ -2,6 +2,7 @@
 
 pub mod pins;
 mod scan;
+pub mod status;
 
 use std::collections::{BTreeMap, BTreeSet};
 

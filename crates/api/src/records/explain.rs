@@ -1,0 +1,344 @@
+//! The records of a turn of the past: `cairn explain`.
+
+use cairn_core::conversation::Conversation;
+use cairn_core::trace::Gap;
+use cairn_types::event::{RunOutcome, Trigger, TurnOutcome};
+use cairn_types::ids::{ApprovalId, ChannelId, MemoryId, MessageId, RunId, Seq, SummaryId, TurnId};
+use cairn_types::message::{Author, Finish};
+use cairn_types::model::Usage;
+use cairn_types::summary::{LookupTools, StackItem, marker_text};
+use cairn_types::tool::ToolUse;
+use cairn_types::trace::{CallFrame, CallTrace, FailedTry};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// What a turn was: asked, recalled, called, answered, and what each part took.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    pub channel: ChannelId,
+    pub turn: TurnId,
+    /// The turns before and after it in the channel.
+    pub before: Option<TurnId>,
+    pub after: Option<TurnId>,
+    pub started_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+    /// `answered`, `unanswered`, `failed`, `stopped`, `dead_lettered`; `open` while it goes on.
+    pub outcome: String,
+    /// Why there is no answer.
+    pub failure: Option<String>,
+    /// `/undo` took it back.
+    pub undone: bool,
+    /// Unclean stops that found it open.
+    pub interruptions: u32,
+    pub delivered_at: Option<Timestamp>,
+    pub question: Vec<SaidRecord>,
+    pub answer: Option<SaidRecord>,
+    pub recalled: Vec<RecalledRecord>,
+    /// The best of the memories that were left out.
+    pub near: Vec<RecalledRecord>,
+    /// What stood for the older part of the conversation at its first call, oldest first.
+    pub stands: Vec<StandsRecord>,
+    /// The entries that the first call showed as themselves.
+    pub entries: Option<(Seq, Seq)>,
+    pub calls: Vec<CallRecord>,
+    /// Calls of compactions that ended between its beginning and that of the next turn.
+    pub beside: Vec<CallRecord>,
+    pub tools: Vec<ToolCallRecord>,
+    /// Where its time went.
+    pub times: Vec<StageRecord>,
+    pub usage: Usage,
+    /// At the prices of that time; none where no model had one.
+    pub cost: Option<f64>,
+    /// What cannot be told, and why.
+    pub missing: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SaidRecord {
+    pub seq: Seq,
+    pub at: Timestamp,
+    pub author: Option<Author>,
+    pub message: Option<MessageId>,
+    /// Why an answer ended, where the model did not end it itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish: Option<Finish>,
+    pub text: String,
+}
+
+/// A memory that came into the window, or almost did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RecalledRecord {
+    pub id: MemoryId,
+    /// What it said then; none: it was forgotten since.
+    pub text: Option<String>,
+    pub kind: Option<String>,
+    pub subject: Option<String>,
+    pub created_at: Option<Timestamp>,
+    /// How well it fits the question; none in journals of earlier versions.
+    pub score: Option<f64>,
+    /// The words of the question by which it was found.
+    pub words: Vec<String>,
+    /// It says something else now.
+    pub changed: bool,
+}
+
+/// A summary, or what an emergency or another engine left in its place.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StandsRecord {
+    /// None: a marker, for messages that no summary stands for yet.
+    pub id: Option<SummaryId>,
+    pub level: u32,
+    pub from_seq: Seq,
+    pub to_seq: Seq,
+    pub messages: u64,
+    pub tokens: u32,
+    pub made_by: Option<String>,
+    pub provisional: bool,
+    /// Its first line that says something.
+    pub line: String,
+}
+
+/// A call of a model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CallRecord {
+    /// From 1.
+    pub call: usize,
+    pub model: String,
+    /// Why this model answered; none: it is the first of the chain.
+    pub why: Option<String>,
+    pub ended_at: Timestamp,
+    /// Our own estimate of the request, before correction.
+    pub estimated: u64,
+    pub usage: Usage,
+    /// The provider did not report it, or not all.
+    pub is_estimate: bool,
+    /// Share of the request that came from the provider's cache.
+    pub cached_share: f64,
+    /// Tools that it called.
+    pub tools: usize,
+    /// Why its answer ended, where the model did not end it itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish: Option<Finish>,
+    /// What was tried before it.
+    pub tried: Vec<FailedTry>,
+    pub trace: Option<CallTrace>,
+    /// By what it was made.
+    pub frame: Option<CallFrame>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolCallRecord {
+    pub tool: String,
+    pub outcome: String,
+    pub error: Option<String>,
+    pub arguments: serde_json::Value,
+    pub duration_ms: u64,
+    pub bytes: u64,
+    pub approval: Option<ApprovalId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StageRecord {
+    pub part: String,
+    pub ms: u64,
+}
+
+/// What a compaction run was: what started it, what it read, called and came to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunExplanation {
+    pub channel: ChannelId,
+    pub run: RunId,
+    pub trigger: Trigger,
+    /// The entries that it was to summarise, or that the summaries stand for that it was to merge.
+    pub from_seq: Seq,
+    pub to_seq: Seq,
+    pub messages: u64,
+    /// Of a merge: the summaries.
+    pub sources: Vec<SummaryId>,
+    pub instruction: Option<String>,
+    pub started_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+    /// None while it is under way.
+    pub outcome: Option<RunOutcome>,
+    pub reason: Option<String>,
+    pub summary: Option<SummaryId>,
+    /// Memories that it saved.
+    pub memories: u64,
+    pub tokens_before: u64,
+    pub tokens_after: Option<u64>,
+    /// Chunks of a long run that were finished on the way.
+    pub chunks: u64,
+    pub failed: Vec<FailedAttempt>,
+    pub calls: Vec<CallRecord>,
+    pub usage: Usage,
+    /// At the prices of that time; none where no model had one.
+    pub cost: Option<f64>,
+    /// What cannot be told, and why.
+    pub missing: Vec<String>,
+}
+
+/// An attempt of a run that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedAttempt {
+    pub at: Timestamp,
+    pub attempt: u32,
+    pub reason: String,
+}
+
+/// What a call was made for: a field `turn` or `run` with its id.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallOf {
+    Turn(TurnId),
+    Run(RunId),
+}
+
+impl std::fmt::Display for CallOf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Turn(turn) => turn.fmt(f),
+            Self::Run(run) => run.fmt(f),
+        }
+    }
+}
+
+/// The request of a call, made again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PromptRecord {
+    pub channel: ChannelId,
+    #[serde(flatten)]
+    pub of: CallOf,
+    /// From 1.
+    pub call: usize,
+    /// Calls of the turn, or of the run.
+    pub calls: usize,
+    pub model: String,
+    /// The body is the one that was sent, byte for byte: its hash says so.
+    pub exact: bool,
+    /// Why it is not, for people.
+    pub why_not: Vec<String>,
+    /// What could not be made again, for programs.
+    pub gaps: Vec<Gap>,
+    /// The body of the request.
+    pub body: String,
+    /// The body, part by part.
+    pub regions: Vec<RegionRecord>,
+}
+
+/// A part of a request.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct RegionRecord {
+    /// `parameters`, `tools`, `system`, `guide`, `summary`, `marker`, `user`, `assistant`, `tool`, `context`.
+    pub kind: String,
+    /// Of a summary its id, of a tool's result its call.
+    pub id: Option<String>,
+    pub text: String,
+}
+
+/// How a request differs from another one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PromptDiff {
+    pub channel: ChannelId,
+    pub turn: TurnId,
+    pub call: usize,
+    /// What it is compared with; none: there is nothing before it.
+    pub against: Option<(TurnId, usize)>,
+    /// One of the two is not exact: then some of it may differ only for that.
+    pub exact: bool,
+    pub why_not: Vec<String>,
+    /// Regions in order; those that are the same without their lines.
+    pub regions: Vec<RegionDiff>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegionDiff {
+    pub kind: String,
+    pub id: Option<String>,
+    pub change: Change,
+    pub lines: Vec<LineDiff>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    Same,
+    Added,
+    Removed,
+    Changed,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LineDiff {
+    pub change: Change,
+    pub text: String,
+}
+
+/// The outcome's name, and why there is no answer.
+pub fn turn_outcome(outcome: Option<&TurnOutcome>) -> (&'static str, Option<String>) {
+    match outcome {
+        None => ("open", None),
+        Some(TurnOutcome::Answered { .. }) => ("answered", None),
+        Some(TurnOutcome::Unanswered) => ("unanswered", None),
+        Some(TurnOutcome::Failed { code, message }) => ("failed", Some(format!("{code}: {message}"))),
+        Some(TurnOutcome::Stopped) => ("stopped", None),
+        Some(TurnOutcome::DeadLettered) => ("dead_lettered", None),
+    }
+}
+
+impl ToolCallRecord {
+    pub fn of(used: &ToolUse) -> Self {
+        Self {
+            tool: used.tool.clone(),
+            outcome: used.outcome.name().to_owned(),
+            error: used.error.clone(),
+            arguments: used.arguments.clone(),
+            duration_ms: used.duration_ms,
+            bytes: used.bytes,
+            approval: used.approval.clone(),
+        }
+    }
+}
+
+/// What stands for the older part of a conversation, oldest first.
+pub fn stands(conversation: &Conversation) -> Vec<StandsRecord> {
+    let items = conversation.stack.items().iter();
+    items.map(|item| StandsRecord::of(item, conversation)).collect()
+}
+
+impl StandsRecord {
+    fn of(item: &StackItem, conversation: &Conversation) -> Self {
+        let (from_seq, to_seq) = item.range();
+        let (tokens, messages) = (item.tokens(), conversation.count(from_seq, to_seq));
+        match item {
+            StackItem::Summary(summary) => Self {
+                id: Some(summary.id.clone()),
+                level: summary.level,
+                from_seq,
+                to_seq,
+                messages,
+                tokens,
+                made_by: Some(summary.made_by.clone()),
+                provisional: summary.provisional,
+                line: first_line(&summary.text),
+            },
+            StackItem::Marker(marker) => Self {
+                id: None,
+                level: 0,
+                from_seq,
+                to_seq,
+                messages,
+                tokens,
+                made_by: None,
+                provisional: false,
+                line: first_line(&marker_text(marker, LookupTools { reads: false, searches: false })),
+            },
+        }
+    }
+}
+
+/// The first line that is neither empty nor a heading.
+fn first_line(text: &str) -> String {
+    let says = |line: &&str| !line.is_empty() && !line.starts_with('#');
+    let line = text.lines().map(str::trim).find(says).unwrap_or_default();
+    line.trim_start_matches(['-', '*', ' ']).to_owned()
+}

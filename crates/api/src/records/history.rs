@@ -1,0 +1,302 @@
+//! The records of what a channel holds: `cairn history` and `cairn artifact`.
+
+use std::collections::BTreeMap;
+
+use cairn_core::artifact::{ReadOn, read_on};
+use cairn_core::conversation::Conversation;
+use cairn_core::limits::Price;
+use cairn_core::tune::ScriptEntry;
+use cairn_types::event::{TurnEnd, TurnOutcome};
+use cairn_types::ids::{ArtifactId, Generation, MemoryId, MessageId, Seq, TurnId};
+use cairn_types::message::{Artifact, Author, Entry, Finish, Part, Pending, Role, ToolCall};
+use cairn_types::model::Usage;
+use cairn_types::ports::ArtifactLines;
+use cairn_types::tokens::Correction;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// The place of messages that are accepted and not yet in a turn.
+const PENDING: &str = "pending";
+
+/// An entry of a history, or a pending message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EntryRecord {
+    /// Its number; none while it is pending.
+    pub seq: Option<Seq>,
+    pub turn: TurnId,
+    /// Its generation.
+    pub generation: Generation,
+    pub at: Timestamp,
+    pub role: Role,
+    pub author: Option<AuthorRecord>,
+    pub message: Option<MessageId>,
+    pub parts: Vec<PartRecord>,
+    pub tool_calls: Vec<ToolCall>,
+    pub tool_call_id: Option<String>,
+    /// The artifact that holds the whole of a tool's result, or of a message of which the model sees head and tail.
+    #[serde(default)]
+    pub artifact: Option<ArtifactId>,
+    /// A message that is larger than what the window takes: the model sees head and tail of it; here it is whole.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shortened: bool,
+    /// Why an answer ended, where the model did not end it itself: `length`, `context_window`, `pause`, `refusal`,
+    /// `content_filter`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish: Option<Finish>,
+    /// Tokens in the window, after correction.
+    pub tokens: u64,
+    /// `summary:ID`, `marker`, `sealed`, `live`, `archived`, `pending`.
+    pub place: String,
+    /// How its turn ended, where it is the last entry of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<EndRecord>,
+}
+
+/// The end of a turn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EndRecord {
+    /// `answered`, `unanswered`, `failed`, `stopped`, `dead_lettered`; of one that failed, why.
+    #[serde(flatten)]
+    pub outcome: TurnOutcome,
+    /// The model that answered, or was called last.
+    pub model: Option<String>,
+    /// What its calls of models took: reported, or estimated.
+    pub usage: Usage,
+    /// What that costs at the price of this model, in the currency of the prices; none where it has no price.
+    pub cost: Option<f64>,
+    /// The memories that were in its window.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recalled: Vec<MemoryId>,
+}
+
+impl EndRecord {
+    pub fn of(end: TurnEnd, prices: &BTreeMap<String, Price>) -> Self {
+        let price = end.model.as_ref().and_then(|model| prices.get(model));
+        Self {
+            cost: price.map(|price| price.of(end.usage)),
+            outcome: end.outcome,
+            model: end.model,
+            usage: end.usage,
+            recalled: end.recalled,
+        }
+    }
+
+    /// Why there is no answer, as in `stopped`; none where there is one, or none was due.
+    pub fn why(&self) -> Option<String> {
+        match &self.outcome {
+            TurnOutcome::Answered { .. } | TurnOutcome::Unanswered => None,
+            TurnOutcome::Stopped => Some("stopped".to_owned()),
+            TurnOutcome::DeadLettered => Some("given up".to_owned()),
+            TurnOutcome::Failed { message, .. } => Some(format!("failed: {message}")),
+        }
+    }
+}
+
+/// Why an answer ended that the model did not end itself, as in `cut off at its length limit`; `None`: it did.
+pub fn cut_words(finish: Option<Finish>) -> Option<&'static str> {
+    match finish? {
+        Finish::Stop | Finish::ToolCalls => None,
+        Finish::Length => Some("cut off at its length limit"),
+        Finish::ContextWindow => Some("cut off: the context window was full"),
+        Finish::Pause => Some("cut off: the model's server paused"),
+        Finish::Refusal => Some("the model declined"),
+        Finish::ContentFilter => Some("stopped by the content filter"),
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuthorRecord {
+    /// `PLATFORM/USER`.
+    pub id: String,
+    pub name: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartRecord {
+    /// `text`, `image`, `file`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+impl EntryRecord {
+    /// The entry as a simulation takes it; none while it is pending: it is in no turn yet.
+    pub fn in_script(&self) -> Option<ScriptEntry<'_>> {
+        self.seq?;
+        Some(ScriptEntry {
+            turn: &self.turn,
+            at: self.at,
+            generation: self.generation,
+            role: self.role,
+            tokens: self.tokens,
+            calls_tools: !self.tool_calls.is_empty(),
+        })
+    }
+
+    /// The record of an entry of that conversation.
+    pub fn of(entry: &Entry, conversation: &Conversation, correction: &Correction) -> Self {
+        // An entry that the archive has and this copy of the conversation has not yet: it came in between.
+        let place =
+            conversation.place(entry.seq).map_or_else(|| "live".to_owned(), |place| place.to_string());
+        let copy = conversation.artifact_of(entry.seq).filter(|_| entry.role == Role::User);
+        let is_copied = copy.is_some() || (entry.role == Role::User && entry.artifact.is_some());
+        let is_pruned = entry.role == Role::User && conversation.pruned.contains_key(&entry.seq);
+        Self {
+            seq: Some(entry.seq),
+            turn: entry.turn.clone(),
+            generation: entry.generation,
+            at: entry.at,
+            role: entry.role,
+            author: entry.author.as_ref().map(AuthorRecord::of),
+            message: entry.message.clone(),
+            parts: entry.parts.iter().map(PartRecord::of).collect(),
+            tool_calls: entry.tool_calls.clone(),
+            tool_call_id: entry.tool_call_id.clone(),
+            artifact: entry.artifact.clone().or_else(|| Some(copy?.id.clone())),
+            shortened: is_pruned || is_copied,
+            finish: entry.finish,
+            tokens: correction.apply(conversation.weight(entry)),
+            place,
+            end: None,
+        }
+    }
+
+    /// Its words, joined by line breaks.
+    pub fn text(&self) -> String {
+        let texts: Vec<_> = self
+            .parts
+            .iter()
+            .map(|part| match (&part.text, &part.name) {
+                (Some(text), None) => text.clone(),
+                (Some(text), Some(name)) => format!("[{}: {name}]\n{text}", part.kind),
+                (None, name) => format!("[{}: {}]", part.kind, name.as_deref().unwrap_or("unnamed")),
+            })
+            .collect();
+        texts.join("\n")
+    }
+}
+
+/// The records of the messages that wait, first in first out.
+pub fn pending_records(conversation: &Conversation, correction: &Correction) -> Vec<EntryRecord> {
+    let record = |pending: &Pending| EntryRecord {
+        seq: None,
+        turn: pending.turn.clone(),
+        generation: conversation.generation,
+        at: pending.at,
+        role: Role::User,
+        author: Some(AuthorRecord::of(&pending.author)),
+        message: Some(pending.message.clone()),
+        parts: pending.parts.iter().map(PartRecord::of).collect(),
+        tool_calls: Vec::new(),
+        tool_call_id: None,
+        artifact: None,
+        shortened: false,
+        finish: None,
+        tokens: correction.apply(u64::from(pending.tokens)),
+        place: PENDING.to_owned(),
+        end: None,
+    };
+    conversation.pending.iter().map(record).collect()
+}
+
+impl AuthorRecord {
+    pub(super) fn of(author: &Author) -> Self {
+        Self { id: author.id.clone(), name: author.name.clone() }
+    }
+}
+
+impl PartRecord {
+    fn of(part: &Part) -> Self {
+        let (kind, text, name) = match part {
+            Part::Text { text } => ("text", Some(text), None),
+            Part::Image { name, .. } => ("image", None, name.as_ref()),
+            Part::File { name, text, .. } => ("file", text.as_ref(), Some(name)),
+        };
+        Self { kind: kind.to_owned(), text: text.cloned(), name: name.cloned() }
+    }
+}
+
+/// A large result of a tool, or a large message, that is kept outside of the window.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArtifactRecord {
+    /// Its id, unique within its channel.
+    pub id: ArtifactId,
+    /// The tool whose result it is; empty for a message.
+    pub tool: String,
+    /// The message that it is a copy of, while the window shows that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Seq>,
+    pub bytes: u64,
+    pub lines: u64,
+    pub stored_at: Timestamp,
+    /// When it was stored or the model read it last.
+    pub used_at: Timestamp,
+    /// When it expired: its words are gone.
+    pub expired_at: Option<Timestamp>,
+    /// Its words were damaged or missing, and it was given up then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lost: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArtifactPage {
+    pub artifact: ArtifactRecord,
+    /// The first line, from 1.
+    pub from: u64,
+    /// Bytes of that line that were passed over.
+    pub offset: u64,
+    pub count: u64,
+    /// The lines, joined by line breaks.
+    pub text: String,
+    /// Where to read on; none at the end.
+    pub next: Option<ReadOn>,
+}
+
+/// The artifacts of a channel that have not expired.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArtifactsRecord {
+    pub count: u64,
+    pub bytes: u64,
+}
+
+impl ArtifactRecord {
+    pub fn of(artifact: &Artifact) -> Self {
+        Self {
+            id: artifact.id.clone(),
+            tool: artifact.tool.clone(),
+            message: artifact.message,
+            bytes: artifact.bytes,
+            lines: artifact.lines,
+            stored_at: artifact.stored_at,
+            used_at: artifact.used_at,
+            expired_at: artifact.expired_at,
+            lost: artifact.lost,
+        }
+    }
+}
+
+impl ArtifactPage {
+    /// The record of what was found from a line on.
+    pub fn of(artifact: &Artifact, from: u64, found: ArtifactLines) -> Self {
+        Self {
+            artifact: ArtifactRecord::of(artifact),
+            from,
+            offset: found.offset,
+            count: found.lines,
+            next: read_on(artifact, from, &found, &found.text),
+            text: found.text,
+        }
+    }
+}
+
+impl ArtifactsRecord {
+    pub fn of(kept: &[Artifact]) -> Self {
+        kept.iter().fold(Self::default(), |sum, artifact| Self {
+            count: sum.count + 1,
+            bytes: sum.bytes + artifact.bytes,
+        })
+    }
+}

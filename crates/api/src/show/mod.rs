@@ -1,0 +1,3 @@
+//! How records look, whoever shows them.
+
+pub mod bar;

@@ -1,0 +1,22 @@
+//! The commands that ask a daemon: a file each.
+
+pub mod ban;
+pub mod channel;
+pub mod chat;
+pub mod demo;
+pub mod explain;
+pub mod history;
+pub mod mcp;
+pub mod memory;
+pub mod node;
+pub mod outbox;
+pub mod pair;
+pub mod reload;
+pub mod replay;
+pub mod search;
+pub mod spend;
+pub mod status;
+pub mod summary;
+pub mod tools;
+pub mod tune;
+pub mod ui;

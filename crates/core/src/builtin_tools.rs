@@ -1,0 +1,96 @@
+//! The definitions of the built-in tools.
+
+use cairn_types::text::edges::READ_TOOL;
+use cairn_types::tool::Effect;
+use cairn_types::tool::defs::ToolDef;
+use serde_json::{Value, json};
+
+use crate::compaction::memory_save_tool;
+
+/// The tool by which memories are saved.
+pub const MEMORY_SAVE: &str = "memory_save";
+
+/// The tool that tells the time.
+pub const TIME: &str = "time";
+
+/// The definitions of all built-in tools, for [`crate::agent::AgentSettings::tools`].
+pub fn builtin_tools() -> Vec<ToolDef> {
+    let tool = |name: &str, description: &str, parameters: Value| ToolDef {
+        name: name.to_owned(),
+        description: description.to_owned(),
+        parameters,
+    };
+    let query = json!({
+        "type": "object",
+        "properties": { "query": { "type": "string", "description": "words to look for, in any order" } },
+        "required": ["query"]
+    });
+    vec![
+        memory_save_tool(),
+        tool("memory_search", "Search what is remembered beyond this conversation.", query.clone()),
+        tool(
+            "history_search",
+            "Search the whole history of this channel, also what is only summarised or no longer shown. Results \
+             name the number of each message for history_read.",
+            query,
+        ),
+        tool(
+            "history_read",
+            "Read messages of this channel word for word, by their numbers.",
+            json!({
+                "type": "object",
+                "properties": {
+                    "from": { "type": "integer", "minimum": 1, "description": "first message number" },
+                    "to": { "type": "integer", "minimum": 1, "description": "last message number" }
+                },
+                "required": ["from", "to"]
+            }),
+        ),
+        artifact_read_def(),
+        time_def(),
+    ]
+}
+
+/// Whether a tool of that name is built in.
+pub fn is_builtin(name: &str) -> bool {
+    let names = [MEMORY_SAVE, "memory_search", "history_search", "history_read", READ_TOOL, TIME];
+    names.contains(&name)
+}
+
+/// What calling a built-in tool does.
+pub fn effect_of_builtin(name: &str) -> Effect {
+    if name == MEMORY_SAVE { Effect::Changes } else { Effect::Reads }
+}
+
+fn artifact_read_def() -> ToolDef {
+    ToolDef {
+        name: READ_TOOL.to_owned(),
+        description:
+            "Read on in a large result of a tool, or a large message, that is not shown whole: the note in it names \
+             the artifact and the line to read on from."
+                .to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "id": { "type": "string", "description": "the artifact, such as a1" },
+                "from": { "type": "integer", "minimum": 1, "description": "first line; 1 when left out" },
+                "count": { "type": "integer", "minimum": 1, "description": "most lines; as many as fit when left out" },
+                "offset": { "type": "integer", "minimum": 0, "description": "bytes of the first line to pass over" }
+            },
+            "required": ["id"]
+        }),
+    }
+}
+
+fn time_def() -> ToolDef {
+    ToolDef {
+        name: TIME.to_owned(),
+        description: "The time now.".to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "zone": { "type": "string", "description": "IANA time zone, such as Europe/Berlin" }
+            }
+        }),
+    }
+}

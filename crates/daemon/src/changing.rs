@@ -1,0 +1,50 @@
+//! What an address serves while what stands behind it changes.
+
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::routing::get;
+use axum::{Json, Router};
+use cairn_api::error::ApiError;
+use cairn_api::records::{CHANGING, Identity, StatusRecord, StoreStatus};
+use cairn_config::clock::SystemClock;
+use cairn_server::metrics::{Meters, installed};
+use cairn_types::ports::Clock as _;
+use tokio::sync::watch;
+
+use crate::forward::answered;
+
+/// What the socket serves while this process leads no longer, or not yet, and does not stand by: it says so.
+pub(crate) fn changing(identity: &Identity) -> Router {
+    let identity = identity.clone();
+    let status = async move || {
+        let of_store = StoreStatus::unknown(None);
+        let state = CHANGING.to_owned();
+        let stopped = StatusRecord::of_stopped(&identity, Vec::new(), of_store);
+        Json(StatusRecord { running: true, state, uptime_seconds: uptime(&identity), ..stopped })
+    };
+    let refuse = async || {
+        let message = "this node changes its role".to_owned();
+        let hint = "try again in a few seconds; `cairn status` says what it does then";
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, CHANGING, message, hint)
+    };
+    Router::new().route("/v1/status", get(status)).route("/metrics", get(figures)).fallback(refuse)
+}
+
+/// In seconds.
+pub(crate) fn uptime(identity: &Identity) -> u64 {
+    let up = SystemClock.now().duration_since(identity.started_at);
+    u64::try_from(up.as_secs()).unwrap_or(0)
+}
+
+/// What a router answers that may become another one. Until there is one a request waits.
+pub(crate) fn as_shown(shown: watch::Receiver<Option<Router>>) -> Router {
+    Router::new().fallback(async move |request: Request| {
+        let mut shown = shown.clone();
+        let router = shown.wait_for(Option::is_some).await.ok().and_then(|router| router.clone());
+        answered(router.unwrap_or_default(), request).await
+    })
+}
+
+pub(crate) async fn figures() -> String {
+    installed().map(Meters::render).unwrap_or_default()
+}

@@ -1,0 +1,58 @@
+//! The bots on chat networks: token, intents, rights, what is in the way of their updates.
+
+use cairn_platforms::checkup::{Checked, Grade};
+use futures::future::join_all;
+use tokio::time::timeout;
+
+use crate::commands::doctor::report::Finding;
+use crate::commands::doctor::{Examination, problem_of};
+use cairn_config::{Bot, Loaded};
+use cairn_server::parts::networks::checkup;
+
+/// A checkup is a handful of calls, each of which may take so long.
+const CALLS: u32 = 6;
+
+/// Asks for all bots at the same time.
+pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
+    let Some(loaded) = &x.loaded else { return Vec::new() };
+    let bots: Vec<_> = loaded.config.bots().collect();
+    if bots.is_empty() {
+        return vec![Finding::skipped("platforms", "neither [discord] nor [telegram] is configured")];
+    }
+    let asked = bots.into_iter().map(|bot| one(loaded, bot, x));
+    join_all(asked).await.into_iter().flatten().collect()
+}
+
+async fn one(loaded: &Loaded, bot: Bot<'_>, x: &Examination) -> Vec<Finding> {
+    let (platform, table) = (bot.platform(), bot.table());
+    let check = platform.as_str();
+    if !bot.network.enabled {
+        return vec![Finding::skipped(check, "switched off by `enabled = false`")];
+    }
+    let Some(token) = loaded.token(check) else {
+        let remedy = "name it with `token_env` or `token_file`";
+        let missing = loaded.token_problem(check).map(|problem| problem_of(check, problem));
+        return vec![missing.unwrap_or_else(|| Finding::failed(check, "the bot has no token", remedy))];
+    };
+    if x.offline {
+        return vec![Finding::skipped(check, "not checked (--offline)")];
+    }
+    let limit = x.limit * CALLS;
+    match timeout(limit, checkup(&loaded.config, bot, token.clone())).await {
+        Ok(Ok(checked)) => checked.into_iter().map(|checked| finding(check, checked)).collect(),
+        Ok(Err(bad)) => vec![Finding::failed(check, bad.to_string(), format!("correct {table}"))],
+        Err(_) => vec![Finding::failed(
+            check,
+            format!("no answer within {} s", limit.as_secs()),
+            format!("is the network up, and `api_url` of {table} right?"),
+        )],
+    }
+}
+
+fn finding(check: &str, checked: Checked) -> Finding {
+    match checked.grade {
+        Grade::Fine => Finding::ok(check, checked.found),
+        Grade::Doubtful => Finding::warning(check, checked.found, checked.remedy),
+        Grade::Bad => Finding::failed(check, checked.found, checked.remedy),
+    }
+}

@@ -1,0 +1,228 @@
+//! Questions, put on stderr and answered on the terminal or by the lines of a pipe; and how a secret is asked for.
+
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use console::{Term, style};
+use secrecy::{ExposeSecret as _, SecretString};
+
+use cairn_cli::failure::Failure;
+use cairn_config::{
+    Environment as _, NoSecret, ProcessEnvironment, is_secret, secret_in_file, secret_in_variable,
+};
+
+pub(super) struct Ask {
+    yes: bool,
+    terminal: bool,
+}
+
+impl Ask {
+    /// `yes`: nothing is asked.
+    pub(super) fn new(yes: bool) -> Self {
+        Self { yes, terminal: std::io::stdin().is_terminal() }
+    }
+
+    pub(super) fn is_asking(&self) -> bool {
+        !self.yes
+    }
+
+    /// A line; an empty one stands for the default.
+    pub(super) fn line(&mut self, question: &str, default: &str) -> Result<String, Failure> {
+        if self.yes {
+            return Ok(default.to_owned());
+        }
+        let shown = if default.is_empty() { String::new() } else { format!(" [{default}]") };
+        put(&format!("{}{shown} ", style(question).bold()))?;
+        let answer = read()?;
+        self.echo(&answer)?;
+        let answer = answer.trim();
+        Ok(if answer.is_empty() { default.to_owned() } else { answer.to_owned() })
+    }
+
+    /// A line that fits, asked again until it does.
+    pub(super) fn fitting<T>(
+        &mut self,
+        question: &str,
+        default: &str,
+        mut fits: impl FnMut(&str) -> Result<T, String>,
+    ) -> Result<T, Failure> {
+        loop {
+            match fits(&self.line(question, default)?) {
+                Ok(answer) => return Ok(answer),
+                Err(why) if self.yes => return Err(Failure::usage(why, "see cairn init --help")),
+                Err(why) => self.remark(&why)?,
+            }
+        }
+    }
+
+    /// Says what is wrong with an answer.
+    pub(super) fn remark(&mut self, why: &str) -> Result<(), Failure> {
+        put(&format!("  {why}\n"))
+    }
+
+    /// A secret. What is typed is not shown.
+    pub(super) fn secret(&mut self, question: &str) -> Result<SecretString, Failure> {
+        put(&format!("{} ", style(question).bold()))?;
+        let text = if self.terminal { Term::stderr().read_secure_line()? } else { read()? };
+        if !self.terminal {
+            put("\n")?;
+        }
+        Ok(SecretString::from(text.trim().to_owned()))
+    }
+
+    pub(super) fn agrees(&mut self, question: &str) -> Result<bool, Failure> {
+        self.fitting(question, "yes", |answer| match answer.to_lowercase().as_str() {
+            "y" | "yes" => Ok(true),
+            "n" | "no" => Ok(false),
+            _ => Err("answer yes or no".to_owned()),
+        })
+    }
+
+    /// A terminal shows what is typed; of a pipe the answer is put beside its question.
+    fn echo(&self, answer: &str) -> Result<(), Failure> {
+        if self.terminal { Ok(()) } else { put(&format!("{}\n", answer.trim())) }
+    }
+}
+
+fn put(text: &str) -> Result<(), Failure> {
+    let mut err = std::io::stderr().lock();
+    err.write_all(text.as_bytes())?;
+    Ok(err.flush()?)
+}
+
+fn read() -> Result<String, Failure> {
+    let mut line = String::new();
+    let n = std::io::stdin().lock().read_line(&mut line).map_err(|error| {
+        Failure::failed(format!("cannot read the answer: {error}"), "answers are one line of UTF-8 each")
+    })?;
+    if n == 0 {
+        // The question is still on an open line.
+        put("\n")?;
+        return Err(Failure::usage(
+            "the input ended before all questions were answered; nothing was written",
+            "answer with flags and --yes: see cairn init --help",
+        ));
+    }
+    Ok(line)
+}
+
+pub(super) enum Secret {
+    /// There is none.
+    None,
+    Variable(String),
+    /// In a file, absolute or by its bare name beside the configuration.
+    File(PathBuf),
+    /// It was typed, and is to be written to a file of its own.
+    Typed(SecretString),
+}
+
+/// A secret that a question is about.
+pub(super) struct SecretQuestion<'a> {
+    pub(super) what: &'static str,
+    /// The folder of the configuration.
+    pub(super) dir: &'a Path,
+    /// The file for it there, if it is typed.
+    pub(super) name: &'static str,
+    pub(super) needed: Option<String>,
+}
+
+impl Secret {
+    /// The file that it is in, or is going to be in, as it is written in the configuration.
+    pub(super) fn file(&self, name: &'static str) -> Option<PathBuf> {
+        match self {
+            Self::None | Self::Variable(_) => None,
+            Self::File(file) => Some(file.clone()),
+            Self::Typed(_) => Some(name.into()),
+        }
+    }
+}
+
+impl SecretQuestion<'_> {
+    /// The answer to a question. A wrong answer is asked again; what may exist later is accepted when it is given twice.
+    pub(super) fn ask(&self, question: &str, ask: &mut Ask) -> Result<Secret, Failure> {
+        if !ask.is_asking() {
+            return Ok(Secret::None);
+        }
+        let mut before = None;
+        loop {
+            let answer = ask.line(question, "")?;
+            let secret = match answer.to_lowercase().as_str() {
+                "" | "n" | "no" | "none" => match &self.needed {
+                    None => return Ok(Secret::None),
+                    Some(why) => {
+                        ask.remark(why)?;
+                        continue;
+                    }
+                },
+                "-" => match self.typed(ask)? {
+                    Some(typed) => return Ok(typed),
+                    None => continue,
+                },
+                _ => match answer.strip_prefix('$') {
+                    Some(variable) => Secret::Variable(variable.to_owned()),
+                    None => Secret::File(beside(Path::new(&answer), self.dir)),
+                },
+            };
+            match self.check(&secret) {
+                Ok(()) => return Ok(secret),
+                Err(NoSecret::NotYet(_)) if before.as_ref() == Some(&answer) => return Ok(secret),
+                Err(NoSecret::NotYet(why)) => {
+                    ask.remark(&format!("{why}; give the same answer again if you will create it later"))?;
+                }
+                Err(NoSecret::Never(why)) => ask.remark(&why)?,
+            }
+            before = Some(answer);
+        }
+    }
+
+    /// A file that a flag names.
+    ///
+    /// # Errors
+    /// No secret is in it.
+    pub(super) fn named(&self, file: &Path, flag: &str) -> Result<Secret, Failure> {
+        let secret = Secret::File(beside(file, self.dir));
+        match self.check(&secret) {
+            Ok(()) => Ok(secret),
+            Err(NoSecret::NotYet(why) | NoSecret::Never(why)) => {
+                Err(Failure::usage(format!("{flag}: {why}"), "nothing was written; correct the option"))
+            }
+        }
+    }
+
+    fn check(&self, secret: &Secret) -> Result<(), NoSecret> {
+        match secret {
+            Secret::None | Secret::Typed(_) => Ok(()),
+            Secret::Variable(name) => secret_in_variable(name, &ProcessEnvironment),
+            Secret::File(file) => secret_in_file(self.what, &self.dir.join(file), &ProcessEnvironment),
+        }
+    }
+
+    fn typed(&self, ask: &mut Ask) -> Result<Option<Secret>, Failure> {
+        let (what, name) = (self.what, self.name);
+        if self.dir.join(name).exists() {
+            let file = self.dir.join(name);
+            ask.remark(&format!("{} exists already: name it, or move it away first", file.display()))?;
+            return Ok(None);
+        }
+        let typed = ask.secret(&format!("  Type or paste it (it is not shown, and goes into {name}):"))?;
+        if is_secret(typed.expose_secret()) {
+            return Ok(Some(Secret::Typed(typed)));
+        }
+        ask.remark(&format!("that is not a {what}: it is empty or not a single word"))?;
+        Ok(None)
+    }
+}
+
+/// A file as the configuration names it: by its bare name where it lies beside, so that a credential of systemd of that
+/// name is found, too.
+pub(super) fn beside(file: &Path, dir: &Path) -> PathBuf {
+    let whole = ProcessEnvironment.current_dir().map_or_else(|| file.to_owned(), |cwd| cwd.join(file));
+    match (whole.parent(), whole.file_name()) {
+        (Some(parent), Some(name)) if parent == dir => name.into(),
+        // A bare name that is not here may be meant there.
+        (Some(_), Some(name)) if !whole.exists() && Path::new(name) == file && dir.join(name).exists() => {
+            name.into()
+        }
+        _ => whole,
+    }
+}

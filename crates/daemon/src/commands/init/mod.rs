@@ -1,0 +1,334 @@
+//! `cairn init`: asks a few questions and writes a first config file.
+
+mod answers;
+mod ask;
+mod text;
+
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use secrecy::ExposeSecret as _;
+use serde_json::json;
+
+use crate::commands::init::answers::Answers;
+use crate::commands::init::ask::Ask;
+use cairn_cli::args::Global;
+use cairn_cli::failure::Failure;
+use cairn_cli::out;
+use cairn_config::{Config, Environment as _, ProcessEnvironment, Provider, config_file};
+
+/// Where the unit of systemd may be.
+const UNITS: [&str; 3] = [
+    "/etc/systemd/system/cairn.service",
+    "/usr/lib/systemd/system/cairn.service",
+    "/lib/systemd/system/cairn.service",
+];
+
+/// The service's configuration.
+const SERVICE_CONFIG: &str = "/etc/cairn/config.toml";
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cairn init
+  cairn init --yes
+  cairn init --base-url http://127.0.0.1:8080/v1 --model my-model --yes
+  cairn init --provider anthropic --model claude-sonnet-5-5 --key-file a.key
+  cairn init --provider openai --model gpt-6-luna --key-env OPENAI_API_KEY
+  cairn init --telegram-token-file telegram.token --owner telegram/123456789
+
+Asks for everything that no flag says, and again after a wrong answer; with
+--yes it asks nothing and uses the defaults. Keys and tokens are never written
+into the config file: it names the variable or the file that holds them. A key
+that you type is not shown, and goes into a file of its own that only you may
+read. The config file is checked before it is written.")]
+pub(crate) struct InitArgs {
+    /// The kind of model [default: offline, the embedded model]
+    #[arg(long, value_name = "PROVIDER")]
+    provider: Option<ProviderArg>,
+    /// The address of the model server, up to and including the version
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+    /// The model's name on its server
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// The model's window in tokens [default: what its server lists]
+    #[arg(long, value_name = "TOKENS")]
+    context_window: Option<u64>,
+    /// The environment variable that holds the model's key
+    #[arg(long, value_name = "VARIABLE", conflicts_with = "key_file")]
+    key_env: Option<String>,
+    /// The file that holds the model's key
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// The file that holds the token of a bot on Discord
+    #[arg(long, value_name = "FILE")]
+    discord_token_file: Option<PathBuf>,
+    /// A Discord server to serve, by its id
+    #[arg(long = "discord-server", value_name = "ID")]
+    discord_servers: Vec<String>,
+    /// The file that holds the token of a bot on Telegram
+    #[arg(long, value_name = "FILE")]
+    telegram_token_file: Option<PathBuf>,
+    /// You, as discord/ID or telegram/ID: may write privately and use every command
+    #[arg(long = "owner", value_name = "PERSON")]
+    owners: Vec<String>,
+    /// Ask nothing
+    #[arg(long, short)]
+    yes: bool,
+    /// Replace an existing file, which is kept as FILE.old, FILE.old-2 and so on
+    #[arg(long)]
+    force: bool,
+}
+
+/// `--provider`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ProviderArg {
+    /// Any server of chat completions: OpenAI, OpenRouter, Ollama, llama.cpp, vLLM
+    Openai,
+    /// Anthropic's messages
+    Anthropic,
+    /// The embedded model: no network, no key
+    Offline,
+}
+
+impl From<ProviderArg> for Provider {
+    fn from(provider: ProviderArg) -> Self {
+        match provider {
+            ProviderArg::Openai => Self::Openai,
+            ProviderArg::Anthropic => Self::Anthropic,
+            ProviderArg::Offline => Self::Offline,
+        }
+    }
+}
+
+pub(crate) fn init(global: Global, args: InitArgs) -> Result<(), Failure> {
+    let mut ask = Ask::new(args.yes);
+    let file = place(&global, &mut ask)?;
+    let replaced = check_place(&file, args.force)?;
+    let answers = Answers::gather(&args, &file, &mut ask)?;
+    let text = text::text(&answers);
+    if !args.yes {
+        out::note(&format!("\n{text}"));
+        if !ask.agrees(&format!("Write this to {}?", file.display()))? {
+            return Err(Failure::failed("nothing was written", "run it again to change your answers"));
+        }
+    }
+    let written = write_all(&file, &text, &answers, replaced)?;
+    let warnings = warnings(&file)?;
+    if global.json {
+        let shown = |file: &PathBuf| file.display().to_string();
+        return out::json(&json!({
+            "file": shown(&file), "old": written.old.as_ref().map(shown),
+            "secrets": written.secrets.iter().map(shown).collect::<Vec<_>>(), "warnings": warnings,
+        }));
+    }
+    for warning in warnings {
+        out::note(&format!("warning: {warning}"));
+    }
+    out::text(&last_words(&file, &written, &answers))
+}
+
+/// Warnings about the written file, and tokens that do not exist yet.
+fn warnings(file: &Path) -> Result<Vec<String>, Failure> {
+    let loaded = Config::load(Some(file), &ProcessEnvironment)?;
+    let tokens = loaded.check_tokens().err().map(|error| error.problems).unwrap_or_default();
+    let tokens = tokens.into_iter().map(|problem| problem.message);
+    Ok(tokens.chain(loaded.warnings.iter().cloned()).collect())
+}
+
+/// The file to write: the one that is named; of the service, for root where its unit is installed; else the user's.
+fn place(global: &Global, ask: &mut Ask) -> Result<PathBuf, Failure> {
+    let env = ProcessEnvironment;
+    let absolute = |path: PathBuf| match env.current_dir() {
+        Some(dir) => dir.join(path).components().collect(),
+        None => path,
+    };
+    if let Some(file) = &global.config {
+        return Ok(absolute(file.clone()));
+    }
+    if let Some(file) = env.var("CAIRN_CONFIG") {
+        return Ok(absolute(file.into()));
+    }
+    let is_service =
+        rustix::process::geteuid().is_root() && UNITS.iter().any(|unit| Path::new(unit).exists());
+    let usual = if is_service { Some(PathBuf::from(SERVICE_CONFIG)) } else { users_file(&env) };
+    let usual = usual.ok_or_else(|| {
+        Failure::usage(
+            "there is no folder for the configuration: $HOME is not set",
+            "name a file with --config",
+        )
+    })?;
+    let named = ask.line("Where shall the configuration be written?", &usual.display().to_string())?;
+    Ok(absolute(named.into()))
+}
+
+fn users_file(env: &ProcessEnvironment) -> Option<PathBuf> {
+    let absolute = |path: PathBuf| Some(path).filter(|path| path.is_absolute());
+    let xdg = env.var("XDG_CONFIG_HOME").map(PathBuf::from).and_then(absolute);
+    let dir = xdg.or_else(|| Some(absolute(env.var("HOME")?.into())?.join(".config")))?;
+    Some(dir.join("cairn").join("config.toml"))
+}
+
+/// Whether a file exists and may be replaced: with --force, or because it sets nothing but the defaults.
+fn check_place(file: &Path, force: bool) -> Result<bool, Failure> {
+    if file.is_dir() {
+        return Err(Failure::usage(
+            format!("{} is a folder", file.display()),
+            "name the file in it: --config .../config.toml",
+        ));
+    }
+    if let Some(why) = cannot_be_made(file) {
+        return Err(why);
+    }
+    if !file.exists() {
+        return Ok(false);
+    }
+    let says_nothing = || {
+        let (here, built_in) =
+            (Config::load(Some(file), &ProcessEnvironment), Config::built_in(&ProcessEnvironment));
+        matches!((here, built_in), (Ok(here), Ok(built_in)) if here.config == built_in.config)
+    };
+    if force || says_nothing() {
+        return Ok(true);
+    }
+    Err(Failure::usage(
+        format!("{} exists already", file.display()),
+        "change it by hand, name another file with --config, or give --force (the old one is kept as FILE.old)",
+    ))
+}
+
+/// What was written.
+struct Written {
+    /// The files of the secrets that were typed.
+    secrets: Vec<PathBuf>,
+    /// Where the configuration is kept that was there before.
+    old: Option<PathBuf>,
+}
+
+/// Why the file cannot be created, which is better said before the questions.
+fn cannot_be_made(file: &Path) -> Option<Failure> {
+    let folder = file.ancestors().skip(1).find(|dir| dir.exists())?;
+    if !folder.is_dir() {
+        return Some(cannot_write(file, &std::io::Error::other(format!("{} is a file", folder.display()))));
+    }
+    let needed = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    rustix::fs::access(folder, needed).err().map(|error| cannot_write(file, &error.into()))
+}
+
+/// Writes secrets and configuration; after an error nothing is left of either.
+fn write_all(file: &Path, text: &str, answers: &Answers, replaced: bool) -> Result<Written, Failure> {
+    Config::of_text(file, text, &ProcessEnvironment)?;
+    let dir = file.parent().unwrap_or(Path::new("/"));
+    std::fs::create_dir_all(dir).map_err(|error| cannot_write(dir, &error))?;
+    let mut secrets = Vec::new();
+    let result = write_secrets(dir, answers, &mut secrets).and_then(|()| write_config(file, text, replaced));
+    if result.is_err() {
+        for file in &secrets {
+            if let Err(error) = std::fs::remove_file(file) {
+                out::note(&format!("warning: {} could not be removed: {error}", file.display()));
+            }
+        }
+    }
+    result.map(|old| Written { secrets, old })
+}
+
+fn write_secrets(dir: &Path, answers: &Answers, written: &mut Vec<PathBuf>) -> Result<(), Failure> {
+    for (name, secret) in answers.typed() {
+        let file = dir.join(name);
+        let mut options = std::fs::OpenOptions::new();
+        let made = options.write(true).create_new(true).mode(0o600).open(&file).and_then(|mut made| {
+            writeln!(made, "{}", secret.expose_secret())?;
+            made.sync_all()
+        });
+        if let Err(error) = made {
+            if error.kind() == std::io::ErrorKind::AlreadyExists {
+                let message = format!("{} exists already", file.display());
+                return Err(Failure::usage(message, "name it instead of typing it, or move it away"));
+            }
+            return Err(cannot_write(&file, &error));
+        }
+        written.push(file);
+    }
+    Ok(())
+}
+
+/// Writes a new file, then renames it. Returns where the old one is kept.
+fn write_config(file: &Path, text: &str, replaced: bool) -> Result<Option<PathBuf>, Failure> {
+    let new = with_ending(file, ".new");
+    let write = || {
+        let mut made = std::fs::File::create(&new)?;
+        made.write_all(text.as_bytes())?;
+        made.sync_all()
+    };
+    let placed = write().and_then(|()| {
+        let old = if replaced { Some(keep(file)?) } else { None };
+        std::fs::rename(&new, file)?;
+        Ok(old)
+    });
+    if placed.is_err() {
+        // If it cannot be removed either, the error is still the first one.
+        let _left = std::fs::remove_file(&new);
+    }
+    placed.map_err(|error| cannot_write(file, &error))
+}
+
+/// Copies a file to its name with `.old`, or with the next free number, so that older copies are kept.
+fn keep(file: &Path) -> std::io::Result<PathBuf> {
+    let numbered = (2..).map(|n| with_ending(file, &format!(".old-{n}")));
+    let mut names = std::iter::once(with_ending(file, ".old")).chain(numbered);
+    let free = names.find(|name| std::fs::symlink_metadata(name).is_err());
+    let old = free.unwrap_or_else(|| with_ending(file, ".old"));
+    std::fs::copy(file, &old)?;
+    Ok(old)
+}
+
+fn with_ending(file: &Path, ending: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+fn cannot_write(file: &Path, error: &std::io::Error) -> Failure {
+    Failure::failed(
+        format!("cannot write {}: {error}", file.display()),
+        "check the folder's permissions, or name another file with --config",
+    )
+}
+
+/// What was written, and what to do next.
+fn last_words(file: &Path, written: &Written, answers: &Answers) -> String {
+    let old = written.old.as_ref().map(|old| format!("; the old one is {}", old.display()));
+    let mut out = format!("wrote {}{}\n", file.display(), old.unwrap_or_default());
+    for secret in &written.secrets {
+        out.push_str(&format!("wrote {}, which only you may read\n", secret.display()));
+    }
+    let is_found = config_file(None, &ProcessEnvironment).as_deref() == Some(file);
+    let flag = if is_found { String::new() } else { format!(" --config {}", file.display()) };
+    out.push_str("\nNext:\n");
+    out.push_str(&format!("  cairn doctor{flag}    checks everything, including the model and the bots\n"));
+    if file == Path::new(SERVICE_CONFIG) {
+        let files = answers.secret_files(file);
+        if !files.is_empty() {
+            out.push_str(
+                "  systemctl edit cairn    passes the secrets to the service; add:\n    [Service]\n",
+            );
+            for secret in files {
+                let name = secret.file_name().unwrap_or_default().to_string_lossy();
+                out.push_str(&format!("    LoadCredential={name}:{}\n", secret.display()));
+            }
+        }
+        out.push_str("  systemctl enable --now cairn    starts it, now and with the system\n");
+    } else {
+        out.push_str(&format!("  cairn chat{flag}      talks on the terminal\n"));
+        out.push_str(&format!("  cairn run{flag}       runs the daemon in the foreground\n"));
+    }
+    if answers.owners.is_empty() && !answers.bots.is_empty() {
+        out.push_str(
+            "  Then write to the bot: it gives you a code, and `cairn pair approve CODE` approves you.\n",
+        );
+    }
+    out
+}

@@ -1,0 +1,254 @@
+//! The command line: what there is, and which file carries it out.
+
+mod config;
+mod doctor;
+mod forget_user;
+mod init;
+mod man;
+mod run;
+mod store;
+mod version;
+mod watch;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use cairn_cli::commands::{
+    ban, channel, chat, demo, explain, history, mcp, memory, node, outbox, pair, reload, replay, search,
+    spend, status, summary, tools, tune, ui,
+};
+use cairn_cli::out;
+use cairn_store::can_start_threads;
+use cairn_types::ports::StoreError;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+use cairn_cli::args::Global;
+use cairn_cli::failure::{Failure, exit};
+
+use crate::inside::OpenedHere;
+use crate::wiring::Tools;
+
+/// A chat bot that never freezes and never forgets: it answers while it compacts.
+///
+/// Without a configuration there is one agent, `main`, with the embedded model `offline`: no key, no network.
+/// Commands ask the running daemon over its socket; when none runs, they open the state folder themselves.
+#[derive(Debug, Parser)]
+#[command(
+    name = "cairn",
+    version,
+    after_help = "\
+Examples:
+  cairn demo                   watch what it does, in less than a minute
+  cairn init                   answer a few questions for a configuration
+  cairn doctor                 check everything, with remedies
+  cairn chat                   talk, with the offline model unless configured
+  cairn run                    run the daemon in the foreground
+  cairn context main           see what is in the window of the channel `main`
+  cairn search main 'harbour'  find words in its history and memories
+  cairn pair approve K7P2XMQA  let a person talk to the bot
+
+A channel is a bare local name such as `main`, or a full name:
+agent/platform/chat[/thread].
+
+Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 another daemon uses
+the state, 4 no such channel, memory, range, code, person, delivery, artifact,
+server, tool, turn, call or request, 5 damaged store, 6 a part of the daemon
+hung: start it again (systemd does)."
+)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the daemon in the foreground, logs on stderr
+    Run(run::RunArgs),
+    /// Watch three months of a conversation pass through a small window, in less than a minute
+    Demo(demo::DemoArgs),
+    /// Talk to an agent; piped input is one message a line, answered in order
+    Chat(chat::ChatArgs),
+    /// Send the messages of a file, one JSON object a line, and report the outcome
+    Replay(replay::ReplayArgs),
+    /// Show the state of the daemon
+    Status(status::StatusArgs),
+    /// Print a link to the daemon's page, which logs one browser in
+    Ui(ui::UiArgs),
+    /// Show what calls of models took and cost: by day, agent, channel, person, purpose or model
+    Spend(spend::SpendArgs),
+    /// List the channels
+    Channels(channel::ChannelsArgs),
+    /// Show what is in a channel's window, its summaries and runs
+    Context(channel::ContextArgs),
+    /// Show the messages of a channel, all sessions
+    History(history::HistoryArgs),
+    /// Explain a turn: what was recalled, called and sent, and what each part took
+    Explain(explain::ExplainArgs),
+    /// List the summaries of a channel, or show one with what it leaves out
+    #[command(subcommand)]
+    Summary(summary::SummaryCommand),
+    /// Search history, summaries and memories of all channels or of one
+    Search(search::SearchArgs),
+    /// Compact a channel now
+    Compact(channel::CompactArgs),
+    /// Find settings that suit a conversation, by simulating it without any model
+    Tune(tune::TuneArgs),
+    /// Archive a channel's conversation and start again
+    New(channel::NewArgs),
+    /// List, search, show, add, edit and forget memories
+    #[command(subcommand)]
+    Memory(memory::MemoryCommand),
+    /// List and show large tool results and messages, which are kept outside of the window
+    #[command(subcommand)]
+    Artifact(channel::ArtifactCommand),
+    /// Show, approve and revoke tool servers
+    #[command(subcommand)]
+    Mcp(mcp::McpCommand),
+    /// List tools and their calls; approve or deny calls that wait
+    #[command(subcommand)]
+    Tools(tools::ToolsCommand),
+    /// Manage who may talk to the bot privately: list, approve, revoke
+    #[command(subcommand)]
+    Pair(pair::PairCommand),
+    /// Stop hearing a person, or list who is banned
+    Ban(ban::BanArgs),
+    /// Hear a banned person again
+    Unban(ban::UnbanArgs),
+    /// Erase a person: their messages, memories and chats
+    ForgetUser(forget_user::ForgetUserArgs),
+    /// List, retry and drop messages that no chat network has confirmed
+    #[command(subcommand)]
+    Outbox(outbox::OutboxCommand),
+    /// Reload the configuration of the running daemon, without dropping anything
+    Reload(reload::ReloadArgs),
+    /// Verify, rebuild, back up, restore or move the store; retain: remove what is too old
+    #[command(subcommand)]
+    Store(store::StoreCommand),
+    /// Hand over to another machine that shares the database
+    #[command(subcommand)]
+    Node(node::NodeCommand),
+    /// Check or show the configuration, or print its schema
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
+    /// Check everything that Cairn needs, with remedies
+    Doctor(doctor::DoctorArgs),
+    /// Ask a few questions and write a first configuration
+    Init(init::InitArgs),
+    /// Print a script that completes command lines in a shell
+    Completions(man::CompletionsArgs),
+    /// Print the man page, or write one for each command into a folder
+    Man(man::ManArgs),
+}
+
+/// Parses the command line, carries the command out and returns its exit code. Errors are printed on stderr.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    main_with(args, Tools::default())
+}
+
+/// [`main`] with more tools, which all agents may call.
+pub fn main_with(args: impl IntoIterator<Item = OsString>, tools: Tools) -> ExitCode {
+    let mut args = args.into_iter().peekable();
+    let own_name = args.next();
+    if args.next_if(|first| first == cairn_tools::mcp::LAUNCH).is_some() {
+        // It returns only when it cannot start the server.
+        eprintln!("cairn: {}", cairn_tools::mcp::become_server(args));
+        return ExitCode::from(exit::FAILED);
+    }
+    // The pages for `man` are the same for all builds of a version.
+    let command = Cli::command().long_version(version::LONG);
+    let matches = command.try_get_matches_from(own_name.into_iter().chain(args));
+    let mut cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let code = if error.use_stderr() { exit::USAGE } else { exit::DONE };
+            // When even this cannot be printed, nothing more can be done.
+            let _closed = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    cli.global.inside = Some(Arc::new(OpenedHere(tools.clone())));
+    match block_on(dispatch(cli, tools)) {
+        Ok(()) => ExitCode::from(exit::DONE),
+        Err(failure) => report(failure),
+    }
+}
+
+/// Prints a failure and returns its exit code.
+fn report(failure: Failure) -> ExitCode {
+    match failure {
+        Failure::Said { code, message, hint } => {
+            out::note(&format!("error: {message}"));
+            if !hint.is_empty() {
+                out::note(&format!("hint: {hint}"));
+            }
+            ExitCode::from(code)
+        }
+        Failure::Silent(code) => ExitCode::from(code),
+        Failure::OutputClosed => ExitCode::from(exit::DONE),
+    }
+}
+
+/// Threads that wait for the disk: more of them would not make it quicker, and each keeps memory of its own.
+const BLOCKING_THREADS: usize = 8;
+
+/// Threads besides the runtime's workers without which nothing begins.
+const MORE_THREADS: usize = 4;
+
+fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let n_workers = std::thread::available_parallelism().map_or(1, usize::from);
+    // The runtime panics, or never ends, where it does not get them.
+    can_start_threads(n_workers + MORE_THREADS).map_err(|error| {
+        let (path, message) = ("cairn".to_owned(), error.to_string());
+        Failure::of_store(StoreError::Io { action: "start the threads of", path, message })
+    })?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(BLOCKING_THREADS).build().map_err(|error| {
+        Failure::failed(format!("cannot start the runtime: {error}"), "check `ulimit -u`")
+    })?;
+    let result = runtime.block_on(work);
+    // A line editor that still waits for a key on its own thread must not hold the exit up.
+    runtime.shutdown_background();
+    result
+}
+
+async fn dispatch(cli: Cli, tools: Tools) -> Result<(), Failure> {
+    let global = cli.global;
+    match cli.command {
+        Command::Run(args) => Box::pin(run::run(global, tools, args)).await,
+        Command::Demo(args) => Box::pin(demo::demo(global, args)).await,
+        Command::Chat(args) => Box::pin(chat::chat(global, args)).await,
+        Command::Replay(args) => Box::pin(replay::replay(global, args)).await,
+        Command::Status(args) => Box::pin(status::status(global, args)).await,
+        Command::Ui(args) => Box::pin(ui::ui(global, args)).await,
+        Command::Spend(args) => Box::pin(spend::spend(global, args)).await,
+        Command::Channels(args) => Box::pin(channel::channels(global, args)).await,
+        Command::Context(args) => Box::pin(channel::context(global, args)).await,
+        Command::History(args) => Box::pin(history::history(global, args)).await,
+        Command::Explain(args) => Box::pin(explain::explain(global, args)).await,
+        Command::Search(args) => Box::pin(search::search(global, args)).await,
+        Command::Compact(args) => Box::pin(channel::compact(global, args)).await,
+        Command::Tune(args) => Box::pin(tune::tune(global, args)).await,
+        Command::New(args) => Box::pin(channel::new(global, args)).await,
+        Command::Memory(command) => Box::pin(memory::memory(global, command)).await,
+        Command::Artifact(command) => Box::pin(channel::artifact(global, command)).await,
+        Command::Mcp(command) => Box::pin(mcp::mcp(global, command)).await,
+        Command::Tools(command) => Box::pin(tools::tools(global, command)).await,
+        Command::Summary(command) => Box::pin(summary::summary(global, command)).await,
+        Command::Pair(command) => Box::pin(pair::pair(global, command)).await,
+        Command::Ban(args) => Box::pin(ban::ban(global, args)).await,
+        Command::Unban(args) => Box::pin(ban::unban(global, args)).await,
+        Command::ForgetUser(args) => Box::pin(forget_user::forget_user(global, args)).await,
+        Command::Outbox(command) => Box::pin(outbox::outbox(global, command)).await,
+        Command::Reload(args) => Box::pin(reload::reload(global, args)).await,
+        Command::Store(command) => Box::pin(store::store(global, &tools, command)).await,
+        Command::Node(command) => Box::pin(node::node(global, command)).await,
+        Command::Config(command) => Box::pin(config::config(global, &tools, command)).await,
+        Command::Doctor(args) => Box::pin(doctor::doctor(global, tools, args)).await,
+        Command::Init(args) => init::init(global, args),
+        Command::Completions(args) => man::completions(&args, Cli::command()),
+        Command::Man(args) => man::man(&args, Cli::command()),
+    }
+}

@@ -1,0 +1,340 @@
+//! A channel: how full its window is, what stands for all that was said, and its turns.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use cairn_core::conversation::Conversation;
+use cairn_core::spend::money;
+use cairn_types::event::{RunOutcome, RunReport, TurnOutcome};
+use cairn_types::ids::{ChannelId, Seq};
+use cairn_types::message::Role;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use crate::config::try_path;
+use crate::guard::Visitor;
+use crate::layout::{
+    Frame, PageError, Section, channel_path, command, encoded, facts, is_poll, layout, live_every, path,
+    table, text, time,
+};
+use crate::runs::runs_path;
+use crate::turn::turn_path;
+use crate::{chart, ribbon, window_bar};
+use cairn_api::records::{ContextRecord, EntryRecord, SummaryLine, SummaryState, cut_words, pending_records};
+use cairn_api::text::{counted, grouped, one_line, percent};
+use cairn_server::api::{Channel, Params, Shared, channels, history, summaries};
+
+/// Entries whose turns are shown at a time.
+const ENTRIES: u64 = 100;
+
+/// Seconds after which a channel that sleeps is looked at again.
+const ASLEEP_SECS: u32 = 60;
+
+/// Characters of a question in a list.
+const EXCERPT: usize = 140;
+
+#[derive(Deserialize)]
+pub(super) struct Asked {
+    /// The turns before this entry.
+    before: Option<u64>,
+    /// The turns around this entry.
+    at: Option<u64>,
+}
+
+impl Asked {
+    fn before(&self) -> Option<u64> {
+        self.before.or(self.at.map(|at| at.saturating_add(ENTRIES / 2)))
+    }
+}
+
+/// `GET /channels/{channel}`.
+pub(super) async fn view(
+    State(admin): State<Shared>,
+    visitor: Visitor,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    Query(asked): Query<Asked>,
+) -> Result<Markup, PageError> {
+    let channel = admin.resolve(&name)?;
+    let (conversation, awake) = admin.conversation(&channel).await?;
+    let expired = admin.store.expired_ranges(channel.clone()).await?;
+    let window = match channels::context(State(Arc::clone(&admin)), Channel(channel.clone(), ())).await {
+        Ok(record) => window(&record.0),
+        // Its agent is no longer configured: what was said is there all the same.
+        Err(error) if error.status == StatusCode::NOT_FOUND => {
+            html! { p.trouble { (one_line(&error.detail.message)) } }
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let now = html! {
+        (window)
+        section aria-labelledby="coverage" {
+            h2 #coverage { "What stands for every entry" }
+            (ribbon::drawn(&conversation, &expired))
+        }
+    };
+    // What sleeps is restored for each look, and changes when it wakes.
+    let now = live_every(if awake { 5 } else { ASLEEP_SECS }, "now", &now);
+    if is_poll(&headers, "now") {
+        return Ok(now);
+    }
+    let made = summaries::list(State(Arc::clone(&admin)), Channel(channel.clone(), ())).await?.0;
+    let body = html! {
+        (now)
+        details { summary { "As a table" } (ribbon::listed(&conversation, &expired)) }
+        (chart::section(&admin, &channel).await?)
+        (turns(&admin, &conversation, asked.before()).await?)
+        (summaries_section(&channel, &made))
+    };
+    let command = command(&["context", &channel.to_string()]);
+    let title = channel.to_string();
+    Ok(layout(&Frame { title: &title, section: Section::Channels, visitor, command }, &body))
+}
+
+/// The window with its figures, and the run that makes room in it.
+fn window(record: &ContextRecord) -> Markup {
+    let mut rows = vec![
+        ("agent", text(&record.agent)),
+        (
+            "model",
+            text(
+                record
+                    .model_reason
+                    .as_ref()
+                    .map_or_else(|| record.model.clone(), |why| format!("{}: {why}", record.model)),
+            ),
+        ),
+        ("session", text(record.generation.0)),
+        (
+            "window",
+            text(format!("{} tokens ({})", grouped(record.window_tokens), record.window_source.origin())),
+        ),
+        ("kept for the answer", text(counted(record.output_reserve_tokens, "token", "tokens"))),
+        ("from the cache", text(percent(record.cached_share))),
+        ("engine", text(&record.engine.id)),
+        ("estimates times", text(format!("{:.3}", record.correction.ratio))),
+    ];
+    if record.artifacts.count > 0 {
+        rows.push(("artifacts", text(counted(record.artifacts.count, "artifact", "artifacts"))));
+    }
+    html! {
+        section aria-labelledby="window" {
+            h2 #window { "Window" }
+            (window_bar::drawn(record))
+            (facts(&rows))
+            @match &record.run {
+                Some(run) => p.running {
+                    "Run " (run.id.to_string()) " summarises entries " (run.from_seq) " to " (run.to_seq) ", attempt " (run.attempt)
+                    ", since " (time(run.started_at)) "."
+                },
+                None => p.note { "No run is under way." },
+            }
+            @if !record.outcomes.is_empty() { h3 { "Last runs" } (runs(&record.outcomes)) }
+            p {
+                a href=(runs_path(&record.channel)) { "All runs" } " · "
+                a href=(try_path(&record.channel)) { "Try other thresholds" } " · "
+                a href={ "/tools?channel=" (encoded(&record.channel.to_string())) } { "Calls of tools" } " · "
+                a href={ "/events?channel=" (encoded(&record.channel.to_string())) } { "Events" }
+            }
+        }
+    }
+}
+
+/// Runs that are listed; `cairn context --json` has all that are remembered.
+const RUNS: usize = 5;
+
+fn runs(reports: &[RunReport]) -> Markup {
+    let rows: Vec<_> = reports.iter().rev().take(RUNS).map(|report| {
+        let is_well = report.outcome == RunOutcome::Committed;
+        let why = report.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        vec![
+            text(&report.run),
+            text(report.trigger.name()),
+            html! { span class=[(!is_well).then_some("trouble")] { (one_line(&format!("{}{why}", report.outcome.name()))) } },
+            text(grouped(report.tokens_before)),
+            text(grouped(report.tokens_after)),
+            text(grouped(report.messages)),
+            text(format!("{} ms", grouped(report.duration_ms))),
+        ]
+    }).collect();
+    let columns = [
+        ("run", ""),
+        ("trigger", "wide"),
+        ("outcome", ""),
+        ("tokens before", "number"),
+        ("after", "number"),
+        ("entries", "number wide"),
+        ("took", "number wide"),
+    ];
+    table("The last runs, newest first", &columns, &rows)
+}
+
+/// A turn as the timeline has it: its entries, in order.
+struct Turn<'r>(&'r [EntryRecord]);
+
+/// The turns before an entry, newest first; else the newest, with what waits.
+async fn turns(
+    admin: &Shared,
+    conversation: &Conversation,
+    before: Option<u64>,
+) -> Result<Markup, PageError> {
+    let channel = &conversation.channel;
+    let end = before.unwrap_or(conversation.next_seq.0).min(conversation.next_seq.0);
+    let begin = end.saturating_sub(ENTRIES).max(1);
+    let records = if end > 1 {
+        let params = history::HistoryParams {
+            from: Some(begin),
+            to: Some(end - 1),
+            tail: Some(ENTRIES as usize),
+            ..Default::default()
+        };
+        history::history(State(Arc::clone(admin)), Channel(channel.clone(), ()), Params(params)).await?.items
+    } else {
+        Vec::new()
+    };
+    // Of long texts there are fewer on a page.
+    let begin = records.first().and_then(|record| record.seq).map_or(begin, |Seq(first)| first);
+    let mut shown: Vec<Turn<'_>> = records.chunk_by(|a, b| a.turn == b.turn).map(Turn).collect();
+    // The first of them may have begun before this page; the next page has it whole, unless it fills a page alone.
+    let older = (begin > 1).then(|| {
+        let begun = (shown.len() > 1).then(|| shown.remove(0));
+        begun.and_then(|turn| turn.0.last()?.seq).map_or(begin, |Seq(last)| last + 1)
+    });
+    let correction = cairn_types::tokens::Correction::default();
+    let pending = if before.is_none() { pending_records(conversation, &correction) } else { Vec::new() };
+    let rows: Vec<_> = pending
+        .iter()
+        .rev()
+        .map(|record| Turn(std::slice::from_ref(record)))
+        .chain(shown.into_iter().rev())
+        .map(|turn| turn.row(channel))
+        .collect();
+    Ok(html! {
+        section aria-labelledby="turns" {
+            h2 #turns { "Turns" }
+            @if rows.is_empty() { p { "Nothing was said here." } }
+            @else { (table("Turns, newest first", &TURN_COLUMNS, &rows)) }
+            nav.pages aria-label="Turns" {
+                @if before.is_some() { a href={ (channel_path(channel)) "#turns" } { "Newest" } }
+                @if let Some(older) = older { a rel="next" href={ (channel_path(channel)) "?before=" (older) "#turns" } { "Older" } }
+            }
+        }
+    })
+}
+
+const TURN_COLUMNS: [(&str, &str); 7] = [
+    ("question", ""),
+    ("at", "wide"),
+    ("outcome", ""),
+    ("model", "wide"),
+    ("tokens in", "number wide"),
+    ("out", "number wide"),
+    ("cost", "number"),
+];
+
+impl Turn<'_> {
+    fn row(&self, channel: &ChannelId) -> Vec<Markup> {
+        let Self(entries) = self;
+        let first = entries.iter().find(|entry| entry.role == Role::User).or_else(|| entries.first());
+        let end = entries.last().and_then(|entry| entry.end.as_ref());
+        let is_pending = entries.iter().any(|entry| entry.seq.is_none());
+        let outcome = match end.map(|end| &end.outcome) {
+            None if is_pending => html! { "waits" },
+            None => html! { "under way" },
+            Some(TurnOutcome::Answered { .. }) => html! {
+                "answered"
+                @if let Some(why) = cut_words(entries.last().and_then(|entry| entry.finish)) { ", " span.trouble { (why) } }
+            },
+            Some(TurnOutcome::Unanswered) => html! { "no answer was due" },
+            Some(TurnOutcome::Stopped | TurnOutcome::DeadLettered | TurnOutcome::Failed { .. }) => {
+                html! { span.trouble { (end.and_then(|end| end.why()).map(|why| excerpt(&why)).unwrap_or_default()) } }
+            }
+        };
+        let usage = |tokens: fn(&cairn_types::model::Usage) -> u64| {
+            text(end.map_or_else(|| "-".to_owned(), |end| grouped(tokens(&end.usage))))
+        };
+        let who = first
+            .and_then(|entry| entry.author.as_ref())
+            .map(|author| format!("{}: ", author.name))
+            .unwrap_or_default();
+        let said = first.map(EntryRecord::text).unwrap_or_default();
+        let question = excerpt(&format!("{who}{said}"));
+        let turn = entries[0].turn.clone();
+        vec![
+            html! {
+                @for seq in entries.iter().filter_map(|entry| entry.seq) { span id={ "e" (seq) } {} }
+                @if is_pending { span.question { (question) } } @else { a.question href=(turn_path(channel, &turn)) { (question) } }
+            },
+            first.map_or_else(|| html! {}, |entry| time(entry.at)),
+            outcome,
+            text(end.and_then(|end| end.model.as_deref()).unwrap_or("-")),
+            usage(|usage| usage.input_tokens),
+            usage(|usage| usage.output_tokens),
+            text(end.and_then(|end| end.cost).map_or_else(|| "-".to_owned(), money)),
+        ]
+    }
+}
+
+/// The beginning of a text, on one line.
+pub(super) fn excerpt(text: &str) -> String {
+    let line = one_line(text);
+    match line.char_indices().nth(EXCERPT) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line,
+    }
+}
+
+pub(super) fn summary_path(channel: &ChannelId, id: &str) -> String {
+    path(&["channels", &channel.to_string(), "summaries", id])
+}
+
+fn summaries_section(channel: &ChannelId, made: &[SummaryLine]) -> Markup {
+    if made.is_empty() {
+        return html! {};
+    }
+    let rows: Vec<_> = made
+        .iter()
+        .rev()
+        .map(|line| {
+            vec![
+                html! { a href=(summary_path(channel, line.id.as_str())) { (one_line(line.id.as_str())) } },
+                text(line.level),
+                text(format!("{} to {}", line.from_seq, line.to_seq)),
+                time(line.made_at),
+                text(&line.made_by),
+                text(grouped(u64::from(line.tokens))),
+                state(channel, line),
+            ]
+        })
+        .collect();
+    let columns = [
+        ("summary", ""),
+        ("level", "number"),
+        ("entries", "number"),
+        ("made", "wide"),
+        ("by", "wide"),
+        ("tokens", "number wide"),
+        ("now", ""),
+    ];
+    html! {
+        section aria-labelledby="summaries" {
+            h2 #summaries { "Summaries" }
+            (table("Summaries, newest first", &columns, &rows))
+        }
+    }
+}
+
+/// What became of a summary.
+pub(super) fn state(channel: &ChannelId, line: &SummaryLine) -> Markup {
+    let other = |id: &str| html! { a href=(summary_path(channel, id)) { (one_line(id)) } };
+    html! {
+        @match &line.state {
+            SummaryState::Window => "in the window",
+            SummaryState::Merged(id) => { "merged into " (other(id.as_str())) },
+            SummaryState::Replaced(id) => { "made again as " (other(id.as_str())) },
+            SummaryState::Archived => "archived",
+        }
+        @if line.provisional { ", provisional" }
+    }
+}

@@ -1,0 +1,95 @@
+//! The page: what the admin API knows, for a browser. Made by the server; scripts only make it livelier.
+//!
+//! A view is a file with `async fn view(State<Shared>, Visitor, …) -> Result<Markup, PageError>`, which asks the functions of
+//! the admin API for its records and puts them into `layout::layout`.
+
+mod channel;
+mod channels;
+mod chart;
+mod config;
+mod events;
+mod files;
+mod guard;
+mod layout;
+mod links;
+mod login;
+mod marks;
+mod memories;
+mod outbox;
+mod overview;
+mod prompt;
+mod ribbon;
+mod run;
+mod runs;
+mod summary;
+mod tools;
+mod turn;
+mod window_bar;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::{get, post};
+
+use cairn_server::api::page_access::Access;
+
+use cairn_server::api::Shared;
+
+/// The routes of the page, each guarded, beside those of the figures.
+pub fn router(admin: Shared, access: &Arc<Access>, figures: Router) -> Router {
+    let views = Router::new()
+        .route("/", get(overview::view))
+        .route("/channels", get(channels::view))
+        .route("/channels/{channel}", get(channel::view))
+        .route("/channels/{channel}/turns/{turn}", get(turn::view))
+        .route("/channels/{channel}/turns/{turn}/prompt", get(prompt::view))
+        .route("/channels/{channel}/turns/{turn}/body", get(prompt::body))
+        .route("/channels/{channel}/turns/{turn}/diff", get(prompt::diff))
+        .route("/channels/{channel}/summaries/{id}", get(summary::view))
+        .merge(registers(&admin))
+        .with_state(admin);
+    let inside = Router::new().route(login::LOGOUT, post(login::leave)).with_state(Arc::clone(access));
+    let outside = Router::new()
+        .route(login::LOGIN, get(login::form).post(login::enter))
+        .with_state(Arc::clone(access))
+        .route("/files/{name}", get(files::file));
+    views
+        .merge(inside)
+        .method_not_allowed_fallback(layout::not_so)
+        .route_layer(from_fn_with_state(Arc::clone(access), guard::visitors))
+        .merge(outside)
+        .merge(figures.layer(from_fn_with_state(Arc::clone(access), guard::figures)))
+        .fallback(layout::no_such_view)
+        .layer(from_fn_with_state(Arc::clone(access), guard::changes))
+}
+
+/// What browsers are told with every answer of the page's address, refusals of its names included.
+pub fn with_headers(router: Router) -> Router {
+    router.layer(from_fn(guard::headers))
+}
+
+/// The views beside those of channels, and what is changed in them.
+fn registers(admin: &Shared) -> Router<Shared> {
+    Router::new()
+        .route("/channels/{channel}/runs", get(runs::view))
+        .route("/channels/{channel}/runs/{run}", get(run::view))
+        .route("/channels/{channel}/runs/{run}/prompt", get(prompt::of_run))
+        .route("/channels/{channel}/runs/{run}/body", get(prompt::body_of_run))
+        .route("/memories", get(memories::view))
+        .route("/memories/chosen", get(memories::chosen))
+        .route("/memories/forget", post(memories::forget))
+        .route("/memories/unite", post(memories::unite))
+        .route("/memories/{id}", get(memories::one).post(memories::edit))
+        .route("/tools", get(tools::view))
+        .route("/approvals/{id}", post(tools::answer))
+        .route("/outbox", get(outbox::view))
+        .route("/outbox/{id}/retry", post(outbox::retry))
+        .route("/outbox/{id}/drop", post(outbox::drop))
+        .route("/config", get(config::view))
+        .route("/config/reload", post(config::reload))
+        .route("/config/try", get(config::attempt))
+        .route("/events", get(events::view))
+        .route("/events/stream", get(events::stream))
+        .layer(axum::Extension(events::Recent::of(admin)))
+}

@@ -1,0 +1,196 @@
+//! A summary beside what it was made of, with what it leaves out marked there.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Query, State};
+use cairn_api::error::ApiError;
+use cairn_types::ids::Seq;
+use cairn_types::message::Role;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use crate::channel::{state, summary_path};
+use crate::guard::Visitor;
+use crate::layout::{
+    Frame, PageError, Section, channel_link, command, facts, layout, path, said, table, text, time,
+};
+use crate::marks::marked;
+use cairn_api::records::{EntryRecord, LeftOutRecord, SummaryLine, SummaryView};
+use cairn_api::text::{counted, grouped, one_line};
+use cairn_server::api::{Channel, Params, Shared, history, summaries};
+
+/// Entries of the source that are shown at a time.
+const ENTRIES: u64 = 100;
+
+/// Of what is left out, what is listed at once; marks show all of it.
+const LEFT_OUT: usize = 200;
+
+#[derive(Deserialize)]
+pub(super) struct Asked {
+    /// The entry that the source is shown from.
+    from: Option<u64>,
+}
+
+/// `GET /channels/{channel}/summaries/{id}`.
+pub(super) async fn view(
+    State(admin): State<Shared>,
+    visitor: Visitor,
+    Path((name, id)): Path<(String, String)>,
+    Query(asked): Query<Asked>,
+) -> Result<Markup, PageError> {
+    let channel = admin.resolve(&name)?;
+    let shown = summaries::show(State(Arc::clone(&admin)), Channel(channel.clone(), id)).await?.0;
+    let Seq(first) = shown.line.from_seq;
+    let Seq(last) = shown.line.to_seq;
+    let from = asked.from.unwrap_or(first).clamp(first, last);
+    let to = last.min(from + ENTRIES - 1);
+    let params = history::HistoryParams {
+        from: Some(from),
+        to: Some(to),
+        limit: Some(ENTRIES as usize),
+        ..Default::default()
+    };
+    let entries = history::history(State(admin), Channel(channel.clone(), ()), Params(params)).await?.items;
+    // Of long texts there are fewer on a page.
+    let to = entries.last().and_then(|entry| entry.seq).map_or(to, |Seq(shown)| shown);
+    // Thousands of words are looked for in each text: that keeps no thread from others' answers.
+    let (shown, body) = tokio::task::spawn_blocking(move || {
+        let body = html! {
+            (about(&shown))
+            (sources(&shown))
+            (left_out(&shown))
+            div.beside {
+                section aria-labelledby="summary" { h2 #summary { "What the model sees" } (said(&shown.text)) (identifiers(&shown)) }
+                section aria-labelledby="source" {
+                    h2 #source { "What was said" }
+                    p.note { mark { "Marked" } " is what the summary does not say exactly." }
+                    @for entry in &entries { (entry_said(entry, &shown.left_out)) }
+                    (pages(&shown, from, to))
+                }
+            }
+        };
+        (shown, body)
+    })
+    .await
+    .map_err(|error| ApiError::internal(&error))?;
+    let id = shown.line.id.as_str();
+    let title = format!("Summary {id}");
+    let command = command(&["summary", "show", &channel.to_string(), id]);
+    Ok(layout(&Frame { title: &title, section: Section::Channels, visitor, command }, &body))
+}
+
+fn about(shown: &SummaryView) -> Markup {
+    let line = &shown.line;
+    facts(&[
+        ("channel", channel_link(&shown.channel)),
+        ("stands for", text(format!("entries {} to {}", line.from_seq, line.to_seq))),
+        ("said", html! { (time(line.from_at)) " to " (time(line.to_at)) }),
+        ("level", text(line.level)),
+        ("tokens", text(grouped(u64::from(line.tokens)))),
+        ("by", text(&line.made_by)),
+        ("made", time(line.made_at)),
+        ("run", text(format!("{}, {}, {} ms", shown.run, shown.trigger.name(), grouped(shown.duration_ms)))),
+        ("now", state(&shown.channel, line)),
+        ("source", text(source_left(shown))),
+    ])
+}
+
+fn source_left(shown: &SummaryView) -> String {
+    let there = counted(shown.entries, "entry has its words", "entries have their words");
+    match shown.wordless {
+        0 => there,
+        gone => format!("{there}, {} none any more", grouped(gone)),
+    }
+}
+
+fn sources(shown: &SummaryView) -> Markup {
+    if shown.sources.is_empty() {
+        return html! {};
+    }
+    let row = |line: &SummaryLine| {
+        vec![
+            html! { a href=(summary_path(&shown.channel, line.id.as_str())) { (one_line(line.id.as_str())) } },
+            text(line.level),
+            text(format!("{} to {}", line.from_seq, line.to_seq)),
+            text(&line.made_by),
+            text(grouped(u64::from(line.tokens))),
+        ]
+    };
+    let rows: Vec<_> = shown.sources.iter().map(row).collect();
+    let columns =
+        [("summary", ""), ("level", "number"), ("entries", "number"), ("by", "wide"), ("tokens", "number")];
+    html! { section aria-labelledby="sources" { h2 #sources { "Merged of" } (table("What it was merged of", &columns, &rows)) } }
+}
+
+fn left_out(shown: &SummaryView) -> Markup {
+    let all = &shown.left_out;
+    let row = |one: &LeftOutRecord| {
+        let place =
+            format!("{}?from={}#e{}", summary_path(&shown.channel, shown.line.id.as_str()), one.seq, one.seq);
+        vec![
+            text(&one.text),
+            text(&one.kind),
+            html! { a href=(place) { (one.seq) } },
+            text(grouped(one.entries)),
+        ]
+    };
+    let rows: Vec<_> = all.iter().take(LEFT_OUT).map(row).collect();
+    let columns = [("left out", ""), ("kind", ""), ("first said in entry", "number"), ("entries", "number")];
+    html! {
+        section aria-labelledby="left-out" {
+            h2 #left-out { "What it leaves out" }
+            @if all.is_empty() { p.well { "No identifier, number or name that was found in its source is missing, or its source has no words any more." } }
+            @else {
+                details open[all.len() <= 12] {
+                    summary { (counted(all.len() as u64, "identifier, number or name", "identifiers, numbers and names")) }
+                    (table("What the source says exactly and the summary does not", &columns, &rows))
+                    @if all.len() > LEFT_OUT { p.note { "and " (grouped((all.len() - LEFT_OUT) as u64)) " more" } }
+                }
+            }
+        }
+    }
+}
+
+fn identifiers(shown: &SummaryView) -> Markup {
+    html! {
+        @if !shown.identifiers.is_empty() {
+            h3 { "Identifiers, letter by letter" }
+            (said(&shown.identifiers.join("\n")))
+        }
+    }
+}
+
+/// An entry of the source.
+fn entry_said(entry: &EntryRecord, left_out: &[LeftOutRecord]) -> Markup {
+    let seq = entry.seq.unwrap_or(Seq(0));
+    let words: Vec<&str> = left_out.iter().map(|one| one.text.as_str()).collect();
+    html! {
+        article.entry id={ "e" (seq) } {
+            p.head { (seq) " · " (marked(&speaker(entry), &words)) " · " (time(entry.at)) }
+            @let text = entry.text();
+            @if !text.is_empty() { div.said dir="auto" { (marked(&text, &words)) } }
+            @for call in &entry.tool_calls { p.note { "calls " code { (one_line(&call.name)) } " " code { (one_line(&call.arguments.to_string())) } } }
+        }
+    }
+}
+
+/// Who said it.
+pub(super) fn speaker(entry: &EntryRecord) -> String {
+    match (&entry.author, entry.role) {
+        (Some(author), _) => one_line(&author.name),
+        (None, Role::Assistant) => "the model".to_owned(),
+        (None, Role::Tool) => "a tool".to_owned(),
+        (None, Role::User) => "somebody".to_owned(),
+    }
+}
+
+fn pages(shown: &SummaryView, from: u64, to: u64) -> Markup {
+    let (Seq(first), Seq(last)) = (shown.line.from_seq, shown.line.to_seq);
+    let itself = path(&["channels", &shown.channel.to_string(), "summaries", shown.line.id.as_str()]);
+    html! {
+        nav.pages aria-label="Entries" {
+            @if from > first { a rel="prev" href={ (itself) "?from=" (from.saturating_sub(ENTRIES).max(first)) "#source" } { "Earlier entries" } }
+            @if to < last { a rel="next" href={ (itself) "?from=" (to + 1) "#source" } { "Later entries" } }
+        }
+    }
+}

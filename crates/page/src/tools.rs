@@ -1,0 +1,187 @@
+//! Calls of tools: those that wait for a yes, answered here, and those that were made.
+
+use axum::Form;
+use axum::extract::{Query, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use cairn_types::tool::ToolOutcome;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use crate::guard::Visitor;
+use crate::layout::{
+    Frame, PageError, Section, channel_link, command, encoded, is_poll, layout, live, path, table, text, time,
+};
+use crate::links::{json, seen_again, turn_link};
+use cairn_api::records::{ApprovalRecord, ToolUseRecord};
+use cairn_api::text::{cut, grouped, one_line};
+use cairn_server::api::tools::{Answer, LogParams};
+use cairn_server::api::{Body, Page, Params, Segment, Shared, tools};
+
+/// Calls on a page.
+const LINES: usize = 100;
+
+/// Characters of a call's arguments in the list.
+const ARGUMENTS_SHOWN: usize = 120;
+
+const HERE: &str = "/tools";
+
+#[derive(Deserialize)]
+pub(super) struct Asked {
+    channel: Option<String>,
+    tool: Option<String>,
+    outcome: Option<String>,
+    before: Option<u64>,
+}
+
+/// `GET /tools`.
+pub(super) async fn view(
+    State(admin): State<Shared>,
+    visitor: Visitor,
+    headers: HeaderMap,
+    Query(asked): Query<Asked>,
+) -> Result<Markup, PageError> {
+    let waiting = tools::approvals(State(Shared::clone(&admin))).await.0;
+    let waiting = live("waiting", &approvals(&waiting, visitor));
+    if is_poll(&headers, "waiting") {
+        return Ok(waiting);
+    }
+    let given = |value: &Option<String>| value.clone().filter(|value| !value.trim().is_empty());
+    let (channel, tool) = (given(&asked.channel), given(&asked.tool));
+    let outcome = given(&asked.outcome)
+        .and_then(|name| ToolOutcome::ALL.into_iter().find(|known| known.name() == name));
+    let params = LogParams {
+        channel: channel.clone(),
+        tool: tool.clone(),
+        outcome,
+        before: asked.before,
+        after: None,
+        limit: Some(LINES),
+    };
+    let Page { items, .. } = tools::log(State(admin), Params(params)).await?;
+    let rows: Vec<_> = items.iter().rev().map(row).collect();
+    let filters =
+        [("channel", &channel), ("tool", &tool), ("outcome", &outcome.map(|it| it.name().to_owned()))];
+    let kept: String = filters
+        .iter()
+        .filter_map(|(name, value)| Some(format!("&{name}={}", encoded(value.as_deref()?))))
+        .collect();
+    let older = items
+        .first()
+        .filter(|_| items.len() == LINES)
+        .map(|oldest| format!("{HERE}?before={}{kept}", oldest.n));
+    let body = html! {
+        section aria-labelledby="waiting-for" {
+            h2 #waiting-for { "Waiting for approval" }
+            (waiting)
+        }
+        section aria-labelledby="calls" {
+            h2 #calls { "Calls" }
+            (filter(channel.as_deref(), tool.as_deref(), outcome))
+            @if rows.is_empty() { p { "No call of a tool fits." } }
+            @else { (table("Newest first", &COLUMNS, &rows)) }
+            nav.pages aria-label="Pages" {
+                @if asked.before.is_some() { a href=(HERE) { "Newest" } }
+                @if let Some(older) = older { a rel="next" href=(older) { "Older" } }
+            }
+        }
+    };
+    let flag =
+        |name: &'static str, value: &Option<String>| value.clone().map(|value| [name.to_owned(), value]);
+    let flags = [
+        flag("--channel", &channel),
+        flag("--tool", &tool),
+        flag("--outcome", &outcome.map(|it| it.name().to_owned())),
+    ];
+    let args: Vec<String> = ["tools".to_owned(), "log".to_owned()]
+        .into_iter()
+        .chain(flags.into_iter().flatten().flatten())
+        .collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let command = command(&args);
+    Ok(layout(&Frame { title: "Tools", section: Section::Tools, visitor, command }, &body))
+}
+
+fn filter(channel: Option<&str>, tool: Option<&str>, outcome: Option<ToolOutcome>) -> Markup {
+    html! {
+        form.filter method="get" action=(HERE) {
+            p { label for="channel" { "Channel" } input #channel name="channel" value=(channel.unwrap_or_default()); }
+            p { label for="tool" { "Tool" } input #tool name="tool" value=(tool.unwrap_or_default()); }
+            p {
+                label for="outcome" { "Outcome" }
+                select #outcome name="outcome" {
+                    option value="" { "any" }
+                    @for known in ToolOutcome::ALL {
+                        option value=(known.name()) selected[outcome == Some(known)] { (known.name()) }
+                    }
+                }
+            }
+            p { button { "Show" } }
+        }
+    }
+}
+
+const COLUMNS: [(&str, &str); 7] = [
+    ("at", ""),
+    ("tool", ""),
+    ("outcome", ""),
+    ("channel", ""),
+    ("ms", "number wide"),
+    ("caused by", "wide"),
+    ("arguments", "wide"),
+];
+
+fn row(record: &ToolUseRecord) -> Vec<Markup> {
+    let used = &record.used;
+    let caused_by: Vec<String> = used.caused_by.iter().map(|person| one_line(person)).collect();
+    vec![
+        time(record.at),
+        text(&used.tool),
+        html! {
+            span class={ "outcome " (used.outcome.name()) } { (used.outcome.name()) }
+            @if let Some(entry) = &used.allowed_by { " " span.note { "by always_allow " (text(entry)) } }
+            @if let Some(error) = &used.error { div.note { (text(error)) } }
+        },
+        html! { (channel_link(&record.channel)) " " (turn_link(&record.channel, &used.turn)) },
+        text(grouped(used.duration_ms)),
+        text(caused_by.join(", ")),
+        html! { code { (cut(&one_line(&used.arguments.to_string()), ARGUMENTS_SHOWN)) } },
+    ]
+}
+
+fn approvals(waiting: &[ApprovalRecord], visitor: Visitor) -> Markup {
+    html! {
+        @if waiting.is_empty() { p { "No call waits." } }
+        @for ApprovalRecord { channel, approval, .. } in waiting {
+            article.item aria-label={ "Request " (text(&approval.id)) } {
+                h3 { code { (text(&approval.tool)) } " in " (channel_link(channel)) " " (turn_link(channel, &approval.turn)) }
+                p {
+                    "Caused by " (text(approval.caused_by.iter().map(|who| one_line(who)).collect::<Vec<_>>().join(", ")))
+                    "; it waits because of " (text(&approval.reason)) ", until " (time(approval.expires_at)) "."
+                }
+                (json(&approval.arguments))
+                @if visitor.may_operate() {
+                    form.actions method="post" action=(path(&["approvals", approval.id.as_str()])) {
+                        button id={ "yes-" (text(&approval.id)) } name="approve" value="yes" { "Approve" }
+                        button.grave id={ "no-" (text(&approval.id)) } name="approve" value="no" { "Deny" }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[derive(Deserialize)]
+pub(super) struct Decision {
+    approve: String,
+}
+
+/// `POST /approvals/{id}`.
+pub(super) async fn answer(
+    admin: State<Shared>,
+    id: Segment,
+    Form(Decision { approve }): Form<Decision>,
+) -> Result<Response, PageError> {
+    let _answered = tools::answer(admin, id, Body(Answer { approve: approve == "yes" })).await?;
+    Ok(seen_again(HERE))
+}

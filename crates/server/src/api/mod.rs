@@ -1,0 +1,29 @@
+//! The admin API: all calls of the socket but the messages themselves.
+//!
+//! It serves a running daemon, and, without a runtime, a command that has opened the store to read from it.
+
+pub mod channels;
+pub mod daemon;
+pub mod empty_state;
+pub mod explain;
+pub mod explain_run;
+mod figures;
+pub mod history;
+pub mod memories;
+pub mod nodes;
+pub mod outbox;
+pub mod page_access;
+mod page_links;
+mod people;
+mod routes;
+mod search;
+mod shared;
+mod spend;
+pub mod statuses;
+mod store;
+pub mod summaries;
+pub mod tools;
+mod watch;
+
+pub use routes::{router, routers, with_fallbacks};
+pub use shared::{Admin, Body, Channel, ListParams, Page, Params, Segment, Shared, backup_error};

@@ -1,0 +1,91 @@
+//! The outbox: deliveries that are pending, that a chat network refused, or that may or may not have arrived.
+
+use axum::Json;
+use axum::extract::State;
+use cairn_api::error::ApiError;
+use cairn_core::store_port::Store as _;
+use cairn_store::Store;
+use cairn_types::ids::OutboxId;
+use cairn_types::ports::{DeliveryState, OutboxItem, StoreError};
+
+use crate::api::shared::{
+    Admin, LIMIT_MAX, ListParams, Page, Params, Segment, Shared, limit_or, no_such_delivery, no_such_place,
+    runtime_error,
+};
+use cairn_api::records::OutboxRecord;
+
+/// Characters of a delivery's words that are shown.
+const WORDS_SHOWN: usize = 200;
+
+/// `GET /v1/outbox`: oldest first.
+pub async fn list(
+    State(admin): State<Shared>,
+    Params(query): Params<ListParams>,
+) -> Result<Page<OutboxRecord>, ApiError> {
+    let limit = limit_or(query.limit, LIMIT_MAX)?;
+    let after = query.after.map(|after| after.parse().map_err(|_| no_such_place(&after))).transpose()?;
+    let found = admin.store.delivery_page(after, limit + 1).await?;
+    let Page { items, next } = Page::of(found, limit, |(n, _)| n.to_string());
+    let mut records = Vec::with_capacity(items.len());
+    for (_, item) in items {
+        records.push(record(&admin, item).await?);
+    }
+    Ok(Page { items: records, next })
+}
+
+/// `POST /v1/outbox/{id}/retry`: sends it again, from its first part that did not arrive.
+pub async fn retry(
+    State(admin): State<Shared>,
+    Segment(id): Segment,
+) -> Result<Json<OutboxRecord>, ApiError> {
+    let id = OutboxId::from(id);
+    let before = item(&admin, &id).await?;
+    admin.runtime()?.retry_delivery(&before.channel, &id).await.map_err(runtime_error)?;
+    // It may have been sent since.
+    let now = admin.store.delivery(&id).await?;
+    let item = now.unwrap_or(OutboxItem { state: DeliveryState::Owed, ..before });
+    Ok(Json(record(&admin, item).await?))
+}
+
+/// `DELETE /v1/outbox/{id}`: gives it up, and answers with what it was.
+pub async fn drop(State(admin): State<Shared>, Segment(id): Segment) -> Result<Json<OutboxRecord>, ApiError> {
+    let id = OutboxId::from(id);
+    let item = item(&admin, &id).await?;
+    admin.runtime()?.drop_delivery(&item.channel, &id).await.map_err(runtime_error)?;
+    Ok(Json(record(&admin, item).await?))
+}
+
+async fn item(admin: &Admin, id: &OutboxId) -> Result<OutboxItem, ApiError> {
+    admin.store.delivery(id).await?.ok_or_else(|| no_such_delivery(id))
+}
+
+async fn record(admin: &Admin, item: OutboxItem) -> Result<OutboxRecord, ApiError> {
+    let text = words(&admin.store, &item).await?;
+    let age = admin.clock.now().duration_since(item.at).as_secs();
+    let (state, reason) = match item.state {
+        DeliveryState::Owed => ("owed", None),
+        DeliveryState::Dead { reason } => ("dead", Some(reason)),
+        DeliveryState::Unknown { reason } => ("unknown", Some(reason)),
+    };
+    Ok(OutboxRecord {
+        id: item.id,
+        channel: item.channel,
+        turn: item.turn,
+        seq: item.seq,
+        at: item.at,
+        age_seconds: u64::try_from(age).unwrap_or(0),
+        state: state.to_owned(),
+        reason,
+        parts_sent: item.sent.len() as u64,
+        text: text.chars().take(WORDS_SHOWN).collect(),
+    })
+}
+
+/// The words of a note, or of the reply that is to be delivered.
+async fn words(store: &Store, item: &OutboxItem) -> Result<String, StoreError> {
+    if let Some(note) = &item.note {
+        return Ok(note.clone());
+    }
+    let entries = store.entries(&item.channel, item.seq, item.seq, 1).await?;
+    Ok(entries.first().map(|entry| entry.text()).unwrap_or_default())
+}

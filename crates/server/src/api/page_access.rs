@@ -1,0 +1,220 @@
+//! Who may see the page: links that work once, the sessions that they open, and what a session may do.
+
+use cairn_api::records::{PageLink, Scope};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use cairn_types::ports::{Clock, StoreError};
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+
+use cairn_config::AdminConfig;
+
+/// How long a link may be opened.
+const LINK_LASTS: SignedDuration = SignedDuration::from_mins(10);
+
+/// How long a browser stays logged in.
+pub const SESSION_LASTS: SignedDuration = SignedDuration::from_hours(12);
+
+/// Links that wait at once; the oldest gives way.
+const LINKS: usize = 16;
+
+/// Browsers that are logged in at once; the oldest gives way.
+const SESSIONS: usize = 32;
+
+/// What opens something: a link's code or a session's token.
+struct Key {
+    secret: String,
+    scope: Scope,
+    until: Timestamp,
+}
+
+impl Key {
+    /// Takes as long for every wrong one of its length.
+    fn is(&self, given: &str) -> bool {
+        let differing = |sum, (a, b): (u8, u8)| sum | (a ^ b);
+        self.secret.len() == given.len() && self.secret.bytes().zip(given.bytes()).fold(0, differing) == 0
+    }
+}
+
+/// Links and sessions, each kind bounded in number and in time.
+#[derive(Default)]
+struct Keys {
+    links: VecDeque<Key>,
+    sessions: VecDeque<Key>,
+}
+
+impl Keys {
+    fn offer(&mut self, code: String, scope: Scope, now: Timestamp) -> Timestamp {
+        self.forget_old(now);
+        let until = now + LINK_LASTS;
+        keep(&mut self.links, Key { secret: code, scope, until }, LINKS);
+        until
+    }
+
+    /// Exchanges the code of a link, which then works no more.
+    fn enter(&mut self, code: &str, token: String, now: Timestamp) -> Option<Scope> {
+        self.forget_old(now);
+        let idx = self.links.iter().position(|link| link.is(code))?;
+        let Key { scope, .. } = self.links.remove(idx)?;
+        keep(&mut self.sessions, Key { secret: token, scope, until: now + SESSION_LASTS }, SESSIONS);
+        Some(scope)
+    }
+
+    fn scope(&mut self, token: &str, now: Timestamp) -> Option<Scope> {
+        self.forget_old(now);
+        self.sessions.iter().find(|session| session.is(token)).map(|session| session.scope)
+    }
+
+    fn leave(&mut self, token: &str) {
+        self.sessions.retain(|session| !session.is(token));
+    }
+
+    fn forget_old(&mut self, now: Timestamp) {
+        self.links.retain(|link| now < link.until);
+        self.sessions.retain(|session| now < session.until);
+    }
+}
+
+fn keep(keys: &mut VecDeque<Key>, key: Key, most: usize) {
+    keys.push_back(key);
+    while keys.len() > most {
+        keys.pop_front();
+    }
+}
+
+/// Who may see the page of this daemon, and by which names it is reached.
+pub struct Access {
+    keys: Mutex<Keys>,
+    clock: Arc<dyn Clock>,
+    /// Where a browser finds the page.
+    origin: String,
+    /// Where the proxy serves it, when one is declared.
+    proxy: Option<String>,
+    /// Name of the cookie. Browsers send a cookie to every port of a host, so each daemon has its own.
+    cookie: String,
+}
+
+impl Access {
+    /// None: the page is off.
+    pub fn of(admin: &AdminConfig, clock: Arc<dyn Clock>) -> Option<Arc<Self>> {
+        let address = admin.page.then(|| admin.address()).flatten()?;
+        let origin = admin.proxy.clone().unwrap_or_else(|| format!("http://{address}"));
+        let (proxy, cookie) = (admin.proxy.clone(), format!("cairn_{}", address.port()));
+        Some(Arc::new(Self { keys: Mutex::default(), clock, origin, proxy, cookie }))
+    }
+
+    /// A link that logs one browser in.
+    ///
+    /// # Errors
+    /// The system gives no random bytes.
+    pub fn link(&self, scope: Scope) -> Result<PageLink, StoreError> {
+        let code = random::<16>()?;
+        let until = self.keys.lock().offer(code.clone(), scope, self.clock.now());
+        let page = format!("{}/login", self.origin);
+        Ok(PageLink { url: format!("{page}#{code}"), page, code, scope, until })
+    }
+
+    /// The token of a new session for the code of a link.
+    pub fn enter(&self, code: &str) -> Result<Option<(String, Scope)>, StoreError> {
+        let token = random::<32>()?;
+        let scope = self.keys.lock().enter(code, token.clone(), self.clock.now());
+        Ok(scope.map(|scope| (token, scope)))
+    }
+
+    pub fn scope(&self, token: &str) -> Option<Scope> {
+        self.keys.lock().scope(token, self.clock.now())
+    }
+
+    pub fn leave(&self, token: &str) {
+        self.keys.lock().leave(token);
+    }
+
+    pub fn cookie(&self) -> &str {
+        &self.cookie
+    }
+
+    /// Whether a page of that origin may change something, asked by that name of this machine: only our own.
+    pub fn is_own(&self, origin: &str, host: &str) -> bool {
+        self.proxy.as_deref() == Some(origin)
+            || origin.strip_prefix("http://").is_some_and(|named| named.eq_ignore_ascii_case(host))
+    }
+
+    pub fn has_proxy(&self) -> bool {
+        self.proxy.is_some()
+    }
+
+    pub fn is_proxied(&self, origin: &str) -> bool {
+        self.proxy.as_deref() == Some(origin)
+    }
+}
+
+/// The only names by which the address may be asked while it has the page: its own, and the proxy's.
+pub fn names(admin: &AdminConfig, address: SocketAddr) -> Vec<String> {
+    let local = address.ip().is_loopback().then(|| format!("localhost:{}", address.port()));
+    let proxy = admin.proxy.as_deref().and_then(|origin| origin.strip_prefix("https://")).map(str::to_owned);
+    [Some(address.to_string()), local, proxy].into_iter().flatten().collect()
+}
+
+fn random<const N: usize>() -> Result<String, StoreError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| StoreError::Io {
+        action: "make a secret for",
+        path: "the page".to_owned(),
+        message: error.to_string(),
+    })?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(minutes: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + 60 * minutes).unwrap()
+    }
+
+    #[test]
+    fn a_link_works_once_and_for_ten_minutes() {
+        let mut keys = Keys::default();
+        keys.offer("a".to_owned(), Scope::Read, at(0));
+        keys.offer("b".to_owned(), Scope::Operate, at(0));
+        assert_eq!(keys.enter("c", "t".to_owned(), at(1)), None, "nobody offered it");
+        assert_eq!(keys.scope("t", at(1)), None);
+        assert_eq!(keys.enter("a", "t".to_owned(), at(9)), Some(Scope::Read));
+        assert_eq!(keys.scope("t", at(9)), Some(Scope::Read));
+        assert_eq!(keys.enter("a", "u".to_owned(), at(9)), None, "it was used");
+        assert_eq!(keys.enter("b", "u".to_owned(), at(10)), None, "it is too old");
+    }
+
+    #[test]
+    fn a_session_ends_after_its_time_and_when_left() {
+        let mut keys = Keys::default();
+        for name in ["a", "b"] {
+            keys.offer(name.to_owned(), Scope::Operate, at(0));
+            keys.enter(name, format!("of {name}"), at(0));
+        }
+        keys.leave("of a");
+        assert_eq!(keys.scope("of a", at(1)), None);
+        assert_eq!(keys.scope("of b", at(12 * 60 - 1)), Some(Scope::Operate));
+        assert_eq!(keys.scope("of b", at(12 * 60)), None);
+        assert!(keys.sessions.is_empty() && keys.links.is_empty(), "nothing is kept of what is over");
+    }
+
+    #[test]
+    fn links_and_sessions_are_bounded_and_the_oldest_give_way() {
+        let mut keys = Keys::default();
+        for n in 0..=SESSIONS {
+            keys.offer(n.to_string(), Scope::Operate, at(0));
+            keys.enter(&n.to_string(), format!("of {n}"), at(0));
+        }
+        assert_eq!(keys.sessions.len(), SESSIONS);
+        assert_eq!((keys.scope("of 0", at(1)), keys.scope("of 1", at(1))), (None, Some(Scope::Operate)));
+        for n in 0..=LINKS {
+            keys.offer(n.to_string(), Scope::Operate, at(0));
+        }
+        assert_eq!(keys.links.len(), LINKS);
+        assert_eq!(keys.enter("0", "t".to_owned(), at(1)), None);
+    }
+}

@@ -1,0 +1,145 @@
+//! Pairings: listed, approved and revoked. Bans.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use cairn_api::error::ApiError;
+use cairn_types::command::ban_length;
+use cairn_types::ids::{AgentId, ChannelId, OutboxId};
+use cairn_types::people::pairing::Pairing;
+use cairn_types::ports::{SendError, SendPart};
+
+use crate::api::shared::{Admin, Body, Segment, Shared};
+use cairn_api::records::{BanRecord, BanRequest, PairingRecord};
+use cairn_config::is_person;
+
+/// What a person is told who was approved.
+const WELCOME: &str = "You are approved: you can talk to me now.";
+
+const WELCOME_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// `GET /v1/pairings`: requests first.
+pub(super) async fn list(State(admin): State<Shared>) -> Json<Vec<PairingRecord>> {
+    Json(admin.pairing_store.pairings().into_iter().map(PairingRecord::of).collect())
+}
+
+/// `POST /v1/pairings/{code}/approve`: approves the person, and tells them so where it can.
+pub(super) async fn approve(
+    State(admin): State<Shared>,
+    Segment(code): Segment,
+) -> Result<Json<PairingRecord>, ApiError> {
+    admin.runtime()?;
+    let pairing = admin.pairing_store.approve(&code).await?.ok_or_else(|| {
+        ApiError::not_found(
+            "no_such_code",
+            format!("no request has the code {code}"),
+            "`cairn pair list` shows the requests and who was revoked; a code expires after a day",
+        )
+    })?;
+    let told = welcome(&admin, &pairing).await;
+    Ok(Json(PairingRecord { told: Some(told), ..PairingRecord::of(pairing) }))
+}
+
+/// `DELETE /v1/pairings/{user}`: revokes the approval, or refuses the request.
+pub(super) async fn revoke(
+    State(admin): State<Shared>,
+    Segment(user): Segment,
+) -> Result<Json<PairingRecord>, ApiError> {
+    admin.runtime()?;
+    let pairing = admin.pairing_store.revoke(&user).await?.ok_or_else(|| {
+        ApiError::not_found(
+            "no_such_user",
+            format!("{user} is neither paired nor waiting"),
+            "`cairn pair list` lists them, each as PLATFORM/USER",
+        )
+    })?;
+    Ok(Json(PairingRecord::of(pairing)))
+}
+
+/// `GET /v1/bans`: those that hold.
+pub(super) async fn bans(State(admin): State<Shared>) -> Json<Vec<BanRecord>> {
+    let bans = admin.pairing_store.bans();
+    Json(bans.into_iter().map(|(user, ban)| BanRecord::of(user, ban)).collect())
+}
+
+/// `POST /v1/bans`.
+pub(super) async fn ban(
+    State(admin): State<Shared>,
+    Body(BanRequest { user, reason, lasts }): Body<BanRequest>,
+) -> Result<Json<BanRecord>, ApiError> {
+    admin.runtime()?;
+    if !is_person(&user) {
+        return Err(no_person(&user));
+    }
+    let lasts = lasts.as_deref().map(ban_length).transpose().map_err(ApiError::malformed)?;
+    let ban = admin.pairing_store.ban(user.clone(), lasts, reason, "local/operator".to_owned()).await?;
+    Ok(Json(BanRecord::of(user, ban)))
+}
+
+/// `DELETE /v1/bans/{user}`.
+pub(super) async fn unban(
+    State(admin): State<Shared>,
+    Segment(user): Segment,
+) -> Result<Json<BanRecord>, ApiError> {
+    admin.runtime()?;
+    let ban = admin.pairing_store.unban(&user).await?.ok_or_else(|| {
+        ApiError::not_found("no_such_ban", format!("{user} is not banned"), "`cairn ban` lists who is")
+    })?;
+    Ok(Json(BanRecord::of(user, ban)))
+}
+
+fn no_person(user: &str) -> ApiError {
+    let user = user.escape_debug();
+    ApiError::malformed(format!(
+        "`{user}` names nobody; write PLATFORM/USER with the person's id there, such as telegram/123456789"
+    ))
+}
+
+/// Tells a person that they are approved, as far as their network can be reached.
+async fn welcome(admin: &Admin, pairing: &Pairing) -> bool {
+    let platform = pairing.user.id.split('/').next().unwrap_or_default();
+    let Some(adapter) = admin.adapters.iter().find(|adapter| adapter.name() == platform) else {
+        return false;
+    };
+    let Ok(channel) = ChannelId::new(&agent_of(admin, platform), platform, &pairing.chat, None) else {
+        return false;
+    };
+    let part = SendPart {
+        // Networks pass over what they were told before: one who is let in a second time is told again.
+        delivery: OutboxId::from(format!(
+            "pairing-{}-{}",
+            pairing.code,
+            pairing.approved_at.map_or(0, |at| at.as_millisecond())
+        )),
+        part: 0,
+        channel,
+        reply_to: None,
+        words: WELCOME.to_owned(),
+        approval: None,
+    };
+    // The code may have been told just now, and networks take only so many messages.
+    let patiently = async {
+        loop {
+            match adapter.send(part.clone()).await {
+                Err(SendError::Later { after: Some(after), .. }) => tokio::time::sleep(after).await,
+                outcome => break outcome,
+            }
+        }
+    };
+    let error = match tokio::time::timeout(WELCOME_TIMEOUT, patiently).await {
+        Ok(Ok(_message)) => return true,
+        Ok(Err(error)) => error.code(),
+        Err(_elapsed) => "timeout",
+    };
+    tracing::warn!(platform, user = %pairing.user.id, error, "could not tell a person that they are approved");
+    false
+}
+
+/// The agent that talks privately on a platform.
+fn agent_of(admin: &Admin, platform: &str) -> AgentId {
+    let loaded = admin.agent_registry.loaded();
+    let config = &loaded.config;
+    let named = config.bot(platform).and_then(|bot| bot.network.agent.as_deref().map(AgentId::from));
+    named.unwrap_or_else(|| config.default_agent())
+}

@@ -1,0 +1,335 @@
+//! What all calls share: the parts of the daemon, how a path, a query and a body are read, and errors.
+
+use cairn_api::lists::NEXT;
+use std::sync::Arc;
+
+use crate::http::body::read_body;
+use axum::Json;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use cairn_actors::{AgentRuntime, Runtime, RuntimeError};
+use cairn_api::error::ApiError;
+use cairn_api::message::read_object;
+use cairn_core::agent::AgentSettings;
+use cairn_core::conversation::Conversation;
+use cairn_core::store_port::Store as _;
+use cairn_store::{BackupError, Store};
+use cairn_types::event::{Event, NewRecord};
+use cairn_types::ids::{AgentId, ChannelId, OutboxId};
+use cairn_types::ports::{Adapter, Clock};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::api::page_access::Access;
+use crate::parts::agents::AgentRegistry;
+use crate::parts::people::DaemonPairings;
+use crate::parts::restart::RestartHandle;
+use crate::reload::Reloader;
+use cairn_api::records::Identity;
+
+/// Items of a list unless asked otherwise.
+const LIMIT_DEFAULT: usize = 100;
+
+pub(super) const LIMIT_MAX: usize = 10_000;
+
+/// Which part of a list: at most so many, after a place that the part before ended with.
+#[derive(Debug, Deserialize)]
+pub struct ListParams {
+    pub limit: Option<usize>,
+    pub after: Option<String>,
+}
+
+/// Largest body of a call, in bytes.
+const BODY_MAX_BYTES: usize = 4 * 1024 * 1024;
+
+pub struct Admin {
+    pub store: Store,
+    /// The actors; none when the store was opened to read from it.
+    pub runtime: Option<Runtime>,
+    pub agent_registry: Arc<AgentRegistry>,
+    pub pairing_store: Arc<DaemonPairings>,
+    /// The chat networks that are used; none where no daemon runs, or one inside a command.
+    pub adapters: Arc<[Arc<dyn Adapter>]>,
+    /// Reads the configuration again; none where a restart is as easy: without a daemon, or inside a command.
+    pub reloader: Option<Arc<Reloader>>,
+    /// Restarts the daemon; none as above.
+    pub restart_handle: Option<RestartHandle>,
+    pub clock: Arc<dyn Clock>,
+    /// Who may see the page; none where it is off.
+    pub page: Option<Arc<Access>>,
+    pub identity: Identity,
+    /// Longest text of a memory, in bytes.
+    pub max_text_bytes: usize,
+}
+
+pub type Shared = Arc<Admin>;
+
+impl Admin {
+    /// The channel of a name from outside.
+    pub fn resolve(&self, name: &str) -> Result<ChannelId, ApiError> {
+        Ok(ChannelId::resolve(name, self.agent_registry.default_agent())?)
+    }
+
+    /// A conversation, and whether its channel is awake.
+    pub async fn conversation(&self, channel: &ChannelId) -> Result<(Arc<Conversation>, bool), ApiError> {
+        let found = match &self.runtime {
+            Some(runtime) => runtime.conversation(channel).await.map_err(runtime_error)?,
+            None => self.store.restore(channel).await?.map(|conversation| (Arc::new(conversation), false)),
+        };
+        found.ok_or_else(|| no_such_channel(channel))
+    }
+
+    /// A conversation with the settings that hold in it: those of its agent on the model that answers there.
+    pub async fn with_settings(
+        &self,
+        channel: &ChannelId,
+    ) -> Result<(Arc<Conversation>, Arc<AgentSettings>), ApiError> {
+        let (conversation, _awake) = self.conversation(channel).await?;
+        let settings = self.settings(&conversation).await?;
+        Ok((conversation, settings.ok_or_else(|| no_such_agent(&channel.agent()))?))
+    }
+
+    /// The settings that hold in a conversation, if its agent is configured.
+    pub async fn settings(
+        &self,
+        conversation: &Conversation,
+    ) -> Result<Option<Arc<AgentSettings>>, ApiError> {
+        let agent = self.agent(&conversation.channel.agent()).await?;
+        Ok(agent.map(|agent| agent.settings(conversation)))
+    }
+
+    pub(super) async fn agent(&self, id: &AgentId) -> Result<Option<AgentRuntime>, ApiError> {
+        self.agent_registry.agent(id).await.map_err(|error| bad_model(&error))
+    }
+
+    pub(super) async fn runtimes(&self) -> Result<Vec<AgentRuntime>, ApiError> {
+        self.agent_registry.runtimes().await.map_err(|error| bad_model(&error))
+    }
+
+    /// The runtime, which a call that changes something needs: a store that was opened to read is left as it is.
+    pub fn runtime(&self) -> Result<&Runtime, ApiError> {
+        self.runtime.as_ref().ok_or_else(|| {
+            ApiError::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "unavailable",
+                "no daemon runs on this state",
+                "start one with `cairn run`",
+            )
+        })
+    }
+
+    /// Journals a change of the memories and waits until the views show it.
+    pub(super) async fn journal(&self, event: Event) -> Result<(), ApiError> {
+        self.journal_all(vec![event]).await
+    }
+
+    /// Journals several changes of the memories in one and waits until the views show them.
+    pub(super) async fn journal_all(&self, events: Vec<Event>) -> Result<(), ApiError> {
+        self.runtime()?;
+        let at = self.clock.now();
+        let records = events.into_iter().map(|event| NewRecord { channel: None, at, event });
+        self.store.append(records.collect()).await?;
+        self.store.settle().await?;
+        Ok(())
+    }
+}
+
+/// A segment of the path.
+pub struct Segment(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Segment {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        path.map(|Path(text)| Self(text)).map_err(|error| ApiError::malformed(error.body_text()))
+    }
+}
+
+/// The channel that the path names, and the segment behind it where there is one.
+pub struct Channel<T = ()>(pub ChannelId, pub T);
+
+impl FromRequestParts<Shared> for Channel {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, admin: &Shared) -> Result<Self, ApiError> {
+        let Segment(name) = Segment::from_request_parts(parts, admin).await?;
+        Ok(Self(admin.resolve(&name)?, ()))
+    }
+}
+
+impl FromRequestParts<Shared> for Channel<String> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, admin: &Shared) -> Result<Self, ApiError> {
+        let path = Path::<(String, String)>::from_request_parts(parts, admin).await;
+        let Path((name, id)) = path.map_err(|error| ApiError::malformed(error.body_text()))?;
+        Ok(Self(admin.resolve(&name)?, id))
+    }
+}
+
+/// A page of a list.
+pub struct Page<T> {
+    pub items: Vec<T>,
+    /// What the next one comes after; none at the end.
+    pub next: Option<String>,
+}
+
+impl<T> Page<T> {
+    /// The first of what was found. Where there is more of it, the next page comes after the last of them.
+    pub(super) fn of(mut found: Vec<T>, limit: usize, place: impl FnOnce(&T) -> String) -> Self {
+        let goes_on = found.len() > limit;
+        found.truncate(limit);
+        let next = found.last().filter(|_| goes_on).map(place);
+        Self { items: found, next }
+    }
+}
+
+impl<T: Serialize> IntoResponse for Page<T> {
+    fn into_response(self) -> Response {
+        let next = self.next.map(|next| [(NEXT, utf8_percent_encode(&next, NON_ALPHANUMERIC).to_string())]);
+        (next, Json(self.items)).into_response()
+    }
+}
+
+/// The query's parameters.
+pub struct Params<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let query = Query::<T>::from_request_parts(parts, state).await;
+        query.map(|Query(params)| Self(params)).map_err(|error| ApiError::malformed(error.body_text()))
+    }
+}
+
+/// A JSON body; an empty one counts as `{}`.
+pub struct Body<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _state: &S) -> Result<Self, ApiError> {
+        let bytes = read_body(request.into_body(), BODY_MAX_BYTES).await?;
+        let bytes = bytes.ok_or_else(|| ApiError::too_large(BODY_MAX_BYTES))?;
+        let bytes = if bytes.is_empty() { b"{}".as_slice() } else { &bytes };
+        let read = read_object(bytes).map(Self);
+        read.map_err(|why| ApiError::malformed(format!("the body cannot be read: {why}")))
+    }
+}
+
+/// How many items: the default when absent, the most there may be when more is asked for.
+pub(super) fn limit(asked: Option<usize>) -> Result<usize, ApiError> {
+    limit_or(asked, LIMIT_DEFAULT)
+}
+
+/// How many items, with another default.
+pub(super) fn limit_or(asked: Option<usize>, default: usize) -> Result<usize, ApiError> {
+    match asked {
+        Some(0) => Err(ApiError::malformed("`limit` is 0; it goes from 1 to 10000")),
+        asked => Ok(asked.unwrap_or(default).min(LIMIT_MAX)),
+    }
+}
+
+/// The error of an `after` that no page ended with.
+pub(super) fn no_such_place(after: &str) -> ApiError {
+    ApiError::malformed(format!(
+        "`after` is `{after}`, which is no place in this list; the page before it names one: on the command line as \
+         --after, over HTTP in the header {NEXT}"
+    ))
+}
+
+pub(super) fn no_such_channel(channel: &ChannelId) -> ApiError {
+    ApiError::not_found(
+        "no_such_channel",
+        format!("no channel {channel}: it has no messages"),
+        "`cairn channels` lists the channels",
+    )
+}
+
+pub(super) fn no_such_agent(agent: &AgentId) -> ApiError {
+    ApiError::not_found(
+        "no_such_agent",
+        format!("no agent `{agent}` is configured"),
+        "`cairn config show` lists the agents",
+    )
+}
+
+pub(super) fn no_such_delivery(id: &OutboxId) -> ApiError {
+    ApiError::not_found(
+        "no_such_delivery",
+        format!("no delivery {id}"),
+        "`cairn outbox list` lists the deliveries that are not confirmed",
+    )
+}
+
+pub(super) fn bad_model(error: &cairn_llm::BadModel) -> ApiError {
+    ApiError::malformed(error.to_string())
+}
+
+/// The error of a call that only a daemon of its own serves, not one inside a command.
+pub(super) fn no_daemon(message: &'static str, hint: &'static str) -> ApiError {
+    ApiError::new(StatusCode::CONFLICT, "no_daemon", message, hint)
+}
+
+pub(super) fn runtime_error(error: RuntimeError) -> ApiError {
+    let message = error.to_string();
+    match error {
+        RuntimeError::NoSuchChannel(channel) => no_such_channel(&channel),
+        RuntimeError::UnknownAgent(agent) => no_such_agent(&agent),
+        RuntimeError::NoSuchDelivery(id) => no_such_delivery(&id),
+        RuntimeError::Store(error) => error.into(),
+        RuntimeError::Limited(_) => ApiError::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "limited",
+            message,
+            "raise spend_per_day under [limits]",
+        ),
+        RuntimeError::Instruction(_) => ApiError::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "instruction_too_long",
+            message,
+            "put what holds for every summary into `instructions` under [agents.compaction]",
+        ),
+        RuntimeError::NothingToUndo(_) => ApiError::new(
+            StatusCode::CONFLICT,
+            "nothing_to_undo",
+            message,
+            "`cairn history` shows what there is",
+        ),
+        RuntimeError::Stopping
+        | RuntimeError::Interrupted(_)
+        | RuntimeError::NoAgent
+        | RuntimeError::Spawn { .. } => ApiError::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            if matches!(error, RuntimeError::Stopping) { "stopping" } else { "unavailable" },
+            message,
+            "try again in a moment; the daemon's log says more",
+        ),
+    }
+}
+
+/// A backup that was not made or not restored, as the API and the command line report it.
+pub fn backup_error(error: BackupError) -> ApiError {
+    let message = error.to_string();
+    match error {
+        BackupError::Refused { code, hint, .. } => ApiError::new(StatusCode::CONFLICT, code, message, hint),
+        BackupError::Damaged { .. } => ApiError::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "damaged",
+            message,
+            "nothing was changed; use another backup",
+        ),
+        BackupError::DiskFull { .. } => ApiError::new(
+            StatusCode::INSUFFICIENT_STORAGE,
+            "disk_full",
+            message,
+            "free some space there, or name a folder on another disk",
+        ),
+        BackupError::Store(error) => error.into(),
+    }
+}

@@ -1,0 +1,66 @@
+//! The parts of the status: what a store, the agents and the day look like now.
+
+use cairn_actors::{AgentRuntime, ModelStatus, Runtime};
+use cairn_api::records::{AgentStatus, ChainStatus, SpendStatus, StoreStatus};
+use cairn_config::Config;
+use cairn_core::chain::ModelState;
+use cairn_store::StoreStats;
+
+/// What the day has cost; none where no model has a price.
+pub fn spend_status(runtime: &Runtime, config: &Config) -> Option<SpendStatus> {
+    let cap = config.limits.spend_per_day;
+    let per_day = (cap > 0.0).then_some(cap);
+    (!config.prices().is_empty()).then(|| SpendStatus { today: runtime.spent_today(), per_day })
+}
+
+/// A store as the status shows it.
+pub fn store_status(stats: &StoreStats, error: Option<String>) -> StoreStatus {
+    StoreStatus {
+        journal_bytes: stats.journal_bytes,
+        segments: stats.segments,
+        views_bytes: stats.views_bytes,
+        last: stats.last_n,
+        applied: stats.applied_n,
+        indexed: stats.indexed_n,
+        error: error.or_else(|| damage_told(&stats.damage)),
+    }
+}
+
+/// What the check in the background has found, or a copy has that its database lost, in one line.
+fn damage_told(damage: &[String]) -> Option<String> {
+    let first = damage.first()?;
+    let more = damage.len() - 1;
+    Some(if more == 0 {
+        first.clone()
+    } else {
+        format!("{first}; and {more} more, which `/v1/health` names")
+    })
+}
+
+/// The agents as the status shows them. Without a runtime nothing is known of how their models are.
+pub fn agent_statuses(runtimes: &[AgentRuntime], runtime: Option<&Runtime>) -> Vec<AgentStatus> {
+    let agents = runtimes.iter().map(|agent| {
+        let models = runtime.map_or_else(|| agent.models_at_rest(), |runtime| runtime.models(agent));
+        let chain: Vec<_> = models.into_iter().map(chain_status).collect();
+        let asked = |one: &&ChainStatus| matches!(one.state, ModelState::Answers | ModelState::Down);
+        let first = agent.first_settings();
+        let (model, window_tokens) = match chain.iter().find(asked) {
+            Some(one) => (one.model.clone(), one.window_tokens),
+            None => (first.model.clone(), first.window.window_tokens),
+        };
+        AgentStatus { id: agent.id.clone(), model, window_tokens, chain }
+    });
+    agents.collect()
+}
+
+fn chain_status(model: ModelStatus) -> ChainStatus {
+    ChainStatus {
+        model: model.model,
+        window_tokens: model.window.window_tokens,
+        window_source: model.window.source,
+        state: model.state,
+        until: model.until,
+        why: model.why.or_else(|| Some(model.trouble.as_ref()?.message.clone())),
+        error: model.trouble.map(|trouble| trouble.code.to_owned()),
+    }
+}

@@ -1,0 +1,127 @@
+//! `/ban`, `/unban`, `/pair`: who is heard, for operators.
+
+use cairn_types::command::{BanOrder, CommandCall};
+use cairn_types::people::pairing::Pairing;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::chat::{CommandError, Runner};
+use cairn_api::text::quoted;
+use cairn_config::is_person;
+
+impl Runner {
+    /// `/ban WHO [for 3d] [REASON]`.
+    pub(super) async fn ban(&self, call: &CommandCall, order: &BanOrder) -> Result<String, CommandError> {
+        let user = person(call, &order.who)?;
+        if self.deps.config.now().config.commands.is_operator(&user) {
+            return Err(CommandError::Told(
+                "Operators are named in the configuration: take them out of `operators` there first."
+                    .to_owned(),
+            ));
+        }
+        let (reason, by) = (order.reason.clone(), call.caller.id.clone());
+        let ban = self.deps.pairing_store.ban(user.clone(), order.lasts, reason, by).await?;
+        let end =
+            ban.until.map_or_else(|| format!("until `/unban {user}`"), |at| format!("until {}", utc(at)));
+        Ok(format!(
+            "`{user}` is banned {end}: I hear nothing of theirs, anywhere. What they said before stays."
+        ))
+    }
+
+    /// `/unban WHO`.
+    pub(super) async fn unban(&self, call: &CommandCall, who: &str) -> Result<String, CommandError> {
+        let user = person(call, who)?;
+        match self.deps.pairing_store.unban(&user).await? {
+            Some(_ban) => Ok(format!("`{user}` is no longer banned.")),
+            None => {
+                let banned: Vec<String> =
+                    self.deps.pairing_store.bans().into_iter().map(|(user, _)| format!("`{user}`")).collect();
+                let banned = if banned.is_empty() { "nobody is".to_owned() } else { banned.join(", ") };
+                Err(CommandError::Told(format!("`{user}` is not banned; {banned}.")))
+            }
+        }
+    }
+
+    /// `/pair [CODE]`.
+    pub(super) async fn pair(&self, code: Option<&str>) -> Result<String, CommandError> {
+        let Some(code) = code else {
+            let waits = |pairing: &Pairing| pairing.approved_at.is_none() && pairing.revoked_at.is_none();
+            let waiting = self.deps.pairing_store.pairings().into_iter().filter(waits);
+            let lines: Vec<String> = waiting
+                .map(|pairing| {
+                    let (name, id) = (quoted(&pairing.user.name), &pairing.user.id);
+                    format!("- {name} (`{id}`), since {}", utc(pairing.asked_at))
+                })
+                .collect();
+            return Ok(match lines.as_slice() {
+                [] => "Nobody waits to be let in.".to_owned(),
+                _ => format!(
+                    "`/pair CODE` lets somebody in by the code that I gave them:\n\n{}",
+                    lines.join("\n")
+                ),
+            });
+        };
+        match self.deps.pairing_store.approve(code.trim_matches('`')).await? {
+            Some(pairing) => {
+                Ok(format!("{} (`{}`) may talk to me now.", quoted(&pairing.user.name), pairing.user.id))
+            }
+            None => Err(CommandError::Told(
+                "No request has that code. A code expires after a day; `/pair` shows who waits.".to_owned(),
+            )),
+        }
+    }
+}
+
+/// The person (`PLATFORM/USER`) whom an operator means: by that name, by their id on this platform, or by a mention.
+fn person(call: &CommandCall, who: &str) -> Result<String, CommandError> {
+    let who = who.trim_matches('`');
+    let bare = who.strip_prefix("<@").and_then(|rest| rest.strip_suffix('>')).unwrap_or(who);
+    let bare = bare.strip_prefix('!').unwrap_or(bare);
+    let user =
+        if bare.contains('/') { bare.to_owned() } else { format!("{}/{bare}", call.channel.platform()) };
+    if is_person(&user) {
+        return Ok(user);
+    }
+    Err(CommandError::Told(format!(
+        "“{}” names nobody: give the number of the person here, a mention of theirs, or `PLATFORM/NUMBER`.",
+        quoted(who)
+    )))
+}
+
+/// A moment to the minute.
+fn utc(at: Timestamp) -> String {
+    at.to_zoned(TimeZone::UTC).strftime("%Y-%m-%d %H:%M UTC").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_types::message::Author;
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("discord", "<@80351110224678912>", Some("discord/80351110224678912"))]
+    #[case("discord", "<@!80351110224678912>", Some("discord/80351110224678912"))]
+    #[case("telegram", "123456789", Some("telegram/123456789"))]
+    #[case("local", "telegram/123456789", Some("telegram/123456789"))]
+    #[case("local", "ann", None)]
+    #[case("telegram", "@ann", None)]
+    #[case("discord", "<@&80351110224678912>", None)]
+    fn a_person_is_meant_by_id_or_mention(
+        #[case] platform: &str,
+        #[case] who: &str,
+        #[case] user: Option<&str>,
+    ) {
+        let caller = Author { id: "local/user".to_owned(), name: "user".to_owned() };
+        let call = CommandCall {
+            channel: format!("main/{platform}/1").parse().unwrap(),
+            message: "m1".into(),
+            caller,
+            direct: false,
+            at: Timestamp::UNIX_EPOCH,
+            command: Ok(cairn_types::command::Command::Help),
+        };
+        assert_eq!(person(&call, who).ok().as_deref(), user);
+    }
+}

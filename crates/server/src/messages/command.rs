@@ -1,0 +1,74 @@
+//! Commands over the socket: the same as in chats.
+
+use crate::http::body::read_body;
+use axum::Json;
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use cairn_api::error::ApiError;
+use cairn_api::message::{CommandReply, CommandRequest, read_object};
+use cairn_types::command::{Command, CommandCall};
+use cairn_types::ids::{LOCAL_PLATFORM, MessageId};
+use cairn_types::message::Author;
+
+use super::LocalApi;
+use super::take::{check_name, resolve};
+
+pub(super) async fn post_command(
+    State(api): State<LocalApi>,
+    channel: Result<Path<String>, PathRejection>,
+    body: Body,
+) -> Result<Json<CommandReply>, ApiError> {
+    let Path(channel) = channel.map_err(|error| ApiError::malformed(error.body_text()))?;
+    let call = take(&api, &channel, body).await?;
+    let message = call.message.clone();
+    // A task of its own: a client that hangs up does not stop it half way.
+    let answered = tokio::spawn(async move { api.chat_commands.run(call).await }).await;
+    match answered.map_err(|error| ApiError::internal(&error))? {
+        Some(answer) => Ok(Json(CommandReply { message, words: answer.words, failed: answer.failed })),
+        None => Err(ApiError::new(
+            StatusCode::CONFLICT,
+            "already_run",
+            format!("the command {message} was run before"),
+            "leave `id` out to run it again",
+        )),
+    }
+}
+
+async fn take(api: &LocalApi, channel: &str, body: Body) -> Result<CommandCall, ApiError> {
+    let bytes = read_body(body, api.max_text_bytes.saturating_mul(6).saturating_add(64 * 1024))
+        .await?
+        .ok_or_else(|| ApiError::too_large(api.max_text_bytes))?;
+    let request: CommandRequest = read_object(&bytes).map_err(|why| {
+        ApiError::malformed(format!(
+            "the body is not a command: {why}; expected {{\"user\": \"…\", \"command\": \"status\"}} in UTF-8"
+        ))
+    })?;
+    let channel = resolve(api, channel, request.agent.as_deref())?;
+    check_name("user", &request.user)?;
+    let (name, words) = request.command.split_once(char::is_whitespace).unwrap_or((&request.command, ""));
+    let command = Command::parse(name, words).ok_or_else(|| {
+        ApiError::not_found(
+            "no_such_command",
+            format!("there is no command `{}`", name.escape_debug()),
+            "the command `help` lists them",
+        )
+    })?;
+    let now = api.clock.now();
+    let message = match request.id {
+        Some(id) => {
+            check_name("id", &id)?;
+            MessageId::from(id)
+        }
+        None => api.mint.next(now),
+    };
+    Ok(CommandCall {
+        channel,
+        message,
+        caller: Author { id: format!("{LOCAL_PLATFORM}/{}", request.user), name: request.user },
+        direct: false,
+        at: now,
+        command,
+    })
+}

@@ -1,0 +1,139 @@
+//! The local platform: conversations over HTTP on the daemon's socket, for the command line and for scripts.
+//!
+//! One message is one turn. Who hangs up cancels nothing: the turn goes on, and the same message id joins it or
+//! gets its stored answer.
+
+mod command;
+mod take;
+
+use cairn_api::error::{ApiError, ErrorBody};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::http::header::ACCEPT;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Json, Router};
+use cairn_types::ids::{AgentId, MessageId, TurnId};
+use cairn_types::ports::{Admission, Answer, ChatCommands, Clock, Intake, Progress};
+use futures::{StreamExt, stream};
+use serde::Serialize;
+use serde_json::json;
+
+pub use take::Mint;
+
+/// Longest text of a message in bytes, unless configured otherwise.
+pub const MAX_TEXT_BYTES: usize = 256 * 1024;
+
+/// Silence after which a comment keeps the connection alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+#[derive(Clone)]
+pub struct LocalApi {
+    pub intake: Arc<dyn Intake>,
+    pub chat_commands: Arc<dyn ChatCommands>,
+    /// The time of messages that bring none.
+    pub clock: Arc<dyn Clock>,
+    /// The agent of bare channel names.
+    pub default_agent: AgentId,
+    /// Longest text of a message, in bytes.
+    pub max_text_bytes: usize,
+    /// Ids for messages that bring none.
+    pub mint: Arc<Mint>,
+}
+
+/// The routes `POST /v1/channels/{channel}/messages` and `…/commands`.
+pub fn router(api: LocalApi) -> Router {
+    Router::new()
+        .route("/v1/channels/{channel}/messages", post(post_message))
+        .route("/v1/channels/{channel}/commands", post(command::post_command))
+        .with_state(api)
+}
+
+async fn post_message(
+    State(api): State<LocalApi>,
+    channel: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
+    body: axum::body::Body,
+) -> Result<Response, ApiError> {
+    let Path(channel) = channel.map_err(|error| ApiError::malformed(error.body_text()))?;
+    let inbound = take::take(&api, &channel, body).await?;
+    let message = inbound.message.clone();
+    let intake = Arc::clone(&api.intake);
+    // A task of its own: a client that hangs up drops this handler, not the message.
+    let submitted = tokio::spawn(async move { intake.submit(inbound).await }).await;
+    let admission = submitted.map_err(|error| ApiError::internal(&error))??;
+    let wants_events = headers
+        .get_all(ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .any(|value| value.contains("text/event-stream"));
+    if wants_events { Ok(events(message, admission)) } else { whole(admission).await }
+}
+
+/// Waits for the reply.
+async fn whole(mut admission: Admission) -> Result<Response, ApiError> {
+    while let Some(progress) = admission.progress.next().await {
+        match progress {
+            Progress::Ended(Answer::Reply(reply)) => return Ok(Json(reply).into_response()),
+            Progress::Ended(Answer::Failed(failure)) => return Err(failure.into()),
+            Progress::Delta(_)
+            | Progress::Restarted
+            | Progress::Tool { .. }
+            | Progress::Approval(_)
+            | Progress::Waiting(_) => {}
+        }
+    }
+    Err(broken_off(&admission.turn))
+}
+
+/// Sends what the turn does, as it does it.
+fn events(message: MessageId, admission: Admission) -> Response {
+    let Admission { turn, progress } = admission;
+    let accepted = event("accepted", &json!({ "message": message, "turn": turn }));
+    let rest = stream::unfold((progress, false, turn), |(mut progress, over, turn)| async move {
+        if over {
+            return None;
+        }
+        let (event, over) = match progress.next().await {
+            Some(Progress::Ended(Answer::Reply(reply))) => (event("reply", &reply), true),
+            Some(Progress::Ended(Answer::Failed(failure))) => (error_event(failure.into()), true),
+            Some(Progress::Delta(text)) => (event("delta", &json!({ "text": text })), false),
+            Some(Progress::Restarted) => (event("restarted", &json!({})), false),
+            Some(Progress::Tool { name, state }) => {
+                (event("tool", &json!({ "name": name, "state": state })), false)
+            }
+            Some(Progress::Approval(approval)) => (event("approval", &approval), false),
+            Some(Progress::Waiting(why)) => (event("waiting", &json!({ "message": why })), false),
+            None => (error_event(broken_off(&turn)), true),
+        };
+        Some((event, (progress, over, turn)))
+    });
+    let events = stream::iter([accepted]).chain(rest).map(Ok::<_, Infallible>);
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+}
+
+fn event(name: &'static str, data: &impl Serialize) -> Event {
+    Event::default()
+        .event(name)
+        .json_data(data)
+        .unwrap_or_else(|error| Event::default().event("error").data(error.to_string()))
+}
+
+fn error_event(error: ApiError) -> Event {
+    event("error", &ErrorBody { error: error.detail })
+}
+
+fn broken_off(turn: &TurnId) -> ApiError {
+    ApiError::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "stopping",
+        format!("the daemon stopped before turn {turn} ended"),
+        "send the message again with the same `id`: it joins its turn or gets the stored answer",
+    )
+}

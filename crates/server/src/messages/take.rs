@@ -1,0 +1,120 @@
+//! The request: from bytes to an [`Inbound`], or to a clear refusal.
+
+use crate::http::body::read_body;
+use cairn_api::error::ApiError;
+use cairn_api::message::{MessageRequest, read_object};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::body::Body;
+use cairn_types::ids::{AgentId, ChannelId, LOCAL_PLATFORM, MessageId};
+use cairn_types::message::{Author, Inbound, Part};
+use jiff::Timestamp;
+
+use super::LocalApi;
+
+/// Longest `user` and `id`, in bytes.
+const NAME_MAX_BYTES: usize = 128;
+
+/// Makes ids for messages that bring none: unique within the daemon and across its restarts.
+#[derive(Debug)]
+pub struct Mint {
+    salt: u64,
+    n_minted: AtomicU64,
+}
+
+impl Default for Mint {
+    fn default() -> Self {
+        Self { salt: RandomState::new().build_hasher().finish(), n_minted: AtomicU64::new(0) }
+    }
+}
+
+impl Mint {
+    pub fn next(&self, now: Timestamp) -> MessageId {
+        let n = self.n_minted.fetch_add(1, Ordering::Relaxed);
+        MessageId::from(format!("c{:x}-{:08x}-{n}", now.as_millisecond(), self.salt as u32))
+    }
+}
+
+pub(super) async fn take(api: &LocalApi, channel: &str, body: Body) -> Result<Inbound, ApiError> {
+    // A character of text is at most six bytes of JSON (`\u0000`).
+    let bytes = read_body(body, api.max_text_bytes.saturating_mul(6).saturating_add(64 * 1024))
+        .await?
+        .ok_or_else(|| ApiError::too_large(api.max_text_bytes))?;
+    let request: MessageRequest = read_object(&bytes).map_err(|why| {
+        ApiError::malformed(format!(
+            "the body is not a message: {why}; expected {{\"user\": \"…\", \"text\": \"…\"}} in UTF-8"
+        ))
+    })?;
+    check(api, channel, request)
+}
+
+fn check(api: &LocalApi, channel: &str, request: MessageRequest) -> Result<Inbound, ApiError> {
+    let channel = resolve(api, channel, request.agent.as_deref())?;
+    check_name("user", &request.user)?;
+    if request.text.len() > api.max_text_bytes {
+        return Err(ApiError::too_large(api.max_text_bytes));
+    }
+    if request.text.contains('\0') {
+        return Err(ApiError::malformed("the text has a NUL character; leave it out"));
+    }
+    if request.text.trim().is_empty() {
+        return Err(ApiError::empty());
+    }
+    let now = api.clock.now();
+    let at = match &request.at {
+        Some(at) => at.parse::<Timestamp>().map_err(|error| {
+            ApiError::malformed(format!("`at` is no time: {error}; write it like 2026-11-20T10:00:00Z"))
+        })?,
+        None => now,
+    };
+    let message = match request.id {
+        Some(id) => {
+            check_name("id", &id)?;
+            MessageId::from(id)
+        }
+        None => api.mint.next(now),
+    };
+    Ok(Inbound {
+        channel,
+        message,
+        author: Author { id: format!("{LOCAL_PLATFORM}/{}", request.user), name: request.user },
+        at,
+        parts: vec![Part::text(request.text)],
+        addressed: true,
+        direct: false,
+        reply_to: None,
+        provenance: cairn_types::message::Provenance::default(),
+    })
+}
+
+pub(super) fn resolve(api: &LocalApi, name: &str, agent: Option<&str>) -> Result<ChannelId, ApiError> {
+    let agent = agent.map(AgentId::from);
+    let channel = ChannelId::resolve(name, agent.as_ref().unwrap_or(&api.default_agent))?;
+    if channel.platform() != LOCAL_PLATFORM {
+        return Err(ApiError::malformed(format!(
+            "{channel} is a channel of {}; messages are sent there, not here",
+            channel.platform()
+        )));
+    }
+    match agent {
+        Some(agent) if agent != channel.agent() => Err(ApiError::malformed(format!(
+            "`agent` is {agent}, but the channel {channel} is one of {}; leave `agent` out",
+            channel.agent()
+        ))),
+        _ => Ok(channel),
+    }
+}
+
+pub(super) fn check_name(field: &str, name: &str) -> Result<(), ApiError> {
+    if name.trim().is_empty() {
+        return Err(ApiError::malformed(format!("`{field}` is empty")));
+    }
+    if name.len() > NAME_MAX_BYTES {
+        return Err(ApiError::malformed(format!("`{field}` is longer than {NAME_MAX_BYTES} bytes")));
+    }
+    if name.chars().any(char::is_control) {
+        return Err(ApiError::malformed(format!("`{field}` has a control character")));
+    }
+    Ok(())
+}

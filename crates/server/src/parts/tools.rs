@@ -1,0 +1,270 @@
+//! All tools that agents may call, as they are now.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_actors::{BadTool, all_tools};
+use cairn_core::builtin_tools::effect_of_builtin;
+use cairn_tools::fetch::{BadFetch, Fetch, FetchSettings};
+use cairn_tools::mcp::{Reach, ServerSettings, Servers, Surroundings};
+use cairn_types::ports::{Clock, Tool, Toolset};
+use cairn_types::tool::defs::ToolDef;
+use cairn_types::tool::mcp::pins::Pins;
+use cairn_types::tool::{Effect, SERVER_SEPARATOR, is_entry, is_granted, server_of};
+use secrecy::SecretString;
+
+use cairn_config::{
+    AgentConfig, Config, Environment as _, FetchConfig, Loaded, McpConfig, ProcessEnvironment,
+};
+
+/// The name of the tool that reads from the web.
+const FETCH: &str = "fetch";
+
+/// Pause before a server that failed is started again; doubles with each further failure.
+const RESTART_BASE: Duration = Duration::from_secs(1);
+
+const RESTART_MAX: Duration = Duration::from_secs(300);
+
+#[derive(Debug, thiserror::Error)]
+pub enum BadTools {
+    /// One that is linked into this binary.
+    #[error(transparent)]
+    Linked(#[from] BadTool),
+    /// `fetch`.
+    #[error("[fetch]: {0}")]
+    Fetch(#[from] BadFetch),
+}
+
+/// All tools beside those that are built into every agent.
+pub struct ToolRegistry {
+    /// Built in, and linked into this binary: for all agents.
+    common: Vec<ToolDef>,
+    linked: Vec<Arc<dyn Tool>>,
+    fetch: Option<Arc<dyn Tool>>,
+    servers: Servers,
+}
+
+impl ToolRegistry {
+    /// The tools of a configuration, with those that are linked into this binary. Nothing is started.
+    ///
+    /// # Errors
+    /// A linked tool, or `fetch`, cannot be offered.
+    pub fn new(
+        loaded: &Loaded,
+        state: &Path,
+        pins: Pins,
+        linked: Vec<Arc<dyn Tool>>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, BadTools> {
+        let common = all_tools(&linked)?;
+        let servers: Vec<_> =
+            loaded.config.mcp.iter().map(|server| settings(loaded, server, state)).collect();
+        let fetch = &loaded.config.fetch;
+        let fetch = match fetch.enabled {
+            true => Some(Arc::new(Fetch::new(fetch_settings(fetch))?) as Arc<dyn Tool>),
+            false => None,
+        };
+        let servers = Servers::new(servers, pins, around(clock));
+        Ok(Self { common, linked, fetch, servers })
+    }
+
+    pub fn servers(&self) -> &Servers {
+        &self.servers
+    }
+
+    /// Entries of `classes` and `always_allow` that name no tool, by what is approved now; in words.
+    pub fn unmatched(&self, config: &Config) -> BTreeSet<String> {
+        let approved = |server: &str| {
+            let pin = self.servers.pin(server)?;
+            Some(pin.tools.into_iter().map(|tool| tool.name).collect())
+        };
+        let known = KnownTools::new(config, &self.linked, approved);
+        // Linked tools were checked when this was made.
+        known.map_or_else(|_bad_tool| BTreeSet::new(), |known| known.unmatched(&config.agents))
+    }
+
+    /// What an agent's model may call: always in the same order, so that its prompt stays the same.
+    pub fn defs(&self, agent: &AgentConfig) -> Vec<ToolDef> {
+        self.listed(agent).into_iter().map(|(def, _, _)| def).collect()
+    }
+
+    /// What an agent's model may call, with where each tool comes from, and what calling it does.
+    pub fn listed(&self, agent: &AgentConfig) -> Vec<(ToolDef, String, Effect)> {
+        let mut out: Vec<_> = self
+            .common
+            .iter()
+            .map(|def| match self.linked.get(&def.name) {
+                Some(tool) => (def.clone(), "linked".to_owned(), tool.effect()),
+                None => (def.clone(), "built-in".to_owned(), effect_of_builtin(&def.name)),
+            })
+            .collect();
+        if let Some(fetch) = self.fetch.as_ref().filter(|_| is_granted(&agent.tools, FETCH)) {
+            out.push((fetch.def(), "built-in".to_owned(), fetch.effect()));
+        }
+        let offered = self.servers.offered();
+        let mut offered: Vec<_> = offered
+            .into_iter()
+            .filter(|offered| is_granted(&agent.tools, &offered.def.name))
+            .map(|offered| (offered.def, offered.server, offered.effect))
+            .collect();
+        offered.sort_by(|(a, _, _), (b, _, _)| a.name.cmp(&b.name));
+        out.extend(offered);
+        out
+    }
+}
+
+/// The tools that there are, to find entries of agents' lists that name none.
+#[derive(Debug)]
+pub struct KnownTools {
+    own: BTreeSet<String>,
+    /// What is approved of each server; `None`: nothing, or unknown.
+    servers: BTreeMap<String, Option<BTreeSet<String>>>,
+}
+
+impl KnownTools {
+    /// The tools of a configuration. `approved`: what is approved of a server, by its id.
+    ///
+    /// # Errors
+    /// A linked tool cannot be offered.
+    pub fn new(
+        config: &Config,
+        linked: &[Arc<dyn Tool>],
+        approved: impl Fn(&str) -> Option<BTreeSet<String>>,
+    ) -> Result<Self, BadTool> {
+        let mut own: BTreeSet<_> = all_tools(linked)?.into_iter().map(|def| def.name).collect();
+        own.extend(config.fetch.enabled.then(|| FETCH.to_owned()));
+        let servers = config.mcp.iter().map(|server| (server.id.clone(), approved(&server.id))).collect();
+        Ok(Self { own, servers })
+    }
+
+    /// Entries of `classes` and `always_allow` of these agents that name no tool, in words, each once. Entries for servers of
+    /// which nothing is known are not judged.
+    pub fn unmatched(&self, agents: &[AgentConfig]) -> BTreeSet<String> {
+        let told = |(key, entry): (&str, &String)| match self.find(entry) {
+            Match::Missing(why) => {
+                Some(format!("`{key}` names \"{entry}\", but {why}; the entry has no effect"))
+            }
+            Match::Exists | Match::Unknown => None,
+        };
+        agents.iter().flat_map(entries).filter_map(told).collect()
+    }
+
+    /// Whether an entry names what a server may have of which nothing is known.
+    pub fn is_open(&self, agents: &[AgentConfig]) -> bool {
+        agents.iter().flat_map(entries).any(|(_, entry)| matches!(self.find(entry), Match::Unknown))
+    }
+
+    fn find(&self, entry: &str) -> Match {
+        if entry == "*" || self.own.contains(entry) || !is_entry(entry) {
+            // What is not an entry at all was reported with the file.
+            return Match::Exists;
+        }
+        let Some(server) = server_of(entry) else {
+            let has = |tools: &Option<BTreeSet<String>>| tools.as_ref().map(|tools| tools.contains(entry));
+            let answers: Vec<_> = self.servers.values().map(has).collect();
+            return match answers {
+                answers if answers.contains(&Some(true)) => Match::Exists,
+                answers if answers.contains(&None) => Match::Unknown,
+                _ => Match::Missing("there is no tool of that name".to_owned()),
+            };
+        };
+        let tool = entry[server.len()..].trim_start_matches('/');
+        let tool = tool.strip_prefix(SERVER_SEPARATOR).unwrap_or(tool);
+        match self.servers.get(server) {
+            None if entry.contains('/') => Match::Exists,
+            None => Match::Missing(format!("there is no server `{server}` in [[mcp]]")),
+            Some(_) if tool == "*" => Match::Exists,
+            Some(None) => Match::Unknown,
+            Some(Some(tools)) if tools.contains(tool) => Match::Exists,
+            Some(Some(_)) => Match::Missing(format!("no tool `{tool}` of `{server}` is approved")),
+        }
+    }
+}
+
+enum Match {
+    Exists,
+    Unknown,
+    /// Why there is none.
+    Missing(String),
+}
+
+/// The entries of an agent's lists that name tools, with their keys; those of `tools` are checked with the file.
+fn entries(agent: &AgentConfig) -> impl Iterator<Item = (&str, &String)> {
+    let classes = agent.result_guard.classes.keys().map(|entry| ("classes", entry));
+    classes.chain(agent.trust.always_allow.iter().map(|entry| ("always_allow", entry)))
+}
+
+impl Toolset for ToolRegistry {
+    fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        if name == FETCH {
+            return self.fetch.clone();
+        }
+        self.linked.get(name).or_else(|| self.servers.get(name))
+    }
+
+    fn why_not(&self, name: &str) -> Option<String> {
+        let (server, tool) = name.split_once(SERVER_SEPARATOR)?;
+        self.servers.source(server)?;
+        Some(match self.servers.pin(server) {
+            None => format!(
+                "the server `{server}` is not approved; an operator can approve it: `cairn mcp approve {server}`"
+            ),
+            Some(pin) if pin.tool(tool).is_none() => format!(
+                "the server `{server}` has no such tool, or it is not approved; an operator can check: `cairn mcp show {server}`"
+            ),
+            Some(_) => "this agent may not use it; an operator can add it to the agent's `tools`".to_owned(),
+        })
+    }
+}
+
+/// What servers need of this process. The binary is named by what the kernel knows it by: it may have been replaced on disk.
+fn around(clock: Arc<dyn Clock>) -> Surroundings {
+    let launcher = Some("/proc/self/exe".into());
+    Surroundings { clock, path: ProcessEnvironment.var("PATH"), launcher }
+}
+
+fn fetch_settings(fetch: &FetchConfig) -> FetchSettings {
+    FetchSettings {
+        hosts: fetch.hosts.clone(),
+        max_bytes: (fetch.max_kib as usize) << 10,
+        timeout: Duration::from_secs(fetch.timeout_secs),
+        max_redirects: fetch.max_redirects as usize,
+        user_agent: format!("cairn/{}", env!("CARGO_PKG_VERSION")),
+    }
+}
+
+/// A server with its secrets. `state`: the state folder, which has its working folder.
+fn settings(loaded: &Loaded, server: &McpConfig, state: &Path) -> ServerSettings {
+    let secrets = loaded.mcp_secrets(&server.id);
+    let struck_out = secrets.env.values().chain(secrets.headers.values()).cloned().collect();
+    let with = |plain: &BTreeMap<String, String>, secret: BTreeMap<String, SecretString>| {
+        let plain = plain.iter().map(|(name, value)| (name.clone(), SecretString::from(value.clone())));
+        plain.chain(secret).collect::<BTreeMap<_, _>>()
+    };
+    let reach = match (&server.command, &server.url) {
+        (None, Some(url)) => {
+            Reach::Http { url: url.clone(), headers: with(&server.headers, secrets.headers) }
+        }
+        (command, _) => Reach::Stdio {
+            command: command.clone().unwrap_or_default(),
+            args: server.args.clone(),
+            env: with(&server.env, secrets.env),
+            cwd: server.cwd.clone().unwrap_or_else(|| state.join("mcp").join(&server.id)),
+            own_cwd: server.cwd.is_some(),
+            memory_mib: server.memory_mib,
+            open_files: server.open_files,
+        },
+    };
+    ServerSettings {
+        id: server.id.clone(),
+        reach,
+        secrets: struck_out,
+        start_timeout: Duration::from_secs(server.start_timeout_secs),
+        call_timeout: Duration::from_secs(server.timeout_secs),
+        message_bytes_max: (server.max_message_mib as usize) << 20,
+        restart_base: RESTART_BASE,
+        restart_max: RESTART_MAX,
+    }
+}
