@@ -1,7 +1,10 @@
 //! What an address serves while what stands behind it changes.
 
+use std::convert::Infallible;
+
 use axum::extract::Request;
 use axum::http::StatusCode;
+use axum::response::Response;
 use axum::routing::get;
 use axum::{Json, Router};
 use cairn_api::error::ApiError;
@@ -10,8 +13,7 @@ use cairn_config::clock::SystemClock;
 use cairn_server::metrics::{Meters, installed};
 use cairn_types::ports::Clock as _;
 use tokio::sync::watch;
-
-use crate::forward::answered;
+use tower::ServiceExt as _;
 
 /// What the socket serves while this process leads no longer, or not yet, and does not stand by: it says so.
 pub(crate) fn changing(identity: &Identity) -> Router {
@@ -43,6 +45,14 @@ pub(crate) fn as_shown(shown: watch::Receiver<Option<Router>>) -> Router {
         let router = shown.wait_for(Option::is_some).await.ok().and_then(|router| router.clone());
         answered(router.unwrap_or_default(), request).await
     })
+}
+
+/// What a router answers.
+pub(crate) async fn answered(router: Router, request: Request) -> Response {
+    match router.oneshot(request).await {
+        Ok(response) => response,
+        Err::<_, Infallible>(never) => match never {},
+    }
 }
 
 pub(crate) async fn figures() -> String {

@@ -2,7 +2,6 @@
 
 mod changing;
 pub mod commands;
-mod forward;
 mod inside;
 mod service;
 mod standby;

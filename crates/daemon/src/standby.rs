@@ -1,11 +1,10 @@
 //! One of several machines that share a database: it stands by until it leads.
 
-use crate::changing::{changing, figures, uptime};
+use crate::changing::{answered, changing, figures, uptime};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
@@ -18,15 +17,12 @@ use sd_notify::NotifyState;
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::forward::{Door, Forwarder, answered};
 use crate::wiring;
 use crate::wiring::{StartError, Tools, blocking};
 use cairn_api::records::{Identity, NodeStatus, Reloaded, STANDBY, StatusRecord, StoreStatus};
 use cairn_config::{Loaded, StateDir};
 use cairn_server::api::daemon::not_reloaded;
 use cairn_server::http::socket::Socket;
-use cairn_server::http::webhooks;
-use cairn_server::parts::background::Background;
 use cairn_server::parts::systemd;
 use cairn_server::reload::Source;
 
@@ -64,7 +60,6 @@ struct Following {
     copy: watch::Receiver<Option<Store>>,
     /// What reads in the copy, where it was made of that copy as it is now.
     reading: Mutex<Option<Reading>>,
-    forwarder: Forwarder,
 }
 
 /// The routes that read, with the configuration and the record up to which they know the copy.
@@ -95,29 +90,16 @@ pub(crate) async fn lead(
     }
     let ((tell, status), (tell_copy, copy)) =
         (watch::channel(StandbyStatus::default()), watch::channel(None));
-    let following = Following {
-        of: Arc::clone(&candidate),
-        status,
-        copy,
-        reading: Mutex::default(),
-        forwarder: Forwarder::default(),
-    };
+    let following = Following { of: Arc::clone(&candidate), status, copy, reading: Mutex::default() };
     let following = Arc::new(following);
     drop(show.send_replace(Some(at_address(Arc::clone(&following)))));
-    let webhooks = match doors(Arc::clone(&following)).await {
-        Ok(webhooks) => webhooks,
-        Err(error) => {
-            if let Ok(standby) = first {
-                standby.close().await;
-            }
-            return Err(error);
+    if let Err(error) = candidate.socket.serve(router(following)).await {
+        if let Ok(standby) = first {
+            standby.close().await;
         }
-    };
-    let store = lead_at_last(&candidate, stop, first, (&tell, &tell_copy)).await;
-    following.forwarder.end().await;
-    for task in webhooks {
-        task.stop().await;
+        return Err(error.into());
     }
+    let store = lead_at_last(&candidate, stop, first, (&tell, &tell_copy)).await;
     // Nobody asks the copy from here on.
     let left = candidate.socket.serve(changing(&candidate.identity)).await;
     let store = store?;
@@ -127,22 +109,6 @@ pub(crate) async fn lead(
     }
     metrics::gauge!("cairn_node_leads").set(1.0);
     Ok(store)
-}
-
-/// Serves the socket; returns what serves Telegram's webhooks.
-async fn doors(following: Arc<Following>) -> Result<Vec<Background>, StartError> {
-    let loaded = following.of.loaded();
-    let bots = loaded.config.bots().filter(|bot| bot.network.enabled);
-    let passes_on = |address| {
-        let at = Arc::clone(&following);
-        let pass = async move |request: Request| pass_to_leader(&at, Door::Webhook(address), request).await;
-        (address, Router::new().fallback(pass))
-    };
-    let routers = bots.filter_map(|bot| bot.network.webhook_address()).map(passes_on).collect();
-    let webhooks = webhooks::bind(&routers).await?;
-    let socket = following.of.socket.clone();
-    socket.serve(router(following)).await?;
-    Ok(webhooks.into_iter().map(webhooks::serve).collect())
 }
 
 async fn follow(options: &StoreOptions) -> Result<Standby, StoreError> {
@@ -257,51 +223,24 @@ fn router(following: Arc<Following>) -> Router {
         .with_state(following)
 }
 
-/// What the admin address serves, which anybody may be able to reach: this node's figures, and the page of the one that leads,
-/// which checks who asks.
+/// What the admin address serves, which anybody may be able to reach: this node's figures, and who leads.
 fn at_address(following: Arc<Following>) -> Router {
     let standing_by = async |State(at): State<Arc<Following>>| standing_by(&at);
-    let router = Router::new().route("/metrics", get(figures));
-    let router = match following.of.loaded().config.admin.page {
-        true => router.route("/v1/health", get(standing_by)).fallback(pass_page_on),
-        false => router.fallback(standing_by),
-    };
-    router.with_state(following)
+    Router::new().route("/metrics", get(figures)).fallback(standing_by).with_state(following)
 }
 
-async fn pass_page_on(State(at): State<Arc<Following>>, request: Request) -> Response {
-    pass_to_leader(&at, Door::AdminAddress, request).await
-}
-
-/// What is about this node or its disk, and is asked of no other one.
-const OF_THIS_NODE: [&str; 2] = ["/v1/node/", "/v1/store/"];
-
-/// What only reads is answered from the copy; the rest, by the one that leads.
+/// What only reads is answered from the copy. For the rest somebody asks the node that leads.
 async fn elsewhere(State(at): State<Arc<Following>>, request: Request) -> Response {
     if request.method() == Method::GET
         && let Some(router) = reading(&at).await
     {
-        let mut same = Request::new(Body::empty());
-        *same.uri_mut() = request.uri().clone();
-        same.headers_mut().clone_from(request.headers());
-        let response = answered(router, same).await;
+        let response = answered(router, request).await;
         // What needs a daemon that leads is no part of the copy.
         if response.status() != StatusCode::SERVICE_UNAVAILABLE {
             return response;
         }
     }
-    if OF_THIS_NODE.iter().any(|path| request.uri().path().starts_with(path)) {
-        return standing_by(&at).into_response();
-    }
-    pass_to_leader(&at, Door::Socket, request).await
-}
-
-async fn pass_to_leader(at: &Following, door: Door, request: Request) -> Response {
-    let copy = at.copy.borrow().clone();
-    let (Some(copy), true) = (copy, at.status.borrow().leader.is_some()) else {
-        return standing_by(at).into_response();
-    };
-    at.forwarder.ask(&copy, at.status.clone(), door, request).await
+    standing_by(&at).into_response()
 }
 
 /// The routes that read, made again where something was copied since: what they hold in memory is of when they were made.
@@ -332,8 +271,11 @@ async fn reading(at: &Following) -> Option<Router> {
 
 fn standing_by(at: &Following) -> ApiError {
     let status = at.status.borrow().clone();
+    if let Some(error) = status.error {
+        return error.into();
+    }
     let hint = match &status.leader {
-        Some(_) => "ask that one; this one takes over when it stops",
+        Some(_) => "ask that one, on its machine; this one takes over when it stops",
         None => "try again in a few seconds; `cairn status` says more",
     };
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, STANDBY, format!("this node {}", following(&status)), hint)

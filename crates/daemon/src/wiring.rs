@@ -18,8 +18,6 @@ use cairn_types::tool::mcp::pins::Pins;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 
-use crate::forward;
-use crate::forward::Doors;
 use cairn_api::records::Identity;
 use cairn_config::clock::SystemClock;
 use cairn_config::{ConfigError, Environment, Live, Loaded, StateDir};
@@ -132,8 +130,6 @@ pub struct Daemon {
     identity: Identity,
     /// Retention, the check of what a start leaves unread, and the windows that servers list late.
     background: [Background; 3],
-    /// Answers what other nodes pass on.
-    forwarded: Background,
 }
 
 /// How a daemon ended.
@@ -236,9 +232,7 @@ impl Daemon {
                     Background::start(daily(store.clone(), live.clone(), clock)),
                     Background::start(watch_windows(Arc::clone(&agents), runtime.clone())),
                 ];
-                let doors = Doors { socket: router.clone(), admin_address: admin_routes.clone(), webhooks };
                 Ok(Self {
-                    forwarded: Background::start_ending(|stop| forward::answer(store.clone(), doors, stop)),
                     store,
                     runtime,
                     agent_registry: agents,
@@ -322,7 +316,6 @@ impl Daemon {
         let in_order = self.runtime.shutdown(grace).await;
         self.agent_registry.tools().servers().close().await;
         leave.await;
-        self.forwarded.stop().await;
         Ended { in_order, is_store_closed: self.store.close().await }
     }
 

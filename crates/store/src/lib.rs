@@ -19,10 +19,7 @@ mod tests;
 mod upkeep;
 mod views;
 
-pub use cluster::{
-    DatabaseReport, LeaseState, Moved, Part, Reply, Request, Standby, StandbyStatus, Taken, Unanswered,
-    move_from, move_to, report_on,
-};
+pub use cluster::{DatabaseReport, LeaseState, Moved, Standby, StandbyStatus, move_from, move_to, report_on};
 pub use files::disk::can_start_threads;
 pub use files::progress::Progress;
 pub use index::search::SearchPlace;

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use cairn_types::ports::{NodeRow, StoreError};
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::cluster::{Database, Following, Leading, Lease, LeaseState, Part, Request, Taken, Unanswered};
+use crate::cluster::{Database, Following, Leading, Lease, LeaseState};
 use crate::files::artifacts::Artifacts;
 use crate::files::disk::{Background, Disk, Layout, folder_bytes, has_room, io_error, make_dir};
 use crate::files::lock::StateLock;
@@ -296,33 +296,6 @@ impl Store {
             Some(database) => database.nodes().await,
             None => Ok(Vec::new()),
         }
-    }
-
-    /// Passes a request on to the leader. The channel delivers the parts of the answer, ends with a last part or an error, and
-    /// ends the request when it is dropped. `ending` becomes true, or is closed, when this node is no standby any more.
-    ///
-    /// # Errors
-    /// There is no database, or no id can be made.
-    pub fn pass_on(
-        &self,
-        request: Request,
-        ending: watch::Receiver<bool>,
-    ) -> Result<mpsc::Receiver<Result<Part, Unanswered>>, Unanswered> {
-        match &self.inner.database {
-            Some(database) => database.pass_on(request, ending),
-            None => Err(Unanswered::NotStarted(StoreError::Closed)),
-        }
-    }
-
-    /// The number of the last durable record.
-    pub fn last_n(&self) -> u64 {
-        self.inner.durable().tail.n
-    }
-
-    /// The requests that other nodes pass on to this one, until it stops leading; `None` without a lease.
-    pub fn requests(&self) -> Option<mpsc::Receiver<Taken>> {
-        let (database, lease) = self.inner.leading()?;
-        Some(database.requests(lease.id().to_owned(), lease.state()))
     }
 
     /// Appends go by way of the database from here on: everything that it has is copied.

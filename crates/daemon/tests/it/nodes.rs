@@ -133,51 +133,55 @@ async fn one_node_leads_and_the_next_takes_over_when_it_is_killed_or_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_leader_answers_what_a_standby_is_asked() {
+async fn a_standby_reads_and_says_who_leads_to_whoever_asks_for_more() {
     let Some(url) = postgres::database() else { return };
     let (north, south) = (node("north", &url), node("south", &url));
-    let addresses = [&north, &south].map(|home| {
-        let (address, config) = (free_address(), std::fs::read_to_string(home.path("config.toml")).unwrap());
-        home.config(&format!("{config}[admin]\nlisten = \"{address}\"\nhosts = [\"cairn\"]\npage = true\n"));
-        address
-    });
+    let address = free_address();
+    let config = std::fs::read_to_string(south.path("config.toml")).unwrap();
+    south.config(&format!("{config}[admin]\nlisten = \"{address}\"\nhosts = [\"cairn\"]\npage = true\n"));
     let leader = run(&north).await;
     until(&leader, true).await;
+    north.cairn(&["chat", "remember that my cat is called Flix"]).ended(0);
+    north.cairn(&["memory", "add", "Ann plays the oboe.", "--kind", "fact", "--scope", "agent"]).ended(0);
     let follower = run(&south).await;
     until(&follower, false).await;
+    let copied = |list: &Value| list.as_array().is_some_and(|list| list.len() == 2);
+    follower.client().until("/v1/memories?limit=1000", copied).await.unwrap();
 
-    // A conversation, as a stream and as one answer.
-    let said = south.cairn(&["chat", "remember that my cat is called Flix"]).ended(0).stdout;
-    assert!(!said.trim().is_empty());
-    let (status, answer) = follower.client().say("main", "What is my cat called?").await.unwrap();
-    assert!(status == 200 && answer.to_string().contains("Flix"), "{answer}");
-    // What was changed is shown by the copy.
-    for fact in ["Ann plays the oboe.", "Ben plays the drums."] {
-        south.cairn(&["memory", "add", fact, "--kind", "fact", "--scope", "agent"]).ended(0);
-        let listed = |list: &Value| {
-            list.as_array().is_some_and(|list| list.iter().any(|memory| memory["text"] == fact))
-        };
-        follower.client().until("/v1/memories?limit=1000", listed).await.unwrap();
+    // The machine and folder of the one that leads are named.
+    let place = north.state().display().to_string();
+    for refused in [
+        &["chat", "hello"][..],
+        &["memory", "add", "Ben plays the drums.", "--kind", "fact", "--scope", "agent"],
+        &["pair", "revoke", "discord/7"],
+        &["compact", "main"],
+        &["ban", "discord/7"],
+        &["forget-user", "local/bob", "--yes"],
+        &["store", "backup", "elsewhere"],
+        &["ui"],
+    ] {
+        south.cairn(refused).told(1, &["stands by", "north leads", &place, "ask that one"]);
     }
-    // Errors are the leader's own.
-    south.cairn(&["pair", "revoke", "discord/7"]).told(4, &["neither paired nor waiting"]);
-    // Events come as they happen.
-    let mut events = follower.client().events().await.unwrap();
-    north.cairn(&["chat", "hello"]).ended(0);
-    events.wait_for("turn_ended", |_| true).await.unwrap();
-    drop(events);
-    // The page is the leader's, too.
-    let [own, other] = [addresses[0], addresses[1]].map(|address| ask(address, "GET /login"));
-    let (own, other) = (own.await, other.await);
-    for answer in [own, other] {
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        assert!(answer.contains("content-security-policy"), "{answer}");
-        assert!(answer.contains("<form id=\"login\" method=\"post\""), "{answer}");
+    for (method, path) in [("POST", "/v1/channels/main/messages"), ("GET", "/v1/events")] {
+        let (status, refused) =
+            follower.client().ask(method, path, &json!({ "text": "hello" })).await.unwrap();
+        assert_eq!((status.as_u16(), &refused["error"]["code"]), (503, &json!("standby")), "{refused}");
     }
-    // Not what is about this machine.
-    south.cairn(&["store", "backup", "elsewhere"]).told(1, &["stands by", "north leads"]);
-    follower.stop().await.unwrap();
+    assert_eq!(said(&north).len(), 2, "nothing was done");
+    assert_eq!(said(&south), said(&north));
+    // The address has neither page nor answers of a leader.
+    for closed in ["GET /login", "GET /", "GET /v1/health"] {
+        let answer = ask(address, closed).await;
+        assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("north leads"), "{closed}: {answer}");
+    }
+    assert!(ask(address, "GET /metrics").await.contains("\ncairn_node_leads 0\n"));
+
+    // One that leads in its place serves all of it.
     leader.stop().await.unwrap();
+    until(&follower, true).await;
+    south.cairn(&["chat", "What is my cat called?"]).ended(0);
+    assert!(ask(address, "GET /login").await.starts_with("HTTP/1.1 200"));
+    follower.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -372,7 +376,7 @@ async fn first_leads(first: &Daemon, second: &Daemon) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_erasure_is_waited_for_whichever_node_is_asked_and_whichever_does_it() {
+async fn an_erasure_is_waited_for_whichever_node_does_it() {
     let Some(url) = postgres::database() else { return };
     let (north, south) = (node("north", &url), node("south", &url));
     let one = run(&north).await;
@@ -381,45 +385,18 @@ async fn an_erasure_is_waited_for_whichever_node_is_asked_and_whichever_does_it(
         north.cairn(&["chat", "remember that plums are ripe", "--user", user]).ended(0);
     }
     let other = run(&south).await;
-    for (user, is_asked_of_leader) in [("local/eve", true), ("local/bob", false)] {
-        let asked = if first_leads(&one, &other).await == is_asked_of_leader { &north } else { &south };
+    for user in ["local/eve", "local/bob"] {
+        let is_first = first_leads(&one, &other).await;
+        let (asked, standby) = if is_first { (&north, &south) } else { (&south, &north) };
+        standby.cairn(&["forget-user", user, "--yes"]).told(1, &["stands by", "ask that one"]);
         let printed = asked.json(&["forget-user", user, "--yes"]);
         assert!(printed["entries"] == 1 && printed["dry_run"] == false, "{printed}");
         assert!(printed["pseudonym"].as_str().is_some_and(|name| name.contains("erased-")), "{printed}");
-        first_leads(&one, &other).await;
-        asked.cairn(&["forget-user", user, "--dry-run"]).told(4, &["nothing is stored about", user]);
+        let leads = if first_leads(&one, &other).await { &north } else { &south };
+        leads.cairn(&["forget-user", user, "--dry-run"]).told(4, &["nothing is stored about", user]);
     }
     one.stop().await.unwrap();
     other.stop().await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_a_standby_passes_on_is_answered_whatever_becomes_of_the_leader() {
-    let Some(url) = postgres::database() else { return };
-    let (north, south) = (node("north", &url), node("south", &url));
-    let leader = run(&north).await;
-    until(&leader, true).await;
-    let follower = run(&south).await;
-    assert!(first_leads(&leader, &follower).await);
-
-    let body = vec![b'x'; 9 << 20];
-    let path = "/v1/channels/main/messages";
-    let (status, refused) = follower.client().raw("POST", path, "application/json", body).await.unwrap();
-    let refused: Value = serde_json::from_slice(&refused).unwrap();
-    assert_eq!((status.as_u16(), &refused["error"]["code"]), (413, &json!("too_large")), "{refused}");
-    assert!(!refused.to_string().contains("leads"), "{refused}");
-
-    let mut events = follower.client().events().await.unwrap();
-    leader.kill().await.unwrap();
-    // Its lease lasts a while.
-    let (status, refused) = follower.client().say("main", "hello").await.unwrap();
-    assert_eq!((status.as_u16(), &refused["error"]["code"]), (503, &json!("standby")), "{refused}");
-    assert!(refused["error"]["message"].as_str().unwrap().contains("no node takes it up"), "{refused}");
-    let last = events.wait_for("error", |_| true).await.unwrap();
-    assert_eq!((&last["status"], &last["error"]["code"]), (&json!(504), &json!("lost")), "{last}");
-    assert!(events.next().await.unwrap().is_none(), "it ends in order");
-    until(&follower, true).await;
-    follower.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

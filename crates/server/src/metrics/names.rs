@@ -72,7 +72,6 @@ pub(super) const METRICS: &[(Kind, &str, &str)] = &[
     (Counter, "cairn_errors_total", "Errors by kind: model_, turn_, delivery_ and what it was"),
     (Counter, "cairn_failovers_total", "Times that another model of a chain took over"),
     (Counter, "cairn_fetches_total", "Calls of the tool fetch"),
-    (Counter, "cairn_forwarded_total", "Requests passed on to the node that leads, by what became of them"),
     (Counter, "cairn_journal_failures_total", "Writes of the journal that failed; what waited for them was refused"),
     (Gauge, "cairn_journal_bytes", "Bytes of the journal"),
     (Gauge, "cairn_journal_records", "Number of the last durable event"),

@@ -18,15 +18,6 @@ impl Background {
         Self { task, stop }
     }
 
-    /// Starts work that ends by itself when the token is cancelled.
-    pub fn start_ending<F>(work: impl FnOnce(CancellationToken) -> F) -> Self
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let stop = CancellationToken::new();
-        Self { task: tokio::spawn(work(stop.clone())), stop }
-    }
-
     /// Stops it where it waits, and returns when it has ended.
     pub async fn stop(self) {
         self.stop.cancel();

@@ -92,17 +92,6 @@ impl Database {
         sql: &'static str,
         params: Vec<Param>,
     ) -> Result<Vec<Row>, StoreError> {
-        self.try_ask(action, sql, params).await.map_err(|(error, _)| error)
-    }
-
-    /// Runs a query that may run twice, and whose answer is short. The flag beside an error: the query was sent, and may have
-    /// taken effect.
-    pub(super) async fn try_ask(
-        self: &Arc<Self>,
-        action: &'static str,
-        sql: &'static str,
-        params: Vec<Param>,
-    ) -> Result<Vec<Row>, (StoreError, bool)> {
         let database = self.clone();
         // On the database's thread, whose connections they are.
         let asked = self.handle().spawn(async move {
@@ -111,8 +100,7 @@ impl Database {
             for is_last in [false, true] {
                 let session = match place.take().filter(|session| !session.client.is_closed()) {
                     Some(session) => session,
-                    // The second time it was sent before.
-                    None => database.connector.connect().await.map_err(|error| (error, is_last))?,
+                    None => database.connector.connect().await?,
                 };
                 let params: Vec<_> = params.iter().map(|param| &**param as &(dyn ToSql + Sync)).collect();
                 match answer(action, session.client.query(sql, &params)).await {
@@ -121,13 +109,13 @@ impl Database {
                         if !session.client.is_closed() && rows.is_ok() {
                             *place = Some(session);
                         }
-                        return rows.map_err(|error| (error, true));
+                        return rows;
                     }
                 }
             }
-            Err((failed(action, "the connection is lost"), true))
+            Err(failed(action, "the connection is lost"))
         });
-        asked.await.unwrap_or(Err((StoreError::Closed, true)))
+        asked.await.unwrap_or(Err(StoreError::Closed))
     }
 
     /// Runs a query that may run twice, and whose answer is short. Blocks.

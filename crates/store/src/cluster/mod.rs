@@ -17,7 +17,6 @@ mod moving;
 mod nodes;
 mod orders;
 mod push;
-mod requests;
 mod schema;
 mod tls;
 
@@ -29,4 +28,3 @@ pub use lease::LeaseState;
 pub use moving::{move_from, move_to};
 pub use nodes::{DatabaseReport, report_on};
 pub use push::Moved;
-pub use requests::{Part, Reply, Request, Taken, Unanswered};

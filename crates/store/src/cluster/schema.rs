@@ -6,7 +6,8 @@ use super::client::Session;
 use super::errors::{failed, refused};
 
 /// The steps, each from the version before it. What is there is never changed: a step is added.
-const STEPS: [&str; 2] = [include_str!("schema-1.sql"), include_str!("schema-2.sql")];
+const STEPS: [&str; 3] =
+    [include_str!("schema-1.sql"), include_str!("schema-2.sql"), include_str!("schema-3.sql")];
 
 /// The version that this program writes, and the newest that it knows.
 const FORMAT: i32 = STEPS.len() as i32;

@@ -5,7 +5,6 @@ mod copies;
 mod erasure;
 mod faults;
 mod nodes;
-mod requests;
 
 // Each of these shows the same of a journal in the state folder.
 #[path = "../appends.rs"]

@@ -210,24 +210,27 @@ async fn a_database_of_a_newer_version_is_not_touched() {
     let error = Store::open(options(a.path(), &url, "a")).err().unwrap();
     assert!(matches!(&error, StoreError::Newer { format: 99, .. }), "{error}");
     assert!(error.to_string().contains("9.9.9"), "{error}");
-    sql(&url, "UPDATE cairn_journal SET format = 2");
+    sql(&url, "UPDATE cairn_journal SET format = 3");
     Store::open(options(a.path(), &url, "a")).unwrap().close().await;
 }
 
 #[tokio::test]
-async fn what_a_database_of_an_older_version_lacks_is_added() {
+async fn a_database_of_an_older_version_is_brought_to_this_one() {
     let Some(url) = database() else { return };
     let (a, store) = leader(&url, "a");
     say(&store, "one").await.unwrap();
     store.close().await;
-    sql(&url, "DROP FUNCTION cairn_answer; DROP TABLE cairn_answer, cairn_request");
-    sql(&url, "UPDATE cairn_journal SET format = 1");
-    let store = Store::open(options(a.path(), &url, "a")).unwrap();
-    assert_eq!(say(&store, "two").await.unwrap(), 2);
-    store.close().await;
-    assert_eq!(in_database(&url), ["1 one", "2 two"]);
-    assert_eq!(sql(&url, "SELECT format FROM cairn_journal").trim(), "2");
-    sql(&url, "SELECT * FROM cairn_request, cairn_answer");
+    let tables = "SELECT count(*) FROM pg_class WHERE relname IN ('cairn_request', 'cairn_answer')";
+    for (format, as_it_was) in [("1", "SELECT 1"), ("2", include_str!("../../../src/cluster/schema-2.sql"))] {
+        sql(&url, as_it_was);
+        sql(&url, &format!("UPDATE cairn_journal SET format = {format}"));
+        let store = Store::open(options(a.path(), &url, "a")).unwrap();
+        say(&store, format).await.unwrap();
+        store.close().await;
+        assert_eq!(sql(&url, "SELECT format FROM cairn_journal").trim(), "3");
+        assert_eq!(sql(&url, tables).trim(), "0", "from {format}");
+    }
+    assert_eq!(in_database(&url), ["1 one", "2 1", "3 2"]);
 }
 
 #[tokio::test]
