@@ -1,5 +1,6 @@
 //! A channel: how full its window is, what stands for all that was said, and its turns.
 
+use crate::links::summary_path;
 use std::sync::Arc;
 
 use axum::extract::{Path, Query, State};
@@ -12,14 +13,11 @@ use cairn_types::message::Role;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use crate::config::try_path;
-use crate::guard::Visitor;
-use crate::layout::{
-    Frame, PageError, Section, channel_path, command, encoded, facts, is_poll, layout, live_every, path,
-    table, text, time,
-};
-use crate::runs::runs_path;
-use crate::turn::turn_path;
+use crate::error::PageError;
+use crate::layout::{Frame, Section, layout};
+use crate::links::{channel_path, encoded, runs_path, try_path, turn_path};
+use crate::pieces::{command, facts, is_poll, live_every, table, text, time};
+use crate::visitor::Visitor;
 use crate::{chart, ribbon, window_bar};
 use cairn_api::records::{ContextRecord, EntryRecord, SummaryLine, SummaryState, cut_words, pending_records};
 use cairn_api::text::{counted, grouped, one_line, percent};
@@ -283,10 +281,6 @@ pub(super) fn excerpt(text: &str) -> String {
         Some((at, _)) => format!("{}…", &line[..at]),
         None => line,
     }
-}
-
-pub(super) fn summary_path(channel: &ChannelId, id: &str) -> String {
-    path(&["channels", &channel.to_string(), "summaries", id])
 }
 
 fn summaries_section(channel: &ChannelId, made: &[SummaryLine]) -> Markup {

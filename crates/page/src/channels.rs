@@ -3,9 +3,11 @@
 use axum::extract::{Query, State};
 use maud::{Markup, html};
 
-use crate::guard::Visitor;
-use crate::layout::{Frame, PageError, Section, channel_link, command, layout, table, text, time};
-use crate::links::{After, pages};
+use crate::error::PageError;
+use crate::layout::{Frame, Section, layout};
+use crate::links::{After, channel_link, pages};
+use crate::pieces::{command, table, text, time};
+use crate::visitor::Visitor;
 use cairn_api::records::ChannelRecord;
 use cairn_api::text::{grouped, percent};
 use cairn_server::api::channels::list;

@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 use serde_json::json;
 
-use crate::files::File;
-use crate::layout::{PageError, table, text, time};
+use crate::asset::File;
+use crate::error::PageError;
+use crate::pieces::{table, text, time};
 use cairn_api::text::{counted, grouped};
 use cairn_server::api::Shared;
 

@@ -1,5 +1,6 @@
 //! The configuration in force and where each value comes from; what a conversation would come to under other thresholds.
 
+use crate::links::TRY;
 use std::sync::Arc;
 
 use axum::extract::{Query, State};
@@ -13,10 +14,11 @@ use cairn_types::ids::{ChannelId, Seq};
 use maud::{Markup, html};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::guard::Visitor;
-use crate::layout::{Frame, PageError, Section, command, encoded, facts, layout, table, text};
-use crate::links::seen_again;
-use crate::runs::runs_path;
+use crate::error::PageError;
+use crate::layout::{Frame, Section, layout};
+use crate::links::{runs_path, seen_again};
+use crate::pieces::{command, facts, table, text};
+use crate::visitor::Visitor;
 use cairn_api::records::EntryRecord;
 use cairn_api::text::{counted, grouped, one_line, percent};
 use cairn_config::what_if::{self, ChannelScript, NotSimulated, Source, candidate};
@@ -25,7 +27,6 @@ use cairn_server::api::channels::list;
 use cairn_server::api::{Admin, ListParams, Page, Params, Shared, daemon};
 
 const HERE: &str = "/config";
-const TRY: &str = "/config/try";
 
 /// Channels that are offered by name.
 const OFFERED: usize = 100;
@@ -365,9 +366,4 @@ fn compared(
 
 fn text_lines(toml: &str) -> String {
     cairn_api::text::plain(toml)
-}
-
-/// Where thresholds are tried on a channel.
-pub(super) fn try_path(channel: &ChannelId) -> String {
-    format!("{TRY}?channel={}", encoded(&channel.to_string()))
 }

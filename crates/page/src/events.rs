@@ -24,10 +24,12 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::TryRecvError;
 use tokio_stream::wrappers::BroadcastStream;
 
-use crate::files::File;
-use crate::guard::Visitor;
-use crate::layout::{Frame, PageError, Section, channel_link, command, encoded, layout, text};
-use crate::links::turn_link;
+use crate::asset::File;
+use crate::error::PageError;
+use crate::layout::{Frame, Section, layout};
+use crate::links::{channel_link, encoded, turn_link};
+use crate::pieces::{command, text};
+use crate::visitor::Visitor;
 use cairn_api::text::{counted, grouped, percent};
 use cairn_server::api::{Admin, Shared};
 

@@ -1,12 +1,14 @@
 //! What every request for the page passes: who it is, whether the change comes from the page itself, and what a browser is
 //! told about the answer.
 
+use crate::links::LOGOUT;
+use crate::visitor::{Visitor, token};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN,
     REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::request::Parts;
@@ -15,7 +17,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use cairn_api::error::ApiError;
 
-use crate::layout::PageError;
+use crate::error::PageError;
 use crate::login;
 use cairn_api::records::Scope;
 use cairn_server::api::page_access::Access;
@@ -39,18 +41,6 @@ const HEADERS: [(HeaderName, &str); 6] = [
 const CHANGE_LIMIT: Duration = Duration::from_secs(30);
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-
-/// Somebody who is logged in.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Visitor {
-    pub(super) scope: Scope,
-}
-
-impl Visitor {
-    pub(super) fn may_operate(self) -> bool {
-        self.scope == Scope::Operate
-    }
-}
 
 impl<S: Send + Sync> FromRequestParts<S> for Visitor {
     type Rejection = PageError;
@@ -142,7 +132,7 @@ pub(super) async fn visitors(
         // A change leads nowhere that could be looked at.
         return login::asked(Some(request.uri()).filter(|_| is_reading(request.method())));
     };
-    let leaves = request.uri().path() == login::LOGOUT;
+    let leaves = request.uri().path() == LOGOUT;
     if scope == Scope::Read && !is_reading(request.method()) && !leaves {
         return PageError::from(ApiError::new(
             StatusCode::FORBIDDEN,
@@ -154,12 +144,4 @@ pub(super) async fn visitors(
     }
     request.extensions_mut().insert(Visitor { scope });
     next.run(request).await
-}
-
-/// The token of the session's cookie.
-pub(super) fn token<'h>(access: &Access, headers: &'h HeaderMap) -> Option<&'h str> {
-    let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut pairs =
-        cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(name, _)| *name == access.cookie()).map(|(_, token)| token)
 }

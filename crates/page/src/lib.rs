@@ -3,10 +3,12 @@
 //! A view is a file with `async fn view(State<Shared>, Visitor, …) -> Result<Markup, PageError>`, which asks the functions of
 //! the admin API for its records and puts them into `layout::layout`.
 
+mod asset;
 mod channel;
 mod channels;
 mod chart;
 mod config;
+mod error;
 mod events;
 mod files;
 mod guard;
@@ -17,6 +19,7 @@ mod marks;
 mod memories;
 mod outbox;
 mod overview;
+mod pieces;
 mod prompt;
 mod ribbon;
 mod run;
@@ -24,6 +27,7 @@ mod runs;
 mod summary;
 mod tools;
 mod turn;
+mod visitor;
 mod window_bar;
 
 use std::sync::Arc;
@@ -49,18 +53,18 @@ pub fn router(admin: Shared, access: &Arc<Access>, figures: Router) -> Router {
         .route("/channels/{channel}/summaries/{id}", get(summary::view))
         .merge(registers(&admin))
         .with_state(admin);
-    let inside = Router::new().route(login::LOGOUT, post(login::leave)).with_state(Arc::clone(access));
+    let inside = Router::new().route(links::LOGOUT, post(login::leave)).with_state(Arc::clone(access));
     let outside = Router::new()
-        .route(login::LOGIN, get(login::form).post(login::enter))
+        .route(links::LOGIN, get(login::form).post(login::enter))
         .with_state(Arc::clone(access))
         .route("/files/{name}", get(files::file));
     views
         .merge(inside)
-        .method_not_allowed_fallback(layout::not_so)
+        .method_not_allowed_fallback(error::not_so)
         .route_layer(from_fn_with_state(Arc::clone(access), guard::visitors))
         .merge(outside)
         .merge(figures.layer(from_fn_with_state(Arc::clone(access), guard::figures)))
-        .fallback(layout::no_such_view)
+        .fallback(error::no_such_view)
         .layer(from_fn_with_state(Arc::clone(access), guard::changes))
 }
 

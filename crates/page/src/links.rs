@@ -1,17 +1,78 @@
-//! Pieces of several views: links between them, JSON, and the answer to a change.
+//! Where the views are: their paths, and links to them.
 
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse as _, Response};
-use cairn_types::ids::{ChannelId, Seq, SummaryId, TurnId};
+use cairn_api::text::one_line;
+use cairn_types::ids::{ChannelId, MemoryId, RunId, Seq, SummaryId, TurnId};
 use maud::{Markup, html};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
-use serde_json::Value;
 
-use crate::channel::summary_path;
-use crate::layout::{channel_path, encoded, text};
-use crate::turn::turn_path;
-use cairn_api::text::plain;
+use crate::pieces::text;
+
+/// A path of the page, each segment encoded.
+pub(super) fn path(segments: &[&str]) -> String {
+    segments.iter().map(|segment| format!("/{}", encoded(segment))).collect()
+}
+
+/// For a path or a query.
+pub(super) fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
+pub(super) fn channel_path(channel: &ChannelId) -> String {
+    path(&["channels", &channel.to_string()])
+}
+
+pub(super) fn turn_path(channel: &ChannelId, turn: &TurnId) -> String {
+    path(&["channels", &channel.to_string(), "turns", turn.as_str()])
+}
+
+pub(super) fn summary_path(channel: &ChannelId, id: &str) -> String {
+    path(&["channels", &channel.to_string(), "summaries", id])
+}
+
+/// Where a channel's runs are.
+pub(super) fn runs_path(channel: &ChannelId) -> String {
+    format!("{}/runs", channel_path(channel))
+}
+
+pub(super) fn run_path(channel: &ChannelId, run: &RunId) -> String {
+    path(&["channels", &channel.to_string(), "runs", run.as_str()])
+}
+
+pub(super) fn memory_path(id: &MemoryId) -> String {
+    path(&["memories", id.as_str()])
+}
+
+/// The turns of a channel around an entry.
+pub(super) fn turns_path(channel: &ChannelId, seq: Seq) -> String {
+    format!("{}?at={seq}#turns", channel_path(channel))
+}
+
+pub(super) const TRY: &str = "/config/try";
+
+/// Where thresholds are tried on a channel.
+pub(super) fn try_path(channel: &ChannelId) -> String {
+    format!("{TRY}?channel={}", encoded(&channel.to_string()))
+}
+
+pub(super) const LOGIN: &str = "/login";
+
+pub(super) const LOGOUT: &str = "/logout";
+
+pub(super) fn channel_link(channel: &ChannelId) -> Markup {
+    html! { a href=(channel_path(channel)) { (one_line(&channel.to_string())) } }
+}
+
+pub(super) fn turn_link(channel: &ChannelId, turn: &TurnId) -> Markup {
+    html! { a href=(turn_path(channel, turn)) { "turn " (text(turn)) } }
+}
+
+pub(super) fn summary_link(channel: &ChannelId, summary: &SummaryId) -> Markup {
+    html! { a href=(summary_path(channel, summary.as_str())) { (text(summary)) } }
+}
 
 /// Leads back to a view after a change, so that loading it again does not repeat the change.
 pub(super) fn seen_again(view: &str) -> Response {
@@ -32,23 +93,4 @@ pub(super) fn pages(here: &str, begins: bool, next: Option<&str>) -> Markup {
             @if let Some(next) = next { a rel="next" href={ (here) "?after=" (encoded(next)) } { "Next page" } }
         }
     }
-}
-
-pub(super) fn turn_link(channel: &ChannelId, turn: &TurnId) -> Markup {
-    html! { a href=(turn_path(channel, turn)) { "turn " (text(turn)) } }
-}
-
-pub(super) fn summary_link(channel: &ChannelId, summary: &SummaryId) -> Markup {
-    html! { a href=(summary_path(channel, summary.as_str())) { (text(summary)) } }
-}
-
-/// The turns of a channel around an entry.
-pub(super) fn turns_path(channel: &ChannelId, seq: Seq) -> String {
-    format!("{}?at={seq}#turns", channel_path(channel))
-}
-
-/// JSON as it is read, with what is hidden escaped.
-pub(super) fn json(value: &Value) -> Markup {
-    let pretty = serde_json::to_string_pretty(value).unwrap_or_default();
-    html! { pre.said tabindex="0" { (plain(&pretty)) } }
 }

@@ -1,5 +1,6 @@
 //! Logging in by the link of `cairn ui`, and out.
 
+use crate::links::LOGIN;
 use std::sync::Arc;
 
 use axum::Form;
@@ -11,12 +12,10 @@ use cairn_api::error::ApiError;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use crate::guard::token;
-use crate::layout::{PageError, bare};
+use crate::error::PageError;
+use crate::layout::bare;
+use crate::visitor::token;
 use cairn_server::api::page_access::{Access, SESSION_LASTS};
-
-pub(super) const LOGIN: &str = "/login";
-pub(super) const LOGOUT: &str = "/logout";
 
 /// Where a login leads that was not on the way to anywhere.
 const HOME: &str = "/";

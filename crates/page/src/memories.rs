@@ -1,5 +1,6 @@
 //! Memories: searched, traced to the message they come from, edited, forgotten and made one; several at once.
 
+use crate::links::memory_path;
 use axum::Form;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
@@ -13,11 +14,11 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use crate::guard::Visitor;
-use crate::layout::{
-    Frame, PageError, Section, channel_link, command, encoded, facts, layout, path, said, table, text, time,
-};
-use crate::links::{seen_again, summary_link, turn_link, turns_path};
+use crate::error::PageError;
+use crate::layout::{Frame, Section, layout};
+use crate::links::{channel_link, encoded, seen_again, summary_link, turn_link, turns_path};
+use crate::pieces::{command, facts, said, table, text, time};
+use crate::visitor::Visitor;
 use cairn_api::records::{MemoryStep, MemoryUse, MemoryView, turn_outcome};
 use cairn_api::text::{counted, cut, grouped, one_line};
 use cairn_server::api::memories::{EditBody, ListParams};
@@ -176,10 +177,6 @@ fn row(memory: &Memory, visitor: Visitor) -> Vec<Markup> {
         text(grouped(memory.uses.into())),
         time(memory.created_at),
     ]
-}
-
-pub(super) fn memory_path(id: &MemoryId) -> String {
-    path(&["memories", id.as_str()])
 }
 
 /// `GET /memories/{id}`: where it comes from, down to the message, and what can be done with it.

@@ -4,9 +4,11 @@ use axum::extract::{Query, State};
 use axum::response::Response;
 use maud::{Markup, html};
 
-use crate::guard::Visitor;
-use crate::layout::{Frame, PageError, Section, channel_link, command, layout, path, said, text, time};
-use crate::links::{After, pages, seen_again};
+use crate::error::PageError;
+use crate::layout::{Frame, Section, layout};
+use crate::links::{After, channel_link, pages, path, seen_again};
+use crate::pieces::{command, said, text, time};
+use crate::visitor::Visitor;
 use cairn_api::records::OutboxRecord;
 use cairn_api::text::counted;
 use cairn_server::api::{ListParams, Page, Params, Segment, Shared, outbox};

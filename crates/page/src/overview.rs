@@ -5,8 +5,10 @@ use cairn_core::chain::ModelState;
 use cairn_types::ports::{LinkState, OutboxCounts, PlatformStatus};
 use maud::{Markup, html};
 
-use crate::guard::Visitor;
-use crate::layout::{Frame, PageError, Section, command, facts, layout, live, table, text, time};
+use crate::error::PageError;
+use crate::layout::{Frame, Section, layout};
+use crate::pieces::{command, facts, live, table, text, time};
+use crate::visitor::Visitor;
 
 use cairn_api::records::{AgentStatus, StatusRecord};
 use cairn_api::text::{bytes, counted, grouped, one_line};

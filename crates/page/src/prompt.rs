@@ -9,11 +9,11 @@ use cairn_types::ids::{ChannelId, TurnId};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use crate::channel::summary_path;
-use crate::guard::Visitor;
-use crate::layout::{Frame, PageError, Section, channel_link, command, facts, layout, said, text};
-use crate::run::run_path;
-use crate::turn::turn_path;
+use crate::error::PageError;
+use crate::layout::{Frame, Section, layout};
+use crate::links::{channel_link, run_path, summary_path, turn_path};
+use crate::pieces::{command, facts, said, text};
+use crate::visitor::Visitor;
 use cairn_api::records::{CallOf, Change, PromptDiff, PromptRecord, RegionDiff, RegionRecord};
 use cairn_api::text::{bytes, counted, grouped, one_line, plain};
 use cairn_server::api::{Channel, Params, Shared, explain, explain_run};

@@ -5,8 +5,8 @@ use cairn_types::ids::Seq;
 use cairn_types::summary::Summary;
 use maud::{Markup, html};
 
-use crate::channel::summary_path;
-use crate::layout::{table, text};
+use crate::links::summary_path;
+use crate::pieces::{table, text};
 use crate::window_bar::of_all;
 use cairn_api::records::{Stretch, coverage};
 use cairn_api::text::{counted, grouped, one_line};

@@ -1,19 +1,20 @@
 //! A compaction run of the past: what started it, what it read, which models it called, what it came to.
 
+use crate::links::run_path;
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use cairn_core::spend::money;
 use cairn_types::event::RunOutcome;
-use cairn_types::ids::{ChannelId, RunId, SummaryId};
+use cairn_types::ids::SummaryId;
 use maud::{Markup, html};
 
-use crate::channel::summary_path;
-use crate::guard::Visitor;
-use crate::layout::{
-    Frame, PageError, Section, channel_link, command, facts, layout, path, table, text, time,
-};
+use crate::error::PageError;
+use crate::layout::{Frame, Section, layout};
+use crate::links::{channel_link, summary_path};
+use crate::pieces::{command, facts, table, text, time};
 use crate::turn::{CALL_COLUMNS, call_row};
+use crate::visitor::Visitor;
 use cairn_api::records::{CallRecord, FailedAttempt, RunExplanation};
 use cairn_api::text::{counted, grouped, one_line};
 use cairn_server::api::{Channel, Shared, explain_run};
@@ -36,10 +37,6 @@ pub(super) async fn view(
     let title = format!("Run {}", told.run);
     let command = command(&["explain", &channel.to_string(), "--run", told.run.as_str()]);
     Ok(layout(&Frame { title: &title, section: Section::Channels, visitor, command }, &body))
-}
-
-pub(super) fn run_path(channel: &ChannelId, run: &RunId) -> String {
-    path(&["channels", &channel.to_string(), "runs", run.as_str()])
 }
 
 fn about(told: &RunExplanation) -> Markup {

@@ -13,14 +13,11 @@ use cairn_types::model::Usage;
 use jiff::Timestamp;
 use maud::{Markup, html};
 
-use crate::config::try_path;
-use crate::guard::Visitor;
-use crate::layout::{
-    Frame, PageError, Section, channel_link, channel_path, command, facts, is_poll, layout, live, table,
-    text, time,
-};
-use crate::links::summary_link;
-use crate::run::run_path;
+use crate::error::PageError;
+use crate::layout::{Frame, Section, layout};
+use crate::links::{channel_link, run_path, summary_link, try_path};
+use crate::pieces::{command, facts, is_poll, live, table, text, time};
+use crate::visitor::Visitor;
 use cairn_api::text::{counted, grouped, percent};
 use cairn_server::api::Shared;
 
@@ -216,9 +213,4 @@ fn under_way(conversation: &Conversation, prices: &BTreeMap<String, Price>) -> M
     html! {
         section aria-labelledby="under-way" { h2 #under-way { "Under way" } (facts(&rows)) }
     }
-}
-
-/// Where a channel's runs are.
-pub(super) fn runs_path(channel: &ChannelId) -> String {
-    format!("{}/runs", channel_path(channel))
 }

@@ -9,12 +9,13 @@ use cairn_types::message::Role;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use crate::channel::{state, summary_path};
-use crate::guard::Visitor;
-use crate::layout::{
-    Frame, PageError, Section, channel_link, command, facts, layout, path, said, table, text, time,
-};
+use crate::channel::state;
+use crate::error::PageError;
+use crate::layout::{Frame, Section, layout};
+use crate::links::{channel_link, path, summary_path};
 use crate::marks::marked;
+use crate::pieces::{command, facts, said, table, text, time};
+use crate::visitor::Visitor;
 use cairn_api::records::{EntryRecord, LeftOutRecord, SummaryLine, SummaryView};
 use cairn_api::text::{counted, grouped, one_line};
 use cairn_server::api::{Channel, Params, Shared, history, summaries};

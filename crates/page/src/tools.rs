@@ -8,11 +8,11 @@ use cairn_types::tool::ToolOutcome;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use crate::guard::Visitor;
-use crate::layout::{
-    Frame, PageError, Section, channel_link, command, encoded, is_poll, layout, live, path, table, text, time,
-};
-use crate::links::{json, seen_again, turn_link};
+use crate::error::PageError;
+use crate::layout::{Frame, Section, layout};
+use crate::links::{channel_link, encoded, path, seen_again, turn_link};
+use crate::pieces::{command, is_poll, json, live, table, text, time};
+use crate::visitor::Visitor;
 use cairn_api::records::{ApprovalRecord, ToolUseRecord};
 use cairn_api::text::{cut, grouped, one_line};
 use cairn_server::api::tools::{Answer, LogParams};

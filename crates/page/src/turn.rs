@@ -1,18 +1,17 @@
 //! A turn of the past: what was asked, what the model knew and did, what it took.
 
+use crate::links::turn_path;
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use cairn_core::spend::money;
-use cairn_types::ids::{ChannelId, TurnId};
 use maud::{Markup, html};
 
-use crate::channel::summary_path;
-use crate::guard::Visitor;
-use crate::layout::{
-    Frame, PageError, Section, channel_link, command, facts, layout, path, said, table, text, time,
-};
-use crate::run::run_path;
+use crate::error::PageError;
+use crate::layout::{Frame, Section, layout};
+use crate::links::{channel_link, path, run_path, summary_path};
+use crate::pieces::{command, facts, said, table, text, time};
+use crate::visitor::Visitor;
 use cairn_api::records::{
     CallRecord, Explanation, RecalledRecord, SaidRecord, StandsRecord, ToolCallRecord, cut_words,
 };
@@ -48,10 +47,6 @@ pub(super) async fn view(
     let title = format!("Turn {turn}");
     let command = command(&["explain", &channel.to_string(), turn]);
     Ok(layout(&Frame { title: &title, section: Section::Channels, visitor, command }, &body))
-}
-
-pub(super) fn turn_path(channel: &ChannelId, turn: &TurnId) -> String {
-    path(&["channels", &channel.to_string(), "turns", turn.as_str()])
 }
 
 fn about(told: &Explanation) -> Markup {

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use crate::layout::{table, text};
+use crate::pieces::{table, text};
 use cairn_api::records::ContextRecord;
 use cairn_api::show::bar::{REGIONS, amounts, pruned};
 use cairn_api::text::{grouped, percent};

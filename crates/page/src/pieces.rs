@@ -1,0 +1,90 @@
+//! What views are made of.
+//!
+//! Text of people, models and tools comes in as `&str` and is escaped by `html!`; nothing here takes markup from data.
+
+use std::fmt::Display;
+
+use axum::http::HeaderMap;
+use cairn_api::text::{minute, one_line, plain};
+use jiff::Timestamp;
+use maud::{Markup, html};
+use serde_json::Value;
+
+/// A command line that can be pasted into a shell.
+pub(super) fn command(args: &[&str]) -> String {
+    let plain = |arg: &str| {
+        !arg.is_empty() && arg.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./:,=@".contains(&b))
+    };
+    let quoted = args.iter().map(|arg| match plain(arg) {
+        true => (*arg).to_owned(),
+        false => format!("'{}'", one_line(arg).replace('\'', r"'\''")),
+    });
+    ["cairn".to_owned()].into_iter().chain(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// A time to the minute, UTC.
+pub(super) fn time(at: Timestamp) -> Markup {
+    html! { time datetime=(at) { (minute(at)) } }
+}
+
+/// Words of somebody, with their line breaks.
+pub(super) fn said(text: &str) -> Markup {
+    html! { div.said dir="auto" { (plain(text)) } }
+}
+
+/// A table that scrolls by itself where it is too wide. `columns`: name and class (`number`: to the right; `wide`: left out
+/// on a phone). The first cell heads its row.
+pub(super) fn table(caption: &str, columns: &[(&str, &str)], rows: &[Vec<Markup>]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="group" aria-label=(caption) {
+            table {
+                caption { (caption) }
+                thead { tr { @for (name, class) in columns { th scope="col" class=(class) { (name) } } } }
+                tbody {
+                    @for row in rows {
+                        tr {
+                            @for (idx, (cell, (_, class))) in row.iter().zip(columns).enumerate() {
+                                @if idx == 0 { th scope="row" class=(class) { (cell) } }
+                                @else { td class=(class) { (cell) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Names and what they are.
+pub(super) fn facts(facts: &[(&str, Markup)]) -> Markup {
+    html! { dl.facts { @for (name, fact) in facts { div { dt { (name) } dd { (fact) } } } } }
+}
+
+pub(super) fn text(text: impl Display) -> Markup {
+    html! { (one_line(&text.to_string())) }
+}
+
+/// Whether a script asks for that live part alone.
+pub(super) fn is_poll(headers: &HeaderMap, id: &str) -> bool {
+    headers.get("hx-target").is_some_and(|target| target == id)
+}
+
+/// A part that is loaded again every few seconds where scripts run; it must hold nothing that is typed into. `id` is unique
+/// on the view.
+pub(super) fn live(id: &str, part: &Markup) -> Markup {
+    live_every(5, id, part)
+}
+
+/// A part that is loaded again every so many seconds.
+pub(super) fn live_every(secs: u32, id: &str, part: &Markup) -> Markup {
+    let itself = format!("#{id}");
+    html! {
+        div id=(id) hx-get="" hx-trigger={ "every " (secs) "s" } hx-select=(itself) hx-target=(itself) hx-swap="outerHTML" { (part) }
+    }
+}
+
+/// JSON as it is read, with what is hidden escaped.
+pub(super) fn json(value: &Value) -> Markup {
+    let pretty = serde_json::to_string_pretty(value).unwrap_or_default();
+    html! { pre.said tabindex="0" { (plain(&pretty)) } }
+}
