@@ -36,4 +36,5 @@ pub mod tune;
 pub mod turn;
 pub mod usage_watch;
 pub mod window;
+pub mod window_size;
 pub mod withheld;

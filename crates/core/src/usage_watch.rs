@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::agent::window_size::{WindowSize, WindowSource};
+use crate::window_size::{WindowSize, WindowSource};
 use cairn_types::ids::TextId;
 use cairn_types::model::Usage;
 use cairn_types::tokens::Correction;

@@ -1,20 +1,8 @@
 //! What is sent to a model's server: the fields of a request, and behind them its tools, whose schemas are not written again
 //! for each. What was sent once is made again by the same functions.
 
-use std::borrow::Cow;
-
-use cairn_types::model::{ChatMessage, ChatRequest};
 use cairn_types::tool::defs::{ToolDef, ToolDefs};
-use cairn_types::wire::format::{Wire, WireFormat};
 use serde_json::{Map, Value};
-
-use crate::remedy::{REMEDIES, Remedy, apply};
-use crate::{anthropic, openai, responses};
-
-/// The body of a request as it is, or was, sent.
-pub fn body_of(wire: &Wire, request: &ChatRequest) -> String {
-    Body::of(wire, request).text()
-}
 
 pub(crate) struct Body {
     /// All but the tools; an object.
@@ -24,37 +12,6 @@ pub(crate) struct Body {
 }
 
 impl Body {
-    /// The body without what the wire's remedies leave out. The embedded model reads it in the form that most servers get.
-    pub(crate) fn of(wire: &Wire, request: &ChatRequest) -> Self {
-        let mut reduced = Cow::Borrowed(wire);
-        if Remedy::Images.is_in(wire) && wire.images {
-            reduced.to_mut().images = false;
-        }
-        if Remedy::NoTools.is_in(wire) && wire.tools {
-            reduced.to_mut().tools = false;
-        }
-        if Remedy::NoExtra.is_in(wire) && !wire.extra.is_empty() {
-            reduced.to_mut().extra.clear();
-        }
-        // Where the system prompt is part of a message, that has no parts of its own.
-        let no_breakpoints =
-            [Remedy::NoBreakpoints, Remedy::PlainSystem].iter().any(|remedy| remedy.is_in(wire));
-        if no_breakpoints && wire.breakpoints {
-            reduced.to_mut().breakpoints = false;
-        }
-        let last = Remedy::LastMessage.is_in(wire).then(|| last_message(request));
-        let request = last.as_ref().unwrap_or(request);
-        let mut body = match wire.format {
-            WireFormat::Openai | WireFormat::Offline => openai::request::body(&reduced, request),
-            WireFormat::Responses => responses::request::body(&reduced, request),
-            WireFormat::Anthropic => anthropic::request::body(&reduced, request),
-        };
-        for remedy in REMEDIES.into_iter().filter(|remedy| remedy.is_in(wire)) {
-            apply(remedy, &mut body.fields);
-        }
-        body
-    }
-
     /// `extra`: further fields. `write`: a tool as the format has it, given its parameters as JSON; none: the request is without tools.
     pub(crate) fn new(
         mut fields: Value,
@@ -89,14 +46,6 @@ impl Body {
         }
         text
     }
-}
-
-/// The request with the system prompt and the last message of a person alone.
-fn last_message(request: &ChatRequest) -> ChatRequest {
-    let said = |message: &&ChatMessage| matches!(message, ChatMessage::User { .. });
-    let last = request.messages.iter().rev().find(said).cloned();
-    let system = request.system.iter().take(1).cloned().collect();
-    ChatRequest { system, messages: last.into_iter().collect(), turn_from: 0, ..request.clone() }
 }
 
 /// Writes a tool, given its parameters as JSON.

@@ -156,10 +156,10 @@ mod tests {
 
     use super::Place::{Model, Person, Result, Volatile};
     use super::*;
-    use crate::body::Body;
     use crate::options::ServerOptions;
     use crate::remedy::Remedy;
     use crate::testing::{assistant, calls, context, image, request, result, user};
+    use crate::wires;
 
     const MARK: &str = "prompt_cache_breakpoint";
 
@@ -206,7 +206,7 @@ mod tests {
     }
 
     fn body(request: &ChatRequest) -> Value {
-        serde_json::from_str(&Body::of(&wire(true), request).text()).unwrap()
+        serde_json::from_str(&wires::body(&wire(true), request).text()).unwrap()
     }
 
     /// Each message's role and its parts in short; `*` behind a part with a breakpoint.
@@ -299,11 +299,11 @@ mod tests {
         let request = request(talk);
         let refused = |wire: Wire| {
             let remedies = vec![Remedy::NoBreakpoints.name().to_owned()];
-            Body::of(&Wire { remedies, ..wire }, &request).text()
+            wires::body(&Wire { remedies, ..wire }, &request).text()
         };
-        assert_eq!(refused(wire(true)), Body::of(&wire(false), &request).text());
+        assert_eq!(refused(wire(true)), wires::body(&wire(false), &request).text());
         let claude = Wire { format: WireFormat::Anthropic, ..wire(true) };
-        assert!(Body::of(&claude, &request).text().contains("cache_control"));
+        assert!(wires::body(&claude, &request).text().contains("cache_control"));
         assert!(!refused(claude).contains("cache_control"));
     }
 }

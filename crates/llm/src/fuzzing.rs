@@ -26,9 +26,9 @@ const TOKENS: u64 = 1 << 20;
 /// The answer breaks the format, is too large, or is an error of the server.
 pub async fn streamed(format: WireFormat, chunks: Vec<Vec<u8>>) -> Result<Vec<ModelEvent>, ModelError> {
     match format {
-        WireFormat::OpenAi => assembled(openai::assembler(), chunks).await,
-        WireFormat::Responses => assembled(responses::assembler(), chunks).await,
-        WireFormat::Anthropic => assembled(anthropic::assembler(), chunks).await,
+        WireFormat::OpenAi => assembled(openai::assemble::Assembler::new("m", 1), chunks).await,
+        WireFormat::Responses => assembled(responses::assemble::Assembler::new("m", 1), chunks).await,
+        WireFormat::Anthropic => assembled(anthropic::assemble::Assembler::default(), chunks).await,
     }
 }
 
@@ -43,9 +43,9 @@ async fn assembled(assembler: impl Assemble, chunks: Vec<Vec<u8>>) -> Result<Vec
 /// The answer breaks the format, or is an error of the server.
 pub fn whole(format: WireFormat, body: &str) -> Result<Vec<ModelEvent>, ModelError> {
     let events = match format {
-        WireFormat::OpenAi => read_whole(body, openai::assembler(), bounds()),
-        WireFormat::Responses => read_whole(body, responses::assembler(), bounds()),
-        WireFormat::Anthropic => read_whole(body, anthropic::assembler(), bounds()),
+        WireFormat::OpenAi => read_whole(body, openai::assemble::Assembler::new("m", 1), bounds()),
+        WireFormat::Responses => read_whole(body, responses::assemble::Assembler::new("m", 1), bounds()),
+        WireFormat::Anthropic => read_whole(body, anthropic::assemble::Assembler::default(), bounds()),
     };
     events.into_iter().collect()
 }

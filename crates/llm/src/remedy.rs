@@ -175,7 +175,7 @@ impl Remedy {
 }
 
 /// Changes a body so that it does without something. False: there was nothing of it. What a body is made without from the
-/// start ([`crate::body::Body::of`]) is nothing of this.
+/// start ([`crate::wires::body`]) is nothing of this.
 pub(crate) fn apply(remedy: Remedy, body: &mut Value) -> bool {
     let Some(fields) = body.as_object_mut() else { return false };
     match remedy {

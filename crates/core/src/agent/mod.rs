@@ -1,10 +1,9 @@
 //! An agent's settings, as decisions need them.
 
 mod limits;
-pub mod window_size;
 
+pub use crate::window_size::{ASSUMED_WINDOW, Growth, OUTPUT_RESERVE_MAX, WindowSize, WindowSource};
 pub use limits::RuntimeLimits;
-pub use window_size::{ASSUMED_WINDOW, Growth, OUTPUT_RESERVE_MAX, WindowSize, WindowSource};
 
 use crate::conversation::{Conversation, Learnt};
 use crate::settings::{

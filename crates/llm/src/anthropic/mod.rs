@@ -16,15 +16,10 @@ use cairn_types::model::{ChatRequest, ModelError, ModelEvent, ModelInfo};
 use cairn_types::ports::{ChatModel, ServerWindow, Unanswered};
 use cairn_types::wire::format::WireFormat;
 
-use crate::answer;
 use crate::options::{BadModel, ServerOptions};
+use crate::send;
 use crate::server::{Format, Look, Server};
 use crate::window::{self, listed_window};
-
-/// What puts an answer together.
-pub(crate) fn assembler() -> impl answer::Assemble {
-    assemble::Assembler::default()
-}
 
 /// The version of the format that we speak.
 const VERSION: &[(&str, &str)] = &[("anthropic-version", "2023-06-01")];
@@ -113,7 +108,7 @@ impl ChatModel for Anthropic {
 
     fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
         let wire = self.server.options.wire(WireFormat::Anthropic, "");
-        answer::stream(self.server.clone(), wire, request)
+        send::stream(self.server.clone(), wire, request)
     }
 }
 

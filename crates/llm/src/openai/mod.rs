@@ -20,12 +20,7 @@ use cairn_types::wire::format::WireFormat;
 
 use crate::options::{BadModel, ServerOptions};
 use crate::server::{Format, Look, Server};
-use crate::{answer, window};
-
-/// What puts the answer to a request of one message together.
-pub(crate) fn assembler() -> impl answer::Assemble {
-    assemble::Assembler::new("m", 1)
-}
+use crate::{send, window};
 
 /// A model behind an OpenAI-compatible server.
 pub struct OpenAi {
@@ -108,7 +103,7 @@ impl ChatModel for OpenAi {
 
     fn stream(&self, request: ChatRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
         let wire = self.server.options.wire(self.format, self.limit_key());
-        answer::stream(self.server.clone(), wire, request)
+        send::stream(self.server.clone(), wire, request)
     }
 }
 

@@ -4,10 +4,5 @@
 pub(crate) mod assemble;
 pub(crate) mod request;
 
-/// What puts the answer to a request of one message together.
-pub(crate) fn assembler() -> impl crate::answer::Assemble {
-    assemble::Assembler::new("m", 1)
-}
-
 #[cfg(test)]
 mod tests;

@@ -9,12 +9,12 @@ use cairn_types::provider_state::{ProviderItem, ProviderState};
 use cairn_types::wire::format::{Wire, WireFormat};
 
 use super::assemble::Assembler;
-use crate::body::body_of;
 use crate::options::ServerOptions;
 use crate::remedy::Remedy;
 use crate::testing::{
     Events, Whole, answer_of, assistant, calls, context, image, request, result, user, whole,
 };
+use crate::wires::body_of;
 
 fn options() -> ServerOptions {
     ServerOptions { images: true, ..ServerOptions::new("m", "http://127.0.0.1:1/v1", "gpt") }

@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::handler::{Due, judge, topic_of};
 use super::offset_tracker::{MessageKey, OffsetTracker};
 use super::send::ChatTopic;
-use super::updates::{judge, topic_of};
 use super::wire::{Message, Update, User};
 use super::words::{self, Given};
 use super::{Telegram, content};
@@ -15,16 +15,6 @@ use crate::inbound::{Access, Admitted, InboundPath};
 
 /// What Telegram gives so long after it was said was missed: while nobody ran, or while the connection was broken.
 const LIVE: SignedDuration = SignedDuration::from_secs(10);
-
-/// When a message is answered, if it asks for an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Due {
-    Now,
-    /// With a later one that was missed with it.
-    WithLater,
-    /// Not: it is too old, or one of too many, and kept as context.
-    Never,
-}
 
 /// Who reads what was missed, and since when.
 pub(super) struct Reader<'a> {

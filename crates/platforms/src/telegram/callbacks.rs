@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cairn_types::ids::{ApprovalId, MessageId};
+use cairn_types::ids::ApprovalId;
 use cairn_types::ports::SendError;
 use teloxide::payloads::{AnswerCallbackQuery, EditMessageReplyMarkup, EditMessageText};
 use teloxide::types::{
@@ -12,10 +12,9 @@ use teloxide::types::{
 
 use super::Telegram;
 use super::content;
-use super::notice::Notice;
+use super::handler::{InboundHandler, address, press_id, sender, topic_of};
+use super::notice::{Closing, Notice};
 use super::pace::Write;
-use super::send::ChatTopic;
-use super::updates::{InboundHandler, address, sender, topic_of};
 use super::wire::{Callback, Entity, Message};
 use crate::buttons;
 use crate::inbound::{ButtonPress, NO_QUESTION, PressOutcome};
@@ -33,14 +32,6 @@ pub(super) fn keyboard(approval: &ApprovalId) -> Option<InlineKeyboardMarkup> {
     let row =
         [InlineKeyboardButton::callback(buttons::YES, yes), InlineKeyboardButton::callback(buttons::NO, no)];
     Some(InlineKeyboardMarkup::new([row]))
-}
-
-/// A question whose buttons go away.
-pub(super) struct Closing {
-    pub(super) place: ChatTopic,
-    message: i64,
-    /// What it says then; none: what it said.
-    words: Option<(String, Vec<MessageEntity>)>,
 }
 
 impl InboundHandler {
@@ -86,10 +77,6 @@ impl InboundHandler {
         self.close(closing);
         "press"
     }
-}
-
-pub(super) fn press_id(callback: &Callback) -> MessageId {
-    MessageId::from(format!("callback-{}", callback.id))
 }
 
 impl Telegram {

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::callbacks::with_outcome;
 use super::content::{self, Attached};
-use super::updates::{address, queue_of};
+use super::handler::address;
+use super::updates::queue_of;
 use super::wire::{self, Message, Update, User};
 use super::words;
 

@@ -19,6 +19,7 @@ mod content;
 mod fetch;
 #[doc(hidden)]
 pub mod fuzzing;
+mod handler;
 mod notice;
 mod offset_tracker;
 mod pace;

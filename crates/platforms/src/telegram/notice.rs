@@ -7,10 +7,19 @@ use cairn_types::ids::MessageId;
 use cairn_types::ports::{Platform as _, SendError};
 use tokio::time::Instant;
 
+use teloxide::types::MessageEntity;
+
 use super::Telegram;
-use super::callbacks::Closing;
+use super::handler::InboundHandler;
 use super::send::ChatTopic;
-use super::updates::InboundHandler;
+
+/// A question whose buttons go away.
+pub(super) struct Closing {
+    pub(super) place: ChatTopic,
+    pub(super) message: i64,
+    /// What it says then; none: what it said.
+    pub(super) words: Option<(String, Vec<MessageEntity>)>,
+}
 
 /// Most that are on their way, or wait for their turn.
 pub(super) const NOTICES_MAX: usize = 64;

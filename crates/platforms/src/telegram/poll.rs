@@ -15,9 +15,9 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
 use super::api::CallError;
+use super::handler::{Done, InboundHandler, Job};
 use super::notice::NOTICES_MAX;
 use super::offset_tracker::{OffsetTracker, WINDOW};
-use super::updates::{Done, InboundHandler, Job};
 use super::wire::{self, MenuEntry, UnreadableUpdate, Update, User};
 use super::{Telegram, backfill, webhook};
 use crate::chat_queues::{ChatQueues, Tasks};

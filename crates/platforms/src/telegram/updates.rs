@@ -1,24 +1,20 @@
 //! One update on its way into the runtime.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_types::command::{Command, CommandAnswer};
 use cairn_types::ids::{AgentId, ChannelId, MessageId};
 use cairn_types::message::{Amendment, Change, Inbound, Part};
 use jiff::Timestamp;
-use tokio::sync::{Semaphore, mpsc};
 
-use super::Telegram;
-use super::backfill::Due;
-use super::callbacks::press_id;
 use super::content::{self, Speaker};
+use super::handler::{Due, InboundHandler, Job, address, judge, press_id, sender, topic_of};
 use super::notice::Notice;
 use super::send::ChatTopic;
-use super::wire::{Membership, Message, Update, User};
+use super::wire::{Membership, Message, Update};
 use super::words::{self, Given, replied_to};
-use crate::chat_queues::{ChatQueues, Tasks, work_off};
-use crate::inbound::{Access, Admitted, ChatAddress, InboundPath, Outcome, Sender};
+use crate::chat_queues::work_off;
+use crate::inbound::{Access, Admitted, Outcome};
 
 /// A command or a button that takes longer lets what follows it in its chat go on, once it is durable that it was given.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(5);
@@ -28,37 +24,6 @@ const URGENT: [&str; 3] = ["stop", "approve", "deny"];
 
 /// The queue of a chat's buttons, which wait for nothing that is said there. No topic has this number.
 const BUTTONS: i64 = i64::MIN;
-
-/// An update, and how it is to be taken.
-pub(super) struct Job {
-    pub(super) update: Update,
-    pub(super) due: Due,
-    pub(super) done: Done,
-}
-
-/// Tells the poller, once it is dropped, that an update is done: what it says is durable, or of no use.
-pub(super) struct Done {
-    pub(super) update: i64,
-    pub(super) poller: mpsc::Sender<i64>,
-}
-
-impl Drop for Done {
-    fn drop(&mut self) {
-        // There is room for all that can be under way; without a poller nobody waits for it.
-        let _ = self.poller.try_send(self.update);
-    }
-}
-
-/// What an update needs to be taken in.
-#[derive(Clone)]
-pub(super) struct InboundHandler {
-    pub(super) telegram: Arc<Telegram>,
-    pub(super) path: Arc<InboundPath>,
-    pub(super) notices: Arc<Semaphore>,
-    pub(super) me: Arc<User>,
-    pub(super) chat_queues: Arc<ChatQueues<ChatTopic, Job>>,
-    pub(super) tasks: Tasks,
-}
 
 impl InboundHandler {
     /// Puts an update at the end of its chat's queue.
@@ -299,35 +264,6 @@ where
             return false;
         }
     }
-}
-
-impl Telegram {
-    pub(super) fn message_id(&self, message: &Message) -> MessageId {
-        self.runtime_id(message.chat.id, message.message_id)
-    }
-}
-
-/// What the access rules say of who speaks.
-pub(super) fn judge(path: &InboundPath, me: &User, message: &Message, speaker: &Speaker) -> Access {
-    path.judge(&sender(speaker, me), words::calls(message, me), &address(message))
-}
-
-pub(super) fn sender(speaker: &Speaker, me: &User) -> Sender {
-    let Speaker { id, name, bot, .. } = speaker;
-    Sender { id: id.to_string(), name: name.clone(), bot: *bot, myself: *id == me.id }
-}
-
-pub(super) fn address(message: &Message) -> ChatAddress {
-    ChatAddress {
-        server: None,
-        chat: message.chat.id.to_string(),
-        thread: message.topic().map(|topic| topic.to_string()),
-        direct: message.is_direct(),
-    }
-}
-
-pub(super) fn topic_of(message: &Message) -> ChatTopic {
-    (message.chat.id, message.topic())
 }
 
 /// The queue of an update: that of its chat and topic.

@@ -56,17 +56,17 @@ pub const ASSUMED_WINDOW: u64 = 8_192;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Growth {
     /// Tokens of every request, before correction: a smaller window would be useless.
-    pub(super) frame_tokens: u64,
+    pub(crate) frame_tokens: u64,
     /// The largest window that it may become.
-    pub(super) most_tokens: u64,
+    pub(crate) most_tokens: u64,
     /// The model's `max_output_tokens`.
-    pub(super) max_output_tokens: Option<u64>,
+    pub(crate) max_output_tokens: Option<u64>,
 }
 
 impl Growth {
     /// The window after a largest request of this many tokens by the server's count: at least twice that, so that the next
     /// one may be larger. It grows in few steps, since requests include its reserve.
-    pub(super) fn window(self, taken: u64) -> WindowSize {
+    pub(crate) fn window(self, taken: u64) -> WindowSize {
         let half = taken.max(self.frame_tokens).max(self.max_output_tokens.unwrap_or(0));
         let mut window_tokens = ASSUMED_WINDOW;
         while window_tokens < self.most_tokens && window_tokens / 2 < half {
