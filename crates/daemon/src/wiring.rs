@@ -191,23 +191,23 @@ impl Daemon {
     ) -> Result<Self, StartError> {
         let loaded = live.now();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let pairing_store = Arc::new(pairing_store(&store, &clock).await?);
-        let agents = agent_registry(&store, live, state, tools, pairing_store.pins(), &clock)?;
+        let people = Arc::new(people(&store, &clock).await?);
+        let agents = agent_registry(&store, live, state, tools, people.pins(), &clock)?;
         let agents = Arc::new(if control.is_some() { agents } else { agents.silent() });
         for warning in agents.tools().unmatched(&loaded.config) {
             tracing::warn!("{warning}");
         }
         let Networks { adapters, chats, webhooks } = match control {
-            Some(_) => networks_of(&store, &loaded, state, &pairing_store).await?,
+            Some(_) => networks_of(&store, &loaded, state, &people).await?,
             None => Networks::default(),
         };
         let bound = webhooks::bind(&webhooks).await?;
         let adapters: Arc<[Arc<dyn Adapter>]> = adapters.into();
-        networks::note_access(&chats, &loaded.config, &pairing_store).await?;
+        networks::note_access(&chats, &loaded.config, &people).await?;
         let runtime = runtime((&store, clean_stop), &loaded, &agents, &clock, &adapters).await?;
         let reloader = control.map(|control| {
             let (source, runtime) = (control.source(live), runtime.clone());
-            let (agent_registry, pairings) = (Arc::clone(&agents), Arc::clone(&pairing_store));
+            let (agent_registry, pairings) = (Arc::clone(&agents), Arc::clone(&people));
             Arc::new(Reloader::new(ReloadDeps { source, agent_registry, runtime, chats, pairings }))
         });
         let mut identity = identity(&loaded, state, Some(socket.path().to_owned()));
@@ -221,7 +221,7 @@ impl Daemon {
             restart_handle: control.map(|control| control.restart_handle.clone()),
             page: control.and_then(|_| Access::of(&loaded.config.admin, Arc::clone(&clock))),
             identity: identity.clone(),
-            ..reading_admin(&store, &loaded, state, &agents, pairing_store, &clock)
+            ..reading_admin(&store, &loaded, state, &agents, people, &clock)
         };
         let ports = ports(&runtime, live, &admin);
         let (router, admin_routes) = routes(&ports, admin);
@@ -329,20 +329,20 @@ async fn networks_of(
     store: &Store,
     loaded: &Loaded,
     state: &StateDir,
-    pairing_store: &Arc<DaemonPairings>,
+    people: &Arc<DaemonPairings>,
 ) -> Result<Networks, StartError> {
     networks::take_over(store, &state.path).await;
-    let pairing_store = Arc::clone(pairing_store) as Arc<dyn PairingStore>;
+    let people = Arc::clone(people) as Arc<dyn PairingStore>;
     let asked = store.clone();
     let fence = Fence::new(move || asked.leads());
-    Ok(networks::adapters(loaded, &pairing_store, &state.path, &fence)?)
+    Ok(networks::adapters(loaded, &people, &state.path, &fence)?)
 }
 
 fn ports(runtime: &Runtime, live: &Live, admin: &Admin) -> AdapterPorts {
     let chat_commands = Runner::new(RunnerDeps {
         store: admin.store.clone(),
         runtime: runtime.clone(),
-        pairing_store: Arc::clone(&admin.pairing_store),
+        people: Arc::clone(&admin.people),
         config: live.clone(),
         clock: Arc::clone(&admin.clock),
         started_at: admin.identity.started_at,
@@ -425,17 +425,14 @@ pub(crate) async fn reading_routes(
     tools: &Tools,
 ) -> Result<(Router, Arc<AgentRegistry>), StartError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let pairing_store = Arc::new(pairing_store(store, &clock).await?);
+    let people = Arc::new(people(store, &clock).await?);
     let live = Live::new(Arc::clone(loaded));
-    let agent_registry = Arc::new(agent_registry(store, &live, state, tools, pairing_store.pins(), &clock)?);
-    let admin = reading_admin(store, loaded, state, &agent_registry, pairing_store, &clock);
+    let agent_registry = Arc::new(agent_registry(store, &live, state, tools, people.pins(), &clock)?);
+    let admin = reading_admin(store, loaded, state, &agent_registry, people, &clock);
     Ok((api::with_fallbacks(api::router(admin)), agent_registry))
 }
 
-pub(crate) async fn pairing_store(
-    store: &Store,
-    clock: &Arc<dyn Clock>,
-) -> Result<DaemonPairings, StoreError> {
+pub(crate) async fn people(store: &Store, clock: &Arc<dyn Clock>) -> Result<DaemonPairings, StoreError> {
     DaemonPairings::load(Arc::new(store.clone()), Arc::clone(clock)).await
 }
 
@@ -485,14 +482,14 @@ fn reading_admin(
     loaded: &Loaded,
     state: &StateDir,
     agent_registry: &Arc<AgentRegistry>,
-    pairing_store: Arc<DaemonPairings>,
+    people: Arc<DaemonPairings>,
     clock: &Arc<dyn Clock>,
 ) -> Admin {
     Admin {
         store: store.clone(),
         runtime: None,
         agent_registry: Arc::clone(agent_registry),
-        pairing_store,
+        people,
         adapters: Arc::new([]),
         reloader: None,
         restart_handle: None,

@@ -39,7 +39,7 @@ const TEXT_SHOWN: usize = 300;
 const HERE: &str = "/memories";
 
 #[derive(Default, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct MemoriesQuery {
     q: Option<String>,
     agent: Option<String>,
     scope: Option<String>,
@@ -48,7 +48,7 @@ pub(super) struct Asked {
     after: Option<String>,
 }
 
-impl Asked {
+impl MemoriesQuery {
     /// The filters that are set, by name.
     fn filters(&self) -> Vec<(&'static str, &str)> {
         let all = [
@@ -87,26 +87,26 @@ fn given(value: Option<&str>) -> Option<&str> {
 pub(super) async fn view(
     State(admin): State<Shared>,
     visitor: Visitor,
-    Query(asked): Query<Asked>,
+    Query(query): Query<MemoriesQuery>,
 ) -> Result<Markup, PageError> {
     let own = |value: &Option<String>| given(value.as_deref()).map(str::to_owned);
     let params = ListParams {
-        agent: own(&asked.agent),
-        scope: own(&asked.scope),
-        kind: own(&asked.kind),
-        subject: own(&asked.subject),
-        q: own(&asked.q),
+        agent: own(&query.agent),
+        scope: own(&query.scope),
+        kind: own(&query.kind),
+        subject: own(&query.subject),
+        q: own(&query.q),
         limit: Some(LINES),
-        after: own(&asked.after),
+        after: own(&query.after),
     };
     let begins = params.after.is_none();
     let Page { items, next } = memories::list(State(admin), Params(params)).await?;
     let rows: Vec<_> = items.iter().map(|memory| row(memory, visitor)).collect();
     let kept: String =
-        asked.filters().iter().map(|(name, value)| format!("&{name}={}", encoded(value))).collect();
-    let caption = if asked.value("q").is_empty() { "Oldest first" } else { "Best first" };
+        query.filters().iter().map(|(name, value)| format!("&{name}={}", encoded(value))).collect();
+    let caption = if query.value("q").is_empty() { "Oldest first" } else { "Best first" };
     let body = html! {
-        (filter(&asked))
+        (filter(&query))
         @if rows.is_empty() { p { "No memory fits." } }
         @else {
             form method="get" action="/memories/chosen" {
@@ -119,18 +119,18 @@ pub(super) async fn view(
             @if let Some(next) = &next { a rel="next" href={ (HERE) "?after=" (encoded(next)) (kept) } { "Next page" } }
         }
     };
-    let command = asked.command();
+    let command = query.command();
     Ok(layout(&Frame { title: "Memories", section: Section::Memories, visitor, command }, &body))
 }
 
-fn filter(asked: &Asked) -> Markup {
+fn filter(query: &MemoriesQuery) -> Markup {
     let field = |name: &'static str, label: &'static str| {
-        html! { p { label for=(name) { (label) } input id=(name) name=(name) value=(asked.value(name)); } }
+        html! { p { label for=(name) { (label) } input id=(name) name=(name) value=(query.value(name)); } }
     };
     html! {
         form.filter method="get" action=(HERE) role="search" {
-            p { label for="q" { "Words" } input #q name="q" type="search" value=(asked.value("q")); }
-            p { label for="kind" { "Kind" } (kinds("kind", "any", asked.value("kind"))) }
+            p { label for="q" { "Words" } input #q name="q" type="search" value=(query.value("q")); }
+            p { label for="kind" { "Kind" } (kinds("kind", "any", query.value("kind"))) }
             (field("scope", "Scope"))
             (field("subject", "About"))
             (field("agent", "Agent"))

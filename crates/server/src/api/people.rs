@@ -21,7 +21,7 @@ const WELCOME_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// `GET /v1/pairings`: requests first.
 pub(super) async fn list(State(admin): State<Shared>) -> Json<Vec<PairingRecord>> {
-    Json(admin.pairing_store.pairings().into_iter().map(PairingRecord::of).collect())
+    Json(admin.people.pairings().into_iter().map(PairingRecord::of).collect())
 }
 
 /// `POST /v1/pairings/{code}/approve`: approves the person, and tells them so where it can.
@@ -30,7 +30,7 @@ pub(super) async fn approve(
     Segment(code): Segment,
 ) -> Result<Json<PairingRecord>, ApiError> {
     admin.runtime()?;
-    let pairing = admin.pairing_store.approve(&code).await?.ok_or_else(|| {
+    let pairing = admin.people.approve(&code).await?.ok_or_else(|| {
         ApiError::not_found(
             "no_such_code",
             format!("no request has the code {code}"),
@@ -47,7 +47,7 @@ pub(super) async fn revoke(
     Segment(user): Segment,
 ) -> Result<Json<PairingRecord>, ApiError> {
     admin.runtime()?;
-    let pairing = admin.pairing_store.revoke(&user).await?.ok_or_else(|| {
+    let pairing = admin.people.revoke(&user).await?.ok_or_else(|| {
         ApiError::not_found(
             "no_such_user",
             format!("{user} is neither paired nor waiting"),
@@ -59,7 +59,7 @@ pub(super) async fn revoke(
 
 /// `GET /v1/bans`: those that hold.
 pub(super) async fn bans(State(admin): State<Shared>) -> Json<Vec<BanRecord>> {
-    let bans = admin.pairing_store.bans();
+    let bans = admin.people.bans();
     Json(bans.into_iter().map(|(user, ban)| BanRecord::of(user, ban)).collect())
 }
 
@@ -73,7 +73,7 @@ pub(super) async fn ban(
         return Err(no_person(&user));
     }
     let lasts = lasts.as_deref().map(ban_length).transpose().map_err(ApiError::malformed)?;
-    let ban = admin.pairing_store.ban(user.clone(), lasts, reason, "local/operator".to_owned()).await?;
+    let ban = admin.people.ban(user.clone(), lasts, reason, "local/operator".to_owned()).await?;
     Ok(Json(BanRecord::of(user, ban)))
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn unban(
     Segment(user): Segment,
 ) -> Result<Json<BanRecord>, ApiError> {
     admin.runtime()?;
-    let ban = admin.pairing_store.unban(&user).await?.ok_or_else(|| {
+    let ban = admin.people.unban(&user).await?.ok_or_else(|| {
         ApiError::not_found("no_such_ban", format!("{user} is not banned"), "`cairn ban` lists who is")
     })?;
     Ok(Json(BanRecord::of(user, ban)))

@@ -50,7 +50,7 @@ pub struct Admin {
     /// The actors; none when the store was opened to read from it.
     pub runtime: Option<Runtime>,
     pub agent_registry: Arc<AgentRegistry>,
-    pub pairing_store: Arc<DaemonPairings>,
+    pub people: Arc<DaemonPairings>,
     /// The chat networks that are used; none where no daemon runs, or one inside a command.
     pub adapters: Arc<[Arc<dyn Adapter>]>,
     /// Reads the configuration again; none where a restart is as easy: without a daemon, or inside a command.

@@ -201,7 +201,7 @@ pub(super) async fn approve_server(
         Some(wanted) => wanted.contains(&tool.name),
         None => !suspicions.contains_key(&tool.name),
     });
-    admin.pairing_store.approve_server(pin.clone()).await?;
+    admin.people.approve_server(pin.clone()).await?;
     tracing::info!(server = %id, version = %pin.version, n_tools = pin.tools.len(), "a tool server was approved");
     admin.agent_registry.tools().servers().set_pin(&id, Some(pin));
     deployed(&admin, &id).await
@@ -220,7 +220,7 @@ pub(super) async fn revoke_server(
             "`cairn mcp list` shows the servers",
         ));
     }
-    admin.pairing_store.revoke_server(&id).await?;
+    admin.people.revoke_server(&id).await?;
     tracing::info!(server = %id, "the approval of a tool server was revoked");
     admin.agent_registry.tools().servers().set_pin(&id, None);
     deployed(&admin, &id).await

@@ -168,7 +168,7 @@ async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send 
 /// Settings that no adapter can be made from.
 pub fn adapters(
     loaded: &Loaded,
-    pairing_store: &Arc<dyn PairingStore>,
+    people: &Arc<dyn PairingStore>,
     state: &Path,
     fence: &Fence,
 ) -> Result<Networks, BadNetwork> {
@@ -177,23 +177,21 @@ pub fn adapters(
         let platform = kept(bot.platform());
         // A token that cannot be read has stopped `cairn run` before (`Loaded::check_tokens`).
         let Some(token) = loaded.token(platform).cloned() else { continue };
-        let pairing_store = Arc::clone(pairing_store);
+        let people = Arc::clone(people);
         let (adapter, chat): (Arc<dyn Adapter>, LiveChat) = match bot.kind {
             NetworkKind::Discord => {
                 let settings = discord_settings(&loaded.config, bot.network, token);
                 let sessions = Some(state.join(format!("{platform}{SESSIONS}")));
                 let (refusals, fence) = (all_refusals.clone(), fence.clone());
                 let settings = DiscordSettings { platform, sessions, refusals, fence, ..settings };
-                let discord = Discord::new(settings, pairing_store)?;
+                let discord = Discord::new(settings, people)?;
                 let chat = discord.chat();
                 (Arc::new(discord), chat)
             }
             NetworkKind::Telegram => {
                 let settings = telegram_settings(&loaded.config, bot.network, token);
-                let telegram = Telegram::new(
-                    TelegramSettings { platform, fence: fence.clone(), ..settings },
-                    pairing_store,
-                )?;
+                let telegram =
+                    Telegram::new(TelegramSettings { platform, fence: fence.clone(), ..settings }, people)?;
                 if let (Some(address), Some(router)) = (bot.network.webhook_address(), telegram.webhook()) {
                     let others = out.webhooks.remove(&address).unwrap_or_default();
                     out.webhooks.insert(address, others.merge(router));

@@ -227,7 +227,7 @@ impl PairingStore for DaemonPairings {
     ) -> BoxFuture<'_, Result<Option<String>, StoreError>> {
         Box::pin(async move {
             let Some(code) = self.begin(&user.id)? else { return Ok(None) };
-            let _asking = Asking { pairing_store: self, user: user.id.clone() };
+            let _asking = Asking { people: self, user: user.id.clone() };
             tracing::info!(user = %user.id, "a stranger asks for approval; `cairn pair list` shows the code");
             self.append(Event::Registry(RegistryEvent::PairingRequested { user, chat, code: code.clone() }))
                 .await?;
@@ -265,13 +265,13 @@ impl PairingStore for DaemonPairings {
 
 /// A stranger's request on its way to the journal; over when this is dropped.
 struct Asking<'r> {
-    pairing_store: &'r DaemonPairings,
+    people: &'r DaemonPairings,
     user: String,
 }
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        self.pairing_store.asking.lock().remove(&self.user);
+        self.people.asking.lock().remove(&self.user);
     }
 }
 
@@ -297,13 +297,10 @@ mod tests {
 
     use super::*;
 
-    async fn pairing_store(
-        dir: &tempfile::TempDir,
-        clock: &Arc<TestClock>,
-    ) -> (cairn_store::Store, DaemonPairings) {
+    async fn people(dir: &tempfile::TempDir, clock: &Arc<TestClock>) -> (cairn_store::Store, DaemonPairings) {
         let store = cairn_store::Store::open(cairn_store::StoreOptions::new(dir.path())).unwrap();
-        let pairing_store = DaemonPairings::load(Arc::new(store.clone()), clock.clone()).await.unwrap();
-        (store, pairing_store)
+        let people = DaemonPairings::load(Arc::new(store.clone()), clock.clone()).await.unwrap();
+        (store, people)
     }
 
     fn ann() -> Author {
@@ -313,71 +310,64 @@ mod tests {
     #[tokio::test]
     async fn a_stranger_is_told_one_code_and_let_in_by_it_for_good() {
         let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(TestClock::default()));
-        let (store, pairing_store) = pairing_store(&dir, &clock).await;
-        let code = pairing_store.request_pairing(ann(), "7".to_owned()).await.unwrap().unwrap();
+        let (store, people) = people(&dir, &clock).await;
+        let code = people.request_pairing(ann(), "7".to_owned()).await.unwrap().unwrap();
         assert_eq!(code.len(), CODE_LEN);
-        assert_eq!(
-            pairing_store.request_pairing(ann(), "7".to_owned()).await.unwrap(),
-            None,
-            "told just now"
-        );
+        assert_eq!(people.request_pairing(ann(), "7".to_owned()).await.unwrap(), None, "told just now");
         clock.advance(SignedDuration::from_mins(11));
-        let again = pairing_store.request_pairing(ann(), "7".to_owned()).await.unwrap();
+        let again = people.request_pairing(ann(), "7".to_owned()).await.unwrap();
         assert_eq!(again.as_deref(), Some(&*code), "the same code again");
-        assert_eq!(pairing_store.standing("telegram/7"), PairingStatus::Waiting);
-        assert_eq!(pairing_store.approve("NOTACODE").await.unwrap(), None);
-        let pairing = pairing_store.approve(&format!(" {} ", code.to_lowercase())).await.unwrap().unwrap();
+        assert_eq!(people.standing("telegram/7"), PairingStatus::Waiting);
+        assert_eq!(people.approve("NOTACODE").await.unwrap(), None);
+        let pairing = people.approve(&format!(" {} ", code.to_lowercase())).await.unwrap().unwrap();
         assert_eq!((pairing.user, pairing.chat.as_str()), (ann(), "7"));
-        assert_eq!(pairing_store.standing("telegram/7"), PairingStatus::Paired);
-        assert_eq!(pairing_store.request_pairing(ann(), "7".to_owned()).await.unwrap(), None);
+        assert_eq!(people.standing("telegram/7"), PairingStatus::Paired);
+        assert_eq!(people.request_pairing(ann(), "7".to_owned()).await.unwrap(), None);
         store.settle().await.unwrap();
         store.close().await;
-        let (_store, pairing_store) = self::pairing_store(&dir, &clock).await;
-        assert_eq!(pairing_store.standing("telegram/7"), PairingStatus::Paired, "after a restart, too");
-        assert!(pairing_store.revoke("telegram/7").await.unwrap().is_some());
-        assert_eq!(pairing_store.standing("telegram/7"), PairingStatus::Revoked);
-        assert_eq!(pairing_store.request_pairing(ann(), "7".to_owned()).await.unwrap(), None);
-        assert!(
-            pairing_store.approve("telegram/7").await.unwrap().is_some(),
-            "an operator changes their mind"
-        );
-        assert_eq!(pairing_store.standing("telegram/7"), PairingStatus::Paired);
-        assert!(pairing_store.revoke("telegram/7").await.unwrap().is_some());
-        assert_eq!(pairing_store.revoke("telegram/7").await.unwrap(), None, "once is enough");
+        let (_store, people) = self::people(&dir, &clock).await;
+        assert_eq!(people.standing("telegram/7"), PairingStatus::Paired, "after a restart, too");
+        assert!(people.revoke("telegram/7").await.unwrap().is_some());
+        assert_eq!(people.standing("telegram/7"), PairingStatus::Revoked);
+        assert_eq!(people.request_pairing(ann(), "7".to_owned()).await.unwrap(), None);
+        assert!(people.approve("telegram/7").await.unwrap().is_some(), "an operator changes their mind");
+        assert_eq!(people.standing("telegram/7"), PairingStatus::Paired);
+        assert!(people.revoke("telegram/7").await.unwrap().is_some());
+        assert_eq!(people.revoke("telegram/7").await.unwrap(), None, "once is enough");
     }
 
     #[tokio::test]
     async fn two_messages_at_once_make_one_code() {
         let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(TestClock::default()));
-        let (_store, pairing_store) = pairing_store(&dir, &clock).await;
-        let ask = || pairing_store.request_pairing(ann(), "7".to_owned());
+        let (_store, people) = people(&dir, &clock).await;
+        let ask = || people.request_pairing(ann(), "7".to_owned());
         let (first, second) = futures::join!(ask(), ask());
         let told = [first.unwrap(), second.unwrap()];
         assert_eq!(told.iter().flatten().count(), 1, "{told:?}");
-        assert_eq!(pairing_store.pairings().len(), 1);
+        assert_eq!(people.pairings().len(), 1);
     }
 
     #[tokio::test]
     async fn a_code_that_nobody_approved_is_void_after_a_day() {
         let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(TestClock::default()));
-        let (_store, pairing_store) = pairing_store(&dir, &clock).await;
-        let code = pairing_store.request_pairing(ann(), "7".to_owned()).await.unwrap().unwrap();
+        let (_store, people) = people(&dir, &clock).await;
+        let code = people.request_pairing(ann(), "7".to_owned()).await.unwrap().unwrap();
         clock.advance(SignedDuration::from_hours(25));
-        assert_eq!(pairing_store.approve(&code).await.unwrap(), None);
-        assert!(pairing_store.pairings().is_empty());
-        let next = pairing_store.request_pairing(ann(), "7".to_owned()).await.unwrap().unwrap();
+        assert_eq!(people.approve(&code).await.unwrap(), None);
+        assert!(people.pairings().is_empty());
+        let next = people.request_pairing(ann(), "7".to_owned()).await.unwrap().unwrap();
         assert_ne!(next, code);
     }
 
     #[tokio::test]
     async fn a_chat_that_moved_keeps_its_first_id_as_its_home() {
         let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(TestClock::default()));
-        let (_store, pairing_store) = pairing_store(&dir, &clock).await;
+        let (_store, people) = people(&dir, &clock).await;
         for (from, to) in [("-1", "-1001"), ("-1001", "-1002"), ("-1001", "-1002")] {
-            pairing_store.migrate("telegram".to_owned(), from.to_owned(), to.to_owned()).await.unwrap();
+            people.migrate("telegram".to_owned(), from.to_owned(), to.to_owned()).await.unwrap();
         }
-        assert_eq!(pairing_store.home_of("telegram", "-1002"), "-1");
-        assert_eq!(pairing_store.address_of("telegram", "-1"), "-1002");
-        assert_eq!(pairing_store.home_of("discord", "-1002"), "-1002");
+        assert_eq!(people.home_of("telegram", "-1002"), "-1");
+        assert_eq!(people.address_of("telegram", "-1"), "-1002");
+        assert_eq!(people.home_of("discord", "-1002"), "-1002");
     }
 }
