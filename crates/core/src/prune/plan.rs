@@ -27,9 +27,6 @@ const TURNS_SPARED: usize = 2;
 /// Usable window in tokens below which what is spared and what must be won shrink in proportion.
 const FULL_WINDOW: u64 = 200_000;
 
-/// Age from which on a result is pruned when the cache has gone cold.
-const OLD: SignedDuration = SignedDuration::from_mins(5);
-
 /// What is due before a call of the model, by the agent's mode. Nothing for the sake of pressure while a run is under
 /// way: its commit makes room.
 pub fn before_call(conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -> Option<Event> {
@@ -101,7 +98,7 @@ fn cache_ttl(conversation: &Conversation, agent: &AgentSettings, now: Timestamp)
     let is_old = |result: &&ToolResult<'_>| {
         result.seen
             && result.newer_replies >= settings.keep_replies
-            && now.duration_since(result.entry.at) >= OLD
+            && now.duration_since(result.entry.at) >= ttl_of(agent)
     };
     let pruned = found.iter().filter(is_old).filter_map(|result| {
         if clears {
@@ -150,8 +147,12 @@ pub fn cold_at(conversation: &Conversation, agent: &AgentSettings, now: Timestam
     };
     // In the future: the clock was set back, and nobody knows how long ago it was.
     let asked = Some(asked).filter(|asked| *asked <= now)?;
-    let ttl = SignedDuration::from_secs(i64::try_from(agent.cache_ttl_secs).unwrap_or(i64::MAX));
-    asked.checked_add(ttl).ok()
+    asked.checked_add(ttl_of(agent)).ok()
+}
+
+/// For how long after a request the provider's cache keeps it.
+fn ttl_of(agent: &AgentSettings) -> SignedDuration {
+    SignedDuration::from_secs(i64::try_from(agent.cache_ttl_secs).unwrap_or(i64::MAX))
 }
 
 /// The model has not spoken in the open turn.

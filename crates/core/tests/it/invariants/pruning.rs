@@ -294,12 +294,19 @@ fn clearing_can_be_turned_off_and_a_later_call_of_the_turn_prunes_nothing() {
     assert_eq!(before_call(&sim), [None; 5]);
 }
 
-#[test]
-fn a_result_of_the_last_five_minutes_is_spared_when_the_cache_is_cold() {
-    let mut sim = waiting(0.31, 5_000, 60);
-    sim.agent.cache_ttl_secs = 60;
-    assert_eq!(before_call(&sim)[0], None);
-    sim.pass(200);
+#[rstest]
+#[case::a_short_one(1, "fake", Some(EDGES))]
+#[case::a_long_one(900, "fake", None)]
+#[case::a_long_one_that_another_model_has_not(900, "another", None)]
+fn a_result_is_spared_for_as_long_as_the_cache_of_the_model_lives(
+    #[case] ttl: u64,
+    #[case] model: &str,
+    #[case] at_once: Option<PruneForm>,
+) {
+    let mut sim = waiting(0.31, 5_000, 5);
+    (sim.agent.cache_ttl_secs, sim.agent.model) = (ttl, model.to_owned());
+    assert_eq!(before_call(&sim)[0], at_once);
+    sim.pass(1_000);
     assert_eq!(before_call(&sim)[0], Some(EDGES));
 }
 
