@@ -1,12 +1,15 @@
 //! Pruning, number by number: what is sent shorter, when, and how it reads.
 
+use std::sync::Arc;
+
 use cairn_core::compaction::{self, Decision};
 use cairn_core::prune;
+use cairn_core::result_guard::ResultRoom;
 use cairn_core::settings::PruneMode;
 use cairn_core::window::measure;
 use cairn_types::event::{CompactionEvent, Event, PruneCause, PruneForm, PrunedResult, Record, TurnEvent};
 use cairn_types::ids::{ArtifactId, Seq};
-use cairn_types::message::{Part, Role, text_of};
+use cairn_types::message::{Entry, Part, Role, text_of};
 use cairn_types::model::ChatMessage;
 use cairn_types::tier::Tier;
 use cairn_types::tokens::estimate;
@@ -450,5 +453,32 @@ fn a_request_that_is_cut_keeps_the_reference_of_a_result() {
     assert!(
         request.contains("[...truncated...] all of it is artifact a7: read it with artifact_read"),
         "{request}"
+    );
+}
+
+/// A loop of calls in a small window, each with a large result.
+#[test]
+fn in_a_loop_of_calls_the_oldest_results_give_way_so_that_the_next_has_room() {
+    let mut sim = room(16_000);
+    sim.accept("look");
+    sim.start_turn();
+    let least = sim.agent.window.usable_tokens() / 12;
+    for _ in 0..20 {
+        for event in compaction::relieve(&sim.conversation, &sim.agent, sim.now) {
+            sim.journal(event);
+        }
+        let room = ResultRoom::of(&sim.conversation, &sim.agent);
+        assert!(room.tokens >= least, "{} of {least} tokens", room.tokens);
+        // As the guard lets it in.
+        sim.use_tool("fetch", Some(&text(room.tokens - 200)));
+    }
+    let results: Vec<_> = sim.conversation.live.iter().filter(|entry| entry.role == Role::Tool).collect();
+    let sent = |entry: &Arc<Entry>| text_of(&sim.conversation.sent(entry).parts).len();
+    let sizes: Vec<usize> = results.iter().map(|entry| sent(entry)).collect();
+    assert!(sizes[0] < 400 && sizes[19] > 2_000, "{sizes:?}");
+    let first_whole = sizes.iter().position(|size| *size > 2_000).unwrap();
+    assert!(
+        sizes[first_whole..].iter().all(|size| *size > 2_000),
+        "the newest are those that stay: {sizes:?}"
     );
 }
