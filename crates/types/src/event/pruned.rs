@@ -35,11 +35,11 @@ impl PruneCause {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "form", rename_all = "snake_case")]
 pub enum PruneForm {
-    /// Head and tail around a notice, together at most `bytes` long.
+    /// Head and tail around a notice, so many bytes in all.
     Shrunk {
         bytes: usize,
     },
-    /// Head and tail around a notice, each `chars` long.
+    /// Head and tail around a notice, each of so many characters.
     Edges {
         chars: usize,
     },
