@@ -132,7 +132,7 @@ pub struct ChainStatus {
     pub until: Option<Timestamp>,
     /// Why it answers, is not used, or is skipped.
     pub why: Option<String>,
-    /// The code of its last call's error; `None`: its last call succeeded.
+    /// The code of the error of its last failed call; `None`: no call failed since it last answered.
     pub error: Option<String>,
 }
 
