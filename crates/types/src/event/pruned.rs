@@ -35,12 +35,14 @@ impl PruneCause {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "form", rename_all = "snake_case")]
 pub enum PruneForm {
-    /// Head and tail around a notice, so many bytes in all.
+    /// Head and tail around a notice.
     Shrunk {
+        /// Most bytes of the whole.
         bytes: usize,
     },
-    /// Head and tail around a notice, each of so many characters.
+    /// Head and tail of equal length around a notice.
     Edges {
+        /// Characters of each.
         chars: usize,
     },
     Cleared,
