@@ -1,3 +1,3 @@
-//! How records look, whoever shows them.
+//! How records look, on the terminal and in chats.
 
 pub mod bar;
