@@ -1,5 +1,5 @@
-//! The registry: who is paired, which tool servers are approved, and where chats have moved. The state is the fold of the journal; every change is
-//! appended first, then folded in.
+//! The registry: pairings, bans, approved tool servers, access rules and moved chats. Its state is built from the
+//! journal; each change is journalled first, then applied.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::{Mutex, RwLock};
 
-/// What codes are made of: 32 signs that cannot be mistaken for each other.
+/// The alphabet of codes: 32 characters that are not easily confused.
 const SIGNS: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 
-/// Signs of a code: 40 bits, so that nobody guesses one within its day.
+/// Characters per code: 40 bits, too many to guess while a code is valid.
 const CODE_LEN: usize = 8;
 
 pub struct DaemonPairings {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     state: RwLock<RegistryState>,
-    /// Strangers whose code is on its way to the journal: a second message of theirs makes no second one.
+    /// People whose request is being journalled: a second message must not create a second one.
     asking: Mutex<BTreeSet<String>>,
 }
 
 impl DaemonPairings {
-    /// The registry as the journal has it.
+    /// Loads the registry from the journal.
     ///
     /// # Errors
     /// The store failed.
@@ -41,7 +41,7 @@ impl DaemonPairings {
         Ok(Self { store, clock, state, asking: Mutex::default() })
     }
 
-    /// Everybody who is paired or has asked, requests first, each group in order of time.
+    /// All paired people and open requests; requests first, each group by time.
     pub fn pairings(&self) -> Vec<Pairing> {
         let now = self.clock.now();
         let state = self.state.read();
@@ -51,7 +51,8 @@ impl DaemonPairings {
         pairings
     }
 
-    /// Approves the person of a code, or one whose pairing was revoked (`PLATFORM/USER`). `None`: there is neither.
+    /// Approves the person with this code, or a person whose pairing was revoked (`PLATFORM/USER`). `None`: neither
+    /// exists.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -68,7 +69,7 @@ impl DaemonPairings {
         Ok(self.state.read().pairings.get(&user).cloned())
     }
 
-    /// Revokes an approval, or refuses a request. `None`: that person has neither.
+    /// Revokes an approval or refuses a request. `None`: the person has neither.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -84,7 +85,7 @@ impl DaemonPairings {
         Ok(self.state.read().pairings.get(user).cloned())
     }
 
-    /// The bans that hold, by person.
+    /// The current bans, by person.
     pub fn bans(&self) -> Vec<(String, Ban)> {
         let now = self.clock.now();
         let state = self.state.read();
@@ -96,7 +97,7 @@ impl DaemonPairings {
             .collect()
     }
 
-    /// Bans a person, in the place of a ban that they have.
+    /// Bans a person; replaces an existing ban.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -108,7 +109,7 @@ impl DaemonPairings {
         by: String,
     ) -> Result<Ban, StoreError> {
         let since = self.clock.now();
-        // One that reaches beyond all time has no end.
+        // A duration beyond the range of times means no end.
         let until = lasts.and_then(|lasts| since.checked_add(lasts).ok());
         let ban = Ban { reason: reason.clone(), since, until, by: by.clone() };
         tracing::info!(%user, %by, "a person is banned");
@@ -116,7 +117,7 @@ impl DaemonPairings {
         Ok(ban)
     }
 
-    /// Lifts a ban. `None`: there is none.
+    /// Lifts a ban. `None`: the person is not banned.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -130,12 +131,12 @@ impl DaemonPairings {
         Ok(Some(ban))
     }
 
-    /// The tool servers that operators approved.
+    /// The approvals of tool servers.
     pub fn pins(&self) -> Pins {
         self.state.read().pins.clone()
     }
 
-    /// An operator approves a tool server as it is shown.
+    /// Approves a tool server, with the tools in `pin`.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -143,7 +144,7 @@ impl DaemonPairings {
         self.append(Event::Registry(RegistryEvent::ServerApproved { pin })).await
     }
 
-    /// An operator revokes the approval of a server.
+    /// Revokes the approval of a tool server.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -151,7 +152,7 @@ impl DaemonPairings {
         self.append(Event::Registry(RegistryEvent::ServerRevoked { server: server.to_owned() })).await
     }
 
-    /// These rules hold on a platform from here on; journalled when they are other ones than before.
+    /// Sets the access rules of a platform from now on. Journalled only if they changed.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -176,7 +177,7 @@ impl DaemonPairings {
         Ok(())
     }
 
-    /// The code to tell a stranger, if it is time to. From here on their request is on its way.
+    /// The code to send to an unknown person, unless they were told recently. Marks their request as being journalled.
     fn begin(&self, user: &str) -> Result<Option<String>, StoreError> {
         let now = self.clock.now();
         let state = self.state.read();
@@ -263,7 +264,7 @@ impl PairingStore for DaemonPairings {
     }
 }
 
-/// A stranger's request on its way to the journal; over when this is dropped.
+/// A request that is being journalled; dropping it removes the mark.
 struct Asking<'r> {
     people: &'r DaemonPairings,
     user: String,
