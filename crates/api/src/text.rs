@@ -140,7 +140,7 @@ pub fn day(at: jiff::Timestamp) -> String {
 /// Longest excerpt of a text in a list, in characters.
 const EXCERPT: usize = 300;
 
-/// People's text, for a chat: on one line, cut to [`EXCERPT`], without hidden characters, and with every sign of Markdown
+/// People's text, for a chat: on one line, cut to 300 characters, without hidden characters, and with every sign of Markdown
 /// escaped.
 pub fn quoted(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();

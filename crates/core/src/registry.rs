@@ -113,7 +113,10 @@ impl RegistryState {
             Event::Registry(RegistryEvent::BanSet { user, reason, until, by }) => {
                 let is_past = |until: Timestamp| record.at.duration_since(until) > BAN_KEPT;
                 self.bans.retain(|_, ban| !ban.until.is_some_and(is_past));
-                let (reason, since, until, by) = (reason.clone(), record.at, *until, by.clone());
+                // One that still holds goes on: what was said under it stays unheard when the new one is lifted.
+                let earlier = self.bans.get(user).filter(|ban| ban.holds(record.at)).map(|ban| ban.since);
+                let since = earlier.unwrap_or(record.at);
+                let (reason, until, by) = (reason.clone(), *until, by.clone());
                 self.bans.insert(user.clone(), Ban { reason, since, until, by });
             }
             Event::Registry(RegistryEvent::BanLifted { user }) => {
