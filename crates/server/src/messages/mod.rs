@@ -27,9 +27,6 @@ use serde_json::json;
 
 pub use take::Mint;
 
-/// Default for the longest text of a message, in bytes.
-pub const MAX_TEXT_BYTES: usize = 256 * 1024;
-
 /// After this long without an event, a comment keeps the connection open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 

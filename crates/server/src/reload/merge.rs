@@ -65,7 +65,12 @@ fn keep_agents(old: &Config, config: &mut Config) {
             None => config.agents.push(before.clone()),
         }
     }
-    let needed = |id: &str| config.agents.iter().any(|agent| agent.chain().contains(&id));
+    let needed = |id: &str| {
+        let asks = |agent: &cairn_config::AgentConfig| {
+            agent.chain().contains(&id) || agent.compaction.model.as_deref() == Some(id)
+        };
+        config.agents.iter().any(asks)
+    };
     let gone = old.models.iter().filter(|model| config.model(&model.id).is_none() && needed(&model.id));
     let gone: Vec<_> = gone.cloned().collect();
     config.models.extend(gone);

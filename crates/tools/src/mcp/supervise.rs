@@ -210,6 +210,8 @@ async fn watch(
 ) -> EndCause {
     let state = &connection.state;
     let mut list_from = Instant::now();
+    // Announcements do not put it off.
+    let mut ends_at = Instant::now() + UNAPPROVED_LIFE;
     loop {
         let unapproved = !server.is_approved();
         tokio::select! {
@@ -235,10 +237,11 @@ async fn watch(
                     Err(_reason) => {}
                 }
             }
-            () = tokio::time::sleep(UNAPPROVED_LIFE), if unapproved => {
+            () = tokio::time::sleep_until(ends_at), if unapproved => {
                 if !server.is_approved() && connection.calls.load(Ordering::Relaxed) == 0 {
                     return EndCause::quiet("unapproved", "it was looked at and not approved");
                 }
+                ends_at = Instant::now() + UNAPPROVED_LIFE;
             }
         }
     }
