@@ -264,8 +264,7 @@ fn figures(record: &ContextRecord) -> Vec<String> {
         grouped(record.correction.reported),
         percent(record.cached_share)
     );
-    let answers =
-        record.model_reason.as_ref().map(|why| one_line(&format!("{} answers: {why}", record.model)));
+    let answers = record.answers().map(|answers| one_line(&answers));
     let artifacts = (record.artifacts.count > 0).then(|| {
         let artifacts = counted(record.artifacts.count, "artifact", "artifacts");
         format!("{artifacts} outside of it, {} bytes", grouped(record.artifacts.bytes))

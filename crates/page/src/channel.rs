@@ -94,15 +94,7 @@ pub(super) async fn view(
 fn window(record: &ContextRecord) -> Markup {
     let mut rows = vec![
         ("agent", text(&record.agent)),
-        (
-            "model",
-            text(
-                record
-                    .model_reason
-                    .as_ref()
-                    .map_or_else(|| record.model.clone(), |why| format!("{}: {why}", record.model)),
-            ),
-        ),
+        ("model", text(record.answers().unwrap_or_else(|| record.model.clone()))),
         ("session", text(record.generation.0)),
         (
             "window",
