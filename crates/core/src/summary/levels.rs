@@ -1,12 +1,12 @@
 //! The arithmetic of the stack: how large it and its items may be, and which of them merge.
 //!
 //! A new summary takes a fifth of its source, up to a fifth of the stack's share ([`StackSizes::fresh`]). Nothing merges until the
-//! stack is above [`StackSizes::soft`]: four fifths, so that one more always fits. Then the oldest neighbours of the lowest level
-//! merge, which costs the words least that were rewritten least. A merge has one level more than the highest of its sources, so a
-//! level says how often the words behind it were rewritten. Each level has half the size of the one below it, down to
+//! stack is above [`StackSizes::soft`], so that one more always fits. Then the oldest neighbours of the lowest level merge, as few
+//! as make room: that costs the words least that were rewritten least. A merge has one level more than the highest of its sources,
+//! so a level says how often the words behind it were rewritten. Each level has half the size of the one below it, down to
 //! [`StackSizes::item`], of which [`SLOTS`] fill the share: the older words are, the less room they take, and there are always
-//! enough items for few rewrites. A merge takes only as much away as brings the stack to [`FULL_SHARE`], and half at the most. So
-//! a long conversation fills 60 to 100 % of the share, and of 10,000 summaries none is rewritten more than 13 times.
+//! enough items for few rewrites. So a long conversation fills 50 to 100 % of the share, and none of n summaries is rewritten
+//! more than ln(n) + 4 times.
 
 use crate::agent::AgentSettings;
 use cairn_types::ids::SummaryId;
@@ -78,7 +78,7 @@ impl StackSizes {
         Self { cap, soft: cap - (cap / FRESH_PART).max(part) - cap / MARGIN_PART, fresh, item, taken }
     }
 
-    /// Most tokens of a summary in the window: a share of its source, and no less than [`SUMMARY_LEAST`], as long as it is
+    /// Most tokens of a summary in the window: a share of its source, and no less than 300 tokens, as long as it is
     /// much shorter than the source.
     pub fn summary(&self, source_tokens: u64) -> u64 {
         let share = (source_tokens as f64 * SUMMARY_SHARE) as u64;
