@@ -22,6 +22,7 @@ use super::talk::Talk;
 use super::{AskError, Job, is_extractive};
 use crate::agent::ModelCandidate;
 use crate::messages::ChannelMsg;
+use crate::tasks;
 use crate::turn::is_unexplained;
 
 /// How often a model's window may turn out smaller than assumed, within one attempt.
@@ -361,7 +362,9 @@ impl Job {
             if let Some(rejection) = rejected {
                 return Err(self.refused(candidate, &rejection));
             }
-            let mended = mend(&text, &source).map_err(|error| self.refused(candidate, &error))?;
+            let mended = tasks::off_thread(move || mend(&text, &source)).await;
+            let mended = mended.unwrap_or(Err(Rejection::Malformed("it cannot be mended")));
+            let mended = mended.map_err(|error| self.refused(candidate, &error))?;
             if let Some(rejection) = rejection(&mended, most) {
                 return Err(self.refused(candidate, &rejection));
             }
