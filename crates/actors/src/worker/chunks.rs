@@ -6,8 +6,8 @@ use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::sections::{added_to, carried_on, join};
 use cairn_core::compaction::{
     Beside, Brief, Rejection, RequestRoom, SummaryDraft, SummarySource, check, check_told, earlier_summary,
-    entry_tokens, fit_identifiers, identifiers_beside, masked, mend, request_tokens, review, split_memories,
-    summary_tokens, text_limit, with_left_out,
+    entry_tokens, fit_identifiers, identifiers_beside, masked, mend, merged_level, request_tokens, review,
+    split_memories, summary_tokens, text_limit, with_left_out,
 };
 use cairn_core::conversation::Conversation;
 use cairn_types::event::{Checkpoint, RunWork};
@@ -264,7 +264,7 @@ impl Job {
     async fn merge(&self, candidate: &ModelCandidate) -> Result<SummaryDraft, AskError> {
         let sources = &self.sources.summaries;
         let (reader, source_tokens) = (&candidate.settings, summary_tokens(sources));
-        let target = text_limit(&self.agent, self.sizes.merge(source_tokens));
+        let target = text_limit(&self.agent, self.sizes.merge(source_tokens, merged_level(sources)));
         let (brief, at_n) = self.brief(reader, false);
         let (request, copied, left) = brief.merging(sources, target);
         let draft = |text: String, made_by: String| {

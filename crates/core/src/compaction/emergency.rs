@@ -197,7 +197,7 @@ fn marker(conversation: &Conversation, agent: &AgentSettings, to_seq: Seq) -> Ma
     };
     let correction = conversation.correction(&agent.model);
     let others = conversation.stack.tokens() - joined.map_or(0, |last| u64::from(last.tokens));
-    let free = StackSizes::of(agent, &correction).cap.saturating_sub(others + MARKER_TOKENS);
+    let free = StackSizes::of(agent, &correction, others).cap.saturating_sub(others + MARKER_TOKENS);
     let share = correction.undo((agent.window.usable_tokens() as f64 * DIGEST_SHARE) as u64);
     let cap = share.min(free).max(DIGEST_FLOOR) as u32;
     let budget = (tokens as f64 * DIGEST_FRACTION).min(f64::from(cap)) as u32;
