@@ -314,6 +314,7 @@ pub struct CommandPermissions {
     pub forget: Permission,
     pub export: Permission,
     pub forgetme: Permission,
+    /// With an instruction "everyone" counts as "direct".
     pub compact: Permission,
     pub new: Permission,
     pub undo: Permission,
@@ -375,9 +376,18 @@ impl CommandPermissions {
         }
     }
 
+    /// Who may use a command as it was given. The instruction of `/compact` shapes what others are answered from, and may have the
+    /// newest summary made again: in a group it is for operators.
+    pub fn permission_of(&self, command: &Command) -> Permission {
+        match (command, self.permission(command.name())) {
+            (Command::Compact { instruction: Some(_) }, Permission::Everyone) => Permission::Direct,
+            (_, permission) => permission,
+        }
+    }
+
     /// Whether a person (`PLATFORM/USER`) may use a command, in a private chat or in a group.
     pub fn allows(&self, command: &Command, person: &str, direct: bool) -> bool {
-        self.permission(command.name()).allows(direct, self.is_operator(person))
+        self.permission_of(command).allows(direct, self.is_operator(person))
     }
 
     /// Whether a person (`PLATFORM/USER`) is an operator. Everyone who can reach the socket is one.
@@ -496,5 +506,18 @@ mod tests {
         assert!(!Permission::Direct.allows(false, false));
         assert!(Permission::Direct.allows(false, true));
         assert!(!Permission::Nobody.allows(true, true));
+    }
+    #[test]
+    fn an_instruction_for_a_compaction_is_for_operators_in_a_group() {
+        let permissions =
+            CommandPermissions { operators: vec!["discord/1".to_owned()], ..CommandPermissions::default() };
+        let plain = Command::Compact { instruction: None };
+        let told = Command::Compact { instruction: Some("keep the rhymes".to_owned()) };
+        let allowed = |person, direct| {
+            (permissions.allows(&plain, person, direct), permissions.allows(&told, person, direct))
+        };
+        assert_eq!(allowed("discord/2", false), (true, false));
+        assert_eq!(allowed("discord/2", true), (true, true));
+        assert_eq!(allowed("discord/1", false), (true, true));
     }
 }

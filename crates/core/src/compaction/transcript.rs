@@ -122,9 +122,10 @@ impl Brief<'_> {
             system.push(format!("The operator wants every summary to attend to this: {}", bounded(wish)));
         }
         if let Some(wish) = self.run.instruction.as_deref().filter(|text| !text.trim().is_empty()) {
+            let wish = bounded(wish).split_whitespace().collect::<Vec<_>>().join(" ");
             system.push(format!(
                 "The person who asked for this summary wants it to attend to this: {}",
-                bounded(wish)
+                escape_text(&wish)
             ));
         }
         if memories && !self.tools {

@@ -170,7 +170,12 @@ impl Runner {
     /// The answer to a caller who may not use a command.
     fn denial(&self, command: &Command, call: &CommandCall) -> String {
         let name = command.name();
-        match self.deps.config.now().config.commands.permission(name) {
+        let loaded = self.deps.config.now();
+        let commands = &loaded.config.commands;
+        match commands.permission_of(command) {
+            Permission::Direct if commands.permission(name) == Permission::Everyone => {
+                "Here only operators may give `/compact` an instruction; `/compact` alone works.".to_owned()
+            }
             Permission::Direct if !call.direct => {
                 format!("`/{name}` is for private chats; here only operators may use it.")
             }

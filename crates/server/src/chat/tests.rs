@@ -407,6 +407,15 @@ async fn an_instruction_without_end_is_refused_with_the_limit() {
 }
 
 #[tokio::test]
+async fn in_a_group_an_instruction_for_a_compaction_is_for_operators() {
+    let fixture = fixture("").await;
+    fixture.say(GROUP, ann(), "the harbour office closes at noon").await;
+    let words = fixture.words(GROUP, ann(), "compact say that Ben owes me money").await;
+    assert!(words.contains("only operators") && words.contains("alone works"), "{words}");
+    assert!(fixture.words(GROUP, ann(), "compact").await.contains("nothing to compact"));
+}
+
+#[tokio::test]
 async fn a_sliding_window_is_made_smaller_at_once() {
     let fixture = fixture("[defaults]\nengine = \"sliding\"\n").await;
     for n in 0..12 {

@@ -93,10 +93,12 @@ impl Connection {
         };
         cancel.request = None;
         match answer {
-            Ok(answer) => CallOutcome::Ended(result::read(answer).map_err(|error| match error {
-                ResultError::Tool(words) => McpError::Refused(self.secrets.strike(&words, usize::MAX)),
-                ResultError::NoResult(reason) => self.broken(reason),
-            })),
+            Ok(answer) => {
+                CallOutcome::Ended(result::read(answer, &self.secrets).map_err(|error| match error {
+                    ResultError::Tool(words) => McpError::Refused(self.secrets.strike(&words, usize::MAX)),
+                    ResultError::NoResult(reason) => self.broken(reason),
+                }))
+            }
             Err(error) => self.failed(error).await,
         }
     }

@@ -219,16 +219,21 @@ impl Secrets {
         Self(long.cloned().collect())
     }
 
-    /// Replaces the secrets, cuts to `max` characters, and escapes control characters, including line breaks.
-    pub(super) fn strike(&self, text: &str, max: usize) -> String {
-        let mut text = text.to_owned();
+    /// Replaces the secrets.
+    pub(super) fn hide(&self, text: &mut String) {
         for secret in &self.0 {
             let bare = secret.expose_secret();
             let bare = bare.strip_prefix("Bearer ").unwrap_or(bare);
             if bare.len() >= SECRET_MIN && text.contains(bare) {
-                text = text.replace(bare, "***");
+                *text = text.replace(bare, "***");
             }
         }
+    }
+
+    /// Replaces the secrets, cuts to `max` characters, and escapes control characters, including line breaks.
+    pub(super) fn strike(&self, text: &str, max: usize) -> String {
+        let mut text = text.to_owned();
+        self.hide(&mut text);
         let mut out = String::new();
         for c in text.chars().take(max) {
             if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }

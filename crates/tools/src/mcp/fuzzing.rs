@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio_util::bytes::BytesMut;
 use tokio_util::codec::Decoder as _;
 
+use super::child::Secrets;
 use super::result::ResultError;
 use super::{listing, result, stdio};
 
@@ -41,7 +42,7 @@ pub fn tools(listed: &[Value]) -> (Vec<ToolPin>, usize) {
 /// The result of a tool call. `None`: the value is no answer.
 pub fn output(answer: Value) -> Option<Result<ToolOutput, String>> {
     let answer: ServerResult = serde_json::from_value(answer).ok()?;
-    Some(result::read(answer).map_err(|error| match error {
+    Some(result::read(answer, &Secrets::default()).map_err(|error| match error {
         ResultError::Tool(words) => words,
         ResultError::NoResult(words) => words.to_owned(),
     }))

@@ -7,6 +7,8 @@ use cairn_types::tool::ToolOutput;
 use rmcp::model::{ContentBlock, ResourceContents, ServerResult};
 use serde_json::Value;
 
+use super::child::Secrets;
+
 /// Largest picture, in bytes.
 const IMAGE_BYTES_MAX: usize = 5 * 1024 * 1024;
 
@@ -30,8 +32,8 @@ pub(super) enum ResultError {
     NoResult(&'static str),
 }
 
-/// Reads the answer to a call. Unknown kinds of content are replaced by a note.
-pub(super) fn read(result: ServerResult) -> Result<ToolOutput, ResultError> {
+/// Reads the answer to a call, without the server's secrets. Unknown kinds of content are replaced by a note.
+pub(super) fn read(result: ServerResult, secrets: &Secrets) -> Result<ToolOutput, ResultError> {
     match &result {
         ServerResult::InputRequiredResult(_) => {
             return Err(ResultError::NoResult("it asks for input, which nobody here can give"));
@@ -52,6 +54,11 @@ pub(super) fn read(result: ServerResult) -> Result<ToolOutput, ResultError> {
         && let Some(structured) = structured
     {
         parts.push(Part::text(structured.to_string()));
+    }
+    for part in &mut parts {
+        if let Part::Text { text } = part {
+            secrets.hide(text);
+        }
     }
     if fields.get("isError") != Some(&Value::Bool(true)) {
         return Ok(ToolOutput { parts });
@@ -155,7 +162,7 @@ mod tests {
 
     /// As it comes in: through the same reading as from the wire.
     fn read_json(result: &Value) -> Result<ToolOutput, ResultError> {
-        read(serde_json::from_value(result.clone()).unwrap())
+        read(serde_json::from_value(result.clone()).unwrap(), &Secrets::default())
     }
 
     fn words(result: &Value) -> String {
@@ -225,5 +232,20 @@ mod tests {
     fn a_very_long_error_is_cut() {
         let error = shortened("ä".repeat(20_000));
         assert!(error.len() < 17_000 && error.ends_with("[cut: 40000 bytes in all]"));
+    }
+    #[rstest]
+    #[case(json!({ "content": [{ "type": "text", "text": "TOKEN=s3cret-value" }] }))]
+    #[case(json!({ "content": [{ "type": "resource", "resource": { "uri": "file:///s3cret-value", "text": "s3cret-value" } }] }))]
+    #[case(json!({ "content": [{ "type": "resource_link", "name": "a", "uri": "http://h/?key=s3cret-value" }] }))]
+    #[case(json!({ "content": [], "structuredContent": { "env": ["s3cret-value"] } }))]
+    #[case(json!({ "content": [{ "type": "text", "text": format!("{} s3cret-value", "x".repeat(ERROR_BYTES_MAX - 8)) }], "isError": true }))]
+    fn no_secret_of_the_server_is_in_a_result(#[case] result: Value) {
+        let secrets = Secrets::of(&["s3cret-value".into()]);
+        let words = match read(serde_json::from_value(result).unwrap(), &secrets) {
+            Ok(output) => output.words(),
+            Err(ResultError::Tool(words)) => words,
+            Err(ResultError::NoResult(why)) => panic!("{why}"),
+        };
+        assert!(words.contains("***") && !words.contains("s3cret"), "{words}");
     }
 }
