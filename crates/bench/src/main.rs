@@ -2,6 +2,7 @@
 
 mod figures;
 mod grow;
+mod kept;
 mod measure;
 mod recall;
 
@@ -34,6 +35,7 @@ usage: cairn-bench PART …
   figures CAIRN [start|turns|during|channels …]
   grow CAIRN [ENTRIES] [CHANNELS]  what a state costs as it grows to ENTRIES (100,000) in CHANNELS (2,000)
   recall CAIRN FILE [OPTION …]     evidence recall at 10 through `cairn search`, on a file in LoCoMo's format
+  kept CAIRN FILE                  what summaries keep of conversations in LoCoMo's or BEAM's format
   locomo FILE [N]                  conversation N (0) of such a file as lines for `cairn replay`
   digest FILE [SHARE]              what a digest keeps of such conversations
   estimate [FILE…]                 errors of the token estimate by kind of text, before and after correction
@@ -142,6 +144,7 @@ async fn run(args: &[&str], dir: &Path) -> Result<(), Box<dyn Error>> {
         ["recall", cairn, file, ref options @ ..] => {
             recall::run(cairn.as_ref(), file.as_ref(), options, dir).await?;
         }
+        ["kept", cairn, file] => kept::run(cairn.as_ref(), file.as_ref(), dir).await?,
         ["locomo", file, ref rest @ ..] => {
             let (all, n) = (locomo::load(file.as_ref())?, arg(rest, 0, 0)?);
             let found = all.get(n).ok_or_else(|| format!("the file has {} conversations", all.len()))?;

@@ -55,7 +55,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-async fn json(cairn: &Path, state: &Path, args: &[&str]) -> Result<Value, Box<dyn Error>> {
+pub(crate) async fn json(cairn: &Path, state: &Path, args: &[&str]) -> Result<Value, Box<dyn Error>> {
     let (command, rest) = args.split_first().ok_or("no command")?;
     let output = Command::new(cairn).arg(command).arg("--state").arg(state).args(rest).output().await?;
     if !output.status.success() {

@@ -53,7 +53,7 @@ fn role(message: &Value) -> &str {
 }
 
 /// Lines of the source under the headings of a summary, spread over all of it; the newest words of a person among them.
-fn summary(body: &Value) -> String {
+pub fn summary(body: &Value) -> String {
     let messages = body.get("messages").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let request = messages.iter().find(|message| role(message) == "user").map(text_of).unwrap_or_default();
     let room = words_asked(&request).map_or(200.0, |words| words as f64 / WORDS_A_TOKEN * FILLED);

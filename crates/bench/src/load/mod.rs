@@ -16,6 +16,7 @@ use cairn_testkit::daemon::{Client, Daemon};
 use cairn_testkit::model::{Count, FakeModel, Kind as Purpose, Rule, Used, Wire};
 use futures::future::try_join_all;
 
+pub use answers::summary;
 pub use report::{KindErrors, Report};
 pub use talk::{Kind, Talk};
 

@@ -1,5 +1,6 @@
 //! Reads conversations in the format of LoCoMo, for measuring: the data itself is no part of the project.
 
+pub mod beam;
 mod digest;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,8 @@ pub struct Turn {
     pub text: String,
     /// When: a minute after the one before in the same session.
     pub at: Timestamp,
+    /// What the model answers, where the file has it.
+    pub reply: Option<String>,
 }
 
 /// A question about a conversation.
@@ -128,6 +131,7 @@ fn turns(
                 None => turn.text,
             },
             at: begun + SignedDuration::from_mins(minutes),
+            reply: None,
         }));
     }
     Ok(turns)
