@@ -51,7 +51,7 @@ async fn views(scene: &Scene) -> Vec<(String, &'static str)> {
         (of_channel(&format!("/turns/{turn}/diff")), CHANNEL),
         ("/memories".to_owned(), "carpenter by trade"),
         ("/memories?q=frame&kind=decision".to_owned(), "opened from inside"),
-        (format!("/memories/{memory}"), "Where it comes from"),
+        (format!("/memories/{memory}"), "What became of the memory"),
         (format!("/memories/chosen?id={memory}&id={other}"), "Make one of them"),
         ("/tools".to_owned(), "history_search"),
         ("/outbox".to_owned(), "Nothing is in the outbox"),
