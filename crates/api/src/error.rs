@@ -35,7 +35,7 @@ pub struct ErrorDetail {
 }
 
 impl ApiError {
-    /// An error of that status.
+    /// An error with a status, a code, a message and a hint, without `Retry-After`.
     pub fn new(
         status: StatusCode,
         code: impl Into<String>,
@@ -52,7 +52,7 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "malformed", message, hint)
     }
 
-    /// 404: there is no such thing.
+    /// 404: what the request names does not exist.
     pub fn not_found(code: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, code, message, hint)
     }
@@ -87,7 +87,7 @@ impl ApiError {
         )
     }
 
-    /// 500: a task broke.
+    /// 500: a task failed.
     pub fn internal(error: &dyn std::fmt::Display) -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,

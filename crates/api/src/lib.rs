@@ -1,6 +1,6 @@
-//! What the daemon's socket speaks: requests, records and errors, and how a record looks for people.
+//! The API of the daemon's socket: requests, records and errors, and how records are shown to people.
 //!
-//! The crate does no I/O. Commands, the page and the commands of chats show the records that it defines.
+//! The crate does no I/O. The command line, the page and chat commands show the records that it defines.
 
 pub mod error;
 pub mod lists;

@@ -1,4 +1,4 @@
-//! Messages and commands as they are sent to the socket, and what commands answer.
+//! Messages and commands as they are sent to the socket, and the replies to commands.
 
 use cairn_types::ids::MessageId;
 use serde::de::DeserializeOwned;
@@ -13,7 +13,7 @@ pub struct MessageRequest {
     /// The message's id; minted when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The agent, where the channel is a bare name.
+    /// The agent, if the channel is a bare name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// When it was said, RFC 3339; now when absent.
@@ -26,30 +26,31 @@ pub struct MessageRequest {
 #[serde(deny_unknown_fields)]
 pub struct CommandRequest {
     pub user: String,
-    /// The command with its words, without the slash: `remember the harbour`.
+    /// The command with its arguments, without the slash: `remember the harbour`.
     pub command: String,
-    /// It runs once for an id; minted when absent.
+    /// The command's id; minted when absent. A command runs once per id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The agent, where the channel is a bare name.
+    /// The agent, if the channel is a bare name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
 }
 
-/// What a command answered.
+/// The reply to a command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CommandReply {
     pub message: MessageId,
     /// In Markdown.
     pub words: String,
-    /// It was not carried out: the words say why.
+    /// The command was not carried out; `words` says why.
     pub failed: bool,
 }
 
 /// Reads a JSON object.
 ///
 /// # Errors
-/// What is wrong and where. A list of values in the order of the fields is no object.
+/// The bytes are no JSON object of that type; the message says what is wrong and where. A list of the fields' values is not
+/// accepted.
 pub fn read_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let begins = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     if begins.is_some_and(|byte| *byte != b'{') {

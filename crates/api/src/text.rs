@@ -5,19 +5,19 @@ pub use cairn_core::notice::grouped;
 use cairn_core::window::{escape_hidden, is_hidden};
 use console::{measure_text_width, truncate_str};
 
-/// One line, with what is hidden escaped: what people or models wrote may not move the cursor.
+/// Text on one line, with hidden characters escaped, so that nobody's text can move the cursor.
 pub fn one_line(text: &str) -> String {
     let words: Vec<_> = text.split_whitespace().collect();
     plain(&words.join(" "))
 }
 
-/// Lines, with what is hidden escaped.
+/// Text with its lines, with hidden characters escaped.
 pub fn plain(text: &str) -> String {
-    // A line break of another system is one.
+    // Line breaks of other systems become ours.
     escape_hidden(&text.replace("\r\n", "\n")).into_owned()
 }
 
-/// Text with colours of our own: only their sequences are left as they are, whoever wrote the rest.
+/// Text with colour sequences, which stay as they are. All other hidden characters are escaped.
 pub fn painted(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -27,7 +27,7 @@ pub fn painted(text: &str) -> String {
         let inside = sequence[2..].find(|c: char| !c.is_ascii_digit() && c != ';');
         let end = inside.filter(|end| sequence[2 + end..].starts_with('m')).map_or(0, |end| end + 3);
         out.push_str(&sequence[..end]);
-        // What is no colour goes on behind its first character, which is escaped.
+        // If it is no colour, its first character is escaped and the rest is read on.
         let (ours, others) = sequence.split_at(end.max(1));
         if end == 0 {
             out.push_str(&escape_hidden(ours));
@@ -38,7 +38,7 @@ pub fn painted(text: &str) -> String {
     out
 }
 
-/// JSON with what is hidden written as `\uXXXX`: the same data.
+/// JSON with hidden characters written as `\uXXXX`. The data stays the same.
 pub fn plain_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -52,7 +52,7 @@ pub fn plain_json(json: &str) -> String {
     out
 }
 
-/// Cut to so many columns, with an ellipsis.
+/// Text cut to `width` columns, with an ellipsis.
 pub fn cut(text: &str, width: usize) -> String {
     truncate_str(text, width, "…").into_owned()
 }
@@ -62,7 +62,7 @@ pub fn columns(text: &str) -> usize {
     measure_text_width(text)
 }
 
-/// Text that comes in pieces, broken between words. The last word is held back until it is known to be whole.
+/// Breaks text that comes in pieces into lines, between words. The last word is held back until it is known to be whole.
 pub struct Wrap {
     width: usize,
     column: usize,
@@ -140,8 +140,8 @@ pub fn day(at: jiff::Timestamp) -> String {
 /// Longest excerpt of a text in a list, in characters.
 const EXCERPT: usize = 300;
 
-/// What people wrote, for a chat: on one line, cut to [`EXCERPT`], without characters that nobody sees, and with every sign
-/// of Markdown escaped.
+/// People's text, for a chat: on one line, cut to 300 characters, without hidden characters, and with every sign of Markdown
+/// escaped.
 pub fn quoted(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let plain = words.join(" ");

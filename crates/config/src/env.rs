@@ -1,4 +1,4 @@
-//! What the configuration reads of its surroundings, as a port: the one place where process environment is read.
+//! The environment that the configuration reads, as a port: the only place where process environment is read.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,7 +12,8 @@ pub trait Environment: Send + Sync {
     /// The working directory, absolute. `None` when there is none (it was deleted).
     fn current_dir(&self) -> Option<PathBuf>;
 
-    /// The first folder of a variable that may hold several, parted by colons, as systemd sets them.
+    /// The first folder of a variable that may hold several, separated by colons, as systemd sets them. `None` if it is not
+    /// absolute.
     fn first_dir(&self, name: &str) -> Option<PathBuf> {
         let value = self.var(name)?;
         std::env::split_paths(&value).next().filter(|path| path.is_absolute())
@@ -34,7 +35,7 @@ impl Environment for ProcessEnvironment {
     }
 }
 
-/// An environment made up for a test or for a daemon started inside another process.
+/// A fixed environment, for a test or for a daemon inside another process.
 #[derive(Debug, Clone, Default)]
 pub struct FixedEnvironment {
     vars: BTreeMap<String, OsString>,
@@ -42,12 +43,12 @@ pub struct FixedEnvironment {
 }
 
 impl FixedEnvironment {
-    /// An empty environment with that working directory.
+    /// An environment without variables.
     pub fn new(current_dir: impl Into<PathBuf>) -> Self {
         Self { vars: BTreeMap::new(), current_dir: current_dir.into() }
     }
 
-    /// The environment with one more variable.
+    /// Adds a variable.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<OsString>) -> Self {
         self.vars.insert(name.to_owned(), value.into());

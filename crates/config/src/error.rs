@@ -1,4 +1,4 @@
-//! What is wrong with a configuration: where, why, and what to do. Exit code 2 belongs to it.
+//! Errors of a configuration: where, why, and what to do. Commands exit with code 2.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use super::secrets::without_secrets;
 /// One or more things wrong with a configuration. Displays all of them, each with its place and a remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
-    /// What is wrong, in the order of the file; never empty.
+    /// In the order of the file; never empty.
     pub problems: Vec<Problem>,
 }
 
@@ -35,7 +35,7 @@ pub struct FilePosition {
 }
 
 impl Problem {
-    /// What looks like a key or a token is left out of the message.
+    /// A problem without place and hint. What looks like a key or a token is left out of the message.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: without_secrets(&message.into()), place: None, hint: None }
     }

@@ -1,4 +1,4 @@
-//! Single values judged before they stand in a file, as `cairn init` needs it: the rules are those of the file.
+//! Checks of single values before they are written into a file, as `cairn init` needs them. The rules are those of the file.
 
 use std::path::Path;
 
@@ -21,9 +21,9 @@ pub fn window_trouble(tokens: u64) -> Option<String> {
         .then(|| format!("write a number of tokens from {WINDOW_MIN} to {WINDOW_MAX}"))
 }
 
-/// Whether a text is the id of a person or a server there.
+/// Whether a text is the id of a person or a server on that network.
 pub fn is_id_of_one(text: &str, network: NetworkKind) -> bool {
-    // In TOML whole numbers end where those of 64 bits with a sign do.
+    // TOML's whole numbers are 64-bit and signed.
     is_id(text, network) && text.parse::<i64>().is_ok_and(|id| id > 0)
 }
 
@@ -33,7 +33,7 @@ pub fn is_person(text: &str) -> bool {
         .is_some_and(|(platform, id)| NetworkKind::of_platform(platform).is_some_and(|kind| is_id(id, kind)))
 }
 
-/// What is wrong with where a secret is said to be.
+/// Why a named variable or file does not give a secret, in words. `NotYet`: it can still be created or made readable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoSecret {
     NotYet(String),
@@ -43,7 +43,7 @@ pub enum NoSecret {
 /// Whether a secret is in that variable.
 ///
 /// # Errors
-/// It is not.
+/// It is not, or `name` is not a name.
 pub fn secret_in_variable(name: &str, env: &dyn Environment) -> Result<(), NoSecret> {
     if looks_secret(name) {
         let told =
@@ -62,7 +62,7 @@ pub fn secret_in_variable(name: &str, env: &dyn Environment) -> Result<(), NoSec
 /// Whether a secret (`what` in a word) is in that file.
 ///
 /// # Errors
-/// It is not, or it is none. What is written in the file is never told.
+/// It is not, or the content is not a secret. The content is never shown.
 pub fn secret_in_file(what: &'static str, file: &Path, env: &dyn Environment) -> Result<(), NoSecret> {
     let shown = file.display();
     if file.file_name().is_some_and(|name| looks_secret(&name.to_string_lossy())) {

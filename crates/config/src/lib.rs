@@ -1,7 +1,7 @@
 //! The daemon's configuration: found, read, checked and resolved before anything starts.
 //!
-//! [`Config::load`] does all of it. Whatever is wrong is a [`ConfigError`], which names file, line and column and says
-//! what to do; what works but is probably not meant is a warning.
+//! [`Config::load`] does all of it. Everything wrong is a [`ConfigError`], which names file, line and column and says what to
+//! do; what works but is probably not meant is a warning.
 
 mod check;
 pub mod clock;
@@ -53,10 +53,9 @@ pub use types::{
     ModelConfig, Network, NetworkKind, OFFLINE, PlaceKeys, PlatformId, Provider, Store,
 };
 
-/// A configuration with what belongs to it and is no part of it.
+/// A configuration, with its file, warnings and secrets.
 #[derive(Debug, Clone)]
 pub struct Loaded {
-    /// The configuration.
     pub config: Config,
     /// The file that it comes from; `None`: built-in defaults.
     pub file: Option<PathBuf>,
@@ -69,7 +68,7 @@ pub struct Loaded {
     /// By platform.
     tokens: BTreeMap<String, Result<SecretString, Problem>>,
     mcp: BTreeMap<String, McpSecrets>,
-    /// Of the account in the database's url.
+    /// The password of the account in the database's url.
     password: Option<Result<SecretString, Problem>>,
 }
 
@@ -80,24 +79,24 @@ pub struct Database {
     pub url: SecretString,
     /// This machine's name among those that share it.
     pub node: String,
-    /// Where others reach it: its host name, else the same.
+    /// Where other nodes reach it: its host name, else the node's name.
     pub host: String,
 }
 
 impl Loaded {
-    /// The key of a model, where one is configured and could be read.
+    /// The key of a model, if one is configured and could be read.
     pub fn api_key(&self, model: &str) -> Option<&SecretString> {
         self.keys.get(model)
     }
 
-    /// The further headers of a model's requests, those out of variables among them.
+    /// The additional headers of a model's requests, including those from variables.
     pub fn headers(&self, model: &ModelConfig) -> Vec<(String, SecretString)> {
         let plain = model.extra_headers.iter().map(|(name, value)| (name.clone(), value.clone().into()));
         let secret = self.headers.get(&model.id).cloned().unwrap_or_default();
         plain.chain(secret).collect()
     }
 
-    /// The token of a bot, where its network is used and the token could be read.
+    /// The token of a bot, if its network is used and the token could be read.
     pub fn token(&self, platform: &str) -> Option<&SecretString> {
         self.tokens.get(platform)?.as_ref().ok()
     }
@@ -107,10 +106,10 @@ impl Loaded {
         self.tokens.get(platform)?.as_ref().err()
     }
 
-    /// The database that holds the journal, where one does.
+    /// The database that holds the journal; `None`: the journal is in the state folder.
     ///
     /// # Errors
-    /// Its password is named and cannot be read.
+    /// Its password is named and cannot be read, or this machine has no name.
     pub fn database(&self) -> Result<Option<Database>, ConfigError> {
         let Some(url) = &self.config.store.url else { return Ok(None) };
         let host = host_name().or_else(|| self.config.store.node.clone()).ok_or_else(|| {
@@ -122,7 +121,7 @@ impl Loaded {
         Ok(Some(Database { url: secrets::with_password(url, password.as_ref()), node, host }))
     }
 
-    /// The password of the database's account, where one is named and could be read.
+    /// The password of the database's account, if one is named and could be read.
     pub fn password(&self) -> Option<&SecretString> {
         self.password.as_ref()?.as_ref().ok()
     }
@@ -132,17 +131,17 @@ impl Loaded {
         self.mcp.get(server).cloned().unwrap_or_default()
     }
 
-    /// Checks that every bot has its token. Only the daemon needs them: commands get by without.
+    /// Checks that every bot has its token. Only the daemon needs tokens.
     ///
     /// # Errors
-    /// The tokens that are named and cannot be read.
+    /// Tokens are named and cannot be read.
     pub fn check_tokens(&self) -> Result<(), ConfigError> {
         let problems: Vec<_> = self.tokens.values().filter_map(|token| token.clone().err()).collect();
         if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }) }
     }
 
-    /// The resolved configuration as TOML, with its source named. It is a valid config file, unless a secret stands where
-    /// none belongs: that is left out.
+    /// The resolved configuration as TOML, with its source. It is a valid config file, unless a secret was written where none
+    /// belongs, which is left out.
     pub fn show(&self) -> String {
         let source = match &self.file {
             Some(file) => format!("# resolved from {}\n", file.display()),
@@ -160,7 +159,7 @@ impl Loaded {
         }
     }
 
-    /// The resolved configuration as JSON, as [`Self::show`].
+    /// The resolved configuration as JSON, with secrets left out as in [`Self::show`].
     pub fn to_json(&self) -> serde_json::Value {
         // Everything in it was read from a file or is a default: it can be written.
         let mut whole = serde_json::to_value(redact::shown(&self.config)).unwrap_or_default();
@@ -168,7 +167,8 @@ impl Loaded {
         whole
     }
 
-    /// The configuration with the tokens and the servers' secrets of another one, and its keys for models that this one lacks.
+    /// This configuration with the secrets of another one: bots' tokens, servers' secrets, the database's password, and keys
+    /// and headers of models that this one lacks.
     pub fn with_secrets_of(mut self, other: &Self) -> Self {
         for (model, key) in &other.keys {
             if self.config.model(model).is_none() {
@@ -188,7 +188,7 @@ impl Loaded {
 }
 
 impl Config {
-    /// Finds the config file, or takes the built-in defaults, and resolves it. `flag`: the file that `--config` names.
+    /// Finds the config file, or uses the built-in defaults, and resolves it. `flag`: the file that `--config` names.
     ///
     /// # Errors
     /// Everything that is wrong with the file, its prompts included.
@@ -204,12 +204,12 @@ impl Config {
     /// The built-in defaults, whatever files there are.
     ///
     /// # Errors
-    /// None that a user could mend.
+    /// None that a user could fix.
     pub fn built_in(env: &dyn Environment) -> Result<Loaded, ConfigError> {
         from_text(Path::new("built-in defaults"), "", env)
     }
 
-    /// The text of a file that is not written yet.
+    /// Resolves the text of a file that is not written yet.
     ///
     /// # Errors
     /// Everything that is wrong with it.
@@ -217,8 +217,8 @@ impl Config {
         from_text(file, text, env)
     }
 
-    /// As [`Config::load`], for whoever wants to know what else is right where something is wrong: the configuration as far
-    /// as it can be resolved, and what is wrong with it. Nothing may be started from one that has problems.
+    /// Resolves a config file like [`Config::load`], but returns its problems beside the configuration as far as it can be
+    /// resolved. Nothing may be started from one that has problems.
     ///
     /// # Errors
     /// The file cannot be read, or its tables and keys cannot be made out.
@@ -252,7 +252,7 @@ fn read(file: &Path) -> Result<String, Problem> {
         let place = source::place(file, &good, good.len()..good.len());
         Problem::new("the config file is not UTF-8 from here on").at(Some(place)).hint("save it as UTF-8")
     })?;
-    // Some editors put a byte order mark first.
+    // Some editors start a file with a byte order mark.
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
@@ -262,7 +262,7 @@ fn from_text(file: &Path, text: &str, env: &dyn Environment) -> Result<Loaded, C
     if problems.is_empty() { Ok(loaded) } else { Err(ConfigError { problems }) }
 }
 
-/// Resolves the text of a config file as far as it goes, and says what is wrong with it.
+/// Resolves the text of a config file as far as possible. Returns its problems, too.
 fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, Vec<Problem>), ConfigError> {
     let source = Source::parse(file, text)?;
     let (mut config, out_of_range) = written(&source, text)?;
@@ -312,7 +312,7 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
     Ok((Loaded { config, file: None, warnings, origins, keys, headers, tokens, mcp, password }, problems))
 }
 
-/// The keys of a file, with what agents leave out laid under them, and the numbers that are out of their ranges.
+/// The configuration as written, with `[defaults]` filled in for agents, and the numbers that are out of their ranges.
 fn written(source: &Source<'_>, text: &str) -> Result<(Config, Vec<Problem>), ConfigError> {
     let file: toml::Table = toml::from_str(text).map_err(|error| source.type_problem(&error))?;
     let Findings { mut unknown, out_of_range } = Findings::of(source, &file);
@@ -335,7 +335,7 @@ fn written(source: &Source<'_>, text: &str) -> Result<(Config, Vec<Problem>), Co
     for own in agents {
         let has_window = own.contains_key("context_window");
         let mut base = shared.clone();
-        // An agent's own prompt stands for that of [defaults], however each is given.
+        // An agent's own prompt replaces that of [defaults], however each is given.
         if own.contains_key("prompt") || own.contains_key("prompt_text") {
             base.retain(|key, _| key != "prompt" && key != "prompt_text");
         }
@@ -354,7 +354,7 @@ fn written(source: &Source<'_>, text: &str) -> Result<(Config, Vec<Problem>), Co
     Ok((config, out_of_range))
 }
 
-/// An agent's keys over those of `[defaults]`, each by itself, in their tables too.
+/// Lays an agent's keys over those of `[defaults]`, key by key, within their tables, too.
 fn laid_over(mut base: toml::Table, own: toml::Table) -> toml::Table {
     for (key, value) in own {
         match (base.get_mut(&key), value) {
@@ -399,7 +399,7 @@ fn read_tokens(
     tokens
 }
 
-/// A model's key that no header takes.
+/// The problem of a model's key that cannot be sent in a header.
 fn bad_key(source: &Source<'_>, idx: usize, model: &ModelConfig, why: &str) -> Problem {
     let key = if model.api_key_env.is_some() { "api_key_env" } else { "api_key_file" };
     Problem::new(format!("`{key}` of the model `{}`: {why}", model.id))
@@ -453,7 +453,7 @@ fn read_password(
     }))
 }
 
-/// The name of this machine, as Linux tells it.
+/// The name of this machine, as Linux has it.
 fn host_name() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())

@@ -1,4 +1,4 @@
-//! The configuration as it is now: read by whoever decides by it, changed by a reload alone.
+//! The current configuration: read by everything that depends on it, changed only by a reload.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::Loaded;
 
-/// The configuration as it is now. Clones share it.
+/// The current configuration. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Live(Arc<watch::Sender<Arc<Loaded>>>);
 
@@ -15,7 +15,7 @@ impl Live {
         Self(Arc::new(watch::Sender::new(loaded)))
     }
 
-    /// As it is now. What is under way goes on by what it was given.
+    /// The current configuration. Work in progress keeps the one that it started with.
     pub fn now(&self) -> Arc<Loaded> {
         Arc::clone(&self.0.borrow())
     }
@@ -24,7 +24,7 @@ impl Live {
         self.0.subscribe()
     }
 
-    /// Another one from here on. For a reload alone, which tells the rest of the runtime.
+    /// Replaces the configuration. Only for a reload, which tells the rest of the runtime.
     pub fn set(&self, loaded: Arc<Loaded>) {
         self.0.send_replace(loaded);
     }

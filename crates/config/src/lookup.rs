@@ -8,7 +8,7 @@ use super::error::{ConfigError, Problem};
 /// Longest path of a unix socket, in bytes (`sockaddr_un` less its final zero).
 pub const SOCKET_PATH_MAX: usize = 107;
 
-/// The state folder, and who named it.
+/// The state folder, and where its name comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateDir {
     /// The folder, absolute. It need not exist yet.
@@ -28,15 +28,15 @@ pub enum StateOrigin {
 }
 
 impl StateOrigin {
-    /// A person named it for this very command: a daemon of another state is passed over.
+    /// Whether a person named it for this very command: a daemon of another state is then ignored.
     pub fn is_explicit(self) -> bool {
         matches!(self, Self::Flag | Self::CairnState)
     }
 }
 
-/// The config file that is to be read: `--config`, `$CAIRN_CONFIG`, `$CONFIGURATION_DIRECTORY/config.toml`,
-/// `./config.toml`, `$XDG_CONFIG_HOME/cairn/config.toml` (or below `~/.config`). The first two are taken as they
-/// are; of the others the first that exists, as whatever it exists. `None`: built-in defaults.
+/// The config file to read: `--config`, `$CAIRN_CONFIG`, `$CONFIGURATION_DIRECTORY/config.toml`, `./config.toml`,
+/// `$XDG_CONFIG_HOME/cairn/config.toml` (or below `~/.config`). The first two are used even if they do not exist; of the
+/// others, the first that exists, even if it is not a file. `None`: built-in defaults.
 pub fn config_file(flag: Option<&Path>, env: &dyn Environment) -> Option<PathBuf> {
     let named = flag.map(Path::to_owned).or_else(|| env.var("CAIRN_CONFIG").map(PathBuf::from));
     if let Some(named) = named {
@@ -47,7 +47,7 @@ pub fn config_file(flag: Option<&Path>, env: &dyn Environment) -> Option<PathBuf
         env.current_dir().map(|dir| dir.join("config.toml")),
         user_dir(env, "XDG_CONFIG_HOME", ".config").map(|dir| dir.join("cairn").join("config.toml")),
     ];
-    // A file that cannot even be looked at is taken: reading it then says why.
+    // A file that cannot even be checked is used: reading it then says why.
     candidates.into_iter().flatten().find(|path| path.try_exists().unwrap_or(true))
 }
 
@@ -85,7 +85,7 @@ pub fn chat_history(env: &dyn Environment) -> Option<PathBuf> {
 /// The socket that a daemon of that state listens at: in `$RUNTIME_DIRECTORY`, else in the state folder.
 ///
 /// # Errors
-/// The path is longer than a socket's may be.
+/// The path is too long for a socket.
 pub fn socket_to_bind(state: &StateDir, env: &dyn Environment) -> Result<PathBuf, ConfigError> {
     let path = match env.first_dir("RUNTIME_DIRECTORY") {
         Some(dir) => dir.join("cairn.sock"),
@@ -123,7 +123,7 @@ pub fn check_socket(path: &Path) -> Result<(), ConfigError> {
 }
 
 fn user_dir(env: &dyn Environment, xdg: &str, below_home: &str) -> Option<PathBuf> {
-    // A relative path there is to be ignored, as the XDG base directory specification has it.
+    // A relative path is ignored, as the XDG base directory specification demands.
     let set = env.var(xdg).map(PathBuf::from).filter(|path| path.is_absolute());
     set.or_else(|| {
         let home = env.var("HOME").map(PathBuf::from).filter(|path| path.is_absolute())?;
@@ -136,6 +136,6 @@ fn absolute(path: &Path, env: &dyn Environment) -> PathBuf {
         Some(dir) => dir.join(path),
         None => path.to_owned(),
     };
-    // Drops `.` components, which would otherwise stand in every message.
+    // Drops `.` components, which would otherwise show in every message.
     joined.components().collect()
 }

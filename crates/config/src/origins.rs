@@ -9,7 +9,7 @@ use toml::de::DeValue;
 use super::Loaded;
 use super::source::Source;
 
-/// The lines of a file on which its keys stand. Tables of a list go by their id or name: `agents.main.compaction.fan_out`.
+/// The line of each key in a file. Tables of a list are named by their id or name: `agents.main.compaction.fan_out`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Origins(BTreeMap<String, usize>);
 
@@ -18,7 +18,7 @@ pub(crate) struct Origins(BTreeMap<String, usize>);
 pub enum Origin {
     /// The key's own line.
     Line(usize),
-    /// The line in `[defaults]`, which an agent takes over.
+    /// The line in `[defaults]` that an agent inherits from.
     Shared(usize),
     BuiltIn,
 }
@@ -29,13 +29,13 @@ pub struct KeyInForce {
     /// Its table, with the id of one of a list: `agents.main.compaction`.
     pub table: String,
     pub key: String,
-    /// What looks like a secret is left out.
+    /// The value, without what looks like a secret.
     pub value: Value,
     pub origin: Origin,
 }
 
 impl Origin {
-    /// In words.
+    /// The origin for people, such as `line 12` or `default`.
     pub fn told(self) -> String {
         match self {
             Self::Line(line) => format!("line {line}"),
@@ -125,7 +125,7 @@ impl Loaded {
     }
 }
 
-/// A table, or a list of tables.
+/// Whether a value is a table or a list of tables.
 fn is_table(value: &Value) -> bool {
     let first = value.as_array().map(|list| list.first());
     first.map_or(value.is_object(), |first| first.is_some_and(Value::is_object))

@@ -32,8 +32,8 @@ impl PromptKind {
     }
 }
 
-/// What a template may use. All of it holds as long as the configuration does: nothing volatile, or the provider's
-/// prompt cache would be lost with every change.
+/// The variables of a template. They are constant as long as the configuration is: a volatile value would void the provider's
+/// prompt cache with every change.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PromptContext<'a> {
     /// The agent's name: `{{ agent }}`.
@@ -68,9 +68,9 @@ pub(super) fn render(
     render_text(kind, file, &text, context)
 }
 
-/// Renders the prompt that the config file has itself.
+/// Renders a prompt that is written in the config file itself.
 pub(super) fn render_own(text: &str, context: PromptContext<'_>) -> Result<String, Problem> {
-    // Lines of the text are not those of the file: the place is that of the key.
+    // Lines of the text are not those of the file, so the caller sets the key's place.
     render_text(PromptKind::Agent, Path::new(""), text, context).map_err(|problem| Problem {
         place: None,
         message: problem.message.replacen("`prompt`", "`prompt_text`", 1),

@@ -1,11 +1,11 @@
-//! What may be shown of a configuration. What stands under the name of a secret, or behind it, never is.
+//! What may be shown of a configuration: never what has the name of a secret, or follows such a name.
 
 use serde_json::Value;
 
 use super::secrets::{names_variable, without_secrets};
 use super::types::Config;
 
-/// What the names of secrets have in them.
+/// Parts of names that mark a secret.
 const SECRET_WORDS: [&str; 10] = [
     "key",
     "token",
@@ -19,16 +19,16 @@ const SECRET_WORDS: [&str; 10] = [
     "signature",
 ];
 
-/// What the names of tables have in them whose keys are anybody's.
+/// Parts of the names of tables that may have any keys.
 const FREE_TABLES: [&str; 3] = ["headers", "extra_body", "env"];
 
-/// Stands for what is not shown.
+/// Replaces what is not shown.
 const HIDDEN: &str = "…";
 
 /// Quotes of strings that may have several lines.
 const LONG_QUOTES: [&str; 2] = ["\"\"\"", "'''"];
 
-/// What is called so is a secret.
+/// Whether a name is that of a secret.
 fn names_secret(name: &str) -> bool {
     has_any(name, &SECRET_WORDS)
 }
@@ -59,7 +59,7 @@ pub(super) fn shown(config: &Config) -> Config {
     shown
 }
 
-/// Hides the strings of a value, where it or a table around it is called a secret.
+/// Hides the strings of a value if it, or a table around it, has the name of a secret.
 fn hide_named(name: &str, value: &mut Value, is_secret: bool) {
     match value {
         Value::String(text) if is_secret && !names_place(name, text) => HIDDEN.clone_into(text),
@@ -78,14 +78,14 @@ fn shown_value(name: &str, value: &str) -> String {
     if names_secret(name) && !names_place(name, value) { HIDDEN.to_owned() } else { shown_text(value) }
 }
 
-/// The value tells where a secret is, not the secret.
+/// Whether a value tells only where a secret is.
 fn names_place(name: &str, value: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let is_path = || value.contains('/') && !value.contains(char::is_whitespace);
     (name.ends_with("_env") && names_variable(value)) || (name.ends_with("_file") && is_path())
 }
 
-/// The arguments of a program, without those behind a flag of a secret.
+/// The arguments of a program, without those after a flag that announces a secret.
 fn shown_args(args: &[String]) -> Vec<String> {
     let mut is_announced = false;
     let shown = args.iter().map(|arg| {
@@ -96,7 +96,7 @@ fn shown_args(args: &[String]) -> Vec<String> {
     shown.collect()
 }
 
-/// A command line or another text up to the first secret in it, as far as its name tells: behind `--token`, `token=`,
+/// A command line or another text up to the first secret in it, as far as names mark it: after `--token`, `token=`,
 /// `Authorization:`, or an account in an address.
 pub fn shown_text(text: &str) -> String {
     let mut at = 0;
@@ -115,7 +115,7 @@ pub fn shown_text(text: &str) -> String {
     without_secrets(text)
 }
 
-/// How many bytes of a word stand before a secret in it.
+/// Length in bytes of what precedes a secret in a word; `None`: there is no secret.
 fn before_secret(word: &str) -> Option<usize> {
     if let Some(at) = word.find("://")
         && word[at..].contains('@')
@@ -130,7 +130,8 @@ fn before_secret(word: &str) -> Option<usize> {
     })
 }
 
-/// A line of a file as it may be shown. `start`: where it begins. One that is about a secret shows its keys alone.
+/// The line of a file that starts at `start`, as it may be shown. A line about a secret shows only its keys, numbers and
+/// signs.
 pub(super) fn shown_line(text: &str, start: usize) -> String {
     let line = text[start..].lines().next().unwrap_or_default();
     let around = Around::of(text, start);
@@ -143,13 +144,13 @@ pub(super) fn shown_line(text: &str, start: usize) -> String {
     }
 }
 
-/// The line that begins there is about a secret.
+/// Whether the line that starts at `start` is about a secret.
 pub(super) fn is_about_secret(text: &str, start: usize) -> bool {
     let line = text[start..].lines().next().unwrap_or_default();
     Around::of(text, start).is_about_secret(line)
 }
 
-/// What stands around a line: the head of its table, and the lines of the value that it continues.
+/// The context of a line: the head of its table, and the lines of the value that it continues.
 struct Around<'t> {
     head: &'t str,
     begun: Vec<&'t str>,
@@ -181,7 +182,7 @@ impl<'t> Around<'t> {
     }
 }
 
-/// What is open at the end of a line.
+/// Brackets and strings that are open at the end of a line.
 #[derive(Debug, Clone, Copy, Default)]
 struct Open {
     /// Brackets and braces.
@@ -221,7 +222,7 @@ impl Open {
     }
 }
 
-/// The bytes of the string with which a text begins; one without an end takes all.
+/// Length in bytes of the string at the start of a text. A string without an end takes all.
 fn string_len(text: &str) -> usize {
     let quote = text.chars().next();
     let mut is_escaped = false;
@@ -237,14 +238,14 @@ fn string_len(text: &str) -> usize {
     text.len()
 }
 
-/// The head of a table.
+/// Whether a line is the head of a table.
 fn is_head(line: &str) -> bool {
     let line = line.trim();
     let fits = |c: char| c.is_ascii_alphanumeric() || "_-. []".contains(c);
     line.starts_with('[') && line.ends_with(']') && line.chars().all(fits)
 }
 
-/// A line with its keys, numbers and signs, without anything else.
+/// A line with only its keys, numbers and signs.
 fn without_values(line: &str) -> String {
     const SIGNS: &str = ",=[]{}";
     if is_head(line) {

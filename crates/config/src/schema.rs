@@ -1,4 +1,4 @@
-//! What a config file may hold, derived from the types: `cairn config schema`, and the judge of keys and ranges in a file.
+//! The schema of a config file, derived from the types: for `cairn config schema`, and for checking keys and ranges.
 
 use std::sync::LazyLock;
 
@@ -23,7 +23,7 @@ use super::types::{
 /// Tables of a list that mean nothing without their name.
 const NAMED: [&str; 3] = ["models", "agents", "mcp"];
 
-/// What a number counts, by the end of its key.
+/// The unit of a number, by the end of its key.
 const UNITS: [(&str, &str); 10] = [
     ("_secs", "of seconds "),
     ("_ms", "of milliseconds "),
@@ -37,7 +37,7 @@ const UNITS: [(&str, &str); 10] = [
     ("_messages", "of messages "),
 ];
 
-/// The schema with its marks for the reference.
+/// The schema with its `x-` marks for the reference.
 pub(super) static SCHEMA: LazyLock<Value> = LazyLock::new(derived);
 
 /// The schema of a config file, draft 2020-12.
@@ -97,7 +97,7 @@ fn for_each(schema: &mut Value, change: &impl Fn(&mut Map<String, Value>)) {
     }
 }
 
-/// Makes of what is derived what an editor is to show.
+/// Turns the derived schema into what an editor should show.
 fn tidy(map: &mut Map<String, Value>) {
     without_null(map);
     for noise in ["format", "title"] {
@@ -107,7 +107,7 @@ fn tidy(map: &mut Map<String, Value>) {
         map.remove("default");
     }
     if let Some(Value::String(said)) = map.get_mut("description") {
-        // A line of a doc comment ends where the source's line does; a paragraph is meant.
+        // A doc comment has the source's line breaks: join the lines of each paragraph.
         *said = said.split("\n\n").map(|part| part.replace('\n', " ")).collect::<Vec<_>>().join("\n\n");
     }
     if map.contains_key("properties") {
@@ -115,7 +115,7 @@ fn tidy(map: &mut Map<String, Value>) {
     }
 }
 
-/// TOML has no null: what is optional is left out.
+/// Removes null from the schema: TOML has none, optional keys are left out.
 fn without_null(map: &mut Map<String, Value>) {
     if let Some(Value::Array(types)) = map.get_mut("type") {
         types.retain(|one| one != "null");
@@ -139,7 +139,7 @@ fn without_null(map: &mut Map<String, Value>) {
     }
 }
 
-/// A key without words of its own shares those of the key above it.
+/// Gives a key without a description that of the key above it.
 fn share_words(root: &mut Value, table: &Table) {
     let mut said = None;
     for key in &table.keys {
@@ -175,7 +175,7 @@ pub(super) fn schema_at<'s>(root: &'s Value, path: &str) -> &'s Value {
 
 /// A table of the file.
 pub(super) struct Table {
-    /// The keys on the way to it, parted by dots, without indices.
+    /// The keys on the way to it, separated by dots, without indices; empty for the top level.
     pub(super) path: String,
     /// Its keys, in the order of the reference.
     pub(super) keys: Vec<&'static str>,
@@ -202,7 +202,7 @@ pub(super) static TABLES: LazyLock<Vec<Table>> = LazyLock::new(|| {
     tables
 });
 
-/// All tables, with keys of [`Network`] and of agents that a table does not have.
+/// All tables. Some list keys of [`Network`] or of agents that the table does not have.
 fn all_tables() -> Vec<Table> {
     let agents = [
         ("", fields_of::<AgentConfig>()),
@@ -238,7 +238,7 @@ fn all_tables() -> Vec<Table> {
     all.map(|(path, keys)| Table { path, keys: keys.to_vec() }).collect()
 }
 
-/// The keys of a struct with derived `Deserialize`, in their order, as they are written in a file.
+/// The keys of a struct with derived `Deserialize`, in order, as written in a file.
 fn fields_of<T: Deserialize<'static>>() -> &'static [&'static str] {
     let mut fields: &'static [&'static str] = &[];
     // The probe hands no value out, so this always "fails" once it has seen the names.
@@ -274,7 +274,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
     }
 }
 
-/// What the schema finds in a file.
+/// What is wrong with a file by the schema.
 #[derive(Default)]
 pub(super) struct Findings {
     pub(super) unknown: Vec<Problem>,
@@ -289,7 +289,7 @@ impl Findings {
     }
 
     fn table(&mut self, source: &Source<'_>, schema: &Value, path: &mut Vec<Seg>, table: &toml::Table) {
-        // Without known keys it is a map: `classes`, `env`.
+        // A table without known keys is a map: `classes`, `env`.
         let Some(known) = schema["properties"].as_object() else { return };
         for (key, value) in table {
             path.push(Seg::Key(key.clone()));
@@ -332,7 +332,7 @@ fn keys_of(path: &[Seg]) -> Vec<&str> {
     keys.collect()
 }
 
-/// What is wrong with a number, and what would be right.
+/// What is wrong with a number, and a hint; `None`: it is within its range.
 fn out_of_range(schema: &Value, key: &str, value: &toml::Value) -> Option<(String, String)> {
     #[expect(clippy::cast_precision_loss, reason = "bounds are far below 2^53")]
     let number = value.as_float().or(value.as_integer().map(|number| number as f64))?;
@@ -365,7 +365,7 @@ pub fn range_trouble(table: &str, key: &str, value: &toml::Value) -> Option<Stri
     out_of_range(schema, key, value).map(|(message, hint)| format!("{message}; {hint}"))
 }
 
-/// What to say about an unknown key: the message and the remedy.
+/// The message and the hint for an unknown key.
 fn unknown_key(path: &[Seg], value: &toml::Value) -> (String, String) {
     let names = keys_of(path);
     let (key, parents) = names.split_last().map_or(("", &[][..]), |(key, parents)| (*key, parents));
@@ -397,7 +397,7 @@ fn unknown_key(path: &[Seg], value: &toml::Value) -> (String, String) {
         }
         _ => {
             let near = here.and_then(|table| nearest(key, &table.keys));
-            // Of an agent's own tables rather than of [defaults].
+            // Prefer an agent's own tables to those of [defaults].
             let below = |table: &&Table| table.path.starts_with(&above) && table.keys.contains(&key);
             let elsewhere = TABLES.iter().find(|table| !above.is_empty() && below(table));
             let elsewhere = elsewhere.or_else(|| TABLES.iter().find(|table| table.keys.contains(&key)));
@@ -412,7 +412,7 @@ fn unknown_key(path: &[Seg], value: &toml::Value) -> (String, String) {
     (message, hint)
 }
 
-/// The known word nearest to what was written, when it is near enough to be meant.
+/// The known word nearest to what was written, if it is near enough to be meant.
 pub(super) fn nearest<'k>(written: &str, known: &[&'k str]) -> Option<&'k str> {
     let written = written.to_ascii_lowercase().replace('-', "_");
     let scored = known.iter().map(|word| (strsim::osa_distance(&written, word), *word));

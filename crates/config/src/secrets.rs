@@ -1,4 +1,4 @@
-//! Keys of models, tokens of bots, secrets of tool servers: read from a variable or a file, never shown.
+//! Keys of models, tokens of bots, secrets of tool servers: read from a variable or a file, and never shown.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,10 @@ use secrecy::{ExposeSecret, SecretString};
 use super::env::Environment;
 use super::types::{McpConfig, ModelConfig};
 
-/// Reads a model's key. A key that should be there and is not is a warning: the daemon starts, and the requests of
-/// that model say that they were refused.
+/// Reads a model's key. A missing key is a warning: the daemon starts, and that model's requests are refused.
 ///
 /// # Errors
-/// There is a key, and no header takes it.
+/// The key has characters that no header accepts.
 pub(super) fn read_key(
     model: &ModelConfig,
     env: &dyn Environment,
@@ -36,7 +35,7 @@ pub(super) fn read_key(
     }
 }
 
-/// Reads a model's secret headers. One that should be there and is not is a warning: requests go without it.
+/// Reads a model's secret headers. A missing one is a warning: requests are sent without it.
 pub(super) fn read_headers(
     model: &ModelConfig,
     env: &dyn Environment,
@@ -57,21 +56,21 @@ pub(super) fn read_headers(
     out
 }
 
-/// Why a secret that is named cannot be had.
+/// Why a named secret cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unread {
-    /// It is not there, or cannot be read.
+    /// It is missing, empty or unreadable.
     #[error("{0}")]
     Absent(String),
-    /// It is there, with characters that it cannot have.
+    /// It has characters that a secret cannot have.
     #[error("{0}")]
     Unusable(String),
 }
 
-/// What the file says of where a secret is.
+/// Where a secret is, as the config file says.
 pub(super) struct SecretSource<'c> {
     pub(super) what: &'c str,
-    /// The key that names a variable, as it is written.
+    /// The config key that names the variable.
     pub(super) env_key: &'static str,
     pub(super) variable: Option<&'c str>,
     /// The file, as [`key_file`] found it.
@@ -81,7 +80,7 @@ pub(super) struct SecretSource<'c> {
 }
 
 impl SecretSource<'_> {
-    /// The secret, with what is worth a warning about it, or why there is none. `None`: none is named.
+    /// The secret with a warning about it, or why there is none. `None`: no secret is named.
     pub(super) fn read(
         &self,
         env: &dyn Environment,
@@ -92,7 +91,7 @@ impl SecretSource<'_> {
             (None, None) => return None,
         };
         let read = text.and_then(|text| {
-            // Editors of Windows put a byte order mark before a text.
+            // Windows editors start a text with a byte order mark.
             let text = text.trim_start_matches(BYTE_ORDER_MARK).trim();
             match trouble(text, self.is_word) {
                 None => Ok((SecretString::from(text.to_owned()), warning)),
@@ -134,10 +133,10 @@ impl SecretSource<'_> {
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// How a text in UTF-16 begins, as PowerShell of Windows writes it: in either order of bytes.
+/// The first bytes of UTF-16 text, as Windows PowerShell writes it, in either byte order.
 const UTF16_MARKS: [&[u8]; 2] = [&[0xff, 0xfe], &[0xfe, 0xff]];
 
-/// What is wrong with a secret, to be said behind its name, without its characters. `is_word`: as in [`SecretSource`].
+/// What is wrong with a secret, to follow its name in a sentence, without its characters. `is_word`: as in [`SecretSource`].
 fn trouble(text: &str, is_word: bool) -> Option<String> {
     if text.is_empty() {
         return Some("is empty".to_owned());
@@ -145,7 +144,7 @@ fn trouble(text: &str, is_word: bool) -> Option<String> {
     let (at, found) = text.chars().enumerate().find_map(|(idx, c)| {
         let found = match c {
             '\n' | '\r' => "a line break".to_owned(),
-            // Which one it is tells nothing of the secret, and cannot be seen in an editor.
+            // Its code reveals nothing of the secret, and it cannot be seen in an editor.
             c if c.is_control() => format!("a control character (U+{:04X})", u32::from(c)),
             c if is_word && c.is_whitespace() => format!("a blank (U+{:04X})", u32::from(c)),
             c if is_word && !c.is_ascii() && !c.is_alphanumeric() => {
@@ -175,8 +174,7 @@ pub fn is_secret(text: &str) -> bool {
     trouble(text, true).is_none()
 }
 
-/// Where a key file is: absolute as it is; else among systemd's credentials when it is there, else beside the
-/// config file.
+/// The path of a key file: absolute as it is; else among systemd's credentials if it is there, else beside the config file.
 pub(super) fn key_file(path: &Path, config_dir: &Path, env: &dyn Environment) -> PathBuf {
     let credential = env.var("CREDENTIALS_DIRECTORY").map(|dir| PathBuf::from(dir).join(path));
     match credential {
@@ -185,14 +183,14 @@ pub(super) fn key_file(path: &Path, config_dir: &Path, env: &dyn Environment) ->
     }
 }
 
-/// How keys of well-known services begin.
+/// Prefixes of well-known services' keys.
 const KEY_PREFIXES: [&str; 12] =
     ["sk-", "sk_", "xai-", "gsk_", "hf_", "AIza", "ghp_", "github_pat_", "glpat-", "xoxb-", "r8_", "pplx-"];
 
-/// Letters and digits in one run that no word and no name has.
+/// From this length on, a run of letters and digits is no word or name.
 const RUN_MIN: usize = 24;
 
-/// The text has the shape of a bot's token, or begins as keys of a well-known service do.
+/// Whether a text has the shape of a bot's token, or starts like a key of a well-known service.
 fn is_token(text: &str) -> bool {
     let signs = |part: &str| part.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
     let telegram = text.split_once(':').is_some_and(|(id, rest)| {
@@ -205,7 +203,7 @@ fn is_token(text: &str) -> bool {
     telegram || discord || prefixed
 }
 
-/// The text can be a key or a token: somebody pasted it where something else belongs, such as the name of its variable.
+/// Whether a text looks like a key or a token, pasted where something else belongs, such as the name of its variable.
 pub(super) fn looks_secret(text: &str) -> bool {
     let mixed = |run: &str| {
         run.len() >= RUN_MIN
@@ -222,7 +220,7 @@ pub(super) fn looks_secret(text: &str) -> bool {
     is_token(text) || random || uuid
 }
 
-/// A text that may be shown: what looks like a key or a token in it, wherever it was pasted, is left out.
+/// A text without what looks like a key or a token, so that it may be shown.
 pub fn without_secrets(text: &str) -> String {
     let of_word = |c: char| c.is_ascii_alphanumeric() || "_-.:".contains(c);
     let mut out = String::with_capacity(text.len());
@@ -239,7 +237,7 @@ pub fn without_secrets(text: &str) -> String {
     out
 }
 
-/// Leaves what looks like a key or a token out of every text of a value.
+/// Removes what looks like a key or a token from every text of a value.
 pub(super) fn hide(value: &mut serde_json::Value) {
     match value {
         serde_json::Value::String(text) => *text = without_secrets(text),
@@ -249,7 +247,7 @@ pub(super) fn hide(value: &mut serde_json::Value) {
     }
 }
 
-/// There is a token in a word, be it behind the `bot` of an address.
+/// Whether a word has a token in it, also after the `bot` of an address.
 fn has_token(word: &str) -> bool {
     is_token(word.trim_matches(['.', ':']))
         || word.match_indices(':').any(|(at, _)| {
@@ -260,14 +258,14 @@ fn has_token(word: &str) -> bool {
         })
 }
 
-/// The text can be the name of an environment variable.
+/// Whether a text can be the name of an environment variable.
 pub(super) fn is_variable(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with(|c: char| c.is_ascii_digit())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// The text is the name of a variable, and not a key in its place.
+/// Whether a text is the name of a variable, and not a key written in its place.
 pub fn names_variable(text: &str) -> bool {
     is_variable(text) && !looks_secret(text)
 }
@@ -280,16 +278,16 @@ fn warning_if_open(what: &str, file: &Path) -> Option<String> {
     })
 }
 
-/// The secret values of a server, by their names.
+/// The secret values of a tool server.
 #[derive(Debug, Clone, Default)]
 pub struct McpSecrets {
-    /// Variables.
+    /// Environment variables, by name.
     pub env: BTreeMap<String, SecretString>,
-    /// Headers.
+    /// HTTP headers, by name.
     pub headers: BTreeMap<String, SecretString>,
 }
 
-/// Reads the secrets of a server. One that should be there and is not is a warning: the server is run without it.
+/// Reads the secrets of a tool server. A missing one is a warning: the server is run without it.
 pub(super) fn read_mcp_secrets(
     server: &McpConfig,
     env: &dyn Environment,

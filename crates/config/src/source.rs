@@ -1,4 +1,4 @@
-//! The text of a config file, and where in it things stand.
+//! The text of a config file, and the positions of its keys and values.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ pub(super) struct Source<'t> {
     root: Spanned<DeValue<'t>>,
 }
 
-/// Where a key and its value stand, in bytes.
+/// The positions of a key and its value, in bytes.
 #[derive(Debug, Clone)]
 struct KeySpans {
     key: Range<usize>,
@@ -76,7 +76,7 @@ impl<'t> Source<'t> {
         self.text[..span.start].matches('\n').count() + 1
     }
 
-    /// Where the line begins on which a byte stands.
+    /// The start of the line with a byte, in bytes.
     fn line_start(&self, at: usize) -> usize {
         self.text[..at].rfind('\n').map_or(0, |idx| idx + 1)
     }
@@ -86,12 +86,12 @@ impl<'t> Source<'t> {
         place(&self.file, self.text, span)
     }
 
-    /// The place of a key; that of the nearest table above it when the file does not have it.
+    /// The place of a key; if the file does not have it, that of the nearest table above it.
     pub(super) fn key_place(&self, path: &[Seg]) -> Option<FilePosition> {
         (1..=path.len()).rev().find_map(|n| self.find(&path[..n])).map(|found| self.place(found.key))
     }
 
-    /// The place of a value, when the file has it.
+    /// The place of a value; `None`: the file does not have it.
     pub(super) fn value_place(&self, path: &[Seg]) -> Option<FilePosition> {
         self.find(path).map(|found| self.place(found.value))
     }
@@ -100,7 +100,7 @@ impl<'t> Source<'t> {
         self.find(path).is_some()
     }
 
-    /// What the deserializer found wrong with the value of a key.
+    /// The problem for an error of the deserializer about a key's value.
     pub(super) fn type_problem(&self, error: &toml::de::Error) -> Problem {
         let said = in_plain_words(error.message());
         let said = match error.span() {
@@ -124,7 +124,7 @@ impl<'t> Source<'t> {
         }
     }
 
-    /// The dotted name of the key whose value stands at a span, such as `defaults.context_window`.
+    /// The dotted name of the key whose value is at a span, such as `defaults.context_window`.
     fn name_at(&self, span: &Range<usize>) -> Option<String> {
         let mut names = Vec::new();
         name_at(&self.root, span, &mut names).then(|| names.join("."))
@@ -152,7 +152,7 @@ impl<'t> Source<'t> {
     }
 }
 
-/// What the deserializer said, with Rust's names of types in words.
+/// A message of the deserializer, with Rust's type names in plain words.
 fn in_plain_words(message: &str) -> String {
     const WORDS: [(&str, &str); 7] = [
         ("expected f64", "expected a number, such as 0.8"),
@@ -192,7 +192,7 @@ pub(super) fn place(file: &Path, text: &str, span: Range<usize>) -> FilePosition
     let line_start = text[..start].rfind('\n').map_or(0, |idx| idx + 1);
     let line = text[..line_start].matches('\n').count() + 1;
     let whole = text[line_start..].lines().next().unwrap_or_default();
-    // A break is one place, of however many characters it is.
+    // A line break is one place, even if it has two characters.
     let start = start.min(line_start + whole.len());
     let column = text[line_start..start].chars().count() + 1;
     let end = span.end.clamp(start, line_start + whole.len());
@@ -202,7 +202,7 @@ pub(super) fn place(file: &Path, text: &str, span: Range<usize>) -> FilePosition
     FilePosition { file: file.to_owned(), line, column, width: width.min(room), text: shown }
 }
 
-/// A line of the text as it may be shown; a very long one is cut.
+/// A line of the text as it may be shown; a line over [`EXCERPT_MAX`] is cut.
 fn excerpt(text: &str, line_start: usize) -> String {
     let shown = shown_line(text, line_start);
     if shown.chars().count() > EXCERPT_MAX {

@@ -1,6 +1,6 @@
-//! Addresses of servers in the file: what may be wrong with one.
+//! Checks of servers' addresses in the file.
 
-/// What is wrong with an address, if anything. `schemes`: how it may begin.
+/// What is wrong with an address; `None`: nothing. `schemes`: how it may start.
 pub(super) fn trouble(url: &str, schemes: &[&str]) -> Option<String> {
     let rest = schemes.iter().find_map(|scheme| url.strip_prefix(scheme));
     let trouble = match rest {
@@ -9,7 +9,7 @@ pub(super) fn trouble(url: &str, schemes: &[&str]) -> Option<String> {
         Some(rest) if rest.split('/').next().is_some_and(|host| host.contains('@')) => {
             "has an account in it; keys are named by api_key_env or api_key_file, tokens by token_env or token_file"
         }
-        // Azure wants its version in the address.
+        // Azure's addresses have `?api-version=`.
         Some(rest)
             if rest
                 .replacen("?api-version=", "", 1)

@@ -26,9 +26,7 @@ pub enum NoArtifact {
     /// This channel never had it. Artifacts of other channels do not count.
     #[error("there is no artifact `{id}` in this channel; {known}")]
     Unknown { id: String, known: String },
-    #[error(
-        "artifact {id} expired on {on}, {days} days after it was last read; call the tool again for its result"
-    )]
+    #[error("artifact {id} expired on {on}, {}; call the tool again for its result", why_expired(*days))]
     Expired { id: ArtifactId, on: String, days: i64 },
     /// It was a copy of a message that has left the window.
     #[error(
@@ -60,6 +58,15 @@ pub fn note(artifact: &mut Artifact, at: Timestamp, event: &ArtifactEvent) {
             artifact.expired_at = Some(at);
             artifact.lost = *lost;
         }
+    }
+}
+
+/// No artifact expires by its age within a day of being read.
+fn why_expired(days: i64) -> String {
+    match days {
+        0 => "since newer ones of this channel needed its room".to_owned(),
+        1 => "a day after it was last read".to_owned(),
+        days => format!("{days} days after it was last read"),
     }
 }
 

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use crate::compaction::memory_save_tool;
 
-/// The tool by which memories are saved.
+/// Name of the tool that saves a memory.
 pub const MEMORY_SAVE: &str = "memory_save";
 
-/// The tool that tells the time.
+/// Name of the tool that tells the time.
 pub const TIME: &str = "time";
 
 /// The definitions of all built-in tools, for [`crate::agent::AgentSettings::tools`].

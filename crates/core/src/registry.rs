@@ -1,5 +1,5 @@
-//! The registry: what the journal says beside conversations. Who is paired or banned, which rules a platform had, which tool
-//! servers are approved, where chats have moved, and what a day has cost.
+//! The registry, folded from the journal: who is paired or banned, which access rules a platform had, which tool servers are
+//! approved, where chats have moved, who was erased, and the tokens used on the current day.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use cairn_types::people::access::AccessPolicy;
 use cairn_types::people::pairing::{Ban, Pairing, PairingStatus};
 use cairn_types::tool::mcp::pins::Pins;
 
-/// A stranger who asks again within this time is not told the code again.
+/// A stranger who writes again within this time is not sent the code again.
 pub const TELL_AGAIN: SignedDuration = SignedDuration::from_mins(10);
 
 /// Most sets of rules that are remembered for a platform.
@@ -90,11 +90,11 @@ impl RegistryState {
                     approved_at: None,
                     revoked_at: None,
                 });
-                // Only earlier versions told a code to whom they had sent away.
+                // Only earlier versions sent a code to somebody who was revoked or refused.
                 if pairing.revoked_at.take().is_some() {
                     pairing.asked_at = record.at;
                 }
-                // Told again: its life is no longer for that, and an approval stands.
+                // The code was sent again. That does not prolong its life, and an approval stays.
                 pairing.told_at = record.at;
                 pairing.code.clone_from(code);
             }
@@ -113,7 +113,10 @@ impl RegistryState {
             Event::Registry(RegistryEvent::BanSet { user, reason, until, by }) => {
                 let is_past = |until: Timestamp| record.at.duration_since(until) > BAN_KEPT;
                 self.bans.retain(|_, ban| !ban.until.is_some_and(is_past));
-                let (reason, since, until, by) = (reason.clone(), record.at, *until, by.clone());
+                // One that still holds goes on: what was said under it stays unheard when the new one is lifted.
+                let earlier = self.bans.get(user).filter(|ban| ban.holds(record.at)).map(|ban| ban.since);
+                let since = earlier.unwrap_or(record.at);
+                let (reason, until, by) = (reason.clone(), *until, by.clone());
                 self.bans.insert(user.clone(), Ban { reason, since, until, by });
             }
             Event::Registry(RegistryEvent::BanLifted { user }) => {
@@ -140,7 +143,7 @@ impl RegistryState {
         }
     }
 
-    /// Notes that a chat moved. A chat that moves back to an earlier id is found under that again.
+    /// Records that a chat moved. A chat that moves back to an earlier id is found under that id again.
     fn migrate(&mut self, platform: &str, from: &str, to: &str) {
         let mut way = Vec::new();
         let mut id = from.to_owned();
@@ -168,8 +171,8 @@ impl RegistryState {
         }
     }
 
-    /// A person's standing when they said something that is read only now. Somebody who was admitted since then, or whose
-    /// ban was lifted since then, is treated as before.
+    /// A person's standing when they sent a message that is read only now. Somebody who was paired since then, or whose ban
+    /// was lifted since then, is treated as before.
     pub fn standing_at(&self, user: &str, at: Timestamp, now: Timestamp) -> PairingStatus {
         if self.bans.get(user).is_some_and(|ban| ban.since <= at && ban.holds(at)) {
             return PairingStatus::Banned;
@@ -188,11 +191,11 @@ impl RegistryState {
         then.map(|known| &known.access)
     }
 
-    /// Whether to tell a code to a stranger who writes now: not if they were told recently, nor if too many wait.
+    /// Whether to send a code to a stranger who writes now: not if it was sent recently, nor if too many wait.
     pub fn tells_code(&self, user: &str, now: Timestamp) -> bool {
         match self.pairings.get(user) {
             Some(pairing) if pairing.approved_at.is_some() || pairing.revoked_at.is_some() => false,
-            // A clock that was set back says nothing of how long ago that was.
+            // After a clock was set back it is unknown how long ago that was.
             Some(pairing) => {
                 !(SignedDuration::ZERO..TELL_AGAIN).contains(&now.duration_since(pairing.told_at))
             }
@@ -210,7 +213,7 @@ impl RegistryState {
     /// The first id of a chat, under which its conversations are kept.
     pub fn home_of(&self, platform: &str, chat: &str) -> String {
         let mut home = chat.to_owned();
-        // No chat moves in a circle (see `migrate`); the bound is for a state that was made by other hands.
+        // No chat moves in a circle (see `migrate`); the bound is for a state that was edited by hand.
         for _ in 0..=self.moved.len() {
             match self.moved.get(&format!("{platform}/{home}")) {
                 Some(before) => home.clone_from(before),
@@ -253,7 +256,7 @@ impl UsageDay {
             | Event::Compaction(CompactionEvent::UsageSpent { model, usage, .. }) => (model, usage),
             _ => return,
         };
-        // A call of the embedded model is no expense.
+        // A call of the embedded model uses no tokens.
         if *usage == Usage::default() {
             return;
         }

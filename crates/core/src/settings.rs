@@ -95,8 +95,9 @@ pub struct PruningSettings {
     // The notice in a shrunk result takes 400 bytes.
     #[schemars(range(min = 400, max = 67_108_864))]
     pub shrink_bytes: usize,
-    /// Mode "cache-ttl": from this usage on old results of more than `soft_chars` characters keep `keep_chars` of head and
-    /// of tail; from `hard_ratio` on they are cleared. The results of the newest replies are spared.
+    /// Mode "cache-ttl": from this usage on results of more than `soft_chars` characters that are older than the model's
+    /// `cache_ttl_secs` keep `keep_chars` of head and of tail; from `hard_ratio` on they are cleared. The results of the newest
+    /// replies are spared.
     #[schemars(range(min = 0, max = 1))]
     pub soft_ratio: f64,
     #[schemars(range(min = 0, max = 1))]

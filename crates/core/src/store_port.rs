@@ -19,8 +19,8 @@ use crate::registry::{RegistryState, UsageDay};
 /// Storage of the journal, of what is folded from it, and of artifacts. A read includes everything that was durable when it
 /// was requested. A search may lag behind that (see [`Query::settled`]).
 pub trait Store: Send + Sync + 'static {
-    /// Appends records together, in order, and returns them with their numbers and times once they are durable. On error
-    /// none of them is written. Concurrent calls share a sync.
+    /// Appends records together, in order, and returns them with their numbers once they are durable. On error none of them
+    /// is written. Concurrent calls share a sync.
     fn append(&self, records: Vec<NewRecord>) -> BoxFuture<'_, Result<Vec<Record>, StoreError>>;
 
     /// All channels ever seen, by name.
@@ -32,8 +32,8 @@ pub trait Store: Send + Sync + 'static {
     /// The channels of a platform that are a person's private chat with the bot.
     fn private_chats(&self, platform: &str) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>>;
 
-    /// Channels with unfinished work, by name: a pending message for the bot, an open turn, a run, or a delivery that is
-    /// owed. They are woken at a start.
+    /// Channels with unfinished work, by name: a pending message for the bot, an open turn, a run, or a delivery that is due.
+    /// They are woken when the daemon starts.
     fn unfinished(&self) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>>;
 
     /// Restores a channel from its last snapshot and the events since; `None`: it was never seen.
@@ -101,7 +101,7 @@ pub trait Store: Send + Sync + 'static {
     /// Deliveries that are neither confirmed nor dropped, in whatever state, oldest first; drafts are excluded.
     fn deliveries(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>>;
 
-    /// Pairings, moved chats and erasures.
+    /// Pairings, bans, access rules, moved chats, approved servers and erasures.
     fn registry(&self) -> BoxFuture<'_, Result<RegistryState, StoreError>>;
 
     /// Tokens used on the last day with any use.
@@ -142,7 +142,7 @@ pub trait Store: Send + Sync + 'static {
     fn remove_expired(&self, channel: &ChannelId) -> BoxFuture<'_, Result<(), StoreError>>;
 }
 
-/// A line of the list of channels.
+/// A row of the list of channels.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChannelLine {
     pub channel: ChannelId,

@@ -123,7 +123,7 @@ impl WindowSize {
         if self.source == WindowSource::Server { self.window_tokens } else { 0 }
     }
 
-    /// The window's size, when narrowed, at which a request may take exactly this many tokens.
+    /// The size to narrow the window to, so that a request may take exactly this many tokens.
     pub fn holding(&self, usable_tokens: u64) -> u64 {
         usable_tokens + self.output_reserve_tokens.min(usable_tokens)
     }

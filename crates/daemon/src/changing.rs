@@ -1,4 +1,4 @@
-//! What an address serves while what stands behind it changes.
+//! Routers for the time while a node changes its role.
 
 use std::convert::Infallible;
 
@@ -15,7 +15,7 @@ use cairn_types::ports::Clock as _;
 use tokio::sync::watch;
 use tower::ServiceExt as _;
 
-/// What the socket serves while this process leads no longer, or not yet, and does not stand by: it says so.
+/// The routes of the socket while this process neither leads nor is a standby: the status and errors say so.
 pub(crate) fn changing(identity: &Identity) -> Router {
     let identity = identity.clone();
     let status = async move || {
@@ -32,13 +32,13 @@ pub(crate) fn changing(identity: &Identity) -> Router {
     Router::new().route("/v1/status", get(status)).route("/metrics", get(figures)).fallback(refuse)
 }
 
-/// In seconds.
+/// Seconds since the process started.
 pub(crate) fn uptime(identity: &Identity) -> u64 {
     let up = SystemClock.now().duration_since(identity.started_at);
     u64::try_from(up.as_secs()).unwrap_or(0)
 }
 
-/// What a router answers that may become another one. Until there is one a request waits.
+/// Forwards requests to the current router. Requests wait until there is one.
 pub(crate) fn as_shown(shown: watch::Receiver<Option<Router>>) -> Router {
     Router::new().fallback(async move |request: Request| {
         let mut shown = shown.clone();
@@ -47,7 +47,7 @@ pub(crate) fn as_shown(shown: watch::Receiver<Option<Router>>) -> Router {
     })
 }
 
-/// What a router answers.
+/// The answer of a router.
 pub(crate) async fn answered(router: Router, request: Request) -> Response {
     match router.oneshot(request).await {
         Ok(response) => response,

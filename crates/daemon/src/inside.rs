@@ -1,4 +1,4 @@
-//! Opens a state in this process for one command.
+//! Opens a state in this process, for one command.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 
 use crate::wiring::{self, Daemon, Reader, StartError, Tools};
 
-/// Opens states with these tools beside the built-in ones.
+/// Opens states, with the tools linked into this binary.
 #[derive(Debug)]
 pub(crate) struct OpenedHere(pub(crate) Tools);
 

@@ -1,4 +1,4 @@
-//! The binary `cairn`: what puts the parts together, a node that stands by, and the commands about this machine.
+//! The binary `cairn`: connects the parts, runs standby nodes, and has the commands about this machine.
 
 mod changing;
 pub mod commands;

@@ -1,5 +1,5 @@
-//! What a daemon does as a service: feeds the watchdog, keeps systemd's status line up to date, reloads, and
-//! restarts for an erasure.
+//! The service tasks of a daemon: feeds the watchdog, updates systemd's status line, reloads, and restarts for
+//! erasures.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use cairn_server::parts::restart::RestartHandle;
 use cairn_server::parts::systemd;
 use cairn_server::reload::{Reloader, watch};
 
-/// Pause after one of the tasks panicked.
+/// Pause before a task that panicked is restarted.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How often the store is asked whether a part of it hangs.
+/// Time between two checks for a stuck store.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// How often an erasure that is ready looks for a moment without a turn.
+/// Time between two checks for a moment without turns.
 const TURNS_EVERY: Duration = Duration::from_millis(20);
 
 pub(crate) struct Service {
@@ -69,7 +69,7 @@ impl Service {
         service
     }
 
-    /// Reloads the configuration; the log says with what result.
+    /// Requests a reload; its result is logged.
     pub(crate) fn reload(&self) {
         self.hangup.notify_one();
     }
@@ -79,7 +79,7 @@ impl Service {
         self.tasks.wait().await;
     }
 
-    /// Keeps a task running: one that panics restarts after a pause.
+    /// Runs a task, and restarts it after a panic.
     fn keep(&self, name: &'static str, work: impl Fn() -> BoxFuture<'static, ()> + Send + 'static) {
         let end = self.end.clone();
         self.tasks.spawn(end.run_until_cancelled_owned(async move {
@@ -92,13 +92,13 @@ impl Service {
     }
 }
 
-/// Has the daemon restart for each erasure that is asked for, once it is ready and no turn is under way.
+/// Restarts the daemon for each requested erasure, once it is prepared and no turn is in progress.
 #[derive(Clone)]
 struct Erasures {
     runtime: Runtime,
     store: Store,
     restart_handle: RestartHandle,
-    /// How long it waits for a moment without a turn.
+    /// Longest wait for a moment without turns.
     patience: Duration,
 }
 
@@ -108,7 +108,7 @@ impl Erasures {
             self.store.erasure_asked().await;
             match self.store.prepare_erasure().await {
                 Ok(()) => {}
-                // The next start does it.
+                // The next start carries it out.
                 Err(_) if self.store.is_ending() => return,
                 Err(error) => {
                     tracing::warn!(%error, "the erasure could not be made ready; it is done while the daemon restarts, which takes longer");
@@ -127,7 +127,7 @@ impl Erasures {
     }
 }
 
-/// Whether the daemon answers: its actors do, and its journal takes what they write.
+/// Whether the actors answer and the journal is not stuck.
 async fn answering(runtime: Runtime, store: Store, limit: Duration) -> Liveness {
     let mut liveness = runtime.liveness(limit).await;
     if store.stuck().is_some_and(|stuck| stuck.part == StuckPart::Journal) {
@@ -136,7 +136,7 @@ async fn answering(runtime: Runtime, store: Store, limit: Duration) -> Liveness 
     liveness
 }
 
-/// Ends the process when a part of the store hangs: the next process opens the store again. Never returns.
+/// Ends the process if a part of the store hangs; the next process reopens it. Never returns.
 async fn give_up_when_stuck(store: Store, restart_handle: RestartHandle) {
     let mut is_logged = false;
     loop {
@@ -157,7 +157,7 @@ async fn give_up_when_stuck(store: Store, restart_handle: RestartHandle) {
 async fn reload_on(hangup: Arc<Notify>, reloader: Arc<Reloader>) {
     loop {
         hangup.notified().await;
-        // The log says how it went.
+        // The result is logged.
         drop(reloader.reload("SIGHUP").await);
     }
 }

@@ -1,4 +1,4 @@
-//! One of several machines that share a database: it stands by until it leads.
+//! A standby: a node that shares a database with others and follows until it leads.
 
 use crate::changing::{answered, changing, figures, uptime};
 use std::convert::Infallible;
@@ -26,19 +26,19 @@ use cairn_server::http::socket::Socket;
 use cairn_server::parts::systemd;
 use cairn_server::reload::Source;
 
-/// What a node needs to follow, and to show what it has.
+/// What a node needs to follow and to answer requests.
 pub(crate) struct Candidate {
     pub(crate) options: StoreOptions,
-    /// The configuration, which may be read again before this node leads.
+    /// The configuration, which may be reloaded before this node leads.
     pub(crate) source: Source,
     pub(crate) state: StateDir,
     pub(crate) tools: Tools,
     pub(crate) identity: Identity,
     pub(crate) socket: Socket,
-    /// A database that cannot be reached is told as an error, as every other mistake of a configuration is; later it is
-    /// waited for.
+    /// If true, an unreachable database is an error, like any mistake in the configuration. Otherwise the node waits
+    /// for it.
     pub(crate) is_first: bool,
-    /// It has just handed over: another one leads first.
+    /// Whether this node has just handed over, so that another one should lead first.
     pub(crate) is_drained: bool,
 }
 
@@ -52,17 +52,17 @@ impl Candidate {
     }
 }
 
-/// A node that follows, as its socket shows it.
+/// The state of a standby, for its socket.
 struct Following {
     of: Arc<Candidate>,
     status: watch::Receiver<StandbyStatus>,
-    /// Its copy; none while it is made.
+    /// Its copy of the state; `None` while it is created.
     copy: watch::Receiver<Option<Store>>,
-    /// What reads in the copy, where it was made of that copy as it is now.
+    /// The routes that read the copy, as last built.
     reading: Mutex<Option<Reading>>,
 }
 
-/// The routes that read, with the configuration and the record up to which they know the copy.
+/// The routes that read the copy, with the configuration and the last record for which they were built.
 struct Reading {
     loaded: Arc<Loaded>,
     copy: watch::Receiver<Option<Store>>,
@@ -70,11 +70,11 @@ struct Reading {
     router: Router,
 }
 
-/// Waits until this node leads. Meanwhile it follows, its socket says who leads, and whatever only reads is answered from its
-/// copy. [`StoreError::Closed`]: it was to `stop`.
+/// Waits until this node leads. Meanwhile it follows: its socket tells who leads, and answers reading requests from the
+/// copy. [`StoreError::Closed`]: `stop` was cancelled.
 ///
 /// # Errors
-/// The state folder or the database cannot be used, or something is in the place of the socket.
+/// The state folder or the database cannot be used, or the socket's path is taken.
 pub(crate) async fn lead(
     candidate: Candidate,
     stop: &CancellationToken,
@@ -100,7 +100,7 @@ pub(crate) async fn lead(
         return Err(error.into());
     }
     let store = lead_at_last(&candidate, stop, first, (&tell, &tell_copy)).await;
-    // Nobody asks the copy from here on.
+    // No request reads the copy after this.
     let left = candidate.socket.serve(changing(&candidate.identity)).await;
     let store = store?;
     if let Err(error) = left {
@@ -129,7 +129,7 @@ async fn lead_at_last(
                 let (status, copy, mut leader) = (standby.status(), standby.store(), standby.status());
                 let lead = async {
                     if candidate.is_drained {
-                        // Its own lease may be there still.
+                        // The database may still list this node's own lease.
                         let other = |status: &StandbyStatus| {
                             status.leader.as_ref().is_some_and(|leader| leader.name != candidate.name())
                         };
@@ -166,7 +166,7 @@ async fn lead_at_last(
     }
 }
 
-/// For how long one that has handed over lets others lead first.
+/// How long a node that has handed over lets others lead first.
 const DRAINED: Duration = Duration::from_secs(15);
 
 async fn pass_on_copy(
@@ -181,10 +181,10 @@ async fn pass_on_copy(
     }
 }
 
-/// Between two attempts to reach the database.
+/// Pause between two attempts to reach the database.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Passes on how it goes, to the socket and to systemd: its start is over once it follows, however long that lasts.
+/// Reports the standby's status to the socket and to systemd, for which the start is complete once a leader is known.
 async fn pass_on(
     mut from: watch::Receiver<StandbyStatus>,
     tell: &watch::Sender<StandbyStatus>,
@@ -192,16 +192,16 @@ async fn pass_on(
     loop {
         let now = from.borrow_and_update().clone();
         let state = following(&now);
-        // A first copy may take long, and is no failure to start.
+        // A long first copy is not a failed start.
         let start = if now.leader.is_some() { NotifyState::Ready } else { systemd::MORE_TIME };
         systemd::tell(&[start, NotifyState::Status(&state), NotifyState::Watchdog]);
         tell.send_replace(now);
-        // The watchdog is fed whether anything changes or not.
+        // Feeds the watchdog even without changes.
         drop(tokio::time::timeout(TELL_EVERY, from.changed()).await);
     }
 }
 
-/// Status is sent at least this often.
+/// Longest time between two reports.
 const TELL_EVERY: Duration = Duration::from_secs(5);
 
 fn following(status: &StandbyStatus) -> String {
@@ -223,19 +223,19 @@ fn router(following: Arc<Following>) -> Router {
         .with_state(following)
 }
 
-/// What the admin address serves, which anybody may be able to reach: this node's figures, and who leads.
+/// The routes of the admin address, which may be reachable by anyone: metrics, and who leads.
 fn at_address(following: Arc<Following>) -> Router {
     let standing_by = async |State(at): State<Arc<Following>>| standing_by(&at);
     Router::new().route("/metrics", get(figures)).fallback(standing_by).with_state(following)
 }
 
-/// What only reads is answered from the copy. For the rest somebody asks the node that leads.
+/// Answers reading requests from the copy, and refuses others with the name of the leader.
 async fn elsewhere(State(at): State<Arc<Following>>, request: Request) -> Response {
     if request.method() == Method::GET
         && let Some(router) = reading(&at).await
     {
         let response = answered(router, request).await;
-        // What needs a daemon that leads is no part of the copy.
+        // The copy cannot answer what needs a leading daemon.
         if response.status() != StatusCode::SERVICE_UNAVAILABLE {
             return response;
         }
@@ -243,7 +243,7 @@ async fn elsewhere(State(at): State<Arc<Following>>, request: Request) -> Respon
     standing_by(&at).into_response()
 }
 
-/// The routes that read, made again where something was copied since: what they hold in memory is of when they were made.
+/// The routes that read the copy. Rebuilt after each change of the copy, because they keep some of its state in memory.
 async fn reading(at: &Following) -> Option<Router> {
     let mut made = at.reading.lock().await;
     let mut copy = at.copy.clone();
@@ -281,7 +281,7 @@ fn standing_by(at: &Following) -> ApiError {
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, STANDBY, format!("this node {}", following(&status)), hint)
 }
 
-/// `POST /v1/reload`: what the file says is used when this node leads.
+/// `POST /v1/reload`: the configuration is used once this node leads.
 async fn reload(State(at): State<Arc<Following>>) -> Result<Json<Reloaded>, ApiError> {
     let mut reloaded =
         at.of.source.renew_standing_by("cairn reload").await.map_err(|error| not_reloaded(&error))?;
@@ -289,7 +289,7 @@ async fn reload(State(at): State<Arc<Following>>) -> Result<Json<Reloaded>, ApiE
     Ok(Json(reloaded))
 }
 
-/// What the copy tells, as far as there is one, and the list of the nodes, as far as the database answers.
+/// The status from the copy, if there is one, and the list of nodes, if the database answers.
 async fn status(State(at): State<Arc<Following>>) -> Json<StatusRecord> {
     let status = at.status.borrow().clone();
     let copy = at.copy.borrow().clone();
@@ -332,9 +332,9 @@ async fn status(State(at): State<Arc<Following>>) -> Json<StatusRecord> {
     })
 }
 
-/// Returns when this node does not lead any more; never where there is no lease.
+/// Waits until this node no longer leads. Never returns without a lease.
 pub(crate) async fn led_no_longer(store: &Store) {
     let Some(mut lease) = store.lease() else { return std::future::pending().await };
-    // It is gone with the store.
+    // An error means that the store is closed.
     drop(lease.wait_for(|lease| !lease.held).await);
 }

@@ -1,4 +1,4 @@
-//! Wiring: from configuration and state folder to a daemon that answers, or to a store that can be read.
+//! Creates a daemon, or a readable store, from the configuration and the state folder.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,18 +41,18 @@ use cairn_server::reload::{ReloadDeps, Reloader, SetLevel, Source};
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The password of the database cannot be read, or this machine has no host name and `node` is not set.
+    /// The database password cannot be read, or `node` is not set and this machine has no host name.
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A model of the configuration cannot be used.
+    /// A configured model cannot be used.
     #[error(transparent)]
     Model(#[from] BadModel),
-    /// A chat network of the configuration cannot be used.
+    /// A configured chat network cannot be used.
     #[error(transparent)]
     Network(#[from] BadNetwork),
-    /// A tool beside the built-in ones cannot be offered.
+    /// A tool that is not built in cannot be offered.
     #[error(transparent)]
     Tool(#[from] BadTools),
     #[error(transparent)]
@@ -91,21 +91,21 @@ impl std::fmt::Debug for Tools {
     }
 }
 
-/// What a daemon of its own (`cairn run`) has beside one inside a command: it serves the chat networks, can be reloaded
-/// and restarted. Without it, deliveries to networks stay pending.
+/// What only `cairn run` has, and a daemon inside a command has not: chat networks, reloads and restarts. Without it,
+/// deliveries to networks stay pending.
 pub struct Control {
-    /// The file that `--config` names.
+    /// The file given by `--config`.
     pub flag: Option<PathBuf>,
-    /// Where the file is looked for else, and secrets are.
+    /// The environment, for the default path and for secrets.
     pub env: Arc<dyn Environment>,
     pub set_level: SetLevel,
     pub restart_handle: RestartHandle,
-    /// When the process began: it may serve several daemons, one after the other.
+    /// When the process started; it may run several daemons, one after another.
     pub started_at: Timestamp,
 }
 
 impl Control {
-    /// What reads the configuration again.
+    /// The source for reloads.
     pub(crate) fn source(&self, live: &Live) -> Source {
         Source {
             live: live.clone(),
@@ -128,24 +128,24 @@ pub struct Daemon {
     reloader: Option<Arc<Reloader>>,
     live: Live,
     identity: Identity,
-    /// Retention, the check of what a start leaves unread, and the windows that servers list late.
+    /// Retention, the background check of the store, and the queries for context windows.
     background: [Background; 3],
 }
 
 /// How a daemon ended.
 pub(crate) struct Ended {
-    /// Every turn and actor ended, whether that could be journalled or not.
+    /// Whether every turn and actor ended, even if that could not be journalled.
     pub(crate) in_order: bool,
-    /// False: a part of the store hangs, and keeps the lock until the process ends.
+    /// False if a part of the store hangs; it keeps the lock until the process ends.
     pub(crate) is_store_closed: bool,
 }
 
 impl Daemon {
-    /// Takes the state's lock, starts the actors, listens at the socket, and, with `control`, starts the adapters of the
-    /// chat networks, connected or not.
+    /// Locks the state, starts the actors and serves the socket. With `control` it also starts the adapters of the chat
+    /// networks; they need not be connected yet.
     ///
     /// # Errors
-    /// What is missing, broken or in the way. Nothing is left running then.
+    /// Something is missing, broken or in use. Then nothing is left running.
     pub async fn start(
         live: &Live,
         state: &StateDir,
@@ -159,11 +159,11 @@ impl Daemon {
         Self::start_with((store, clean_stop), live, state, &socket, tools, control).await
     }
 
-    /// Starts as [`Self::start`] does, on a store that is open already, with whether what wrote it last ended in order. It is closed again where that
-    /// fails.
+    /// Starts on an open store, which is closed again if the start fails. `clean_stop`: whether the last writer of the
+    /// store stopped cleanly.
     ///
     /// # Errors
-    /// As [`Self::start`].
+    /// Something is missing, broken or in use. Then nothing is left running.
     pub async fn start_with(
         (store, clean_stop): (Store, bool),
         live: &Live,
@@ -191,23 +191,23 @@ impl Daemon {
     ) -> Result<Self, StartError> {
         let loaded = live.now();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let pairing_store = Arc::new(pairing_store(&store, &clock).await?);
-        let agents = agent_registry(&store, live, state, tools, pairing_store.pins(), &clock)?;
+        let people = Arc::new(people(&store, &clock).await?);
+        let agents = agent_registry(&store, live, state, tools, people.pins(), &clock)?;
         let agents = Arc::new(if control.is_some() { agents } else { agents.silent() });
         for warning in agents.tools().unmatched(&loaded.config) {
             tracing::warn!("{warning}");
         }
         let Networks { adapters, chats, webhooks } = match control {
-            Some(_) => networks_of(&store, &loaded, state, &pairing_store).await?,
+            Some(_) => networks_of(&store, &loaded, state, &people).await?,
             None => Networks::default(),
         };
         let bound = webhooks::bind(&webhooks).await?;
         let adapters: Arc<[Arc<dyn Adapter>]> = adapters.into();
-        networks::note_access(&chats, &loaded.config, &pairing_store).await?;
+        networks::note_access(&chats, &loaded.config, &people).await?;
         let runtime = runtime((&store, clean_stop), &loaded, &agents, &clock, &adapters).await?;
         let reloader = control.map(|control| {
             let (source, runtime) = (control.source(live), runtime.clone());
-            let (agent_registry, pairings) = (Arc::clone(&agents), Arc::clone(&pairing_store));
+            let (agent_registry, pairings) = (Arc::clone(&agents), Arc::clone(&people));
             Arc::new(Reloader::new(ReloadDeps { source, agent_registry, runtime, chats, pairings }))
         });
         let mut identity = identity(&loaded, state, Some(socket.path().to_owned()));
@@ -221,7 +221,7 @@ impl Daemon {
             restart_handle: control.map(|control| control.restart_handle.clone()),
             page: control.and_then(|_| Access::of(&loaded.config.admin, Arc::clone(&clock))),
             identity: identity.clone(),
-            ..reading_admin(&store, &loaded, state, &agents, pairing_store, &clock)
+            ..reading_admin(&store, &loaded, state, &agents, people, &clock)
         };
         let ports = ports(&runtime, live, &admin);
         let (router, admin_routes) = routes(&ports, admin);
@@ -258,7 +258,7 @@ impl Daemon {
         &self.store
     }
 
-    /// The routes, for calls within this process.
+    /// The routes, for requests within this process.
     pub fn router(&self) -> Router {
         self.router.clone()
     }
@@ -281,19 +281,20 @@ impl Daemon {
         self.adapters.all()
     }
 
-    /// What reads the configuration again; none inside a command.
+    /// The reloader; `None` in a daemon inside a command.
     pub fn reloader(&self) -> Option<Arc<Reloader>> {
         self.reloader.clone()
     }
 
-    /// Stops: nothing more is accepted, turns under way get their time and their answers are sent, everything is made
-    /// durable, the lock is released. False: a part of the store hangs, and keeps the lock until the process ends.
+    /// Stops the daemon: refuses new messages, gives turns in progress `grace` and sends their answers, makes
+    /// everything durable and releases the lock. Returns false if a part of the store hangs; it keeps the lock until
+    /// the process ends.
     pub async fn stop(self, grace: Duration) -> bool {
         let socket = self.socket.clone();
         self.end(grace, async move { socket.close(socket::GRACE).await }).await.is_store_closed
     }
 
-    /// Stops in a process that stands by then: its socket stays, and says so meanwhile, however long the store takes to close.
+    /// Stops, but the process becomes a standby: the socket is kept and says so while the store closes.
     pub(crate) async fn step_down(self, grace: Duration) -> Ended {
         let (socket, routes) = (self.socket.clone(), crate::changing::changing(&self.identity));
         let say_so = async move {
@@ -304,11 +305,11 @@ impl Daemon {
         self.end(grace, say_so).await
     }
 
-    /// `leave`: what ends the answers at the socket.
+    /// `leave`: closes or replaces what the socket serves.
     async fn end(self, grace: Duration, leave: impl Future<Output = ()>) -> Ended {
         self.adapters.stop().await;
         networks::hand_over(&self.store, &self.identity.state_dir).await;
-        // Backups and retention passes end early: nothing of theirs comes after the stop.
+        // Ends backups and retention passes early, so that they write nothing after the stop.
         self.store.end_maintenance();
         for task in self.webhooks.into_iter().chain(self.background) {
             task.stop().await;
@@ -319,7 +320,7 @@ impl Daemon {
         Ended { in_order, is_store_closed: self.store.close().await }
     }
 
-    /// The time that turns under way get when it stops.
+    /// The time for turns in progress when the daemon stops.
     pub fn grace(&self) -> Duration {
         Duration::from_secs(self.live.now().config.limits.shutdown_secs)
     }
@@ -329,20 +330,20 @@ async fn networks_of(
     store: &Store,
     loaded: &Loaded,
     state: &StateDir,
-    pairing_store: &Arc<DaemonPairings>,
+    people: &Arc<DaemonPairings>,
 ) -> Result<Networks, StartError> {
     networks::take_over(store, &state.path).await;
-    let pairing_store = Arc::clone(pairing_store) as Arc<dyn PairingStore>;
+    let people = Arc::clone(people) as Arc<dyn PairingStore>;
     let asked = store.clone();
     let fence = Fence::new(move || asked.leads());
-    Ok(networks::adapters(loaded, &pairing_store, &state.path, &fence)?)
+    Ok(networks::adapters(loaded, &people, &state.path, &fence)?)
 }
 
 fn ports(runtime: &Runtime, live: &Live, admin: &Admin) -> AdapterPorts {
     let chat_commands = Runner::new(RunnerDeps {
         store: admin.store.clone(),
         runtime: runtime.clone(),
-        pairing_store: Arc::clone(&admin.pairing_store),
+        people: Arc::clone(&admin.people),
         config: live.clone(),
         clock: Arc::clone(&admin.clock),
         started_at: admin.identity.started_at,
@@ -350,7 +351,7 @@ fn ports(runtime: &Runtime, live: &Live, admin: &Admin) -> AdapterPorts {
     AdapterPorts { intake: Arc::new(runtime.clone()), chat_commands: Arc::new(chat_commands) }
 }
 
-/// What the socket serves, messages and everything else; and what the admin address does.
+/// The routes of the socket and those of the admin address.
 fn routes(ports: &AdapterPorts, admin: Admin) -> (Router, Router) {
     let of_messages = messages::router(LocalApi {
         intake: Arc::clone(&ports.intake),
@@ -369,24 +370,24 @@ fn routes(ports: &AdapterPorts, admin: Admin) -> (Router, Router) {
     (api::with_fallbacks(of_messages.merge(inside)), at_address)
 }
 
-/// A store opened for reading: no actors, nothing is changed.
+/// A store opened for reading, without actors. Nothing is changed.
 pub struct Reader {
     store: Store,
-    /// What keeps the store at a copy of a database's journal.
+    /// Keeps the store up to date, if it is a copy of a database's journal.
     standby: Option<Standby>,
     agent_registry: Arc<AgentRegistry>,
     router: Router,
 }
 
 impl Reader {
-    /// Takes the state's lock and opens the store.
+    /// Locks the state and opens the store.
     ///
     /// # Errors
-    /// It is in use, damaged or unreadable.
+    /// The store is in use, damaged or unreadable.
     pub async fn open(loaded: &Arc<Loaded>, state: &StateDir, tools: &Tools) -> Result<Self, StartError> {
         let options = store_options(loaded, state)?;
         let opened = if options.database.is_some() {
-            // A copy is read without leading: that is for a daemon.
+            // A copy is only read, without trying to lead.
             let mut standby = blocking(move || Store::stand_by(options)).await?;
             (standby.opened().await?, Some(standby))
         } else {
@@ -414,10 +415,10 @@ impl Reader {
     }
 }
 
-/// The calls that only read, of a store that is open.
+/// The routes that only read, for an open store.
 ///
 /// # Errors
-/// It cannot be read.
+/// The store cannot be read.
 pub(crate) async fn reading_routes(
     store: &Store,
     loaded: &Arc<Loaded>,
@@ -425,17 +426,14 @@ pub(crate) async fn reading_routes(
     tools: &Tools,
 ) -> Result<(Router, Arc<AgentRegistry>), StartError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let pairing_store = Arc::new(pairing_store(store, &clock).await?);
+    let people = Arc::new(people(store, &clock).await?);
     let live = Live::new(Arc::clone(loaded));
-    let agent_registry = Arc::new(agent_registry(store, &live, state, tools, pairing_store.pins(), &clock)?);
-    let admin = reading_admin(store, loaded, state, &agent_registry, pairing_store, &clock);
+    let agent_registry = Arc::new(agent_registry(store, &live, state, tools, people.pins(), &clock)?);
+    let admin = reading_admin(store, loaded, state, &agent_registry, people, &clock);
     Ok((api::with_fallbacks(api::router(admin)), agent_registry))
 }
 
-pub(crate) async fn pairing_store(
-    store: &Store,
-    clock: &Arc<dyn Clock>,
-) -> Result<DaemonPairings, StoreError> {
+pub(crate) async fn people(store: &Store, clock: &Arc<dyn Clock>) -> Result<DaemonPairings, StoreError> {
     DaemonPairings::load(Arc::new(store.clone()), Arc::clone(clock)).await
 }
 
@@ -467,7 +465,7 @@ pub(crate) async fn runtime(
         arguments: Arc::new(Schemas::default()),
         clock: Arc::clone(clock),
         agents: agent_registry.runtimes().await?,
-        // Local answers are stored and read from there, so no platform delivers them.
+        // Local answers are read from the store, so no platform is needed for them.
         platforms,
         limits: limits.runtime(),
         talk: limits.talk(),
@@ -479,20 +477,20 @@ pub(crate) async fn runtime(
     Ok(runtime)
 }
 
-/// The parts of the admin API that need no daemon.
+/// The admin API's parts for reading, without a daemon.
 fn reading_admin(
     store: &Store,
     loaded: &Loaded,
     state: &StateDir,
     agent_registry: &Arc<AgentRegistry>,
-    pairing_store: Arc<DaemonPairings>,
+    people: Arc<DaemonPairings>,
     clock: &Arc<dyn Clock>,
 ) -> Admin {
     Admin {
         store: store.clone(),
         runtime: None,
         agent_registry: Arc::clone(agent_registry),
-        pairing_store,
+        people,
         adapters: Arc::new([]),
         reloader: None,
         restart_handle: None,
@@ -512,10 +510,10 @@ pub(crate) fn identity(loaded: &Loaded, state: &StateDir, socket: Option<PathBuf
     }
 }
 
-/// The routes of a state that does not exist yet; they create nothing.
+/// The routes of a state that does not exist yet. They create nothing.
 ///
 /// # Errors
-/// A tool that is linked into this binary cannot be offered.
+/// A linked tool cannot be offered.
 pub fn nothing(loaded: &Arc<Loaded>, state: &StateDir, tools: &Tools) -> Result<Router, StartError> {
     let (linked, clock) = (tools.0.to_vec(), Arc::new(SystemClock));
     let tool_registry = Arc::new(ToolRegistry::new(loaded, &state.path, Pins::default(), linked, clock)?);
@@ -526,11 +524,11 @@ pub fn nothing(loaded: &Arc<Loaded>, state: &StateDir, tools: &Tools) -> Result<
     )))
 }
 
-/// Size of the segments of a copy of a database's journal, at the most.
+/// Largest segment size for the copy of a database's journal, in MiB.
 const COPY_SEGMENT_MIB: u64 = 8;
 
 /// # Errors
-/// The password of the database is named and cannot be read.
+/// The configured database password cannot be read.
 pub fn store_options(loaded: &Loaded, state: &StateDir) -> Result<StoreOptions, ConfigError> {
     let store = &loaded.config.store;
     let database = loaded.database()?.map(|database| DatabaseOptions {
@@ -538,7 +536,7 @@ pub fn store_options(loaded: &Loaded, state: &StateDir) -> Result<StoreOptions, 
         address: format!("{}:{}", database.host, state.path.display()),
         node: database.node,
     });
-    // A start reads the last segment of a copy as a whole.
+    // A start reads the copy's last segment completely.
     let segment_mib =
         if database.is_some() { store.segment_mib.min(COPY_SEGMENT_MIB) } else { store.segment_mib };
     Ok(StoreOptions {
@@ -552,13 +550,13 @@ pub fn store_options(loaded: &Loaded, state: &StateDir) -> Result<StoreOptions, 
 /// Opens the store of a state.
 ///
 /// # Errors
-/// See [`Store::open`].
+/// The store is in use, damaged or unreadable, or the database password cannot be read.
 pub(crate) async fn open(loaded: &Loaded, state: &StateDir) -> Result<Store, StartError> {
     let options = store_options(loaded, state)?;
     Ok(blocking(move || Store::open(options)).await?)
 }
 
-/// Opens something on a thread of its own.
+/// Runs a blocking open on another thread.
 pub(crate) async fn blocking<T: Send + 'static>(
     open: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {

@@ -33,14 +33,14 @@ const ASLEEP_SECS: u32 = 60;
 const EXCERPT: usize = 140;
 
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(super) struct ChannelQuery {
     /// The turns before this entry.
     before: Option<u64>,
     /// The turns around this entry.
     at: Option<u64>,
 }
 
-impl Asked {
+impl ChannelQuery {
     fn before(&self) -> Option<u64> {
         self.before.or(self.at.map(|at| at.saturating_add(ENTRIES / 2)))
     }
@@ -52,7 +52,7 @@ pub(super) async fn view(
     visitor: Visitor,
     Path(name): Path<String>,
     headers: HeaderMap,
-    Query(asked): Query<Asked>,
+    Query(query): Query<ChannelQuery>,
 ) -> Result<Markup, PageError> {
     let channel = admin.resolve(&name)?;
     let (conversation, awake) = admin.conversation(&channel).await?;
@@ -82,7 +82,7 @@ pub(super) async fn view(
         (now)
         details { summary { "As a table" } (ribbon::listed(&conversation, &expired)) }
         (chart::section(&admin, &channel).await?)
-        (turns(&admin, &conversation, asked.before()).await?)
+        (turns(&admin, &conversation, query.before()).await?)
         (summaries_section(&channel, &made))
     };
     let command = command(&["context", &channel.to_string()]);

@@ -20,9 +20,9 @@ const LINES: usize = 100;
 pub(super) async fn view(
     State(admin): State<Shared>,
     visitor: Visitor,
-    Query(asked): Query<After>,
+    Query(query): Query<After>,
 ) -> Result<Markup, PageError> {
-    let params = ListParams { limit: Some(LINES), after: asked.after.filter(|after| !after.is_empty()) };
+    let params = ListParams { limit: Some(LINES), after: query.after.filter(|after| !after.is_empty()) };
     let begins = params.after.is_none();
     let Page { items, next } = list(State(admin), Params(params)).await?;
     let rows: Vec<_> = items.iter().map(row).collect();

@@ -92,11 +92,11 @@ impl Kept {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(super) struct EventsQuery {
     channel: Option<String>,
 }
 
-impl Asked {
+impl EventsQuery {
     fn channel(self, admin: &Admin) -> Result<Option<ChannelId>, ApiError> {
         let name = self.channel.filter(|name| !name.trim().is_empty());
         name.map(|name| admin.resolve(name.trim())).transpose()
@@ -108,9 +108,9 @@ pub(super) async fn view(
     State(admin): State<Shared>,
     Extension(recent): Extension<Arc<Recent>>,
     visitor: Visitor,
-    Query(asked): Query<Asked>,
+    Query(query): Query<EventsQuery>,
 ) -> Result<Markup, PageError> {
-    let channel = asked.channel(&admin)?;
+    let channel = query.channel(&admin)?;
     let events = recent.newest(channel.as_ref());
     let of = channel.as_ref().map(|channel| format!("?channel={}", encoded(&channel.to_string())));
     let stream = format!("{HERE}/stream{}", of.unwrap_or_default());
@@ -133,9 +133,9 @@ pub(super) async fn view(
 pub(super) async fn stream(
     State(admin): State<Shared>,
     Extension(recent): Extension<Arc<Recent>>,
-    Query(asked): Query<Asked>,
+    Query(query): Query<EventsQuery>,
 ) -> Result<Response, PageError> {
-    let channel = asked.channel(&admin)?;
+    let channel = query.channel(&admin)?;
     let place = Arc::clone(&recent.places).try_acquire_owned().map_err(|_none| {
         let hint = "close another window that shows the events";
         ApiError::new(

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use crate::error::PageError;
 use crate::layout::{Frame, Section, layout};
 use crate::links::{encoded, seen_again, turn_link};
-use crate::paint::{paint, paint_with};
+use crate::paint::{list, paint};
 use crate::pieces::{command, said, text, time};
 use crate::visitor::Visitor;
 use cairn_api::show::Show as _;
@@ -40,7 +40,7 @@ const TEXT_SHOWN: usize = 300;
 const HERE: &str = "/memories";
 
 #[derive(Default, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct MemoriesQuery {
     q: Option<String>,
     agent: Option<String>,
     scope: Option<String>,
@@ -49,7 +49,7 @@ pub(super) struct Asked {
     after: Option<String>,
 }
 
-impl Asked {
+impl MemoriesQuery {
     /// The filters that are set, by name.
     fn filters(&self) -> Vec<(&'static str, &str)> {
         let all = [
@@ -88,29 +88,30 @@ fn given(value: Option<&str>) -> Option<&str> {
 pub(super) async fn view(
     State(admin): State<Shared>,
     visitor: Visitor,
-    Query(asked): Query<Asked>,
+    Query(query): Query<MemoriesQuery>,
 ) -> Result<Markup, PageError> {
     let own = |value: &Option<String>| given(value.as_deref()).map(str::to_owned);
     let params = ListParams {
-        agent: own(&asked.agent),
-        scope: own(&asked.scope),
-        kind: own(&asked.kind),
-        subject: own(&asked.subject),
-        q: own(&asked.q),
+        agent: own(&query.agent),
+        scope: own(&query.scope),
+        kind: own(&query.kind),
+        subject: own(&query.subject),
+        q: own(&query.q),
         limit: Some(LINES),
-        after: own(&asked.after),
+        after: own(&query.after),
     };
     let begins = params.after.is_none();
     let Page { items, next } = memories::list(State(admin), Params(params)).await?;
     let ticked = |n: usize| html! { @if visitor.may_operate() { (tick(&items[n])) } };
     let kept: String =
-        asked.filters().iter().map(|(name, value)| format!("&{name}={}", encoded(value))).collect();
+        query.filters().iter().map(|(name, value)| format!("&{name}={}", encoded(value))).collect();
+    let caption = if query.value("q").is_empty() { "Oldest first" } else { "Best first" };
     let body = html! {
-        (filter(&asked))
+        (filter(&query))
         @if items.is_empty() { p { "No memory fits." } }
         @else {
             form method="get" action="/memories/chosen" {
-                (paint_with(&items.show(), ticked))
+                (list(caption, &items.show(), ticked))
                 @if visitor.may_operate() { p { button { "Unite or forget those that are ticked" } } }
             }
         }
@@ -119,18 +120,18 @@ pub(super) async fn view(
             @if let Some(next) = &next { a rel="next" href={ (HERE) "?after=" (encoded(next)) (kept) } { "Next page" } }
         }
     };
-    let command = asked.command();
+    let command = query.command();
     Ok(layout(&Frame { title: "Memories", section: Section::Memories, visitor, command }, &body))
 }
 
-fn filter(asked: &Asked) -> Markup {
+fn filter(query: &MemoriesQuery) -> Markup {
     let field = |name: &'static str, label: &'static str| {
-        html! { p { label for=(name) { (label) } input id=(name) name=(name) value=(asked.value(name)); } }
+        html! { p { label for=(name) { (label) } input id=(name) name=(name) value=(query.value(name)); } }
     };
     html! {
         form.filter method="get" action=(HERE) role="search" {
-            p { label for="q" { "Words" } input #q name="q" type="search" value=(asked.value("q")); }
-            p { label for="kind" { "Kind" } (kinds("kind", "any", asked.value("kind"))) }
+            p { label for="q" { "Words" } input #q name="q" type="search" value=(query.value("q")); }
+            p { label for="kind" { "Kind" } (kinds("kind", "any", query.value("kind"))) }
             (field("scope", "Scope"))
             (field("subject", "About"))
             (field("agent", "Agent"))

@@ -22,9 +22,9 @@ const HERE: &str = "/outbox";
 pub(super) async fn view(
     State(admin): State<Shared>,
     visitor: Visitor,
-    Query(asked): Query<After>,
+    Query(query): Query<After>,
 ) -> Result<Markup, PageError> {
-    let params = ListParams { limit: Some(LINES), after: asked.after.filter(|after| !after.is_empty()) };
+    let params = ListParams { limit: Some(LINES), after: query.after.filter(|after| !after.is_empty()) };
     let begins = params.after.is_none();
     let Page { items, next } = outbox::list(State(admin), Params(params)).await?;
     let body = html! {

@@ -12,39 +12,44 @@ const CUT: usize = 300;
 
 /// Blocks, with a section for each heading.
 pub(super) fn paint(blocks: &[Block]) -> Markup {
-    paint_with(blocks, |_| html! {})
-}
-
-/// Blocks; `before`: what the first cell of the nth row of a table begins with.
-pub(super) fn paint_with(blocks: &[Block], before: impl Fn(usize) -> Markup) -> Markup {
     html! {
         @for part in blocks.chunk_by(|_, next| !matches!(next, Block::Head(_))) {
             @if let [Block::Head(name), below @ ..] = part {
                 @let id = name.to_lowercase().replace(' ', "-");
-                section aria-labelledby=(id) { h2 id=(id) { (name) } @for block in below { (one(block, &before)) } }
-            } @else { @for block in part { (one(block, &before)) } }
+                section aria-labelledby=(id) { h2 id=(id) { (name) } @for block in below { (one(block)) } }
+            } @else { @for block in part { (one(block)) } }
         }
     }
 }
 
-fn one(block: &Block, before: &impl Fn(usize) -> Markup) -> Markup {
+fn one(block: &Block) -> Markup {
     match block {
         Block::Head(name) => html! { h2 { (name) } },
         Block::Facts(rows) => {
             let rows: Vec<_> = rows.iter().map(|(name, fact)| (*name, cell(fact, plain))).collect();
             facts(&rows)
         }
-        Block::Table { caption, columns, rows } => {
-            let columns: Vec<_> = columns.iter().map(|column| (column.name, class(*column))).collect();
-            let rows: Vec<Vec<_>> = rows.iter().map(|row| row.iter().map(in_table).collect()).collect();
-            let marked = rows.into_iter().enumerate().map(|(n, mut row): (usize, Vec<Markup>)| {
-                row[0] = html! { (before(n)) (row[0]) };
-                row
-            });
-            table(caption, &columns, &marked.collect::<Vec<_>>())
-        }
+        Block::Table { caption, .. } => list(caption, std::slice::from_ref(block), |_| html! {}),
         Block::Text(text) => said(text),
         Block::Note(note) => html! { p.note { (cell(note, plain)) } },
+    }
+}
+
+/// The tables among blocks, captioned with the order of their rows; `before`: what the first cell of the nth row begins with.
+pub(super) fn list(caption: &str, blocks: &[Block], before: impl Fn(usize) -> Markup) -> Markup {
+    let drawn = |columns: &[Column], rows: &[Vec<Cell>]| {
+        let columns: Vec<_> = columns.iter().map(|column| (column.name, class(*column))).collect();
+        let rows = rows.iter().enumerate().map(|(n, row)| {
+            let mut row: Vec<_> = row.iter().map(in_table).collect();
+            row[0] = html! { (before(n)) (row[0]) };
+            row
+        });
+        table(caption, &columns, &rows.collect::<Vec<_>>())
+    };
+    html! {
+        @for block in blocks {
+            @if let Block::Table { columns, rows, .. } = block { (drawn(columns, rows)) }
+        }
     }
 }
 

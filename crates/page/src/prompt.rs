@@ -25,7 +25,7 @@ const OPEN_LINES: usize = 12;
 const AROUND: usize = 3;
 
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(super) struct PromptQuery {
     call: Option<usize>,
 }
 
@@ -34,7 +34,7 @@ pub(super) async fn view(
     State(admin): State<Shared>,
     visitor: Visitor,
     Path((name, which)): Path<(String, String)>,
-    Query(Asked { call }): Query<Asked>,
+    Query(PromptQuery { call }): Query<PromptQuery>,
 ) -> Result<Markup, PageError> {
     Ok(shown(visitor, &prompt(&admin, &name, which, call).await?))
 }
@@ -44,7 +44,7 @@ pub(super) async fn of_run(
     State(admin): State<Shared>,
     visitor: Visitor,
     Path((name, run)): Path<(String, String)>,
-    Query(Asked { call }): Query<Asked>,
+    Query(PromptQuery { call }): Query<PromptQuery>,
 ) -> Result<Markup, PageError> {
     Ok(shown(visitor, &run_prompt(&admin, &name, run, call).await?))
 }
@@ -85,7 +85,7 @@ fn shown(visitor: Visitor, made: &PromptRecord) -> Markup {
 pub(super) async fn body(
     State(admin): State<Shared>,
     Path((name, which)): Path<(String, String)>,
-    Query(Asked { call }): Query<Asked>,
+    Query(PromptQuery { call }): Query<PromptQuery>,
 ) -> Result<Response, PageError> {
     let made = prompt(&admin, &name, which, call).await?;
     Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], made.body).into_response())
@@ -95,7 +95,7 @@ pub(super) async fn body(
 pub(super) async fn body_of_run(
     State(admin): State<Shared>,
     Path((name, run)): Path<(String, String)>,
-    Query(Asked { call }): Query<Asked>,
+    Query(PromptQuery { call }): Query<PromptQuery>,
 ) -> Result<Response, PageError> {
     let made = run_prompt(&admin, &name, run, call).await?;
     Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], made.body).into_response())
@@ -126,7 +126,7 @@ pub(super) async fn diff(
     State(admin): State<Shared>,
     visitor: Visitor,
     Path((name, which)): Path<(String, String)>,
-    Query(Asked { call }): Query<Asked>,
+    Query(PromptQuery { call }): Query<PromptQuery>,
 ) -> Result<Markup, PageError> {
     let channel = Channel(admin.resolve(&name)?, which);
     let made =

@@ -27,7 +27,7 @@ const ENTRIES: u64 = 100;
 const LEFT_OUT: usize = 200;
 
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(super) struct SummaryQuery {
     /// The entry that the source is shown from.
     from: Option<u64>,
 }
@@ -37,13 +37,13 @@ pub(super) async fn view(
     State(admin): State<Shared>,
     visitor: Visitor,
     Path((name, id)): Path<(String, String)>,
-    Query(asked): Query<Asked>,
+    Query(query): Query<SummaryQuery>,
 ) -> Result<Markup, PageError> {
     let channel = admin.resolve(&name)?;
     let shown = summaries::show(State(Arc::clone(&admin)), Channel(channel.clone(), id)).await?.0;
     let Seq(first) = shown.line.from_seq;
     let Seq(last) = shown.line.to_seq;
-    let from = asked.from.unwrap_or(first).clamp(first, last);
+    let from = query.from.unwrap_or(first).clamp(first, last);
     let to = last.min(from + ENTRIES - 1);
     let params = history::HistoryParams {
         from: Some(from),

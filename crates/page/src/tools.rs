@@ -27,7 +27,7 @@ const ARGUMENTS_SHOWN: usize = 120;
 const HERE: &str = "/tools";
 
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(super) struct ToolsQuery {
     channel: Option<String>,
     tool: Option<String>,
     outcome: Option<String>,
@@ -39,7 +39,7 @@ pub(super) async fn view(
     State(admin): State<Shared>,
     visitor: Visitor,
     headers: HeaderMap,
-    Query(asked): Query<Asked>,
+    Query(query): Query<ToolsQuery>,
 ) -> Result<Markup, PageError> {
     let waiting = tools::approvals(State(Shared::clone(&admin))).await.0;
     let waiting = live("waiting", &approvals(&waiting, visitor));
@@ -47,14 +47,14 @@ pub(super) async fn view(
         return Ok(waiting);
     }
     let given = |value: &Option<String>| value.clone().filter(|value| !value.trim().is_empty());
-    let (channel, tool) = (given(&asked.channel), given(&asked.tool));
-    let outcome = given(&asked.outcome)
+    let (channel, tool) = (given(&query.channel), given(&query.tool));
+    let outcome = given(&query.outcome)
         .and_then(|name| ToolOutcome::ALL.into_iter().find(|known| known.name() == name));
     let params = LogParams {
         channel: channel.clone(),
         tool: tool.clone(),
         outcome,
-        before: asked.before,
+        before: query.before,
         after: None,
         limit: Some(LINES),
     };
@@ -81,7 +81,7 @@ pub(super) async fn view(
             @if rows.is_empty() { p { "No call of a tool fits." } }
             @else { (table("Newest first", &COLUMNS, &rows)) }
             nav.pages aria-label="Pages" {
-                @if asked.before.is_some() { a href=(HERE) { "Newest" } }
+                @if query.before.is_some() { a href=(HERE) { "Newest" } }
                 @if let Some(older) = older { a rel="next" href=(older) { "Older" } }
             }
         }

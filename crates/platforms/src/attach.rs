@@ -1,4 +1,4 @@
-//! What becomes of a file that is attached to a message: a picture, a text, or a mere name.
+//! How an attached file enters a message: as a picture, as text, or by name only.
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ pub struct AttachLimits {
     pub image_bytes: usize,
     /// Largest text that is read, in bytes.
     pub text_bytes: usize,
-    /// Pictures are read: the model takes them.
+    /// Whether pictures are read, which needs a model that takes them.
     pub images: bool,
 }
 
@@ -30,7 +30,7 @@ impl Default for AttachLimits {
     }
 }
 
-/// What a file is, by what the platform says of it.
+/// The kind of a file, judged by the media type and the name that the platform states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A picture of a kind that models take.
@@ -39,7 +39,7 @@ pub enum Kind {
     Other,
 }
 
-/// A file, as the platform names it.
+/// A file as the platform describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attachment<'a> {
     pub name: &'a str,
@@ -51,7 +51,7 @@ pub struct Attachment<'a> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unread {
-    /// It is of a kind that is not read.
+    /// Pictures and texts are read, and this is neither; or the model takes no pictures.
     Kind,
     TooLarge,
     Unavailable,
@@ -75,10 +75,10 @@ impl Attachment<'_> {
         if is_text { Kind::Text } else { Kind::Other }
     }
 
-    /// How many bytes of it are to be fetched at most.
+    /// The most bytes to fetch.
     ///
     /// # Errors
-    /// It is not to be fetched.
+    /// Why the file is not fetched.
     pub fn wanted(&self, limits: &AttachLimits) -> Result<usize, Unread> {
         let most = match self.kind() {
             Kind::Image if limits.images => limits.image_bytes,
@@ -89,7 +89,7 @@ impl Attachment<'_> {
         if fits { Ok(most) } else { Err(Unread::TooLarge) }
     }
 
-    /// The file as a part of a message: what was fetched, if it is what it was said to be; otherwise its name.
+    /// The file as a part of a message: its content if the bytes are of the stated kind, otherwise only its name.
     pub fn part(&self, fetched: Result<Vec<u8>, Unread>) -> Part {
         let bytes = match fetched {
             Ok(bytes) => bytes,
@@ -130,7 +130,7 @@ impl Attachment<'_> {
         Part::File { name, media_type: self.shown_type(), text: None }
     }
 
-    /// Its name as a line of text; a long one keeps its ending.
+    /// The name on one line; a long one is shortened in the middle and keeps its extension.
     fn shown_name(&self) -> String {
         match self.name.rsplit_once('.') {
             Some((stem, ending)) if self.name.chars().count() > 64 && ending.len() <= 8 => {
@@ -157,7 +157,7 @@ fn image_type(bytes: &[u8]) -> Option<&'static str> {
     known.into_iter().find_map(|(is, media_type)| is.then_some(media_type))
 }
 
-/// The text, when it is one in UTF-8.
+/// The bytes as text, without a byte order mark. `None` if they are not UTF-8 or contain a zero byte.
 fn text_of(bytes: Vec<u8>) -> Option<String> {
     let text = String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))?;
     Some(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
@@ -174,7 +174,6 @@ fn readable(bytes: u64) -> String {
     if amount < 10.0 { format!("{amount:.1} {name}") } else { format!("{amount:.0} {name}") }
 }
 
-/// Whether a word is in a list of words.
 fn is_among(list: &str, word: &str) -> bool {
     list.split(' ').any(|known| known == word)
 }

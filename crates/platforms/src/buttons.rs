@@ -1,5 +1,5 @@
-//! The buttons under a question whether a call of a tool may be made: what they carry, and what is added to the question
-//! when it is answered.
+//! The two buttons under an approval question: the data they carry, and the line that is added to the question once it
+//! is answered.
 
 use cairn_types::command::Command;
 use cairn_types::ids::ApprovalId;
@@ -8,16 +8,16 @@ use jiff::Timestamp;
 pub(crate) const YES: &str = "Yes";
 pub(crate) const NO: &str = "No";
 
-/// Most bytes that a button carries: what Telegram takes; Discord takes more.
+/// Most bytes of button data. Telegram's limit; Discord allows more.
 const DATA_MAX: usize = 64;
 
-/// What the two buttons carry; none for an id that does not fit, which has to be answered in words.
+/// The data of the two buttons, approve first. `None` if the id does not fit; such a question is answered by command.
 pub(crate) fn data(approval: &ApprovalId) -> Option<[String; 2]> {
     let both = ["approve", "deny"].map(|name| format!("{name}:{approval}"));
     both.iter().all(|data| data.len() <= DATA_MAX).then_some(both)
 }
 
-/// What a button means: whether it is the yes, and the command that it stands for. None: the bot has no such button.
+/// Whether button data means approval, and its command. `None`: no button of this bot.
 pub(crate) fn read(data: &str) -> Option<(bool, Command)> {
     let (name, id) = data.split_once(':')?;
     let is_id = !id.is_empty() && data.len() <= DATA_MAX && id.chars().all(|c| c.is_ascii_alphanumeric());
@@ -29,7 +29,7 @@ pub(crate) fn read(data: &str) -> Option<(bool, Command)> {
     }
 }
 
-/// What a question says of its answer. The name is text of a person.
+/// The line that is added to an answered question. `name` is untrusted text.
 pub(crate) fn outcome(yes: bool, name: &str, at: Timestamp) -> String {
     let word = if yes { "yes" } else { "no" };
     format!("— {word}, {name}, {} UTC", at.strftime("%H:%M"))

@@ -1,4 +1,4 @@
-//! Per-chat queues: what came in waits here, chat by chat, each in order, none in another's way.
+//! One queue per chat: items of a chat keep their order, and no chat waits for another.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -15,7 +15,7 @@ struct State<K, T> {
     n_waiting: usize,
 }
 
-/// The queues of all chats. A chat has one from its first item on until its worker finds it empty.
+/// The queues of all chats. A queue exists from its first item until its worker finds it empty.
 pub(crate) struct ChatQueues<K, T>(Mutex<State<K, T>>);
 
 impl<K, T> Default for ChatQueues<K, T> {
@@ -25,8 +25,8 @@ impl<K, T> Default for ChatQueues<K, T> {
 }
 
 impl<K: Copy + Eq + Hash, T> ChatQueues<K, T> {
-    /// Changes the queue of a chat; the change is told how many items wait in all queues. True: the queue is new and
-    /// wants a worker (see [`work_off`]).
+    /// Changes the queue of a chat; `change` also gets the number of items waiting in all queues. Returns true if the
+    /// queue is new and the caller must start a worker ([`work_off`]).
     #[must_use]
     pub(crate) fn change(&self, chat: K, change: impl FnOnce(&mut VecDeque<T>, usize)) -> bool {
         let state = &mut *self.0.lock();
@@ -38,13 +38,13 @@ impl<K: Copy + Eq + Hash, T> ChatQueues<K, T> {
         is_new
     }
 
-    /// Puts something at the end of a chat's queue. True: the queue is new and wants a worker.
+    /// Appends an item to a chat's queue. Returns true if the queue is new and the caller must start a worker.
     #[must_use]
     pub(crate) fn push(&self, chat: K, item: T) -> bool {
         self.change(chat, |queue, _| queue.push_back(item))
     }
 
-    /// Takes out of a chat's queue what need not wait for its turn.
+    /// Removes the `wanted` items from a chat's queue and returns them in order.
     pub(crate) fn extract(&self, chat: K, wanted: impl Fn(&T) -> bool) -> Vec<T> {
         let state = &mut *self.0.lock();
         let Some(queue) = state.chats.get_mut(&chat) else { return Vec::new() };
@@ -54,7 +54,7 @@ impl<K: Copy + Eq + Hash, T> ChatQueues<K, T> {
         taken.into()
     }
 
-    /// What the worker of a chat does next. None: its queue is gone, and so is the worker.
+    /// The next item for a chat's worker. `None`: the queue was empty and is removed, and the worker ends.
     fn next(&self, chat: K) -> Option<T> {
         let state = &mut *self.0.lock();
         match state.chats.get_mut(&chat)?.pop_front() {
@@ -69,7 +69,7 @@ impl<K: Copy + Eq + Hash, T> ChatQueues<K, T> {
         }
     }
 
-    /// Nothing waits, and nothing is being worked off.
+    /// Whether nothing waits and no worker runs.
     pub(crate) fn is_idle(&self) -> bool {
         self.0.lock().chats.is_empty()
     }
@@ -79,7 +79,7 @@ impl<K: Copy + Eq + Hash, T> ChatQueues<K, T> {
     }
 }
 
-/// Works off the queue of a chat, one item after the other, until it is empty.
+/// The worker of a chat: handles the items of its queue one by one until it is empty.
 pub(crate) async fn work_off<K: Copy + Eq + Hash, T, F: Future<Output = ()>>(
     queues: Arc<ChatQueues<K, T>>,
     chat: K,
@@ -90,14 +90,14 @@ pub(crate) async fn work_off<K: Copy + Eq + Hash, T, F: Future<Output = ()>>(
     }
 }
 
-/// Does one piece of work. One that breaks would break again: it is passed over, and everything else goes on.
+/// Runs `work`. A panic is logged and the item is skipped: a retry would panic again.
 async fn guarded(work: impl Future<Output = ()>) {
     if AssertUnwindSafe(work).catch_unwind().await.is_err() {
         tracing::error!("something that came in broke its handling and is passed over; please report this");
     }
 }
 
-/// Tasks of one run of an adapter. They end with the guard that came with it.
+/// The tasks of one adapter run. Dropping the guard from [`Tasks::new`] stops them.
 #[derive(Clone)]
 pub(crate) struct Tasks(CancellationToken);
 
@@ -110,7 +110,7 @@ impl Tasks {
 
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let token = self.0.clone();
-        // The lines of a bot's tasks in the log tell whose they are, as its own do.
+        // Keeps the tracing span, so that log lines of the task name the bot.
         tokio::spawn(async move { token.run_until_cancelled(guarded(work)).await }.in_current_span());
     }
 }

@@ -1,9 +1,9 @@
-//! A checkup of a bot's account, for `cairn doctor`: what the network says of its token, its rights and its places.
+//! The checkup of a bot's account for `cairn doctor`: token, rights, and the places that it serves.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grade {
     Fine,
-    /// It works, and is probably not meant so.
+    /// It works, but probably not as intended.
     Doubtful,
     Bad,
 }
@@ -11,9 +11,9 @@ pub enum Grade {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
     pub grade: Grade,
-    /// What was found, in a sentence without a full stop. Names of chats are others' words.
+    /// The finding, as a sentence without a full stop. Chat names in it are untrusted text.
     pub found: String,
-    /// What to do about it; empty where it is fine.
+    /// How to fix it; empty for [`Grade::Fine`].
     pub remedy: String,
 }
 
@@ -22,7 +22,7 @@ impl Checked {
         Self { grade: Grade::Fine, found: found.into(), remedy: String::new() }
     }
 
-    /// It works, and is probably not meant so.
+    /// It works, but probably not as intended.
     pub(crate) fn doubtful(found: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { grade: Grade::Doubtful, found: found.into(), remedy: remedy.into() }
     }
@@ -32,7 +32,7 @@ impl Checked {
     }
 }
 
-/// A name that others gave, fit for one line.
+/// A chat or user name, cleaned up for one line.
 pub(crate) fn shown(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(60).collect()
 }

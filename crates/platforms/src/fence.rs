@@ -3,18 +3,18 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Asked right before each request to a chat network. Open where nothing else is said.
+/// Checked before each request to a chat network. Open by default.
 #[derive(Clone)]
 pub struct Fence(Arc<dyn Fn() -> bool + Send + Sync>);
 
 impl Fence {
-    /// `is_open` must answer at once.
+    /// `is_open` must return at once.
     pub fn new(is_open: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(is_open))
     }
 
     /// # Errors
-    /// It is closed: why nothing is sent. The process that may send does it.
+    /// The fence is closed; the text says why nothing is sent.
     pub(crate) fn check(&self) -> Result<(), String> {
         if (self.0)() { Ok(()) } else { Err("this node no longer leads".to_owned()) }
     }

@@ -1,6 +1,6 @@
-//! The way in that all chat networks share: who is admitted, how messages, changes, commands and buttons get to the
-//! runtime, what is tried again, and what people are told instead. A network says who did what, and where, and has
-//! ways of its own to answer.
+//! The part of the inbound path that all chat networks share: it applies the access rules, passes messages, edits,
+//! commands and button presses to the runtime, decides on retries, and chooses the text for people who are refused. A
+//! network says who did something and where, and sends the answers its own way.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,40 +24,41 @@ use crate::settings::LiveChat;
 #[cfg(test)]
 mod tests;
 
-/// Pauses between attempts to have something taken in.
+/// First and longest pause before a message is offered to the runtime again.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// For room it is looked that often: what makes the room may wait behind.
+/// Longest pause while a channel has no room: a command that makes room may wait behind the message.
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
 
-/// While others cannot be heard, a message waits at most so long for room in its channel.
+/// How long a message waits for room in its channel while it holds up other chats.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// And so long for a channel that takes nothing, though others do.
+/// How long it waits for a channel that refuses everything while other channels accept messages.
 const LONG_PATIENCE: Duration = Duration::from_secs(60);
 
-/// A channel that was not asked for so long begins to refuse again: a message that waits asks more often.
+/// After this long without an attempt, a channel's earlier refusals no longer count. A waiting message tries more
+/// often.
 const BREAK: Duration = Duration::from_secs(30);
 
-/// What is told to a press under a message that is not the bot's own, or not there any more.
+/// The answer to a press under a message that is not the bot's own, or is gone.
 pub(crate) const NO_QUESTION: &str = "Nothing that I asked waits there any more.";
 
 /// A person or a bot on a network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sender {
-    /// Their id there.
+    /// The id on the network.
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) bot: bool,
-    /// It is the bot itself.
+    /// Whether this is the bot itself.
     pub(crate) myself: bool,
 }
 
-/// A chat, by the network's ids.
+/// A chat, by the ids of its network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ChatAddress {
-    /// The server, where the network has such.
+    /// The server; `None` on networks without servers.
     pub(crate) server: Option<String>,
     pub(crate) chat: String,
     pub(crate) thread: Option<String>,
@@ -65,7 +66,7 @@ pub(crate) struct ChatAddress {
 }
 
 impl ChatAddress {
-    /// The place that the access rules judge, with the chat under this id.
+    /// The place for the access rules, with `chat` as the chat's id.
     fn place<'a>(&'a self, chat: &'a str) -> ChatPlace<'a> {
         match self.direct {
             true => ChatPlace::Direct,
@@ -76,7 +77,7 @@ impl ChatAddress {
     }
 }
 
-/// A sender whose message, command or button counts, and the channel that it belongs to.
+/// A sender who passed the access rules, and the channel of their message, command or press.
 #[derive(Debug, Clone)]
 pub(crate) struct Admitted {
     pub(crate) channel: ChannelId,
@@ -89,65 +90,65 @@ pub(crate) struct Admitted {
 #[derive(Debug, Clone)]
 pub(crate) enum Access {
     Admitted(Admitted),
-    /// A person unknown in a private chat: they may ask to be let in.
+    /// An unknown person in a private chat, who may ask for pairing.
     Stranger,
     Ignored(&'static str),
 }
 
-/// What became of a message or a change.
+/// The result of passing a message or a change to the runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Taken,
-    /// The runtime does not take it. `reply`: what its author is told.
+    /// The runtime refused it. `reply`: the text for its author, if any.
     Refused {
         why: &'static str,
         reply: Option<String>,
     },
 }
 
-/// A press of one of the buttons under a question.
+/// A press of a button under an approval question.
 pub(crate) struct ButtonPress<'a> {
-    /// The id of the press: a press that comes twice is run once.
+    /// The id of the press; a repeated press runs once.
     pub(crate) id: MessageId,
-    /// What the button carries.
+    /// The data of the button.
     pub(crate) data: Option<&'a str>,
-    /// Who pressed it, or why they are not admitted.
+    /// The person who pressed it, or the text for a person who is not admitted.
     pub(crate) admitted: Result<Admitted, String>,
 }
 
-/// What becomes of a press, and of its question.
+/// The result of a press, for the presser and for the question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PressOutcome {
-    /// Nothing was run; the presser is told so.
+    /// Nothing was run; the text is for the presser.
     Refused(String),
-    /// It was run before. How it ended is not known here any more; another press tells.
+    /// It was run before. Its result is no longer known here.
     Repeated,
-    /// It decided nothing and the question stays; the presser is told why.
+    /// Nothing was decided and the question stays open; the text is for the presser.
     Denied(String),
-    /// The question was settled before: its buttons go away, and the presser is told.
+    /// The question was already settled: its buttons are removed, and the text is for the presser.
     Stale(String),
-    /// It decided: the buttons go away, and `outcome` is added to the question.
+    /// The press decided: the buttons are removed, `outcome` is added to the question, and `words` are for the presser.
     Decided { words: String, outcome: String },
 }
 
-/// The channels that take nothing at the moment.
+/// Channels that refuse messages at the moment.
 #[derive(Default)]
 struct Waits {
-    /// Since when each has refused without a break, and when it did last.
+    /// For each channel, the first and the last refusal in a row.
     refused: HashMap<ChannelId, (Instant, Instant)>,
-    /// When the runtime took something in last.
+    /// When the runtime last accepted anything.
     last_taken: Option<Instant>,
-    /// What waits keeps others from being heard.
+    /// Waiting messages hold up other chats.
     crowded: bool,
 }
 
 impl Waits {
-    /// Whether a message that was refused in passing is to be given up: it keeps others from being heard, and its
-    /// channel has refused for long enough. For a runtime that takes nothing from anybody it waits on.
+    /// Whether to give up a message after a temporary refusal: waiting messages hold up other chats, and its channel
+    /// has refused for long enough. If the runtime accepts nothing from any channel, the message waits on.
     fn gives_up(&mut self, channel: &ChannelId, refusal: &Refusal) -> bool {
         let now = Instant::now();
         let (since, last) = self.refused.entry(channel.clone()).or_insert((now, now));
-        // Whatever waited there went away: it was given up, or changed.
+        // The earlier message was given up or no longer waits.
         if now - *last > BREAK {
             *since = now;
         }
@@ -195,7 +196,7 @@ impl InboundPath {
         self.pairing_store.clock().now()
     }
 
-    /// A person as the runtime knows them, by their id on the network.
+    /// A person's id in the runtime: `platform/id`.
     pub(crate) fn person(&self, id: impl std::fmt::Display) -> String {
         format!("{}/{id}", self.platform)
     }
@@ -204,7 +205,7 @@ impl InboundPath {
         Author { id: self.person(&sender.id), name: sender.name.clone() }
     }
 
-    /// What the access rules say. `calls_me`: the bot is mentioned, replied to, or given a command.
+    /// Applies the access rules. `calls_me`: the bot is mentioned, replied to, or given a command.
     pub(crate) fn judge(&self, sender: &Sender, calls_me: bool, at: &ChatAddress) -> Access {
         let author = self.author(sender);
         let standing = self.pairing_store.standing(&author.id);
@@ -220,8 +221,8 @@ impl InboundPath {
         }
     }
 
-    /// What the access rules say of a message that is read only now: whoever was not let in when they said it is not heard later, and what
-    /// another agent took in, whose chat it was then, is not answered a second time.
+    /// Applies the access rules to a message that was missed. It is ignored if its author was not admitted when they
+    /// wrote it, or if another agent, whose chat it was then, has taken it in.
     pub(crate) async fn judge_missed(
         &self,
         sender: &Sender,
@@ -260,7 +261,7 @@ impl InboundPath {
             let (bot, myself, place) = (*bot, *myself, at.place(chat));
             rules.judge(&AccessRequest { user: id, standing, myself, bot, calls_me, place })
         };
-        // A chat that moved is known by both its ids.
+        // A chat that moved is known by its old and its new id.
         let home = self.pairing_store.home_of(self.platform, &at.chat);
         match judge(&at.chat) {
             AccessVerdict::Ignore(_) if home != at.chat => judge(&home),
@@ -268,7 +269,7 @@ impl InboundPath {
         }
     }
 
-    /// Judges a sender who gives a command or presses a button; otherwise what they are told.
+    /// Applies the access rules to a command or a button press. The error is the text for the person.
     pub(crate) async fn admit(&self, sender: &Sender, at: &ChatAddress) -> Result<Admitted, String> {
         match self.judge(sender, true, at) {
             Access::Admitted(admitted) => Ok(admitted),
@@ -299,17 +300,17 @@ impl InboundPath {
         channel.ok()
     }
 
-    /// The channel that a chat belongs to, by whomever a message is.
+    /// The channel of a chat, whoever writes there.
     pub(crate) fn channel_of(&self, at: &ChatAddress) -> Option<ChannelId> {
         self.channel_under(&self.for_everybody(), at)
     }
 
-    /// The rules without the people in them, for [`Self::channel_under`].
+    /// The access rules without restrictions on people, for [`Self::channel_under`].
     pub(crate) fn for_everybody(&self) -> AccessPolicy {
         for_everybody(&self.chat.get().access)
     }
 
-    /// The channel that a chat belongs to under these rules, which are without people.
+    /// The channel of a chat under rules from [`Self::for_everybody`].
     pub(crate) fn channel_under(&self, access: &AccessPolicy, at: &ChatAddress) -> Option<ChannelId> {
         let approach = AccessRequest {
             user: "",
@@ -321,13 +322,14 @@ impl InboundPath {
         };
         match access.judge(&approach) {
             AccessVerdict::Serve { agent, .. } => self.channel(&agent, at),
-            // Someone on a list wrote there privately.
+            // A listed person may have written here privately.
             AccessVerdict::Pair | AccessVerdict::Ignore(_) if at.direct => self.channel(&access.agent, at),
             AccessVerdict::Pair | AccessVerdict::Ignore(_) => None,
         }
     }
 
-    /// What a stranger who wrote privately is told; none: they were told of late.
+    /// The pairing text for an unknown person who wrote privately. `None`: they were told recently, or no code can be
+    /// given.
     pub(crate) async fn pairing_reply(&self, sender: &Sender, at: &ChatAddress) -> Option<String> {
         match self.pairing_store.request_pairing(self.author(sender), at.chat.clone()).await {
             Ok(code) => code.as_deref().map(code_words),
@@ -338,7 +340,7 @@ impl InboundPath {
         }
     }
 
-    /// What a stranger is told who gave a command or pressed a button, and waits for an answer.
+    /// The text for an unknown person who gave a command or pressed a button, and so expects an answer.
     async fn stranger_words(&self, sender: &Sender, at: &ChatAddress) -> String {
         if let Some(words) = self.pairing_reply(sender, at).await {
             return words;
@@ -351,25 +353,25 @@ impl InboundPath {
         }
     }
 
-    /// Whether the runtime has never seen a message.
+    /// Whether the runtime has never seen a message; true if it cannot tell.
     pub(crate) async fn is_new(&self, channel: &ChannelId, message: &MessageId) -> bool {
         match self.ports.intake.has_seen(channel, message).await {
             Ok(seen) => !seen,
             Err(error) => {
-                // The runtime drops it if it has it; that is only not known here.
+                // The runtime ignores a message that it already has.
                 tracing::debug!(platform = self.platform, %error, "cannot tell whether a message was taken in before");
                 true
             }
         }
     }
 
-    /// Hands a message to the runtime, as often as it takes. `on_busy` is called while its channel has no room.
+    /// Passes a message to the runtime, with retries. `on_busy` is called while its channel has no room.
     pub(crate) async fn submit(&self, inbound: Inbound, on_busy: impl Fn()) -> Outcome {
         let submit = || self.ports.intake.submit(inbound.clone());
         self.until_taken(&inbound.channel, submit, on_busy).await
     }
 
-    /// Tells the runtime of an edit or a deletion, as often as it takes.
+    /// Passes an edit or a deletion to the runtime, with retries.
     pub(crate) async fn amend(&self, amendment: Amendment) -> Outcome {
         let amend = || self.ports.intake.amend(amendment.clone());
         self.until_taken(&amendment.channel, amend, || ()).await
@@ -458,12 +460,12 @@ impl InboundPath {
         Outcome::Refused { why, reply }
     }
 
-    /// From here on messages that wait are given up after a while, because they keep others from being heard; or not.
+    /// Sets whether waiting messages hold up other chats. If so, they are given up after a while.
     pub(crate) fn set_crowded(&self, crowded: bool) {
         self.waits.lock().crowded = crowded;
     }
 
-    /// Has a command run, once. None: it was run before.
+    /// Runs a command. `None`: it was run before.
     pub(crate) async fn run(
         &self,
         admitted: &Admitted,
@@ -478,7 +480,7 @@ impl InboundPath {
             .await
     }
 
-    /// Has the command run that a button stands for.
+    /// Runs the command of a button.
     pub(crate) async fn press(&self, press: ButtonPress<'_>) -> PressOutcome {
         let Some((yes, command)) = press.data.and_then(buttons::read) else {
             return PressOutcome::Refused("I do not know this button.".to_owned());
@@ -504,7 +506,7 @@ impl InboundPath {
     }
 }
 
-/// The rules without the people in them: which agent a place belongs to.
+/// The access rules without restrictions on people, to find the agent of a place.
 fn for_everybody(access: &AccessPolicy) -> AccessPolicy {
     let mut access = access.clone();
     access.bots = true;

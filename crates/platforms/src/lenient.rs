@@ -1,10 +1,10 @@
-//! Reading what a network sends: what is new to us, or not as expected, takes nothing else with it.
+//! Lenient deserialization: an unknown or malformed part of an event does not make the rest unreadable.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize as _, Deserializer};
 use serde_json::Value;
 
-/// Something that is `null` or not as expected counts as not there.
+/// The default if the value is `null` or malformed.
 pub(crate) fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -13,7 +13,7 @@ where
     Ok(serde_json::from_value(Value::deserialize(deserializer)?).unwrap_or_default())
 }
 
-/// A list; items that are not as expected are left out.
+/// A list without its malformed items.
 pub(crate) fn list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -23,7 +23,7 @@ where
     Ok(items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect())
 }
 
-/// A number that is written as its digits in quotes, or plainly; 0 where it is neither.
+/// A number written as a number or as digits in quotes; 0 if it is neither.
 pub(crate) fn digits<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let value = Value::deserialize(deserializer)?;
     Ok(value.as_u64().or_else(|| value.as_str()?.parse().ok()).unwrap_or_default())

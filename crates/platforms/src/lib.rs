@@ -1,5 +1,5 @@
-//! Chat networks: adapters that turn what comes from outside into [`cairn_types::message::Inbound`] and bring
-//! replies out. They know the ports of `core` and nothing of each other or of the actors.
+//! Adapters for chat networks: they turn incoming events into [`cairn_types::message::Inbound`] and send replies. They
+//! know the runtime's ports, but neither each other nor the actors.
 
 pub mod attach;
 mod buttons;

@@ -1,4 +1,4 @@
-//! How the connection to a platform is: a status that the adapter writes and `cairn status` reads.
+//! The connection status of a platform, written by its adapter and read by `cairn status`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use cairn_types::ports::{AdapterFailure, CaughtUp, Clock, LinkState, PlatformStatus, Shards};
 use parking_lot::Mutex;
 
-/// Most chats with a trouble of their own; past it the one that has been there longest is dropped from the list.
+/// Most places with a trouble of their own; beyond it the oldest one is dropped from the list.
 const TROUBLES_MAX: usize = 32;
 
-/// The status of one platform. Cheap to share: all of it is behind one short lock.
+/// The status of one platform. Cheap to share: one short lock guards it.
 pub struct Link {
     platform: &'static str,
     clock: Arc<dyn Clock>,
@@ -19,14 +19,14 @@ pub struct Link {
 
 struct State {
     status: PlatformStatus,
-    /// Oldest first; one for each place.
+    /// Place and reason, oldest first; at most one per place.
     troubles: VecDeque<(String, String)>,
-    /// Connections that the platform has, or had last.
+    /// The number of connections, or their last known number.
     n_shards: u32,
 }
 
 impl State {
-    /// How many connections are not up. `shards`: what is known of them; none of a platform with one, or that was stopped.
+    /// The number of connections that are down. `shards`: `None` for a platform with one connection, or a stopped one.
     fn n_down(&mut self, is_connected: bool, shards: Option<&Shards>) -> usize {
         match shards {
             Some(shards) => {
@@ -65,13 +65,12 @@ impl Link {
         Self { platform, clock, state: Mutex::new(state) }
     }
 
-    /// The connection is in another state. What is wrong with it is forgotten once it is connected, and replaced by
-    /// a newer failure.
+    /// Sets the connection's state. Connecting clears the failure; a newer failure replaces it.
     pub fn set(&self, state: LinkState, failure: Option<&AdapterFailure>) {
         self.set_sharded(state, failure, None);
     }
 
-    /// The connection of a platform that has several is in another state.
+    /// Sets the state of a platform that has several connections. Failures are handled as in [`Self::set`].
     pub fn set_sharded(&self, state: LinkState, failure: Option<&AdapterFailure>, shards: Option<Shards>) {
         let mut locked = self.state.lock();
         let is_connected = state == LinkState::Connected;
@@ -124,18 +123,18 @@ impl Link {
             .record(time.as_secs_f64());
     }
 
-    /// So many events wait to be taken in.
+    /// Sets the number of events that wait to be taken in.
     pub fn set_queue(&self, waiting: u64) {
         self.state.lock().status.queue = waiting;
         metrics::gauge!("cairn_platform_queue", "platform" => self.platform).set(waiting as f64);
     }
 
-    /// What was missed has been read, as far as it could be.
+    /// Records the result of catching up.
     pub fn caught_up(&self, done: CaughtUp) {
         self.state.lock().status.caught_up = Some(done);
     }
 
-    /// Something does not work in one chat. True when that is news.
+    /// Records a trouble in one place. Returns whether it is new.
     pub fn trouble(&self, place: &str, reason: &str) -> bool {
         let troubles = &mut self.state.lock().troubles;
         match troubles.iter_mut().find(|(known, _)| known == place) {
@@ -151,7 +150,7 @@ impl Link {
         true
     }
 
-    /// It works again in that chat. True when there was a trouble.
+    /// Removes the trouble of a place. Returns whether there was one.
     pub fn clear(&self, place: &str) -> bool {
         let troubles = &mut self.state.lock().troubles;
         let before = troubles.len();
@@ -159,7 +158,7 @@ impl Link {
         troubles.len() < before
     }
 
-    /// Where something does not work; oldest first.
+    /// The places that have a trouble, oldest first.
     pub fn places_in_trouble(&self) -> Vec<String> {
         self.state.lock().troubles.iter().map(|(place, _)| place.clone()).collect()
     }
@@ -168,7 +167,7 @@ impl Link {
         self.state.lock().status.state
     }
 
-    /// All of it, for `cairn status`.
+    /// The full status, for `cairn status`.
     pub fn status(&self) -> PlatformStatus {
         let State { status, troubles, .. } = &*self.state.lock();
         let troubles = troubles.iter().map(|(place, reason)| format!("{place}: {reason}")).collect();

@@ -1,5 +1,5 @@
-//! Pauses between attempts: growing, each cut at random by up to a half, so that many who failed together do not come
-//! back together.
+//! Growing pauses between attempts. Each is shortened at random by up to a half, so that clients that failed together
+//! do not return together.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ impl Pauses {
         Self(Backoff::new(first, longest))
     }
 
-    /// It failed once more: how long to wait.
+    /// The pause after a further failure.
     pub(crate) fn next(&mut self) -> Duration {
         jittered(self.0.next_pause(), fastrand::f64())
     }
 
-    /// It went well: the next pause is short again.
+    /// Starts again with the shortest pause, after a success.
     pub(crate) fn reset(&mut self) {
         self.0.reset();
     }
 }
 
-/// A random share of a duration.
+/// A random part of a duration.
 pub(crate) fn part_of(duration: Duration) -> Duration {
     duration.mul_f64(fastrand::f64())
 }

@@ -1,4 +1,4 @@
-//! What the adapters of all chat networks are told alike.
+//! Settings that the adapters of all chat networks share.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,24 +11,24 @@ use parking_lot::RwLock;
 
 use crate::attach::AttachLimits;
 
-/// Whom an adapter hears, what it takes in, and how it shows answers.
+/// Access rules, attachment limits and display settings of an adapter.
 #[derive(Debug, Clone)]
 pub struct ChatSettings {
     pub access: AccessPolicy,
-    /// Agents with a model that takes pictures; for the others pictures are only named.
+    /// Agents whose model takes pictures; for others pictures are only named.
     pub images: BTreeSet<AgentId>,
     /// Largest picture that is taken in, in bytes; larger ones are only named.
     pub image_max_bytes: usize,
-    /// Largest text file whose words are taken in, in bytes; larger ones are only named.
+    /// Largest text file that is taken in, in bytes; larger ones are only named.
     pub text_max_bytes: usize,
-    /// Least time between two edits of a draft; none: drafts are not shown.
+    /// Least time between two edits of a draft; `None`: no drafts are shown.
     pub draft_every: Option<Duration>,
-    /// What is still answered after downtime.
+    /// Limits on the messages that are answered after downtime.
     pub catch_up: CatchUp,
 }
 
 impl ChatSettings {
-    /// These rules, all else by default.
+    /// Default settings with these access rules.
     pub fn new(access: AccessPolicy) -> Self {
         let attach = AttachLimits::default();
         Self {
@@ -41,13 +41,13 @@ impl ChatSettings {
         }
     }
 
-    /// What is read of attachments; `images`: for an agent with a model that takes pictures.
+    /// The limits for attachments. `images`: whether the agent's model takes pictures.
     pub(crate) fn attach_limits(&self, images: bool) -> AttachLimits {
         AttachLimits { image_bytes: self.image_max_bytes, text_bytes: self.text_max_bytes, images }
     }
 }
 
-/// These settings as they are now: who has it sees what is set again. Clones share it.
+/// Settings that can be replaced at run time. Clones share them.
 #[derive(Debug, Clone)]
 pub struct LiveChat(Arc<RwLock<Arc<ChatSettings>>>);
 
@@ -60,18 +60,18 @@ impl LiveChat {
         Arc::clone(&self.0.read())
     }
 
-    /// From here on these hold, for everything that is taken in or shown next. What is under way ends as it began.
+    /// Replaces the settings for everything taken in or shown from now on. Work in progress keeps the old ones.
     pub fn set(&self, settings: ChatSettings) {
         *self.0.write() = Arc::new(settings);
     }
 }
 
-/// What is still answered of what was said while the daemon was away. Telegram gives the rest all the same: it is kept
-/// as context. From Discord no more is fetched.
+/// Limits on the messages that are answered after downtime. Older ones are kept as context on Telegram, which delivers
+/// them anyway; on Discord they are not fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CatchUp {
     pub max_age: SignedDuration,
-    /// So many of a channel, the newest; of Telegram's, among those that come in together.
+    /// Most messages per channel, the newest ones; on Telegram, per batch of updates.
     pub max_messages: usize,
 }
 

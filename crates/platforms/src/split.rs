@@ -1,8 +1,8 @@
-//! Long replies in parts: at paragraphs, then lines, then sentences, then words, and only then within a word.
+//! Splits long replies: between paragraphs, else lines, else sentences, else words, and inside a word only as a last
+//! resort.
 //!
-//! A code fence that is open at the end of a part is closed there and opened again in the next; emphasis, links and
-//! inline code are left whole where they fit into a part. The platform measures: a part is as long as what it is shown
-//! as.
+//! A code fence that is open at the end of a part is closed there and reopened in the next part. Emphasis, links and
+//! inline code are kept whole if they fit into a part. The platform measures a part by the length of what it shows.
 
 use layout::{Fence, Layout, Tier};
 use unicode_segmentation::UnicodeSegmentation as _;
@@ -11,20 +11,19 @@ mod layout;
 #[cfg(test)]
 mod tests;
 
-/// How many parts' lengths are looked ahead for seams: a long reply is not read whole for each of its parts.
+/// How far seams are searched, in multiples of the limit, so that a long reply is not parsed whole for each part.
 const SEEN_PARTS: usize = 16;
 
-/// The platform's measure of a part.
+/// The platform's measure of a part's length.
 type Size<'a> = &'a dyn Fn(&str) -> usize;
 
-/// A text in parts, none of them blank, each with a `size` of at most `limit`. Without white space at the seams and the
-/// fences that were added, the parts are the text. The same text always gives the same parts. (Only a single character
-/// that is over the limit by itself makes a part that is.)
+/// The text in parts. No part is blank, and each has a `size` of at most `limit`, unless a single character is over the
+/// limit. Apart from white space at the seams and added fences, the parts make up the text. Deterministic.
 pub fn split(markdown: &str, limit: usize, size: &dyn Fn(&str) -> usize) -> Vec<String> {
     first_parts(usize::MAX, markdown, limit, size)
 }
 
-/// The first of the parts; what comes after it is not cut.
+/// The first part; the rest of the text is not split.
 pub fn first(markdown: &str, limit: usize, size: &dyn Fn(&str) -> usize) -> Option<String> {
     first_parts(1, markdown, limit, size).pop()
 }
@@ -42,7 +41,7 @@ fn first_parts(n: usize, markdown: &str, limit: usize, size: Size<'_>) -> Vec<St
         rest = rest_after(&rest.text, &layout, cut);
     }
     if parts.is_empty() {
-        // A text of fences alone: something has to stand for it.
+        // The text is only fences; it must be shown as something.
         let text = markdown.trim();
         let ends = text.char_indices().map(|(at, c)| at + c.len_utf8()).collect::<Vec<_>>();
         let end = last_that_fits(&ends, &|end| size(&text[..end]) <= limit).or_else(|| ends.first().copied());
@@ -53,14 +52,14 @@ fn first_parts(n: usize, markdown: &str, limit: usize, size: Size<'_>) -> Vec<St
 
 struct Rest {
     text: String,
-    /// Length of the fence line that was added before it.
+    /// The length of the fence line that was added at the start, in bytes.
     head: usize,
 }
 
 fn cut(rest: &Rest, layout: &Layout, limit: usize, size: Size<'_>) -> usize {
     let text = &rest.text;
     let fits = |end: usize| size(&part(text, layout, end)) <= limit;
-    // No farther than needed, for the same reason.
+    // The search range starts small, to avoid parsing more than needed.
     let mut reach = rest.head + limit.max(16);
     let reach = loop {
         let end = text.floor_char_boundary(reach).min(layout.len());
@@ -96,7 +95,7 @@ fn cut(rest: &Rest, layout: &Layout, limit: usize, size: Size<'_>) -> usize {
     last_that_fits(&graphemes, &fits).or_else(|| last_that_fits(&chars(), &fits)).unwrap_or(first)
 }
 
-/// The last of these seams (which rise) before which a part fits.
+/// The last seam up to which a part fits. `seams` is sorted.
 fn last_that_fits(seams: &[usize], fits: &impl Fn(usize) -> bool) -> Option<usize> {
     let mut best = None;
     let (mut low, mut high) = (0, seams.len());
@@ -112,7 +111,7 @@ fn last_that_fits(seams: &[usize], fits: &impl Fn(usize) -> bool) -> Option<usiz
     best
 }
 
-/// The text up to here as a part of its own: an open fence is closed.
+/// The text up to `end` as a part; an open fence is closed.
 fn part(text: &str, layout: &Layout, end: usize) -> String {
     match layout.fence_at(end) {
         Some(fence) => {
@@ -123,10 +122,10 @@ fn part(text: &str, layout: &Layout, end: usize) -> String {
     }
 }
 
-/// The text from here on, as the next part begins: an open fence is opened again.
+/// The text after `end` as the start of the next part; an open fence is reopened.
 fn rest_after(text: &str, layout: &Layout, end: usize) -> Rest {
     let fence = layout.fence_at(end);
-    // Of a block that is done its closing line alone would open another.
+    // If only white space of a block is left, its closing line is dropped: alone it would open another block.
     let end = fence
         .filter(|fence| text[end..fence.code.end.max(end)].trim().is_empty())
         .map_or(end, |fence| fence.end.max(end));
@@ -143,8 +142,7 @@ fn rest_after(text: &str, layout: &Layout, end: usize) -> Rest {
     }
 }
 
-/// Without the blank lines at its beginning and the indentation of its first lines: what was nested in something that
-/// went out with the part before stands by itself now.
+/// Removes leading blank lines and the indentation of the first lines, which belonged to a block in the part before.
 fn after_gap(text: &str) -> String {
     let begin = text.len() - text.trim_start().len();
     let begin = text[..begin].rfind('\n').map_or(0, |at| at + 1);
@@ -154,7 +152,7 @@ fn after_gap(text: &str) -> String {
     text.trim_start().to_owned()
 }
 
-/// Takes up to so many spaces from the beginning of each line, for as long as lines are in.
+/// Removes up to `spaces` spaces from the start of the leading lines that satisfy `is_in`.
 fn outdent(text: &str, spaces: usize, is_in: impl Fn(&str) -> bool) -> String {
     if spaces == 0 {
         return text.to_owned();

@@ -1,6 +1,6 @@
-//! A running daemon: its parts, its HTTP calls, and the commands of chats.
+//! The parts of a running daemon: its background tasks, its HTTP API, and the chat commands.
 //!
-//! The crate `daemon` puts the parts together.
+//! The crate `daemon` connects them.
 
 pub mod api;
 pub mod chat;

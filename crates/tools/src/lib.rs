@@ -1,5 +1,5 @@
-//! Tools from elsewhere: clients of servers that speak the Model Context Protocol, and `fetch`; and the check of
-//! calls' arguments against the schemas of tools.
+//! Tools: clients of MCP (Model Context Protocol) servers, the `fetch` tool, and the check of tool arguments against
+//! schemas.
 
 pub mod fetch;
 pub mod mcp;

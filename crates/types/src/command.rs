@@ -1,4 +1,4 @@
-//! Commands that people give in chats: their names, their words, and who may use which.
+//! Chat commands: their names, their arguments, and who may use which.
 
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -11,26 +11,26 @@ use crate::text::when;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     Compact {
-        /// What the summary is to attend to.
+        /// What the summary should focus on.
         instruction: Option<String>,
     },
     /// Show the window: bar, tier, tokens by region, summaries, run.
     Context,
     Status,
     Memory {
-        /// What to search for; none: the newest.
+        /// What to search for; `None`: list the newest memories.
         query: Option<String>,
     },
     Remember {
         text: String,
     },
     Forget {
-        /// Its id, or words that only it has.
+        /// The memory's id, or text that only this memory has.
         what: String,
     },
-    /// Show all that is held about the caller.
+    /// Show everything stored about the caller.
     Export,
-    /// Forget all that is held about the caller.
+    /// Forget everything stored about the caller.
     ForgetMe {
         confirmed: bool,
     },
@@ -38,26 +38,26 @@ pub enum Command {
     New,
     Undo,
     Stop,
-    /// Say yes to a call that waits for it.
+    /// Approve a tool call that waits for approval.
     Approve {
-        /// The request's id; none: the only one that waits here.
+        /// The request's id; `None`: the only request that waits in this channel.
         id: Option<ApprovalId>,
     },
-    /// Say no to a call that waits for a yes.
+    /// Deny a tool call that waits for approval.
     Deny {
-        /// The request's id; none: the only one that waits here.
+        /// The request's id; `None`: the only request that waits in this channel.
         id: Option<ApprovalId>,
     },
-    /// Stop hearing a person.
+    /// Ban a person: the bot ignores them everywhere.
     Ban(BanOrder),
-    /// Hear a banned person again.
+    /// Lift a person's ban.
     Unban {
-        /// As in [`BanOrder::who`].
+        /// An id, a mention, or `PLATFORM/USER`.
         who: String,
     },
-    /// Approve the person of a code.
+    /// Approve the person who has a pairing code.
     Pair {
-        /// The code; none: show who waits.
+        /// The code; `None`: show who waits for approval.
         code: Option<String>,
     },
     Help,
@@ -73,14 +73,14 @@ pub struct BanOrder {
     pub reason: Option<String>,
 }
 
-/// How the words behind `/ban` are written.
+/// How the arguments of `/ban` are written.
 const BAN_WORDS: &str = "WHO [for 3d] [REASON]";
 
 impl BanOrder {
-    /// Reads [`BAN_WORDS`].
+    /// Parses the arguments of `/ban`, as in [`BAN_WORDS`].
     ///
     /// # Errors
-    /// The length of time cannot be read, or stands where the reason does: the sentence says so.
+    /// The duration cannot be read, or it was written in the place of the reason. The message says which.
     fn read(words: &str) -> Result<Self, String> {
         let (who, rest) = words.split_once(char::is_whitespace).unwrap_or((words, ""));
         let mut rest = rest.trim();
@@ -102,10 +102,10 @@ impl BanOrder {
     }
 }
 
-/// Reads how long a ban lasts, such as `3d` or `12h`. A day has 24 hours.
+/// Parses how long a ban lasts, such as `3d` or `12h`. A day has 24 hours.
 ///
 /// # Errors
-/// It is no length of time, or none above zero: the sentence says so.
+/// The text is not a duration above zero. The message says what to write.
 pub fn ban_length(text: &str) -> Result<SignedDuration, String> {
     when::length(text).ok_or_else(|| format!("`{text}` is no length of time; write it like 3d, 12h or 30m"))
 }
@@ -113,27 +113,27 @@ pub fn ban_length(text: &str) -> Result<SignedDuration, String> {
 /// The argument of a command, as platforms register it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArgumentSpec {
-    /// Its name: lower case, up to 32 letters.
+    /// Lower case, up to 32 letters.
     pub name: &'static str,
-    /// What it is, in up to 100 characters.
+    /// Up to 100 characters.
     pub description: &'static str,
     pub required: bool,
-    /// How it is written, where its name does not say so.
+    /// How it is written in the usage line; `None`: as its name.
     pub form: Option<&'static str>,
 }
 
 /// A command, as platforms register it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommandSpec {
-    /// Its name: lower case, up to 32 letters.
+    /// Lower case, up to 32 letters.
     pub name: &'static str,
-    /// What it does, in up to 100 characters.
+    /// Up to 100 characters.
     pub description: &'static str,
     pub argument: Option<ArgumentSpec>,
 }
 
 impl CommandSpec {
-    /// As it is written: `/ban WHO [for 3d] [REASON]`.
+    /// The usage line, such as `/ban WHO [for 3d] [REASON]`.
     pub fn usage(&self) -> String {
         let name = self.name;
         match self.argument {
@@ -203,10 +203,10 @@ pub const COMMANDS: &[CommandSpec] = &[
 ];
 
 impl Command {
-    /// Reads a command: its name without the slash, and the words behind it. `None`: no command of that name.
+    /// Parses a command from its name, without the slash, and the text after it. `None`: no command has that name.
     ///
     /// # Errors
-    /// Its argument is missing: the sentence says which.
+    /// Its argument is missing or wrong. The message says what to write.
     pub fn parse(name: &str, words: &str) -> Option<Result<Self, String>> {
         let name = name.to_ascii_lowercase();
         let name = if name == "start" { "help" } else { name.as_str() };
@@ -263,7 +263,7 @@ impl Command {
         }
     }
 
-    /// Its answer is for the caller's eyes alone.
+    /// Whether only the caller may see its answer.
     pub fn is_private(&self) -> bool {
         matches!(
             self,
@@ -351,7 +351,7 @@ impl Default for CommandPermissions {
 }
 
 impl CommandPermissions {
-    /// Who may use the command of that name; nobody, when there is none.
+    /// Who may use the command with that name; [`Permission::Nobody`] if there is none.
     pub fn permission(&self, name: &str) -> Permission {
         match name {
             "compact" => self.compact,
@@ -380,19 +380,19 @@ impl CommandPermissions {
         self.permission(command.name()).allows(direct, self.is_operator(person))
     }
 
-    /// Whether a person (`PLATFORM/USER`) is an operator. Whoever reaches the socket is one.
+    /// Whether a person (`PLATFORM/USER`) is an operator. Everyone who can reach the socket is one.
     pub fn is_operator(&self, person: &str) -> bool {
         let local = person.split_once('/').is_some_and(|(platform, _)| platform == LOCAL_PLATFORM);
         local || self.operators.iter().any(|operator| operator == person)
     }
 }
 
-/// A command on its way to whoever runs it.
+/// A command to be run, with its channel and its caller.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CommandCall {
     /// The channel in which it was given.
     pub channel: ChannelId,
-    /// The id of its message or interaction: it runs once.
+    /// The id of its message or interaction. A command runs once per id.
     pub message: MessageId,
     pub caller: Author,
     /// It was given in a private chat with the bot.
@@ -405,20 +405,20 @@ pub struct CommandCall {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandAnswer {
     pub words: String,
-    /// For the caller's eyes alone: in a group it is shown only to them, where the platform can.
+    /// Only the caller may see it. In a group it is shown only to them, if the platform supports that.
     pub private: bool,
-    /// It was not carried out: the words say why.
+    /// The command was not carried out; `words` says why.
     pub failed: bool,
-    /// How the request for a yes stands that the command answered. None: it still waits, as after a refusal or a fault,
-    /// or the command answered none.
+    /// The state of the approval request that the command answered. `None`: the request still waits, as after a refusal or a
+    /// fault, or the command answered none.
     pub settled: Option<Settled>,
 }
 
-/// How a request for a yes stands after a command that answered it.
+/// The state of an approval request after a command that answered it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
     Now,
-    /// Nothing waits for an answer any more: it was decided before, or is void.
+    /// It was decided earlier, or is void.
     Before,
 }
 

@@ -13,7 +13,7 @@ macro_rules! string_id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Wraps the text as it is; whoever takes it from outside validates it first.
+            /// Wraps the text as it is. Text from outside must be validated first.
             pub fn new(text: impl Into<Arc<str>>) -> Self {
                 Self(text.into())
             }
@@ -82,7 +82,7 @@ string_id! {
     MemoryId
 }
 string_id! {
-    /// A text that is kept once, by its hash: see [`crate::trace`].
+    /// A text that is stored once, under its hash: see [`crate::trace`].
     TextId
 }
 string_id! {
@@ -90,7 +90,7 @@ string_id! {
     MessageId
 }
 string_id! {
-    /// A request for a person's yes: six letters and digits; see [`crate::tool::approval::approval_id`].
+    /// A request for approval: six letters and digits; see [`crate::tool::approval::approval_id`].
     ApprovalId
 }
 string_id! {
@@ -103,22 +103,22 @@ string_id! {
 }
 
 impl OutboxId {
-    /// The channels that it may be of: it begins with the name of its own, which may have a colon itself.
+    /// The channels that it may belong to. It starts with the name of its channel, which may contain colons, too.
     pub fn channels(&self) -> impl Iterator<Item = ChannelId> {
         self.0.match_indices(':').filter_map(|(at, _)| self.0[..at].parse().ok())
     }
 }
 
-/// Stands between the id of a message and the time of its edit in the id of a correction.
+/// Separates the message's id from the time of the edit in the id of a correction.
 const CORRECTION: &str = "#e";
 
 impl MessageId {
-    /// The id of the correction that an edit at that time makes of this message: the same edit gives the same id.
+    /// The id of the correction for an edit of this message at that time. The same edit always gives the same id.
     pub fn correction(&self, at: jiff::Timestamp) -> Self {
         Self::new(format!("{}{}", self.corrections(), at.as_millisecond()))
     }
 
-    /// All ids of corrections of this message begin with it.
+    /// The prefix of the ids of all corrections of this message.
     pub fn corrections(&self) -> String {
         format!("{self}{CORRECTION}")
     }
@@ -128,12 +128,12 @@ impl MessageId {
         self == message || self.0.starts_with(&message.corrections())
     }
 
-    /// When the edit was made that a correction says; milliseconds since 1970.
+    /// The time of a correction's edit, in milliseconds since 1970.
     pub fn corrected_at(&self) -> Option<i64> {
         self.0.rsplit_once(CORRECTION)?.1.parse().ok()
     }
 
-    /// It names no message of the platform, but what the runtime made of an edit.
+    /// Whether the runtime made this id for an edit. Such an id names no message of the platform.
     pub fn is_correction(&self) -> bool {
         self.0.contains('#')
     }

@@ -1,5 +1,5 @@
-//! The words that all crates share: ids, text, tokens, messages, memories, tools, events, traces of calls, and the ports that
-//! adapters implement. No I/O, no clock, no random source, and no decision about a conversation: those are made in `cairn-core`.
+//! Types that all crates share: ids, text, tokens, messages, memories, tools, events, call traces, and the ports that
+//! adapters implement. No I/O, no clock, no random source. Decisions about a conversation are made in `cairn-core`.
 
 pub mod command;
 pub mod event;

@@ -14,16 +14,17 @@ use crate::provider_state::ProviderState;
 use crate::text::escape::{escape_name, escape_text, short_time};
 use crate::tokens::estimate;
 
-/// The words that stand in the place of those that have expired.
+/// Replaces text that has expired.
 pub const EXPIRED_TEXT: &str = "[expired]";
 
-/// The code of a turn that failed since a model's server refused its messages, with or without everything else.
+/// Error code of a turn that failed because a model's server refused its messages, with or without the rest of the request.
 pub const REFUSED: &str = "refused";
 
-/// Codes of turns whose messages are left out of later requests: they were refused, with a status or in an answer without words.
+/// Error codes of turns whose messages are left out of later requests, because the server refused them by a status or by an
+/// answer without text.
 pub const REFUSALS: [&str; 3] = [REFUSED, "refusal", "content_filter"];
 
-/// Stands for the text of a message that a server refused.
+/// Replaces the text of a message that a server refused.
 pub const REFUSED_TEXT: &str = "[left out: the language model's server refused this message]";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -75,7 +76,7 @@ impl Part {
     }
 }
 
-/// The model's wish to call a tool.
+/// A tool call that the model asks for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// The call's id, as the provider gave it; its result names it.
@@ -86,8 +87,8 @@ pub struct ToolCall {
 }
 
 impl ToolCall {
-    /// Its arguments by name: texts as they are, anything else as JSON. Arguments that are no object have one, without
-    /// a name.
+    /// The arguments by name: texts as they are, anything else as JSON. Arguments that are not an object are a single field
+    /// with an empty name; `null` has no fields.
     pub fn fields(&self) -> Vec<(&str, Cow<'_, str>)> {
         fn text(value: &serde_json::Value) -> Cow<'_, str> {
             value.as_str().map_or_else(|| value.to_string().into(), Cow::Borrowed)
@@ -135,13 +136,13 @@ impl Finish {
         }
     }
 
-    /// The model ended the answer itself.
+    /// Whether the model ended the answer itself.
     pub fn is_whole(self) -> bool {
         matches!(self, Self::Stop | Self::ToolCalls)
     }
 
-    /// Whether a call is made of an answer that ended so. After a cut its arguments may be incomplete; an incomplete
-    /// object never parses as an object. After a refusal no call is made.
+    /// Whether a call in an answer that ended this way is run. After a cut its arguments may be incomplete; an incomplete
+    /// object never parses as an object. After a refusal no call is run.
     pub fn allows(self, call: &ToolCall) -> bool {
         match self {
             Self::Stop | Self::ToolCalls => true,
@@ -170,7 +171,7 @@ pub struct Entry {
     /// The model's reasoning, kept for the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<String>,
-    /// What its provider wants back with it. It holds the reasoning, where it has that.
+    /// What its provider wants back with it. It includes the reasoning, if the provider sent that as part of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_state: Option<Box<ProviderState>>,
     /// Tool calls of an assistant's entry.
@@ -179,10 +180,10 @@ pub struct Entry {
     /// For a tool's entry: the call that it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// For a tool's entry: the artifact that holds the whole of its result.
+    /// For a tool's entry: the artifact that holds its whole result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<crate::ids::ArtifactId>,
-    /// For a tool's entry: whose text its result holds.
+    /// For a tool's entry: whose text its result has. For a user's entry: whose text it quotes or forwards.
     #[serde(default, rename = "voices", skip_serializing_if = "Provenance::is_empty")]
     pub provenance: Provenance,
     /// The text quotes other entries (an offline reply): it is not indexed, so that no search finds an echo.
@@ -196,7 +197,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// An entry without a word.
+    /// An entry without content.
     pub fn new(seq: Seq, turn: &TurnId, generation: Generation, at: Timestamp, role: Role) -> Self {
         Self {
             seq,
@@ -219,7 +220,7 @@ impl Entry {
         }
     }
 
-    /// What is left of it when its words have expired. Its tokens stay what they were.
+    /// The entry after its text has expired. Its token count stays the same.
     pub fn expired(&self) -> Self {
         let parts = vec![Part::text(EXPIRED_TEXT)];
         let mut left = Self { parts, reasoning: None, provider_state: None, ..self.clone() };
@@ -233,7 +234,7 @@ impl Entry {
         matches!(self.parts.as_slice(), [Part::Text { text }] if text == EXPIRED_TEXT)
     }
 
-    /// The entry once its turn is closed: without what its provider wants back within the turn alone.
+    /// The entry once its turn is closed, without what its provider wants back only within the turn.
     pub fn closed(self: &Arc<Self>) -> Arc<Self> {
         if self.provider_state.as_ref().is_none_or(|state| state.outlives_turn()) {
             return Arc::clone(self);
@@ -255,13 +256,13 @@ pub const MESSAGE_OVERHEAD: u32 = 4;
 /// Tokens of a picture: what the large providers bill for a picture of a megapixel, rounded up.
 pub const IMAGE_TOKENS: u32 = 1_100;
 
-/// The words before a person's message: who, and when.
+/// The header of a person's message: who, and when.
 pub fn header(author: Option<&Author>, at: Timestamp) -> String {
     let name = author.map_or_else(|| "somebody".to_owned(), |author| escape_name(&author.name));
     format!("[{name} | {}] ", short_time(at))
 }
 
-/// The parts of a person's message as the model gets them: header first, words escaped, text files inlined.
+/// The parts of a person's message as the model gets them: header first, text escaped, text files inlined.
 pub fn user_parts(author: Option<&Author>, at: Timestamp, parts: &[Part]) -> Vec<Part> {
     let mut text = header(author, at);
     let mut out = Vec::new();
@@ -351,19 +352,19 @@ pub fn text_of(parts: &[Part]) -> String {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inbound {
     pub channel: crate::ids::ChannelId,
-    /// Its id on the platform; the key against doubles.
+    /// Its id on the platform, by which duplicates are recognised.
     pub message: MessageId,
     pub author: Author,
     pub at: Timestamp,
-    /// What. Never empty.
+    /// Its content. Never empty.
     pub parts: Vec<Part>,
-    /// Direct, or addressed to the bot: it is to be answered.
+    /// It is direct, or addressed to the bot, and needs an answer.
     pub addressed: bool,
     /// Said in a private chat with the bot: what is learnt there belongs to the author's own scope.
     pub direct: bool,
     /// The message that it answers, where the platform says so.
     pub reply_to: Option<MessageId>,
-    /// Whose text it holds beside its author's: of whom it quotes or forwards.
+    /// Whose text it has besides its author's: the people whom it quotes or forwards.
     pub provenance: Provenance,
 }
 
@@ -384,7 +385,7 @@ pub enum Change {
         author: Author,
         /// What it says now. Never empty.
         parts: Vec<Part>,
-        /// Direct, or addressed to the bot, as it is now.
+        /// It is direct, or addressed to the bot, after the edit.
         addressed: bool,
     },
     Deleted,
@@ -402,10 +403,10 @@ pub struct Pending {
     /// Said in a private chat with the bot.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub direct: bool,
-    /// Whose text it holds beside its author's.
+    /// Whose text it has besides its author's: the people whom it quotes or forwards.
     #[serde(default, rename = "voices", skip_serializing_if = "Provenance::is_empty")]
     pub provenance: Provenance,
-    /// Hash of author and parts: a repeated id with another one is a conflict.
+    /// Hash of author and parts. A repeated message id with another hash is a conflict.
     pub fingerprint: String,
     /// Estimated tokens as the window renders it, before correction.
     pub tokens: u32,
@@ -425,7 +426,7 @@ impl Pending {
     }
 }
 
-/// The words that stand in the place of those of a deleted message.
+/// Replaces the text of a deleted message.
 pub const DELETED_TEXT: &str = "[message deleted]";
 
 fn is_deleted(parts: &[Part]) -> bool {
@@ -437,7 +438,7 @@ impl Pending {
         is_deleted(&self.parts)
     }
 
-    /// Deletes its words; nobody waits for an answer any more.
+    /// Deletes its text. It needs no answer any more.
     pub fn delete(&mut self) {
         self.parts = vec![Part::text(DELETED_TEXT)];
         self.addressed = false;
@@ -446,41 +447,41 @@ impl Pending {
 }
 
 impl Entry {
-    /// Its message was deleted, and its words with it.
+    /// Whether its message was deleted.
     pub fn is_deleted(&self) -> bool {
         is_deleted(&self.parts)
     }
 
-    /// What is sent of it when a model's server refused it.
+    /// The entry as it is sent after a model's server refused it.
     pub fn refused(&self) -> Self {
         Self { parts: vec![Part::text(REFUSED_TEXT)], ..self.clone() }
     }
 
-    /// What is left of it when its message is deleted.
+    /// The entry after its message was deleted.
     pub fn deleted(&self) -> Self {
         let mut left = Self { parts: vec![Part::text(DELETED_TEXT)], ..self.clone() };
         left.tokens = entry_tokens(&left);
         left
     }
 
-    /// Stands for an entry whose journal line was damaged and quarantined: the loss is seen, and numbers stay whole.
+    /// A placeholder for an entry whose journal line was damaged and quarantined, so that the loss is visible and numbers
+    /// have no gaps.
     pub fn lost(seq: Seq, turn: &TurnId, generation: Generation, at: Timestamp) -> Self {
         let parts = vec![Part::text(LOST_TEXT)];
         Self { parts, tokens: LOST_TOKENS, ..Self::new(seq, turn, generation, at, Role::User) }
     }
 }
 
-/// The words of [`Entry::lost`].
+/// The text of [`Entry::lost`].
 pub const LOST_TEXT: &str = "[System: this message was lost: its journal line was damaged and set aside]";
 
-/// The turn of entries that were lost with the end of the journal: theirs is lost, too.
+/// The turn id of entries that were lost with the end of the journal, whose own turn is unknown.
 pub const LOST_TURN: &str = "lost";
 
 /// Tokens of [`LOST_TEXT`] in the window, rounded up.
 const LOST_TOKENS: u32 = 24;
 
-/// Hash of who said what: a message id that comes again with another one is a conflict. A new display name is
-/// none.
+/// Hash of the author's id and the parts. A repeated message id with another hash is a conflict. A new display name is not.
 pub fn fingerprint(author: &Author, parts: &[Part]) -> String {
     let mut hasher = Sha256::new();
     hasher.update(author.id.as_bytes());
@@ -503,7 +504,7 @@ pub fn fingerprint(author: &Author, parts: &[Part]) -> String {
     hasher.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Most people who are told apart by name; more of them count as unknown people.
+/// Most people whom a [`Provenance`] lists. Further people count as unknown people.
 pub const PEOPLE_MAX: usize = 64;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -512,10 +513,10 @@ pub struct Provenance {
     /// People, `PLATFORM/USER`; at most [`PEOPLE_MAX`].
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub people: BTreeSet<String>,
-    /// People of whom nobody knows who they are.
+    /// Unknown people.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub strangers: bool,
-    /// Tools: anybody may have written what they return.
+    /// Tool results, which anybody may have written.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub tools: bool,
 }
@@ -533,7 +534,7 @@ impl Provenance {
         Self { people: BTreeSet::from([person.to_owned()]), ..Self::default() }
     }
 
-    /// Of an entry: who wrote it; of a result, whom it quotes. The model's own words are nobody else's.
+    /// The provenance of an entry: its author and whom it quotes; of a result, its sources. The model's own text adds nobody.
     pub fn of_entry(entry: &Entry) -> Self {
         let mut provenance = entry.provenance.clone();
         if entry.role == Role::User {
@@ -567,28 +568,28 @@ impl Provenance {
     }
 }
 
-/// An artifact as its channel knows it; its words are in the artifact store.
+/// An artifact as its channel records it. Its content is in the artifact store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Artifact {
     /// Its id, unique within its channel.
     pub id: ArtifactId,
     /// The tool whose result it is; empty for a message.
     pub tool: String,
-    /// The message that it holds the whole of. It is a copy, for as long as the window shows that message.
+    /// The message that it is a whole copy of. It is kept as long as the window shows that message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Seq>,
     pub bytes: u64,
-    /// SHA-256 of its words, in hex; earlier versions wrote none.
+    /// SHA-256 of its content, in hex; `None` in journals of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
     pub lines: u64,
     pub stored_at: Timestamp,
-    /// When it was stored or read last: it expires so many days after that.
+    /// When it was last stored or read. Its expiry counts from here.
     pub used_at: Timestamp,
-    /// When it expired: its words are gone.
+    /// When it expired and its content was removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expired_at: Option<Timestamp>,
-    /// It did not expire: its file was missing or damaged, and somebody went on without it.
+    /// It did not expire: its file was missing or damaged, and `cairn store verify --quarantine` gave it up.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lost: bool,
 }

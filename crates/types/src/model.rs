@@ -1,4 +1,4 @@
-//! What passes between us and a language model, whatever its wire format.
+//! Requests to a language model and its answers, whatever the wire format.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::summary::Summary;
 use crate::tool::defs::ToolDefs;
 use crate::wire::format::Sent;
 
-/// A request to a model. Only `window` of the core and the prompt of a compaction make one.
+/// A request to a model. Only the core's `window` and the prompt of a compaction build one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChatRequest {
     /// The channel it is for; never sent on the wire.
@@ -25,10 +25,10 @@ pub struct ChatRequest {
     pub system: Vec<String>,
     /// The conversation, oldest first.
     pub messages: Vec<ChatMessage>,
-    /// The index of the first message of the turn that the request goes on with.
+    /// The index of the first message of the turn that the request continues.
     pub turn_from: usize,
     pub tools: ToolDefs,
-    /// None of them may be called for this answer. They are listed all the same: they are part of the stable prefix.
+    /// No tool may be called in this answer. Tools are still listed, because they are part of the stable prefix.
     pub last_call: bool,
     /// Most tokens of the answer.
     pub max_output_tokens: u64,
@@ -39,12 +39,12 @@ pub struct ChatRequest {
 /// How far a request may be simplified for a server that refuses it. A client tells by [`ModelEvent::Sent`] what it left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Attempt {
-    /// It is sent whole, but for what the server is known to refuse, or names in its refusal.
+    /// It is sent whole, except for what the server is known to refuse, or names in its refusal.
     #[default]
     Whole,
-    /// It was refused for a reason that nobody knows: one thing after another that it can do without is left out.
+    /// It was refused for an unknown reason: what it can do without is left out, one thing after another.
     Simplified,
-    /// Leaving out single things did not help: it has less of the history, and is else sent whole.
+    /// Leaving out single things did not help: it has less of the history, and is otherwise sent whole.
     Trimmed,
     /// The last resort: the system prompt and the last message, with nothing that a server could refuse.
     Bare,
@@ -52,9 +52,9 @@ pub enum Attempt {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Purpose {
-    /// A reply in the chat. The words of the messages that are to be answered, for retrieval.
+    /// A reply in the chat.
     Reply {
-        /// The text of the open turn's user entries.
+        /// The text of the open turn's user entries, for retrieval.
         question: String,
     },
     /// A summary of entries, with memories saved by tool calls.
@@ -80,7 +80,7 @@ pub enum ChatMessage {
         parts: Vec<Part>,
     },
     Assistant {
-        /// Its words; may be empty when it only calls tools.
+        /// Its text; may be empty when it only calls tools.
         text: String,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall>,
@@ -91,7 +91,7 @@ pub enum ChatMessage {
     Tool {
         call_id: String,
         text: String,
-        /// Pictures of it, for models that take pictures; the text names them.
+        /// Pictures of the result, for models that take pictures; the text names them.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         images: Vec<Part>,
     },
@@ -110,20 +110,20 @@ impl ChatMessage {
 /// What a model says, piece by piece. A stream that ends without [`ModelEvent::Done`] is a failure.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelEvent {
-    /// The request is on its way. It comes again when it is sent otherwise, since the server refused it.
+    /// The request is being sent. It comes again each time a refused request is sent in another form.
     Sent(Box<Sent>),
     Text(String),
     Reasoning(String),
-    /// All text so far was reasoning: the model wrote no tag before it, and the one behind it has come.
+    /// All text so far was reasoning: the model wrote no tag before it, and the closing tag has come.
     TextWasReasoning,
     ToolCall(ToolCall),
     /// What the provider wants back with the answer. It comes once, before the end.
     State(Box<ProviderState>),
-    /// What it took so far: all that is known when the answer is cut short. The newest counts.
+    /// Tokens used so far, in case the answer is cut short. The latest counts.
     Usage(Usage),
     Done {
         finish: Finish,
-        /// What it took, where the provider says so.
+        /// Tokens used, if the provider says so.
         usage: Option<Usage>,
         /// The text quotes the history (offline replies): it is not indexed.
         quotes: bool,
@@ -153,13 +153,14 @@ pub(crate) fn is_zero(n: &u64) -> bool {
 /// of the server.
 const REPORT_FACTOR: u64 = 8;
 
-/// How many times fewer. No tokenizer counts less than half of our estimate: a smaller report leaves part of the request out.
+/// How many times fewer tokens than we estimate a server may report. No tokenizer counts less than half of our estimate: a
+/// smaller report leaves part of the request out.
 const LEFT_OUT_FACTOR: u64 = 2;
 
 /// Tokens that a server may add by itself, such as a prompt of its own.
 const REPORT_SLACK: u64 = 2_000;
 
-/// The most tokens that a server may report of what we estimate.
+/// The most tokens that a server may report for such an estimate.
 fn at_most(estimate: u64) -> u64 {
     estimate.saturating_mul(REPORT_FACTOR).saturating_add(REPORT_SLACK)
 }
@@ -210,7 +211,7 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// A model as the rest of the runtime knows it.
+/// A model's settings, as the rest of the runtime sees them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelInfo {
     /// Its id in the configuration; `offline` for the embedded one.
@@ -239,7 +240,7 @@ pub enum ModelError {
     /// The server is over its capacity, or has an internal error.
     #[error("the model's server is overloaded or failing{}: {message}", retry_hint(.retry_after))]
     Overloaded { message: String, retry_after: Option<Duration> },
-    /// The server took the request, and told of an error of its own in the place of an answer.
+    /// The server accepted the request, and reported an error of its own instead of an answer.
     #[error("the model's server failed: {0}")]
     Failed(String),
     /// The key is missing, wrong or not allowed.
@@ -252,7 +253,7 @@ pub enum ModelError {
     Timeout(Duration),
     #[error("cannot reach the model's server: {0}")]
     Transport(String),
-    /// The request was on its way, or read: the server may have worked for it.
+    /// The request was being sent or was already read: the server may have worked on it.
     #[error("the connection to the model's server broke: {0}")]
     Broken(String),
     /// The answer took all the tokens that it was allowed before its first word.
@@ -271,7 +272,7 @@ pub enum ModelError {
     Protocol(String),
 }
 
-/// What a server refuses a request for, as far as its words say.
+/// Why a server refuses a request, as far as its message says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusalCause {
     /// There is no such address, or no such model.
@@ -281,14 +282,14 @@ pub enum RefusalCause {
     Picture,
     /// The provider's rules about content.
     Content,
-    /// What the account may still spend.
+    /// The account's credit or plan.
     Account,
-    /// Its words do not say.
+    /// Its message does not say.
     Unknown,
 }
 
 impl RefusalCause {
-    /// What to do.
+    /// What people can do about it.
     pub fn hint(self) -> &'static str {
         match self {
             Self::Address => "check model name and base_url in the configuration",
@@ -311,12 +312,12 @@ fn retry_hint(retry_after: &Option<Duration>) -> String {
 }
 
 impl ModelError {
-    /// A refusal for no reason that is known.
+    /// A refusal for an unknown reason.
     pub fn refused(message: impl Into<String>) -> Self {
         Self::BadRequest { message: message.into(), cause: RefusalCause::Unknown }
     }
 
-    /// What an answer without a word and without a call comes to, by why it ended. `answer_max`: the most tokens that it was
+    /// The error for an answer without text and without a call, by why it ended. `answer_max`: the most tokens that it was
     /// allowed.
     pub fn of_silence(finish: Finish, answer_max: u64) -> Self {
         match finish {
@@ -360,7 +361,7 @@ impl ModelError {
         matches!(self, Self::Timeout(_) | Self::Broken(_))
     }
 
-    /// What went wrong in our own words, without those of the server, which may repeat the request: for logs.
+    /// The error for logs, without the server's message, which may repeat the request.
     pub fn in_brief(&self) -> String {
         let status = self.status().map(|status| format!(" (HTTP {status})")).unwrap_or_default();
         let words = match self {
@@ -382,7 +383,7 @@ impl ModelError {
                 "the model's server refused the key (check api_key_env or api_key_file)".to_owned()
             }
             Self::BadRequest { .. } => "the model's server refused the request".to_owned(),
-            // Told by us, from the connection alone.
+            // These messages are our own.
             Self::Timeout(_)
             | Self::Transport(_)
             | Self::Broken(_)
@@ -394,7 +395,7 @@ impl ModelError {
         words + &status
     }
 
-    /// The HTTP status that the words of a refusal begin with.
+    /// The HTTP status at the start of the message of a refusal.
     fn status(&self) -> Option<u16> {
         let words = match self {
             Self::ContextOverflow { message, .. }
@@ -413,8 +414,8 @@ impl ModelError {
         words.strip_prefix("HTTP ")?.get(..3)?.parse().ok()
     }
 
-    /// Whether a request with less may be taken: what the server refuses is something of the request, not the model, its address or
-    /// the account.
+    /// Whether the server may accept a request with less content: it refuses something in this request, not the model, its
+    /// address or the account.
     pub fn may_be_of_content(&self) -> bool {
         use RefusalCause::{Account, Address, Content, Field, Picture, Unknown};
         match self {
@@ -427,7 +428,7 @@ impl ModelError {
         }
     }
 
-    /// The same request may succeed a little later.
+    /// Whether the same request may succeed a little later.
     pub fn is_transient(&self) -> bool {
         matches!(
             self,

@@ -1,6 +1,7 @@
-//! What a provider gave with an answer and wants back with it: reasoning, signed blocks, fields of calls that we do not read.
+//! Data that a provider sends with an answer and wants back with it: reasoning, signed blocks, fields of calls that we do not
+//! read.
 //!
-//! It is kept with the entry as it came, tied to the wire format and the model that made it, and goes back to that model
+//! It is stored unchanged with the entry, tied to the wire format and the model that made it, and goes back to that model
 //! alone. People and summarisers never see it. Which requests carry it: [`ProviderState::goes_back`].
 
 use serde::{Deserialize, Serialize};
@@ -19,7 +20,7 @@ pub struct ProviderState {
     pub model: String,
     /// In the order in which the server gave them.
     pub items: Vec<ProviderItem>,
-    /// The request that it answers, by [`prefix_id`]: some signatures hold only behind the very same request.
+    /// The request that it answers, by [`prefix_id`]: some signatures are valid only after exactly the same request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<TextId>,
 }
@@ -30,7 +31,7 @@ pub struct ProviderState {
 pub enum ProviderItem {
     /// A block or an item of the wire format, or fields of its message, that only the provider reads.
     Opaque { value: Value },
-    /// So many bytes of the entry's text.
+    /// The next `bytes` of the entry's text.
     Text {
         bytes: u64,
         /// Fields that we do not read.
@@ -45,11 +46,11 @@ pub enum ProviderItem {
     },
 }
 
-/// Keys under which wire formats have reasoning that people could read.
+/// Keys under which wire formats have readable reasoning.
 const REASONING_KEYS: [&str; 4] = ["reasoning_content", "reasoning", "thinking", "summary"];
 
 impl ProviderState {
-    /// The state of an answer; `None` where nothing of it has to go back.
+    /// The state of an answer; `None` if nothing of it has to go back.
     pub fn of(format: WireFormat, model: &str, items: Vec<ProviderItem>) -> Option<Self> {
         let is_needed = |item: &ProviderItem| match item {
             ProviderItem::Opaque { .. } => true,
@@ -59,23 +60,23 @@ impl ProviderState {
         is_needed.then(|| Self { format, model: model.to_owned(), items, prefix: None })
     }
 
-    /// Whether it goes into a request over that wire. `is_open`: the answer is of the turn that the request goes on with.
+    /// Whether it goes into a request over that wire. `is_open`: the answer belongs to the turn that the request continues.
     pub fn goes_back(&self, wire: &Wire, is_open: bool) -> bool {
         self.format == wire.format && self.model == wire.model && (is_open || self.outlives_turn())
     }
 
-    /// Servers of chat completions want it back with tool calls of earlier turns as well (DeepSeek: `reasoning_content`,
-    /// Gemini: signatures). The others do without once the turn is closed.
+    /// Whether it is needed after its turn. Servers of chat completions want it back with tool calls of earlier turns as well
+    /// (DeepSeek: `reasoning_content`, Gemini: signatures); the others do not once the turn is closed.
     pub fn outlives_turn(&self) -> bool {
         self.format == WireFormat::Openai
     }
 
-    /// Whether it holds behind an unchanged request alone, as signed thinking blocks do.
+    /// Whether it is valid only after an unchanged request, as signed thinking blocks are.
     pub fn is_bound_to_prefix(&self) -> bool {
         self.format == WireFormat::Anthropic
     }
 
-    /// Whether it has the reasoning in words, so that the entry needs no second copy.
+    /// Whether it has the reasoning as readable text, so that the entry needs no second copy.
     pub fn has_reasoning(&self) -> bool {
         self.items.iter().any(|item| match item {
             ProviderItem::Opaque { value } => {
@@ -85,8 +86,8 @@ impl ProviderState {
         })
     }
 
-    /// Its items in order, each with the text or the index of the call that it stands for. Where the text was changed since, or calls
-    /// were left out, what is opaque comes first.
+    /// Its items in order, each with its text or the index of its call. If the text was changed since, or calls were left
+    /// out, opaque items come first.
     pub fn in_order<'a>(&'a self, text: &'a str, n_calls: usize) -> Vec<Ordered<'a>> {
         let fits = self.spans_text(text) && self.n_calls() == n_calls;
         if !fits {
@@ -117,7 +118,7 @@ impl ProviderState {
         self.items.iter().filter(|item| matches!(item, ProviderItem::Call { .. })).count()
     }
 
-    /// Its texts are, one behind the other, just that text.
+    /// Whether the byte counts of its text items add up to exactly that text.
     fn spans_text(&self, text: &str) -> bool {
         let mut at = 0_usize;
         for item in &self.items {
@@ -143,7 +144,7 @@ impl ProviderState {
         self.items.iter().map(one).fold(0, u32::saturating_add)
     }
 
-    /// What it is, for who looks into a request.
+    /// Its items as text, for people who inspect a request.
     pub fn shown(&self) -> String {
         let one = |item: &ProviderItem| match item {
             ProviderItem::Opaque { value } => Some(value.to_string()),
@@ -165,7 +166,7 @@ impl ProviderState {
     }
 }
 
-/// A piece of an answer with what it stands for.
+/// A piece of an answer, with its text or the index of its call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Ordered<'a> {
     Opaque(&'a Value),
@@ -183,14 +184,14 @@ fn is_blank(words: &Value) -> bool {
     }
 }
 
-/// The identity of a request: of all that stands before its answer.
+/// The identity of a request: a hash of everything before its answer.
 pub fn prefix_id(request: &ChatRequest) -> TextId {
     let mut prefix = Prefix::of(request);
     request.messages.iter().for_each(|message| prefix.add(message));
     prefix.id()
 }
 
-/// Takes what no longer stands behind the request that it answered out of the messages: its signature would be refused.
+/// Removes state from messages if the request before it differs from the one it answered: its signature would be refused.
 pub fn drop_unbound(request: &mut ChatRequest) {
     let bound = |message: &ChatMessage| match message {
         ChatMessage::Assistant { provider_state: Some(state), .. } => state.is_bound_to_prefix(),
@@ -211,7 +212,7 @@ pub fn drop_unbound(request: &mut ChatRequest) {
     }
 }
 
-/// What stands before an answer, piece by piece.
+/// The hash of everything before an answer, fed piece by piece.
 #[derive(Clone)]
 struct Prefix(Sha256);
 

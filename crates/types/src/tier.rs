@@ -10,9 +10,9 @@ pub enum Tier {
     Calm,
     /// A run over the oldest half is due.
     Background,
-    /// It is due without waiting for anything.
+    /// The run is due immediately, without waiting for anything.
     Aggressive,
-    /// The oldest turns leave the window at once.
+    /// The oldest turns are dropped from the window immediately.
     Emergency,
 }
 

@@ -1,8 +1,8 @@
-//! Traces of calls of models: what the journal keeps of each, so that its request can be made again later, byte for byte.
+//! Traces of model calls: what the journal keeps of each, so that its request can be rebuilt later, byte for byte.
 //!
-//! A trace names what the journal has already: the conversation as it was after a record, the memories that were recalled.
-//! What it has not yet (prompt, schemas of tools, parameters) is journalled once, by its hash, and named by that. No words
-//! of people are in a trace, but for what a compaction's model said before it was asked again ([`RunCall::added`]).
+//! A trace refers to what is already in the journal: the conversation after a given record, and the recalled memories. What
+//! is not (prompt, tool schemas, parameters) is journalled once under its hash. A trace has no text of people, except what a
+//! compaction's model said before it was asked again ([`RunCall::added`]).
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use crate::ids::{RunId, Seq, TextId};
 use crate::model::{ChatMessage, is_zero};
 use crate::wire::format::Wire;
 
-/// What a trace says of a call that was stopped, or that nobody waited for any more.
+/// [`CallTrace::failure`] of a call that was stopped, or that nobody waited for any more.
 pub const CUT_SHORT: &str = "cut_short";
 
 /// Hex digits of a hash that go into an id.
@@ -27,7 +27,7 @@ impl TextId {
     }
 }
 
-/// What a call of a model was made of.
+/// What a model call's request was made of, and how the call ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallTrace {
     /// The request shows the conversation as it was after that record.
@@ -40,32 +40,32 @@ pub struct CallTrace {
     /// Hash of the body as it was sent; none for the embedded model, and where the call ended before it was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<TextId>,
-    /// No tool could be called any more.
+    /// The model could not call tools any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub last_call: bool,
-    /// From the request to the first word, or the first call of a tool.
+    /// From the request to the first text or tool call, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_ms: Option<u64>,
-    /// From the request to its end.
+    /// From the request to its end, in milliseconds.
     pub total_ms: u64,
-    /// It waited for a place before: its person had as many calls at work as one may.
+    /// Milliseconds that it waited before, because its person already had as many running calls as allowed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waited_ms: u64,
-    /// At the prices of that time; none: the model had none.
+    /// The cost at the prices of that time; `None`: the model had no price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
-    /// Why it has no whole answer: the code of an error, or [`CUT_SHORT`]. None: it has.
+    /// Why it has no whole answer: the code of an error, or [`CUT_SHORT`]. `None`: the answer is whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// Calls before it that took nothing, since a server refused them or did not answer.
+    /// Earlier calls that used no tokens, because a server refused them or did not answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tried: Vec<FailedTry>,
-    /// Of a compaction: what it was to summarise.
+    /// For a compaction: what it was to summarise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<RunCall>,
 }
 
-/// Calls of a model that took nothing, all of one turn that failed alike.
+/// Calls of a model within one turn that used no tokens and failed with the same error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedTry {
     pub model: String,
@@ -75,7 +75,7 @@ pub struct FailedTry {
 }
 
 impl FailedTry {
-    /// Notes one more.
+    /// Counts one more failed call.
     pub fn note(tries: &mut Vec<Self>, model: &str, error: &str) {
         match tries.iter_mut().find(|known| known.model == model && known.error == error) {
             Some(known) => known.n += 1,
@@ -88,34 +88,35 @@ impl FailedTry {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunCall {
     pub run: RunId,
-    /// The call within the talk over one chunk, from 1: further ones answer the model's calls of tools, or correct it.
+    /// The number of the call within the exchange over one chunk, from 1. Later calls answer the model's tool calls, or
+    /// correct it.
     pub round: u32,
-    /// The entries that it reads; none of a merge.
+    /// First and last of the entries that it reads; `None` for a merge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entries: Option<(Seq, Seq)>,
     /// Tokens that the summary was to keep within; 0 in journals of earlier versions.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub target_tokens: u64,
-    /// Tools were offered before and are not any more: the model went on calling them.
+    /// Tools are not offered any more, because the model kept calling them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tools_withdrawn: bool,
-    /// Placeholders stood in the place of identifiers.
+    /// Identifiers were replaced by placeholders.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub masked: bool,
-    /// What the talk went on with since its call before: the model's words, and what it was answered. These words expire
-    /// and are erased like others.
+    /// Messages of the exchange since the previous call: the model's, and the answers to it. Their text expires and is erased
+    /// like other text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<ChatMessage>,
 }
 
-/// What many calls have in common: by hash what is long, and all parameters of a request.
+/// What many calls have in common: long texts by their hash, and all parameters of a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallFrame {
     /// The version of the program that made the requests.
     pub version: String,
     /// The system prompt.
     pub prompt: TextId,
-    /// Of a compaction: what the operator wants summaries to attend to.
+    /// For a compaction: the operator's instructions for summaries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<TextId>,
     /// The tools, as a JSON list; none: there were none.

@@ -1,46 +1,47 @@
-//! The window of a model whose server says that a request is too large, and not how large its window is: what it took and
-//! what it refused bound it. They also say whether a refusal without a reason is taken for one of size.
+//! Bounds of a model's window, if its server says that a request is too large but not how large the window is. Accepted and
+//! refused requests bound it. They also decide whether a refusal without a reason is blamed on the request's size.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::is_zero;
 
-/// Calls that a model refused as too large from which on its window is taken for bounded: one may be a mistake.
+/// Calls that a model must refuse as too large before its window counts as bounded: one may be a mistake.
 const OVERFLOWS_MIN: u32 = 2;
 
-/// Share of the smallest refused request that is taken for safe where no larger one was taken.
+/// Share of the smallest refused request that counts as safe if no larger one was accepted.
 const SAFE_SHARE: f64 = 0.7;
 
-/// A refused request that is smaller than this share of what was taken before is no error of our estimate: the server
-/// takes less than it did.
+/// If a refused request is smaller than this share of an accepted one, that is no error of our estimate: the server accepts
+/// less than it did.
 const SAME_SHARE: f64 = 0.9;
 
-/// How many times larger than a request that was refused for another reason the next one must be that is suspected of its size.
+/// How many times larger a request must be than one that was refused for another reason, to be suspected of its size.
 const GROWN: f64 = 1.25;
 
-/// No smaller request is suspected of its size: no window is smaller. Where a model has taken nothing yet, hardly any is.
+/// Smaller requests are not suspected of their size: hardly any window is smaller. The second holds while a model has
+/// accepted nothing yet.
 const SUSPECT_MIN: u64 = 2_000;
 const SUSPECT_MIN_UNKNOWN: u64 = 8_192;
 
-/// Requests of one call that are suspected; each is a third smaller than the one before.
+/// Most requests of one call that are suspected; each is a third smaller than the one before.
 const SUSPECTS_MAX: u32 = 3;
 
-/// What a model's server has taken and refused, in tokens of whole requests.
+/// Sizes of requests that a model's server has accepted and refused, in tokens of whole requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowBounds {
-    /// The largest request that it took, as it counts.
+    /// The largest accepted request, by the server's count.
     pub taken: u64,
-    /// The smallest that it refused without naming its window, by our corrected estimate; 0: none.
+    /// The smallest request that it refused without naming its window, by our corrected estimate; 0: none.
     pub refused: u64,
-    /// Calls that it refused so; further tries of one call count once.
+    /// Calls that it refused that way; further tries of one call count once.
     pub overflows: u32,
-    /// The largest that it refused for a reason that it did not tell, and that was not the size; 0: none.
+    /// The largest request that it refused for a reason that it did not tell and that was not the size; 0: none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub blameless: u64,
 }
 
 impl WindowBounds {
-    /// The server took a request of so many tokens.
+    /// Records that the server accepted a request.
     pub fn take(&mut self, tokens: u64) {
         self.taken = self.taken.max(tokens);
         if self.taken >= self.blameless {
@@ -51,7 +52,7 @@ impl WindowBounds {
         }
     }
 
-    /// What is known once the server has refused a request of so many tokens. `first`: it is the first try of a call.
+    /// The bounds once the server has refused a request of `tokens`. `first`: it is the first try of a call.
     #[must_use]
     pub fn refusing(mut self, tokens: u64, first: bool) -> Self {
         self.overflows += u32::from(first);
@@ -63,21 +64,21 @@ impl WindowBounds {
         self
     }
 
-    /// A request of so many tokens is about as large as the largest that was taken, or larger.
+    /// Whether a request is about as large as the largest accepted one, or larger.
     fn is_near(&self, tokens: u64) -> bool {
         tokens as f64 >= self.taken as f64 * SAME_SHARE
     }
 
-    /// The largest request that can be counted on, once enough is known: the largest that was taken, and not less than a
-    /// share of the smallest that was refused.
+    /// The largest request that can be relied on, once enough is known: the largest accepted one, and not less than a share
+    /// of the smallest refused one.
     pub fn usable_tokens(&self) -> Option<u64> {
         let safe = (self.refused as f64 * SAFE_SHARE) as u64;
         (self.overflows >= OVERFLOWS_MIN && self.refused > 0).then(|| self.taken.max(safe).max(1))
     }
 }
 
-/// Refusals of one call for which its server gives no reason. Such a request is suspected of its size before anything else where
-/// none as large was taken; then it is made smaller, and what becomes of it shows whether that was the reason.
+/// Refusals of one call without a reason. If no request as large was accepted before, its size is suspected first: the
+/// request is made smaller, and the outcome shows whether the size was the reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Suspicion {
     first: u64,
@@ -86,8 +87,8 @@ pub struct Suspicion {
 }
 
 impl Suspicion {
-    /// Whether a request of so many tokens, which was refused, is suspected of its size. `listed`: the window by the server's own
-    /// words, 0: it says nothing; a request far below that is not.
+    /// Whether a refused request is suspected of its size. `listed`: the window that the server lists, 0: none; a request far
+    /// below it is not suspected.
     pub fn falls_on(&self, bounds: &WindowBounds, listed: u64, tokens: u64) -> bool {
         if (tokens as f64) < listed as f64 * SAFE_SHARE {
             return false;
@@ -99,20 +100,20 @@ impl Suspicion {
         tokens >= least && bounds.is_near(tokens) && tokens as f64 > bounds.blameless as f64 * GROWN
     }
 
-    /// The request is suspected, and made smaller.
+    /// Records that a request is suspected and is made smaller.
     pub fn note(&mut self, tokens: u64) {
         self.first = self.first.max(tokens);
         self.last = tokens;
         self.n += 1;
     }
 
-    /// The first request that was suspected, where a smaller one was taken.
+    /// Size of the first suspected request; `None`: there was none. To be called once a smaller request was accepted.
     pub fn proved(&self) -> Option<u64> {
         (self.n > 0).then_some(self.first)
     }
 
-    /// What is known when a request of so many tokens was refused as well: one like it was taken before, or it could not be made
-    /// smaller, so that the size was not the reason. `None`: nothing was suspected, or it may be the size all the same.
+    /// The bounds when this request was refused as well and the size was not the reason: one as large was accepted before, or
+    /// it could not be made smaller. `None`: nothing was suspected, or it may be the size all the same.
     pub fn disproved(&self, bounds: &WindowBounds, tokens: u64) -> Option<WindowBounds> {
         let is_other = self.n > 0 && (tokens >= self.last || !bounds.is_near(tokens));
         is_other.then(|| WindowBounds { blameless: self.first.max(bounds.blameless), ..*bounds })

@@ -277,7 +277,7 @@ impl ChannelState {
             PruneCause::Message => {
                 "a message is larger than what the window takes: head and tail of it are sent; all of it is kept"
             }
-            _ => "results of tools are sent shorter from here on",
+            _ => "results of tools are pruned: they are sent shorter from here on",
         };
         let cause = cause.name();
         tracing::info!(%channel, cause, scanned, results, tokens_won, tokens_before, tokens_after, "{what}");

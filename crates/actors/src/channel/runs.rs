@@ -173,9 +173,14 @@ impl ChannelState {
         Ok(())
     }
 
-    /// Expires artifacts that are due, at a wake and then once a day. Also removes files that a crash left behind.
+    /// Expires artifacts that are due, at a wake and then once a day.
     pub(super) async fn expire(&mut self) -> Result<(), ChannelFault> {
         self.later(EXPIRE_EVERY, || ChannelMsg::Expire);
+        self.expire_due().await
+    }
+
+    /// Expires artifacts that are due. Also removes files that a crash left behind.
+    pub(super) async fn expire_due(&mut self) -> Result<(), ChannelFault> {
         if self.handle.read(|conversation| conversation.newest_artifact) == 0 {
             return Ok(());
         }

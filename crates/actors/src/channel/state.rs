@@ -113,6 +113,8 @@ pub(crate) struct ChannelState {
     pub(super) attempts: u64,
     /// A turn's end that the store has refused for now.
     pub(super) unsaved: Option<Closing>,
+    /// The turn under way, or one before it, has stored artifacts since they were last looked through.
+    pub(super) has_stored: bool,
     /// Messages whose turns ended recently.
     pub(super) recent: VecDeque<EndedMessage>,
     pub(super) tier: Tier,
@@ -184,6 +186,7 @@ impl ChannelState {
             current: None,
             attempts: 0,
             unsaved: None,
+            has_stored: false,
             recent: VecDeque::new(),
             tier: Tier::Calm,
             thrashing: ThrashingWatch::default(),

@@ -10,7 +10,9 @@ use cairn_core::conversation::{Conversation, MAX_INTERRUPTIONS, OpenTurn};
 use cairn_core::engine::MakeRoom;
 use cairn_core::notice::long_messages;
 use cairn_core::window::{entry_tokens, measure};
-use cairn_types::event::{ApprovalEvent, DeliveryEvent, Event, Receipt, TurnEnd, TurnEvent, TurnOutcome};
+use cairn_types::event::{
+    ApprovalEvent, ArtifactEvent, DeliveryEvent, Event, Receipt, TurnEnd, TurnEvent, TurnOutcome,
+};
 use cairn_types::ids::{LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
 use cairn_types::message::{Part, Pending, Role, ToolCall, fingerprint};
 use cairn_types::model::{Finish, Usage};
@@ -241,6 +243,8 @@ impl ChannelState {
         }
         self.handle.read(|conversation| stamp(conversation, &mut events));
         self.commit(events.clone()).await?;
+        let is_stored = |event: &Event| matches!(event, Event::Artifact(ArtifactEvent::Stored { .. }));
+        self.has_stored |= events.iter().any(is_stored);
         if let Some(current) = &self.current {
             current.call.journalled(&events);
         }
@@ -325,6 +329,10 @@ impl ChannelState {
         });
         self.advance().await?;
         self.tell_drained();
+        // By days they expire once a day. Room may be short at once.
+        if std::mem::take(&mut self.has_stored) && self.handle.settings().result_guard.artifact_mib > 0 {
+            self.expire_due().await?;
+        }
         Ok(())
     }
 

@@ -278,6 +278,22 @@ async fn an_artifact_expires_so_many_days_after_its_last_use() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_channel_that_is_awake_keeps_no_more_than_its_room() {
+    let mut world = world();
+    world.settings.result_guard.artifact_mib = 1;
+    let live = world.start().await;
+    // Each has some 0.4 MiB.
+    for _ in 0..5 {
+        result_of(&world, &live, "flood", json!({ "lines": 20_000 })).await;
+        settle().await;
+    }
+    let bytes: usize = world.store.artifacts.sizes().into_iter().sum();
+    assert!((1 << 19..=1 << 20).contains(&bytes), "{bytes}");
+    let gone = result_of(&world, &live, "artifact_read", json!({ "id": "a1" })).await.text();
+    assert!(gone.contains("since newer ones of this channel needed its room"), "{gone}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_file_goes_before_that_is_journalled_and_what_a_crash_left_goes_at_wake() {
     let mut world = world();
     world.settings.result_guard.artifact_days = 3;

@@ -21,20 +21,20 @@ use crate::records::history::ArtifactsRecord;
 pub struct ContextRecord {
     pub channel: ChannelId,
     pub agent: AgentId,
-    /// The context engine: what decides about the window.
+    /// The context engine, which decides what is in the window.
     #[serde(default)]
     pub engine: EngineRecord,
     /// The model that answers, by its id in the configuration.
     pub model: String,
-    /// Why it is that one, when another one answered here before.
+    /// Why this model answers, if another one answered in the channel before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_reason: Option<String>,
     /// Tokens of request and answer together.
     pub window_tokens: u64,
     pub window_source: WindowSource,
-    /// Tokens of the window kept for the answer.
+    /// Tokens of the window reserved for the answer.
     pub output_reserve_tokens: u64,
-    /// The generation under way.
+    /// The current generation.
     pub generation: Generation,
     /// Window tokens / (window − output reserve), unrounded.
     pub usage_ratio: f64,
@@ -42,7 +42,7 @@ pub struct ContextRecord {
     pub tier: Tier,
     pub thresholds: Thresholds,
     pub regions: Regions,
-    /// Results of tools that are sent shorter than they are kept.
+    /// Tool results and messages that are sent shortened.
     #[serde(default)]
     pub pruned: PrunedRecord,
     /// The summaries of the stack, oldest first.
@@ -53,28 +53,28 @@ pub struct ContextRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recalled: Vec<WindowMemory>,
     pub run: Option<RunRecord>,
-    /// The last ends of runs, oldest first.
+    /// The last runs that ended, oldest first.
     pub outcomes: Vec<RunReport>,
     /// How estimates are corrected by what the provider reports.
     pub correction: CorrectionRecord,
     /// Share of all input tokens that came from the provider's cache.
     pub cached_share: f64,
-    /// Large results of tools that are kept outside of the window.
+    /// Artifacts: large tool results and messages that are stored outside of the window.
     #[serde(default)]
     pub artifacts: ArtifactsRecord,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineRecord {
-    /// By which the configuration names it.
+    /// Its name in the configuration.
     pub id: String,
     pub name: String,
     pub version: String,
-    /// It makes room by itself: it gets no runs.
+    /// It makes room itself, without compaction runs.
     pub owns_compaction: bool,
 }
 
-/// Where the tiers begin, as usage ratios.
+/// The usage ratios at which the tiers start.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Thresholds {
     pub background: f64,
@@ -82,14 +82,14 @@ pub struct Thresholds {
     pub emergency: f64,
 }
 
-/// Results of tools, and messages, that are sent shorter than they are kept. Regions count what is sent.
+/// Tool results and messages that are sent shortened. Regions count what is sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrunedRecord {
     pub results: u64,
-    /// How many messages: they are larger than what the window takes.
+    /// Messages that are larger than the window allows.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub messages: u64,
-    /// Tokens that the window is smaller by.
+    /// Tokens saved in the window, after correction.
     pub tokens_won: u64,
 }
 
@@ -107,10 +107,10 @@ pub struct SummaryRecord {
     /// The model that wrote it, or `digest`.
     pub made_by: String,
     pub text: String,
-    /// Identifiers of its source, letter by letter.
+    /// Identifiers of its source, verbatim.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub identifiers: Vec<String>,
-    /// No model could make it: it will be made again when one is well.
+    /// No model could write it. It will be replaced when a model is available.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub provisional: bool,
 }
@@ -126,7 +126,7 @@ pub struct MarkerRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WindowMemory {
     pub id: MemoryId,
-    /// What it is now; none where it was forgotten since.
+    /// Its current kind; `None`: it was forgotten since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<MemoryKind>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -141,7 +141,7 @@ pub struct RunRecord {
     pub from_seq: Seq,
     pub to_seq: Seq,
     pub started_at: Timestamp,
-    /// The attempt under way, from 1.
+    /// The current attempt, from 1.
     pub attempt: u32,
 }
 
@@ -150,7 +150,7 @@ pub struct CorrectionRecord {
     pub estimated: u64,
     /// Running sum of what the provider reported for them.
     pub reported: u64,
-    /// What estimates are multiplied with.
+    /// The factor by which estimates are multiplied.
     pub ratio: f64,
 }
 

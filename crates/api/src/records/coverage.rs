@@ -1,11 +1,11 @@
-//! What stands for every entry of a channel, from the first to the last.
+//! How every entry of a channel is kept, from the first to the last.
 
 use std::collections::BTreeSet;
 
 use cairn_core::conversation::{Conversation, EntryPlace};
 use cairn_types::ids::Seq;
 
-/// Entries in a row that are in the same place.
+/// Consecutive entries in the same place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stretch {
     pub from_seq: Seq,
@@ -19,13 +19,13 @@ impl Stretch {
     }
 }
 
-/// All entries of a conversation, in their order, without a gap.
+/// The places of all entries of a conversation, in order and without gaps.
 pub fn coverage(conversation: &Conversation) -> Vec<Stretch> {
     let end = conversation.next_seq;
     let items = conversation.stack.items().iter().map(|item| item.range());
     let undone = conversation.undone.iter().map(|undone| (undone.from_seq, undone.to_seq));
     let ranges = items.chain(undone).chain(conversation.sealed_range());
-    // Where the place of an entry may differ from that of the one before.
+    // Entries whose place may differ from that of the entry before.
     let mut begins: BTreeSet<Seq> = ranges.flat_map(|(from, to)| [from, to.next()]).collect();
     begins.extend([Seq(1), conversation.first_seq]);
     let begins: Vec<Seq> = begins.into_iter().filter(|seq| *seq < end).collect();

@@ -1,4 +1,4 @@
-//! The records of a turn of the past: `cairn explain`.
+//! The records of a past turn, run or request: `cairn explain`.
 
 use cairn_core::conversation::Conversation;
 use cairn_core::trace::Gap;
@@ -12,17 +12,17 @@ use cairn_types::trace::{CallFrame, CallTrace, FailedTry};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// What a turn was: asked, recalled, called, answered, and what each part took.
+/// A turn: what was asked, recalled, called and answered, and what each part took.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
     pub channel: ChannelId,
     pub turn: TurnId,
-    /// The turns before and after it in the channel.
+    /// The turn before it in the channel; `after`: the turn after it.
     pub before: Option<TurnId>,
     pub after: Option<TurnId>,
     pub started_at: Timestamp,
     pub ended_at: Option<Timestamp>,
-    /// `answered`, `unanswered`, `failed`, `stopped`, `dead_lettered`; `open` while it goes on.
+    /// `answered`, `unanswered`, `failed`, `stopped`, `dead_lettered`; `open` until it ends.
     pub outcome: String,
     /// Why there is no answer.
     pub failure: Option<String>,
@@ -34,22 +34,22 @@ pub struct Explanation {
     pub question: Vec<SaidRecord>,
     pub answer: Option<SaidRecord>,
     pub recalled: Vec<RecalledRecord>,
-    /// The best of the memories that were left out.
+    /// The best memories that were left out.
     pub near: Vec<RecalledRecord>,
-    /// What stood for the older part of the conversation at its first call, oldest first.
+    /// The summaries and markers that replaced older entries at its first call, oldest first.
     pub stands: Vec<StandsRecord>,
-    /// The entries that the first call showed as themselves.
+    /// First and last of the entries that the first call showed unsummarised.
     pub entries: Option<(Seq, Seq)>,
     pub calls: Vec<CallRecord>,
-    /// Calls of compactions that ended between its beginning and that of the next turn.
+    /// Calls of compactions that ended after it started and before the next turn did.
     pub beside: Vec<CallRecord>,
     pub tools: Vec<ToolCallRecord>,
-    /// Where its time went.
+    /// How its time was spent.
     pub times: Vec<StageRecord>,
     pub usage: Usage,
-    /// At the prices of that time; none where no model had one.
+    /// At the prices of that time; `None`: no model had a price.
     pub cost: Option<f64>,
-    /// What cannot be told, and why.
+    /// What is not known any more, and why.
     pub missing: Vec<String>,
 }
 
@@ -59,33 +59,33 @@ pub struct SaidRecord {
     pub at: Timestamp,
     pub author: Option<Author>,
     pub message: Option<MessageId>,
-    /// Why an answer ended, where the model did not end it itself.
+    /// Why an answer ended, if the model did not end it itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish: Option<Finish>,
     pub text: String,
 }
 
-/// A memory that came into the window, or almost did.
+/// A memory that was put into the window, or almost was.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecalledRecord {
     pub id: MemoryId,
-    /// What it said then; none: it was forgotten since.
+    /// Its text at that time; `None`: it was forgotten since.
     pub text: Option<String>,
     pub kind: Option<String>,
     pub subject: Option<String>,
     pub created_at: Option<Timestamp>,
-    /// How well it fits the question; none in journals of earlier versions.
+    /// How well it fits the question; `None` in journals of earlier versions.
     pub score: Option<f64>,
-    /// The words of the question by which it was found.
+    /// Words of the question by which it was found.
     pub words: Vec<String>,
-    /// It says something else now.
+    /// Its text has changed since.
     pub changed: bool,
 }
 
-/// A summary, or what an emergency or another engine left in its place.
+/// A summary, or the marker that an emergency or another engine put in its place.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StandsRecord {
-    /// None: a marker, for messages that no summary stands for yet.
+    /// `None`: a marker, for messages that no summary covers yet.
     pub id: Option<SummaryId>,
     pub level: u32,
     pub from_seq: Seq,
@@ -94,17 +94,17 @@ pub struct StandsRecord {
     pub tokens: u32,
     pub made_by: Option<String>,
     pub provisional: bool,
-    /// Its first line that says something.
+    /// Its first line that is neither empty nor a heading.
     pub line: String,
 }
 
-/// A call of a model.
+/// A model call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallRecord {
     /// From 1.
     pub call: usize,
     pub model: String,
-    /// Why this model answered; none: it is the first of the chain.
+    /// Why this model answered; `None`: it is the first of the chain.
     pub why: Option<String>,
     pub ended_at: Timestamp,
     /// Our own estimate of the request, before correction.
@@ -116,13 +116,13 @@ pub struct CallRecord {
     pub cached_share: f64,
     /// Tools that it called.
     pub tools: usize,
-    /// Why its answer ended, where the model did not end it itself.
+    /// Why its answer ended, if the model did not end it itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish: Option<Finish>,
-    /// What was tried before it.
+    /// Failed calls before it.
     pub tried: Vec<FailedTry>,
     pub trace: Option<CallTrace>,
-    /// By what it was made.
+    /// The prompt, tools and parameters of its request.
     pub frame: Option<CallFrame>,
 }
 
@@ -143,22 +143,22 @@ pub struct StageRecord {
     pub ms: u64,
 }
 
-/// What a compaction run was: what started it, what it read, called and came to.
+/// A compaction run: what started it, what it read and called, and its result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunExplanation {
     pub channel: ChannelId,
     pub run: RunId,
     pub trigger: Trigger,
-    /// The entries that it was to summarise, or that the summaries stand for that it was to merge.
+    /// First of the entries that it was to summarise, or that the summaries it was to merge cover; `to_seq`: the last.
     pub from_seq: Seq,
     pub to_seq: Seq,
     pub messages: u64,
-    /// Of a merge: the summaries.
+    /// For a merge: its source summaries.
     pub sources: Vec<SummaryId>,
     pub instruction: Option<String>,
     pub started_at: Timestamp,
     pub ended_at: Option<Timestamp>,
-    /// None while it is under way.
+    /// `None` until it ends.
     pub outcome: Option<RunOutcome>,
     pub reason: Option<String>,
     pub summary: Option<SummaryId>,
@@ -166,18 +166,18 @@ pub struct RunExplanation {
     pub memories: u64,
     pub tokens_before: u64,
     pub tokens_after: Option<u64>,
-    /// Chunks of a long run that were finished on the way.
+    /// Finished chunks of a long run.
     pub chunks: u64,
     pub failed: Vec<FailedAttempt>,
     pub calls: Vec<CallRecord>,
     pub usage: Usage,
-    /// At the prices of that time; none where no model had one.
+    /// At the prices of that time; `None`: no model had a price.
     pub cost: Option<f64>,
-    /// What cannot be told, and why.
+    /// What is not known any more, and why.
     pub missing: Vec<String>,
 }
 
-/// An attempt of a run that failed.
+/// A failed attempt of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedAttempt {
     pub at: Timestamp,
@@ -185,7 +185,7 @@ pub struct FailedAttempt {
     pub reason: String,
 }
 
-/// What a call was made for: a field `turn` or `run` with its id.
+/// What a call was made for, as a field `turn` or `run` with its id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallOf {
@@ -202,7 +202,7 @@ impl std::fmt::Display for CallOf {
     }
 }
 
-/// The request of a call, made again.
+/// The rebuilt request of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PromptRecord {
     pub channel: ChannelId,
@@ -213,11 +213,11 @@ pub struct PromptRecord {
     /// Calls of the turn, or of the run.
     pub calls: usize,
     pub model: String,
-    /// The body is the one that was sent, byte for byte: its hash says so.
+    /// The body is the one that was sent, byte for byte, as its hash proves.
     pub exact: bool,
-    /// Why it is not, for people.
+    /// Why the body is not exact, for people.
     pub why_not: Vec<String>,
-    /// What could not be made again, for programs.
+    /// What could not be rebuilt, for programs.
     pub gaps: Vec<Gap>,
     /// The body of the request.
     pub body: String,
@@ -230,7 +230,7 @@ pub struct PromptRecord {
 pub struct RegionRecord {
     /// `parameters`, `tools`, `system`, `guide`, `summary`, `marker`, `user`, `assistant`, `tool`, `context`.
     pub kind: String,
-    /// Of a summary its id, of a tool's result its call.
+    /// The summary's id, or the call of a tool's result.
     pub id: Option<String>,
     pub text: String,
 }
@@ -241,12 +241,12 @@ pub struct PromptDiff {
     pub channel: ChannelId,
     pub turn: TurnId,
     pub call: usize,
-    /// What it is compared with; none: there is nothing before it.
+    /// The turn and call that it is compared with; `None`: there is none before it.
     pub against: Option<(TurnId, usize)>,
-    /// One of the two is not exact: then some of it may differ only for that.
+    /// Both requests are exact. If not, some differences may come only from that.
     pub exact: bool,
     pub why_not: Vec<String>,
-    /// Regions in order; those that are the same without their lines.
+    /// Regions in order. Unchanged ones have no lines.
     pub regions: Vec<RegionDiff>,
 }
 
@@ -299,7 +299,7 @@ impl ToolCallRecord {
     }
 }
 
-/// What stands for the older part of a conversation, oldest first.
+/// The summaries and markers that replace older entries of a conversation, oldest first.
 pub fn stands(conversation: &Conversation) -> Vec<StandsRecord> {
     let items = conversation.stack.items().iter();
     items.map(|item| StandsRecord::of(item, conversation)).collect()

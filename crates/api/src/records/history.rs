@@ -1,4 +1,4 @@
-//! The records of what a channel holds: `cairn history` and `cairn artifact`.
+//! The records of a channel's entries and artifacts: `cairn history` and `cairn artifact`.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use cairn_types::tokens::Correction;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// The place of messages that are accepted and not yet in a turn.
+/// [`EntryRecord::place`] of messages that are accepted and not yet in a turn.
 const PENDING: &str = "pending";
 
 /// An entry of a history, or a pending message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EntryRecord {
-    /// Its number; none while it is pending.
+    /// Its number; `None` while it is pending.
     pub seq: Option<Seq>,
     pub turn: TurnId,
     /// Its generation.
@@ -33,13 +33,13 @@ pub struct EntryRecord {
     pub parts: Vec<PartRecord>,
     pub tool_calls: Vec<ToolCall>,
     pub tool_call_id: Option<String>,
-    /// The artifact that holds the whole of a tool's result, or of a message of which the model sees head and tail.
+    /// The artifact with the whole of a tool's result, or of a message of which the model sees only head and tail.
     #[serde(default)]
     pub artifact: Option<ArtifactId>,
-    /// A message that is larger than what the window takes: the model sees head and tail of it; here it is whole.
+    /// A message that is larger than the window allows. The model sees its head and tail; here it is whole.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shortened: bool,
-    /// Why an answer ended, where the model did not end it itself: `length`, `context_window`, `pause`, `refusal`,
+    /// Why an answer ended, if the model did not end it itself: `length`, `context_window`, `pause`, `refusal`,
     /// `content_filter`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish: Option<Finish>,
@@ -47,7 +47,7 @@ pub struct EntryRecord {
     pub tokens: u64,
     /// `summary:ID`, `marker`, `sealed`, `live`, `archived`, `pending`.
     pub place: String,
-    /// How its turn ended, where it is the last entry of it.
+    /// How its turn ended, if it is the last entry of that turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<EndRecord>,
 }
@@ -60,9 +60,9 @@ pub struct EndRecord {
     pub outcome: TurnOutcome,
     /// The model that answered, or was called last.
     pub model: Option<String>,
-    /// What its calls of models took: reported, or estimated.
+    /// Tokens of its model calls: reported, or estimated.
     pub usage: Usage,
-    /// What that costs at the price of this model, in the currency of the prices; none where it has no price.
+    /// What that costs at the current price of this model, in the currency of the prices; `None`: it has no price.
     pub cost: Option<f64>,
     /// The memories that were in its window.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -81,7 +81,7 @@ impl EndRecord {
         }
     }
 
-    /// Why there is no answer, as in `stopped`; none where there is one, or none was due.
+    /// Why there is no answer, as in `stopped`; `None`: there is one, or none was due.
     pub fn why(&self) -> Option<String> {
         match &self.outcome {
             TurnOutcome::Answered { .. } | TurnOutcome::Unanswered => None,
@@ -123,7 +123,7 @@ pub struct PartRecord {
 }
 
 impl EntryRecord {
-    /// The entry as a simulation takes it; none while it is pending: it is in no turn yet.
+    /// The entry for a simulation; `None` while it is pending: it is in no turn yet.
     pub fn in_script(&self) -> Option<ScriptEntry<'_>> {
         self.seq?;
         Some(ScriptEntry {
@@ -138,7 +138,7 @@ impl EntryRecord {
 
     /// The record of an entry of that conversation.
     pub fn of(entry: &Entry, conversation: &Conversation, correction: &Correction) -> Self {
-        // An entry that the archive has and this copy of the conversation has not yet: it came in between.
+        // An entry that was added after this copy of the conversation was taken is live.
         let place =
             conversation.place(entry.seq).map_or_else(|| "live".to_owned(), |place| place.to_string());
         let copy = conversation.artifact_of(entry.seq).filter(|_| entry.role == Role::User);
@@ -164,7 +164,7 @@ impl EntryRecord {
         }
     }
 
-    /// Its words, joined by line breaks.
+    /// Its text, parts joined by line breaks.
     pub fn text(&self) -> String {
         let texts: Vec<_> = self
             .parts
@@ -179,7 +179,7 @@ impl EntryRecord {
     }
 }
 
-/// The records of the messages that wait, first in first out.
+/// The records of pending messages, in the order in which they came.
 pub fn pending_records(conversation: &Conversation, correction: &Correction) -> Vec<EntryRecord> {
     let record = |pending: &Pending| EntryRecord {
         seq: None,
@@ -219,24 +219,24 @@ impl PartRecord {
     }
 }
 
-/// A large result of a tool, or a large message, that is kept outside of the window.
+/// A large tool result or message that is stored outside of the window.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArtifactRecord {
     /// Its id, unique within its channel.
     pub id: ArtifactId,
     /// The tool whose result it is; empty for a message.
     pub tool: String,
-    /// The message that it is a copy of, while the window shows that.
+    /// The message that it is a copy of, as long as the window shows that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Seq>,
     pub bytes: u64,
     pub lines: u64,
     pub stored_at: Timestamp,
-    /// When it was stored or the model read it last.
+    /// When it was stored, or last read.
     pub used_at: Timestamp,
-    /// When it expired: its words are gone.
+    /// When it expired and its content was removed.
     pub expired_at: Option<Timestamp>,
-    /// Its words were damaged or missing, and it was given up then.
+    /// Its content was damaged or missing, and `cairn store verify --quarantine` gave it up.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lost: bool,
 }
@@ -246,12 +246,12 @@ pub struct ArtifactPage {
     pub artifact: ArtifactRecord,
     /// The first line, from 1.
     pub from: u64,
-    /// Bytes of that line that were passed over.
+    /// Bytes of that line that were skipped.
     pub offset: u64,
     pub count: u64,
     /// The lines, joined by line breaks.
     pub text: String,
-    /// Where to read on; none at the end.
+    /// Where to read on; `None` at the end.
     pub next: Option<ReadOn>,
 }
 
@@ -279,7 +279,7 @@ impl ArtifactRecord {
 }
 
 impl ArtifactPage {
-    /// The record of what was found from a line on.
+    /// The record of lines that were read; `from`: the first one.
     pub fn of(artifact: &Artifact, from: u64, found: ArtifactLines) -> Self {
         Self {
             artifact: ArtifactRecord::of(artifact),

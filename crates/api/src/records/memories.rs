@@ -1,4 +1,4 @@
-//! The record of a memory with what became of it: `cairn memory show`.
+//! The record of a memory with its history: `cairn memory show`.
 
 use cairn_types::event::{CompactionEvent, Event, MemoryEvent, TurnEvent, TurnOutcome};
 use cairn_types::ids::{ChannelId, Seq, TurnId};
@@ -9,43 +9,43 @@ use serde::{Deserialize, Serialize};
 
 use crate::records::history::AuthorRecord;
 
-/// A memory, whose word it is, how it became what it is, and where it was recalled.
+/// A memory, who said it, how it changed, and where it was recalled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MemoryView {
     #[serde(flatten)]
     pub memory: Memory,
     pub trust: Trust,
-    /// What it counts beside others that fit a question as well.
+    /// Its weight among memories that fit a question equally well, from 0 to 1.
     pub weight: f64,
-    /// Oldest first: its making, and the newest of what followed.
+    /// Oldest first: its creation, and the newest of its changes.
     pub history: Vec<MemoryStep>,
-    /// Turns that had it in their window, oldest first, the newest of all.
+    /// The newest turns that had it in their window, oldest first.
     pub used_in: Vec<MemoryUse>,
 }
 
-/// Something that happened to a memory.
+/// A change of a memory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MemoryStep {
-    /// The record of the journal.
+    /// The number of its journal record.
     pub n: u64,
     pub at: Timestamp,
     pub what: MemoryChanged,
     /// How many such steps before it are not listed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: u64,
-    /// The channel in which it was said; none where an operator typed it.
+    /// The channel in which it was said; `None`: an operator typed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<ChannelId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_seq: Option<Seq>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_seq: Option<Seq>,
-    /// The model that wrote it; `operator` and `member` for what these typed themselves.
+    /// The model that wrote it; `operator` or `member` if a person typed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<AuthorRecord>,
-    /// What it said from here on, or was found to say; none where that did not change.
+    /// Its text from here on, or as it was found again; `None`: it did not change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,7 +58,7 @@ pub struct MemoryStep {
 #[serde(rename_all = "snake_case")]
 pub enum MemoryChanged {
     Made,
-    /// The same was said again.
+    /// It was said again.
     Seen,
     Edited,
 }
@@ -66,7 +66,7 @@ pub enum MemoryChanged {
 /// A turn that had a memory in its window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MemoryUse {
-    /// The record of its end.
+    /// The number of the journal record of its end.
     pub n: u64,
     pub at: Timestamp,
     pub channel: ChannelId,
@@ -101,7 +101,7 @@ impl MemoryView {
 }
 
 impl MemoryView {
-    /// Whose word it is, and what that counts.
+    /// Who said it and its weight, in words.
     pub fn whose(&self) -> String {
         let whose = match self.trust {
             Trust::Operator => "an operator's word",
@@ -128,7 +128,7 @@ impl MemoryChanged {
 }
 
 impl MemoryStep {
-    /// None where the record says nothing of the memory, as one whose line was lost.
+    /// `None`: the record says nothing of the memory, such as a replacement for a lost line.
     fn of(is_first: bool, TrailStep { record, idx, left_out }: TrailStep) -> Option<Self> {
         let bare = Self {
             n: record.n,

@@ -1,4 +1,4 @@
-//! The records that `--json` and the admin API show. Their names and shapes are a promise to scripts.
+//! The records that `--json` and the admin API show. Scripts rely on their names and shapes.
 
 mod context;
 mod coverage;
@@ -131,7 +131,7 @@ impl ChannelRecord {
     }
 }
 
-/// How full a channel's window is, and what is done about it: the answer of `POST …/wait`.
+/// How full a channel's window is, and its compaction runs: the answer of `POST …/wait`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GaugeRecord {
     /// Window tokens / (window − output reserve).
@@ -142,7 +142,7 @@ pub struct GaugeRecord {
     pub summaries: u64,
     /// Emergencies in the channel so far.
     pub emergencies: u64,
-    /// The last ends of runs, oldest first.
+    /// The last runs that ended, oldest first.
     pub outcomes: Vec<RunReport>,
 }
 
@@ -163,20 +163,20 @@ impl GaugeRecord {
 /// The answer of `POST …/compact`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CompactRecord {
-    /// The run; none when there is nothing to compact.
+    /// The run; `None`: there is nothing to compact, or the engine has no runs.
     pub run: Option<RunId>,
-    /// How it ended, when that was waited for.
+    /// How it ended, if the request waited for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<RunOutcome>,
-    /// The end of it, when that was waited for.
+    /// The record of its end, if the request waited for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<RunReport>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub queued: bool,
-    /// The summary that it came to, when it was waited for and committed.
+    /// Its summary, if the request waited for the end and it was committed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
-    /// The room that was made at once, by a context engine without runs.
+    /// The room that a context engine without runs made immediately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<RoomRecord>,
     /// Why there is nothing to compact, in numbers.
@@ -197,7 +197,7 @@ pub struct RoomRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NewGenerationRecord {
     pub channel: ChannelId,
-    /// The generation that begins.
+    /// The new generation.
     pub generation: Generation,
 }
 
@@ -205,6 +205,6 @@ pub struct NewGenerationRecord {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StopRecord {
     pub channel: ChannelId,
-    /// A turn was under way and is stopped.
+    /// A turn was running and was stopped.
     pub stopped: bool,
 }

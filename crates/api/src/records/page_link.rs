@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// What somebody at the page may do.
+/// What the holder of a link may do at the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
@@ -24,9 +24,9 @@ impl Scope {
 /// A link to the page: the answer of `POST /v1/page/links`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageLink {
-    /// It has the code in its fragment, which no browser sends to a server.
+    /// The link. Its fragment has the code, which no browser sends to a server.
     pub url: String,
-    /// The page, for who pastes the code.
+    /// The page without the code, for people who paste the code.
     pub page: String,
     pub code: String,
     pub scope: Scope,

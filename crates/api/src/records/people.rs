@@ -1,4 +1,4 @@
-//! The records of people and of what is kept of them: `cairn pair`, `cairn ban`, `cairn forget-user`, `cairn store retain`.
+//! The records of people, erasures and retention: `cairn pair`, `cairn ban`, `cairn forget-user`, `cairn store retain`.
 
 use cairn_core::registry::Erasure;
 use cairn_types::event::ErasureFigures;
@@ -17,11 +17,11 @@ pub struct PairingRecord {
     /// `waiting`, `paired`, `revoked`.
     pub state: String,
     pub code: String,
-    /// The chat in which they were told the code.
+    /// The chat that the code was sent to.
     pub chat: String,
     pub asked_at: Timestamp,
     pub approved_at: Option<Timestamp>,
-    /// The chat was told of the approval; only in the answer to it.
+    /// Whether the chat was told of the approval; only in the answer to the approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<bool>,
 }
@@ -79,12 +79,12 @@ pub struct ForgetRequest {
     pub dry_run: bool,
 }
 
-/// An erasure that is asked for: it is done when the daemon has restarted.
+/// A requested erasure. It is done when the daemon has restarted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ForgetRecord {
-    /// When it was asked for: the erasure that is told later has the same.
+    /// When it was requested. The finished erasure has the same time.
     pub at: Timestamp,
-    /// What goes, as far as it was there now.
+    /// What it will remove, as of now.
     #[serde(flatten)]
     pub figures: ErasureFigures,
 }
@@ -92,10 +92,10 @@ pub struct ForgetRecord {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ErasuresRecord {
     pub pending: bool,
-    /// How far the one is that is pending.
+    /// Progress of the pending erasure.
     #[serde(default)]
     pub progress: ProgressReport,
-    /// Those that are done, oldest first.
+    /// Finished erasures, oldest first.
     pub erasures: Vec<Erasure>,
 }
 
@@ -111,9 +111,9 @@ pub struct RetainRecord {
     pub dry_run: bool,
     /// Journal segments that were compressed.
     pub compressed: Shrunk,
-    /// What was taken out of journal segments.
+    /// What was removed from journal segments.
     pub expired: Expired,
-    /// Bytes by which the journal is still over its limit, when nothing makes it smaller any more.
+    /// Bytes by which the journal still exceeds its limit, if nothing more can be removed.
     pub over_bytes: u64,
     pub memories: u64,
     pub seconds: f64,

@@ -1,4 +1,4 @@
-//! A request part by part, and what differs between two of them.
+//! Splits a request into parts, and compares two requests.
 
 use cairn_types::message::{Part, text_of};
 use cairn_types::model::{ChatMessage, ChatRequest};
@@ -8,14 +8,14 @@ use similar::{Algorithm, ChangeTag, DiffOp, TextDiff, capture_diff_slices};
 
 use crate::records::explain::{CallOf, Change, LineDiff, PromptDiff, PromptRecord, RegionDiff, RegionRecord};
 
-/// A request part by part, in the order in which servers read it. `stack`: what stood for its older part; none of a run.
+/// Splits a request into parts, in the order in which servers read it. `stack`: the stack at that time; `None` for a run.
 pub fn regions(request: &ChatRequest, body: &str, stack: Option<&Stack>) -> Vec<RegionRecord> {
     let mut regions = vec![region("parameters", None, parameters(body))];
     for tool in request.tools.iter() {
         let schema = serde_json::to_string_pretty(&tool.parameters).unwrap_or_default();
         regions.push(region("tools", Some(&tool.name), format!("{}\n{schema}", tool.description)));
     }
-    // What did not fit was left out from the oldest on.
+    // The oldest items were left out if not all fitted.
     let n_items = request.system.len().saturating_sub(2);
     let items = stack.map(Stack::items).unwrap_or_default();
     let items = &items[items.len().saturating_sub(n_items)..];
@@ -38,7 +38,7 @@ fn region(kind: &str, id: Option<&str>, text: String) -> RegionRecord {
     RegionRecord { kind: kind.to_owned(), id: id.map(str::to_owned), text }
 }
 
-/// The fields of a body beside the words.
+/// The fields of a body without its messages, system prompt and tools.
 fn parameters(body: &str) -> String {
     let Ok(Value::Object(mut fields)) = serde_json::from_str::<Value>(body) else { return String::new() };
     ["messages", "system", "tools"].iter().for_each(|key| drop(fields.remove(*key)));
@@ -64,7 +64,7 @@ fn message(message: &ChatMessage) -> RegionRecord {
     }
 }
 
-/// What differs between the last two of these requests. Of a single one all is new.
+/// Compares the last two of these requests. If there is only one, all of it is new.
 pub fn prompt_diff(mut made: Vec<PromptRecord>) -> Option<PromptDiff> {
     let now = made.pop()?;
     let before = made.pop();
@@ -113,7 +113,7 @@ fn region_diff(before: &[RegionRecord], now: &[RegionRecord]) -> Vec<RegionDiff>
     out
 }
 
-/// Those of one kind that stand for each other differ in their lines; the others are gone, or new.
+/// Pairs regions of the same kind and id, and compares their lines. The others are removed or added.
 fn replaced(before: &[RegionRecord], now: &[RegionRecord]) -> Vec<RegionDiff> {
     let mut left: Vec<&RegionRecord> = before.iter().collect();
     let mut out = Vec::new();
@@ -135,7 +135,7 @@ fn replaced(before: &[RegionRecord], now: &[RegionRecord]) -> Vec<RegionDiff> {
     gone.into_iter().chain(out).collect()
 }
 
-/// Whether a request has one region of that kind and id: two messages of one role are not each other's successor.
+/// Whether a request has only one region of that kind and id. Messages are not: two of one role need not correspond.
 fn is_single(kind: &str) -> bool {
     !matches!(kind, "user" | "assistant" | "tool" | "marker")
 }

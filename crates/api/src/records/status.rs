@@ -10,13 +10,13 @@ use cairn_types::ports::{NodeRow, OutboxCounts, PlatformStatus};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Where a daemon, or a command that has opened the store itself, is.
+/// The state folder, config file and socket of a daemon, or of a command that has opened the store itself.
 #[derive(Debug, Clone)]
 pub struct Identity {
     pub state_dir: PathBuf,
     /// The config file; none: built-in defaults.
     pub config_file: Option<PathBuf>,
-    /// The socket it listens at; none when it serves its own process alone.
+    /// The socket that it listens at; `None`: it serves only its own process.
     pub socket: Option<PathBuf>,
     pub started_at: Timestamp,
 }
@@ -25,7 +25,8 @@ pub struct Identity {
 pub struct StatusRecord {
     /// A daemon runs. False when a command has opened the store itself.
     pub running: bool,
-    /// `ready`, `starting`, `stopping`; `stopped` when none runs; what a node says that does not lead.
+    /// `ready`, `starting`, `stopping`; `stopped` if no daemon runs; on a node that changes its role [`CHANGING`], on one
+    /// that follows a phrase that says whom it follows.
     pub state: String,
     pub version: String,
     pub pid: u32,
@@ -34,59 +35,59 @@ pub struct StatusRecord {
     pub config_file: Option<String>,
     pub socket: Option<String>,
     pub started_at: Timestamp,
-    /// Seconds since.
+    /// Seconds since `started_at`.
     pub uptime_seconds: u64,
     /// The agents, in the order of the configuration; the first is the default one.
     pub agents: Vec<AgentStatus>,
     pub channels: u64,
-    /// The latest time at which anything happened in one.
+    /// When anything last happened in a channel.
     #[serde(default)]
     pub last_at: Option<Timestamp>,
     pub awake: u64,
     pub turns: u64,
     pub runs: u64,
-    /// Actors started again after a failure, since the start.
+    /// Actors that were restarted after a failure, since the daemon started.
     pub restarts: u64,
     pub store: StoreStatus,
-    /// What chat networks have not confirmed.
+    /// Deliveries that chat networks have not confirmed.
     #[serde(default)]
     pub outbox: OutboxCounts,
     /// The chat networks that are used.
     #[serde(default)]
     pub platforms: Vec<PlatformStatus>,
-    /// What the day has cost; none where no daemon runs, or no model has a price.
+    /// What the day has cost; `None`: no daemon runs, or no model has a price.
     #[serde(default)]
     pub spend: Option<SpendStatus>,
-    /// Of one of several machines that share a database.
+    /// This node, if several machines share a database.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeStatus>,
 }
 
-/// The code of every answer of a node between two roles, and its state.
+/// The state of a node that changes its role, and the code of all its answers.
 pub const CHANGING: &str = "changing";
 
-/// The code of every answer of a node that follows and can have nobody answer.
+/// The error code of a node that follows, for requests that only the leader can answer.
 pub const STANDBY: &str = "standby";
 
-/// A node is there if it was heard of within so many seconds.
+/// A node counts as awake if it was seen within this many seconds.
 pub const AWAKE_SECS: u64 = 5;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeStatus {
     pub name: String,
-    /// It answers people; otherwise it stands by.
+    /// It is the leader and answers people; otherwise it is a standby.
     pub leads: bool,
-    /// Who leads; none: nobody does at the moment.
+    /// The leading node; `None`: none leads at the moment.
     pub leader: Option<String>,
     /// All nodes that the database knows, as far as it answers.
     pub nodes: Vec<NodeRow>,
 }
 
-/// A node that hands over.
+/// A node that hands its role over.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DrainRecord {
     pub node: String,
-    /// Those of which one leads next.
+    /// The nodes of which one leads next.
     pub standbys: Vec<String>,
 }
 
@@ -127,11 +128,11 @@ pub struct ChainStatus {
     pub window_tokens: u64,
     pub window_source: WindowSource,
     pub state: ModelState,
-    /// Until when it is skipped, where it is.
+    /// The end of its cool-down, if it is skipped.
     pub until: Option<Timestamp>,
     /// Why it answers, is not used, or is skipped.
     pub why: Option<String>,
-    /// The typed error that its last call failed by, since it answered last.
+    /// The code of the error of its last failed call; `None`: no call failed since it last answered.
     pub error: Option<String>,
 }
 
@@ -147,16 +148,16 @@ pub struct StoreStatus {
     pub last: u64,
     /// Number of the last event that the views show.
     pub applied: u64,
-    /// Number of the last event whose words a search finds.
+    /// Number of the last event in the search index.
     #[serde(default)]
     pub indexed: u64,
-    /// Why the journal or the views cannot be written or read; a full disk has messages refused until there is room. Else
-    /// what the check in the background found damaged.
+    /// Why the journal or the views cannot be written or read (a full disk makes the daemon refuse messages until there is
+    /// room), or what the background check found damaged.
     pub error: Option<String>,
 }
 
 impl StoreStatus {
-    /// Of a store of which nothing is known.
+    /// The status of a store that cannot be read.
     pub fn unknown(error: Option<String>) -> Self {
         Self { journal_bytes: 0, segments: 0, views_bytes: 0, last: 0, applied: 0, indexed: 0, error }
     }
@@ -225,14 +226,14 @@ pub struct OutboxRecord {
     pub id: OutboxId,
     pub channel: ChannelId,
     pub turn: TurnId,
-    /// The entry that is the reply; of a note, the newest entry it is about.
+    /// The reply's entry; for a note, the newest entry that it is about.
     pub seq: Seq,
     pub at: Timestamp,
-    /// Seconds since.
+    /// Seconds since `at`.
     pub age_seconds: u64,
     /// `owed`, `dead`, `unknown`.
     pub state: String,
-    /// The platform's reason, of one that is not owed.
+    /// The platform's reason, unless it is `owed`.
     pub reason: Option<String>,
     pub parts_sent: u64,
     pub text: String,

@@ -7,7 +7,7 @@ use cairn_types::summary::Summary;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// A summary, whatever became of it.
+/// A summary of a channel, current or not.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SummaryLine {
     pub id: SummaryId,
@@ -17,14 +17,14 @@ pub struct SummaryLine {
     pub to_seq: Seq,
     pub from_at: Timestamp,
     pub to_at: Timestamp,
-    /// Entries that it stands for.
+    /// Entries that it covers.
     pub messages: u64,
     /// Tokens in the window, as estimated.
     pub tokens: u32,
     /// The model that wrote it, or `digest`.
     pub made_by: String,
     pub made_at: Timestamp,
-    /// No model could make it.
+    /// No model could write it.
     pub provisional: bool,
     pub state: SummaryState,
 }
@@ -33,35 +33,35 @@ pub struct SummaryLine {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SummaryState {
-    /// The model sees it.
+    /// It is in the window.
     Window,
-    /// It is part of that one.
+    /// It was merged into that summary.
     Merged(SummaryId),
-    /// That one was made in its place.
+    /// That summary replaced it.
     Replaced(SummaryId),
     /// Its session is over.
     Archived,
 }
 
-/// A summary with what it was made of.
+/// A summary with its sources.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SummaryView {
     pub channel: ChannelId,
     #[serde(flatten)]
     pub line: SummaryLine,
     pub text: String,
-    /// Identifiers of its source, letter by letter, which the model sees below the text.
+    /// Identifiers of its source, verbatim, which the model sees below the text.
     pub identifiers: Vec<String>,
     pub run: RunId,
     pub trigger: Trigger,
     pub duration_ms: u64,
-    /// The summaries that it was merged of, oldest first.
+    /// The summaries that were merged into it, oldest first.
     pub sources: Vec<SummaryLine>,
-    /// Entries of its range whose words are there still.
+    /// Entries of its range whose text is still available.
     pub entries: u64,
-    /// Entries of its range that were deleted or whose words have expired.
+    /// Entries of its range that were deleted or whose text has expired.
     pub wordless: u64,
-    /// What those entries say exactly and it does not, by their order.
+    /// Exact details of those entries that it leaves out, in the order of the entries.
     pub left_out: Vec<LeftOutRecord>,
 }
 
@@ -77,7 +77,7 @@ pub struct LeftOutRecord {
 }
 
 impl LeftOutRecord {
-    /// In the order of the entries.
+    /// All details, in the order of the entries.
     pub fn all(found: LeftOut) -> Vec<Self> {
         let record = |((kind, text), (seq, entries))| Self { kind: str::to_owned(kind), text, seq, entries };
         let mut records: Vec<Self> = found.into_iter().map(record).collect();
@@ -86,8 +86,8 @@ impl LeftOutRecord {
     }
 }
 
-/// The summaries of a channel as lists show them. `ends`: the runs that made them, in their order; `in_window`: whether the
-/// model sees one.
+/// The summaries of a channel, for lists. `ends`: the runs that made them, oldest first; `in_window`: whether a summary is in
+/// the window.
 pub fn lines(ends: &[(Timestamp, RunEnd)], in_window: impl Fn(&SummaryId) -> bool) -> Vec<SummaryLine> {
     let summaries: Vec<(Timestamp, &Summary)> =
         ends.iter().filter_map(|(at, end)| Some((*at, end.summary.as_ref()?))).collect();

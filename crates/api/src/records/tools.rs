@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolRecord {
     pub agent: String,
-    /// By the name that its model knows it by.
+    /// The name by which models know the tool.
     pub tool: String,
     /// Where it comes from: `built-in`, `linked`, or the server's id.
     pub source: String,
@@ -21,26 +21,26 @@ pub struct ToolRecord {
     pub parameters: serde_json::Value,
 }
 
-/// A call of a tool that has ended.
+/// A finished tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolUseRecord {
-    /// Number of its journal record: pages go by it.
+    /// Number of its journal record, by which pages continue.
     pub n: u64,
     pub at: Timestamp,
     pub channel: ChannelId,
-    /// The call; its fields stand beside these.
+    /// The call; its fields are in this same object.
     #[serde(flatten)]
     pub used: ToolUse,
 }
 
-/// A call that waits for approval, or was just answered.
+/// A tool call that waits for approval, or was just answered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalRecord {
     pub channel: ChannelId,
-    /// The answer; none while it waits.
+    /// The answer; `None` while it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<ApprovalOutcome>,
-    /// The request; its fields stand beside these.
+    /// The request; its fields are in this same object.
     #[serde(flatten)]
     pub approval: Approval,
 }
@@ -48,7 +48,7 @@ pub struct ApprovalRecord {
 /// A server in `cairn mcp list`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServerRecord {
-    /// How it is; its fields stand beside these.
+    /// Its status; the fields are in this same object.
     #[serde(flatten)]
     pub status: ServerStatus,
     pub source: ServerSource,
@@ -57,14 +57,14 @@ pub struct ServerRecord {
     pub agents: Vec<String>,
 }
 
-/// A server as it shows itself now, beside what was approved.
+/// A server as it shows itself now, with what was approved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServerView {
     pub server: ServerRecord,
     pub approved: Option<ServerPin>,
-    /// What it shows now; its fields stand beside these.
+    /// What it shows now; the fields are in this same object.
     #[serde(flatten)]
     pub inspection: Inspection,
-    /// Hash of what an approval would pin: who approves sends it back.
+    /// Hash of what an approval would pin. The request to approve must name it.
     pub digest: String,
 }

@@ -12,23 +12,23 @@ pub const REGIONS: [(&str, char); 6] =
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cell {
     pub sign: char,
-    /// Which of [`REGIONS`] it is part of; none: room.
+    /// The index of its region in [`REGIONS`]; `None`: free room.
     pub region: Option<usize>,
 }
 
 pub struct Bar {
     pub cells: Vec<Cell>,
-    /// What is below them: the first letter of a tier where it begins.
+    /// The line below the cells: the first letter of each tier where it starts.
     pub ticks: String,
 }
 
-/// What fills the window, in the order of [`REGIONS`].
+/// The window's regions, in the order of [`REGIONS`].
 pub fn amounts(record: &ContextRecord) -> [Region; 6] {
     let regions = &record.regions;
     [regions.system, regions.tools, regions.summaries, regions.sealed, regions.live, regions.recalled]
 }
 
-/// The results and messages that are sent shorter than they are kept, in words.
+/// How many results and messages are sent shortened, in words; `None`: none.
 pub fn pruned(record: &ContextRecord) -> Option<String> {
     let pruned = record.pruned;
     let won = grouped(pruned.tokens_won);
@@ -44,7 +44,7 @@ pub fn pruned(record: &ContextRecord) -> Option<String> {
     Some(format!("{what} sent shorter, {won} tokens less; what is kept is whole"))
 }
 
-/// The bar of a window, so many cells wide.
+/// The bar of a window, `n_cells` wide.
 pub fn bar(record: &ContextRecord, n_cells: usize) -> Bar {
     let usable = record.usable_tokens() as f64;
     let thresholds = [

@@ -13,7 +13,7 @@ use crate::types::{AgentConfig, Config, ModelConfig, OFFLINE, WINDOW};
 const IDS: IdRule =
     IdRule { table: "agents", one: "an agent", many: "agents", example: "main", longest: 64, signs: "._-" };
 
-/// Checks the agents of a configuration, and what they fall back on, and renders their prompts.
+/// Checks the agents and `[defaults]`, and renders their prompts.
 pub(crate) fn check_agents(check: &mut Check<'_, '_>, config: &mut Config) {
     let Config { defaults, agents, models, .. } = config;
     check_settings(check, &key_path!["defaults"], defaults);
@@ -43,7 +43,7 @@ fn check_settings(check: &mut Check<'_, '_>, at: &[Seg], agent: &AgentConfig) {
     check.contradiction(at, "compaction", agent.compaction.validate());
     check.contradiction(at, "window_guard", agent.window_guard.validate());
     check.contradiction(at, "pruning", agent.pruning.validate());
-    // Left to its default it just gives way.
+    // An unset call_timeout_secs is just limited by timeout_secs.
     let (call, all) = (agent.compaction.call_timeout_secs, agent.compaction.timeout_secs);
     let path = check.set_at(at, &["compaction", "call_timeout_secs"]);
     if call > all && check.source.sets(&path) {
@@ -67,7 +67,7 @@ fn check_settings(check: &mut Check<'_, '_>, at: &[Seg], agent: &AgentConfig) {
     }
 }
 
-/// A stack that alone holds the window above a threshold has runs follow each other without end.
+/// Warns if the stack alone may keep the window above a threshold, so that one run follows another.
 fn check_stack(check: &mut Check<'_, '_>, agent: &AgentConfig) {
     let compaction = &agent.compaction;
     if compaction.stack_tokens == 0 && compaction.stack_share >= compaction.background_threshold {
@@ -111,7 +111,7 @@ fn check_compaction_model(
     }
 }
 
-/// The answer's reserve must leave room in the window that the file sets for agent and model, whichever of the chain.
+/// Checks for every model of the chain that the answer's reserve leaves room in the window that the file sets for it.
 fn check_reserve(
     check: &mut Check<'_, '_>,
     at: &[Seg],
@@ -140,7 +140,7 @@ fn check_reserve(
     }
 }
 
-/// Windows that the file itself makes small: they are used, and may not be meant.
+/// Warns of small windows that the file itself sets. They are used as they are.
 fn warn_of_windows(
     check: &mut Check<'_, '_>,
     agent: &AgentConfig,
@@ -167,7 +167,7 @@ fn warn_of_windows(
     }
 }
 
-/// A cap on money holds back nothing that has no price.
+/// Warns of models without a price: `spend_per_day` does not count them.
 pub(crate) fn check_prices(check: &mut Check<'_, '_>, agents: &[AgentConfig], models: &[ModelConfig]) {
     let used = |id: &str| {
         let by = |agent: &AgentConfig| {

@@ -1,4 +1,4 @@
-//! What is wrong with a file beyond its keys and their ranges: names that nothing bears, values that contradict each other.
+//! Checks beyond keys and their ranges: unknown names, and values that contradict each other.
 
 mod agents;
 mod models;
@@ -23,9 +23,9 @@ pub(super) use tools::{check_fetch, check_servers, check_tools};
 
 pub(super) struct Check<'s, 't> {
     pub(super) source: &'s Source<'t>,
-    /// What is wrong, in the order of finding.
+    /// Problems, in the order in which they were found.
     pub(super) problems: Vec<Problem>,
-    /// What works and is probably not meant.
+    /// What works but is probably not meant.
     pub(super) warnings: Vec<String>,
 }
 
@@ -34,8 +34,8 @@ impl<'s, 't> Check<'s, 't> {
         Self { source, problems: Vec::new(), warnings: Vec::new() }
     }
 
-    /// Notes a problem with the value of a key, or with the table that lacks it. What is wrong in [defaults] is wrong in
-    /// every agent: it is noted once.
+    /// Notes a problem with the value of a key, or with the table that lacks it. A problem in `[defaults]` shows up in every
+    /// agent, and is noted once.
     fn wrong(&mut self, path: &[Seg], message: impl Into<String>, hint: &str) {
         let place = self.source.value_place(path).or_else(|| self.source.key_place(path));
         self.note(Problem::new(message).at(place).hint(hint));
@@ -47,7 +47,7 @@ impl<'s, 't> Check<'s, 't> {
         }
     }
 
-    /// Notes a key that is to name a variable and does not: most often it holds the secret itself.
+    /// Notes a key that should name a variable and does not: mostly it holds the secret itself.
     fn variable(&mut self, path: &[Seg], key: &str, name: &str) {
         if names_variable(name) {
             return;
@@ -66,7 +66,7 @@ impl<'s, 't> Check<'s, 't> {
         }
     }
 
-    /// Checks the id of the last one of a list of tables.
+    /// Checks the last of the ids of a list of tables.
     fn id(&mut self, rule: &IdRule, ids: &[&str]) {
         let IdRule { table, one, many, example, longest, signs } = *rule;
         let Some((id, before)) = ids.split_last() else { return };
@@ -88,7 +88,7 @@ impl<'s, 't> Check<'s, 't> {
         self.wrong(&below(&at, "id"), message, &hint);
     }
 
-    /// The path of a key that an agent may leave to [defaults]: there, where only they set it. `at`: the agent's table.
+    /// The path where a key of an agent is set: in `[defaults]` if only they set it, else in the agent's table `at`.
     fn set_at(&self, at: &[Seg], keys: &[&str]) -> Vec<Seg> {
         let path = |table: &[Seg]| keys.iter().fold(table.to_vec(), |table, key| below(&table, key));
         let paths = [path(at), path(&key_path!["defaults"])];
@@ -96,7 +96,7 @@ impl<'s, 't> Check<'s, 't> {
         set.unwrap_or(&paths[0]).clone()
     }
 
-    /// Notes settings of an agent's table that contradict each other, at the nearest place that sets one of them.
+    /// Notes contradicting settings of an agent's table, at the nearest place that sets one of them.
     fn contradiction(&mut self, at: &[Seg], table: &str, result: Result<(), BadSetting>) {
         let Err(bad) = result else { return };
         let others = bad.reason.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
@@ -114,18 +114,18 @@ impl<'s, 't> Check<'s, 't> {
         };
         let place = set.and_then(|path| self.source.value_place(&path));
         let place = place.or_else(|| self.source.key_place(&below(at, table)));
-        // A value that is out of its range contradicts others as well: that is said already.
+        // A value that is out of its range contradicts others as well, and is already noted.
         if place.is_none() || self.problems.iter().all(|problem| problem.place != place) {
             self.note(Problem::new(message).at(place).hint(hint));
         }
     }
 }
 
-/// What to do about a secret in the file.
+/// The hint for a secret in the file.
 const SECRETS_APART: &str = "put the secret into a variable or a file of its own, and have this key name it; if this file \
                              was shared, get a new secret";
 
-/// What to do about a name that is not among the known ones.
+/// The hint for an unknown name.
 fn known_names(written: &str, known: &[&str], table: &str) -> String {
     match nearest(written, known) {
         Some(near) => format!("did you mean `{near}`?"),
@@ -133,14 +133,14 @@ fn known_names(written: &str, known: &[&str], table: &str) -> String {
     }
 }
 
-/// What ids of the tables of a list are made of.
+/// How ids of a list of tables are written, and what messages call the table.
 struct IdRule {
     table: &'static str,
     one: &'static str,
     many: &'static str,
     example: &'static str,
     longest: usize,
-    /// What may be in one beside `A-Z a-z 0-9`.
+    /// Characters allowed in an id besides `A-Z a-z 0-9`.
     signs: &'static str,
 }
 
@@ -172,7 +172,7 @@ pub(super) fn check_limits(check: &mut Check<'_, '_>, limits: &Limits) {
     }
 }
 
-/// Checks the address and its names; warns where others than this machine can reach it.
+/// Checks the address and its names; warns if other machines than this one can reach it.
 pub(super) fn check_admin(check: &mut Check<'_, '_>, admin: &AdminConfig) {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
     if let Some(idx) = admin.hosts.iter().position(|host| host.is_empty() || !host.chars().all(fits)) {
@@ -242,7 +242,7 @@ const MODULES: [&str; 8] = [
 /// Checks the level; warns of modules that write nothing.
 pub(super) fn check_log(check: &mut Check<'_, '_>, log: &Log) {
     let parts: Vec<_> = log.level.split(',').map(str::trim).collect();
-    // A bare word that is no level would pass as the name of a module, and a misspelt level with it.
+    // A bare word that is no level would pass as a module's name, and so would a misspelt level.
     let is_level = |part: &str| LEVELS.contains(&part.to_ascii_lowercase().as_str());
     let unknown = parts.iter().find_map(|part| {
         let level = match part.rsplit_once('=') {
@@ -271,7 +271,7 @@ pub(super) fn check_log(check: &mut Check<'_, '_>, log: &Log) {
     }
 }
 
-/// What to say of a module that writes nothing.
+/// The warning for a module that writes nothing; `None` for one that does.
 fn warning_of(module: &str) -> Option<String> {
     let first = module.split("::").next().unwrap_or_default();
     // A directive holds for all targets that begin with it.

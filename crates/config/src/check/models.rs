@@ -9,7 +9,7 @@ use crate::url;
 const IDS: IdRule =
     IdRule { table: "models", one: "a model", many: "models", example: "main", longest: 64, signs: "._-" };
 
-/// Checks the models and adds the embedded one where the file does not have it.
+/// Checks the models, and adds the embedded one if the file does not have it.
 pub(crate) fn check_models(
     check: &mut Check<'_, '_>,
     models: Vec<ModelConfig>,
@@ -77,13 +77,13 @@ fn check_name(check: &mut Check<'_, '_>, model: &ModelConfig, idx: usize, exampl
     }
 }
 
-/// An address without slashes at its end, unless nothing else follows its beginning.
+/// An address without trailing slashes, unless it has nothing but a scheme.
 pub(crate) fn trimmed(url: &str) -> &str {
     let trimmed = url.trim_end_matches('/');
     if trimmed.ends_with(':') { url } else { trimmed }
 }
 
-/// What is wrong with the address of a server.
+/// What is wrong with the address of a model's server; `None`: nothing.
 pub(crate) fn url_trouble(url: &str, provider: Provider) -> Option<String> {
     let calls: &[&str] = match provider {
         Provider::Openai => &["/chat/completions", "/responses"],
@@ -147,11 +147,11 @@ const OWN_FIELDS: [&str; 18] = [
 const OWN_HEADERS: [&str; 7] =
     ["accept", "connection", "content-length", "content-type", "host", "transfer-encoding", "user-agent"];
 
-/// What the names of headers have that hold secrets.
+/// Words in the names of headers that hold secrets.
 const SECRET_WORDS: [&str; 9] =
     ["apikey", "auth", "authorization", "cookie", "key", "password", "secret", "signature", "token"];
 
-/// What a model's requests have beside what Cairn sets.
+/// Checks the fields and headers that are configured for a model's requests.
 fn check_request(check: &mut Check<'_, '_>, model: &ModelConfig, idx: usize) {
     let id = &model.id;
     let at = key_path!["models", idx];
@@ -194,7 +194,7 @@ fn check_request(check: &mut Check<'_, '_>, model: &ModelConfig, idx: usize) {
     }
 }
 
-/// What is wrong with a header, and what to do. `value`: where it stands in the file.
+/// What is wrong with a header, and a hint. `value`: `None` if it is read from a variable.
 fn header_trouble(model: &ModelConfig, name: &str, value: Option<&String>) -> Option<(String, &'static str)> {
     let lower = name.to_lowercase();
     let fits = |b: u8| b.is_ascii_alphanumeric() || b"-_.!#$%&'*+^`|~".contains(&b);

@@ -38,7 +38,7 @@ pub(crate) fn check_bots(
     })
 }
 
-/// Every bot of a network has a platform of its own.
+/// Checks that every bot of a network has a name of its own, since that names its platform.
 fn check_names(check: &mut Check<'_, '_>, kind: NetworkKind, bots: &Bots) {
     let table = kind.name();
     for (idx, bot) in bots.iter().enumerate() {
@@ -179,7 +179,7 @@ fn check_webhook(check: &mut Check<'_, '_>, table: &[Seg], network: &Network) {
         return;
     };
     let example = "such as webhook_url = \"https://bot.example.net/telegram\"";
-    // A server of one's own may send anywhere.
+    // A Bot API server of one's own may send anywhere.
     let is_own = network.api_url.is_some();
     let trouble =
         url::trouble(webhook, &["https://"]).or_else(|| webhook_trouble(webhook, is_own).map(str::to_owned));
@@ -205,7 +205,7 @@ fn check_webhook(check: &mut Check<'_, '_>, table: &[Seg], network: &Network) {
     }
 }
 
-/// What is wrong with an address for Telegram to send to.
+/// What is wrong with a webhook's address for Telegram. `is_own`: a Bot API server of one's own sends there.
 fn webhook_trouble(webhook: &str, is_own: bool) -> Option<&'static str> {
     let path = url_path(webhook);
     let fits = |c: char| c.is_ascii_alphanumeric() || "/-._~".contains(c);
@@ -214,7 +214,7 @@ fn webhook_trouble(webhook: &str, is_own: bool) -> Option<&'static str> {
     let is_public = host.contains('.') && host.parse::<IpAddr>().ok().is_none_or(is_public);
     match port {
         _ if !path.chars().all(fits) => Some("has other characters than A-Z a-z 0-9 / - . _ ~ in its path"),
-        // Two that look different would be the same path.
+        // Two different addresses would have the same path.
         _ if path.split('/').any(|step| [".", ".."].contains(&step)) => Some("has `.` or `..` in its path"),
         _ if !is_own && !is_public => Some("is no address that Telegram can reach"),
         Some(port) if !is_own && !WEBHOOK_PORTS.contains(&port) => {
@@ -227,7 +227,7 @@ fn webhook_trouble(webhook: &str, is_own: bool) -> Option<&'static str> {
 fn is_public(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => !(ip.is_private() || ip.is_loopback() || ip.is_link_local() || ip.is_unspecified()),
-        // Telegram sends over IPv4 alone.
+        // Telegram sends only over IPv4.
         IpAddr::V6(_) => false,
     }
 }
@@ -240,7 +240,7 @@ fn url_path(url: &str) -> String {
     url.splitn(4, '/').nth(3).map(|path| format!("/{path}")).unwrap_or_else(|| "/".to_owned())
 }
 
-/// Every webhook has a path of its own where it is served.
+/// Checks that every webhook has a path of its own at its address.
 pub(crate) fn check_webhooks(check: &mut Check<'_, '_>, bots: &Bots) {
     let place = |bot: &Network| {
         let url = bot.webhook_url.as_deref().filter(|_| bot.enabled)?;
@@ -316,7 +316,7 @@ fn check_place(
     }
 }
 
-/// Nobody can reach the bot: that works, and is probably not meant.
+/// Warns if nobody can talk to the bot, which works but is probably not meant.
 fn warn_if_deaf(check: &mut Check<'_, '_>, table: &str, network: &Network) {
     let private = match network.direct {
         DirectPolicy::Pairing | DirectPolicy::Open => true,
@@ -331,7 +331,8 @@ fn warn_if_deaf(check: &mut Check<'_, '_>, table: &str, network: &Network) {
     }
 }
 
-/// Checks the names of the operators: `PLATFORM/USER`. Warns of people on lists who are of a bot that there is not.
+/// Checks that operators are written as `PLATFORM/USER`. Warns of people on lists whose platform names a bot that does not
+/// exist.
 pub(crate) fn check_operators(check: &mut Check<'_, '_>, config: &Config) {
     let operators = &config.commands.operators;
     for (idx, operator) in operators.iter().enumerate() {

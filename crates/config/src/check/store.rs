@@ -1,4 +1,4 @@
-//! What may be wrong with a database.
+//! Checks of `[store]`, and of `[retention]` with a database.
 
 use super::{Check, SECRETS_APART, key_path};
 use crate::env::Environment;
@@ -63,7 +63,7 @@ pub(crate) fn check_store(check: &mut Check<'_, '_>, config: &mut Config, env: &
     store.password_file = store.password_file.take().map(|file| key_file(&file, check.source.dir(), env));
 }
 
-/// What is wrong with the address of a database, and what to do.
+/// What is wrong with the address of a database, and a hint.
 fn url_trouble(url: &str) -> Option<(String, &'static str)> {
     let Some(rest) = SCHEMES.iter().find_map(|scheme| url.strip_prefix(scheme)) else {
         return Some((format!("= \"{}\" must begin with postgres://", url::shown(url)), EXAMPLE));

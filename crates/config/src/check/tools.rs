@@ -10,14 +10,14 @@ use crate::source::Seg;
 use crate::types::{AgentConfig, Config, FetchConfig, McpConfig, NetworkKind};
 use crate::url;
 
-/// The id of a server stands before the names of its tools.
+/// A server's id is put before the names of its tools.
 const IDS: IdRule =
     IdRule { table: "mcp", one: "a server", many: "servers", example: "files", longest: 24, signs: "-" };
 
 /// Headers that hold secrets: their values are not written into the file.
 const SECRET_HEADERS: [&str; 5] = ["authorization", "proxy-authorization", "cookie", "x-api-key", "api-key"];
 
-/// Checks the servers, and finds their files.
+/// Checks the servers, and makes their paths absolute.
 pub(crate) fn check_servers(
     check: &mut Check<'_, '_>,
     servers: Vec<McpConfig>,
@@ -93,7 +93,6 @@ fn check_names(check: &mut Check<'_, '_>, at: &[Seg], server: &McpConfig) {
     }
 }
 
-/// Checks `[fetch]`.
 pub(crate) fn check_fetch(check: &mut Check<'_, '_>, fetch: &FetchConfig) {
     if fetch.enabled && fetch.hosts.is_empty() {
         check.warn("[fetch] is enabled and may ask no host; name some in `hosts`".to_owned());
@@ -152,7 +151,7 @@ fn check_agent(
         }
     }
     check_trust(check, at, agent, servers);
-    // Files of earlier versions have entries that name nothing.
+    // Entries that name nothing are only a warning, since files of earlier versions have them.
     for entry in agent.result_guard.classes.keys() {
         if let Some((message, hint)) = wrong_entry("classes", entry, servers) {
             check.warn(format!("{message}; {hint}"));
@@ -186,7 +185,7 @@ fn check_trust(check: &mut Check<'_, '_>, at: &[Seg], agent: &AgentConfig, serve
     }
 }
 
-/// Why an entry of a list can name no tool, as far as the file tells, and what to do.
+/// Why an entry of a list can name no tool, as far as the file shows, and a hint.
 fn wrong_entry(key: &str, entry: &str, servers: &[McpConfig]) -> Option<(String, &'static str)> {
     if !is_entry(entry) {
         let hint = "write a tool's name, \"SERVER/TOOL\", \"SERVER/*\" or \"*\"";

@@ -1,4 +1,4 @@
-//! A candidate as it is typed: keys of `[agents.compaction]` and the window that replace the settings in force.
+//! Reads a typed candidate: keys of `[agents.compaction]` and the window that replace the settings in force.
 
 use cairn_core::agent::{AgentSettings, WindowSize};
 use cairn_core::settings::CompactionSettings;
@@ -7,13 +7,13 @@ use cairn_core::tune::TuneCandidate;
 use super::NotSimulated;
 use crate::range_trouble;
 
-/// Keys that have no value by default, so that the settings do not list them.
+/// Keys without a default, which the serialized settings do not list.
 const OPTIONAL: [&str; 3] = ["model", "target_tokens", "instructions"];
 
-/// The key that stands beside the table.
+/// The key of the window, which is not in the table.
 pub const WINDOW: &str = "context_window";
 
-/// Reads `KEY=VALUE,…`.
+/// Parses `KEY=VALUE,…`. `resize`: the window of a size; `None`: that size cannot be set.
 pub fn parse(
     text: &str,
     current: &AgentSettings,
@@ -67,7 +67,7 @@ pub fn parse(
     Ok(TuneCandidate { name: text.trim().to_owned(), settings })
 }
 
-/// A value as TOML, or else as a bare word.
+/// Parses a value as TOML; if it is none, as a string.
 fn value_of(text: &str) -> toml::Value {
     let parsed = format!("value = {text}").parse::<toml::Table>().ok();
     parsed.and_then(|mut table| table.remove("value")).unwrap_or_else(|| toml::Value::String(text.to_owned()))
@@ -77,7 +77,7 @@ pub fn keys(settings: &CompactionSettings) -> toml::Table {
     toml::Table::try_from(settings).unwrap_or_default()
 }
 
-/// The TOML that turns the current settings into a candidate's; empty when nothing differs.
+/// The TOML that changes the current settings into a candidate's; empty if they are the same.
 pub fn toml(current: &TuneCandidate, candidate: &TuneCandidate) -> String {
     let (now, then) = (keys(&current.settings.compaction), keys(&candidate.settings.compaction));
     let changes: Vec<_> = then.into_iter().filter(|(key, value)| now.get(key) != Some(value)).collect();

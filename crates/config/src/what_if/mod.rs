@@ -1,5 +1,4 @@
-//! What a conversation would have come to under other settings: a simulation of its sizes, without any model. Behind
-//! `cairn tune` and the page.
+//! Simulates the sizes of a conversation under other settings, without any model. Used by `cairn tune` and the page.
 
 pub mod candidate;
 
@@ -15,14 +14,14 @@ use cairn_types::wire::address::has_breakpoints;
 
 use crate::{AgentConfig, Config, ModelConfig, Provider};
 
-/// Why settings cannot be tried.
+/// Why settings cannot be simulated.
 #[derive(Debug)]
 pub struct NotSimulated {
     pub message: String,
     pub hint: String,
 }
 
-/// What is simulated, with what is known of its agent.
+/// The conversation to simulate, with what is known of its agent.
 pub struct Source {
     pub script: ConversationSizes,
     pub agent: AgentId,
@@ -34,14 +33,14 @@ pub struct Source {
     pub runs: Vec<RunReport>,
 }
 
-/// The script of a channel, entry by entry.
+/// Builds the script of a channel, entry by entry.
 #[derive(Default)]
 pub struct ChannelScript {
     turns: Vec<(TurnId, ScriptTurn)>,
 }
 
 impl ChannelScript {
-    /// Takes in the next entry.
+    /// Adds the next entry.
     pub fn add(&mut self, entry: &ScriptEntry<'_>) {
         if self.turns.last().is_none_or(|(id, _)| id != entry.turn) {
             let turn = ScriptTurn { at: entry.at, generation: entry.generation.0, steps: Vec::new() };
@@ -72,7 +71,7 @@ pub fn add_step(steps: &mut Vec<TuneStep>, role: Role, tokens: u32, calls_tools:
     }
 }
 
-/// The settings in force on the model that answers, with its cache rules and prices, and what these are called.
+/// The settings in force for the model that answers, its cache rules and prices, and a name for these.
 pub fn current(
     config: &Config,
     agent: &AgentConfig,
@@ -91,10 +90,10 @@ pub fn current(
     (current, billing, prices)
 }
 
-/// What becomes of each candidate.
+/// Simulates each candidate.
 ///
 /// # Errors
-/// One of them has no room for its own prompt.
+/// A candidate's window has no room for its prompt.
 pub fn simulate(
     script: &ConversationSizes,
     candidates: Vec<TuneCandidate>,
@@ -112,7 +111,8 @@ pub fn simulate(
     candidates.into_iter().map(simulate).collect()
 }
 
-/// The window of an agent that sets that size: never above the model's own, with room beside the answer.
+/// The window if the agent set this size: never above the model's own, with room beside the answer. `None`: the size cannot
+/// be set.
 pub fn resize(config: &Config, current: &AgentSettings, tokens: u64) -> Option<WindowSize> {
     let model = config.model(&current.model);
     let most = model.and_then(|model| model.max_output_tokens);
@@ -122,7 +122,7 @@ pub fn resize(config: &Config, current: &AgentSettings, tokens: u64) -> Option<W
     (fits && (own.is_some() || tokens <= current.window.window_tokens)).then_some(size)
 }
 
-/// Cache rules and prices, and what they are called.
+/// Cache rules and prices, and a name for them.
 fn billing(config: &Config, model: &str, named: Option<Provider>) -> (Billing, String) {
     let found = config.model(model);
     let provider = found.map_or(Provider::Offline, |model| model.provider);

@@ -83,7 +83,9 @@ fn too_many_of_a_channel_expire_by_their_last_use() {
 fn what_cannot_be_read_says_why_and_what_to_do() {
     let mut gone = artifact("a1", 2);
     gone.expired_at = Some(at(9));
-    let two = [gone, artifact("a2", 0)];
+    let mut crowded_out = artifact("a4", 9);
+    crowded_out.expired_at = Some(at(9));
+    let two = [gone, artifact("a2", 0), crowded_out];
     let why = |artifacts: &[Artifact], id: &str, from| {
         let found = artifacts.iter().find(|artifact| artifact.id == named(id)).cloned();
         let found = readable(found, artifacts.len() as u64, id, from);
@@ -93,6 +95,7 @@ fn what_cannot_be_read_says_why_and_what_to_do() {
         why(&two, " a2 ", 1_000),
         why(&two, "a2", 1_001),
         why(&two, "a1", 1),
+        why(&two, "a4", 1),
         why(&two, "a3", 1),
         why(&two, "other/local/main/a2", 1),
         why(&[], "a1", 1),

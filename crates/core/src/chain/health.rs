@@ -15,7 +15,7 @@ pub struct CoolDowns {
     /// After the first refusal for too many requests, if the server names no time.
     pub limited: Duration,
     pub max: Duration,
-    /// After a refused key, which has to be corrected by somebody.
+    /// After a refused key, which an operator must correct.
     pub auth: Duration,
     /// Longest pause that a server may ask for.
     pub asked_max: Duration,
@@ -67,9 +67,9 @@ pub fn cools(error: &ModelError) -> bool {
 /// A model's last failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
-    /// The typed error's name.
+    /// The error's code.
     pub code: &'static str,
-    /// The error in words, cut to a line.
+    /// The error as text, cut to a line.
     pub message: String,
     pub at: Timestamp,
 }
@@ -107,7 +107,7 @@ impl Health {
             self.asked = Some(later(now, asked.min(cool_downs.asked_max)).1);
         }
         let (span, until) = later(now, pause);
-        // A server that asked for more is not asked earlier because another call failed otherwise.
+        // If a server asked for a longer pause, another failure of a call does not shorten it.
         if self.cooling_until(now).is_none_or(|before| before < until) {
             self.until = Some(until);
             self.span = span;

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::digest::digest_texts;
+use crate::digest::{digest_texts, informative};
 use cairn_types::summary::Summary;
 use cairn_types::tokens::estimate;
 
 /// A section of a summary, in the order of the text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Section {
+    #[default]
     Goal,
     /// What binds, and how things are wished.
     Constraints,
@@ -35,17 +36,10 @@ impl Section {
         Self::Critical,
     ];
 
-    /// All, the least needed first: what a reader who goes on from here can best do without.
-    const BY_NEED: [Self; 8] = [
-        Self::Mood,
-        Self::Progress,
-        Self::Goal,
-        Self::Critical,
-        Self::NextSteps,
-        Self::Decisions,
-        Self::Constraints,
-        Self::Active,
-    ];
+    /// What a reader who goes on from here needs most: it gives way last.
+    fn is_needed(self) -> bool {
+        matches!(self, Self::Goal | Self::Active | Self::Critical)
+    }
 
     pub fn heading(self) -> &'static str {
         match self {
@@ -259,41 +253,104 @@ pub fn digest_by_sections(texts: &[&str], budget_tokens: u32) -> String {
     merged.render()
 }
 
-/// A text in so many estimated tokens: lines go, those of the least needed section first, the oldest of each first. None is
-/// cut in its middle, unless it is the last one and too long by itself.
+/// A text in so many estimated tokens. All sections give way in proportion to their size, those that are needed most half as
+/// much; within each the least informative lines go. No line is cut in its middle, unless a section has no shorter one, and no
+/// section goes as long as there is room for a line of each.
 pub(super) fn fit(text: &str, budget_tokens: u64) -> String {
-    let mut sections = Sections::parse(text);
-    let whole = |sections: &Sections| if sections.headed { sections.render() } else { sections.bare() };
-    let mut fitted = whole(&sections);
-    while size(&fitted) > budget_tokens {
-        let over = size(&fitted) - budget_tokens;
-        let Some(section) = Section::BY_NEED.into_iter().find(|one| sections.get(*one).is_some()) else {
-            break;
-        };
-        let body = sections.parts.remove(&section).unwrap_or_default();
-        let left = without_oldest(&body, over);
-        if left.is_empty() && sections.is_empty() {
-            let last = body.lines().next_back().unwrap_or_default();
-            return shortened(last, budget_tokens);
-        }
-        sections.add(section, left);
-        fitted = whole(&sections);
+    if size(text) <= budget_tokens {
+        return text.to_owned();
     }
-    fitted
+    let mut sections = Sections::parse(text);
+    if !sections.headed {
+        return lines_within(&sections.bare(), budget_tokens);
+    }
+    while sections.parts.len() > 1 && room(&sections, budget_tokens) < least(&sections) {
+        let (_, dispensable) =
+            sections.parts.keys().map(|one| (one.is_needed(), *one)).min().unwrap_or_default();
+        sections.parts.remove(&dispensable);
+    }
+    let whole = sections.clone();
+    let shares = shares(&whole, room(&whole, budget_tokens));
+    for (section, share) in &shares {
+        let fitted = lines_within(whole.get(*section).unwrap_or_default(), *share);
+        sections.parts.insert(*section, fitted);
+    }
+    fill_up(&mut sections, &whole, budget_tokens);
+    sections.render()
 }
 
-/// What follows the first lines of a text that make up so many tokens; one line at the least goes.
-fn without_oldest(body: &str, tokens: u64) -> &str {
-    let mut gone = 0;
-    let mut rest = body;
-    while let Some((line, after)) = rest.split_once('\n') {
-        rest = after;
-        gone += size(line) + 1;
-        if gone >= tokens {
-            return rest;
+/// Tokens that a section gets at the least where it is not shorter, before it goes as a whole.
+const SECTION_LEAST: u64 = 5;
+
+fn least(sections: &Sections) -> u64 {
+    sections.parts.values().map(|body| size(body).min(SECTION_LEAST)).sum()
+}
+
+/// Tokens that the headings of a text leave for its lines.
+fn room(sections: &Sections, budget_tokens: u64) -> u64 {
+    let bodies: u64 = sections.parts.values().map(|body| size(body)).sum();
+    budget_tokens.saturating_sub(size(&sections.render()).saturating_sub(bodies))
+}
+
+/// What each section gets of the room: in proportion to its size, those that are needed most twice as much.
+fn shares(sections: &Sections, room: u64) -> BTreeMap<Section, u64> {
+    let mut open: Vec<(Section, u64)> = sections.parts.iter().map(|(one, body)| (*one, size(body))).collect();
+    let mut shares = BTreeMap::new();
+    let mut left = room;
+    loop {
+        let weight = |(section, size): &(Section, u64)| size * (1 + u64::from(section.is_needed()));
+        let total: u64 = open.iter().map(weight).sum::<u64>().max(1);
+        let share = |one: &(Section, u64)| left * weight(one) / total;
+        // What fits its share whole leaves room for the others.
+        let (fits, rest): (Vec<(Section, u64)>, Vec<_>) =
+            open.iter().copied().partition(|one| one.1 <= share(one));
+        if fits.is_empty() {
+            shares.extend(open.iter().map(|one| (one.0, share(one))));
+            return shares;
+        }
+        left -= fits.iter().map(|one| one.1).sum::<u64>();
+        shares.extend(fits);
+        open = rest;
+    }
+}
+
+/// The most informative lines that take so many tokens, in their order; a part of one where none is short enough.
+fn lines_within(body: &str, budget_tokens: u64) -> String {
+    let lines: Vec<&str> = body.lines().filter(|line| !is_hollow(line)).collect();
+    let worth = informative(&lines);
+    let mut order: Vec<usize> = (0..lines.len()).collect();
+    // Of lines that tell as much the later one stays.
+    order.sort_by(|a, b| worth[*b].total_cmp(&worth[*a]).then(b.cmp(a)));
+    let mut left = budget_tokens;
+    let mut kept: Vec<usize> = Vec::new();
+    for idx in &order {
+        let tokens = size(lines[*idx]) + 1;
+        if tokens <= left {
+            left -= tokens;
+            kept.push(*idx);
         }
     }
-    ""
+    kept.sort_unstable();
+    if kept.is_empty() {
+        return order.first().map(|best| shortened(lines[*best], budget_tokens)).unwrap_or_default();
+    }
+    kept.into_iter().map(|idx| lines[idx]).collect::<Vec<_>>().join("\n")
+}
+
+/// Has sections keep whole what the room is left for, those that are needed most first.
+fn fill_up(sections: &mut Sections, whole: &Sections, budget_tokens: u64) {
+    let mut order: Vec<Section> = sections.parts.keys().copied().collect();
+    order.sort_by_key(|section| !section.is_needed());
+    for section in order {
+        let taken = size(&sections.render());
+        let has = sections.get(section).map_or(0, size);
+        let more = budget_tokens.saturating_sub(taken);
+        let fuller = lines_within(whole.get(section).unwrap_or_default(), has + more);
+        let before = sections.parts.insert(section, fuller);
+        if size(&sections.render()) > budget_tokens {
+            sections.parts.insert(section, before.unwrap_or_default());
+        }
+    }
 }
 
 /// One line, by its sentences, or else by its ends.

@@ -100,6 +100,16 @@ pub fn digest_texts(texts: &[&str], budget_tokens: u32) -> String {
     texts.join("\n")
 }
 
+/// How much each of some lines tells for its size: rare words, names and numbers.
+pub fn informative(lines: &[&str]) -> Vec<f64> {
+    let (weighed, _) = weigh::weigh(lines);
+    let worth = |(line, weighed): (&&str, &weigh::Weighed)| {
+        let words: f64 = weighed.words.iter().map(|word| word.1).sum();
+        words * weighed.factor / f64::from(estimate(line).max(1)).sqrt()
+    };
+    lines.iter().zip(&weighed).map(worth).collect()
+}
+
 fn speaker(entry: &Entry) -> Cow<'_, str> {
     match &entry.author {
         _ if entry.role == Role::Assistant => ASSISTANT.into(),

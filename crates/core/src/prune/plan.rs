@@ -10,6 +10,7 @@ use super::form::{as_sent, has_pictures};
 use crate::agent::AgentSettings;
 use crate::compaction::after;
 use crate::conversation::Conversation;
+use crate::result_guard::ResultRoom;
 use crate::settings::{PruneMode, PruningSettings};
 use crate::window::{Gauge, measure};
 use cairn_types::event::{CompactionEvent, Event, PruneCause, PruneForm, PrunedResult};
@@ -27,16 +28,21 @@ const TURNS_SPARED: usize = 2;
 /// Usable window in tokens below which what is spared and what must be won shrink in proportion.
 const FULL_WINDOW: u64 = 200_000;
 
-/// Age from which on a result is pruned when the cache has gone cold.
-const OLD: SignedDuration = SignedDuration::from_mins(5);
+/// Tokens that the results of a round are to have at the least, and the part of the window that they are in small ones.
+const RESULT_ROOM: u64 = 2_000;
+const RESULT_PART: u64 = 12;
+
+/// Rounds of a loop for which room is made at once.
+const ROUNDS_AHEAD: u64 = 2;
 
 /// What is due before a call of the model, by the agent's mode. Nothing for the sake of pressure while a run is under
 /// way: its commit makes room.
 pub fn before_call(conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -> Option<Event> {
     match agent.pruning.mode {
         PruneMode::Off => None,
-        PruneMode::Pressure if conversation.run.is_some() => None,
-        PruneMode::Pressure => pressure(conversation, agent),
+        // A run does not touch the open turn.
+        PruneMode::Pressure if conversation.run.is_some() => make_way(conversation, agent),
+        PruneMode::Pressure => pressure(conversation, agent).or_else(|| make_way(conversation, agent)),
         PruneMode::CacheTtl => cache_ttl(conversation, agent, now),
     }
 }
@@ -84,6 +90,26 @@ pub fn pressure(conversation: &Conversation, agent: &AgentSettings) -> Option<Ev
     batch.event(pruned.into_values().collect(), found.len()).filter(|event| won(event) >= min_win)
 }
 
+/// Clears the oldest results, where a loop of calls leaves so little room that the next result would be a note alone: what is new
+/// is worth more than what was read before. It makes room for a few, since each batch costs the provider's cache.
+fn make_way(conversation: &Conversation, agent: &AgentSettings) -> Option<Event> {
+    let open = conversation.open_turn.as_ref()?;
+    let mut of_turn = conversation.live.iter().rev().take_while(|entry| entry.turn == open.id);
+    let least = RESULT_ROOM.min(agent.window.usable_tokens() / RESULT_PART);
+    let is_loop = of_turn.any(|entry| entry.role == Role::Tool);
+    let batch = Batch::new(conversation, agent, PruneCause::Pressure);
+    // In an emergency the largest give way, and make more room.
+    let is_due = is_loop && batch.before.tier < Tier::Emergency;
+    if !is_due || ResultRoom::of(conversation, agent).tokens >= least {
+        return None;
+    }
+    let needed = (ROUNDS_AHEAD * least) as f64 / agent.result_guard.free_share.max(0.1);
+    let target = agent.window.usable_tokens().saturating_sub(needed as u64);
+    let found = scan(conversation, agent);
+    let clears = found.iter().filter(|result| result.seen).map(|result| (result, PruneForm::Cleared));
+    batch.until(target, clears, found.len())
+}
+
 /// The batch that is due before the first call of a turn when the provider's cache has gone cold, in that mode.
 fn cache_ttl(conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -> Option<Event> {
     let settings = &agent.pruning;
@@ -101,7 +127,7 @@ fn cache_ttl(conversation: &Conversation, agent: &AgentSettings, now: Timestamp)
     let is_old = |result: &&ToolResult<'_>| {
         result.seen
             && result.newer_replies >= settings.keep_replies
-            && now.duration_since(result.entry.at) >= OLD
+            && now.duration_since(result.entry.at) >= ttl_of(agent)
     };
     let pruned = found.iter().filter(is_old).filter_map(|result| {
         if clears {
@@ -150,8 +176,12 @@ pub fn cold_at(conversation: &Conversation, agent: &AgentSettings, now: Timestam
     };
     // In the future: the clock was set back, and nobody knows how long ago it was.
     let asked = Some(asked).filter(|asked| *asked <= now)?;
-    let ttl = SignedDuration::from_secs(i64::try_from(agent.cache_ttl_secs).unwrap_or(i64::MAX));
-    asked.checked_add(ttl).ok()
+    asked.checked_add(ttl_of(agent)).ok()
+}
+
+/// For how long after a request the provider's cache keeps it.
+fn ttl_of(agent: &AgentSettings) -> SignedDuration {
+    SignedDuration::from_secs(i64::try_from(agent.cache_ttl_secs).unwrap_or(i64::MAX))
 }
 
 /// The model has not spoken in the open turn.
@@ -235,8 +265,17 @@ impl<'a> Batch<'a> {
         results: impl Iterator<Item = (&'f ToolResult<'f>, PruneForm)>,
         scanned: usize,
     ) -> Option<Event> {
+        self.until(self.target(), results, scanned)
+    }
+
+    /// Takes results in their order until the request takes so many tokens.
+    fn until<'f>(
+        &self,
+        target: u64,
+        results: impl Iterator<Item = (&'f ToolResult<'f>, PruneForm)>,
+        scanned: usize,
+    ) -> Option<Event> {
         let correction = self.conversation.correction(&self.agent.model);
-        let target = self.target();
         let mut estimated = self.before.estimated_tokens;
         let mut taken = Vec::new();
         for (result, form) in results {

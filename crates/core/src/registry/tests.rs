@@ -96,8 +96,9 @@ fn what_was_said_before_counts_as_its_author_stood_then() {
         by: "local/operator".to_owned(),
     });
     let lifted = Event::Registry(RegistryEvent::BanLifted { user: "telegram/cid".to_owned() });
-    let state =
-        folded(&[asked(0, "ana", "KIWI-42"), approved(60, "ana"), record(100, ban), record(200, lifted)]);
+    // It is set once more while it holds.
+    let bans = [record(100, ban.clone()), record(150, ban), record(200, lifted)];
+    let state = folded(&[&[asked(0, "ana", "KIWI-42"), approved(60, "ana")], &bans[..]].concat());
     let then = |user: &str, secs| state.standing_at(&format!("telegram/{user}"), at(secs), at(1000));
     assert_eq!(then("ana", 59), PairingStatus::Waiting);
     assert_eq!(then("ana", 60), PairingStatus::Paired);

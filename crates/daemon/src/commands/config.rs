@@ -1,4 +1,4 @@
-//! `cairn config`: the configuration, checked or shown.
+//! `cairn config`: checks or shows the configuration.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -87,8 +87,8 @@ async fn check(global: &Global, tools: &Tools, mut loaded: Loaded) -> Result<(),
     out::line(&format!("{name}: fine"))
 }
 
-/// Entries of `classes` and `always_allow` that name no tool, and what could not be checked: the tools of servers are known
-/// only from their approvals, which are in the state.
+/// Warnings about entries of `classes` and `always_allow` that name no tool, and a note about what could not be
+/// checked: the tools of servers are known only from their approvals, which are in the state.
 async fn unmatched_tools(
     global: &Global,
     tools: &Tools,
@@ -115,7 +115,7 @@ async fn unmatched_tools(
     Ok((known(&servers)?.unmatched(&config.agents), not_checked))
 }
 
-/// The servers and what is approved of them, from a running daemon or from the state.
+/// The tool servers with their approved tools, from a running daemon or from the state.
 async fn approved_servers(global: &Global, loaded: &Loaded) -> Result<Vec<ServerRecord>, Failure> {
     let connector = Connector::of(loaded.clone(), global)?;
     let state = &connector.state;
@@ -123,7 +123,7 @@ async fn approved_servers(global: &Global, loaded: &Loaded) -> Result<Vec<Server
         if !cairn_store::is_there(&state.path) {
             return Ok(Vec::new());
         }
-        // Opening it would create files that its owner cannot read.
+        // Opening the state would create files that its owner cannot read.
         if let Some(owner) = owner::other_owner(&state.path) {
             return Err(Failure::failed(
                 format!("no daemon runs, and the state belongs to the user {owner}"),

@@ -22,16 +22,16 @@ use cairn_cli::failure::{Failure, exit};
 use cairn_cli::out;
 use cairn_config::clock::SystemClock;
 
-/// How often the daemon is asked whether it is done.
+/// Time between two questions to the daemon.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
-/// When the command says what it waits for.
+/// After this time the command explains why it waits.
 const NOTE_AFTER: Duration = Duration::from_secs(3);
 
-/// The longest wait for the daemon.
+/// Longest wait for the daemon.
 const WAIT_MAX: Duration = Duration::from_secs(30 * 60);
 
-/// What no erasure reaches.
+/// Where an erasure has no effect.
 const OUTSIDE: &str = "\
 note: what others said about them, nicknames and misspellings stay. Nothing outside of the state folder is erased: earlier
 backups and exports, what the chat network and the model servers keep, and entries of the config file that name them. What
@@ -61,11 +61,11 @@ pub(crate) struct ForgetUserArgs {
     dry_run: bool,
 }
 
-/// What the command prints.
+/// The output as JSON.
 #[derive(Serialize)]
 struct Printed<'a> {
     user: &'a str,
-    /// None: nothing was changed.
+    /// `None`: nothing was changed.
     pseudonym: Option<&'a str>,
     dry_run: bool,
     #[serde(flatten)]
@@ -148,8 +148,8 @@ async fn erase(
     done.ok_or_else(|| nobody(user))
 }
 
-/// Asks the daemon for it, and waits until it is done: by the daemon when it has restarted; of several nodes, by the one that
-/// leads next.
+/// Requests the erasure from the daemon and waits for it. The daemon erases during a restart; with several nodes, the
+/// next leader does.
 async fn by_daemon(
     global: &Global,
     connector: &Connector,
@@ -175,7 +175,7 @@ async fn by_daemon(
                 if let Some(done) = record.erasures.into_iter().find(|erasure| erasure.at == asked.at) {
                     return Ok(done);
                 }
-                // Another daemon knows of no progress.
+                // A restarted daemon reports no progress.
                 restarted |= begun && record.progress.phase.is_empty();
                 begun |= !record.progress.phase.is_empty();
                 if restarted && record.pending {
@@ -186,7 +186,7 @@ async fn by_daemon(
                 }
                 line.show(&record.progress);
             }
-            // Starting or stopping, or it stands by and has no copy at the moment.
+            // The node is starting, stopping, or a standby without a copy.
             Err(CallError::Api { .. }) => {}
             Err(CallError::Broken(_)) => {
                 restarted = true;
@@ -225,7 +225,7 @@ fn tell(
     out::text(&format!("{first}\n{}", drawn(figures)))
 }
 
-/// Expired messages that may be theirs, in a line of its own.
+/// The line about expired messages that may be the person's.
 fn of_expired(n: u64) -> String {
     match n {
         0 => String::new(),
@@ -263,7 +263,7 @@ fn drawn(figures: ErasureFigures) -> String {
     )
 }
 
-/// Of others, behind the number of those that go.
+/// The number of other people's memories that are cleaned, to follow the number of deleted ones.
 fn cleaned_of_others(n: u64) -> String {
     match n {
         0 => String::new(),

@@ -1,4 +1,4 @@
-//! Completions for shells and pages for `man`, both made from the description of the command line.
+//! Shell completions and man pages, generated from the command line definition.
 
 use std::path::{Path, PathBuf};
 
@@ -55,7 +55,7 @@ pub(crate) fn man(args: &ManArgs, cairn: Command) -> Result<(), Failure> {
     })
 }
 
-/// The page of a command and those of all below it.
+/// Writes the man pages of a command and its subcommands.
 fn write_pages(command: &Command, dir: &Path) -> std::io::Result<()> {
     for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
         write_pages(below, dir)?;
@@ -64,7 +64,7 @@ fn write_pages(command: &Command, dir: &Path) -> std::io::Result<()> {
     std::fs::write(dir.join(man.get_filename()), page(&man)?)
 }
 
-/// A page. The section after the options is called EXAMPLES.
+/// The text of a man page. The section after the options is renamed to EXAMPLES.
 fn page(man: &Man) -> std::io::Result<Vec<u8>> {
     let mut page = Vec::new();
     man.render(&mut page)?;

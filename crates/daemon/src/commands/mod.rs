@@ -1,4 +1,4 @@
-//! The command line: what there is, and which file carries it out.
+//! The command line: its definition, and the dispatch to the commands.
 
 mod config;
 mod doctor;
@@ -143,28 +143,28 @@ enum Command {
     Man(man::ManArgs),
 }
 
-/// Parses the command line, carries the command out and returns its exit code. Errors are printed on stderr.
+/// Parses the command line, runs the command and returns its exit code. Errors are printed to stderr.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     main_with(args, Tools::default())
 }
 
-/// [`main`] with more tools, which all agents may call.
+/// Like [`main`], with additional tools for all agents.
 pub fn main_with(args: impl IntoIterator<Item = OsString>, tools: Tools) -> ExitCode {
     let mut args = args.into_iter().peekable();
     let own_name = args.next();
     if args.next_if(|first| first == cairn_tools::mcp::LAUNCH).is_some() {
-        // It returns only when it cannot start the server.
+        // Returns only if the server cannot be started.
         eprintln!("cairn: {}", cairn_tools::mcp::become_server(args));
         return ExitCode::from(exit::FAILED);
     }
-    // The pages for `man` are the same for all builds of a version.
+    // The man pages must not depend on the build, so only `--version` has the long text.
     let command = Cli::command().long_version(version::LONG);
     let matches = command.try_get_matches_from(own_name.into_iter().chain(args));
     let mut cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
             let code = if error.use_stderr() { exit::USAGE } else { exit::DONE };
-            // When even this cannot be printed, nothing more can be done.
+            // If printing this fails, nothing else can be printed.
             let _closed = error.print();
             return ExitCode::from(code);
         }
@@ -191,15 +191,15 @@ fn report(failure: Failure) -> ExitCode {
     }
 }
 
-/// Threads that wait for the disk: more of them would not make it quicker, and each keeps memory of its own.
+/// Threads for disk access. More would not be faster, and each takes memory.
 const BLOCKING_THREADS: usize = 8;
 
-/// Threads besides the runtime's workers without which nothing begins.
+/// Threads needed besides the runtime's workers.
 const MORE_THREADS: usize = 4;
 
 fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let n_workers = std::thread::available_parallelism().map_or(1, usize::from);
-    // The runtime panics, or never ends, where it does not get them.
+    // Without enough threads the runtime panics or hangs.
     can_start_threads(n_workers + MORE_THREADS).map_err(|error| {
         let (path, message) = ("cairn".to_owned(), error.to_string());
         Failure::of_store(StoreError::Io { action: "start the threads of", path, message })
@@ -209,7 +209,7 @@ fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failu
         Failure::failed(format!("cannot start the runtime: {error}"), "check `ulimit -u`")
     })?;
     let result = runtime.block_on(work);
-    // A line editor that still waits for a key on its own thread must not hold the exit up.
+    // A line editor waiting for a key on its own thread must not delay the exit.
     runtime.shutdown_background();
     result
 }

@@ -1,4 +1,4 @@
-//! `cairn run`: the daemon in the foreground, until a signal.
+//! `cairn run`: runs the daemon in the foreground until a signal.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -67,7 +67,7 @@ impl Signals {
         })
     }
 
-    /// The name of a signal to stop; none: to reload.
+    /// The name of a signal to stop; `None` for a signal to reload.
     async fn next(&mut self) -> Option<&'static str> {
         tokio::select! {
             _ = self.terminate.recv() => Some("SIGTERM"),
@@ -76,7 +76,7 @@ impl Signals {
         }
     }
 
-    /// Returns when it is to stop, with the signal's name.
+    /// Waits for a signal to stop. Returns its name.
     async fn stop(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
@@ -89,24 +89,24 @@ impl Signals {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Stop,
-    /// To restart within the process.
+    /// Restarts within the process.
     Restart,
-    /// To stand by within the process, so that another node leads.
+    /// Becomes a standby within the process, and another node leads.
     Drained,
-    /// It ends, since another node leads already, or may.
+    /// Stops and becomes a standby, since another node leads or may lead.
     Fenced,
-    /// It ends with its process, which has threads that hang.
+    /// Ends with the process, because some of its threads hang.
     Hung,
 }
 
-/// What a stop may take beyond the time of its turns. With the 30 s that those have unless configured, this is less than
-/// the unit's TimeoutStopSec.
+/// Longest time for a stop, besides the time for turns. Together with the default of 30 s for turns it is below the
+/// unit's TimeoutStopSec.
 const STOP_LIMIT: Duration = Duration::from_secs(14);
 
-/// Turns under way get no more when it only restarts: what is cut short is taken up again at once.
+/// Longest time for turns before a restart, which resumes interrupted turns at once.
 const RESTART_GRACE: Duration = Duration::from_secs(1);
 
-/// Ends the process when a stop takes too long, whatever hangs. Dropping it calls it off.
+/// Ends the process if a stop takes too long. Dropping it cancels that.
 struct Deadline {
     _called_off: SyncSender<()>,
 }
@@ -118,7 +118,7 @@ impl Deadline {
             if wait.recv_timeout(limit) != Err(RecvTimeoutError::Timeout) {
                 return;
             }
-            // The reader of the log may be what hangs.
+            // Logging may hang, too, so it runs on another thread.
             let log = || {
                 tracing::error!(
                     "the stop takes too long; the process ends, what was accepted is in the journal"
@@ -135,7 +135,7 @@ impl Deadline {
     }
 }
 
-/// Time to write the last line of the log.
+/// Time to write the last log line.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
 pub(crate) async fn run(global: Global, tools: Tools, _args: RunArgs) -> Result<(), Failure> {
@@ -177,21 +177,22 @@ pub(crate) async fn run(global: Global, tools: Tools, _args: RunArgs) -> Result<
     ended
 }
 
-/// What one daemon after the other has in this process.
+/// What the daemons of this process have in common; they run one after another.
 struct Process<'a> {
     connector: &'a Connector,
-    /// The tools of this binary beside the built-in ones.
+    /// The tools linked into this binary.
     tools: Tools,
     live: Live,
     control: Control,
     meters: &'static Meters,
     socket: Socket,
     stands_by: AtomicBool,
-    /// The epoch of the lead that ended in order within this process, though the database was away perhaps.
+    /// The epoch of the lead that this process ended cleanly, even if the database was unreachable; otherwise
+    /// [`NO_EPOCH`].
     led_in_order: AtomicU64,
 }
 
-/// Comes before no epoch.
+/// No epoch follows this one.
 const NO_EPOCH: u64 = u64::MAX - 1;
 
 impl Process<'_> {
@@ -219,7 +220,7 @@ impl Process<'_> {
         self.stands_by.load(Ordering::Acquire)
     }
 
-    /// The store, once this node may write it. `after`: what this process ended before.
+    /// Opens the store, once this node may write it. `after`: how the previous daemon of this process ended.
     async fn open(
         &self,
         after: Option<End>,
@@ -246,12 +247,12 @@ impl Process<'_> {
         let store = standby::lead(candidate, stop, show).await;
         self.stands_by.store(false, Ordering::Release);
         let store = store?;
-        // It may have stood by for long. The log says what is wrong with the file.
+        // The configuration may have changed while this node was a standby. An error is logged.
         drop(source.renew("beginning to lead").await);
         Ok(store)
     }
 
-    /// A daemon of a store that this node may write.
+    /// Starts a daemon, once this node may write the store.
     async fn start(
         &self,
         after: Option<End>,
@@ -262,7 +263,7 @@ impl Process<'_> {
         let epoch = epoch(&store);
         let follows = epoch.is_some_and(|epoch| self.led_in_order.load(Ordering::Acquire) + 1 == epoch);
         if let Some(epoch) = epoch.filter(|_| follows) {
-            // A start that loses the lead again has run nothing.
+            // A start that loses the lead again has not run anything.
             self.led_in_order.store(epoch, Ordering::Release);
         }
         let store = (store.clone(), follows || store.stopped_cleanly());
@@ -272,12 +273,12 @@ impl Process<'_> {
     }
 }
 
-/// With which this node leads; `None`: it needs no lease.
+/// The epoch of this node's lead; `None`: no lease is needed.
 fn epoch(store: &Store) -> Option<u64> {
     store.lease().map(|lease| lease.borrow().epoch)
 }
 
-/// The metrics end last: they show how the stop goes.
+/// Stops the daemon, then the metrics, which show the stop until its end.
 async fn stop_all(daemon: Daemon, end: End, grace: Duration, listener: MetricsListener) -> Ended {
     let ended = match end {
         End::Drained | End::Fenced => daemon.step_down(grace).await,
@@ -289,7 +290,7 @@ async fn stop_all(daemon: Daemon, end: End, grace: Duration, listener: MetricsLi
     ended
 }
 
-/// Waits for the end. A first signal turns a restart into a stop, the next one stops at once.
+/// Waits for the stop. A signal turns a restart into a stop; another one stops at once.
 async fn stopped(
     end: End,
     stop: impl Future<Output = Ended>,
@@ -320,20 +321,20 @@ async fn stopped(
     }
 }
 
-/// Listens for metrics and the page, where the configuration says so.
+/// Binds the admin address, if one is configured.
 async fn listener(config: &Config, state: &StateDir) -> Result<Option<TcpListener>, Failure> {
     let Some(address) = config.admin.address() else { return Ok(None) };
     match admin_address::bind(address).await {
         Ok(listener) => Ok(Some(listener)),
         Err(error) => {
-            // Most likely the daemon that has the state listens there.
+            // Probably the daemon that uses this state has the address.
             cairn_store::check_free(&state.path).map_err(Failure::of_store)?;
             Err(cannot_listen(address, &error))
         }
     }
 }
 
-/// Maintains the metrics, and serves them and what is shown beside them.
+/// Maintains the metrics, and serves them at the admin address with `shown`.
 fn serve_metrics(
     meters: &'static Meters,
     listener: Option<TcpListener>,
@@ -348,7 +349,7 @@ fn serve_metrics(
     MetricsListener::start(meters, listener, admin.hosts.clone(), page, shown)
 }
 
-/// Serves until something ends it: what it was.
+/// Serves until something ends the daemon. Returns the reason.
 async fn served(daemon: &Daemon, service: &Service, control: &Control, signals: &mut Signals) -> End {
     loop {
         tokio::select! {
@@ -384,14 +385,14 @@ async fn served(daemon: &Daemon, service: &Service, control: &Control, signals: 
     }
 }
 
-/// What a start came to.
+/// The result of a start.
 enum Started {
     Daemon(Box<Daemon>),
-    /// There is none.
+    /// The process must stop, or stand by again.
     Ended(End),
 }
 
-/// Starts a daemon, however long this node stands by before. True: a reload was asked for too early.
+/// Starts a daemon; a standby waits here until it leads. The flag is true if a reload was requested too early.
 async fn started(
     process: &Process<'_>,
     signals: &mut Signals,
@@ -412,7 +413,7 @@ async fn started(
                 daemon => Ok((Started::Daemon(Box::new(daemon?)), is_reload_asked)),
             },
             signal = signals.next() => match signal {
-                // The log says how it went.
+                // The result is logged.
                 None if process.stands_by() => {
                     drop(process.control.source(&process.live).renew_standing_by("SIGHUP").await);
                 }
@@ -422,7 +423,7 @@ async fn started(
                     tracing::info!("stopped while {doing}: {signal}");
                     systemd::tell(&[NotifyState::Stopping]);
                     stop.cancel();
-                    // A node that stands by leaves its copy in order.
+                    // A standby closes its copy cleanly.
                     if process.live.now().config.store.url.is_some()
                         && let Ok(Ok(daemon)) = tokio::time::timeout(RESTART_GRACE, start).await
                     {
@@ -435,7 +436,7 @@ async fn started(
     }
 }
 
-/// One daemon, from its start to its end.
+/// Runs one daemon, from its start to its end.
 async fn once(process: &Process<'_>, signals: &mut Signals, after: Option<End>) -> Result<End, Failure> {
     let Process { live, control, .. } = process;
     let state = &process.connector.state;

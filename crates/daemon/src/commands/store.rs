@@ -1,4 +1,4 @@
-//! `cairn store`: the store verified, rebuilt, backed up, restored, and rid of what is too old.
+//! `cairn store`: verifies, rebuilds, backs up, restores, moves and shrinks the store.
 
 use std::path::{Path, PathBuf};
 
@@ -212,11 +212,11 @@ fn moved_text(moved: &Moved, next: &str) -> String {
     text
 }
 
-/// What to do about a store that is damaged.
+/// The remedy for a damaged store.
 const MENDING: &str = "`cairn store verify --quarantine`, with the daemon stopped, removes what is damaged of journal and \
     artifacts and continues; `cairn store rebuild` makes views and index again; `cairn store restore` restores a backup";
 
-/// A running daemon checks itself; damage is quarantined without one.
+/// Verifies through the running daemon, or without one. Quarantine needs a stopped daemon.
 async fn verify(global: &Global, quarantine: bool, quick: bool) -> Result<(), Failure> {
     let connector = if quarantine { Connector::configured(global)? } else { Connector::load(global).await? };
     let running = if quarantine { None } else { connector.running().await? };
@@ -242,7 +242,7 @@ async fn verify(global: &Global, quarantine: bool, quick: bool) -> Result<(), Fa
     report(global, &verified, is_copy)
 }
 
-/// What mends a journal of its own does not mend a copy.
+/// Chooses the hint for damage: the usual remedies do not repair a copy.
 fn damaged(error: StoreError, is_copy: bool) -> Failure {
     match error {
         StoreError::Damaged { .. } if is_copy => Failure::new(exit::DAMAGED, error.to_string(), MENDING_COPY),
@@ -259,7 +259,7 @@ fn report(global: &Global, report: &VerifyReport, is_copy: bool) -> Result<(), F
     Err(Failure::Silent(exit::DAMAGED))
 }
 
-/// The state exists, and this command may open it.
+/// Checks that the state exists and that this command may open it.
 fn check_there(connector: &Connector) -> Result<(), Failure> {
     if !connector.has_state() {
         return Err(Failure::failed(
@@ -284,7 +284,7 @@ async fn backup(global: &Global, tools: &Tools, args: BackupArgs) -> Result<(), 
         None => {
             check_there(&connector)?;
             quiet_log()?;
-            // A copy is backed up without leading.
+            // A standby's copy is backed up without leading.
             let reader = Reader::open(&connector.loaded, &connector.state, tools).await?;
             let progress = Progress::default();
             let work = reader.store().backup_watched(dir, SystemClock.now(), &progress);
@@ -296,7 +296,7 @@ async fn backup(global: &Global, tools: &Tools, args: BackupArgs) -> Result<(), 
     out::record(global.json, &report, backed_up)
 }
 
-/// A service may have a private `/tmp`: what it writes there is invisible to others, and deleted when it stops.
+/// Checks that a backup is visible. A service may have a private `/tmp`, which is deleted when it stops.
 fn is_seen(dir: &Path) -> Result<(), Failure> {
     match std::fs::symlink_metadata(dir) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Failure::failed(

@@ -1,9 +1,9 @@
-//! `cairn --version`: from which commit it was built, for which system, and what is built in.
+//! `cairn --version`: the commit, the system and the features of this build.
 
 /// The commit, or `not recorded`.
 pub(super) const COMMIT: &str = env!("CAIRN_COMMIT");
 
-/// What stands behind the program's name.
+/// The text after the program's name.
 pub(super) const LONG: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     "\ncommit:   ",

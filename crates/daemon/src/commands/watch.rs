@@ -1,4 +1,4 @@
-//! Long work watched in the terminal: a line that says how far it is, and Ctrl-C, which stops it.
+//! Shows long work in the terminal: a progress line, and Ctrl-C to stop it.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use cairn_cli::client::Client;
 use cairn_cli::failure::Failure;
 use cairn_cli::out;
 
-/// How often the line is drawn.
+/// Time between two updates of the line.
 const DRAW_EVERY: Duration = Duration::from_millis(250);
 
-/// Cells of the bar.
+/// Width of the progress bar, in characters.
 const CELLS: usize = 24;
 
-/// The line, on stderr; nothing where that is no terminal, and with `--json`.
+/// The progress line on stderr; `None` without a terminal and with `--json`.
 pub(super) struct Line(Option<Term>);
 
 impl Line {
@@ -33,7 +33,7 @@ impl Line {
         if let Some(term) = &self.0
             && !report.phase.is_empty()
         {
-            // A terminal that is gone has nobody to tell.
+            // If the terminal is gone, nobody sees the line.
             let _gone = term.clear_line().and_then(|()| term.write_str(&drawn(report)));
         }
     }
@@ -49,13 +49,13 @@ impl Drop for Line {
 
 fn drawn(report: &ProgressReport) -> String {
     let ProgressReport { phase, done, total } = report;
-    // Nobody knows yet how much it is.
+    // The total is not known yet.
     let Some(percent) = done.saturating_mul(100).checked_div(*total) else { return format!("{phase} …") };
     let full = (percent.min(100) as usize * CELLS) / 100;
     format!("{phase:<10}[{}{}] {percent:>3} %", "#".repeat(full), ".".repeat(CELLS - full))
 }
 
-/// Has a daemon do it. Ctrl-C ends the connection, and with it the work.
+/// Lets a daemon do the work. Ctrl-C closes the connection, which stops the work.
 pub(super) async fn by_daemon<T: DeserializeOwned>(
     global: &Global,
     client: &Client,
@@ -71,7 +71,7 @@ pub(super) async fn by_daemon<T: DeserializeOwned>(
     }
 }
 
-/// Watches work of this process. Ctrl-C has it stop where it can be stopped; its end is waited for.
+/// Watches work of this process. Ctrl-C asks it to stop, and its end is awaited.
 pub(super) async fn here<T>(global: &Global, progress: &Progress, work: impl Future<Output = T>) -> T {
     let line = Line::new(global);
     let mut work = std::pin::pin!(work);
@@ -84,7 +84,7 @@ pub(super) async fn here<T>(global: &Global, progress: &Progress, work: impl Fut
     }
 }
 
-/// Asks a question on the terminal; `None`: it was answered by Ctrl-C, which ends no process any more that has watched work.
+/// Asks a question on the terminal. `None`: Ctrl-C, which no longer ends a process that has watched work.
 pub(super) async fn ask(question: String) -> Result<Option<String>, Failure> {
     let asked = tokio::task::spawn_blocking(move || out::ask(&question));
     tokio::select! {

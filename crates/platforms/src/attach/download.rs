@@ -1,4 +1,4 @@
-//! Fetches files of known hosts, never more of them than is wanted.
+//! Fetches files from known hosts, with a limit on the bytes that are read.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use cairn_types::wire::body::{self, BodyError};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 
-/// Longest time that one file may take.
+/// Longest time for one file.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a file was not fetched. No word of its address is in it: that may be secret.
+/// Why a file was not fetched. The text never contains the address, which may be secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DownloadError {
     #[error("its host is not one of the platform's")]
@@ -20,12 +20,12 @@ pub enum DownloadError {
     TooLong(usize),
     #[error("the server answered {0}")]
     Status(u16),
-    /// The connection failed, or took too long.
+    /// The connection failed or timed out.
     #[error("{0}")]
     Transport(String),
 }
 
-/// Fetches from some hosts alone: no redirect leads elsewhere.
+/// Fetches from the given hosts only; redirects are not followed elsewhere.
 #[derive(Debug, Clone)]
 pub struct Downloads {
     client: Client,
@@ -34,11 +34,11 @@ pub struct Downloads {
 }
 
 impl Downloads {
-    /// Fetches from these hosts (scheme, name and port count; the path does not). With `direct` no proxy of the
+    /// Allows these hosts; scheme, host and port must match, the path is ignored. With `direct` no proxy from the
     /// environment is used.
     ///
     /// # Errors
-    /// No client can be made.
+    /// The HTTP client cannot be built.
     pub fn new(hosts: Vec<Url>, direct: bool) -> Result<Self, DownloadError> {
         let mut builder = Client::builder().redirect(Policy::none()).connect_timeout(CONNECT_TIMEOUT);
         if direct {
@@ -48,16 +48,16 @@ impl Downloads {
         Ok(Self { client, hosts, time_limit: TIME_LIMIT })
     }
 
-    /// With another time limit for each file.
+    /// Sets the time limit for each file.
     #[must_use]
     pub fn within(self, time_limit: Duration) -> Self {
         Self { time_limit, ..self }
     }
 
-    /// Fetches a file of at most so many bytes; of a longer one no more is read.
+    /// Fetches a file of at most `most` bytes; reading stops at the limit.
     ///
     /// # Errors
-    /// See [`DownloadError`].
+    /// The host is not allowed, the file is too long, the server refuses, or the connection fails.
     pub async fn fetch(&self, address: &str, most: usize) -> Result<Vec<u8>, DownloadError> {
         let url = Url::parse(address).map_err(|_| DownloadError::Foreign)?;
         if !self.hosts.iter().any(|host| same_host(host, &url)) {

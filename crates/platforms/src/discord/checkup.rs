@@ -1,5 +1,5 @@
-//! The checkup of a bot on Discord: its token, its name, the privileged intent, its rights where it is to serve. By REST
-//! alone: no session is begun, so that a running daemon is not disturbed.
+//! The checkup of a Discord bot: its token, its name, the privileged intent, and its rights in the configured places.
+//! It uses REST only and starts no gateway session, so a running daemon is not disturbed.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -13,22 +13,22 @@ use super::wire::ChannelInfo;
 use super::{BadSettings, DiscordSettings, bot_rest};
 use crate::checkup::{Checked, shown};
 
-/// Where intents and tokens are.
+/// The page with the settings for intents and tokens.
 const PORTAL: &str = "https://discord.com/developers/applications";
 
-/// Flags of an application that may see what messages say: granted, and granted while in few servers.
+/// Application flags for the Message Content intent: granted, and granted to a bot in few servers.
 const MESSAGE_CONTENT: u64 = 1 << 18 | 1 << 19;
 
-/// Fewer sessions that may still begin today are worth a word.
+/// Below this many remaining session starts the checkup warns.
 const FEW_SESSIONS: u64 = 20;
 
-/// Kinds of channels that are threads.
+/// The channel types that are threads.
 const THREADS: [u64; 3] = [10, 11, 12];
 
-/// Looks at a bot's account on Discord; a refused or unreachable token ends it early.
+/// Checks a bot's account on Discord. A refused or unreachable token ends the checkup early.
 ///
 /// # Errors
-/// The token or an address is none, or the HTTP client cannot be made.
+/// The token or an address is invalid, or the HTTP client cannot be built.
 pub async fn checkup(settings: &DiscordSettings) -> Result<Vec<Checked>, BadSettings> {
     let addresses = settings.addresses()?;
     let rest = bot_rest(settings, &addresses)?;
@@ -110,7 +110,7 @@ struct ServerRights {
     rights: u64,
 }
 
-/// Where the bot is, and what it may do there.
+/// The servers of the bot and its rights in each.
 struct BotRights {
     rest: Rest,
     servers: BTreeMap<u64, ServerRights>,
@@ -154,7 +154,7 @@ impl BotRights {
             }
         };
         let is_thread = channel["type"].as_u64().is_some_and(|kind| THREADS.contains(&kind));
-        // A thread has the rules of its channel.
+        // A thread uses the permission overwrites of its channel.
         let parent = match number(&channel["parent_id"]).filter(|id| is_thread && *id != 0) {
             Some(parent) => self.rest.channel(ChannelId::new(parent)).await.ok(),
             None => None,
@@ -172,7 +172,7 @@ impl BotRights {
         graded(&what, rights, if is_thread { SEND_IN_THREADS } else { SEND })
     }
 
-    /// The roles of the bot in a server, as far as Discord tells.
+    /// The bot's roles in a server; empty if Discord does not tell.
     async fn roles(&self, guild: u64) -> HashSet<u64> {
         if guild == 0 || self.me == 0 {
             return HashSet::new();
@@ -183,7 +183,7 @@ impl BotRights {
     }
 }
 
-/// `send`: the rights of which sending needs all.
+/// Grades the rights in a place. `send`: the bits that sending there requires.
 fn graded(what: &str, rights: u64, send: u64) -> Checked {
     if rights & ADMINISTRATOR != 0 {
         return Checked::fine(format!("{what}: the bot is an administrator there"));
@@ -210,7 +210,7 @@ fn graded(what: &str, rights: u64, send: u64) -> Checked {
     }
 }
 
-/// A number, as Discord writes ids and rights: as its digits in quotes.
+/// A number that Discord writes as a number or as digits in quotes.
 fn number(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }

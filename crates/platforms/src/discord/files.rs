@@ -1,4 +1,4 @@
-//! Files that people attach: fetched from Discord's hosts, without the token, which they do not ask for.
+//! Files that people attach. They are fetched from Discord's hosts without the token.
 
 use cairn_types::message::Part;
 use reqwest::Url;
@@ -14,11 +14,11 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// With a host of files of one's own (`cdn`) they come from there alone; with an API of one's own (`own`) they may come
-    /// from its host, too.
+    /// Allows only `cdn` if it is set; otherwise Discord's hosts and, if the API is not Discord's (`own`), the API's
+    /// host.
     ///
     /// # Errors
-    /// No HTTP client can be made.
+    /// The HTTP client cannot be built.
     pub(super) fn new(
         platform: &'static str,
         api: &Url,
@@ -34,7 +34,7 @@ impl Files {
         Ok(Self { platform, downloads: Downloads::new(hosts, own)? })
     }
 
-    /// A file within the limits as a part of a message; one that cannot be fetched is named.
+    /// An attached file as a message part. A file over the limits or that cannot be fetched is only named.
     pub(super) async fn part(&self, attached: &AttachedFile, limits: AttachLimits) -> Part {
         let attachment = Attachment {
             name: &attached.filename,

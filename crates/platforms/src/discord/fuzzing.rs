@@ -1,4 +1,4 @@
-//! What Discord's gateway sends, read without a connection: for `crates/fuzz`.
+//! Reads gateway events without a connection, for `crates/fuzz`.
 
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
@@ -16,7 +16,7 @@ use super::words::Reading;
 use crate::inbound::ChatAddress;
 use crate::markup::name;
 
-/// A message, as it would be handed to the runtime.
+/// A message as the runtime would get it.
 #[derive(Debug)]
 pub struct Heard {
     pub chat: String,
@@ -28,10 +28,10 @@ pub struct Heard {
 /// The bot's own id.
 const ME: UserId = UserId::new(99);
 
-/// Reads a frame as the gateway, the inbox and the places do. Gives the message in it, if there is one.
+/// Reads a frame as the gateway, the inbox and the places do. Returns the message in it, if any.
 ///
 /// # Errors
-/// It is no frame, or not what its kind says.
+/// The text is no frame, or its data does not match its kind.
 pub fn frame(text: &str) -> Result<Option<Heard>, &'static str> {
     let Frame::Dispatch { kind, data, .. } = Frame::read(text)? else { return Ok(None) };
     let places = Places::default();
@@ -87,7 +87,7 @@ fn heard(message: &Message, places: &Places) -> Heard {
     let answered = message.referenced_message.as_ref().map(|answered| answered.id.get());
     let short = words(answered);
     let at = time_of(message.id.get());
-    // A pause is read again from the id of a time.
+    // Catching up converts a time back into an id.
     let _from = id_at(at);
     Heard {
         chat: message.channel_id.to_string(),
@@ -97,7 +97,7 @@ fn heard(message: &Message, places: &Places) -> Heard {
     }
 }
 
-/// The question under which a button was pressed.
+/// The question message under which a button was pressed.
 fn pressed(interaction: Interaction, places: &Places) -> Option<Heard> {
     let among = interaction.is_among_others();
     if let Some(data) = &interaction.data {

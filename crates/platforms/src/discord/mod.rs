@@ -1,9 +1,9 @@
-//! Discord.
+//! The Discord adapter.
 //!
-//! `gateway` keeps the connection over which events come in, `inbox` sorts them into queues by channel and hands them
-//! to the runtime, `outbox` sends, `rest` is the API that all of them use. `wire` is what is read of events, `places` knows which
-//! thread belongs to which channel, `words` makes text of a message. Messages are durable with the runtime before the
-//! next of their channel is taken; what was not taken in when the daemon stopped is read again by channel.
+//! `gateway` keeps the connection over which events arrive. `inbox` sorts them into queues by channel and passes them
+//! to the runtime. `outbox` sends. `rest` is the API that all of them use. `wire` has the event types, `places` knows
+//! which thread belongs to which channel, `words` turns a message into text. A message is durable in the runtime before
+//! the next one of its channel is handled; messages not taken in before a stop are read again per channel.
 
 mod checkup;
 mod files;
@@ -49,48 +49,48 @@ pub use self::checkup::checkup;
 pub use self::gateway::BadAddress;
 pub use self::rest::Refusals;
 
-/// The network's name: the platform of a bot that has none of its own.
+/// The platform name of a bot that has no name of its own.
 const NAME: &str = "discord";
 
 /// Discord shows typing for ten seconds.
 const TYPING_EVERY: Duration = Duration::from_secs(8);
 
-/// Discord knows a nonce for some minutes; this is well inside.
+/// Within this time a send is repeated with its nonce. Discord remembers nonces for some minutes.
 const REPEAT_WITHIN: SignedDuration = SignedDuration::from_mins(2);
 
-/// First and longest pause before the runtime is asked again for what it has.
+/// First and longest pause before a failed question to the runtime is repeated.
 const ARCHIVE_PAUSE: Duration = Duration::from_secs(1);
 const ARCHIVE_PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Pause before a token that was refused is tried again.
+/// Pause before a refused token is checked again.
 const TOKEN_CHECK_PAUSE: Duration = Duration::from_secs(1);
 
 pub const DISCORD_API: &str = "https://discord.com";
 
-/// The adapter's settings. Plain data; `Discord::new` checks it.
+/// The adapter's settings. [`Discord::new`] checks them.
 #[derive(Clone)]
 pub struct DiscordSettings {
     /// The bot's platform in channel ids.
     pub platform: &'static str,
-    /// The bot's token, with or without `Bot ` before it.
+    /// The bot's token, with or without the `Bot ` prefix.
     pub token: SecretString,
-    /// Where the API is: scheme and host, with a port where need be, without `/api/v10`. With another one than
-    /// [`DISCORD_API`] the token goes nowhere else.
+    /// The API's address: scheme and host, optionally a port, without `/api/v10`. If it is not [`DISCORD_API`], the
+    /// token is sent nowhere else.
     pub api_url: String,
-    /// Where the gateway is (`wss://…`); none: where the API says. With it, or another `api_url`, a gateway address
-    /// of another host is refused.
+    /// The gateway's address (`wss://…`); `None`: the API tells. With this or another `api_url`, a gateway on another
+    /// host is refused.
     pub gateway_url: Option<String>,
-    /// Where files that people attach come from (`https://…`); none: from Discord's hosts, and from `api_url`.
+    /// The host of attachments (`https://…`); `None`: Discord's hosts, and `api_url`.
     pub cdn_url: Option<String>,
-    /// The number of shards; none: as many as Discord recommends.
+    /// The number of shards; `None`: as many as Discord recommends.
     pub shards: Option<u32>,
-    /// What Discord refuses, counted for all bots at this address.
+    /// Counts requests that Discord refused, shared by all bots of this process.
     pub refusals: Refusals,
-    /// Whether it may be asked anything.
+    /// Whether requests may be sent at the moment.
     pub fence: Fence,
-    /// Where sessions are kept from a stop to the next start; none: they are not.
+    /// The file that keeps sessions from a stop to the next start; `None`: sessions are not kept.
     pub sessions: Option<PathBuf>,
-    /// Whom it hears, what it takes in, how it shows answers.
+    /// Access rules and display settings.
     pub chat: ChatSettings,
 }
 
@@ -115,19 +115,19 @@ impl DiscordSettings {
     }
 }
 
-/// What is wrong with the settings.
+/// An error in the settings.
 #[derive(Debug, thiserror::Error)]
 pub enum BadSettings {
     #[error(transparent)]
     Address(#[from] BadAddress),
-    /// The token is empty or has characters that no token has.
+    /// The token is empty or contains invalid characters.
     #[error("the token of Discord is not one: copy it as a whole, without quotes or line breaks")]
     Token,
     #[error("the HTTP client for Discord cannot be made: {0}")]
     Client(String),
 }
 
-/// What is shared by what comes in and what leaves.
+/// State shared by inbox and outbox.
 #[derive(Clone)]
 struct Parts {
     chat: LiveChat,
@@ -148,10 +148,10 @@ pub struct Discord {
 }
 
 impl Discord {
-    /// Checks the settings; connects to nothing.
+    /// Checks the settings. Does not connect.
     ///
     /// # Errors
-    /// The token or an address is none, or the HTTP client cannot be made.
+    /// The token or an address is invalid, or the HTTP client cannot be built.
     pub fn new(settings: DiscordSettings, pairing_store: Arc<dyn PairingStore>) -> Result<Self, BadSettings> {
         let addresses = settings.addresses()?;
         let token = bare_token(&settings.token).ok_or(BadSettings::Token)?;
@@ -169,13 +169,13 @@ impl Discord {
         Ok(Self { parts, addresses, token, shards: settings.shards, sessions })
     }
 
-    /// What it is told by the configuration, to be set again while it runs.
+    /// The settings that can be replaced while the adapter runs.
     pub fn chat(&self) -> LiveChat {
         self.parts.chat.clone()
     }
 
-    /// The private chats with the bot, of which no server tells: those that the runtime has, and those of people who were let in
-    /// and have said nothing since. Waits while the runtime cannot say.
+    /// The private chats with the bot, which no server lists: those that the runtime has, and those of paired people
+    /// who have not written since. Retries while the runtime cannot answer.
     async fn private_chats(&self, ports: &AdapterPorts) -> HashSet<ChannelId> {
         let known = until_known(self.name(), || ports.intake.private_chats(self.name())).await;
         let paired = self.parts.pairing_store.paired_chats(self.name());
@@ -183,8 +183,7 @@ impl Discord {
         known.filter_map(number).map(ChannelId::new).collect()
     }
 
-    /// Returns when the token is refused, and refused again when it is asked for. A single refusal may be a mishap of
-    /// Discord's or of a proxy.
+    /// Returns when the token is refused twice in a row. A single refusal may be a fault of Discord or a proxy.
     async fn token_is_bad(&self) -> AdapterFailure {
         let rest = &self.parts.rest;
         loop {
@@ -224,7 +223,7 @@ impl Discord {
     }
 }
 
-/// Asks the runtime for something until it can say.
+/// Repeats a question to the runtime until it is answered.
 async fn until_known<'a, T>(platform: &str, ask: impl Fn() -> BoxFuture<'a, Result<T, StoreError>>) -> T {
     let mut pauses = Pauses::new(ARCHIVE_PAUSE, ARCHIVE_PAUSE_MAX);
     loop {
@@ -246,7 +245,7 @@ fn bot_rest(settings: &DiscordSettings, addresses: &Addresses) -> Result<Rest, B
         .map_err(|error| BadSettings::Client(error.without_url().to_string()))
 }
 
-/// The token alone.
+/// The token without `Bot ` and white space; `None` if it is not valid.
 fn bare_token(token: &SecretString) -> Option<SecretString> {
     let token = token.expose_secret().trim();
     let after_word =
@@ -256,7 +255,7 @@ fn bare_token(token: &SecretString) -> Option<SecretString> {
     sound.then(|| SecretString::from(token))
 }
 
-/// What `cairn status` says when so many requests were refused.
+/// The status text for this many refused requests.
 fn refusals_trouble(n_refused: u64) -> Option<&'static str> {
     match n_refused {
         0..REFUSED_MAX => None,

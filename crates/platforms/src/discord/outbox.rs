@@ -1,4 +1,4 @@
-//! What leaves: messages, changes of them, typing, and notices to people.
+//! Outgoing traffic: messages, edits, typing, and notices to people.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::buttons;
 use crate::link::Link;
 use crate::markup::discord as markup;
 
-/// Most channels whose last message of the bot is remembered; past it the one that was used least recently goes.
+/// Most channels whose last message by the bot is remembered; beyond it the least recently used one is dropped.
 const LAST_MAX: usize = 50_000;
 
 pub(super) struct Outbox {
@@ -35,7 +35,7 @@ impl Outbox {
         Self { rest, link, places, last: Mutex::new(LruCache::unbounded()), files }
     }
 
-    /// The id of what the bot said last in a channel, where known.
+    /// The id of the bot's last message in a channel, if known.
     pub(super) fn last(&self, channel: ChannelId) -> Option<u64> {
         self.last.lock().get(&channel).copied()
     }
@@ -69,7 +69,7 @@ impl Outbox {
         Ok(RuntimeMessage::new(sent.to_string()))
     }
 
-    /// Has a message of the bot's say something else. Buttons under it go away.
+    /// Replaces the text of a message by the bot and removes its buttons.
     pub(super) async fn edit(
         &self,
         channel: &RuntimeChannel,
@@ -94,7 +94,7 @@ impl Outbox {
         Ok(self.rest.typing(channel).await?)
     }
 
-    /// Tells people in a channel something that is not an answer of the model's; best effort.
+    /// Sends a text that is not the model's answer. Best effort.
     pub(super) async fn notice(&self, channel: ChannelId, about: MessageId, words: &str) {
         let key = OutboxId::new(format!("notice {about}"));
         for (n, part) in markup::split(words).iter().enumerate() {
@@ -118,7 +118,7 @@ impl Outbox {
         }
     }
 
-    /// Where a message goes; a channel that is gone is not asked again.
+    /// The Discord channel of a runtime channel. An error if it is known to be gone.
     fn address(&self, channel: &RuntimeChannel) -> Result<ChannelId, SendError> {
         let channel = address(channel)?;
         if self.places.is_gone(channel) { Err(RestError::unknown_channel().into()) } else { Ok(channel) }
@@ -150,7 +150,7 @@ impl Outbox {
     }
 }
 
-/// Nobody is told of a message beyond what Discord does by itself.
+/// Allows no mentions, so that a message notifies nobody.
 pub(super) fn nobody() -> CreateAllowedMentions {
     CreateAllowedMentions::new().empty_users().empty_roles().replied_user(false)
 }
@@ -174,8 +174,9 @@ fn message(words: &str, nonce: String) -> CreateMessage {
         .flags(MessageFlags::SUPPRESS_EMBEDS)
 }
 
-/// It may write there, but not reply, or what it replies to is gone: then it writes without. Not every server heeds that a
-/// reply may do without its message. A form that is wrong for another reason is refused again.
+/// Whether a send failed because it was a reply: the bot may not reply there, or the message it replies to is gone. It
+/// is then sent without a reference, since some servers ignore `fail_if_not_exists`. `BAD_FORM` has other causes, too;
+/// then the second send fails as well.
 fn is_of_reply(error: &RestError) -> bool {
     matches!(error, RestError::Refused { code: NO_HISTORY_FOR_REPLY | UNKNOWN_MESSAGE | BAD_FORM, .. })
 }
@@ -186,7 +187,7 @@ fn reference(channel: ChannelId, message: MessageId) -> MessageReference {
         .fail_if_not_exists(false)
 }
 
-/// The key against doubles: the same part of the same delivery always has the same, of at most 25 characters.
+/// The nonce against duplicates: deterministic for a part of a delivery, at most 25 characters.
 fn nonce(delivery: &OutboxId, part: u32) -> String {
     let mut hasher = Sha256::new();
     hasher.update(part.to_be_bytes());

@@ -1,4 +1,4 @@
-//! Where things are: which server a channel is in, which channel a thread belongs to, which role is the bot's.
+//! Knows where channels are: the server of a channel, the channel of a thread, the bot's roles and rights.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,21 +11,21 @@ use super::rest::{Rest, RestError};
 use super::rights::{HISTORY, MANAGE_THREADS, SEND, SEND_IN_THREADS, ServerRights, VIEW};
 use super::wire::{ChannelInfo, MemberChange, Overwrite, PRIVATE_CHAT, Role, RoleGone, Server};
 
-/// Most places that are remembered; past it all are forgotten, and asked for again.
+/// Most channels that are remembered; beyond it all are forgotten and looked up again.
 const PLACES_MAX: usize = 200_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ChannelRef {
-    /// The server; none in private.
+    /// The server; `None` for a private chat.
     pub(super) guild: Option<GuildId>,
-    /// The channel; of a thread, the one it belongs to.
+    /// The channel; for a thread, its parent channel.
     pub(super) chat: ChannelId,
     pub(super) thread: Option<ChannelId>,
 }
 
 impl ChannelRef {
-    /// A channel as Discord describes it; none when that does not say which rules hold there, or it is a private chat
-    /// of several people.
+    /// From Discord's description of a channel. `None` for a private group chat, or if the description lacks a thread's
+    /// parent.
     pub(super) fn of_room(room: &ChannelInfo, guild: Option<GuildId>) -> Option<Self> {
         let guild = guild.or(room.guild_id);
         if guild.is_none() && room.kind != PRIVATE_CHAT {
@@ -43,25 +43,25 @@ impl ChannelRef {
     }
 }
 
-/// What is known of places.
+/// All that is known about places.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Known {
     channels: HashMap<ChannelId, ChannelRef>,
-    /// What channels take and give; threads have that of their channel.
+    /// The permission overwrites of channels; a thread uses its channel's.
     rules: HashMap<ChannelId, Vec<Overwrite>>,
     locked: HashSet<ChannelId>,
-    /// Channels that Discord does not know any more.
+    /// Channels that Discord no longer knows.
     gone: HashSet<ChannelId>,
     servers: HashMap<GuildId, ServerRights>,
     role_names: HashMap<RoleId, String>,
     own_roles: HashSet<RoleId>,
-    /// Channels that could not be read, and from which id on: they are read once they can be.
+    /// Channels that could not be read, with the id to read from later.
     #[serde(default)]
     unread: HashMap<ChannelId, u64>,
 }
 
 impl Known {
-    /// The bot's rights in a channel, or in the channel of a thread; none where Discord has not said enough.
+    /// The bot's rights in a channel or thread; `None` if Discord has not told enough.
     fn rights(&self, channel: ChannelId, me: UserId, now: Timestamp) -> Option<u64> {
         let channel_ref = self.channels.get(&channel)?;
         let server = self.servers.get(&channel_ref.guild?)?;
@@ -79,7 +79,7 @@ impl Known {
         !self.unread.is_empty()
     }
 
-    /// What is true for longer than a session.
+    /// The part that stays true beyond a session.
     pub(super) fn lasting(self) -> Self {
         Self { unread: self.unread, ..Self::default() }
     }
@@ -89,17 +89,17 @@ impl Known {
 pub(super) struct Places(Mutex<Known>);
 
 impl Places {
-    /// All of it, for another run.
+    /// A copy, to be kept for the next run.
     pub(super) fn known_now(&self) -> Known {
         self.0.lock().clone()
     }
 
-    /// What another run knew.
+    /// Restores the state of an earlier run.
     pub(super) fn restore(&self, known: Known) {
         *self.0.lock() = known;
     }
 
-    /// A server with all that is in it.
+    /// Stores a server with its channels, threads and roles.
     pub(super) fn learn_server(&self, server: &Server, me: UserId) {
         self.0.lock().servers.insert(server.id, ServerRights::of(server, me));
         for room in server.channels.iter().chain(&server.threads) {
@@ -110,7 +110,7 @@ impl Places {
         }
     }
 
-    /// A channel or a thread; what its description leaves open is asked for when a person speaks there.
+    /// Stores a channel or thread. If its description is incomplete it is looked up on the first message there.
     pub(super) fn learn(&self, room: &ChannelInfo, guild: Option<GuildId>) {
         let Some(channel_ref) = ChannelRef::of_room(room, guild) else { return };
         self.insert(room.id, channel_ref);
@@ -136,7 +136,7 @@ impl Places {
         state.channels.insert(channel, channel_ref);
     }
 
-    /// A private chat, unless it is known as something else.
+    /// Stores a private chat, unless the channel is known as something else.
     pub(super) fn learn_direct(&self, channel: ChannelId) {
         if self.known(channel).is_none() {
             let private = ChannelRef { guild: None, chat: channel, thread: None };
@@ -174,8 +174,8 @@ impl Places {
         }
     }
 
-    /// Discord does not know a channel any more: nothing is sent to it and nothing read of it, until Discord tells of it again.
-    /// False: that was known.
+    /// Marks a channel as gone: nothing is sent to it or read from it until Discord mentions it again. Returns false if
+    /// that was known.
     pub(super) fn set_gone(&self, channel: ChannelId) -> bool {
         let mut state = self.0.lock();
         state.forget(channel);
@@ -189,7 +189,7 @@ impl Places {
         self.0.lock().gone.contains(&channel)
     }
 
-    /// Whether the bot may write in a channel of a server; none: nobody can tell before it tries.
+    /// Whether the bot may write in a server's channel; `None`: unknown.
     pub(super) fn may_send(&self, channel: ChannelId, me: UserId, now: Timestamp) -> Option<bool> {
         let state = self.0.lock();
         let rights = state.rights(channel, me, now)?;
@@ -199,13 +199,13 @@ impl Places {
         Some(rights & (VIEW | send) == VIEW | send && is_open)
     }
 
-    /// Whether the bot may read what was said in a channel of a server; none: nobody can tell. A request without the right to
-    /// make it would count against the bot.
+    /// Whether the bot may read a channel's history; `None`: unknown. Reading without the right would count as a
+    /// refused request.
     pub(super) fn may_read(&self, channel: ChannelId, me: UserId, now: Timestamp) -> Option<bool> {
         self.0.lock().rights(channel, me, now).map(|rights| rights & (VIEW | HISTORY) == VIEW | HISTORY)
     }
 
-    /// A channel could not be read from this id on.
+    /// Records that a channel could not be read from this id on.
     pub(super) fn set_unread(&self, channel: ChannelId, from: u64) {
         let mut state = self.0.lock();
         let known = state.unread.entry(channel).or_insert(from);
@@ -216,7 +216,7 @@ impl Places {
         self.0.lock().unread.remove(&channel);
     }
 
-    /// The channels that could not be read, those in these places; of some it is not known where they are.
+    /// The channels that could not be read and match `is_there`, which gets `None` where the place is unknown.
     pub(super) fn unread(
         &self,
         is_there: impl Fn(ChannelId, Option<&ChannelRef>) -> bool,
@@ -227,7 +227,7 @@ impl Places {
         there.map(|(channel, from)| (*channel, *from)).collect()
     }
 
-    /// A server that the bot is no longer in. Returns its channels and threads.
+    /// Forgets a server that the bot has left. Returns its channels and threads.
     pub(super) fn forget_server(&self, server: GuildId) -> Vec<ChannelId> {
         let mut state = self.0.lock();
         state.servers.remove(&server);
@@ -249,18 +249,18 @@ impl Places {
         self.0.lock().channels.get(&channel).copied()
     }
 
-    /// Where a channel is, in this server if one is known; Discord is asked when nobody has said so yet. None when its
-    /// description does not say which rules hold there.
+    /// Where a channel is; Discord is asked if it is not known. `guild`: the server, where the event names it. `None`
+    /// if Discord's description is incomplete.
     ///
     /// # Errors
-    /// Discord does not say.
+    /// The lookup failed.
     pub(super) async fn find(
         &self,
         rest: &Rest,
         channel: ChannelId,
         guild: Option<GuildId>,
     ) -> Result<Option<ChannelRef>, RestError> {
-        // What is said to be in a server is no private chat, whatever was taken for granted before.
+        // A channel in a server is no private chat, even if it was taken for one before.
         let fits = |channel_ref: &ChannelRef| guild.is_none() || !channel_ref.is_direct();
         if let Some(channel_ref) = self.known(channel).filter(fits) {
             return Ok(Some(channel_ref));

@@ -1,4 +1,4 @@
-//! What the bot may do in a channel: the rights of its roles, then what the channel takes and gives.
+//! Computes the bot's rights in a channel: those of its roles, then the channel's permission overwrites.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use serenity::all::UserId;
 
 use super::wire::{Overwrite, Role, Server, ServerMember};
 
-/// Rights of a bot, as Discord numbers them.
+/// Permission bits, as Discord numbers them.
 pub(super) const ADMINISTRATOR: u64 = 1 << 3;
 pub(super) const VIEW: u64 = 1 << 10;
 pub(super) const SEND: u64 = 1 << 11;
@@ -22,9 +22,9 @@ pub(super) struct ServerRights {
     server: u64,
     is_owner: bool,
     roles: HashMap<u64, u64>,
-    /// None: Discord has not said.
+    /// The bot's roles; `None`: not known.
     own: Option<HashSet<u64>>,
-    /// Until then it may only read, as moderators want it.
+    /// The bot is timed out by a moderator until then, and may only read.
     silenced_until: Option<Timestamp>,
 }
 
@@ -45,7 +45,7 @@ impl ServerRights {
         self.roles.remove(&role);
     }
 
-    /// A member of the server, which matters when it is the bot.
+    /// Stores a member if it is the bot; others are ignored.
     pub(super) fn learn_member(&mut self, member: &ServerMember, me: UserId) {
         if member.user.as_ref().is_some_and(|user| user.id == me) {
             self.own = Some(member.roles.iter().map(|role| role.get()).collect());
@@ -53,7 +53,7 @@ impl ServerRights {
         }
     }
 
-    /// The bot's rights in a channel with these rules; none where its roles are not known.
+    /// The bot's rights in a channel with these overwrites; `None` if its roles are not known.
     pub(super) fn in_channel(&self, me: UserId, rules: &[Overwrite], now: Timestamp) -> Option<u64> {
         if self.is_owner {
             return Some(u64::MAX);
@@ -67,8 +67,8 @@ impl ServerRights {
     }
 }
 
-/// The rights in a channel: those in its server, changed by its own rules for everybody, for roles, for the bot. Those of an
-/// administrator are all there are.
+/// The server-wide rights `base`, changed by the channel's overwrites for everybody, then for roles, then for the bot.
+/// An administrator has all rights.
 pub(super) fn within(base: u64, server: u64, me: u64, own: &HashSet<u64>, rules: &[Overwrite]) -> u64 {
     if base & ADMINISTRATOR != 0 {
         return u64::MAX;

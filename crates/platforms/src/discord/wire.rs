@@ -1,5 +1,5 @@
-//! Events as they are read. Ids are serenity's types; the shapes are our own and small: a message with something in it
-//! that Discord invented yesterday is still a message.
+//! Event types. Ids are serenity's types; the structs are our own and small, so that unknown additions by Discord cause
+//! no error.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -8,10 +8,10 @@ use serenity::all::{ApplicationId, ChannelId, GuildId, InteractionId, MessageId,
 
 use crate::lenient;
 
-/// Discord counts time from the beginning of 2015.
+/// Discord's ids count milliseconds from the start of 2015.
 const EPOCH_MS: u64 = 1_420_070_400_000;
 
-/// When something with this id was made.
+/// The creation time of an object with this id.
 pub(super) fn time_of(id: u64) -> Timestamp {
     let millis = (id >> 22) + EPOCH_MS;
     i64::try_from(millis)
@@ -49,7 +49,7 @@ pub(super) struct Message {
     pub(super) embeds: Vec<Embed>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) poll: Option<Poll>,
-    /// Messages that were forwarded with it.
+    /// Forwarded messages.
     #[serde(default, deserialize_with = "lenient::list")]
     pub(super) message_snapshots: Vec<Snapshot>,
     #[serde(default, deserialize_with = "lenient::or_default")]
@@ -61,9 +61,9 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// Message by a person, and not by Discord about one.
+    /// Whether it is a message by a person or bot, not a system message.
     pub(super) fn is_speech(&self) -> bool {
-        // A message, a reply, and the answers to commands of bots.
+        // Message types: default, reply, and answers to slash and context-menu commands.
         matches!(self.kind, 0 | 19 | 20 | 23)
     }
 
@@ -71,12 +71,12 @@ impl Message {
         self.author.bot || self.webhook_id.is_some()
     }
 
-    /// It was changed after it was sent. Discord also tells of changes that nobody made, such as a preview of a link.
+    /// Whether its author edited it. Discord also sends updates for other changes, such as link previews.
     pub(super) fn was_edited(&self) -> bool {
         self.edited_timestamp.is_some()
     }
 
-    /// What its author is called there.
+    /// The author's name in this server.
     pub(super) fn display_name(&self) -> &str {
         let nick = self.member.as_ref().and_then(|member| member.nick.as_deref());
         nick.unwrap_or_else(|| self.author.display_name())
@@ -92,7 +92,7 @@ pub(super) struct User {
     pub(super) global_name: Option<String>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) bot: bool,
-    /// In the list of mentions: what they are called in the server.
+    /// In the list of mentions: the person's membership in the server, with their nickname.
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) member: Option<Member>,
 }
@@ -128,7 +128,7 @@ pub(super) struct Sticker {
     pub(super) name: String,
 }
 
-/// A box under a message, of a bot or for a link.
+/// A box under a message, from a bot or a link preview.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Embed {
     #[serde(default)]
@@ -184,7 +184,7 @@ pub(super) struct DeletedMany {
     pub(super) guild_id: Option<GuildId>,
 }
 
-/// A person uses a command, or presses a button.
+/// A slash command or a button press.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Interaction {
     pub(super) id: InteractionId,
@@ -198,7 +198,7 @@ pub(super) struct Interaction {
     pub(super) guild_id: Option<GuildId>,
     #[serde(default)]
     pub(super) channel_id: Option<ChannelId>,
-    /// In what kind of place it was given.
+    /// The kind of place where it was used.
     #[serde(default)]
     pub(super) context: Option<u64>,
     #[serde(default, deserialize_with = "lenient::or_default")]
@@ -211,14 +211,14 @@ pub(super) struct Interaction {
     pub(super) message: Option<Box<Message>>,
 }
 
-/// The kind of a private chat with the bot.
+/// The channel type of a private chat with the bot.
 pub(super) const PRIVATE_CHAT: u64 = 1;
 
-/// The kind of a private chat of several people.
+/// The channel type of a private group chat.
 pub(super) const GROUP_CHAT: u64 = 3;
 
 impl Interaction {
-    /// It was given in a private chat that is not with the bot, where others see the answer.
+    /// Whether it was used in a private chat with other people, where they see the answer.
     pub(super) fn is_among_others(&self) -> bool {
         // 0 is a server, 1 a private chat with the bot.
         self.context.is_some_and(|context| context > 1)
@@ -226,7 +226,7 @@ impl Interaction {
     }
 }
 
-/// The command and its argument, or the button.
+/// The command with its argument, or the button's data.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct InteractionData {
     #[serde(default, deserialize_with = "lenient::or_default")]
@@ -253,13 +253,13 @@ pub(super) struct Server {
     pub(super) threads: Vec<ChannelInfo>,
     #[serde(default, deserialize_with = "lenient::list")]
     pub(super) roles: Vec<Role>,
-    /// The bot among them.
+    /// Discord lists at least the bot itself.
     #[serde(default, deserialize_with = "lenient::list")]
     pub(super) members: Vec<ServerMember>,
-    /// Who may do everything there.
+    /// The owner, who has all rights.
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) owner_id: Option<UserId>,
-    /// When the bot came.
+    /// When the bot joined.
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) joined_at: Option<Timestamp>,
 }
@@ -274,7 +274,7 @@ pub(super) struct ServerMember {
     pub(super) communication_disabled_until: Option<Timestamp>,
 }
 
-/// A member of a server is another than before; Discord tells a bot of itself.
+/// A changed member; Discord tells a bot about itself.
 #[derive(Debug, Deserialize)]
 pub(super) struct MemberChange {
     pub(super) guild_id: GuildId,
@@ -282,7 +282,7 @@ pub(super) struct MemberChange {
     pub(super) member: ServerMember,
 }
 
-/// A server that went away: the bot is no longer in it, or it is in trouble.
+/// A server that the bot has left, or that is unavailable.
 #[derive(Debug, Deserialize)]
 pub(super) struct ServerGone {
     pub(super) id: GuildId,
@@ -290,7 +290,7 @@ pub(super) struct ServerGone {
     pub(super) unavailable: bool,
 }
 
-/// Threads that the bot has come to see.
+/// Threads that became visible to the bot.
 #[derive(Debug, Deserialize)]
 pub(super) struct ThreadList {
     pub(super) guild_id: GuildId,
@@ -298,7 +298,7 @@ pub(super) struct ThreadList {
     pub(super) threads: Vec<ChannelInfo>,
 }
 
-/// A role that was made or changed.
+/// A role that was created or changed.
 #[derive(Debug, Deserialize)]
 pub(super) struct RoleChange {
     pub(super) guild_id: GuildId,
@@ -318,37 +318,37 @@ pub(super) struct ChannelInfo {
     pub(super) kind: u64,
     #[serde(default)]
     pub(super) guild_id: Option<GuildId>,
-    /// Of a thread: its channel. Of a channel: its category.
+    /// For a thread its channel, for a channel its category.
     #[serde(default)]
     pub(super) parent_id: Option<ChannelId>,
-    /// What was said last; it may be deleted since.
+    /// The last message; it may be deleted by now.
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) last_message_id: Option<MessageId>,
     #[serde(default, deserialize_with = "lenient::list")]
     pub(super) permission_overwrites: Vec<Overwrite>,
-    /// Of a thread.
+    /// For threads only.
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) thread_metadata: ThreadState,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct ThreadState {
-    /// Nobody writes there without the right to manage threads.
+    /// Only members with the right to manage threads can write there.
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) locked: bool,
 }
 
 impl ChannelInfo {
-    /// Announcement, public and private threads; forum posts are public threads.
+    /// Whether it is an announcement, public or private thread. Forum posts are public threads.
     pub(super) fn is_thread(&self) -> bool {
         matches!(self.kind, 10..=12)
     }
 }
 
-/// Rights that a channel gives or takes.
+/// A permission overwrite of a channel.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Overwrite {
-    /// A role, or a member.
+    /// The id of a role or a member.
     #[serde(deserialize_with = "lenient::digits")]
     pub(super) id: u64,
     #[serde(default, deserialize_with = "lenient::digits")]

@@ -1,4 +1,4 @@
-//! What was said, in words: mentions by name, what a message answers, what it carries along.
+//! Turns a message into text: mentions become names, and quotes, forwards, stickers and polls are added.
 
 use std::fmt::Write as _;
 
@@ -8,22 +8,22 @@ use super::places::Places;
 use super::wire::{Message, User};
 use crate::markup::name::{display, one_line};
 
-/// Longest quote of the message that is answered, in characters.
+/// Longest quote of the message that is replied to, in characters.
 const QUOTE_MAX: usize = 200;
 
-/// Most of a box under a message that is taken along, in characters.
+/// Longest text taken from an embed, in characters.
 const EMBED_MAX: usize = 500;
 
-/// What is known while a message is read.
+/// The context for reading a message.
 pub(super) struct Reading<'a> {
     pub(super) me: UserId,
     pub(super) places: &'a Places,
-    /// The id of what the bot said last in the channel: who answers that need not say so.
+    /// The id of the bot's last message in the channel; a reply to it is not quoted.
     pub(super) last_own: Option<u64>,
 }
 
 impl Reading<'_> {
-    /// The bot is called: by a mention, by its role, by a reply to it.
+    /// Whether the message addresses the bot: by a mention, its role, or a reply to it.
     pub(super) fn calls_me(&self, message: &Message) -> bool {
         let replied = message.referenced_message.as_ref().is_some_and(|message| message.author.id == self.me);
         replied
@@ -31,7 +31,7 @@ impl Reading<'_> {
             || message.mention_roles.iter().any(|role| self.places.is_own_role(*role))
     }
 
-    /// The words of a message, as the model reads them. Empty when it has none.
+    /// The text of a message for the model. Empty if it has none.
     pub(super) fn words(&self, message: &Message) -> String {
         let mut words = String::new();
         if let Some(quote) = self.quote(message) {
@@ -55,7 +55,7 @@ impl Reading<'_> {
             line.push(']');
             push_block(&mut words, &line);
         }
-        // Boxes of bots are what they say; those of people are previews of links, which Discord made.
+        // Embeds of bots are content; embeds of people are link previews by Discord.
         if message.is_automatic() {
             for embed in &message.embeds {
                 let title = embed.title.as_deref().unwrap_or_default();
@@ -64,13 +64,13 @@ impl Reading<'_> {
             }
         }
         if words.is_empty() && self.calls_me(message) && message.attachments.is_empty() {
-            // Nothing but a mention is a way to say hello.
+            // A message with only a mention is a greeting.
             return "(mentions you)".to_owned();
         }
         words
     }
 
-    /// The message that is answered, in short; none when it is what the bot said last.
+    /// A short quote of the message that is replied to. `None` if that is the bot's last message.
     fn quote(&self, message: &Message) -> Option<String> {
         let answered = message.referenced_message.as_ref()?;
         let mine = answered.author.id == self.me;
@@ -83,7 +83,7 @@ impl Reading<'_> {
         Some(format!("[in reply to {whose}: {text}]"))
     }
 
-    /// Mentions by name, the bot's own left out; emoji and commands by theirs.
+    /// Replaces mentions, emoji and commands by their names; the bot's own mention is removed.
     pub(super) fn readable(&self, content: &str, mentions: &[User]) -> String {
         let mut out = String::with_capacity(content.len());
         let mut rest = content;
@@ -109,7 +109,7 @@ impl Reading<'_> {
         out
     }
 
-    /// What stands between the angles, readable; none when it is no tag of Discord's.
+    /// The readable form of a tag, given without its angle brackets. `None` if it is no tag of Discord.
     fn tag(&self, tag: &str, mentions: &[User]) -> Option<String> {
         if let Some(role) = tag.strip_prefix("@&") {
             let role = number(role)?.into();

@@ -1,4 +1,5 @@
-//! Markdown for Discord, which shows its own: what it knows passes, what would reach beyond the text is broken up.
+//! Markdown for Discord, which renders it itself: known syntax is kept, and whatever would notify or link is made
+//! inert.
 
 use std::ops::Range;
 
@@ -11,25 +12,25 @@ mod guard;
 #[cfg(test)]
 mod tests;
 
-/// Most characters of a message.
+/// Most characters per message.
 pub const LIMIT: usize = 2000;
 
-/// The length of a text as Discord gets it, in characters.
+/// The length of a text as sent to Discord, in characters.
 pub fn size(markdown: &str) -> usize {
     render(markdown).chars().count()
 }
 
-/// The text in parts, each as long as a message may be.
+/// The text in parts that fit into one message each.
 pub fn split(markdown: &str) -> Vec<String> {
     crate::split::split(markdown, LIMIT, &size)
 }
 
-/// The first of these parts.
+/// The first part that [`split`] would return.
 pub fn first(markdown: &str) -> Option<String> {
     crate::split::first(markdown, LIMIT, &size)
 }
 
-/// A part of a reply as Discord gets it. Never fails, and never gives an empty text.
+/// A part of a reply as sent to Discord. Never fails, never empty.
 pub fn render(markdown: &str) -> String {
     let source: String = markdown.chars().filter(|c| !steers(*c)).collect();
     let mut rewriter =
@@ -46,7 +47,7 @@ pub fn render(markdown: &str) -> String {
     if literal.is_empty() { NOTHING.to_owned() } else { literal }
 }
 
-/// Words that are no Markdown, in one line, inert.
+/// Plain text as Markdown that shows it literally, on one line, inert.
 pub(crate) fn literal(words: &str) -> String {
     let mut escaped = String::with_capacity(words.len());
     for c in words.chars().filter(|c| !steers(*c)) {
@@ -58,22 +59,22 @@ pub(crate) fn literal(words: &str) -> String {
     guard::text(&escaped)
 }
 
-/// A link or a picture whose end has not come yet.
+/// An open link or picture.
 struct Link {
     address: String,
-    /// Its words, as far as they are read.
+    /// The range of its text so far.
     words: Range<usize>,
-    /// How many edits there were before it.
+    /// The number of edits before it.
     edits: usize,
 }
 
-/// What stands in place of what is written.
+/// The replacement for a piece of the source.
 enum Shown {
     Text(String),
     Code(String),
 }
 
-/// Reads Markdown from top to bottom and notes what is to be shown otherwise than it is written.
+/// Reads Markdown from top to bottom and collects the edits for Discord.
 struct Rewriter<'a> {
     source: &'a str,
     edits: Vec<(Range<usize>, Shown)>,
@@ -113,7 +114,7 @@ impl Rewriter<'_> {
             Event::Start(Tag::Image { link_type: LinkType::Inline, dest_url, .. }) => {
                 self.link(dest_url.into_string(), range.start + 2);
             }
-            // As it is written: an address in brackets, or words and a reference.
+            // Autolinks and reference links stay as written.
             Event::Start(Tag::Link { .. } | Tag::Image { .. }) => self.links.push(None),
             Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => self.words(&text),
             Event::Code(text) => {
@@ -127,7 +128,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Words of code or of a table; all others stay where they are.
+    /// Collects text inside code or a table; other text is left in place.
     fn words(&mut self, text: &str) {
         if let Some((_, code)) = &mut self.code {
             code.push_str(text);
@@ -136,16 +137,16 @@ impl Rewriter<'_> {
         }
     }
 
-    /// A block of code in place of what is written there.
+    /// Replaces a range by a code block.
     fn block(&mut self, range: Range<usize>, language: Option<&str>, code: &str) {
         let written = &self.source[range.clone()];
         let range = range.start..range.start + written.trim_end().len();
         let line = self.source[..range.start].rfind('\n').map_or(0, |at| at + 1);
         let before = &self.source[line..range.start];
-        // Within a quotation each line says so.
+        // In a quotation every line needs the quote mark.
         let quote = before.rfind('>').map_or(String::new(), |at| format!("{} ", before[..=at].trim_start()));
         let mut code = guard::code(code.trim_end().trim_start_matches('\n'));
-        // Of a longer run one pass leaves three that would end the block.
+        // In a longer run of backticks one pass leaves another group of three.
         while code.contains("```") {
             code = code.replace("```", "``\u{2060}`");
         }
@@ -162,7 +163,7 @@ impl Rewriter<'_> {
         self.links.push(Some(Link { address, words: words..words, edits: self.edits.len() }));
     }
 
-    /// The address is seen behind the words, and no preview comes of it.
+    /// Shows the address after the link's text, and without a preview.
     fn end_of_link(&mut self, range: &Range<usize>) {
         let Some(Some(link)) = self.links.pop() else { return };
         let address = guard::address(&link.address);
@@ -181,7 +182,7 @@ impl Rewriter<'_> {
 
     fn written(self) -> String {
         let mut out = String::with_capacity(self.source.len() + 64);
-        // Text is looked at as it will stand: what an edit brought together counts.
+        // Text between code is made inert after all edits, because an edit can join pieces.
         let mut text = String::new();
         let mut at = 0;
         for (range, shown) in &self.edits {

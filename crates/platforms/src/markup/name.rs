@@ -1,9 +1,9 @@
-//! Names of people as they come in: they are not trusted to be a line of text.
+//! Cleans names of people, which are untrusted and may contain anything.
 
 /// Longest name, in characters.
 const LONGEST: usize = 64;
 
-/// A name without line breaks, unseen characters and marks of direction, of at most 64 characters; `unnamed` when
+/// A name without line breaks, invisible characters and direction marks, at most 64 characters long; `unnamed` if
 /// nothing is left.
 pub fn display(name: &str) -> String {
     let seen =
@@ -17,7 +17,7 @@ pub fn display(name: &str) -> String {
     }
 }
 
-/// A text in one line of so many characters at most, for a quotation.
+/// A text on one line, cut to `max_chars`, for a quotation.
 pub(crate) fn one_line(text: &str, max_chars: usize) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let joined: String = words.join(" ").chars().filter(|c| !c.is_control()).collect();

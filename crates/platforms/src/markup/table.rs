@@ -1,6 +1,6 @@
-//! A table in letters of equal width.
+//! Renders a table as monospace text.
 
-/// A longer cell is not waited for by the others of its column.
+/// Widest column, in characters; longer cells stick out.
 const WIDEST: usize = 24;
 
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ impl Table {
         self.rows.last_mut()?.last_mut()
     }
 
-    /// The table as lines, a line below its head.
+    /// The table as lines, with a rule under its head.
     pub(super) fn lines(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {

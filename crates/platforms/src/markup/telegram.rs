@@ -1,4 +1,4 @@
-//! Markdown for Telegram: plain text and the entities that format it, never a `parse_mode`.
+//! Markdown for Telegram: plain text with entities for the formatting, never a `parse_mode`.
 
 use pulldown_cmark::{CodeBlockKind, Event, LinkType, Parser, Tag, TagEnd};
 use teloxide::types::{MessageEntity, MessageEntityKind};
@@ -11,7 +11,7 @@ use writer::Writer;
 mod tests;
 mod writer;
 
-/// Most UTF-16 units of a message.
+/// Most UTF-16 units per message.
 pub const LIMIT: usize = 4096;
 
 const MOST_ENTITIES: usize = 100;
@@ -19,36 +19,36 @@ const MOST_ENTITIES: usize = 100;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rendered {
     pub text: String,
-    /// What is formatted, by place, outer ones first; none empty, none but whole within another.
+    /// The formatting, sorted by offset, outer entities first. None is empty, and two either nest or do not overlap.
     pub entities: Vec<MessageEntity>,
 }
 
-/// The length of a text as Telegram shows it, in UTF-16 units.
+/// The length of a text as shown by Telegram, in UTF-16 units.
 pub fn size(markdown: &str) -> usize {
     render(markdown).text.encode_utf16().count()
 }
 
-/// The text in parts, each as long as a message may be.
+/// The text in parts that fit into one message each.
 pub fn split(markdown: &str) -> Vec<String> {
     crate::split::split(markdown, LIMIT, &size)
 }
 
-/// The first of these parts.
+/// The first part that [`split`] would return.
 pub fn first(markdown: &str) -> Option<String> {
     crate::split::first(markdown, LIMIT, &size)
 }
 
-/// A part of a reply as Telegram takes it. Never fails, and never gives an empty text.
+/// A part of a reply as sent to Telegram. Never fails, never empty.
 pub fn render(markdown: &str) -> Rendered {
     rendered(markdown, Renderer::default())
 }
 
-/// The text of a part alone, for when its entities are refused: code in it is inert, too.
+/// The text of a part without entities, for when Telegram refuses them. Code in it is made inert, too.
 pub fn plain(markdown: &str) -> String {
     rendered(markdown, Renderer { out: Writer::bare(), ..Renderer::default() }).text
 }
 
-/// Words that are no Markdown, inert.
+/// Plain text, made inert.
 pub(crate) fn literal(words: &str) -> String {
     let mut out = Writer::default();
     out.text(words);
@@ -75,7 +75,7 @@ struct Renderer {
     out: Writer,
     /// Open lists: the next number, or none for dots.
     lists: Vec<Option<u64>>,
-    /// Open links: address, whether it is shown already, where their words begin.
+    /// Open links: the address, whether it is already visible, and the start of the link's text.
     links: Vec<(String, bool, usize)>,
     quotes: usize,
     code: Option<(Option<String>, String)>,
@@ -182,7 +182,7 @@ impl Renderer {
         }
     }
 
-    /// Blocks stand apart; within a list they stand close.
+    /// Separates blocks: by an empty line, inside a list by a line break.
     fn block(&mut self) {
         self.out.gap(if self.lists.is_empty() { 2 } else { 1 });
     }
@@ -216,7 +216,7 @@ impl Renderer {
         if self.table.is_some() {
             self.words(code);
         } else if self.quotes > 0 {
-            // No code within a quotation: its marks show it.
+            // Inside a quotation code stays in backticks.
             self.words(&format!("`{code}`"));
         } else {
             self.out.code(code);
@@ -231,7 +231,7 @@ impl Renderer {
         self.links.push((address, shown, from));
     }
 
-    /// The address of a link is seen behind its words.
+    /// Shows the address after the link's text.
     fn end_of_link(&mut self) {
         let Some((address, shown, from)) = self.links.pop() else { return };
         let words = match &mut self.table {

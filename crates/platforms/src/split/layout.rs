@@ -1,4 +1,4 @@
-//! Where a Markdown text may be cut, and which code fence is open there.
+//! Finds where a Markdown text may be cut, and which code fence is open at a position.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -9,7 +9,7 @@ use crate::markup::options;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tier {
-    /// Before a block of the outermost level.
+    /// Before a top-level block.
     Paragraph,
     Line,
     Sentence,
@@ -18,29 +18,29 @@ pub(super) enum Tier {
 
 #[derive(Debug, Clone)]
 pub(super) struct Fence {
-    /// What stands before the opening fence in its line.
+    /// The text before the opening fence on its line.
     before: String,
     marks: String,
     info: String,
     start: usize,
     pub(super) code: Range<usize>,
-    /// The end of the block, its closing fence included.
+    /// The end of the block, including its closing fence.
     pub(super) end: usize,
     closed: bool,
 }
 
 pub(super) struct Layout {
     fences: Vec<Fence>,
-    /// What is better left whole: emphasis, links, inline code. They rise and do not overlap.
+    /// Emphasis, links and inline code, which should stay whole. Sorted, without overlaps.
     spans: Vec<Range<usize>>,
     seams: Vec<(usize, Tier)>,
-    /// Between a heading and what it heads.
+    /// From a heading to the block that follows it; no cut there.
     glued: Vec<RangeInclusive<usize>>,
     len: usize,
 }
 
 impl Layout {
-    /// Reads a text. Fences that are not `worth` it (too long for the limit) are not reopened.
+    /// Parses a text. Fences for which `worth` is false, because they are too long for the limit, are not reopened.
     pub(super) fn of(text: &str, worth: impl Fn(&Fence) -> bool) -> Self {
         let mut layout = Self {
             fences: Vec::new(),
@@ -124,7 +124,7 @@ impl Layout {
         self.len
     }
 
-    /// The seams of a tier behind `from` and up to `to`; only `whole` ones: none within emphasis and the like.
+    /// The seams of a tier after `from` and up to `to`. `whole`: only those outside emphasis, links and inline code.
     pub(super) fn seams(&self, tier: Tier, whole: bool, from: usize, to: usize) -> Vec<usize> {
         let inside = |at: usize| {
             let next = self.spans.partition_point(|span| span.end <= at);
@@ -135,7 +135,7 @@ impl Layout {
         self.seams.iter().filter(wanted).map(|(at, _)| *at).collect()
     }
 
-    /// The fence that is open here, be it that its closing line comes next.
+    /// The fence that is open at a position, even if its closing line comes next.
     pub(super) fn fence_at(&self, at: usize) -> Option<&Fence> {
         let is_open = |fence: &&Fence| {
             let last = if fence.closed { fence.code.end } else { self.len };
@@ -144,12 +144,12 @@ impl Layout {
         self.fences.iter().find(is_open)
     }
 
-    /// Within a closing fence nothing is cut.
+    /// Whether a position is inside a closing fence, where no cut is allowed.
     pub(super) fn is_closing(&self, at: usize) -> bool {
         self.fences.iter().any(|fence| fence.code.end < at && at < fence.end)
     }
 
-    /// Nothing stands there but white space, be it in a fence.
+    /// Whether a range has only white space, apart from fence lines.
     pub(super) fn is_blank(&self, text: &str, from: usize, to: usize) -> bool {
         let mut at = from;
         for fence in &self.fences {
@@ -177,7 +177,7 @@ impl Fence {
         let closing = block[last..].trim_start_matches([' ', '\t', '>']).trim_end();
         let closed = closing.len() >= length && closing.chars().all(|c| c == mark);
         let info = block[length..first].trim();
-        // Of a long line behind the fence no more is repeated than the language.
+        // From a long info string only the language is repeated.
         let info = if info.len() > 40 {
             info.split_whitespace().next().filter(|word| word.len() <= 40)
         } else {
@@ -195,7 +195,8 @@ impl Fence {
         })
     }
 
-    /// A seam just behind the opening fence or before the closing one would leave an empty block.
+    /// Whether a cut here is allowed: directly after the opening or before the closing fence it would leave an empty
+    /// block.
     fn may_be_cut(&self, at: usize, tier: Tier) -> bool {
         if at <= self.start || at >= self.end {
             return true;
@@ -204,20 +205,20 @@ impl Fence {
         inside && matches!(tier, Tier::Line | Tier::Word)
     }
 
-    /// The line that opens the block again at the beginning of a part.
+    /// The line that reopens the block at the start of a part.
     pub(super) fn reopening(&self) -> String {
         let quote = self.before.rfind('>').map_or("", |at| &self.before[..=at]);
         let space = if quote.is_empty() { "" } else { " " };
         format!("{}{space}{}{}\n", quote.trim_start(), self.marks, self.info)
     }
 
-    /// The line that closes the block where it was opened.
+    /// The line that closes the block at the end of a part.
     pub(super) fn closing(&self) -> String {
         let before: String = self.before.chars().map(|c| if c == '>' { c } else { ' ' }).collect();
         format!("{before}{}", self.marks)
     }
 
-    /// How far the block is indented, when nothing else stands before it.
+    /// The block's indentation in characters; 0 inside a quotation.
     pub(super) fn indent(&self) -> usize {
         if self.before.contains('>') { 0 } else { self.before.chars().count() }
     }

@@ -1,7 +1,7 @@
-//! Calls of the Bot API: teloxide's payloads over a client of our own.
+//! Calls to the Bot API: teloxide's payloads, sent by our own client.
 //!
-//! teloxide's own client is passed by: it sleeps ten seconds on every 5xx answer, drops the status and the error
-//! code, and does not tell a connection that was never made from one that broke after the request had left.
+//! teloxide's own client is not used: it sleeps ten seconds on every 5xx answer, drops the status and the error code,
+//! and does not distinguish a connection that failed from one that broke after the request was sent.
 
 use std::error::Error as _;
 use std::fmt::Write as _;
@@ -23,32 +23,32 @@ use tokio::time::Instant;
 use super::{API_URL, BadSettings, TelegramSettings, address};
 use crate::fence::Fence;
 
-/// Longest answer that is read; a hundred updates take far less.
+/// Largest answer that is read, in bytes; a hundred updates take far less.
 const ANSWER_MAX_BYTES: usize = 32 << 20;
 
-/// No longer is ever waited because Telegram says so; it may say so again.
+/// Longest wait that Telegram may ask for at a time.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How a call failed. No text here has the address in it, and so not the token.
+/// Why a call failed. No text contains the address, and so none contains the token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CallError {
-    /// The Bot API said no: nothing was done.
+    /// The Bot API refused: nothing was done.
     #[error("Telegram says: {description} ({code})")]
     Api { code: i64, description: String, retry_after: Option<Duration>, migrate_to: Option<i64> },
-    /// No connection: the request never left.
+    /// No connection: the request was not sent.
     #[error("no connection: {0}")]
     Connect(String),
-    /// The request left; no whole answer came.
+    /// The request was sent, but no complete answer arrived.
     #[error("{0}")]
     Broken(String),
-    /// Something answered that is not the Bot API.
+    /// The answer is not from a Bot API.
     #[error("an answer that is not the Bot API's (HTTP {status}): {what}")]
     Garbled { status: u16, what: String },
 }
 
-/// What every answer of the Bot API looks like.
+/// The envelope of every answer.
 #[derive(Deserialize)]
 struct Answer {
     ok: bool,
@@ -74,7 +74,7 @@ pub(super) struct Api {
     base: Url,
     token: SecretString,
     fence: Fence,
-    /// What the server's clock showed in its last answer, and when that came.
+    /// The server's time in its last answer, and when that arrived.
     server_clock: Mutex<Option<(Timestamp, Instant)>>,
 }
 
@@ -91,7 +91,7 @@ impl Api {
             .tcp_keepalive(Duration::from_secs(30))
             .redirect(Policy::none());
         if settings.api_url.trim_end_matches('/') != API_URL {
-            // A proxy of the environment would get to see the token.
+            // A proxy from the environment would see the token.
             builder = builder.no_proxy();
         }
         let client = builder.build().map_err(|error| BadSettings::Client(error.without_url().to_string()))?;
@@ -99,7 +99,7 @@ impl Api {
         Ok(Self { client, base, token, fence, server_clock: Mutex::default() })
     }
 
-    /// Calls a method and gives its result as it came: what teloxide cannot read is still there.
+    /// Calls a method and returns its raw result, which may have more than teloxide can read.
     pub(super) async fn call<P>(&self, payload: &P, timeout: Duration) -> Result<Value, CallError>
     where
         P: Payload + Serialize + Sync,
@@ -136,13 +136,14 @@ impl Api {
         }
     }
 
-    /// What the server's clock shows now, when it has said so: messages are stamped by it. This machine's may be wrong.
+    /// The server's current time, if it has sent one. Messages carry the server's time; this machine's clock may be
+    /// wrong.
     pub(super) fn server_now(&self) -> Option<Timestamp> {
         let (at, heard) = (*self.server_clock.lock())?;
         at.checked_add(heard.elapsed()).ok()
     }
 
-    /// Fetches a file by the path that `getFile` gave. `None`: it is longer than `max_bytes`.
+    /// Downloads a file by its path from `getFile`. `None`: it is longer than `max_bytes`.
     pub(super) async fn download(
         &self,
         path: &str,
@@ -176,7 +177,7 @@ impl Api {
         Ok(url)
     }
 
-    /// Reads a body, or says that it is too long.
+    /// Reads a body, up to a limit.
     async fn read(&self, response: Response, max_bytes: usize) -> Result<Vec<u8>, CallError> {
         let status = response.status().as_u16();
         body::read_whole(response.bytes_stream(), max_bytes).await.map_err(|short| match short {
@@ -206,13 +207,13 @@ impl Api {
         }
     }
 
-    /// Takes the token out, should any text have it after all.
+    /// Removes the token from a text, as a precaution.
     fn redact(&self, text: &str) -> String {
         text.replace(self.token.expose_secret(), "<token>")
     }
 }
 
-/// A word on a body that is no answer, without quoting it.
+/// Describes a body that is not an answer, without quoting it.
 fn looks_like(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body.get(..512).unwrap_or(body)).to_ascii_lowercase();
     match text.trim_start() {

@@ -1,5 +1,5 @@
-//! Backfill: what of a downtime is answered. How old it may be, how much of it counts, and that one turn a channel answers
-//! it.
+//! Backfill: decides which messages from a downtime are answered, by age and number, and gives each channel one answer
+//! for all of them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,10 +13,10 @@ use super::words::{self, Given};
 use super::{Telegram, content};
 use crate::inbound::{Access, Admitted, InboundPath};
 
-/// What Telegram gives so long after it was said was missed: while nobody ran, or while the connection was broken.
+/// A message delivered later than this after it was sent was missed, in a downtime or an outage.
 const LIVE: SignedDuration = SignedDuration::from_secs(10);
 
-/// Who reads what was missed, and since when.
+/// The context for judging a batch of updates.
 pub(super) struct Reader<'a> {
     pub(super) telegram: &'a Telegram,
     pub(super) me: &'a User,
@@ -25,15 +25,14 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// When each of some updates that came together is answered. Of a chat's missed messages the newest count, and the
-    /// last that asks for an answer is answered with all before it. What was taken in before is no news, and neither
-    /// counts nor stands for others.
+    /// Decides for each update of a batch when it is answered. Per chat the newest missed messages count, and the last
+    /// of them that asks for an answer is answered for all. Messages that were already taken in count for nothing.
     pub(super) async fn dues(&self, offset_tracker: &OffsetTracker, fresh: &[(i64, Update)]) -> Vec<Due> {
         let catch_up = self.path.chat.get().catch_up;
         let (mut missed, mut answered) = (HashMap::<ChatTopic, usize>::new(), HashSet::<ChatTopic>::new());
         let mut dues = Vec::with_capacity(fresh.len());
         for (n, (_, update)) in fresh.iter().enumerate().rev() {
-            // A second copy of a message, in an update of another number.
+            // A copy of a message, in an update with another number.
             let is_copy = |key, earlier: &Update| {
                 message_key(earlier) == Some(key)
                     && matches!(earlier, Update::Message(message) if self.asks(message))
@@ -69,8 +68,8 @@ impl Reader<'_> {
         dues
     }
 
-    /// The message that an update brings, and its age, if it was missed. Telegram tells whole seconds: what was said in
-    /// that of the start counts as missed.
+    /// The message of an update and its age, if it was missed. Telegram's times are whole seconds; the second of the
+    /// start counts as missed.
     fn missed<'a>(&self, update: &'a Update) -> Option<(&'a Message, SignedDuration)> {
         let Update::Message(message) = update else { return None };
         let at = Timestamp::from_second(message.date).ok()?;
@@ -84,7 +83,7 @@ impl Reader<'_> {
         !self.path.is_new(&admitted.channel, &self.telegram.message_id(message)).await
     }
 
-    /// It asks for an answer of the model.
+    /// Whether a message asks the model for an answer.
     fn asks(&self, message: &Message) -> bool {
         let Some(speaker) = content::speaker(message) else { return false };
         let access = judge(self.path, self.me, message, &speaker);
@@ -96,7 +95,7 @@ impl Reader<'_> {
     }
 }
 
-/// The message that an update brings.
+/// The chat and number of an update's message.
 pub(super) fn message_key(update: &Update) -> Option<MessageKey> {
     match update {
         Update::Message(message) => Some((message.chat.id, message.message_id)),

@@ -1,4 +1,4 @@
-//! Buttons under a question: what the runtime says to a press, and what becomes of the question.
+//! Presses of the buttons under a question: runs them, answers the presser, and updates the question.
 
 use std::time::Duration;
 
@@ -20,10 +20,10 @@ use crate::buttons;
 use crate::inbound::{ButtonPress, NO_QUESTION, PressOutcome};
 use crate::markup::telegram as rendering;
 
-/// How long telling the presser may take: nobody waits for it longer, and the next press of the chat waits behind it.
+/// Longest time to answer a press; the chat's next press waits behind it.
 const TELL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Longest text that is told to a presser, in UTF-16 units.
+/// Longest answer to a press, in UTF-16 units.
 const TOLD_MAX: usize = 200;
 
 /// The buttons under the question for an approval.
@@ -35,7 +35,7 @@ pub(super) fn keyboard(approval: &ApprovalId) -> Option<InlineKeyboardMarkup> {
 }
 
 impl InboundHandler {
-    /// Takes a button in, as the command that it stands for.
+    /// Runs a button press. Returns the outcome for the metrics.
     pub(super) async fn callback(&self, callback: &Callback) -> &'static str {
         let telegram = &self.telegram;
         let own = |message: &&Message| message.from.as_ref().is_some_and(|user| user.id == self.me.id);
@@ -80,7 +80,7 @@ impl InboundHandler {
 }
 
 impl Telegram {
-    /// Tells the presser what became of their press. `alert`: in a window that they close. Best effort.
+    /// Answers a press. `alert`: in a window that the presser closes. Best effort.
     async fn tell(&self, callback: &Callback, words: &str, alert: bool) {
         let mut payload = AnswerCallbackQuery::new(CallbackQueryId(callback.id.clone()));
         payload.text = Some(short(&rendering::plain(words))).filter(|_| !words.is_empty());
@@ -90,14 +90,14 @@ impl Telegram {
         }
     }
 
-    /// Takes the buttons away from a question, and says how it was answered. Repeating it does no harm.
+    /// Removes the buttons of a question and shows its answer. Safe to repeat.
     pub(super) async fn close(&self, closing: &Closing) -> Result<(), SendError> {
         let Closing { place, message, words } = closing;
         let number = i32::try_from(*message).map(Number);
         let number = number.map_err(|_| SendError::Refused(format!("{message} is no message's number")))?;
         self.take(*place, Write::Edit)?;
         let answer = match words {
-            // Without a keyboard in it, an edit takes the one that is there away.
+            // An edit without a keyboard removes the existing one.
             Some((text, entities)) => {
                 let mut payload = EditMessageText::new(super::send::chat(*place), number, text.clone());
                 payload.entities = Some(entities.clone()).filter(|entities| !entities.is_empty());
@@ -113,14 +113,14 @@ impl Telegram {
     }
 }
 
-/// The words of a question with what is added to them; none when that does not fit.
+/// A question's text with the outcome added. `None` if it gets too long.
 pub(super) fn with_outcome(question: &Message, outcome: &str) -> Option<(String, Vec<MessageEntity>)> {
     let text = format!("{}\n\n{}", question.text.as_deref()?, rendering::literal(outcome));
     let fits = text.encode_utf16().count() <= rendering::LIMIT;
     fits.then(|| (text, question.entities.iter().filter_map(kept).collect()))
 }
 
-/// The markup of a message as it is sent again; what Telegram found by itself it finds again.
+/// The entity as it is sent again; entities that Telegram detects itself are left out.
 fn kept(entity: &Entity) -> Option<MessageEntity> {
     let kind = match entity.kind.as_str() {
         "bold" => MessageEntityKind::Bold,
@@ -134,7 +134,7 @@ fn kept(entity: &Entity) -> Option<MessageEntity> {
     Some(MessageEntity::new(kind, entity.offset, entity.length))
 }
 
-/// A text of so many units as a presser is told at most.
+/// Cuts a text to [`TOLD_MAX`] units.
 fn short(text: &str) -> String {
     if text.encode_utf16().count() <= TOLD_MAX {
         return text.to_owned();

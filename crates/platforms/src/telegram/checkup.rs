@@ -1,5 +1,5 @@
-//! The checkup of a bot on Telegram: its token, its name, privacy mode, its webhook, its rights where it
-//! is to serve. It asks for no updates, so that a running daemon is not disturbed.
+//! The checkup of a Telegram bot: its token, name, privacy mode, webhook, and its rights in the configured chats. It
+//! does not poll, so a running daemon is not disturbed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::checkup::{Checked, shown};
 
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// Looks at a bot's account on Telegram; a refused or unreachable token ends it early.
+/// Checks a bot's account on Telegram. A refused or unreachable token ends the checkup early.
 ///
 /// # Errors
-/// The token or the address cannot be one.
+/// The token or an address is invalid, or the HTTP client cannot be built.
 pub async fn checkup(settings: &TelegramSettings) -> Result<Vec<Checked>, BadSettings> {
     let api = Api::new(settings)?;
     let wanted = Webhook::of(settings)?;
@@ -61,10 +61,10 @@ fn unusable(error: &CallError) -> Checked {
     }
 }
 
-/// An error of the last hour says something of how the webhook is now.
+/// A delivery error that is older, in seconds, is not reported.
 const LATELY_SECS: i64 = 3_600;
 
-/// `wanted`: the webhook of the configuration.
+/// `wanted`: the configured webhook.
 async fn webhook(api: &Api, wanted: Option<&Webhook>) -> Checked {
     let info = match api.call(&GetWebhookInfo::new(), LIMIT).await {
         Ok(info) => info,
@@ -107,7 +107,7 @@ async fn webhook(api: &Api, wanted: Option<&Webhook>) -> Checked {
     }
 }
 
-/// `all`: the bot is to answer everything in some group.
+/// `all`: in some group the bot should answer everything.
 fn privacy(reads_all: bool, all: bool) -> Checked {
     let remedy = "@BotFather, /setprivacy, Disable; then take the bot out of each group and add it again";
     match (reads_all, all) {

@@ -1,5 +1,5 @@
-//! What a message says, as the model is to read it: who said it, its words with what they answer, and what is
-//! attached. Pure; attachments are fetched elsewhere.
+//! A message's content for the model: the speaker, the text with the message it replies to, and the attachments, which
+//! are fetched elsewhere.
 
 use cairn_types::message::Provenance;
 
@@ -7,16 +7,16 @@ use super::wire::{FileRef, Message, PhotoSize, Thing, User};
 use super::words::{replied_to, without_me};
 use crate::markup::name::{self, one_line};
 
-/// Longest quotation of a message that is replied to, in characters.
+/// Longest quote of the message that is replied to, in characters.
 const QUOTE_MAX: usize = 240;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Speaker {
     pub(super) id: i64,
     pub(super) name: String,
-    /// A bot, and not a person who speaks through one of Telegram's own.
+    /// A bot. A person who writes anonymously, through a chat, is none.
     pub(super) bot: bool,
-    /// A person, who has a private chat; not a group or a channel.
+    /// A person, who can have a private chat; not a group or a channel.
     pub(super) person: bool,
 }
 
@@ -27,7 +27,7 @@ pub(super) enum Attached {
     Named { name: String, media_type: Option<String> },
 }
 
-/// Who says something: anonymous admins and channels speak as their chat.
+/// The author of a message; anonymous admins and channels write as their chat.
 pub(super) fn speaker(message: &Message) -> Option<Speaker> {
     if let Some(chat) = &message.sender_chat {
         let name = name::display(chat.title.as_deref().unwrap_or("anonymous"));
@@ -36,7 +36,7 @@ pub(super) fn speaker(message: &Message) -> Option<Speaker> {
     message.from.as_ref().map(presser)
 }
 
-/// Who presses a button: always a person or bot of their own.
+/// The person or bot that presses a button.
 pub(super) fn presser(user: &User) -> Speaker {
     Speaker { id: user.id, name: name_of(user), bot: user.is_bot, person: !user.is_bot }
 }
@@ -52,7 +52,7 @@ fn name_of(user: &User) -> String {
     }
 }
 
-/// Whose words a message quotes or forwards. `platform`: where these people are.
+/// The people whose text a message quotes or forwards. `platform`: the prefix of their ids.
 pub(super) fn quoted(message: &Message, me: &User, platform: &str) -> Provenance {
     let mut provenance = Provenance::default();
     if let Some(reply) =
@@ -69,8 +69,8 @@ pub(super) fn quoted(message: &Message, me: &User, platform: &str) -> Provenance
     provenance
 }
 
-/// The words, with what they answer or where they are from. Empty when the message has none. `latest`: the message
-/// that is replied to is the newest of the bot, so nobody needs to be told what it says.
+/// The text, with a quote of the message it replies to, or the origin of a forward. Empty if the message has none.
+/// `latest`: it replies to the bot's newest message, which is not quoted.
 pub(super) fn words(message: &Message, me: &User, latest: bool) -> String {
     let mut lines = Vec::new();
     if let Some(origin) = &message.forward_origin {
@@ -101,13 +101,13 @@ pub(super) fn words(message: &Message, me: &User, latest: bool) -> String {
     }
     lines.extend(things(message));
     if lines.is_empty() {
-        // Nothing but the bot's name.
+        // The text is only the bot's name.
         return message.words().0.to_owned();
     }
     lines.join("\n")
 }
 
-/// What is neither words nor a file, in words.
+/// Descriptions of content that is neither text nor a file.
 fn things(message: &Message) -> Vec<String> {
     let mut out = Vec::new();
     let mut tell = |what: &str, detail: Option<&str>| match detail.map(|detail| one_line(detail, QUOTE_MAX)) {
@@ -143,7 +143,7 @@ pub(super) fn attached(message: &Message) -> Vec<Attached> {
     if !message.photo.is_empty() {
         out.push(Attached::Photo(message.photo.clone()));
     }
-    // An animation comes as a document, too.
+    // An animation is also sent as a document.
     match (&message.animation, &message.document) {
         (Some(animation), _) => out.push(named("animation", animation)),
         (None, Some(document)) => out.push(Attached::Document(document.clone())),

@@ -1,4 +1,4 @@
-//! Attachments: what is fetched of them, and what is only named.
+//! Attachments: which are fetched and which are only named.
 
 use std::time::Duration;
 
@@ -16,15 +16,15 @@ use crate::attach::{AttachLimits, Attachment, Unread};
 
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long a file may take: its message waits for it, as does whatever follows in its chat.
+/// Longest time to fetch a file; its message waits, and so do later ones of its chat.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// How long a file that could not be fetched is left alone.
+/// Pause before a failed fetch is repeated.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Telegram {
-    /// What is attached to a message, in parts. A file that is too large, of no use to the agent, or cannot be
-    /// fetched is named.
+    /// A message's attachments as parts. A file that is too large, of an unsupported kind, or cannot be fetched is only
+    /// named.
     pub(super) async fn parts_of(&self, attached: Vec<Attached>, agent: &AgentId) -> Vec<Part> {
         let chat = self.chat.get();
         let limits = chat.attach_limits(chat.images.contains(agent));
@@ -39,7 +39,7 @@ impl Telegram {
         parts
     }
 
-    /// The largest size within the limit; Telegram's photos are all JPEG.
+    /// Fetches the largest size within the limit. Telegram's photos are always JPEG.
     async fn photo(&self, sizes: Vec<PhotoSize>, limits: &AttachLimits) -> Part {
         let fits = |size: &&PhotoSize| size.file_size.is_none_or(|bytes| bytes <= limits.image_bytes as u64);
         let area = |size: &&PhotoSize| size.width.saturating_mul(size.height);

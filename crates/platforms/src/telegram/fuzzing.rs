@@ -1,4 +1,4 @@
-//! What Telegram sends, read without a connection: for `crates/fuzz`.
+//! Reads updates without a connection, for `crates/fuzz`.
 
 use serde_json::Value;
 
@@ -9,17 +9,17 @@ use super::updates::queue_of;
 use super::wire::{self, Message, Update, User};
 use super::words;
 
-/// A message, as it would be handed to the runtime.
+/// A message as the runtime would get it.
 #[derive(Debug)]
 pub struct Heard {
     pub chat: String,
     pub author: String,
     pub words: String,
-    /// What is attached and not fetched, by name.
+    /// The names of attachments, which are not fetched.
     pub files: Vec<String>,
 }
 
-/// Reads an update as the poller and the chat's queue do. Gives its number, and the message in it.
+/// Reads an update as the poller and the chat queue do. Returns its number and the message in it, if any.
 pub fn update(value: Value) -> (Option<i64>, Option<Heard>) {
     let (id, read) = wire::read(value);
     let Ok(update) = read else { return (id, None) };

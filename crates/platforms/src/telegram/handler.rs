@@ -1,4 +1,4 @@
-//! What takes an update in, and whom and what an update is of.
+//! The handler that takes updates in, and helpers for an update's sender and chat.
 
 use std::sync::Arc;
 
@@ -17,20 +17,20 @@ use crate::inbound::{Access, ChatAddress, InboundPath, Sender};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
     Now,
-    /// With a later one that was missed with it.
+    /// Together with a later missed message.
     WithLater,
-    /// Not: it is too old, or one of too many, and kept as context.
+    /// Not answered, only kept as context: it is too old, or beyond the number of missed messages.
     Never,
 }
 
-/// An update, and how it is to be taken.
+/// An update to take in.
 pub(super) struct Job {
     pub(super) update: Update,
     pub(super) due: Due,
     pub(super) done: Done,
 }
 
-/// Tells the poller, once it is dropped, that an update is done: what it says is durable, or of no use.
+/// Tells the poller, when dropped, that an update is done: its content is durable, or it was ignored.
 pub(super) struct Done {
     pub(super) update: i64,
     pub(super) poller: mpsc::Sender<i64>,
@@ -38,12 +38,12 @@ pub(super) struct Done {
 
 impl Drop for Done {
     fn drop(&mut self) {
-        // There is room for all that can be under way; without a poller nobody waits for it.
+        // The channel has room for every open update. Without a poller the result is not needed.
         let _ = self.poller.try_send(self.update);
     }
 }
 
-/// What an update needs to be taken in.
+/// Everything that handling an update needs.
 #[derive(Clone)]
 pub(super) struct InboundHandler {
     pub(super) telegram: Arc<Telegram>,
@@ -60,7 +60,7 @@ impl Telegram {
     }
 }
 
-/// What the access rules say of who speaks.
+/// Applies the access rules to a message's author.
 pub(super) fn judge(path: &InboundPath, me: &User, message: &Message, speaker: &Speaker) -> Access {
     path.judge(&sender(speaker, me), words::calls(message, me), &address(message))
 }

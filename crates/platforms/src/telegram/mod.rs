@@ -1,4 +1,4 @@
-//! Telegram, over the Bot API.
+//! The Telegram adapter, over the Bot API.
 //!
 //! - `poll` is the loop that asks for updates, with `offset_tracker` (what may be confirmed);
 //! - `webhook` is the other way in: Telegram sends each update, and repeats it until it was taken in;
@@ -56,36 +56,36 @@ use crate::link::Link;
 use crate::markup::telegram as rendering;
 use crate::settings::{ChatSettings, LiveChat};
 
-/// The network's name: that of its only bot in channel ids.
+/// The platform name in channel ids.
 const NAME: &str = "telegram";
 
 /// Telegram shows typing for five seconds.
 const TYPING_EVERY: Duration = Duration::from_secs(4);
 
-/// Of so many groups that are not served the log tells the id.
+/// Most unlisted groups whose id is logged.
 const UNLISTED_MAX: usize = 256;
 
 pub const API_URL: &str = "https://api.telegram.org";
 
-/// How the adapter connects, and what it does.
+/// The adapter's settings.
 #[derive(Debug, Clone)]
 pub struct TelegramSettings {
     /// The bot's platform in channel ids.
     pub platform: &'static str,
     /// The bot's token, as BotFather gives it.
     pub token: SecretString,
-    /// The server; without `/bot…` at its end. The token goes to no other, and past every proxy unless it is
-    /// Telegram's own.
+    /// The server, without `/bot…`. The token is sent to no other, and never through a proxy unless this is Telegram's
+    /// own.
     pub api_url: String,
-    /// Where Telegram is to send updates, as it reaches this daemon (https); none: it is asked for them.
+    /// The public https address to which Telegram sends updates; `None`: updates are polled.
     pub webhook_url: Option<String>,
-    /// Whether it may be asked anything.
+    /// Whether requests may be sent at the moment.
     pub fence: Fence,
-    /// Whom it hears, what it takes in, how it shows answers.
+    /// Access rules and display settings.
     pub chat: ChatSettings,
-    /// How long the server holds a poll open while there is nothing new.
+    /// How long the server holds a poll open while there are no updates.
     pub poll_timeout: Duration,
-    /// How often it is asked how the webhook is.
+    /// How often the state of the webhook is checked.
     pub look_every: Duration,
 }
 
@@ -104,19 +104,19 @@ impl TelegramSettings {
     }
 }
 
-/// Settings that no adapter can be made from.
+/// An error in the settings.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadSettings {
-    /// The server's address is none.
+    /// The server's address is invalid.
     #[error("telegram: `api_url` is not an http(s) address: {0}")]
     Address(String),
-    /// The address of the webhook is none.
+    /// The webhook's address is invalid.
     #[error("telegram: `webhook_url` is not an https address without a query: {0}")]
     Webhook(String),
-    /// The token cannot be one.
+    /// The token is invalid.
     #[error("telegram: the token is empty or has white space in it; copy it again from @BotFather")]
     Token,
-    /// The HTTP client could not be made.
+    /// The HTTP client cannot be built.
     #[error("telegram: no HTTP client: {0}")]
     Client(String),
 }
@@ -134,10 +134,10 @@ pub struct Telegram {
 }
 
 impl Telegram {
-    /// A bot that is not connected yet.
+    /// Checks the settings. Does not connect.
     ///
     /// # Errors
-    /// The address or the token cannot be one.
+    /// The token or an address is invalid, or the HTTP client cannot be built.
     pub fn new(
         settings: TelegramSettings,
         pairing_store: Arc<dyn PairingStore>,
@@ -158,12 +158,12 @@ impl Telegram {
         })
     }
 
-    /// What it is told by the configuration, to be set again while it runs.
+    /// The settings that can be replaced while the adapter runs.
     pub fn chat(&self) -> LiveChat {
         self.chat.clone()
     }
 
-    /// What serves its webhook, if it has one: at the path of `webhook_url`, for whatever listens.
+    /// The HTTP routes of the webhook, if there is one: the path of `webhook_url`.
     pub fn webhook(&self) -> Option<Router> {
         self.webhook.as_ref().map(webhook::router)
     }
@@ -172,12 +172,12 @@ impl Telegram {
         self.link.platform()
     }
 
-    /// The time by the clock that messages are stamped with.
+    /// The server's time, by which messages are dated.
     fn now(&self) -> Timestamp {
         self.api.server_now().unwrap_or_else(|| self.pairing_store.clock().now())
     }
 
-    /// Nobody is heard there. Of each group the log tells once by which id it can be listed.
+    /// Records an ignored message. The id of each ignored group is logged once, so that it can be listed.
     fn passed_over(&self, chat: i64, direct: bool, why: &'static str) {
         let mut unlisted = self.unlisted.lock();
         if !direct && unlisted.len() < UNLISTED_MAX && unlisted.insert(chat) {

@@ -1,4 +1,4 @@
-//! What the bot says outside of a conversation: a pairing code, a limit, a command's answer, how a question was answered.
+//! Texts that the bot sends outside of conversations: pairing codes, limits, command answers, outcomes of questions.
 //! Best effort.
 
 use std::time::Duration;
@@ -13,39 +13,39 @@ use super::Telegram;
 use super::handler::InboundHandler;
 use super::send::ChatTopic;
 
-/// A question whose buttons go away.
+/// A question whose buttons are removed.
 pub(super) struct Closing {
     pub(super) place: ChatTopic,
     pub(super) message: i64,
-    /// What it says then; none: what it said.
+    /// The question's new text; `None` keeps the text.
     pub(super) words: Option<(String, Vec<MessageEntity>)>,
 }
 
-/// Most that are on their way, or wait for their turn.
+/// Most notices in flight or waiting.
 pub(super) const NOTICES_MAX: usize = 64;
 
-/// Longest that a notice is tried: after that nobody waits for it any more.
+/// How long sending a notice is retried.
 const WAIT_MAX: Duration = Duration::from_secs(120);
 
-/// The pause after a failure for which Telegram names no time.
+/// The pause after a failure if Telegram names none.
 const PAUSE: Duration = Duration::from_secs(2);
 
 pub(super) struct Notice {
     pub(super) place: ChatTopic,
     pub(super) reply_to: Option<MessageId>,
     pub(super) words: String,
-    /// What is said instead when Telegram refuses it.
+    /// Sent instead if Telegram refuses this notice.
     pub(super) otherwise: Option<Box<Notice>>,
 }
 
 impl InboundHandler {
-    /// Has something said. With too much waiting it is left out, and the log tells.
+    /// Sends a notice in the background. If too many wait, it is dropped and logged.
     pub(super) fn say(&self, notice: Notice) {
         let (telegram, chat) = (self.telegram.clone(), notice.place.0);
         self.do_aside(chat, async move { telegram.say(notice).await });
     }
 
-    /// Has the buttons of a question go away, in the same way.
+    /// Removes a question's buttons in the background, under the limit for notices.
     pub(super) fn close(&self, closing: Closing) {
         let (telegram, chat) = (self.telegram.clone(), closing.place.0);
         self.do_aside(chat, async move { telegram.close_question(closing).await });
@@ -116,7 +116,7 @@ impl Telegram {
     }
 }
 
-/// Tries again what Telegram puts off, until nobody waits for it any more.
+/// Repeats an attempt that Telegram postpones, for at most [`WAIT_MAX`] after `began`.
 async fn patiently<T, F>(began: Instant, attempt: impl Fn() -> F) -> Result<T, SendError>
 where
     F: Future<Output = Result<T, SendError>>,

@@ -1,27 +1,27 @@
-//! Which updates are done, and what may be confirmed to Telegram.
+//! Tracks which updates are done, and which may be confirmed to Telegram.
 //!
-//! Telegram has one offset for all chats: a poll confirms every update below it, and gets what is not confirmed from
-//! there on, a hundred at most. So the offset stands at the oldest update that is not done. What lies behind it comes
-//! again with each poll and is known by its id. Hence no more than [`WINDOW`] updates are ever under way.
+//! Telegram has one offset for all chats: a poll confirms all updates below it, and returns at most a hundred from
+//! there on. The offset is therefore the oldest update that is not done. Updates after it are delivered again with each
+//! poll and recognised by their id. So at most [`WINDOW`] updates are in progress.
 //!
-//! Ids are remembered, not compared: after a week without updates Telegram goes on from a random number, which may be
-//! lower. For the same reason an offset is only sent while there is something to confirm.
+//! Ids are stored in a set, not compared: after a week without updates Telegram continues with a random id, which may
+//! be lower. For the same reason an offset is only sent while there is something to confirm.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
-/// Most updates that Telegram gives at once.
+/// Most updates per poll.
 pub(super) const WINDOW: usize = 100;
 
-/// So many ids of updates that are done are remembered.
+/// How many ids of finished updates are remembered.
 const REMEMBERED: usize = 4096;
 
-/// A message: its chat and its number there.
+/// A message: its chat's id and its number there.
 pub(super) type MessageKey = (i64, i64);
 
-/// The updates under way and those that are done.
+/// The updates in progress, and recently finished ones.
 #[derive(Debug, Default)]
 pub(super) struct OffsetTracker {
-    /// Those under way, with the message that each brings.
+    /// Updates in progress, with the message of each.
     open: BTreeMap<i64, Option<MessageKey>>,
     done: HashSet<i64>,
     order: VecDeque<i64>,
@@ -30,17 +30,17 @@ pub(super) struct OffsetTracker {
 }
 
 impl OffsetTracker {
-    /// Whether an update has not come in before.
+    /// Whether an update is new.
     pub(super) fn is_new(&self, id: i64) -> bool {
         !self.done.contains(&id) && !self.open.contains_key(&id)
     }
 
-    /// Whether what an update says is still on its way into the runtime.
+    /// Whether an update is in progress.
     pub(super) fn is_open(&self, id: i64) -> bool {
         self.open.contains_key(&id)
     }
 
-    /// An update came in. False: it is known, there is nothing to do.
+    /// Records an update. Returns false if it is known.
     pub(super) fn take(&mut self, id: i64) -> bool {
         self.last = Some(self.last.map_or(id, |last| last.max(id)));
         let is_new = self.is_new(id);
@@ -50,19 +50,19 @@ impl OffsetTracker {
         is_new
     }
 
-    /// An update that came in brings this message.
+    /// Records the message of an update in progress.
     pub(super) fn brings(&mut self, id: i64, message: MessageKey) {
         if let Some(open) = self.open.get_mut(&id) {
             *open = Some(message);
         }
     }
 
-    /// An update with this message is under way.
+    /// Whether an update with this message is in progress.
     pub(super) fn is_under_way(&self, message: MessageKey) -> bool {
         self.open.values().any(|open| *open == Some(message))
     }
 
-    /// An update is done: what it says is durable, or of no use.
+    /// Marks an update as done: its content is durable, or it was ignored.
     pub(super) fn finish(&mut self, id: i64) {
         self.open.remove(&id);
         if self.done.insert(id) {
@@ -73,17 +73,17 @@ impl OffsetTracker {
         }
     }
 
-    /// What the next poll says: all below it is done. None: there is nothing to confirm.
+    /// The offset for the next poll; `None`: there is nothing to confirm.
     pub(super) fn offset(&self) -> Option<i64> {
         self.oldest().or_else(|| self.last.map(|last| last.saturating_add(1)))
     }
 
-    /// A poll with that offset was answered; its batch has not been taken in yet.
+    /// The poll with that offset was answered; its batch is not recorded yet.
     pub(super) fn confirmed(&mut self) {
         self.last = None;
     }
 
-    /// The update that holds the offset back.
+    /// The oldest update in progress, which holds back the offset.
     pub(super) fn oldest(&self) -> Option<i64> {
         self.open.first_key_value().map(|(id, _)| *id)
     }

@@ -1,6 +1,5 @@
-//! How often Telegram lets a bot write: a message a second in a chat (a few may come together), twenty a minute in a
-//! group, thirty a second in all, and what it says itself (`retry_after`). Nobody waits here: who is too early
-//! learns how much.
+//! Telegram's limits on sending: one message a second per chat with short bursts, twenty a minute per group, thirty a
+//! second in all, and Telegram's own `retry_after`. Nothing here waits; callers get the time to wait.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -9,14 +8,14 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 const CHAT_GAP: Duration = Duration::from_secs(1);
-/// So many may come together after a pause: Telegram lets short bursts pass, and nobody waits for a command's answer.
+/// Writes that a chat may get in a burst after a pause: Telegram allows it, and command answers are not delayed.
 const CHAT_BURST: u32 = 3;
 const GROUP_WINDOW: Duration = Duration::from_secs(60);
 const GROUP_MAX: usize = 20;
 const ALL_WINDOW: Duration = Duration::from_secs(1);
 const ALL_MAX: usize = 30;
 
-/// Chats that were quiet for a minute are forgotten once there are more than so many.
+/// Above this many chats, those that were quiet for a minute are forgotten.
 const CHATS_MAX: usize = 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,9 +26,9 @@ pub(super) enum Write {
 
 #[derive(Default)]
 struct ChatPace {
-    /// When all that was written would be through at one a gap.
+    /// When the writes so far would be sent, at one per gap.
     through: Option<Instant>,
-    /// New messages within the last minute.
+    /// Times of the new messages within the last minute.
     messages: VecDeque<Instant>,
     blocked: Option<Instant>,
 }
@@ -51,7 +50,7 @@ struct Cell {
 pub(super) struct Pace(Mutex<Cell>);
 
 impl Pace {
-    /// Takes a place for a write now, or says how long to wait for one.
+    /// Reserves a write now, or returns the time to wait.
     pub(super) fn take(&self, chat: i64, write: Write, now: Instant) -> Result<(), Duration> {
         let mut cell = self.0.lock();
         let Cell { chats, all } = &mut *cell;
@@ -82,12 +81,12 @@ impl Pace {
         }
     }
 
-    /// Telegram wants nothing in this chat for so long.
+    /// Telegram refuses writes to this chat for this long.
     pub(super) fn block(&self, chat: i64, wait: Duration, now: Instant) {
         self.0.lock().chats.entry(chat).or_default().blocked = Some(now + wait);
     }
 
-    /// How long Telegram wants nothing in this chat.
+    /// How long Telegram still refuses writes to this chat.
     pub(super) fn blocked(&self, chat: i64, now: Instant) -> Option<Duration> {
         let blocked = self.0.lock().chats.get(&chat)?.blocked?;
         (blocked > now).then(|| blocked - now)

@@ -1,4 +1,4 @@
-//! The loop that asks Telegram for updates, what a failed call means, and the list of commands that the bot registers.
+//! The polling loop, the handling of failed calls, and the registration of commands.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,17 +24,17 @@ use crate::chat_queues::{ChatQueues, Tasks};
 use crate::inbound::InboundPath;
 use crate::pause::Pauses;
 
-/// A poll that is not answered so long after it should be is dead, as the connection is.
+/// A poll that is this much late counts as failed.
 const MARGIN: Duration = Duration::from_secs(10);
 
-/// How long a call that answers at once may take.
+/// Longest time for a call that is not held open.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Pauses between polls while updates are under way, which Telegram gives again at once.
+/// First and longest pause between polls while updates are in progress, which Telegram returns again at once.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// What a bot is told of.
+/// The kinds of updates that are requested.
 pub(super) const ALLOWED_UPDATES: [AllowedUpdate; 4] = [
     AllowedUpdate::Message,
     AllowedUpdate::EditedMessage,
@@ -42,7 +42,7 @@ pub(super) const ALLOWED_UPDATES: [AllowedUpdate; 4] = [
     AllowedUpdate::CallbackQuery,
 ];
 
-/// Connects and takes in what comes, until it fails for good.
+/// Runs the adapter: connects and takes in updates until a lasting failure.
 pub(super) async fn run(telegram: Arc<Telegram>, ports: AdapterPorts) -> AdapterFailure {
     let mut troubles = Troubles::default();
     let me = match connect(&telegram, &mut troubles).await {
@@ -85,7 +85,7 @@ pub(super) async fn run(telegram: Arc<Telegram>, ports: AdapterPorts) -> Adapter
     }
 }
 
-/// Calls until there is an answer, or a failure that lasts.
+/// Repeats a call until it is answered, or fails for good.
 pub(super) async fn ask<P>(
     telegram: &Telegram,
     payload: &P,
@@ -106,7 +106,7 @@ where
     }
 }
 
-/// Asks who the bot is, until there is an answer.
+/// Asks for the bot's identity until there is an answer.
 async fn connect(telegram: &Telegram, troubles: &mut Troubles) -> Result<User, AdapterFailure> {
     telegram.link.set(LinkState::Connecting, None);
     loop {
@@ -141,23 +141,23 @@ fn greet(telegram: &Telegram, me: &User) {
     );
 }
 
-/// Takes in what a bot is told, whichever way it comes.
+/// Takes in updates, from polls or the webhook.
 pub(super) struct Poller<'a> {
     pub(super) telegram: &'a Telegram,
     pub(super) handler: InboundHandler,
     started: Timestamp,
     pub(super) offset_tracker: OffsetTracker,
-    /// The updates that are done.
+    /// Receives the ids of updates that are done.
     pub(super) done: mpsc::Receiver<i64>,
     done_sender: mpsc::Sender<i64>,
     pub(super) troubles: Troubles,
     wait: Duration,
-    /// An update without a number was seen; it comes again and again, and is told once.
+    /// An update without a number was logged; it is delivered again and again.
     unnumbered: bool,
 }
 
 impl Poller<'_> {
-    /// Asks for updates until that fails for good.
+    /// Polls until a lasting failure.
     async fn poll(mut self) -> AdapterFailure {
         loop {
             if let Err(failure) = self.round(false).await {
@@ -166,14 +166,13 @@ impl Poller<'_> {
         }
     }
 
-    /// Asks for updates until no more wait than come at once. What was missed comes in one piece that way, and is answered
-    /// as such.
+    /// Polls until fewer than [`WINDOW`] updates are left, so that missed messages are taken in and answered together.
     async fn drain(&mut self) -> Result<(), AdapterFailure> {
         while self.round(true).await?.is_none_or(|size| size >= WINDOW) {}
         Ok(())
     }
 
-    /// One poll, and the pause after it: how many updates it brought. None: it failed, and is to be tried again.
+    /// One poll, and the pause after it. Returns the number of updates; `None`: it failed and is to be repeated.
     async fn round(&mut self, at_once: bool) -> Result<Option<usize>, AdapterFailure> {
         let batch = match self.ask(at_once).await {
             Ok(batch) => batch,
@@ -191,9 +190,9 @@ impl Poller<'_> {
         let size = batch.len();
         let news = self.enqueue(batch).await;
         self.wait = if news { FIRST_WAIT } else { (self.wait * 2).min(LONGEST_WAIT) };
-        // All that Telegram gives at once is under way, or done behind an update that waits to be taken in.
+        // All updates that Telegram returns at once are in progress, or done after one that waits.
         self.handler.path.set_crowded(size >= WINDOW && !news);
-        // What has no number cannot be confirmed: it comes with every poll until something follows it.
+        // An update without a number cannot be confirmed; it is returned with every poll until another one follows.
         let stuck = size > 0 && self.offset_tracker.offset().is_none();
         match (stuck, size) {
             (true, _) => self.pass(LONGEST_WAIT, false).await,
@@ -203,14 +202,14 @@ impl Poller<'_> {
         Ok(Some(size))
     }
 
-    /// One poll. Updates under way go on meanwhile.
+    /// One poll. Meanwhile finished updates are recorded.
     async fn ask(&mut self, at_once: bool) -> Result<Vec<Value>, CallError> {
-        // While something is under way Telegram has something to give at once, and after a failure it is to be known
-        // soon whether it is over.
+        // While updates are in progress Telegram answers at once anyway; after a failure a quick answer shows that it
+        // is over.
         let at_once = at_once || self.offset_tracker.under_way() > 0 || self.troubles.any();
         let hold = if at_once { Duration::ZERO } else { self.telegram.poll_timeout };
         let mut payload = GetUpdates::new();
-        // A negative one would mean another thing.
+        // A negative offset has another meaning.
         payload.offset =
             self.offset_tracker.offset().and_then(|offset| i32::try_from(offset).ok()).filter(|n| *n > 0);
         payload.limit = u8::try_from(WINDOW).ok();
@@ -237,7 +236,7 @@ impl Poller<'_> {
         }
     }
 
-    /// Waits, while updates under way go on. `done`: no longer than until all of them are done.
+    /// Waits, and records finished updates. `done`: stops early when no update is in progress.
     async fn pass(&mut self, pause: Duration, done: bool) {
         let until = Instant::now() + pause;
         while !(done && self.offset_tracker.under_way() == 0) {
@@ -249,7 +248,7 @@ impl Poller<'_> {
         self.telegram.link.set_queue(self.offset_tracker.under_way() as u64);
     }
 
-    /// Puts what is new into its queues. Gives whether anything was.
+    /// Queues the new updates. Returns whether there were any.
     pub(super) async fn enqueue(&mut self, batch: Vec<Value>) -> bool {
         let (mut news, mut fresh) = (false, Vec::new());
         for value in batch {
@@ -277,7 +276,7 @@ impl Poller<'_> {
                     continue;
                 }
             };
-            // Later messages of the chat must find it moved.
+            // Before later messages of the chat, which need the new id.
             if !self.follow(&update.1).await {
                 break;
             }
@@ -305,7 +304,7 @@ impl Poller<'_> {
         news
     }
 
-    /// Notes that a chat moved. False: that could not be noted, so nothing after it may be taken in yet.
+    /// Records that a chat has moved. Returns false if that failed; then later updates must wait.
     async fn follow(&self, update: &Update) -> bool {
         let Update::Message(message) = update else { return true };
         let chat = message.chat.id;
@@ -340,7 +339,7 @@ fn unread(id: Option<i64>, unread: &UnreadableUpdate) {
 const FIRST_FAILURE_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_FAILURE_PAUSE: Duration = Duration::from_secs(60);
 
-/// A second conflict within this time is no remnant of a connection of our own.
+/// Within this time, a second conflict cannot come from an old connection of ours.
 const CONFLICT_WINDOW: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -373,7 +372,7 @@ impl Troubles {
         self.any
     }
 
-    /// A call failed: says what comes next, and shows it.
+    /// Records a failed call and decides what to do next.
     fn met(&mut self, error: &CallError, telegram: &Telegram) -> Next {
         metrics::counter!("cairn_telegram_poll_failures_total", "kind" => kind(error)).increment(1);
         if let Some(failure) = self.lasting(error) {
@@ -397,10 +396,10 @@ impl Troubles {
         Next::Again(pause)
     }
 
-    /// A call failed: waits until it may be tried again.
+    /// Records a failed call and waits until it may be repeated.
     ///
     /// # Errors
-    /// It is not to be tried again.
+    /// The failure is lasting.
     pub(super) async fn wait(
         &mut self,
         error: &CallError,
@@ -468,7 +467,7 @@ fn passing_hint(error: &CallError) -> &'static str {
 }
 
 impl Telegram {
-    /// Registers the commands where Telegram has others. Without it they work all the same.
+    /// Registers the commands if Telegram has others. If this fails, they still work.
     async fn register_commands(&self) {
         match self.try_register().await {
             Ok(true) => tracing::info!("telegram has the list of commands"),

@@ -1,4 +1,4 @@
-//! What leaves: messages, edits, typing, and what is known of each afterwards.
+//! Outgoing traffic: messages, edits, typing, and what their answers tell about a chat.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,15 +20,15 @@ use super::api::CallError;
 use super::pace::Write;
 use crate::markup::telegram::{self as rendering, Rendered};
 
-/// How long Telegram may take to answer.
+/// Longest time for an answer by Telegram.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How a call that writes counts when it failed.
+/// The meaning of a failed write for its message.
 pub(super) fn send_error(error: CallError) -> SendError {
     let reason = error.to_string();
     match error {
         CallError::Api { code: 400 | 403 | 413, description, .. } => SendError::Refused(description),
-        // The bot as a whole may not, at the moment: its messages keep.
+        // The bot cannot send at the moment: the message is kept.
         CallError::Api { retry_after, .. } => SendError::Later { after: retry_after, reason },
         CallError::Connect(_) => SendError::Later { after: None, reason },
         CallError::Garbled { status: 300..500, .. } => SendError::Later { after: None, reason },
@@ -55,14 +55,14 @@ pub(super) fn no_preview() -> LinkPreviewOptions {
 }
 
 impl Telegram {
-    /// The runtime's id of a message. A chat that moved counts its messages again, and its channel goes on: there the
-    /// number alone would be that of an older message.
+    /// The runtime's id of a message. A chat that moved numbers its messages anew while its channel stays, so the id
+    /// includes the new chat's id.
     pub(super) fn runtime_id(&self, chat: i64, message: i64) -> MessageId {
         let moved = self.pairing_store.home_of(self.platform(), &chat.to_string()) != chat.to_string();
         MessageId::from(if moved { format!("{chat}:{message}") } else { message.to_string() })
     }
 
-    /// A message's number in a chat, by the runtime's id. None: it is none of this chat, but of one that it was before.
+    /// A message's number in a chat. `None`: it belongs to the chat's earlier id.
     fn number(&self, chat: i64, message: &MessageId) -> Option<Number> {
         let (said, number) = match message.as_str().split_once(':') {
             Some((_, number)) => (message.as_str(), number),
@@ -72,7 +72,7 @@ impl Telegram {
         (self.runtime_id(chat, i64::from(number)).as_str() == said).then_some(Number(number))
     }
 
-    /// Where a channel is on Telegram by now.
+    /// The current chat and topic of a channel.
     pub(super) fn place(&self, channel: &ChannelId) -> Result<ChatTopic, SendError> {
         let bad = || SendError::Refused(format!("`{channel}` is no chat on Telegram"));
         let chat = self.pairing_store.address_of(self.platform(), channel.chat());
@@ -81,7 +81,7 @@ impl Telegram {
         Ok((chat, thread))
     }
 
-    /// Sends words, of one message's length at most, with these buttons under them, and gives the message's id.
+    /// Sends one message with these buttons, and returns its id.
     pub(super) async fn write(
         &self,
         mut place: ChatTopic,
@@ -119,7 +119,7 @@ impl Telegram {
             answer = self.api.call(&payload, CALL_TIMEOUT).await;
         }
         let result = answer.map_err(|error| match &error {
-            // A server that fails may have sent it before.
+            // After a server error it may have been sent.
             CallError::Api { code: 500.., .. } => SendError::Unknown(error.to_string()),
             _ => self.failed(place, error),
         })?;
@@ -132,7 +132,7 @@ impl Telegram {
         Ok(self.runtime_id(place.0, sent))
     }
 
-    /// Has a message say other words. Buttons under it go away.
+    /// Replaces the text of a message by the bot and removes its buttons.
     pub(super) async fn rewrite(
         &self,
         place: ChatTopic,
@@ -186,7 +186,7 @@ impl Telegram {
         self.pace.take(place.0, write, Instant::now()).map_err(too_fast)
     }
 
-    /// A chat became a supergroup: its conversations go on there.
+    /// Records that a chat became a supergroup, under a new id.
     async fn moved(&self, from: i64, to: i64) -> Result<(), SendError> {
         tracing::info!(from, to, "a telegram chat has another id now; its conversation goes on");
         let noted =
@@ -194,7 +194,7 @@ impl Telegram {
         noted.map_err(|error| SendError::Later { after: None, reason: error.to_string() })
     }
 
-    /// Keeps what a failed call tells about its chat.
+    /// Records what a failed call says about its chat.
     fn failed(&self, place: ChatTopic, error: CallError) -> SendError {
         if let CallError::Api { code: 429, retry_after: Some(wait), .. } = &error {
             self.pace.block(place.0, *wait, Instant::now());
@@ -205,7 +205,7 @@ impl Telegram {
         send_error(error)
     }
 
-    /// The bot may not write in a group. Of private chats only the log tells: everybody may block a bot.
+    /// Reports that the bot may not write in a group. Private chats are left out: anyone may block a bot.
     pub(super) fn barred(&self, chat: i64, reason: &str) {
         if chat < 0 && self.link.trouble(&trouble_name(chat), reason) {
             tracing::warn!(
@@ -233,7 +233,7 @@ fn too_fast(after: Duration) -> SendError {
     }
 }
 
-/// Telegram finds fault with the markup, and has sent nothing.
+/// Whether Telegram refused the entities; nothing was sent.
 fn faults_entities(error: &CallError) -> bool {
     matches!(error, CallError::Api { code: 400, description, .. } if description.contains("entit"))
 }
@@ -245,15 +245,15 @@ fn moved_to(error: &CallError) -> Option<i64> {
     }
 }
 
-/// So many messages of a place are remembered.
+/// Messages remembered per place.
 const PER_PLACE: usize = 16;
 
-/// So many places; past it replies in the one that was used least recently are quoted once more.
+/// Places remembered; beyond it the least recently used one is dropped, and replies there are quoted once more.
 const PLACES_MAX: usize = 2048;
 
 pub(super) type ChatTopic = (i64, Option<i64>);
 
-/// The bot's newest messages by place.
+/// The bot's newest messages in each place.
 pub(super) struct OwnMessages(Mutex<LruCache<ChatTopic, VecDeque<i64>>>);
 
 impl Default for OwnMessages {
@@ -275,8 +275,8 @@ impl OwnMessages {
         messages.push_back(message);
     }
 
-    /// `replied` was the bot's newest message when `message` was written. The same at any later time, as long as both
-    /// are remembered.
+    /// Whether `replied` was the bot's newest message when `message` was written. The answer stays the same later,
+    /// while both are remembered.
     pub(super) fn was_latest(&self, place: ChatTopic, replied: i64, message: i64) -> bool {
         let mut places = self.0.lock();
         let Some(messages) = places.get(&place) else { return false };

@@ -1,4 +1,4 @@
-//! One update on its way into the runtime.
+//! Takes one update into the runtime.
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ use super::words::{self, Given, replied_to};
 use crate::chat_queues::work_off;
 use crate::inbound::{Access, Admitted, Outcome};
 
-/// A command or a button that takes longer lets what follows it in its chat go on, once it is durable that it was given.
+/// A command or press that takes longer no longer blocks its chat, once it is durable that it was given.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Commands that pass messages which wait for room: they may be what makes the room.
+/// Commands that overtake messages waiting for room, because they may make room.
 const URGENT: [&str; 3] = ["stop", "approve", "deny"];
 
-/// The queue of a chat's buttons, which wait for nothing that is said there. No topic has this number.
+/// The pseudo-topic of a chat's button queue, which does not wait for messages. No real topic has this number.
 const BUTTONS: i64 = i64::MIN;
 
 impl InboundHandler {
-    /// Puts an update at the end of its chat's queue.
+    /// Appends an update to its chat's queue.
     pub(super) fn push(&self, job: Job) {
         let chat = queue_of(&job.update);
         if self.chat_queues.push(chat, job) {
@@ -36,7 +36,7 @@ impl InboundHandler {
         }
     }
 
-    /// Takes an update in. Returns when it is durable, or of no use.
+    /// Takes an update in. Returns when its content is durable, or it was ignored.
     async fn handle(self, Job { update, due, done }: Job) {
         let (tasks, path, given) = (self.tasks.clone(), self.path.clone(), self.given(&update));
         let mut work = Box::pin(self.take_in(update, due));
@@ -53,7 +53,7 @@ impl InboundHandler {
         drop(done);
     }
 
-    /// What is journalled of the command or the button that an update brings, if whoever gave it is admitted.
+    /// The channel and id under which an update's command or press is journalled, if its author is admitted.
     fn given(&self, update: &Update) -> Option<(ChannelId, MessageId)> {
         let (access, id) = match update {
             Update::Message(message) if self.command_of(update).is_some() => {
@@ -81,7 +81,7 @@ impl InboundHandler {
         metrics::counter!("cairn_telegram_updates_total", "outcome" => outcome).increment(1);
     }
 
-    /// The name of the command that an update brings.
+    /// The name of the command in an update.
     fn command_of<'a>(&self, update: &'a Update) -> Option<&'a str> {
         let Update::Message(message) = update else { return None };
         match words::command(message, &self.me) {
@@ -110,7 +110,7 @@ impl InboundHandler {
         let Some((speaker, admitted)) = self.admitted(message, true).await else { return "ignored" };
         if let Given::Mine { name, words, named } = given {
             return match Command::parse(name, words) {
-                // The words of an old command would read as said to the model.
+                // A command too old to run must not reach the model as text.
                 Some(_) if late => "late_command",
                 Some(command) => {
                     self.command(message, &speaker, &admitted, command).await;
@@ -162,7 +162,7 @@ impl InboundHandler {
         }
     }
 
-    /// Who may put the bot where is Telegram's matter; here it is only shown.
+    /// Records whether the bot may write in a chat; who may add it is up to Telegram.
     fn membership(&self, change: &Membership) -> &'static str {
         let (chat, member) = (change.chat.id, &change.new_chat_member);
         match (member.status.as_str(), member.can_send_messages) {
@@ -173,7 +173,7 @@ impl InboundHandler {
         "membership"
     }
 
-    /// Who speaks, and in which channel, if they count. `pairs`: a stranger is told a code.
+    /// The author and the channel, if admitted. `pairs`: an unknown person gets a pairing code.
     async fn admitted(&self, message: &Message, pairs: bool) -> Option<(Speaker, Admitted)> {
         let speaker = content::speaker(message)?;
         match judge(&self.path, &self.me, message, &speaker) {
@@ -210,7 +210,7 @@ impl InboundHandler {
         let bot = self.me.username.as_deref().unwrap_or_default();
         let aside = format!("That is for your eyes alone: open a private chat with @{bot}, then ask again.");
         let aside = Notice { place: topic_of(message), reply_to: Some(id), words: aside, otherwise: None };
-        // An anonymous admin, or a channel, has no private chat.
+        // An anonymous admin or a channel has no private chat.
         self.say(match speaker.person {
             true => {
                 Notice { place: (speaker.id, None), reply_to: None, words, otherwise: Some(Box::new(aside)) }
@@ -233,7 +233,7 @@ impl InboundHandler {
         (!parts.is_empty()).then_some(parts)
     }
 
-    /// Tells the author of a message that is not taken in why, if they are to know.
+    /// Sends the reply for a refused message, if there is one.
     fn refused(&self, message: &Message, why: &'static str, reply: Option<String>) -> &'static str {
         if let Some(words) = reply {
             self.reply(message, words);
@@ -251,7 +251,7 @@ impl InboundHandler {
     }
 }
 
-/// Waits for the work of a command. False: it goes on, and it is durable that the command was given.
+/// Waits for a command. Returns false if it still runs and it is durable that it was given.
 async fn is_over<F>(work: &mut (impl Future<Output = ()> + Unpin), is_durable: impl Fn() -> F) -> bool
 where
     F: Future<Output = bool>,
@@ -266,7 +266,7 @@ where
     }
 }
 
-/// The queue of an update: that of its chat and topic.
+/// The queue of an update: by chat and topic; presses have their own.
 pub(super) fn queue_of(update: &Update) -> ChatTopic {
     match update {
         Update::Message(message) | Update::Edited(message) => topic_of(message),

@@ -1,12 +1,11 @@
-//! The webhook: Telegram sends each update by itself, those of a chat one after the other, and repeats one until it is
-//! answered with 200.
+//! The webhook: Telegram sends each update in a request, in order per chat, and repeats it until it is answered with
+//! 200.
 //!
-//! An update is answered when it is done, which is when what it says is durable; whatever happens before, Telegram repeats
-//! it. teloxide has webhooks, too: they answer 200 before anything is kept, and hand updates on through a queue without a
-//! bound.
+//! A request is answered when its update is durable; until then Telegram repeats it. teloxide's webhooks are not used:
+//! they answer 200 before anything is stored, and pass updates on through an unbounded queue.
 //!
-//! What waits at Telegram when the daemon starts is polled first (`poll`), so that a chat's missed messages come together.
-//! The secret that Telegram sends with each update is made of the token: any host that has the bot's token knows it.
+//! Updates that wait at the start are polled first (`poll`), so that a chat's missed messages come together. The secret
+//! in each request is derived from the token, so every node with the token knows it.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -37,25 +36,25 @@ use super::offset_tracker::WINDOW;
 use super::poll::{ALLOWED_UPDATES, CALL_TIMEOUT, Poller, Troubles, ask};
 use super::{BadSettings, Telegram, TelegramSettings};
 
-/// The header that has the secret.
+/// The header with the secret.
 const SECRET_HEADER: &str = "x-telegram-bot-api-secret-token";
 
-/// Longest update that is read; Telegram's are some kilobytes.
+/// Largest update that is read, in bytes; usual ones have some kilobytes.
 const UPDATE_MAX_BYTES: usize = 1 << 20;
 
-/// How long an update may take until it is durable. Telegram waits longer, and one that is not done then is repeated.
+/// Longest time until an update is durable. Telegram waits longer; after this it is told to repeat the update.
 const DONE_WITHIN: Duration = Duration::from_secs(15);
 
-/// After so many seconds Telegram is to repeat what was not taken in; left to itself it waits ever longer.
+/// The `Retry-After` for an update that was not taken in, in seconds. Without it Telegram waits ever longer.
 const REPEAT_AFTER_SECS: u16 = 3;
 
-/// An error that is older than this says nothing of how the webhook is now.
+/// A delivery error that is older, in seconds, is not reported.
 const FRESH_SECS: i64 = 120;
 
-/// The query of the address as it is told to Telegram: by it a webhook that cairn set is known from one of another service.
+/// The query that is added to the webhook's address, to distinguish cairn's webhooks from those of other services.
 const MARK: &str = "cairn";
 
-/// An update as it came, and who waits until it is done.
+/// An update, and the sender that confirms it.
 struct Delivery {
     update: Value,
     taken: oneshot::Sender<()>,
@@ -63,22 +62,22 @@ struct Delivery {
 
 /// The webhook of a bot.
 pub(super) struct Webhook {
-    /// Its address as Telegram knows it.
+    /// The address that Telegram is told.
     url: Url,
     secret: String,
     look_every: Duration,
-    /// Where updates go while the bot runs.
+    /// The way to the poller while the bot runs.
     inlet: Mutex<Option<mpsc::Sender<Delivery>>>,
 }
 
 /// Why an update was not taken in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NotTaken {
-    /// It does not come from Telegram.
+    /// The secret is missing or wrong.
     Stranger,
     TooLarge,
     Unreadable,
-    /// The bot does not run, or lets go of it.
+    /// The bot does not run, or dropped the update.
     NotReady,
     /// It was not durable in time.
     Late,
@@ -106,7 +105,7 @@ impl NotTaken {
 }
 
 impl Webhook {
-    /// The webhook that the settings name, if any.
+    /// The webhook in the settings, if any.
     pub(super) fn of(settings: &TelegramSettings) -> Result<Option<Self>, BadSettings> {
         let Some(text) = &settings.webhook_url else { return Ok(None) };
         let mut url = Url::parse(text).map_err(|error| BadSettings::Webhook(error.to_string()))?;
@@ -119,7 +118,7 @@ impl Webhook {
         Ok(Some(Self { url, secret, look_every: settings.look_every, inlet: Mutex::default() }))
     }
 
-    /// Whether this is what `getWebhookInfo` tells of, however it writes it.
+    /// Whether `getWebhookInfo` describes this webhook; the address may be spelled differently.
     pub(super) fn is_that_of(&self, info: &Value) -> bool {
         let place = |url: &Url| {
             let (host, port) = (url.host_str().map(str::to_owned), url.port_or_known_default());
@@ -133,7 +132,7 @@ impl Webhook {
         headers.get(SECRET_HEADER).is_some_and(|told| told.as_bytes().ct_eq(self.secret.as_bytes()).into())
     }
 
-    /// Takes an update in. Returns when what it says is durable.
+    /// Takes in the update of a request. Returns when its content is durable.
     async fn take(&self, mut request: Request) -> Result<(), NotTaken> {
         if !self.is_from_telegram(request.headers()) {
             return Err(NotTaken::Stranger);
@@ -153,7 +152,7 @@ impl Webhook {
     }
 }
 
-/// What serves a webhook.
+/// The HTTP routes of a webhook.
 pub(super) fn router(webhook: &Arc<Webhook>) -> Router {
     Router::new().route(webhook.url.path(), post(deliver)).with_state(Arc::clone(webhook))
 }
@@ -177,7 +176,7 @@ async fn deliver(State(webhook): State<Arc<Webhook>>, request: Request) -> Respo
     (refused.status(), [(RETRY_AFTER, REPEAT_AFTER_SECS)]).into_response()
 }
 
-/// Whose webhook stands.
+/// Who set the bot's current webhook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WebhookOwner {
     Nobodys,
@@ -186,7 +185,7 @@ pub(super) enum WebhookOwner {
 }
 
 impl WebhookOwner {
-    /// By what `getWebhookInfo` tells.
+    /// From the answer of `getWebhookInfo`.
     pub(super) fn of(info: &Value) -> Self {
         let url = info["url"].as_str().unwrap_or_default();
         match Url::parse(url) {
@@ -197,15 +196,15 @@ impl WebhookOwner {
     }
 }
 
-/// What was in the way of a delivery of late, in Telegram's words, while updates wait. `within`: how long ago at most, in
-/// seconds, at `now`.
+/// Telegram's text for a recent delivery error, if updates are waiting. `within`: its greatest age in seconds, at
+/// `now`.
 pub(super) fn trouble(info: &Value, now: i64, within: i64) -> Option<&str> {
     let waits = info["pending_update_count"].as_u64().is_some_and(|n| n > 0);
     let is_late = info["last_error_date"].as_i64().is_some_and(|at| now.saturating_sub(at) <= within);
     (waits && is_late).then(|| info["last_error_message"].as_str().unwrap_or("no reason given"))
 }
 
-/// Sees to it that no webhook is in the way of a poll: one that cairn set is deleted.
+/// Makes polling possible: deletes a webhook that cairn set.
 pub(super) async fn clear(telegram: &Telegram, troubles: &mut Troubles) -> Result<(), AdapterFailure> {
     match WebhookOwner::of(&ask(telegram, &GetWebhookInfo::new(), troubles).await?) {
         WebhookOwner::Nobodys => Ok(()),
@@ -228,7 +227,7 @@ pub(super) fn of_another() -> AdapterFailure {
     }
 }
 
-/// Tells Telegram where to send updates.
+/// Registers the webhook with Telegram.
 async fn register(
     telegram: &Telegram,
     webhook: &Webhook,
@@ -261,7 +260,7 @@ async fn register(
     }
 }
 
-/// Asks again and again how the webhook is, and shows it. Returns when it is not this bot's any more.
+/// Checks the webhook regularly and reports its state. Returns when it is no longer this bot's.
 async fn watch(telegram: &Telegram, webhook: &Webhook) -> AdapterFailure {
     let mut troubles = Troubles::default();
     let mut was_well = true;
@@ -302,17 +301,17 @@ async fn watch(telegram: &Telegram, webhook: &Webhook) -> AdapterFailure {
     }
 }
 
-/// The updates that somebody waits for, by number.
+/// The requests that wait for each update, by its number.
 type Waiting = HashMap<i64, Vec<oneshot::Sender<()>>>;
 
-/// One more waits. Telegram repeats an update that takes long and hangs up on the request before.
+/// Adds a waiting request. When an update takes long, Telegram closes its request and sends another.
 fn wait_for(waiting: &mut Vec<oneshot::Sender<()>>, taken: oneshot::Sender<()>) {
     waiting.retain(|earlier| !earlier.is_closed());
     waiting.push(taken);
 }
 
 impl Poller<'_> {
-    /// Takes in what Telegram sends, until that fails for good.
+    /// Takes in updates from the webhook until a lasting failure.
     pub(super) async fn serve(&mut self, webhook: &Webhook) -> AdapterFailure {
         let (inlet, deliveries) = mpsc::channel(WINDOW);
         *webhook.inlet.lock() = Some(inlet);
@@ -335,7 +334,7 @@ impl Poller<'_> {
                 Some(update) = self.done.recv() => {
                     self.offset_tracker.finish(update);
                     for taken in waiting.remove(&update).unwrap_or_default() {
-                        // Telegram may have hung up: it repeats the update, which is known then.
+                        // The request may be closed; Telegram repeats the update, which is known then.
                         let _ = taken.send(());
                     }
                 }
@@ -363,9 +362,9 @@ impl Poller<'_> {
                 Some(id) if self.offset_tracker.is_open(id) => {
                     wait_for(waiting.entry(id).or_default(), taken)
                 }
-                // It could not be put into its queue: without an answer Telegram repeats it.
+                // It could not be queued: without an answer Telegram repeats it.
                 Some(id) if self.offset_tracker.is_new(id) => drop(taken),
-                // It was done before, or is none that anything could be done with.
+                // It was done before, or cannot be used.
                 Some(_) | None => drop(taken.send(())),
             }
         }

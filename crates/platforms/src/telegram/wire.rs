@@ -1,8 +1,8 @@
-//! What Telegram sends, as far as it is read.
+//! The types of updates, as far as they are read.
 //!
-//! teloxide's own types are strict: one field of a shape that it does not know (a document whose MIME type is
-//! malformed, an entity of a newer kind) costs the whole message. People's words must not depend on that, so these
-//! types need a message's id, chat and date, and pass over whatever else they cannot read.
+//! teloxide's own types are strict: one field of an unknown shape (a malformed MIME type, a new kind of entity) makes
+//! the whole message unreadable. These types require only a message's id, chat and date, and ignore whatever else they
+//! cannot read.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,21 +13,21 @@ use crate::lenient;
 pub(super) enum Update {
     Message(Box<Message>),
     Edited(Box<Message>),
-    /// The bot was let into a chat, or put out of it.
+    /// The bot's membership in a chat changed.
     Membership(Box<Membership>),
     Callback(Box<Callback>),
 }
 
-/// An update that cannot be read, or is of no use.
+/// An update that cannot be read or is not used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UnreadableUpdate {
-    /// The kind that it names; `none` where there is none.
+    /// The kind of the update; `none` if it has none.
     pub(super) kind: &'static str,
-    /// What is wrong with it, without anything that people wrote.
+    /// Why, without any text that people wrote.
     pub(super) why: &'static str,
 }
 
-/// Reads one update: its number, where it has one, and what it says.
+/// Reads one update: its number, if it has one, and its content.
 pub(super) fn read(value: Value) -> (Option<i64>, Result<Update, UnreadableUpdate>) {
     let id = value.get("update_id").and_then(Value::as_i64);
     let Value::Object(mut fields) = value else {
@@ -75,12 +75,12 @@ pub(super) struct User {
     pub(super) last_name: Option<String>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) username: Option<String>,
-    /// Of the bot itself: it hears all that is said in groups.
+    /// For the bot itself: whether it gets all messages in groups.
     #[serde(default)]
     pub(super) can_read_all_group_messages: bool,
 }
 
-/// A stretch of a text that means something. Offsets are in UTF-16 units.
+/// A marked range of a text, such as a mention or bold. Offsets are in UTF-16 units.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct Entity {
     #[serde(rename = "type")]
@@ -116,7 +116,7 @@ pub(super) struct FileRef {
     pub(super) emoji: Option<String>,
 }
 
-/// Where a forwarded message is from.
+/// The origin of a forwarded message.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct Origin {
     #[serde(default, deserialize_with = "lenient::or_default")]
@@ -129,13 +129,13 @@ pub(super) struct Origin {
     pub(super) chat: Option<Chat>,
 }
 
-/// The words of the other message that a reply points at.
+/// The quoted part of the message that is replied to.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct Quote {
     pub(super) text: String,
 }
 
-/// A poll, a place, a contact: what is told of them.
+/// The described fields of a poll, a place or a contact.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(super) struct Thing {
@@ -212,7 +212,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// Its words and what they mean: the text, or the caption.
+    /// The text or caption, with its entities.
     pub(super) fn words(&self) -> (&str, &[Entity]) {
         match (&self.text, &self.caption) {
             (Some(text), _) => (text, &self.entities),
@@ -221,13 +221,12 @@ impl Message {
         }
     }
 
-    /// The topic of a forum that it was said in; none in the General topic, and outside of forums, where the same
-    /// field only ties replies together.
+    /// The forum topic; `None` in the General topic and outside forums, where this field only links replies.
     pub(super) fn topic(&self) -> Option<i64> {
         self.message_thread_id.filter(|_| self.is_topic_message)
     }
 
-    /// Said in a private chat with the bot.
+    /// Whether it is in a private chat with the bot.
     pub(super) fn is_direct(&self) -> bool {
         self.chat.kind == "private"
     }
@@ -237,14 +236,14 @@ impl Message {
 pub(super) struct Callback {
     pub(super) id: String,
     pub(super) from: User,
-    /// The message with the button; of one that is too old only its number and its chat.
+    /// The message with the button; for old messages only its number and chat.
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) message: Option<Message>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(super) data: Option<String>,
 }
 
-/// The bot's standing in a chat changed.
+/// The bot's membership in a chat changed.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct Membership {
     pub(super) chat: Chat,

@@ -1,16 +1,16 @@
-//! What a message's words mean to the bot: whether they call it, whether they are a command, and what is left of
-//! them without its name. Telegram counts in UTF-16 units.
+//! Interprets a message's text: whether it addresses the bot, whether it is a command, and its text without the bot's
+//! name. Telegram counts in UTF-16 units.
 
 use std::ops::Range;
 
 use super::wire::{Entity, Message, User};
 
-/// A message that begins with a command.
+/// Whether a message starts with a command, and for whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Given<'a> {
-    /// It begins with none.
+    /// It starts with no command.
     Nothing,
-    /// For this bot, or for all that hear it.
+    /// For this bot, or for any bot.
     Mine {
         name: &'a str,
         words: &'a str,
@@ -20,7 +20,7 @@ pub(super) enum Given<'a> {
     Other,
 }
 
-/// The bytes of a stretch of UTF-16 units; none where it lies outside the text, or cuts a character.
+/// The byte range of a range in UTF-16 units. `None` if it is outside the text or splits a character.
 fn bytes_of(text: &str, offset: usize, length: usize) -> Option<Range<usize>> {
     let end = offset.checked_add(length)?;
     let (mut from, mut to, mut at) = (None, None, 0);
@@ -37,7 +37,7 @@ fn bytes_of(text: &str, offset: usize, length: usize) -> Option<Range<usize>> {
     Some(from?..to?)
 }
 
-/// Whether an entity names the bot.
+/// The range of an entity that names the bot.
 fn names(text: &str, entity: &Entity, me: &User) -> Option<Range<usize>> {
     let range = bytes_of(text, entity.offset, entity.length)?;
     let mine = match entity.kind.as_str() {
@@ -52,7 +52,7 @@ fn is_me(name: &str, me: &User) -> bool {
     me.username.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(name))
 }
 
-/// The command that a message begins with.
+/// The command at the start of a message.
 pub(super) fn command<'a>(message: &'a Message, me: &User) -> Given<'a> {
     let Some(text) = message.text.as_deref() else { return Given::Nothing };
     let first = message.entities.iter().find(|entity| entity.kind == "bot_command" && entity.offset == 0);
@@ -68,15 +68,15 @@ pub(super) fn command<'a>(message: &'a Message, me: &User) -> Given<'a> {
     }
 }
 
-/// The message is a reply to one of the bot's. The first message of a topic does not count: Telegram has every
-/// message of a topic reply to it.
+/// The message that is replied to. A topic's first message does not count: Telegram marks every message of a topic as a
+/// reply to it.
 pub(super) fn replied_to(message: &Message) -> Option<&Message> {
     let reply = message.reply_to_message.as_deref()?;
     let root = reply.forum_topic_created.is_some() || message.topic() == Some(reply.message_id);
     (!root).then_some(reply)
 }
 
-/// Whether a message calls the bot: by its name, by a reply to it, by a command for it.
+/// Whether a message addresses the bot: by its name, a reply, or a command with its name.
 pub(super) fn calls(message: &Message, me: &User) -> bool {
     let (text, entities) = message.words();
     let reply =
@@ -86,7 +86,7 @@ pub(super) fn calls(message: &Message, me: &User) -> bool {
         || matches!(command(message, me), Given::Mine { named: true, .. })
 }
 
-/// A message's words without the bot's own name.
+/// A message's text without the bot's name.
 pub(super) fn without_me(message: &Message, me: &User) -> String {
     let (text, entities) = message.words();
     let mut ranges: Vec<Range<usize>> =

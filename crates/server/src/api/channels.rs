@@ -1,4 +1,4 @@
-//! Channels: listed, looked into, and told what to do.
+//! Channels: lists them, shows their contents, and runs commands on them.
 
 use std::sync::Arc;
 
@@ -27,13 +27,14 @@ use cairn_api::records::{
     NewGenerationRecord, RoomRecord, StopRecord, Wakefulness,
 };
 
-/// Most bytes of one page of an artifact.
+/// Most bytes per page of an artifact.
 const PAGE_MAX_BYTES: usize = 1024 * 1024;
 
-/// Lines of a page of an artifact unless asked otherwise.
+/// Default number of lines per page of an artifact.
 const PAGE_LINES: u64 = 1_000;
 
-/// `GET /v1/channels`: by name, from an index. What a channel has in memory that is awake is shown; no other is woken.
+/// `GET /v1/channels`: sorted by name, from the index. For awake channels the state in memory is shown; no channel is
+/// woken.
 pub async fn list(
     State(admin): State<Shared>,
     Params(query): Params<ListParams>,
@@ -50,11 +51,11 @@ pub async fn list(
     Ok(Page { items: records, next })
 }
 
-/// What the lines of a list have in common.
+/// State that is shared while the lines of a list are built.
 struct List<'a> {
     admin: &'a Admin,
     agents: Vec<AgentRuntime>,
-    /// The settings of the line before, with what they put into a window.
+    /// The settings of the previous line, and the size of their fixed part of the window.
     framed: Option<(Arc<AgentSettings>, Frame)>,
     keeps_snapshots: bool,
 }
@@ -79,14 +80,14 @@ impl<'a> List<'a> {
         Ok(ChannelRecord::of(line, state, usage, summaries))
     }
 
-    /// The outline of a channel at rest in which something happened since its snapshot was kept, as after a crash. With a
-    /// new snapshot the next list finds it.
+    /// The outline of a sleeping channel without a current snapshot, as after a crash. A new snapshot is kept for the
+    /// next list.
     async fn restored(&mut self, channel: &ChannelId) -> Result<Outline, ApiError> {
         let store = &self.admin.store;
         let conversation = match store.restore(channel).await {
             Ok(Some(conversation)) => conversation,
             Err(error) if !matches!(error, StoreError::Damaged { .. }) => return Err(error.into()),
-            // One that cannot be read does not keep all others from being listed.
+            // A channel that cannot be read must not hide the others.
             unreadable => {
                 let error = unreadable.err().map(|error| error.to_string());
                 tracing::warn!(%channel, error, "a channel is listed as if nothing were in its window: its conversation cannot be read; `cairn store verify` tells more");
@@ -97,15 +98,15 @@ impl<'a> List<'a> {
         if self.keeps_snapshots
             && let Err(error) = store.keep_snapshot(Arc::new(conversation)).await
         {
-            // What does not answer now is not waited for with every line.
+            // If keeping a snapshot fails once, the other lines do not try it.
             self.keeps_snapshots = false;
             tracing::warn!(%channel, %error, "a snapshot was not kept; the next list of channels takes as long");
         }
         Ok(outline)
     }
 
-    /// The settings that hold in a channel. Where its agent is no longer configured they are those of the first agent, so
-    /// that the list stays whole.
+    /// The settings of a channel. If its agent is no longer configured, the first agent's are used, so that the list
+    /// stays complete.
     fn settings(&self, conversation: &Conversation) -> Result<Arc<AgentSettings>, ApiError> {
         let find = |id: &AgentId| self.agents.iter().find(|agent| agent.id == *id);
         if let Some(agent) = find(&conversation.channel.agent()) {
@@ -115,7 +116,8 @@ impl<'a> List<'a> {
         find(first).map(|agent| Arc::clone(agent.first_settings())).ok_or_else(|| no_such_agent(first))
     }
 
-    /// What settings put into a window, counted once for lines that share them.
+    /// The size of the settings' fixed part of a window. It is computed once for consecutive lines with the same
+    /// settings.
     fn frame(&mut self, settings: &Arc<AgentSettings>) -> Frame {
         match &self.framed {
             Some((known, frame)) if Arc::ptr_eq(known, settings) => *frame,
@@ -144,7 +146,7 @@ pub async fn context(
     Ok(Json(record))
 }
 
-/// `GET /v1/channels/{C}/artifacts`: all of the channel's, oldest first, expired ones too.
+/// `GET /v1/channels/{C}/artifacts`: all artifacts of the channel, oldest first, including expired ones.
 pub(super) async fn artifacts(
     State(admin): State<Shared>,
     Channel(channel, ()): Channel,
@@ -166,7 +168,7 @@ pub(super) struct PageParams {
     offset: Option<u64>,
 }
 
-/// `GET /v1/channels/{C}/artifacts/{id}`: lines of one. This does not count as reading it.
+/// `GET /v1/channels/{C}/artifacts/{id}`: lines of an artifact. Does not count as reading it.
 pub(super) async fn artifact(
     State(admin): State<Shared>,
     Channel(channel, id): Channel<String>,
@@ -215,8 +217,8 @@ pub(super) struct CompactBody {
     wait: bool,
 }
 
-/// `POST /v1/channels/{C}/compact`: 202 with the run, 200 with its end and its summary when that is waited for, or with
-/// `null` when there is nothing to compact, with `nothing` that says why in numbers, or room was made at once.
+/// `POST /v1/channels/{C}/compact`: 202 with the run, or with `wait` 200 with its outcome and summary. 200 without a
+/// run if there is nothing to compact (`nothing` says why) or if room was made without a run (`made`).
 pub(super) async fn compact(
     State(admin): State<Shared>,
     Channel(channel, ()): Channel,
@@ -286,8 +288,8 @@ pub(super) struct WaitBody {
     below: Option<Tier>,
 }
 
-/// `POST /v1/channels/{C}/wait` `{"below": TIER}`: returns when the channel's tier is below that one, or no run is
-/// under way or due. `below` absent: returns at once.
+/// `POST /v1/channels/{C}/wait` `{"below": TIER}`: returns when the channel's tier is below TIER, or when no run is in
+/// progress or due. Without `below` it returns at once.
 pub(super) async fn wait(
     State(admin): State<Shared>,
     Channel(channel, ()): Channel,

@@ -1,4 +1,4 @@
-//! The daemon itself: its health and status, its events, its configuration.
+//! The daemon itself: health, status, events, configuration.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -23,11 +23,11 @@ use crate::parts::adapters::statuses;
 use crate::reload::ReloadError;
 use cairn_api::records::{AWAKE_SECS, DrainRecord, Reloaded, StatusRecord};
 
-/// Silence after which a comment keeps the connection of `GET /v1/events` alive.
+/// After this long without an event, a comment keeps the connection of `GET /v1/events` open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// `GET /v1/health`: 200 when messages are accepted and the store can be written. A chat network that is down and
-/// damage in old parts of the journal are shown, and do not make the daemon unhealthy.
+/// `GET /v1/health`: 200 if messages are accepted and the store can be written. Chat networks that are down and damage
+/// in old parts of the journal are listed, but do not make the daemon unhealthy.
 pub(super) async fn health(State(admin): State<Shared>) -> Response {
     let (ready, state) = match &admin.runtime {
         Some(runtime) => (runtime.is_ready(), runtime.health().state),
@@ -57,7 +57,7 @@ pub async fn status(State(admin): State<Shared>) -> Result<Json<StatusRecord>, A
     let stats = admin.store.stats().await?;
     let identity = &admin.identity;
     let up = admin.clock.now().duration_since(identity.started_at);
-    // What cannot be counted now is part of the answer, not a reason to give none.
+    // A failed count must not prevent the rest of the status.
     let totals = admin.store.totals().await;
     let trouble = stats.trouble.clone().or_else(|| totals.as_ref().err().cloned());
     let Totals { channels, outbox, last_at } = totals.unwrap_or_default();
@@ -86,8 +86,8 @@ pub async fn status(State(admin): State<Shared>) -> Result<Json<StatusRecord>, A
     }))
 }
 
-/// `GET /v1/events`: every event of the runtime from here on. A reader that is too slow is told how many it missed
-/// (`missed`).
+/// `GET /v1/events`: all events of the runtime from now on. A reader that is too slow gets `missed` with the number of
+/// skipped events.
 pub(super) async fn events(State(admin): State<Shared>) -> Result<Response, ApiError> {
     let notices = BroadcastStream::new(admin.runtime()?.notices());
     let events = notices.map(|notice| {
@@ -104,7 +104,7 @@ pub(super) async fn events(State(admin): State<Shared>) -> Result<Response, ApiE
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
 }
 
-/// `POST /v1/node/drain`: 202 when it is begun; this node stands by as soon as another one leads.
+/// `POST /v1/node/drain`: 202 once it has started; this node becomes a standby when another one leads.
 pub(super) async fn drain(State(admin): State<Shared>) -> Result<(StatusCode, Json<DrainRecord>), ApiError> {
     let refuse =
         |code, message: &str, hint| ApiError::new(StatusCode::CONFLICT, code, message.to_owned(), hint);
@@ -133,7 +133,7 @@ pub(super) async fn drain(State(admin): State<Shared>) -> Result<(StatusCode, Js
     Ok((StatusCode::ACCEPTED, Json(DrainRecord { node: node.name, standbys })))
 }
 
-/// `POST /v1/reload`: reads the configuration again. 422 when it cannot be used: nothing has changed then.
+/// `POST /v1/reload`: reads the configuration again. 422 if it is invalid; then nothing has changed.
 pub async fn reload(State(admin): State<Shared>) -> Result<Json<Reloaded>, ApiError> {
     let reloader = admin.reloader.as_ref().ok_or_else(|| {
         no_daemon(

@@ -1,4 +1,4 @@
-//! A state folder that does not exist yet: lists are empty, everything else is not found.
+//! The API of a state folder that does not exist yet: lists are empty, and everything else is not found.
 
 use std::sync::Arc;
 

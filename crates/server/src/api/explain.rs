@@ -1,4 +1,4 @@
-//! A turn of the past: what happened in it, and the requests of its calls, made again from the journal.
+//! Explains a past turn: what happened in it, and its requests, rebuilt from the journal.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use cairn_api::records::{
     StageRecord, ToolCallRecord, prompt_diff, regions, stands, turn_outcome,
 };
 
-/// How many turns before one are looked at for a request to compare with: not every turn has one.
+/// How many earlier turns are searched for a request to compare with; not every turn has one.
 const BEFORE_MAX: usize = 64;
 
-/// A turn of the past, and what happened in it.
+/// A past turn: its records and its story.
 struct Past {
     records: TurnRecords,
     story: Story,
@@ -50,7 +50,7 @@ pub async fn explain(
     explanation(&admin, channel, past).await.map(Json)
 }
 
-/// `GET /v1/channels/{C}/turns/{T}/prompt`: the request of a call; of the last one unless `call` says which.
+/// `GET /v1/channels/{C}/turns/{T}/prompt`: the request of call number `call`, by default the last one.
 pub async fn prompt(
     State(admin): State<Shared>,
     Channel(channel, which): Channel<String>,
@@ -62,8 +62,8 @@ pub async fn prompt(
     made.pop().map(Json).ok_or_else(|| no_calls(&past))
 }
 
-/// `GET /v1/channels/{C}/turns/{T}/diff`: a request beside the one before it; the first of the turn unless `call` says
-/// which.
+/// `GET /v1/channels/{C}/turns/{T}/diff`: the request of call number `call`, by default the first one of the turn,
+/// compared with the previous request.
 pub async fn diff(
     State(admin): State<Shared>,
     Channel(channel, which): Channel<String>,
@@ -84,7 +84,7 @@ pub async fn diff(
     prompt_diff(made).map(Json).ok_or_else(|| no_calls(&past))
 }
 
-/// The last turn before this one in which a model was called.
+/// The last turn before this one that called a model.
 async fn turn_before(admin: &Admin, channel: &ChannelId, past: &Past) -> Result<Option<Past>, ApiError> {
     let mut before = past.records.before.clone();
     for _ in 0..BEFORE_MAX {
@@ -100,7 +100,7 @@ async fn turn_before(admin: &Admin, channel: &ChannelId, past: &Past) -> Result<
 
 async fn past(admin: &Admin, channel: &ChannelId, which: &str) -> Result<Past, ApiError> {
     let parsed: WhichTurn = which.parse().map_err(ApiError::malformed)?;
-    // An unknown channel is told as that.
+    // Reports an unknown channel as such, not as an unknown turn.
     admin.conversation(channel).await?;
     let no_such_turn = || {
         ApiError::not_found(
@@ -114,7 +114,7 @@ async fn past(admin: &Admin, channel: &ChannelId, which: &str) -> Result<Past, A
     Ok(Past { records, story })
 }
 
-/// The place of a call, which is asked for by its number.
+/// The index of the call with number `call`, which counts from 1.
 fn index(past: &Past, call: Option<usize>, otherwise: usize) -> Result<usize, ApiError> {
     let n_calls = past.story.calls.len();
     if n_calls == 0 {
@@ -205,7 +205,7 @@ async fn explanation(admin: &Admin, channel: ChannelId, past: Past) -> Result<Ex
     })
 }
 
-/// The entries of a turn as they are shown now.
+/// The current entries of a turn.
 async fn entries_of(admin: &Admin, channel: &ChannelId, story: &Story) -> Result<Vec<Arc<Entry>>, ApiError> {
     let seqs = || story.asked.iter().map(|(seq, _)| *seq).chain(story.said.iter().map(|entry| entry.seq));
     let (Some(from), Some(to)) = (seqs().min(), seqs().max()) else { return Ok(Vec::new()) };
@@ -214,7 +214,7 @@ async fn entries_of(admin: &Admin, channel: &ChannelId, story: &Story) -> Result
     Ok(entries)
 }
 
-/// The memories of the turn's window and those that almost came in, as they were then.
+/// The memories in the turn's window and those that narrowly missed it, as they were then.
 async fn recalled(
     admin: &Admin,
     story: &Story,
@@ -246,7 +246,7 @@ async fn recalled(
     Ok((told.memories.iter().map(|(id, score)| record(id, *score)).collect(), near))
 }
 
-/// The conversation as each call of the turn showed it; where no trace says so, as it was when the turn began.
+/// The conversation at each call of the turn. Without a trace, as it was when the turn started.
 async fn at_calls(
     admin: &Admin,
     channel: &ChannelId,
@@ -260,7 +260,7 @@ async fn at_calls(
     if at.is_empty() {
         at.push(begun);
     }
-    // They are in order already, unless the clock of a version without traces says otherwise.
+    // Already sorted, except for turns of versions without traces whose clock was changed.
     at.sort_unstable();
     Ok(admin.store.conversations_at(channel, at).await?)
 }
@@ -304,7 +304,7 @@ async fn frame(admin: &Admin, id: &TextId) -> Result<Option<CallFrame>, ApiError
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
 }
 
-/// The requests of these calls, which are in order, made again. The channel is read once for all of them.
+/// Rebuilds the requests of these calls, which must be in order. The channel is read once for all of them.
 async fn prompts(
     admin: &Admin,
     channel: &ChannelId,
@@ -324,14 +324,14 @@ async fn prompts(
     Ok(made)
 }
 
-/// A call whose request is to be made again.
+/// A call whose request is rebuilt.
 pub(super) struct Wanted<'a> {
     pub(super) of: CallOf,
     pub(super) calls: &'a [StoryCall],
     pub(super) idx: usize,
-    /// Of a turn: what was recalled for it.
+    /// For a turn: the memories that were recalled for it.
     pub(super) told: Option<&'a Told>,
-    /// Of a run: what its talk with the model had come to.
+    /// For a run: its exchange with the model up to this call.
     pub(super) talk: Vec<ChatMessage>,
 }
 
@@ -367,7 +367,7 @@ pub(super) async fn one_prompt(
     let version = frame.version.clone();
     let material = Material::read(admin, channel, told, frame, conversation).await?;
     let (for_making, model) = (trace.clone(), call.model.clone());
-    // It may be much text, and other calls are answered by this thread.
+    // The text may be long, and this thread serves other requests, too.
     let made = tokio::task::spawn_blocking(move || material.make(&model, &for_making, talk));
     let Made { body, regions, mut gaps } = match made.await.map_err(|error| ApiError::internal(&error))? {
         Ok(made) => made,
@@ -388,7 +388,7 @@ pub(super) async fn one_prompt(
     Ok(PromptRecord { exact, why_not, gaps, body, regions, ..empty })
 }
 
-/// What a request is made of again.
+/// Everything that a request is rebuilt from.
 struct Material {
     conversation: Conversation,
     shown: Vec<Arc<Entry>>,
@@ -414,7 +414,7 @@ impl Material {
         conversation: Conversation,
     ) -> Result<Self, ApiError> {
         let store = &admin.store;
-        // A run may read what has left the window; only it needs that.
+        // Only a run may read entries that have left the window.
         let sealed = conversation.run.as_ref().filter(|_| told.is_none());
         let sealed = sealed.filter(|run| !matches!(run.work, RunWork::Merge { .. })).map(|run| run.from_seq);
         let (first, last) = (conversation.live.front(), conversation.live.back());

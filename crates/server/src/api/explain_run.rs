@@ -1,4 +1,4 @@
-//! A compaction run of the past: what happened in it, and the requests of its calls, made again from the journal.
+//! Explains a past compaction run: what happened in it, and its requests, rebuilt from the journal.
 
 use axum::Json;
 use axum::extract::State;
@@ -61,7 +61,7 @@ pub async fn explain(
     }))
 }
 
-/// `GET /v1/channels/{C}/runs/{R}/prompt`: the request of a call; of the last one unless `call` says which.
+/// `GET /v1/channels/{C}/runs/{R}/prompt`: the request of call number `call`, by default the last one.
 pub async fn prompt(
     State(admin): State<Shared>,
     Channel(channel, run): Channel<String>,
@@ -84,7 +84,7 @@ pub async fn prompt(
 }
 
 async fn story_of(admin: &Admin, channel: &ChannelId, run: &str) -> Result<RunStory, ApiError> {
-    // An unknown channel is told as that.
+    // Reports an unknown channel as such, not as an unknown run.
     admin.conversation(channel).await?;
     let records = admin.store.run_records(channel, run.into()).await?;
     run_story(&records).ok_or_else(|| {

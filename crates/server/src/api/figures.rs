@@ -1,4 +1,4 @@
-//! `GET /metrics`: what is counted as it happens, and what is looked up for the answer.
+//! `GET /metrics`: counters that are recorded all the time, and values that are read for the answer.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::parts::adapters::statuses;
 
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// No scrape waits longer for the store.
+/// Longest wait for the store during a scrape.
 const STORE_LIMIT: Duration = Duration::from_secs(5);
 
 const LINK_STATES: [LinkState; 5] = [
@@ -28,7 +28,7 @@ const LINK_STATES: [LinkState; 5] = [
     LinkState::Stopped,
 ];
 
-/// All states of a model, with their labels.
+/// All states of a model, with their metric labels.
 const MODELS: [(ModelState, &str); 5] = [
     (ModelState::Answers, "answers"),
     (ModelState::Ready, "ready"),
@@ -60,7 +60,7 @@ fn truth(is: bool) -> f64 {
 
 const TURNS: [&str; 5] = ["answered", "unanswered", "failed", "stopped", "dead_lettered"];
 
-/// Counters that alerts watch begin at 0, so that their first rise is one.
+/// Initialises counters used by alerts to 0, so that their first increment is visible.
 fn zeros(admin: &Admin) {
     for agent in &admin.agent_registry.loaded().config.agents {
         let agent = agent.id.to_string();
@@ -77,7 +77,7 @@ fn zeros(admin: &Admin) {
     }
 }
 
-/// What is known without asking the store.
+/// Sets the values that need no query of the store's contents.
 async fn now(admin: &Admin, runtime: &Runtime) {
     let health = runtime.health();
     metrics::gauge!("cairn_channels_awake").set(health.awake as f64);

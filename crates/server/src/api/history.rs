@@ -1,4 +1,4 @@
-//! A channel's history: a part of it, from either end.
+//! A channel's history, from either end.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub struct HistoryParams {
     pub turn: Option<TurnId>,
 }
 
-/// `GET /v1/channels/{C}/history`: entries of all sessions, oldest first; after the last of them, what is pending.
+/// `GET /v1/channels/{C}/history`: the entries of all sessions, oldest first, followed by pending messages.
 pub async fn history(
     State(admin): State<Shared>,
     Channel(channel, ()): Channel,
@@ -49,14 +49,14 @@ pub async fn history(
             Some((first, last)) => {
                 HistoryQuery { from: query.from.max(first), to: query.to.min(last), ..query }
             }
-            // It waits, and has no entry yet.
+            // The turn is pending and has no entry yet.
             None if !pending.is_empty() => HistoryQuery { to: Seq(0), ..query },
             None => return Err(no_such_turn(turn, &channel)),
         },
     };
-    // Pages end between entries: what waits stands whole on the last one. The queue of a channel bounds it.
+    // Pending messages are not paged: all of them follow the last entry. A channel's queue limits their number.
     let n_pending = pending.len();
-    // The newest are those that wait, and what is before them.
+    // Pending messages are the newest, so fewer entries fit.
     let of_entries = if query.newest { query.limit.saturating_sub(n_pending) } else { query.limit };
     let most = query.limit;
     let newest = query.newest;
@@ -89,7 +89,7 @@ impl Admin {
         })
     }
 
-    /// Reads a time of a query.
+    /// Parses a time in a query.
     pub(super) fn when(&self, text: Option<&str>) -> Result<Option<When>, ApiError> {
         text.map(|text| When::read(text, self.clock.now()).map_err(ApiError::malformed)).transpose()
     }
@@ -114,7 +114,7 @@ impl Admin {
     }
 }
 
-/// What waits and fits, in order; nothing where the last entry is named.
+/// The pending messages that match the query, in order. None if `to` is given.
 fn pending(
     asked: &HistoryParams,
     query: &HistoryQuery,

@@ -1,4 +1,4 @@
-//! Memories, for the operator: listed, shown, added, corrected, forgotten. Each change is an event of the journal.
+//! Memories for the operator: list, show, add, correct, unite, forget. Each change is an event in the journal.
 
 use std::str::FromStr;
 
@@ -19,7 +19,7 @@ use crate::api::shared::{
 };
 use cairn_api::records::MemoryView;
 
-/// Importance of what a person typed, unless they say otherwise.
+/// Default importance of a memory that a person adds.
 const OPERATOR_IMPORTANCE: f64 = 0.8;
 
 #[derive(Debug, Deserialize)]
@@ -59,7 +59,7 @@ pub struct UniteBody {
     pub text: Option<String>,
 }
 
-/// `GET /v1/memories`: oldest first, with `q` best first.
+/// `GET /v1/memories`: oldest first; with `q` the best match first.
 pub async fn list(
     State(admin): State<Shared>,
     Params(asked): Params<ListParams>,
@@ -73,7 +73,7 @@ pub async fn list(
         kind: asked.kind.as_deref().map(parse::<MemoryKind>).transpose()?,
         subject: asked.subject,
         query: asked.q.filter(|q| !q.trim().is_empty()),
-        // One more tells whether there is another page.
+        // One more shows whether there is another page.
         limit: limit + 1,
     };
     for agent in &agents {
@@ -101,7 +101,7 @@ pub async fn list(
     Ok(Page { items, next: None })
 }
 
-/// The place in the order of memories that a page ended with.
+/// Parses `after`: the time and id of the previous page's last memory.
 fn place(after: &str) -> Result<MadeAt, ApiError> {
     let place = after.split_once('.').and_then(|(nanos, id)| {
         let created_at = Timestamp::from_nanosecond(nanos.parse().ok()?).ok()?;
@@ -110,14 +110,14 @@ fn place(after: &str) -> Result<MadeAt, ApiError> {
     place.ok_or_else(|| no_such_place(after))
 }
 
-/// `GET /v1/memories/{id}`: with what became of it, and the turns that it was recalled in.
+/// `GET /v1/memories/{id}`: with its changes, and the turns that recalled it.
 pub async fn show(State(admin): State<Shared>, Segment(id): Segment) -> Result<Json<MemoryView>, ApiError> {
     let memory = admin.memory(&id.into()).await?;
     let trail = admin.store.memory_trail(&memory.id).await?;
     Ok(Json(MemoryView::of(memory, trail)))
 }
 
-/// `POST /v1/memories`: adds one; the same one again counts as one more occurrence.
+/// `POST /v1/memories`: adds a memory. An existing memory with this text counts one more occurrence.
 pub(super) async fn add(
     State(admin): State<Shared>,
     Body(asked): Body<AddBody>,
@@ -152,7 +152,7 @@ pub(super) async fn add(
     if let Some(memory) = admin.store.memory(&mint_id(&fingerprint)).await? {
         return Ok(Json(memory));
     }
-    // A correction gave this text to another memory.
+    // Another memory was corrected to this text.
     let filter = MemoryFilter { limit: LIMIT_MAX, ..MemoryFilter::default() };
     let same = |memory: &Memory| memory.fingerprint() == fingerprint;
     let found = admin.store.memories(&agent, &[Reach::Scope(scope)], filter).await?.into_iter().find(same);
@@ -177,14 +177,14 @@ pub async fn edit(
     admin.memory(&id).await.map(Json)
 }
 
-/// `DELETE /v1/memories/{id}`: forgets it and answers with what it was. It does not come back by itself.
+/// `DELETE /v1/memories/{id}`: forgets a memory and returns its last state. It does not come back automatically.
 pub async fn forget(State(admin): State<Shared>, Segment(id): Segment) -> Result<Json<Memory>, ApiError> {
     let memory = admin.memory(&id.into()).await?;
     admin.journal(Event::Memory(MemoryEvent::Forgotten { id: memory.id.clone() })).await?;
     Ok(Json(memory))
 }
 
-/// `POST /v1/memories/{id}/unite`: makes one of several, under the text that is given, else its own; the others are
+/// `POST /v1/memories/{id}/unite`: merges other memories into this one, with `text` or its own text. The others are
 /// forgotten.
 pub async fn unite(
     State(admin): State<Shared>,

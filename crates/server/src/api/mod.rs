@@ -1,6 +1,6 @@
-//! The admin API: all calls of the socket but the messages themselves.
+//! The admin API: all calls on the socket except messages and chat commands.
 //!
-//! It serves a running daemon, and, without a runtime, a command that has opened the store to read from it.
+//! It serves a running daemon and, without a runtime, commands that open the store for reading.
 
 pub mod channels;
 pub mod daemon;

@@ -1,4 +1,4 @@
-//! The nodes that share a database, as the status shows them.
+//! The nodes that share a database, for the status.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use cairn_config::Loaded;
 use cairn_store::Store;
 use cairn_types::ports::NodeRow;
 
-/// What the database does not tell now is left out: the status is asked for when something is wrong.
+/// The nodes in the database. Empty if it does not answer: the status must work then, too.
 pub async fn nodes_of(store: &Store) -> Vec<NodeRow> {
     tokio::time::timeout(NODES_LIMIT, store.nodes()).await.unwrap_or(Ok(Vec::new())).unwrap_or_default()
 }
 
-/// This node as `cairn status` shows it; none where there is no database.
+/// The status of this node; `None` without a database.
 pub async fn status_of(store: &Store, loaded: &Loaded) -> Option<NodeStatus> {
     let name = loaded.database().ok().flatten()?.node;
     let lease = store.lease()?;
@@ -22,5 +22,5 @@ pub async fn status_of(store: &Store, loaded: &Loaded) -> Option<NodeStatus> {
     Some(NodeStatus { name, leads, leader, nodes })
 }
 
-/// How long a status waits for the database.
+/// Longest wait for the database.
 const NODES_LIMIT: Duration = Duration::from_secs(2);

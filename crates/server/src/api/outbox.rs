@@ -1,4 +1,4 @@
-//! The outbox: deliveries that are pending, that a chat network refused, or that may or may not have arrived.
+//! The outbox: deliveries that are pending, refused by a chat network, or of unknown outcome.
 
 use axum::Json;
 use axum::extract::State;
@@ -14,7 +14,7 @@ use crate::api::shared::{
 };
 use cairn_api::records::OutboxRecord;
 
-/// Characters of a delivery's words that are shown.
+/// Longest text of a delivery that is shown, in characters.
 const WORDS_SHOWN: usize = 200;
 
 /// `GET /v1/outbox`: oldest first.
@@ -33,7 +33,7 @@ pub async fn list(
     Ok(Page { items: records, next })
 }
 
-/// `POST /v1/outbox/{id}/retry`: sends it again, from its first part that did not arrive.
+/// `POST /v1/outbox/{id}/retry`: sends a delivery again, starting with the first part that did not arrive.
 pub async fn retry(
     State(admin): State<Shared>,
     Segment(id): Segment,
@@ -41,13 +41,13 @@ pub async fn retry(
     let id = OutboxId::from(id);
     let before = item(&admin, &id).await?;
     admin.runtime()?.retry_delivery(&before.channel, &id).await.map_err(runtime_error)?;
-    // It may have been sent since.
+    // It may be sent by now.
     let now = admin.store.delivery(&id).await?;
     let item = now.unwrap_or(OutboxItem { state: DeliveryState::Owed, ..before });
     Ok(Json(record(&admin, item).await?))
 }
 
-/// `DELETE /v1/outbox/{id}`: gives it up, and answers with what it was.
+/// `DELETE /v1/outbox/{id}`: drops a delivery and returns its last state.
 pub async fn drop(State(admin): State<Shared>, Segment(id): Segment) -> Result<Json<OutboxRecord>, ApiError> {
     let id = OutboxId::from(id);
     let item = item(&admin, &id).await?;
@@ -81,7 +81,7 @@ async fn record(admin: &Admin, item: OutboxItem) -> Result<OutboxRecord, ApiErro
     })
 }
 
-/// The words of a note, or of the reply that is to be delivered.
+/// The text of a note, or of the reply to deliver.
 async fn words(store: &Store, item: &OutboxItem) -> Result<String, StoreError> {
     if let Some(note) = &item.note {
         return Ok(note.clone());

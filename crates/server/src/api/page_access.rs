@@ -1,4 +1,4 @@
-//! Who may see the page: links that work once, the sessions that they open, and what a session may do.
+//! Access to the page: one-time links, the sessions they open, and the scope of a session.
 
 use cairn_api::records::{PageLink, Scope};
 use std::collections::VecDeque;
@@ -11,19 +11,19 @@ use parking_lot::Mutex;
 
 use cairn_config::AdminConfig;
 
-/// How long a link may be opened.
+/// How long a link is valid.
 const LINK_LASTS: SignedDuration = SignedDuration::from_mins(10);
 
-/// How long a browser stays logged in.
+/// How long a session lasts.
 pub const SESSION_LASTS: SignedDuration = SignedDuration::from_hours(12);
 
-/// Links that wait at once; the oldest gives way.
+/// Most unused links; beyond it the oldest is dropped.
 const LINKS: usize = 16;
 
-/// Browsers that are logged in at once; the oldest gives way.
+/// Most sessions; beyond it the oldest is logged out.
 const SESSIONS: usize = 32;
 
-/// What opens something: a link's code or a session's token.
+/// The code of a link or the token of a session.
 struct Key {
     secret: String,
     scope: Scope,
@@ -31,14 +31,14 @@ struct Key {
 }
 
 impl Key {
-    /// Takes as long for every wrong one of its length.
+    /// Compares in constant time for texts of equal length.
     fn is(&self, given: &str) -> bool {
         let differing = |sum, (a, b): (u8, u8)| sum | (a ^ b);
         self.secret.len() == given.len() && self.secret.bytes().zip(given.bytes()).fold(0, differing) == 0
     }
 }
 
-/// Links and sessions, each kind bounded in number and in time.
+/// Links and sessions, limited in number and lifetime.
 #[derive(Default)]
 struct Keys {
     links: VecDeque<Key>,
@@ -53,7 +53,7 @@ impl Keys {
         until
     }
 
-    /// Exchanges the code of a link, which then works no more.
+    /// Exchanges a link's code for a session. The code is then invalid.
     fn enter(&mut self, code: &str, token: String, now: Timestamp) -> Option<Scope> {
         self.forget_old(now);
         let idx = self.links.iter().position(|link| link.is(code))?;
@@ -84,20 +84,20 @@ fn keep(keys: &mut VecDeque<Key>, key: Key, most: usize) {
     }
 }
 
-/// Who may see the page of this daemon, and by which names it is reached.
+/// Access to the page of this daemon.
 pub struct Access {
     keys: Mutex<Keys>,
     clock: Arc<dyn Clock>,
-    /// Where a browser finds the page.
+    /// The address of the page for browsers.
     origin: String,
-    /// Where the proxy serves it, when one is declared.
+    /// The proxy's address, if one is configured.
     proxy: Option<String>,
-    /// Name of the cookie. Browsers send a cookie to every port of a host, so each daemon has its own.
+    /// The name of the cookie. Browsers send cookies to all ports of a host, so each daemon has its own name.
     cookie: String,
 }
 
 impl Access {
-    /// None: the page is off.
+    /// `None`: the page is disabled.
     pub fn of(admin: &AdminConfig, clock: Arc<dyn Clock>) -> Option<Arc<Self>> {
         let address = admin.page.then(|| admin.address()).flatten()?;
         let origin = admin.proxy.clone().unwrap_or_else(|| format!("http://{address}"));
@@ -105,10 +105,10 @@ impl Access {
         Some(Arc::new(Self { keys: Mutex::default(), clock, origin, proxy, cookie }))
     }
 
-    /// A link that logs one browser in.
+    /// Creates a link that logs in one browser.
     ///
     /// # Errors
-    /// The system gives no random bytes.
+    /// The system provides no random bytes.
     pub fn link(&self, scope: Scope) -> Result<PageLink, StoreError> {
         let code = random::<16>()?;
         let until = self.keys.lock().offer(code.clone(), scope, self.clock.now());
@@ -116,7 +116,7 @@ impl Access {
         Ok(PageLink { url: format!("{page}#{code}"), page, code, scope, until })
     }
 
-    /// The token of a new session for the code of a link.
+    /// Opens a session with a link's code. Returns its token; `None`: the code is not valid.
     pub fn enter(&self, code: &str) -> Result<Option<(String, Scope)>, StoreError> {
         let token = random::<32>()?;
         let scope = self.keys.lock().enter(code, token.clone(), self.clock.now());
@@ -135,7 +135,7 @@ impl Access {
         &self.cookie
     }
 
-    /// Whether a page of that origin may change something, asked by that name of this machine: only our own.
+    /// Whether a page of this origin may make changes: only our own page, reached under `host` or through the proxy.
     pub fn is_own(&self, origin: &str, host: &str) -> bool {
         self.proxy.as_deref() == Some(origin)
             || origin.strip_prefix("http://").is_some_and(|named| named.eq_ignore_ascii_case(host))
@@ -150,7 +150,7 @@ impl Access {
     }
 }
 
-/// The only names by which the address may be asked while it has the page: its own, and the proxy's.
+/// The host names that are accepted while the page is enabled: the address itself and the proxy's.
 pub fn names(admin: &AdminConfig, address: SocketAddr) -> Vec<String> {
     let local = address.ip().is_loopback().then(|| format!("localhost:{}", address.port()));
     let proxy = admin.proxy.as_deref().and_then(|origin| origin.strip_prefix("https://")).map(str::to_owned);

@@ -1,4 +1,4 @@
-//! Pairings: listed, approved and revoked. Bans.
+//! Pairings: list, approve, revoke. Bans.
 
 use std::time::Duration;
 
@@ -14,23 +14,23 @@ use crate::api::shared::{Admin, Body, Segment, Shared};
 use cairn_api::records::{BanRecord, BanRequest, PairingRecord};
 use cairn_config::is_person;
 
-/// What a person is told who was approved.
+/// The message to a person who was approved.
 const WELCOME: &str = "You are approved: you can talk to me now.";
 
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// `GET /v1/pairings`: requests first.
 pub(super) async fn list(State(admin): State<Shared>) -> Json<Vec<PairingRecord>> {
-    Json(admin.pairing_store.pairings().into_iter().map(PairingRecord::of).collect())
+    Json(admin.people.pairings().into_iter().map(PairingRecord::of).collect())
 }
 
-/// `POST /v1/pairings/{code}/approve`: approves the person, and tells them so where it can.
+/// `POST /v1/pairings/{code}/approve`: approves the person, and notifies them if possible.
 pub(super) async fn approve(
     State(admin): State<Shared>,
     Segment(code): Segment,
 ) -> Result<Json<PairingRecord>, ApiError> {
     admin.runtime()?;
-    let pairing = admin.pairing_store.approve(&code).await?.ok_or_else(|| {
+    let pairing = admin.people.approve(&code).await?.ok_or_else(|| {
         ApiError::not_found(
             "no_such_code",
             format!("no request has the code {code}"),
@@ -41,13 +41,13 @@ pub(super) async fn approve(
     Ok(Json(PairingRecord { told: Some(told), ..PairingRecord::of(pairing) }))
 }
 
-/// `DELETE /v1/pairings/{user}`: revokes the approval, or refuses the request.
+/// `DELETE /v1/pairings/{user}`: revokes an approval, or refuses a request.
 pub(super) async fn revoke(
     State(admin): State<Shared>,
     Segment(user): Segment,
 ) -> Result<Json<PairingRecord>, ApiError> {
     admin.runtime()?;
-    let pairing = admin.pairing_store.revoke(&user).await?.ok_or_else(|| {
+    let pairing = admin.people.revoke(&user).await?.ok_or_else(|| {
         ApiError::not_found(
             "no_such_user",
             format!("{user} is neither paired nor waiting"),
@@ -57,9 +57,9 @@ pub(super) async fn revoke(
     Ok(Json(PairingRecord::of(pairing)))
 }
 
-/// `GET /v1/bans`: those that hold.
+/// `GET /v1/bans`: the current bans.
 pub(super) async fn bans(State(admin): State<Shared>) -> Json<Vec<BanRecord>> {
-    let bans = admin.pairing_store.bans();
+    let bans = admin.people.bans();
     Json(bans.into_iter().map(|(user, ban)| BanRecord::of(user, ban)).collect())
 }
 
@@ -73,7 +73,7 @@ pub(super) async fn ban(
         return Err(no_person(&user));
     }
     let lasts = lasts.as_deref().map(ban_length).transpose().map_err(ApiError::malformed)?;
-    let ban = admin.pairing_store.ban(user.clone(), lasts, reason, "local/operator".to_owned()).await?;
+    let ban = admin.people.ban(user.clone(), lasts, reason, "local/operator".to_owned()).await?;
     Ok(Json(BanRecord::of(user, ban)))
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn unban(
     Segment(user): Segment,
 ) -> Result<Json<BanRecord>, ApiError> {
     admin.runtime()?;
-    let ban = admin.pairing_store.unban(&user).await?.ok_or_else(|| {
+    let ban = admin.people.unban(&user).await?.ok_or_else(|| {
         ApiError::not_found("no_such_ban", format!("{user} is not banned"), "`cairn ban` lists who is")
     })?;
     Ok(Json(BanRecord::of(user, ban)))
@@ -96,7 +96,7 @@ fn no_person(user: &str) -> ApiError {
     ))
 }
 
-/// Tells a person that they are approved, as far as their network can be reached.
+/// Tells a person that they were approved. Returns whether that worked.
 async fn welcome(admin: &Admin, pairing: &Pairing) -> bool {
     let platform = pairing.user.id.split('/').next().unwrap_or_default();
     let Some(adapter) = admin.adapters.iter().find(|adapter| adapter.name() == platform) else {
@@ -106,7 +106,7 @@ async fn welcome(admin: &Admin, pairing: &Pairing) -> bool {
         return false;
     };
     let part = SendPart {
-        // Networks pass over what they were told before: one who is let in a second time is told again.
+        // Networks ignore a delivery with a known id, so each approval has its own.
         delivery: OutboxId::from(format!(
             "pairing-{}-{}",
             pairing.code,
@@ -118,7 +118,7 @@ async fn welcome(admin: &Admin, pairing: &Pairing) -> bool {
         words: WELCOME.to_owned(),
         approval: None,
     };
-    // The code may have been told just now, and networks take only so many messages.
+    // The pairing code may have been sent just now, and networks limit the rate of messages.
     let patiently = async {
         loop {
             match adapter.send(part.clone()).await {
@@ -136,7 +136,7 @@ async fn welcome(admin: &Admin, pairing: &Pairing) -> bool {
     false
 }
 
-/// The agent that talks privately on a platform.
+/// The agent for private chats on a platform.
 fn agent_of(admin: &Admin, platform: &str) -> AgentId {
     let loaded = admin.agent_registry.loaded();
     let config = &loaded.config;

@@ -13,12 +13,13 @@ use cairn_api::error::ApiError;
 
 pub(super) use crate::api::shared::{Admin, Shared};
 
-/// The routes of the socket but those of messages.
+/// The routes of the socket, without messages.
 pub fn router(admin: Admin) -> Router {
     inside(Arc::new(admin))
 }
 
-/// The routes of the socket, and those of the admin address that are not the page: metrics and health, without fallbacks.
+/// The routes of the socket, and those of the admin address without the page: metrics and health. Neither has
+/// fallbacks.
 pub fn routers(admin: &Shared) -> (Router, Router) {
     let at_address = Router::new()
         .route("/metrics", get(figures::metrics))
@@ -82,7 +83,7 @@ fn inside(admin: Shared) -> Router {
         .with_state(admin)
 }
 
-/// Answers for unknown calls, in the shape of all errors.
+/// Adds answers for unknown calls, in the format of all errors.
 pub fn with_fallbacks(router: Router) -> Router {
     router.fallback(no_such_call).method_not_allowed_fallback(no_such_method)
 }

@@ -1,4 +1,4 @@
-//! Searching: in a channel, or in all of them. The index answers; no channel is woken or restored for it.
+//! Search in one channel or in all. The index answers; no channel is woken or restored.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -24,7 +24,7 @@ pub(super) struct SearchParams {
     pub after: Option<String>,
 }
 
-/// `GET /v1/channels/{C}/search`: best first.
+/// `GET /v1/channels/{C}/search`: best match first.
 pub(super) async fn in_channel(
     State(admin): State<Shared>,
     Channel(channel, ()): Channel,
@@ -37,7 +37,7 @@ pub(super) async fn in_channel(
     admin.search(Some(channel), asked).await
 }
 
-/// `GET /v1/search`: in all channels and all memories, best first.
+/// `GET /v1/search`: in all channels and memories, best match first.
 pub(super) async fn everywhere(
     State(admin): State<Shared>,
     Params(asked): Params<SearchParams>,

@@ -1,4 +1,4 @@
-//! What all calls share: the parts of the daemon, how a path, a query and a body are read, and errors.
+//! Shared by all calls: the parts of the daemon, the extractors for path, query and body, and errors.
 
 use cairn_api::lists::NEXT;
 use std::sync::Arc;
@@ -30,35 +30,35 @@ use crate::parts::restart::RestartHandle;
 use crate::reload::Reloader;
 use cairn_api::records::Identity;
 
-/// Items of a list unless asked otherwise.
+/// Default number of items in a list.
 const LIMIT_DEFAULT: usize = 100;
 
 pub(super) const LIMIT_MAX: usize = 10_000;
 
-/// Which part of a list: at most so many, after a place that the part before ended with.
+/// The query of a list: at most `limit` items, starting after the place named by the previous page.
 #[derive(Debug, Deserialize)]
 pub struct ListParams {
     pub limit: Option<usize>,
     pub after: Option<String>,
 }
 
-/// Largest body of a call, in bytes.
+/// Largest request body, in bytes.
 const BODY_MAX_BYTES: usize = 4 * 1024 * 1024;
 
 pub struct Admin {
     pub store: Store,
-    /// The actors; none when the store was opened to read from it.
+    /// The actors; `None` if the store was opened for reading.
     pub runtime: Option<Runtime>,
     pub agent_registry: Arc<AgentRegistry>,
-    pub pairing_store: Arc<DaemonPairings>,
-    /// The chat networks that are used; none where no daemon runs, or one inside a command.
+    pub people: Arc<DaemonPairings>,
+    /// The chat networks in use; empty without a daemon and for a daemon inside a command.
     pub adapters: Arc<[Arc<dyn Adapter>]>,
-    /// Reads the configuration again; none where a restart is as easy: without a daemon, or inside a command.
+    /// Reloads the configuration; `None` without a daemon and for a daemon inside a command.
     pub reloader: Option<Arc<Reloader>>,
-    /// Restarts the daemon; none as above.
+    /// Restarts the daemon; `None` without a daemon and for a daemon inside a command.
     pub restart_handle: Option<RestartHandle>,
     pub clock: Arc<dyn Clock>,
-    /// Who may see the page; none where it is off.
+    /// Access to the page; `None` if it is disabled.
     pub page: Option<Arc<Access>>,
     pub identity: Identity,
     /// Longest text of a memory, in bytes.
@@ -68,7 +68,7 @@ pub struct Admin {
 pub type Shared = Arc<Admin>;
 
 impl Admin {
-    /// The channel of a name from outside.
+    /// The channel with a name from a request.
     pub fn resolve(&self, name: &str) -> Result<ChannelId, ApiError> {
         Ok(ChannelId::resolve(name, self.agent_registry.default_agent())?)
     }
@@ -82,7 +82,7 @@ impl Admin {
         found.ok_or_else(|| no_such_channel(channel))
     }
 
-    /// A conversation with the settings that hold in it: those of its agent on the model that answers there.
+    /// A conversation with its settings: those of its agent, for the model that answers there.
     pub async fn with_settings(
         &self,
         channel: &ChannelId,
@@ -92,7 +92,7 @@ impl Admin {
         Ok((conversation, settings.ok_or_else(|| no_such_agent(&channel.agent()))?))
     }
 
-    /// The settings that hold in a conversation, if its agent is configured.
+    /// The settings of a conversation; `None` if its agent is not configured.
     pub async fn settings(
         &self,
         conversation: &Conversation,
@@ -109,7 +109,7 @@ impl Admin {
         self.agent_registry.runtimes().await.map_err(|error| bad_model(&error))
     }
 
-    /// The runtime, which a call that changes something needs: a store that was opened to read is left as it is.
+    /// The runtime, for calls that change something. An error if the store was opened for reading.
     pub fn runtime(&self) -> Result<&Runtime, ApiError> {
         self.runtime.as_ref().ok_or_else(|| {
             ApiError::new(
@@ -121,12 +121,12 @@ impl Admin {
         })
     }
 
-    /// Journals a change of the memories and waits until the views show it.
+    /// Journals a change of a memory and waits until the views show it.
     pub(super) async fn journal(&self, event: Event) -> Result<(), ApiError> {
         self.journal_all(vec![event]).await
     }
 
-    /// Journals several changes of the memories in one and waits until the views show them.
+    /// Journals changes of memories in one write and waits until the views show them.
     pub(super) async fn journal_all(&self, events: Vec<Event>) -> Result<(), ApiError> {
         self.runtime()?;
         let at = self.clock.now();
@@ -137,7 +137,7 @@ impl Admin {
     }
 }
 
-/// A segment of the path.
+/// The only parameter of the path.
 pub struct Segment(pub String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Segment {
@@ -149,7 +149,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
     }
 }
 
-/// The channel that the path names, and the segment behind it where there is one.
+/// The channel in the path, and the second parameter if the path has one.
 pub struct Channel<T = ()>(pub ChannelId, pub T);
 
 impl FromRequestParts<Shared> for Channel {
@@ -171,15 +171,15 @@ impl FromRequestParts<Shared> for Channel<String> {
     }
 }
 
-/// A page of a list.
+/// One page of a list.
 pub struct Page<T> {
     pub items: Vec<T>,
-    /// What the next one comes after; none at the end.
+    /// The `after` of the next page; `None` on the last one.
     pub next: Option<String>,
 }
 
 impl<T> Page<T> {
-    /// The first of what was found. Where there is more of it, the next page comes after the last of them.
+    /// The first `limit` items. If there are more, `next` is the place of the last item returned.
     pub(super) fn of(mut found: Vec<T>, limit: usize, place: impl FnOnce(&T) -> String) -> Self {
         let goes_on = found.len() > limit;
         found.truncate(limit);
@@ -195,7 +195,7 @@ impl<T: Serialize> IntoResponse for Page<T> {
     }
 }
 
-/// The query's parameters.
+/// The parameters of the query.
 pub struct Params<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
@@ -207,7 +207,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     }
 }
 
-/// A JSON body; an empty one counts as `{}`.
+/// A JSON body; an empty one is read as `{}`.
 pub struct Body<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
@@ -222,12 +222,12 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     }
 }
 
-/// How many items: the default when absent, the most there may be when more is asked for.
+/// The number of items: the default if none is given, and at most [`LIMIT_MAX`].
 pub(super) fn limit(asked: Option<usize>) -> Result<usize, ApiError> {
     limit_or(asked, LIMIT_DEFAULT)
 }
 
-/// How many items, with another default.
+/// The number of items: `default` if none is given, and at most [`LIMIT_MAX`].
 pub(super) fn limit_or(asked: Option<usize>, default: usize) -> Result<usize, ApiError> {
     match asked {
         Some(0) => Err(ApiError::malformed("`limit` is 0; it goes from 1 to 10000")),
@@ -235,7 +235,7 @@ pub(super) fn limit_or(asked: Option<usize>, default: usize) -> Result<usize, Ap
     }
 }
 
-/// The error of an `after` that no page ended with.
+/// The error for an invalid `after`.
 pub(super) fn no_such_place(after: &str) -> ApiError {
     ApiError::malformed(format!(
         "`after` is `{after}`, which is no place in this list; the page before it names one: on the command line as \
@@ -271,7 +271,7 @@ pub(super) fn bad_model(error: &cairn_llm::BadModel) -> ApiError {
     ApiError::malformed(error.to_string())
 }
 
-/// The error of a call that only a daemon of its own serves, not one inside a command.
+/// The error for a call that a daemon inside a command does not support.
 pub(super) fn no_daemon(message: &'static str, hint: &'static str) -> ApiError {
     ApiError::new(StatusCode::CONFLICT, "no_daemon", message, hint)
 }
@@ -313,7 +313,7 @@ pub(super) fn runtime_error(error: RuntimeError) -> ApiError {
     }
 }
 
-/// A backup that was not made or not restored, as the API and the command line report it.
+/// The error of a failed backup or restore, for the API and the command line.
 pub fn backup_error(error: BackupError) -> ApiError {
     let message = error.to_string();
     match error {

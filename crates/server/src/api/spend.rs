@@ -1,4 +1,4 @@
-//! What calls of models took, summed up.
+//! Sums of what model calls used and cost.
 
 use axum::Json;
 use axum::extract::State;
@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::api::shared::{Params, Shared};
 
-/// Days that are summed up where nothing is said of when.
+/// Default number of days.
 const DAYS: i64 = 30;
 
 #[derive(Debug, Deserialize)]
@@ -22,7 +22,7 @@ pub(super) struct SpendParams {
     by: Option<String>,
 }
 
-/// `GET /v1/spend`: sums over days (UTC), told apart by `by`.
+/// `GET /v1/spend`: sums over days (UTC), grouped by `by`.
 pub(super) async fn spend(
     State(admin): State<Shared>,
     Params(query): Params<SpendParams>,

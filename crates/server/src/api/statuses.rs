@@ -1,4 +1,4 @@
-//! The parts of the status: what a store, the agents and the day look like now.
+//! Parts of the status: the store, the agents, the day's cost.
 
 use cairn_actors::{AgentRuntime, ModelStatus, Runtime};
 use cairn_api::records::{AgentStatus, ChainStatus, SpendStatus, StoreStatus};
@@ -6,14 +6,14 @@ use cairn_config::Config;
 use cairn_core::chain::ModelState;
 use cairn_store::StoreStats;
 
-/// What the day has cost; none where no model has a price.
+/// The cost of the day; `None` if no model has a price.
 pub fn spend_status(runtime: &Runtime, config: &Config) -> Option<SpendStatus> {
     let cap = config.limits.spend_per_day;
     let per_day = (cap > 0.0).then_some(cap);
     (!config.prices().is_empty()).then(|| SpendStatus { today: runtime.spent_today(), per_day })
 }
 
-/// A store as the status shows it.
+/// The status of a store.
 pub fn store_status(stats: &StoreStats, error: Option<String>) -> StoreStatus {
     StoreStatus {
         journal_bytes: stats.journal_bytes,
@@ -26,7 +26,7 @@ pub fn store_status(stats: &StoreStats, error: Option<String>) -> StoreStatus {
     }
 }
 
-/// What the check in the background has found, or a copy has that its database lost, in one line.
+/// Damage found by the background check, or records that a copy has and its database lost, on one line.
 fn damage_told(damage: &[String]) -> Option<String> {
     let first = damage.first()?;
     let more = damage.len() - 1;
@@ -37,7 +37,7 @@ fn damage_told(damage: &[String]) -> Option<String> {
     })
 }
 
-/// The agents as the status shows them. Without a runtime nothing is known of how their models are.
+/// The status of the agents. Without a runtime the state of their models is unknown.
 pub fn agent_statuses(runtimes: &[AgentRuntime], runtime: Option<&Runtime>) -> Vec<AgentStatus> {
     let agents = runtimes.iter().map(|agent| {
         let models = runtime.map_or_else(|| agent.models_at_rest(), |runtime| runtime.models(agent));

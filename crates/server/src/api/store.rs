@@ -1,4 +1,4 @@
-//! The store as a whole: verified, backed up, rid of what is too old, and a person erased from it.
+//! The store as a whole: verify, back up, apply retention, erase a person.
 
 use std::path::PathBuf;
 
@@ -18,8 +18,8 @@ use crate::api::watch::{StopWhenDropped, wants_events, watch};
 use crate::parts::retention::RetentionJob;
 use cairn_api::records::{ErasuresRecord, ForgetRecord, ForgetRequest, RetainRecord, RetainRequest};
 
-/// `GET /v1/store/verify`: checks the open store from end to end, which takes as long as reading all of it; `quick=true`:
-/// what came since the last time.
+/// `GET /v1/store/verify`: checks the whole open store, which takes as long as reading it. `quick=true` checks only
+/// what was added since the last check.
 pub(super) async fn verify(
     State(admin): State<Shared>,
     Params(query): Params<VerifyParams>,
@@ -47,8 +47,8 @@ pub(super) struct BackupBody {
     dir: PathBuf,
 }
 
-/// `POST /v1/store/backup`: answers when the backup is complete. It goes on when the client leaves, unless that asked for
-/// events.
+/// `POST /v1/store/backup`: answers when the backup is complete. The backup continues if the client disconnects, unless
+/// it asked for events.
 pub(super) async fn backup(
     State(admin): State<Shared>,
     headers: HeaderMap,
@@ -60,12 +60,12 @@ pub(super) async fn backup(
     if wants_events(&headers) {
         return Ok(watch(progress, work));
     }
-    // A task of its own: a client that hangs up does not end it.
+    // In its own task, which does not end if the client disconnects.
     let made = tokio::spawn(work).await.map_err(|error| ApiError::internal(&error))??;
     Ok(Json(made).into_response())
 }
 
-/// `POST /v1/store/retain`: a pass, whose end is waited for.
+/// `POST /v1/store/retain`: one retention pass; answers when it is done.
 pub(super) async fn retain(
     State(admin): State<Shared>,
     Body(RetainRequest { dry_run }): Body<RetainRequest>,
@@ -77,7 +77,7 @@ pub(super) async fn retain(
     Ok(Json(job.pass(dry_run).await?))
 }
 
-/// `POST /v1/people/forget`: 202 when it is begun; the daemon restarts when it is ready.
+/// `POST /v1/people/forget`: 202 once it has started; the daemon restarts for it.
 pub(super) async fn forget(
     State(admin): State<Shared>,
     headers: HeaderMap,
@@ -96,7 +96,7 @@ pub(super) async fn forget(
     Ok((status, Json(work.await?)).into_response())
 }
 
-/// Surveys what there is of a person, and has them erased, unless it is a dry run.
+/// Surveys a person's data, and requests its erasure unless it is a dry run.
 async fn asked(
     admin: &Shared,
     request: &ForgetRequest,

@@ -1,4 +1,4 @@
-//! Summaries: listed, and shown with what they were made of and what they leave out.
+//! Summaries: lists them, and shows one with its sources and omissions.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use cairn_types::summary::Summary;
 use crate::api::shared::{Channel, Shared};
 use cairn_api::records::{LeftOutRecord, SummaryLine, SummaryState, SummaryView, summary_lines};
 
-/// Entries of a summary's range that are read at a time.
+/// Entries of a summary's range that are read at once.
 const PAGE: usize = 500;
 
-/// `GET /v1/channels/{C}/summaries`: all of the channel's, of all sessions, in the order in which they were made.
+/// `GET /v1/channels/{C}/summaries`: all of the channel, from all sessions, in the order of their creation.
 pub async fn list(
     State(admin): State<Shared>,
     Channel(channel, ()): Channel,
@@ -68,7 +68,7 @@ pub async fn show(
     }))
 }
 
-/// Reads what a summary stands for: how many entries have words and how many have none, and what it leaves out of them.
+/// Compares a summary with its range: the number of entries with and without text, and what it leaves out.
 async fn compare(
     admin: &Shared,
     channel: &ChannelId,
@@ -85,7 +85,7 @@ async fn compare(
             page.into_iter().partition(|entry| !entry.is_deleted() && !entry.is_expired());
         (entries, wordless) = (entries + with_words.len() as u64, wordless + without.len() as u64);
         let shown = Arc::clone(&shown);
-        // It may be much text, and other calls are answered by this thread.
+        // The text may be long, and this thread serves other requests, too.
         let compared = tokio::task::spawn_blocking(move || {
             left_out(&with_words, &shown, &mut found);
             found

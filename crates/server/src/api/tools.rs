@@ -1,4 +1,4 @@
-//! Tools: what agents may call, what was called, what waits for approval; and tool servers, shown, approved and revoked.
+//! Tools: which agents may call, past calls, pending approvals; tool servers: show, approve, revoke.
 
 use axum::Json;
 use axum::extract::State;
@@ -59,7 +59,7 @@ pub struct LogParams {
     pub limit: Option<usize>,
 }
 
-/// `GET /v1/tools/log`: the newest calls that fit, or with `after` the oldest after that record; oldest first.
+/// `GET /v1/tools/log`: the newest matching calls, or with `after` the oldest ones after that record. Oldest first.
 pub async fn log(
     State(admin): State<Shared>,
     Params(query): Params<LogParams>,
@@ -67,7 +67,7 @@ pub async fn log(
     let LogParams { channel, tool, outcome, before, after, limit: asked } = query;
     let channel = channel.map(|name| admin.resolve(&name)).transpose()?;
     let most = limit(asked)?;
-    // One more tells whether a list that goes on from a record has another page.
+    // With `after`, one more shows whether there is another page.
     let limit = if after.is_some() { most + 1 } else { most };
     let calls = admin.store.tool_calls(ToolLogQuery { channel, tool, outcome, before, after, limit }).await?;
     let record = |record: cairn_types::event::Record| match (record.event, record.channel) {
@@ -92,7 +92,7 @@ pub struct Answer {
     pub approve: bool,
 }
 
-/// `POST /v1/approvals/{id}`: everyone who reaches the socket may answer.
+/// `POST /v1/approvals/{id}`: answers an approval. Anyone with access to the socket may do so.
 pub async fn answer(
     State(admin): State<Shared>,
     Segment(id): Segment,
@@ -141,7 +141,7 @@ pub(super) fn server_records(agent_registry: &AgentRegistry) -> Vec<ServerRecord
     servers.status().into_iter().filter_map(record).collect()
 }
 
-/// `GET /v1/mcp/{id}`: starts the server, if need be, and inspects it.
+/// `GET /v1/mcp/{id}`: inspects the server, and starts it if necessary.
 pub(super) async fn server(
     State(admin): State<Shared>,
     Segment(id): Segment,
@@ -165,12 +165,12 @@ async fn view(agent_registry: &AgentRegistry, id: &str) -> Result<ServerView, Ap
 #[serde(deny_unknown_fields)]
 pub(super) struct ApproveBody {
     digest: String,
-    /// The tools that are approved; none: all that are not suspicious.
+    /// The tools to approve; `None`: all that are not suspicious.
     #[serde(default)]
     tools: Option<Vec<String>>,
 }
 
-/// `POST /v1/mcp/{id}/approve`: exactly what was shown is approved.
+/// `POST /v1/mcp/{id}/approve`: approves exactly what was shown.
 pub(super) async fn approve_server(
     State(admin): State<Shared>,
     Segment(id): Segment,
@@ -201,7 +201,7 @@ pub(super) async fn approve_server(
         Some(wanted) => wanted.contains(&tool.name),
         None => !suspicions.contains_key(&tool.name),
     });
-    admin.pairing_store.approve_server(pin.clone()).await?;
+    admin.people.approve_server(pin.clone()).await?;
     tracing::info!(server = %id, version = %pin.version, n_tools = pin.tools.len(), "a tool server was approved");
     admin.agent_registry.tools().servers().set_pin(&id, Some(pin));
     deployed(&admin, &id).await
@@ -220,7 +220,7 @@ pub(super) async fn revoke_server(
             "`cairn mcp list` shows the servers",
         ));
     }
-    admin.pairing_store.revoke_server(&id).await?;
+    admin.people.revoke_server(&id).await?;
     tracing::info!(server = %id, "the approval of a tool server was revoked");
     admin.agent_registry.tools().servers().set_pin(&id, None);
     deployed(&admin, &id).await
@@ -231,7 +231,7 @@ fn server_record(agent_registry: &AgentRegistry, id: &str) -> Result<ServerRecor
     record.ok_or_else(|| mcp_error(McpError::Unknown(id.to_owned())))
 }
 
-/// Gives the agents the tools that they may call now, and answers with the server.
+/// Updates the agents' tools, and returns the server's record.
 async fn deployed(admin: &Admin, id: &str) -> Result<Json<ServerRecord>, ApiError> {
     admin.agent_registry.deploy(admin.runtime()?).await.map_err(|error| bad_model(&error))?;
     server_record(&admin.agent_registry, id).map(Json)

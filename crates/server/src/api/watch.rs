@@ -1,4 +1,4 @@
-//! Long work as events: how far it is, then what it came to. It stops when nobody reads them any more.
+//! Long work reported as events: progress, then the result. The work stops when the client disconnects.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use futures::stream;
 use serde::Serialize;
 use serde_json::json;
 
-/// How often it is told how far the work is.
+/// Time between two progress events.
 const TELL_EVERY: Duration = Duration::from_millis(250);
 
-/// Has the work stopped, unless it has ended.
+/// Stops the work when dropped.
 pub(super) struct StopWhenDropped(pub(super) Progress);
 
 impl Drop for StopWhenDropped {
@@ -25,13 +25,13 @@ impl Drop for StopWhenDropped {
     }
 }
 
-/// Whether the caller asks for events instead of one answer.
+/// Whether the client wants events instead of a single answer.
 pub(super) fn wants_events(headers: &HeaderMap) -> bool {
     let mut accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepted.any(|value| value.contains("text/event-stream"))
 }
 
-/// Answers with events: `progress` until the work ends, then `done` with its record, or `error`.
+/// Answers with events: `progress` until the work ends, then `done` with its result, or `error`.
 pub(super) fn watch<T: Serialize + Send + 'static>(
     progress: Progress,
     work: impl Future<Output = Result<T, ApiError>> + Send + 'static,

@@ -224,7 +224,7 @@ impl Runner {
         let memories = self.about(call, &said).await?;
         let who = format!("**{}** (`{}`)", quoted(&call.caller.name), call.caller.id);
         let mut lines = vec![format!("What I have stored about {who}:"), String::new(), summary(&said)];
-        lines.extend(match self.deps.pairing_store.standing(&call.caller.id) {
+        lines.extend(match self.deps.people.standing(&call.caller.id) {
             PairingStatus::Paired => Some("- you are approved to write to me privately".to_owned()),
             PairingStatus::Waiting => Some("- you have a code and wait for approval".to_owned()),
             PairingStatus::Revoked => Some("- your approval to write to me privately was revoked".to_owned()),

@@ -28,7 +28,7 @@ const NO_AGENT: &str = "The agent of this chat is no longer configured.";
 pub struct RunnerDeps {
     pub store: Store,
     pub runtime: Runtime,
-    pub pairing_store: Arc<DaemonPairings>,
+    pub people: Arc<DaemonPairings>,
     /// The configuration as it is now: who may what, and the agents.
     pub config: Live,
     pub clock: Arc<dyn Clock>,

@@ -20,7 +20,7 @@ impl Runner {
             ));
         }
         let (reason, by) = (order.reason.clone(), call.caller.id.clone());
-        let ban = self.deps.pairing_store.ban(user.clone(), order.lasts, reason, by).await?;
+        let ban = self.deps.people.ban(user.clone(), order.lasts, reason, by).await?;
         let end =
             ban.until.map_or_else(|| format!("until `/unban {user}`"), |at| format!("until {}", utc(at)));
         Ok(format!(
@@ -31,11 +31,11 @@ impl Runner {
     /// `/unban WHO`.
     pub(super) async fn unban(&self, call: &CommandCall, who: &str) -> Result<String, CommandError> {
         let user = person(call, who)?;
-        match self.deps.pairing_store.unban(&user).await? {
+        match self.deps.people.unban(&user).await? {
             Some(_ban) => Ok(format!("`{user}` is no longer banned.")),
             None => {
                 let banned: Vec<String> =
-                    self.deps.pairing_store.bans().into_iter().map(|(user, _)| format!("`{user}`")).collect();
+                    self.deps.people.bans().into_iter().map(|(user, _)| format!("`{user}`")).collect();
                 let banned = if banned.is_empty() { "nobody is".to_owned() } else { banned.join(", ") };
                 Err(CommandError::Told(format!("`{user}` is not banned; {banned}.")))
             }
@@ -46,7 +46,7 @@ impl Runner {
     pub(super) async fn pair(&self, code: Option<&str>) -> Result<String, CommandError> {
         let Some(code) = code else {
             let waits = |pairing: &Pairing| pairing.approved_at.is_none() && pairing.revoked_at.is_none();
-            let waiting = self.deps.pairing_store.pairings().into_iter().filter(waits);
+            let waiting = self.deps.people.pairings().into_iter().filter(waits);
             let lines: Vec<String> = waiting
                 .map(|pairing| {
                     let (name, id) = (quoted(&pairing.user.name), &pairing.user.id);
@@ -61,7 +61,7 @@ impl Runner {
                 ),
             });
         };
-        match self.deps.pairing_store.approve(code.trim_matches('`')).await? {
+        match self.deps.people.approve(code.trim_matches('`')).await? {
             Some(pairing) => {
                 Ok(format!("{} (`{}`) may talk to me now.", quoted(&pairing.user.name), pairing.user.id))
             }

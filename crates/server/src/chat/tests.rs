@@ -74,12 +74,12 @@ async fn fixture(config: &str) -> Fixture {
         clean_stop: true,
     };
     let runtime = Runtime::start(deps).await.unwrap();
-    let pairing_store = DaemonPairings::load(Arc::new(store.clone()), Arc::clone(&clock)).await.unwrap();
-    let pairing_store = Arc::new(pairing_store);
+    let people = DaemonPairings::load(Arc::new(store.clone()), Arc::clone(&clock)).await.unwrap();
+    let people = Arc::new(people);
     let chat_commands = Runner::new(RunnerDeps {
         store: store.clone(),
         runtime,
-        pairing_store,
+        people,
         config: Live::new(loaded),
         started_at: clock.now(),
         clock,

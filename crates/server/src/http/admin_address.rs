@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 use crate::http::{Bounds, Names};
 use crate::metrics::{Meters, UPKEEP_EVERY};
 
-/// Enough for one or two Prometheus servers, a probe, and a person who looks. An answer takes milliseconds; a store that hangs
-/// delays it for seconds. Prometheus gives up after ten, so slow clients must not delay it that long.
+/// Enough for one or two Prometheus servers, a probe and a browser. An answer usually takes milliseconds, and some
+/// seconds if the store hangs. Prometheus gives up after ten, so slow clients must not delay an answer that long.
 const BOUNDS: Bounds = Bounds {
     what: "the admin address",
     count: |outcome| metrics::counter!("cairn_admin_connections_total", "outcome" => outcome).increment(1),
@@ -22,25 +22,25 @@ const BOUNDS: Bounds = Bounds {
     whole: Some(Duration::from_secs(30)),
 };
 
-/// Longest for an answer where the page is on: what happens is shown as it happens, and a browser asks again after that.
+/// Longest answer with the page enabled: it streams events, and browsers reconnect after this time.
 const PAGE_WHOLE: Duration = Duration::from_secs(600);
 
-/// How long answers under way may take when the daemon stops.
+/// Time for answers in progress when the daemon stops.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Listens at the admin address.
+/// Binds the admin address.
 ///
 /// # Errors
-/// The system refuses: another program listens there, or the address is not one of this machine.
+/// The address is in use, or does not belong to this machine.
 pub async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     TcpListener::bind(address).await
 }
 
-/// The page, as the address that serves it knows it.
+/// The settings of the page for this address.
 pub struct PageAddress {
-    /// The only names by which it is asked.
+    /// The only accepted host names.
     pub names: Vec<String>,
-    /// Adds what browsers are told with every answer.
+    /// Adds the page's response headers.
     pub with_headers: fn(Router) -> Router,
 }
 
@@ -51,8 +51,8 @@ pub struct MetricsListener {
 }
 
 impl MetricsListener {
-    /// Maintains the metrics, and serves `router` at `listener`, if there is one, to who asks for one of its names. No `page`:
-    /// it is off.
+    /// Maintains the metrics and, if there is a `listener`, serves `router` there for the accepted host names. `page`:
+    /// `None` if the page is disabled.
     pub fn start(
         meters: &'static Meters,
         listener: Option<TcpListener>,
@@ -76,14 +76,14 @@ impl MetricsListener {
         Self { stop, tasks }
     }
 
-    /// Takes no more connections and ends.
+    /// Stops accepting connections, and ends.
     pub async fn stop(self) {
         self.stop.cancel();
         for (task, mut handle) in self.tasks {
             match tokio::time::timeout(GRACE, &mut handle).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_panic)) => tracing::error!(task, "a task panicked; please report it"),
-                // A client that stops reading is not waited for.
+                // Does not wait for a client that stops reading.
                 Err(_elapsed) => handle.abort(),
             }
         }

@@ -1,4 +1,4 @@
-//! Bodies of requests: read within bounds of size, time and memory.
+//! Reads request bodies, with limits on size, time and memory.
 
 use std::time::Duration;
 
@@ -8,28 +8,28 @@ use futures::StreamExt as _;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// A body is read to its end up to this size, so that a client which is still writing gets its answer.
+/// Too large bodies are read and dropped up to this size, so that a client that is still sending gets its answer.
 const DRAIN_BYTES: usize = 64 * 1024 * 1024;
 
-/// Longest that a body may take to come in: clients are on this machine.
+/// Longest time for a body; clients are on this machine.
 const BODY_LIMIT: Duration = Duration::from_secs(30);
 
-/// A body up to this size is read at once, whatever else is being read.
+/// Bodies up to this size are always read at once.
 const SMALL_BYTES: usize = 64 * 1024;
 
-/// Larger bodies that are read at once: what they hold in memory is bounded, however many clients begin one.
+/// Number of larger bodies that are read at the same time, which limits the memory they take.
 const LARGE_AT_ONCE: usize = 16;
 
 static LARGE: Semaphore = Semaphore::const_new(LARGE_AT_ONCE);
 
-/// Reads a body of at most `max_bytes`; `None` when it is larger.
+/// Reads a body. Returns `None` if it is larger than `max_bytes`.
 ///
 /// # Errors
-/// The connection broke, or the body did not come in time.
+/// The connection broke, or the body took too long.
 pub async fn read_body(body: Body, max_bytes: usize) -> Result<Option<Vec<u8>>, ApiError> {
     let mut reading = Reading { chunks: body.into_data_stream(), max_bytes, bytes: Vec::new(), n_read: 0 };
     if reading.more(SMALL_BYTES).await? {
-        // It is never closed.
+        // The semaphore is never closed.
         let _permit = LARGE.acquire().await;
         reading.more(DRAIN_BYTES).await?;
     }
@@ -44,7 +44,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// Reads on until there are more than `until` bytes: true; or to the end.
+    /// Reads until there are more than `until` bytes, or to the end. Returns true if there may be more.
     async fn more(&mut self, until: usize) -> Result<bool, ApiError> {
         let deadline = Instant::now() + BODY_LIMIT;
         while self.n_read <= until {

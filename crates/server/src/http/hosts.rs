@@ -1,5 +1,5 @@
-//! By which names the admin address may be asked: a page that a browser shows must not reach it under a name of its own, which
-//! it has resolve to this machine (DNS rebinding).
+//! The accepted host names of the admin address. They protect against DNS rebinding, where a website resolves its own
+//! name to this machine.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse as _, Response};
 use cairn_api::error::ApiError;
 
-/// By which names an address may be asked.
+/// The accepted host names of an address.
 #[derive(Debug, Clone)]
 pub struct Names {
-    /// With any port.
+    /// Accepted with any port.
     pub hosts: Vec<String>,
-    /// Beside `hosts` these alone, with their port; none: any address, and any name without a dot.
+    /// Accepted besides `hosts`, including the port. `None`: any IP address, and any name without a dot.
     pub only: Option<Vec<String>>,
 }
 
-/// Answers only requests for one of the names.
+/// Refuses requests for other host names.
 pub fn only_at(names: Names, router: Router) -> Router {
     let names = Arc::new(names);
     router.layer(from_fn(move |request: Request, next: Next| {
@@ -47,7 +47,7 @@ fn refusal(name: &str) -> Response {
     .into_response()
 }
 
-/// The name under which it is asked, if that is none of its own. A request without any comes from no browser.
+/// The host name that is not accepted, if any. Requests without a host name do not come from browsers and pass.
 fn refused(uri: &Uri, headers: &HeaderMap, names: &Names) -> Option<String> {
     let mut named = headers.get_all(HOST).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
     let by_uri = uri.authority().map(|authority| authority.as_str().into());
@@ -62,7 +62,7 @@ impl Names {
             Some(only) => only.iter().any(|ours| ours.eq_ignore_ascii_case(named)),
             None => {
                 let bare = name.trim_start_matches('[').trim_end_matches(']');
-                // Whoever owns a domain cannot have a name without a dot resolve to what they like.
+                // The owner of a domain cannot make a name without a dot resolve to this machine.
                 bare.parse::<IpAddr>().is_ok() || (!name.is_empty() && !name.contains('.'))
             }
         };

@@ -1,5 +1,5 @@
-//! What serves HTTP at the socket and at the admin address: with bounds on how many connections there are and how long each
-//! may take to ask. Its tasks are supervised: one that fails restarts.
+//! The HTTP server for the socket and the admin address, with limits on the number of connections and on slow clients.
+//! A server task that panics is restarted.
 
 pub mod admin_address;
 pub mod body;
@@ -27,13 +27,13 @@ use tokio_util::task::AbortOnDropHandle;
 pub use hosts::Names;
 pub use hosts::only_at;
 
-/// Before a task that failed restarts.
+/// Pause before a failed task is restarted.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Most of a request's head that is held; a longer one is refused with 431. Of a body so much waits until it is read.
+/// Largest head of a request, in bytes; a longer one is refused with 431. Also the most of a body that is buffered.
 const HEAD_BYTES: usize = 16 * 1024;
 
-/// Where connections come from.
+/// A source of connections.
 pub trait Listener: Send + Sync + 'static {
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
@@ -58,27 +58,27 @@ impl Listener for UnixListener {
 
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// What is served, for the log.
+    /// The name of the server in the log.
     pub what: &'static str,
-    /// Counts a connection that ended, by its outcome.
+    /// Counts an ended connection by its outcome.
     pub count: fn(&'static str),
-    /// Connections that are served at once; further ones wait in the system's queue.
+    /// Most connections at once; further ones wait in the system's queue.
     pub at_once: usize,
-    /// Longest until the head of a request is there: the first, and each further one.
+    /// Longest time for the head of a request, also between two requests.
     pub head: Duration,
-    /// Longest that nothing is read of an answer that is there.
+    /// Longest time in which the client reads nothing of an answer.
     pub unread: Duration,
-    /// Longest for all of a connection, which is then for one request; none: answers may take as long as they do.
+    /// Longest time for a connection, which then serves a single request. `None`: no limit.
     pub whole: Option<Duration>,
 }
 
-/// What became of a connection, as the metric has it.
+/// The outcome of a connection, as a metric label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Answered,
-    /// It took too long, and was closed.
+    /// It was too slow and was closed.
     Slow,
-    /// It broke, or what came was no request.
+    /// It broke, or sent no valid request.
     Broken,
 }
 
@@ -92,7 +92,7 @@ impl Outcome {
     }
 }
 
-/// Serves connections until it is stopped; those that are open then are served to the end. Dropped, it closes them.
+/// Serves connections until `stop`, then finishes the open ones. Dropping the future closes them.
 pub async fn serve<L: Listener>(listener: L, router: Router, bounds: Bounds, stop: CancellationToken) {
     let what = bounds.what;
     let listener = Arc::new(listener);
@@ -102,7 +102,7 @@ pub async fn serve<L: Listener>(listener: L, router: Router, bounds: Bounds, sto
         let ended = tokio::select! {
             ended = &mut server => ended,
             () = stop.cancelled() => {
-                // Who comes now finds nobody listening.
+                // New clients find nobody listening.
                 drop(listener);
                 if server.await.is_err() {
                     tracing::error!("the server of {what} panicked; please report it");
@@ -136,7 +136,7 @@ async fn connections<L: Listener>(listener: Arc<L>, router: Router, bounds: Boun
                 }
                 Err(error) => {
                     tracing::warn!(%error, open = open.len(), "{} takes no further connections for now", bounds.what);
-                    // Those that are open are what may be freed.
+                    // Waits, since open connections may free what is missing.
                     tokio::select! {
                         () = stop.cancelled() => break,
                         () = tokio::time::sleep(PAUSE) => {}
@@ -201,7 +201,7 @@ async fn connection(
     outcome
 }
 
-/// Whether a connection failed because nothing was read of its answer.
+/// Whether a connection failed because the client did not read the answer.
 fn is_unread(error: &hyper::Error) -> bool {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
     cause.is_some_and(|cause| cause.kind() == ErrorKind::TimedOut)

@@ -1,4 +1,4 @@
-//! The daemon's socket: bound with the right mode, a stale one removed, served until the daemon stops.
+//! The daemon's socket: sets its mode, removes a stale one, and serves it until the daemon stops.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -16,25 +16,25 @@ use tokio_util::sync::CancellationToken;
 
 use crate::http::Bounds;
 
-/// Mode of a socket in the state folder: its owner alone.
+/// Mode of a socket in the state folder: owner only.
 const MODE_STATE: u32 = 0o600;
 
-/// Mode of a socket in a runtime directory: its group, too.
+/// Mode of a socket in a runtime directory: owner and group.
 const MODE_RUNTIME: u32 = 0o660;
 
-/// Most connections at once: one for each answer that is waited for.
+/// Most connections at once; each waits for one answer.
 const AT_ONCE: u64 = 4_096;
 
-/// How long answers may take to be read to their end when something else is served, or nothing any more.
+/// Time for open answers when the socket gets other routes or closes.
 pub const GRACE: Duration = Duration::from_millis(500);
 
-/// Longest until the head of a request is there, and until a connection that is kept open brings another one.
+/// Longest time for the head of a request, also between two requests.
 const HEAD_LIMIT: Duration = Duration::from_secs(30);
 
-/// Longest that nothing is read of an answer that is there: an answer takes memory until it is.
+/// Longest time in which a client reads nothing of an answer, which takes memory until it is read.
 const UNREAD_LIMIT: Duration = Duration::from_secs(30);
 
-/// Connections take half of the files that may be open at the most: the store needs some, whoever asks.
+/// Connections may use at most half of the allowed open files, because the store needs some.
 fn bounds() -> Bounds {
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     Bounds {
@@ -51,17 +51,17 @@ fn bounds() -> Bounds {
 
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// Another daemon, of another state, listens there.
+    /// A daemon with another state uses it.
     #[error("another daemon listens at {0}")]
     Taken(PathBuf),
-    /// Something that is no socket is in its place.
+    /// The path exists and is not a socket.
     #[error("{0} is in the way: it is not a socket")]
     NotASocket(PathBuf),
     #[error("cannot {action} the socket {path}: {error}")]
     Io { action: &'static str, path: PathBuf, error: std::io::Error },
 }
 
-/// A socket, which is there from when something is served at it until it is closed. Clones share it.
+/// The daemon's socket. It exists from the first [`Self::serve`] until it is closed. Clones share it.
 #[derive(Clone)]
 pub struct Socket(Arc<Inner>);
 
@@ -72,7 +72,7 @@ struct Inner {
 }
 
 struct Bound {
-    /// Kept while what is served changes: who comes then waits.
+    /// Kept while the routes are replaced, so that new clients wait.
     listener: BoundListener,
     server: Server,
 }
@@ -85,13 +85,13 @@ struct Server {
 /// Who may connect to a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SocketMode {
-    /// In the state folder: its owner alone may connect.
+    /// In the state folder: only the owner.
     Owner,
-    /// In a runtime directory: its group may connect, too.
+    /// In a runtime directory: also the group.
     Group,
 }
 
-/// Removes a socket that nobody listens at.
+/// Removes a stale socket.
 async fn clear(path: &Path) -> Result<(), SocketError> {
     let Ok(metadata) = std::fs::symlink_metadata(path) else {
         return Ok(());
@@ -118,10 +118,11 @@ impl Socket {
         &self.0.path
     }
 
-    /// Serves these routes, in place of those before. The caller holds the lock of the state folder, or waits for a database.
+    /// Serves these routes instead of the previous ones. The caller must hold the lock of the state folder, or wait for
+    /// a database.
     ///
     /// # Errors
-    /// Something else is in its place, or the system refuses.
+    /// The path is taken, or the system refuses.
     pub async fn serve(&self, router: Router) -> Result<(), SocketError> {
         let mut bound = self.0.bound.lock().await;
         let listener = match bound.take() {
@@ -154,10 +155,10 @@ impl Socket {
         SocketError::Io { action, path: self.0.path.clone(), error }
     }
 
-    /// Takes no more connections, lets answers under way end within `grace`, then removes the socket, if it is there.
+    /// Stops accepting connections, lets answers in progress end within `grace`, then removes the socket.
     pub async fn close(&self, grace: Duration) {
         let Some(Bound { listener, server }) = self.0.bound.lock().await.take() else { return };
-        // Who comes now finds nobody listening.
+        // New clients find nobody listening.
         drop(listener);
         server.end(grace).await;
         if let Err(error) = std::fs::remove_file(&self.0.path) {
@@ -172,7 +173,7 @@ impl Server {
         match tokio::time::timeout(grace, &mut self.task).await {
             Ok(Ok(())) => {}
             Ok(Err(_panic)) => tracing::error!("the socket's server panicked"),
-            // Watchers of `/v1/events` never hang up by themselves.
+            // Watchers of `/v1/events` do not disconnect by themselves.
             Err(_elapsed) => self.task.abort(),
         }
     }

@@ -1,4 +1,4 @@
-//! Where Telegram's updates come in by webhooks: plain HTTP, behind a proxy or balancer with TLS.
+//! The listener for Telegram's webhooks: plain HTTP, behind a proxy or load balancer with TLS.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::http::Bounds;
 use crate::parts::background::Background;
 
-/// Telegram sends up to a hundred updates at once for each bot. One is answered within 15 s.
+/// Telegram sends up to a hundred updates at once per bot. Each is answered within 15 s.
 const BOUNDS: Bounds = Bounds {
     what: "the webhook address",
     count: |outcome| metrics::counter!("cairn_webhook_connections_total", "outcome" => outcome).increment(1),
@@ -22,7 +22,7 @@ const BOUNDS: Bounds = Bounds {
     whole: Some(Duration::from_secs(30)),
 };
 
-/// The address of a webhook cannot be listened at.
+/// A webhook address cannot be bound.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen for webhooks at {address}: {error}")]
 pub struct NoWebhook {
@@ -30,7 +30,7 @@ pub struct NoWebhook {
     pub error: io::Error,
 }
 
-/// Listens for the webhooks. Nobody is answered yet.
+/// Binds the addresses of the webhooks. Nothing is served yet.
 pub async fn bind(webhooks: &BTreeMap<SocketAddr, Router>) -> Result<Vec<(TcpListener, Router)>, NoWebhook> {
     let mut bound = Vec::with_capacity(webhooks.len());
     for (&address, router) in webhooks {
@@ -40,7 +40,7 @@ pub async fn bind(webhooks: &BTreeMap<SocketAddr, Router>) -> Result<Vec<(TcpLis
     Ok(bound)
 }
 
-/// Serves webhooks until it is stopped; what is under way then is repeated by Telegram.
+/// Serves webhooks until stopped. Telegram repeats the requests that are cut off.
 pub fn serve((listener, router): (TcpListener, Router)) -> Background {
     Background::start(super::serve(listener, router, BOUNDS, CancellationToken::new()))
 }

@@ -1,4 +1,4 @@
-//! Commands over the socket: the same as in chats.
+//! Chat commands over the socket.
 
 use crate::http::body::read_body;
 use axum::Json;
@@ -23,7 +23,7 @@ pub(super) async fn post_command(
     let Path(channel) = channel.map_err(|error| ApiError::malformed(error.body_text()))?;
     let call = take(&api, &channel, body).await?;
     let message = call.message.clone();
-    // A task of its own: a client that hangs up does not stop it half way.
+    // In its own task, which does not end if the client disconnects.
     let answered = tokio::spawn(async move { api.chat_commands.run(call).await }).await;
     match answered.map_err(|error| ApiError::internal(&error))? {
         Some(answer) => Ok(Json(CommandReply { message, words: answer.words, failed: answer.failed })),

@@ -1,7 +1,7 @@
 //! The local platform: conversations over HTTP on the daemon's socket, for the command line and for scripts.
 //!
-//! One message is one turn. Who hangs up cancels nothing: the turn goes on, and the same message id joins it or
-//! gets its stored answer.
+//! One message is one turn. A client that disconnects cancels nothing: the turn continues, and a request with the same
+//! message id joins it or gets the stored answer.
 
 mod command;
 mod take;
@@ -27,23 +27,20 @@ use serde_json::json;
 
 pub use take::Mint;
 
-/// Longest text of a message in bytes, unless configured otherwise.
-pub const MAX_TEXT_BYTES: usize = 256 * 1024;
-
-/// Silence after which a comment keeps the connection alive.
+/// After this long without an event, a comment keeps the connection open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 #[derive(Clone)]
 pub struct LocalApi {
     pub intake: Arc<dyn Intake>,
     pub chat_commands: Arc<dyn ChatCommands>,
-    /// The time of messages that bring none.
+    /// Supplies the time of messages without one.
     pub clock: Arc<dyn Clock>,
-    /// The agent of bare channel names.
+    /// The agent for channel names without an agent.
     pub default_agent: AgentId,
     /// Longest text of a message, in bytes.
     pub max_text_bytes: usize,
-    /// Ids for messages that bring none.
+    /// Makes ids for messages without one.
     pub mint: Arc<Mint>,
 }
 
@@ -65,7 +62,7 @@ async fn post_message(
     let inbound = take::take(&api, &channel, body).await?;
     let message = inbound.message.clone();
     let intake = Arc::clone(&api.intake);
-    // A task of its own: a client that hangs up drops this handler, not the message.
+    // In its own task: a client that disconnects drops this handler, not the message.
     let submitted = tokio::spawn(async move { intake.submit(inbound).await }).await;
     let admission = submitted.map_err(|error| ApiError::internal(&error))??;
     let wants_events = headers
@@ -92,7 +89,7 @@ async fn whole(mut admission: Admission) -> Result<Response, ApiError> {
     Err(broken_off(&admission.turn))
 }
 
-/// Sends what the turn does, as it does it.
+/// Streams the progress of the turn.
 fn events(message: MessageId, admission: Admission) -> Response {
     let Admission { turn, progress } = admission;
     let accepted = event("accepted", &json!({ "message": message, "turn": turn }));

@@ -1,4 +1,4 @@
-//! The request: from bytes to an [`Inbound`], or to a clear refusal.
+//! Turns a request into an [`Inbound`], or refuses it with a clear error.
 
 use crate::http::body::read_body;
 use cairn_api::error::ApiError;
@@ -16,7 +16,7 @@ use super::LocalApi;
 /// Longest `user` and `id`, in bytes.
 const NAME_MAX_BYTES: usize = 128;
 
-/// Makes ids for messages that bring none: unique within the daemon and across its restarts.
+/// Makes ids for messages without one, unique also across restarts of the daemon.
 #[derive(Debug)]
 pub struct Mint {
     salt: u64,
@@ -37,7 +37,7 @@ impl Mint {
 }
 
 pub(super) async fn take(api: &LocalApi, channel: &str, body: Body) -> Result<Inbound, ApiError> {
-    // A character of text is at most six bytes of JSON (`\u0000`).
+    // A character of text takes at most six bytes of JSON (`\u0000`).
     let bytes = read_body(body, api.max_text_bytes.saturating_mul(6).saturating_add(64 * 1024))
         .await?
         .ok_or_else(|| ApiError::too_large(api.max_text_bytes))?;

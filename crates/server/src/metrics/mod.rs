@@ -1,4 +1,4 @@
-//! Metrics: recorded by all crates through the facade `metrics`, collected here, shown in Prometheus' format.
+//! Metrics: recorded by all crates through the crate `metrics`, collected here, and rendered in Prometheus' format.
 
 mod names;
 
@@ -11,7 +11,7 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, Promet
 
 use crate::metrics::names::{Kind, METRICS};
 
-/// How often what histograms have gathered is put into their buckets.
+/// Time between two calls of [`Meters::upkeep`].
 pub const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
 static INSTALLED: OnceLock<Meters> = OnceLock::new();
@@ -29,10 +29,10 @@ pub enum NoMeters {
     Taken(String),
 }
 
-/// Begins to record. Only a daemon that listens does; a second call changes nothing.
+/// Starts recording metrics. Only `cairn run` does so; a second call changes nothing.
 ///
 /// # Errors
-/// Something else records, or the buckets are wrong.
+/// Another recorder is installed, or buckets are invalid.
 pub fn install() -> Result<&'static Meters, NoMeters> {
     if let Some(meters) = INSTALLED.get() {
         return Ok(meters);
@@ -50,7 +50,7 @@ pub fn install() -> Result<&'static Meters, NoMeters> {
     Ok(INSTALLED.get_or_init(|| meters))
 }
 
-/// The metrics, where this process records them.
+/// The metrics, if this process records them.
 pub fn installed() -> Option<&'static Meters> {
     INSTALLED.get()
 }
@@ -76,7 +76,7 @@ fn unit(name: &str) -> Option<Unit> {
 }
 
 impl Meters {
-    /// All metrics in Prometheus' text format. What nothing has been counted of yet is described, too.
+    /// All metrics in Prometheus' text format. Metrics without a value are described, too.
     pub fn render(&self) -> String {
         sample_process();
         let mut text = self.handle.render();
@@ -95,16 +95,16 @@ impl Meters {
         text
     }
 
-    /// Puts what histograms have gathered into their buckets, so that it does not pile up when nobody asks.
+    /// Moves recorded values into the histograms' buckets, so that they do not pile up without scrapes.
     pub fn upkeep(&self) {
         self.handle.run_upkeep();
     }
 }
 
-/// Bytes of a kibibyte, in which the system counts memory.
+/// Bytes per kibibyte; `/proc` states memory in kibibytes.
 const KIB: f64 = 1024.0;
 
-/// Records what the system says of this process, by the names that Prometheus' own libraries use.
+/// Records figures about this process, under the standard names of Prometheus' libraries.
 fn sample_process() {
     if let Ok(status) = std::fs::read_to_string("/proc/self/status") {
         if let Some(kib) = proc_field(&status, "VmRSS:") {
@@ -115,7 +115,7 @@ fn sample_process() {
         }
     }
     if let Ok(open) = std::fs::read_dir("/proc/self/fd") {
-        // One of them is that of the reading itself.
+        // One of them belongs to this listing.
         metrics::gauge!("process_open_fds").set(open.count().saturating_sub(1) as f64);
     }
     if let Some(most) = rustix::process::getrlimit(rustix::process::Resource::Nofile).current {
@@ -123,7 +123,7 @@ fn sample_process() {
     }
 }
 
-/// A number of `/proc/self/status`.
+/// A number in `/proc/self/status`.
 fn proc_field(status: &str, name: &str) -> Option<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()

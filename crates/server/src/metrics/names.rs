@@ -1,29 +1,29 @@
-//! All metrics: kind, name and help, which Prometheus shows. A test finds what is missing here.
+//! All metrics with kind, name and help text. A test finds missing ones.
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Kind {
     Counter,
     Gauge,
-    /// How values are distributed over buckets with these upper bounds.
+    /// A histogram with these upper bounds.
     Histogram(&'static [f64]),
 }
 
 use Kind::{Counter, Gauge, Histogram};
 
-/// Seconds of what waits for models, tools and networks.
+/// Buckets in seconds for waits on models, tools and networks.
 const LONG: &[f64] = &[0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0];
 
-/// Seconds of what the program itself does.
+/// Buckets in seconds for work of this process.
 const SHORT: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
 
-/// Seconds of a disk.
+/// Buckets in seconds for disk access.
 const DISK: &[f64] =
     &[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
-/// Seconds of locks.
+/// Buckets in seconds for lock waits.
 const LOCK: &[f64] = &[0.000_001, 0.000_01, 0.0001, 0.001, 0.01, 0.1];
 
-/// Shares; the tiers begin at 0.8, 0.85 and 0.95 unless configured otherwise.
+/// Buckets for shares; the default tiers are at 0.8, 0.85 and 0.95.
 const SHARE: &[f64] = &[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0];
 
 #[rustfmt::skip]

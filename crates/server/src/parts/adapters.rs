@@ -1,4 +1,4 @@
-//! Adapters under supervision: each runs by itself, is started again after a failure, and never touches another.
+//! Supervises the adapters: each runs on its own, restarts after a failure, and does not affect the others.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use tracing::{Instrument as _, Span};
 
 use cairn_config::NetworkKind;
 
-/// Pause after a first failure; it doubles with each further one.
+/// Pause after the first failure; doubles with each further one.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
-/// Longest pause after a failure that may pass by itself.
+/// Longest pause after a temporary failure.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// Pause after a first failure that an operator must repair.
+/// Pause after the first failure that an operator must fix.
 const LASTING_PAUSE_MIN: Duration = Duration::from_secs(120);
 
-/// Longest pause after such a failure.
+/// Longest pause after failures that an operator must fix.
 const LASTING_PAUSE_MAX: Duration = Duration::from_secs(900);
 
-/// A run that was so long begins the pauses again.
+/// A run of this length resets the pauses.
 const LONG_RUN: Duration = Duration::from_secs(300);
 
-/// How long an adapter gets to let go once it is told to stop.
+/// Longest time for an adapter to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
 pub struct Adapters {
@@ -39,14 +39,14 @@ pub struct Adapters {
 }
 
 impl Adapters {
-    /// Starts every adapter under a supervisor of its own.
+    /// Starts each adapter under its own supervisor.
     pub fn start(adapters: Arc<[Arc<dyn Adapter>]>, ports: &AdapterPorts) -> Self {
         let stop = CancellationToken::new();
         let supervisors = adapters
             .iter()
             .map(|adapter| {
                 let work = supervise(Arc::clone(adapter), ports.clone(), stop.clone());
-                // Which of a network's bots a line of the log is of.
+                // Names the bot in log lines, where a network may have several.
                 let named = NetworkKind::of_platform(adapter.name())
                     .is_some_and(|kind| kind.name() != adapter.name());
                 let span = match named {
@@ -63,7 +63,7 @@ impl Adapters {
         Arc::clone(&self.adapters)
     }
 
-    /// Nothing more is taken in. What was not acknowledged comes again after the next start; sending goes on.
+    /// Stops receiving; sending still works. Messages that were not acknowledged arrive again after the next start.
     pub async fn stop(self) {
         self.stop.cancel();
         for (platform, supervisor) in self.supervisors {
@@ -116,7 +116,7 @@ async fn supervise(adapter: Arc<dyn Adapter>, ports: AdapterPorts, stop: Cancell
     }
 }
 
-/// A panic as a failure. The panic hook logs its message.
+/// The failure for a panic, whose message is logged by the panic hook.
 fn panicked() -> AdapterFailure {
     AdapterFailure {
         reason: "the adapter panicked".to_owned(),
@@ -125,7 +125,7 @@ fn panicked() -> AdapterFailure {
     }
 }
 
-/// How long to wait after so many failures in a row, without chance.
+/// The pause after `n_failures` in a row, without jitter.
 fn pause_of(n_failures: u32, lasting: bool) -> Duration {
     let (first, longest) =
         if lasting { (LASTING_PAUSE_MIN, LASTING_PAUSE_MAX) } else { (PAUSE_MIN, PAUSE_MAX) };

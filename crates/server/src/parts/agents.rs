@@ -1,4 +1,5 @@
-//! The agents' settings and models, made from the configuration on first use; and the windows that servers list for them.
+//! The agents' settings and models, created from the configuration when first needed, and the context windows that
+//! model servers report.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -23,7 +24,7 @@ use crate::parts::models;
 use crate::parts::tools::ToolRegistry;
 use cairn_config::{AgentConfig, Config, Live, Loaded};
 
-/// How long a model's server may take to say how large its window is. It is asked at the start, and again until it has
+/// Longest wait for a model server to report its context window. It is asked at the start, and again until it has
 /// answered ([`watch_windows`]).
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -33,51 +34,51 @@ pub struct AgentRegistry {
     search: HistorySearch,
     tools: Arc<ToolRegistry>,
     default_agent: AgentId,
-    /// Of the configuration that it was asked for last.
+    /// The models of the configuration that was last asked for.
     reached: Mutex<Option<(Arc<Loaded>, Arc<Reached>)>>,
-    /// What was said of windows, and of whose; none: nothing is.
+    /// The window warnings already logged, with their agents; `None`: they are not logged.
     told: Option<Mutex<BTreeSet<(AgentId, String)>>>,
 }
 
-/// The models of one configuration, and what their servers say of them: asked once.
+/// The models of one configuration, and the windows that their servers reported.
 struct Reached {
     models: BTreeMap<String, Arc<dyn ChatModel>>,
     listed: Listed,
 }
 
-/// Windows as the models' servers tell them, by the models' ids.
+/// The reported windows by model id.
 type Listed = BTreeMap<String, ServerWindow>;
 
 impl AgentRegistry {
-    /// The agents of that configuration; nothing is asked of any server yet. `search`: where the offline model
-    /// looks things up; `tools`: what agents' models may call.
+    /// The agents of the configuration. No server is asked yet. `search`: used by the offline model; `tools`: what the
+    /// agents' models may call.
     pub fn new(live: Live, search: HistorySearch, tools: Arc<ToolRegistry>) -> Self {
         let default_agent = live.now().config.default_agent();
         let told = Some(Mutex::default());
         Self { live, search, tools, default_agent, reached: Mutex::default(), told }
     }
 
-    /// The registry for a command, which says nothing of windows.
+    /// Logs no warnings about windows; for commands.
     pub fn silent(self) -> Self {
         Self { told: None, ..self }
     }
 
-    /// The configuration as it is now.
+    /// The current configuration.
     pub fn loaded(&self) -> Arc<Loaded> {
         self.live.now()
     }
 
-    /// The agent that is meant when none is named: the first.
+    /// The first agent, which is used when none is named.
     pub fn default_agent(&self) -> &AgentId {
         &self.default_agent
     }
 
-    /// All agents, in the order of the configuration.
+    /// The ids of all agents, in the order of the configuration.
     pub fn ids(&self) -> Vec<AgentId> {
         self.live.now().config.agents.iter().map(|agent| agent.id.clone()).collect()
     }
 
-    /// Whether that agent is configured.
+    /// Whether this agent is configured.
     pub fn knows(&self, id: &AgentId) -> bool {
         self.live.now().config.agent(id.as_str()).is_some()
     }
@@ -86,16 +87,16 @@ impl AgentRegistry {
         &self.tools
     }
 
-    /// An agent with its models. Asks their servers for their windows where the configuration sets none.
+    /// An agent with its models. Asks model servers for their windows where the configuration sets none.
     ///
     /// # Errors
-    /// As for [`AgentRegistry::runtimes`].
+    /// A model's address or key cannot be used.
     pub async fn agent(&self, id: &AgentId) -> Result<Option<AgentRuntime>, BadModel> {
         let runtimes = self.runtimes().await?;
         Ok(runtimes.into_iter().find(|agent| agent.id == *id))
     }
 
-    /// All agents with their models, and with the tools that they may call now.
+    /// All agents with their models and their current tools.
     ///
     /// # Errors
     /// A model's address or key cannot be used.
@@ -103,11 +104,11 @@ impl AgentRegistry {
         self.runtimes_of(&self.live.now()).await
     }
 
-    /// All agents of a configuration that is about to hold: its models are reached, so that nothing has to wait for them
-    /// once it does. What their servers have said of windows is kept.
+    /// All agents of a configuration that is about to become current. Its models are set up now, so that nothing waits
+    /// for them later. Windows that are already known are kept.
     ///
     /// # Errors
-    /// As for [`AgentRegistry::runtimes`]; nothing has changed then.
+    /// A model's address or key cannot be used; then nothing has changed.
     pub async fn runtimes_of(&self, loaded: &Arc<Loaded>) -> Result<Vec<AgentRuntime>, BadModel> {
         let kept = self.reached.lock().clone();
         let reached = match kept {
@@ -122,7 +123,7 @@ impl AgentRegistry {
         Ok(agents.filter_map(|agent| self.runtime(&loaded.config, agent, &reached)).collect())
     }
 
-    /// Whether a server is to be asked how large the window of its model is. `due`: by what it has said.
+    /// Whether any server should be asked for its window. `due`: which servers count.
     pub fn lacks_windows(&self, due: Due) -> bool {
         let reached = self.reached.lock().clone();
         reached.is_some_and(|(loaded, reached)| {
@@ -130,7 +131,7 @@ impl AgentRegistry {
         })
     }
 
-    /// Asks those servers once more. True: one has said something new, and the runtime needs the agents again.
+    /// Asks the servers that are due again. Returns true if a window is new, and the runtime needs the agents again.
     pub async fn ask_again(&self, due: Due) -> bool {
         let Some((loaded, reached)) = self.reached.lock().clone() else { return false };
         let listed = discovered(&loaded.config, &reached.models, reached.listed.clone(), due).await;
@@ -144,7 +145,7 @@ impl AgentRegistry {
         let reached = Arc::new(Reached { models: reached.models.clone(), listed });
         {
             let mut kept = self.reached.lock();
-            // A reload meanwhile has asked by itself.
+            // A reload in the meantime has asked the servers itself.
             if !kept.as_ref().is_some_and(|(of, _)| Arc::ptr_eq(of, &loaded)) {
                 return false;
             }
@@ -154,15 +155,15 @@ impl AgentRegistry {
         true
     }
 
-    /// Has the runtime's agents be as configuration and tools have them now.
+    /// Gives the runtime the agents of the current configuration, with their current tools.
     ///
     /// # Errors
-    /// As for [`AgentRegistry::runtimes`]; the runtime is as it was then.
+    /// A model's address or key cannot be used; then the runtime is unchanged.
     pub async fn deploy(&self, runtime: &Runtime) -> Result<(), BadModel> {
         loop {
             let loaded = self.live.now();
             runtime.set_agents(self.runtimes_of(&loaded).await?);
-            // A reload meanwhile would be undone by this.
+            // A reload in the meantime must not be overwritten.
             if Arc::ptr_eq(&loaded, &self.live.now()) {
                 return Ok(());
             }
@@ -212,8 +213,8 @@ impl AgentRegistry {
         Some(runtime.summarised_by(agent.compaction.model.as_deref().and_then(candidate)))
     }
 
-    /// Says, once, which windows are small. Those that are set in the configuration were warned about with it. A command
-    /// that starts a runtime of its own says nothing of them: `cairn status` does.
+    /// Logs each warning about a window once. Windows set in the configuration were already reported with it. Commands
+    /// log none; `cairn status` shows them.
     fn warn_of_windows(&self, agent: &AgentRuntime) {
         let Some(told) = &self.told else { return };
         for (candidate, guarded) in agent.chain().zip(agent.guarded()) {
@@ -234,12 +235,12 @@ impl AgentRegistry {
     }
 }
 
-/// The models that an agent uses, by their ids.
+/// The ids of the models that an agent uses.
 fn used(agent: &AgentConfig) -> Vec<&str> {
     agent.chain().into_iter().chain(agent.compaction.model.as_deref()).collect()
 }
 
-/// What is known of models that are asked for as they were: of the same server, by the same name, with the same key.
+/// The known windows of models whose server, name and key are unchanged.
 fn kept(before: &Loaded, listed: &Listed, now: &Loaded) -> Listed {
     let is_same = |id: &str| {
         let (Some(was), Some(is)) = (before.config.model(id), now.config.model(id)) else { return false };
@@ -253,11 +254,11 @@ fn kept(before: &Loaded, listed: &Listed, now: &Loaded) -> Listed {
 /// Which servers are asked for the window of their model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
-    /// Those that have not answered.
+    /// Servers that have not answered.
     Unanswered,
-    /// Those that had not loaded the model, too: it has answered since.
+    /// Also servers that had not loaded the model; it has answered since.
     NotLoaded,
-    /// Those that had loaded it, too: it may have been loaded with another window since.
+    /// Also servers that had loaded it; the window may be another one by now.
     Loaded,
 }
 
@@ -272,7 +273,7 @@ impl Due {
     }
 }
 
-/// Models whose servers are to be asked for the window, since the configuration sets none and an agent needs it.
+/// The models whose servers should be asked: an agent uses them, and the configuration sets no window.
 fn lacking<'a>(
     config: &'a Config,
     models: &'a BTreeMap<String, Arc<dyn ChatModel>>,
@@ -288,7 +289,7 @@ fn lacking<'a>(
     unknown.map(|(id, _)| id.as_str())
 }
 
-/// What the servers of the models say how large their windows are: those that are due are asked, all at once.
+/// Asks the servers that are due, all at once, and adds their windows to the known ones.
 async fn discovered(
     config: &Config,
     models: &BTreeMap<String, Arc<dyn ChatModel>>,
@@ -299,7 +300,7 @@ async fn discovered(
     let answers =
         asked.map(|id| async move { Some((id.to_owned(), discover(models.get(id)?.as_ref()).await?)) });
     for (id, window) in join_all(answers).await.into_iter().flatten() {
-        // A model that was unloaded will be loaded again as it was, as far as anybody knows.
+        // An unloaded model is assumed to be loaded again with the same window.
         if window != ServerWindow::NotLoaded || !known.contains_key(&id) {
             known.insert(id, window);
         }
@@ -307,7 +308,7 @@ async fn discovered(
     known
 }
 
-/// `None`: the server does not answer, and is asked again.
+/// The window reported by a model's server. `None`: it does not answer, and is asked again.
 async fn discover(model: &dyn ChatModel) -> Option<ServerWindow> {
     let answer = tokio::time::timeout(DISCOVERY_TIMEOUT, model.discover_window()).await;
     match answer {
@@ -319,20 +320,19 @@ async fn discover(model: &dyn ChatModel) -> Option<ServerWindow> {
     }
 }
 
-/// The first pause before servers are asked again; it doubles.
+/// First pause before servers are asked again; it doubles.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
-/// The longest. Where nothing is to be asked, it is looked so often whether a reload has changed that.
+/// Longest pause, and the time after which a loaded model's window is asked for again.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Asks servers again for the windows of their models: at growing pauses, and whenever a model has answered. A server that
-/// starts with the machine may answer later than the daemon; one that loads a model with its first request tells the window
-/// then. Never returns.
+/// Asks model servers for their windows again, after growing pauses and whenever a model has answered. A server may
+/// start after the daemon, or load a model with its first request and know its window only then. Never returns.
 pub async fn watch_windows(agent_registry: Arc<AgentRegistry>, runtime: Runtime) {
     let mut pauses = Backoff::new(PAUSE_MIN, PAUSE_MAX);
     let (mut pause, mut looked) = (pauses.next_pause(), Instant::now());
     loop {
-        // A model may answer often although its server lists nothing.
+        // A model may answer often although its server reports nothing.
         tokio::time::sleep(PAUSE_MIN).await;
         let has_answered = tokio::select! {
             () = tokio::time::sleep(pause - PAUSE_MIN) => false,

@@ -1,4 +1,4 @@
-//! A background task of the daemon: it runs until it is stopped.
+//! A background task, which runs until it is stopped.
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +18,7 @@ impl Background {
         Self { task, stop }
     }
 
-    /// Stops it where it waits, and returns when it has ended.
+    /// Cancels the task at its next await, and returns when it has ended.
     pub async fn stop(self) {
         self.stop.cancel();
         if self.task.await.is_err() {

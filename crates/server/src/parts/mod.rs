@@ -1,4 +1,4 @@
-//! The parts of a daemon that run beside its actors, and what they are made of.
+//! The parts of a daemon besides its actors, and how they are created from the configuration.
 
 pub mod adapters;
 pub mod agents;

@@ -1,4 +1,4 @@
-//! Makes the clients of configured models.
+//! Creates the clients of configured models.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use futures::future::ready;
 
 use cairn_config::{Api, Loaded, ModelConfig, Provider};
 
-/// The search of a store, for the offline model.
+/// The offline model's search, in a store.
 pub fn search_in(store: &Store) -> HistorySearch {
     let store = store.clone();
     Arc::new(move |query| {
@@ -21,13 +21,12 @@ pub fn search_in(store: &Store) -> HistorySearch {
     })
 }
 
-/// A search that finds nothing: there is no store yet.
+/// The offline model's search without a store; finds nothing.
 pub fn search_nowhere() -> HistorySearch {
     Arc::new(|_| ready(Ok(Vec::new())).boxed())
 }
 
-/// The client of a model; `None` stands for the embedded one, which looks things up by `search`. Nothing is asked of any
-/// server.
+/// The client of a model; `None`: the embedded offline model, which uses `search`. No server is asked.
 ///
 /// # Errors
 /// The model's address or key cannot be used.
@@ -44,10 +43,10 @@ pub fn client(
     })
 }
 
-/// The client of a model of provider = "openai".
+/// The client of a model with `provider = "openai"`.
 ///
 /// # Errors
-/// As for [`client`].
+/// The model's address or key cannot be used.
 pub fn openai(model: &ModelConfig, options: ServerOptions) -> Result<OpenAi, BadModel> {
     match model.api() {
         Api::Responses => OpenAi::with_responses(options),
@@ -55,10 +54,10 @@ pub fn openai(model: &ModelConfig, options: ServerOptions) -> Result<OpenAi, Bad
     }
 }
 
-/// Whether the models that agents ask can be used, as far as that shows without asking a server.
+/// Checks the models of all agents, as far as possible without asking a server.
 ///
 /// # Errors
-/// As for [`client`].
+/// The model's address or key cannot be used.
 pub fn check(loaded: &Loaded) -> Result<(), BadModel> {
     let mut asked = loaded
         .config
@@ -69,7 +68,7 @@ pub fn check(loaded: &Loaded) -> Result<(), BadModel> {
     asked.try_for_each(|id| client(loaded, loaded.config.model(id), &search).map(drop))
 }
 
-/// How a model behind a server is asked, with its key.
+/// The request options for a model behind a server, with its key.
 pub fn options(loaded: &Loaded, model: &ModelConfig) -> ServerOptions {
     ServerOptions {
         api_key: loaded.api_key(&model.id).cloned(),

@@ -1,4 +1,4 @@
-//! From the configuration to the adapters of the chat networks.
+//! Creates the adapters of the chat networks from the configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
@@ -32,20 +32,20 @@ pub enum BadNetwork {
     Telegram(#[from] telegram::BadSettings),
 }
 
-/// The adapters of a daemon, and what of their settings may change while they run.
+/// The adapters of a daemon, and the parts that can change or are served elsewhere.
 #[derive(Default)]
 pub struct Networks {
     pub adapters: Vec<Arc<dyn Adapter>>,
-    /// Whom they hear, what they take in, how they show answers.
+    /// Their replaceable settings.
     pub chats: Chats,
-    /// What is served for Telegram to send updates to, by address.
+    /// The webhook routes for Telegram, by listening address.
     pub webhooks: BTreeMap<SocketAddr, Router>,
 }
 
-/// By platform what its adapter is told by the configuration.
+/// The replaceable settings of each adapter, by platform.
 pub type Chats = BTreeMap<&'static str, LiveChat>;
 
-/// Tells the adapters that run what the configuration says now.
+/// Passes the current configuration to the running adapters.
 pub fn tell(chats: &Chats, config: &Config) {
     for (platform, live) in chats {
         if let Some(bot) = config.bot(platform) {
@@ -54,7 +54,7 @@ pub fn tell(chats: &Chats, config: &Config) {
     }
 }
 
-/// Journals who is heard where from here on, for the networks that read again what was said before.
+/// Journals the access rules in effect from now on, for networks that read missed messages.
 ///
 /// # Errors
 /// The journal cannot be written.
@@ -71,8 +71,8 @@ pub async fn note_access(
     Ok(())
 }
 
-/// A platform's name for the rest of the process: labels of metrics and every message that comes in hold it. There are no
-/// more than the configuration has ever had bots.
+/// Leaks a platform's name once: metric labels and every message refer to it. There are at most as many as the
+/// configuration has ever had bots.
 fn kept(platform: String) -> &'static str {
     static KEPT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut kept = KEPT.lock();
@@ -84,13 +84,13 @@ fn kept(platform: String) -> &'static str {
     platform
 }
 
-/// What an adapter keeps from a planned stop to the next start is in files that end so, in the state folder.
+/// The ending of the files in the state folder that keep an adapter's sessions until the next start.
 const SESSIONS: &str = "-sessions.json";
 
-/// How long the database may take for them: without them new sessions begin.
+/// Longest time for the database to store or return sessions; without them new ones are started.
 const HAND_OVER: Duration = Duration::from_secs(3);
 
-/// Leaves what adapters have kept to whichever node leads next. A node that does not lead any more leaves nothing.
+/// Stores the adapters' sessions in the database for the next leader. Does nothing if this node no longer leads.
 pub async fn hand_over(store: &Store, state: &Path) {
     if !store.leads() {
         return;
@@ -114,10 +114,10 @@ pub async fn hand_over(store: &Store, state: &Path) {
     }
 }
 
-/// Takes what the adapters of the leader before have kept.
+/// Fetches the sessions that the previous leader handed over.
 pub async fn take_over(store: &Store, state: &Path) {
     if store.lease().is_some() {
-        // A planned stop hands its sessions over: those that are here are of an earlier time.
+        // A planned stop hands over its sessions, so files found here are outdated.
         for (name, path) in sessions(state).await {
             if let Err(error) = on_disk(move || fs::remove_file(path)).await {
                 tracing::warn!(name, %error, "old sessions could not be removed");
@@ -138,7 +138,7 @@ pub async fn take_over(store: &Store, state: &Path) {
     }
 }
 
-/// The files in which adapters keep sessions, with their names.
+/// The names and paths of the session files.
 async fn sessions(state: &Path) -> Vec<(String, PathBuf)> {
     let state = state.to_owned();
     let listed = on_disk(move || {
@@ -149,7 +149,7 @@ async fn sessions(state: &Path) -> Vec<(String, PathBuf)> {
     listed.await.unwrap_or_default()
 }
 
-/// For nobody else's eyes: with the token, a session can be taken over.
+/// Readable by the owner only: with the token, a session can be taken over.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let beside = path.with_extension("new");
     let mut options = OpenOptions::new();
@@ -161,39 +161,37 @@ async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send 
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
-/// The adapters of all bots that are used. None of them is connected yet. What they keep for the next start is in `state`;
-/// they ask nothing while `fence` is closed.
+/// The adapters of all enabled bots, not connected yet. Their sessions are kept in `state`; they send no requests while
+/// `fence` is closed.
 ///
 /// # Errors
-/// Settings that no adapter can be made from.
+/// Invalid settings.
 pub fn adapters(
     loaded: &Loaded,
-    pairing_store: &Arc<dyn PairingStore>,
+    people: &Arc<dyn PairingStore>,
     state: &Path,
     fence: &Fence,
 ) -> Result<Networks, BadNetwork> {
     let (mut out, all_refusals) = (Networks::default(), Refusals::default());
     for bot in loaded.config.bots().filter(|bot| bot.network.enabled) {
         let platform = kept(bot.platform());
-        // A token that cannot be read has stopped `cairn run` before (`Loaded::check_tokens`).
+        // For `cairn run` a missing token is an error at the start (`Loaded::check_tokens`).
         let Some(token) = loaded.token(platform).cloned() else { continue };
-        let pairing_store = Arc::clone(pairing_store);
+        let people = Arc::clone(people);
         let (adapter, chat): (Arc<dyn Adapter>, LiveChat) = match bot.kind {
             NetworkKind::Discord => {
                 let settings = discord_settings(&loaded.config, bot.network, token);
                 let sessions = Some(state.join(format!("{platform}{SESSIONS}")));
                 let (refusals, fence) = (all_refusals.clone(), fence.clone());
                 let settings = DiscordSettings { platform, sessions, refusals, fence, ..settings };
-                let discord = Discord::new(settings, pairing_store)?;
+                let discord = Discord::new(settings, people)?;
                 let chat = discord.chat();
                 (Arc::new(discord), chat)
             }
             NetworkKind::Telegram => {
                 let settings = telegram_settings(&loaded.config, bot.network, token);
-                let telegram = Telegram::new(
-                    TelegramSettings { platform, fence: fence.clone(), ..settings },
-                    pairing_store,
-                )?;
+                let telegram =
+                    Telegram::new(TelegramSettings { platform, fence: fence.clone(), ..settings }, people)?;
                 if let (Some(address), Some(router)) = (bot.network.webhook_address(), telegram.webhook()) {
                     let others = out.webhooks.remove(&address).unwrap_or_default();
                     out.webhooks.insert(address, others.merge(router));
@@ -208,7 +206,7 @@ pub fn adapters(
     Ok(out)
 }
 
-/// The agents whose model takes pictures.
+/// The agents whose first model takes pictures.
 fn agents_that_see(config: &Config) -> BTreeSet<AgentId> {
     let sees = |model: &str| config.model(model).is_some_and(|model| model.images);
     config.agents.iter().filter(|agent| sees(agent.model())).map(|agent| agent.id.clone()).collect()
@@ -227,10 +225,10 @@ fn telegram_settings(config: &Config, network: &Network, token: SecretString) ->
     TelegramSettings { api_url, webhook_url: network.webhook_url.clone(), ..settings }
 }
 
-/// Checks a bot, without connecting it.
+/// Checks a bot's account without running its adapter.
 ///
 /// # Errors
-/// Settings that no adapter can be made from.
+/// Invalid settings.
 pub async fn checkup(
     config: &Config,
     bot: Bot<'_>,
@@ -242,7 +240,7 @@ pub async fn checkup(
     })
 }
 
-/// The settings that both networks have.
+/// The settings that both networks share.
 fn chat(network: &Network, config: &Config) -> ChatSettings {
     ChatSettings {
         access: network.policy(&config.default_agent()),

@@ -1,5 +1,5 @@
-//! The registry: who is paired, which tool servers are approved, and where chats have moved. The state is the fold of the journal; every change is
-//! appended first, then folded in.
+//! The registry: pairings, bans, approved tool servers, access rules and moved chats. Its state is built from the
+//! journal; each change is journalled first, then applied.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::{Mutex, RwLock};
 
-/// What codes are made of: 32 signs that cannot be mistaken for each other.
+/// The alphabet of codes: 32 characters that are not easily confused.
 const SIGNS: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 
-/// Signs of a code: 40 bits, so that nobody guesses one within its day.
+/// Characters per code: 40 bits, too many to guess while a code is valid.
 const CODE_LEN: usize = 8;
 
 pub struct DaemonPairings {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     state: RwLock<RegistryState>,
-    /// Strangers whose code is on its way to the journal: a second message of theirs makes no second one.
+    /// People whose request is being journalled: a second message must not create a second one.
     asking: Mutex<BTreeSet<String>>,
 }
 
 impl DaemonPairings {
-    /// The registry as the journal has it.
+    /// Loads the registry from the journal.
     ///
     /// # Errors
     /// The store failed.
@@ -41,7 +41,7 @@ impl DaemonPairings {
         Ok(Self { store, clock, state, asking: Mutex::default() })
     }
 
-    /// Everybody who is paired or has asked, requests first, each group in order of time.
+    /// All paired people and open requests; requests first, each group by time.
     pub fn pairings(&self) -> Vec<Pairing> {
         let now = self.clock.now();
         let state = self.state.read();
@@ -51,7 +51,8 @@ impl DaemonPairings {
         pairings
     }
 
-    /// Approves the person of a code, or one whose pairing was revoked (`PLATFORM/USER`). `None`: there is neither.
+    /// Approves the person with this code, or a person whose pairing was revoked (`PLATFORM/USER`). `None`: neither
+    /// exists.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -68,7 +69,7 @@ impl DaemonPairings {
         Ok(self.state.read().pairings.get(&user).cloned())
     }
 
-    /// Revokes an approval, or refuses a request. `None`: that person has neither.
+    /// Revokes an approval or refuses a request. `None`: the person has neither.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -84,7 +85,7 @@ impl DaemonPairings {
         Ok(self.state.read().pairings.get(user).cloned())
     }
 
-    /// The bans that hold, by person.
+    /// The current bans, by person.
     pub fn bans(&self) -> Vec<(String, Ban)> {
         let now = self.clock.now();
         let state = self.state.read();
@@ -96,7 +97,7 @@ impl DaemonPairings {
             .collect()
     }
 
-    /// Bans a person, in the place of a ban that they have.
+    /// Bans a person; replaces an existing ban.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -108,7 +109,7 @@ impl DaemonPairings {
         by: String,
     ) -> Result<Ban, StoreError> {
         let since = self.clock.now();
-        // One that reaches beyond all time has no end.
+        // A duration beyond the range of times means no end.
         let until = lasts.and_then(|lasts| since.checked_add(lasts).ok());
         let ban = Ban { reason: reason.clone(), since, until, by: by.clone() };
         tracing::info!(%user, %by, "a person is banned");
@@ -116,7 +117,7 @@ impl DaemonPairings {
         Ok(ban)
     }
 
-    /// Lifts a ban. `None`: there is none.
+    /// Lifts a ban. `None`: the person is not banned.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -130,12 +131,12 @@ impl DaemonPairings {
         Ok(Some(ban))
     }
 
-    /// The tool servers that operators approved.
+    /// The approvals of tool servers.
     pub fn pins(&self) -> Pins {
         self.state.read().pins.clone()
     }
 
-    /// An operator approves a tool server as it is shown.
+    /// Approves a tool server, with the tools in `pin`.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -143,7 +144,7 @@ impl DaemonPairings {
         self.append(Event::Registry(RegistryEvent::ServerApproved { pin })).await
     }
 
-    /// An operator revokes the approval of a server.
+    /// Revokes the approval of a tool server.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -151,7 +152,7 @@ impl DaemonPairings {
         self.append(Event::Registry(RegistryEvent::ServerRevoked { server: server.to_owned() })).await
     }
 
-    /// These rules hold on a platform from here on; journalled when they are other ones than before.
+    /// Sets the access rules of a platform from now on. Journalled only if they changed.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -176,7 +177,7 @@ impl DaemonPairings {
         Ok(())
     }
 
-    /// The code to tell a stranger, if it is time to. From here on their request is on its way.
+    /// The code to send to an unknown person, unless they were told recently. Marks their request as being journalled.
     fn begin(&self, user: &str) -> Result<Option<String>, StoreError> {
         let now = self.clock.now();
         let state = self.state.read();
@@ -227,7 +228,7 @@ impl PairingStore for DaemonPairings {
     ) -> BoxFuture<'_, Result<Option<String>, StoreError>> {
         Box::pin(async move {
             let Some(code) = self.begin(&user.id)? else { return Ok(None) };
-            let _asking = Asking { pairing_store: self, user: user.id.clone() };
+            let _asking = Asking { people: self, user: user.id.clone() };
             tracing::info!(user = %user.id, "a stranger asks for approval; `cairn pair list` shows the code");
             self.append(Event::Registry(RegistryEvent::PairingRequested { user, chat, code: code.clone() }))
                 .await?;
@@ -263,15 +264,15 @@ impl PairingStore for DaemonPairings {
     }
 }
 
-/// A stranger's request on its way to the journal; over when this is dropped.
+/// A request that is being journalled; dropping it removes the mark.
 struct Asking<'r> {
-    pairing_store: &'r DaemonPairings,
+    people: &'r DaemonPairings,
     user: String,
 }
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        self.pairing_store.asking.lock().remove(&self.user);
+        self.people.asking.lock().remove(&self.user);
     }
 }
 
@@ -297,13 +298,10 @@ mod tests {
 
     use super::*;
 
-    async fn pairing_store(
-        dir: &tempfile::TempDir,
-        clock: &Arc<TestClock>,
-    ) -> (cairn_store::Store, DaemonPairings) {
+    async fn people(dir: &tempfile::TempDir, clock: &Arc<TestClock>) -> (cairn_store::Store, DaemonPairings) {
         let store = cairn_store::Store::open(cairn_store::StoreOptions::new(dir.path())).unwrap();
-        let pairing_store = DaemonPairings::load(Arc::new(store.clone()), clock.clone()).await.unwrap();
-        (store, pairing_store)
+        let people = DaemonPairings::load(Arc::new(store.clone()), clock.clone()).await.unwrap();
+        (store, people)
     }
 
     fn ann() -> Author {
@@ -313,71 +311,64 @@ mod tests {
     #[tokio::test]
     async fn a_stranger_is_told_one_code_and_let_in_by_it_for_good() {
         let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(TestClock::default()));
-        let (store, pairing_store) = pairing_store(&dir, &clock).await;
-        let code = pairing_store.request_pairing(ann(), "7".to_owned()).await.unwrap().unwrap();
+        let (store, people) = people(&dir, &clock).await;
+        let code = people.request_pairing(ann(), "7".to_owned()).await.unwrap().unwrap();
         assert_eq!(code.len(), CODE_LEN);
-        assert_eq!(
-            pairing_store.request_pairing(ann(), "7".to_owned()).await.unwrap(),
-            None,
-            "told just now"
-        );
+        assert_eq!(people.request_pairing(ann(), "7".to_owned()).await.unwrap(), None, "told just now");
         clock.advance(SignedDuration::from_mins(11));
-        let again = pairing_store.request_pairing(ann(), "7".to_owned()).await.unwrap();
+        let again = people.request_pairing(ann(), "7".to_owned()).await.unwrap();
         assert_eq!(again.as_deref(), Some(&*code), "the same code again");
-        assert_eq!(pairing_store.standing("telegram/7"), PairingStatus::Waiting);
-        assert_eq!(pairing_store.approve("NOTACODE").await.unwrap(), None);
-        let pairing = pairing_store.approve(&format!(" {} ", code.to_lowercase())).await.unwrap().unwrap();
+        assert_eq!(people.standing("telegram/7"), PairingStatus::Waiting);
+        assert_eq!(people.approve("NOTACODE").await.unwrap(), None);
+        let pairing = people.approve(&format!(" {} ", code.to_lowercase())).await.unwrap().unwrap();
         assert_eq!((pairing.user, pairing.chat.as_str()), (ann(), "7"));
-        assert_eq!(pairing_store.standing("telegram/7"), PairingStatus::Paired);
-        assert_eq!(pairing_store.request_pairing(ann(), "7".to_owned()).await.unwrap(), None);
+        assert_eq!(people.standing("telegram/7"), PairingStatus::Paired);
+        assert_eq!(people.request_pairing(ann(), "7".to_owned()).await.unwrap(), None);
         store.settle().await.unwrap();
         store.close().await;
-        let (_store, pairing_store) = self::pairing_store(&dir, &clock).await;
-        assert_eq!(pairing_store.standing("telegram/7"), PairingStatus::Paired, "after a restart, too");
-        assert!(pairing_store.revoke("telegram/7").await.unwrap().is_some());
-        assert_eq!(pairing_store.standing("telegram/7"), PairingStatus::Revoked);
-        assert_eq!(pairing_store.request_pairing(ann(), "7".to_owned()).await.unwrap(), None);
-        assert!(
-            pairing_store.approve("telegram/7").await.unwrap().is_some(),
-            "an operator changes their mind"
-        );
-        assert_eq!(pairing_store.standing("telegram/7"), PairingStatus::Paired);
-        assert!(pairing_store.revoke("telegram/7").await.unwrap().is_some());
-        assert_eq!(pairing_store.revoke("telegram/7").await.unwrap(), None, "once is enough");
+        let (_store, people) = self::people(&dir, &clock).await;
+        assert_eq!(people.standing("telegram/7"), PairingStatus::Paired, "after a restart, too");
+        assert!(people.revoke("telegram/7").await.unwrap().is_some());
+        assert_eq!(people.standing("telegram/7"), PairingStatus::Revoked);
+        assert_eq!(people.request_pairing(ann(), "7".to_owned()).await.unwrap(), None);
+        assert!(people.approve("telegram/7").await.unwrap().is_some(), "an operator changes their mind");
+        assert_eq!(people.standing("telegram/7"), PairingStatus::Paired);
+        assert!(people.revoke("telegram/7").await.unwrap().is_some());
+        assert_eq!(people.revoke("telegram/7").await.unwrap(), None, "once is enough");
     }
 
     #[tokio::test]
     async fn two_messages_at_once_make_one_code() {
         let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(TestClock::default()));
-        let (_store, pairing_store) = pairing_store(&dir, &clock).await;
-        let ask = || pairing_store.request_pairing(ann(), "7".to_owned());
+        let (_store, people) = people(&dir, &clock).await;
+        let ask = || people.request_pairing(ann(), "7".to_owned());
         let (first, second) = futures::join!(ask(), ask());
         let told = [first.unwrap(), second.unwrap()];
         assert_eq!(told.iter().flatten().count(), 1, "{told:?}");
-        assert_eq!(pairing_store.pairings().len(), 1);
+        assert_eq!(people.pairings().len(), 1);
     }
 
     #[tokio::test]
     async fn a_code_that_nobody_approved_is_void_after_a_day() {
         let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(TestClock::default()));
-        let (_store, pairing_store) = pairing_store(&dir, &clock).await;
-        let code = pairing_store.request_pairing(ann(), "7".to_owned()).await.unwrap().unwrap();
+        let (_store, people) = people(&dir, &clock).await;
+        let code = people.request_pairing(ann(), "7".to_owned()).await.unwrap().unwrap();
         clock.advance(SignedDuration::from_hours(25));
-        assert_eq!(pairing_store.approve(&code).await.unwrap(), None);
-        assert!(pairing_store.pairings().is_empty());
-        let next = pairing_store.request_pairing(ann(), "7".to_owned()).await.unwrap().unwrap();
+        assert_eq!(people.approve(&code).await.unwrap(), None);
+        assert!(people.pairings().is_empty());
+        let next = people.request_pairing(ann(), "7".to_owned()).await.unwrap().unwrap();
         assert_ne!(next, code);
     }
 
     #[tokio::test]
     async fn a_chat_that_moved_keeps_its_first_id_as_its_home() {
         let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(TestClock::default()));
-        let (_store, pairing_store) = pairing_store(&dir, &clock).await;
+        let (_store, people) = people(&dir, &clock).await;
         for (from, to) in [("-1", "-1001"), ("-1001", "-1002"), ("-1001", "-1002")] {
-            pairing_store.migrate("telegram".to_owned(), from.to_owned(), to.to_owned()).await.unwrap();
+            people.migrate("telegram".to_owned(), from.to_owned(), to.to_owned()).await.unwrap();
         }
-        assert_eq!(pairing_store.home_of("telegram", "-1002"), "-1");
-        assert_eq!(pairing_store.address_of("telegram", "-1"), "-1002");
-        assert_eq!(pairing_store.home_of("discord", "-1002"), "-1002");
+        assert_eq!(people.home_of("telegram", "-1002"), "-1");
+        assert_eq!(people.address_of("telegram", "-1"), "-1002");
+        assert_eq!(people.home_of("discord", "-1002"), "-1002");
     }
 }

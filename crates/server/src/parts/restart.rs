@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-/// Restarts the daemon in order within its process, for work that needs the store to itself.
-/// Clones share it.
+/// Restarts the daemon within its process, for work that needs exclusive access to the store. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct RestartHandle {
     again: Arc<Notify>,
@@ -14,32 +13,32 @@ pub struct RestartHandle {
 }
 
 impl RestartHandle {
-    /// Asks for it. Turns under way get a moment; asking twice is asking once.
+    /// Requests a restart. Turns in progress get a moment. Repeated requests count once.
     pub fn restart(&self) {
         self.again.notify_one();
     }
 
-    /// Asks for a restart after which another node leads by the database that they share.
+    /// Requests a restart after which another node with the same database leads.
     pub fn drain(&self) {
         self.drain.notify_one();
     }
 
-    /// Returns when that was asked for.
+    /// Waits for a request by [`Self::drain`].
     pub async fn drained(&self) {
         self.drain.notified().await;
     }
 
-    /// Ends the process: a part of it hangs, and only a new process can recover.
+    /// Requests the end of the process: a part of it hangs, and only a new process can recover.
     pub fn give_up(&self) {
         self.hung.notify_one();
     }
 
-    /// Returns when that was asked for.
+    /// Waits for a request by [`Self::give_up`].
     pub async fn given_up(&self) {
         self.hung.notified().await;
     }
 
-    /// Returns when a restart was asked for.
+    /// Waits for a request by [`Self::restart`].
     pub async fn asked(&self) {
         self.again.notified().await;
     }

@@ -1,4 +1,4 @@
-//! Retention carried out: one pass a day while the daemon runs, and by hand.
+//! Applies retention: one pass a day while the daemon runs, and on request.
 
 #[cfg(test)]
 mod tests;
@@ -20,12 +20,12 @@ use jiff::{SignedDuration, Timestamp};
 use cairn_api::records::RetainRecord;
 use cairn_config::{Config, Live};
 
-/// The first pass comes so long after the start, when pending deliveries have been sent.
+/// Time from the start to the first pass. Pending deliveries have been sent by then.
 const FIRST_AFTER: Duration = Duration::from_secs(10 * 60);
 
 const EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Memories that one pass forgets at the most.
+/// Most memories that a pass forgets.
 const FORGOTTEN_MAX: usize = 10_000;
 
 #[derive(Clone)]
@@ -38,7 +38,7 @@ pub struct RetentionJob {
 }
 
 impl RetentionJob {
-    /// As the configuration says.
+    /// The job for a configuration.
     pub fn of(store: &Store, config: &Config, clock: &Arc<dyn Clock>) -> Self {
         Self {
             store: store.clone(),
@@ -48,10 +48,10 @@ impl RetentionJob {
         }
     }
 
-    /// One pass, reported in the log and in metrics, whatever its outcome.
+    /// One pass. Its outcome is logged and counted.
     ///
     /// # Errors
-    /// What could not be read or written; what was done before that stands.
+    /// A read or write failed; completed steps are kept.
     pub async fn pass(&self, dry_run: bool) -> Result<RetainRecord, StoreError> {
         let began = Instant::now();
         let outcome = self.carry_out(dry_run).await;
@@ -135,7 +135,7 @@ impl RetentionJob {
     }
 }
 
-/// How a pass went, for logs and metrics.
+/// The outcome of a pass, for logs and metrics.
 fn outcome_of(record: &RetainRecord) -> &'static str {
     let failed = record.compressed.failed + record.expired.shrunk.failed;
     let done = record.compressed.segments + record.expired.shrunk.segments + record.memories;
@@ -151,13 +151,13 @@ fn saved(shrunk: &Shrunk) -> u64 {
     shrunk.bytes_before.saturating_sub(shrunk.bytes_after)
 }
 
-/// The journal's part of a pass: segment by segment, so that a stop need not wait for all of them.
+/// The part of a pass that concerns the journal. It works segment by segment, so that a stop can interrupt it.
 struct JournalPass<'a> {
     retention_job: &'a RetentionJob,
     dry_run: bool,
-    /// As they are, or, when nothing is changed, as they would be.
+    /// The segments as they are; in a dry run, as they would be.
     segments: Vec<SegmentFacts>,
-    /// What is in use, once it is asked for.
+    /// The data in use; loaded when first needed.
     needs: Option<Arc<Needs>>,
     compressed: Shrunk,
     expired: Expired,
@@ -177,7 +177,7 @@ impl<'a> JournalPass<'a> {
             if settings.expires(&self.segments[idx], now) {
                 self.expire(idx).await?;
             }
-            // What was rewritten for its words is compressed already.
+            // Segments rewritten by expiry are compressed already.
             if settings.compresses(&self.segments[idx], now) {
                 self.compress(idx).await?;
             }
@@ -232,7 +232,7 @@ impl<'a> JournalPass<'a> {
         let at = self.retention_job.clock.now();
         match self.retention_job.store.expire_segment(first, needs, at, self.dry_run).await {
             Ok(mut expired) => {
-                // Nothing was changed: what would have been compressed before is smaller already.
+                // In a dry run a segment that would be compressed first already has its smaller size here.
                 if self.dry_run && expired.shrunk.segments > 0 {
                     expired.shrunk.bytes_before = self.segments[idx].bytes;
                 }
@@ -259,7 +259,7 @@ impl<'a> JournalPass<'a> {
         }
     }
 
-    /// It stays as it is, and the others do not wait for it.
+    /// Skips a segment that cannot be rewritten.
     fn give_up(&mut self, idx: usize, error: &StoreError) {
         let segment = &mut self.segments[idx];
         tracing::error!(%error, segment = segment.first, "a journal segment could not be rewritten; it stays as it is");
@@ -273,7 +273,7 @@ fn add(sum: &mut Shrunk, one: &Shrunk) {
     sum.bytes_after += one.bytes_after;
 }
 
-/// Makes a pass a day, by the configuration as it is then. Where nothing is set it does nothing. Never returns.
+/// Makes a pass per day with the current configuration. Without retention settings a pass does nothing. Never returns.
 pub async fn daily(store: Store, live: Live, clock: Arc<dyn Clock>) {
     let last_at = store.totals().await.ok().and_then(|totals| totals.last_at);
     let mut seen = (last_at.unwrap_or_else(|| clock.now()), Instant::now());
@@ -285,7 +285,7 @@ pub async fn daily(store: Store, live: Live, clock: Arc<dyn Clock>) {
     }
 }
 
-/// A pass, unless the clock has jumped since it was `seen`: at the last time, or, at the start, since anything was said.
+/// Makes a pass, unless the clock has jumped since `seen`: the last check or, at the start, the last activity.
 async fn due(job: &RetentionJob, seen: &mut (Timestamp, Instant)) {
     let now = job.clock.now();
     let (before, since) = std::mem::replace(seen, (now, Instant::now()));
@@ -300,7 +300,7 @@ async fn due(job: &RetentionJob, seen: &mut (Timestamp, Instant)) {
         );
         return;
     }
-    // The pass itself logs an error.
+    // `pass` logs its errors itself.
     if AssertUnwindSafe(job.pass(false)).catch_unwind().await.is_err() {
         metrics::counter!("cairn_retention_passes_total", "outcome" => "failed").increment(1);
         tracing::error!("retention panicked; it is tried again tomorrow");

@@ -1,4 +1,4 @@
-//! Messages to systemd: ready, reloading, stopping, the status line, and the watchdog.
+//! Messages to systemd: ready, reloading, stopping, status line and watchdog.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
@@ -12,25 +12,25 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use crate::parts::adapters::statuses;
 use cairn_config::{Environment as _, ProcessEnvironment};
 
-/// How often the status line is looked at.
+/// Time between two updates of the status line.
 const STATUS_EVERY: Duration = Duration::from_secs(5);
 
-/// How often a start or a stop that takes long asks for more time.
+/// Time between two requests for more time during a long start or stop.
 const PATIENCE_EVERY: Duration = Duration::from_secs(5);
 
 const PATIENCE_USEC: u32 = 30_000_000;
 
-/// Asks for more time to start or to stop.
+/// Requests more time for a start or stop.
 pub const MORE_TIME: NotifyState<'static> = NotifyState::ExtendTimeoutUsec(PATIENCE_USEC);
 
-/// The watchdog is fed so many times within its limit.
+/// How many times the watchdog is fed within its limit.
 const BEATS: u32 = 3;
 
-/// Messages that wait for systemd to read; more than that are dropped, since each describes the current state.
+/// Most queued messages; further ones are dropped, since each describes the current state.
 const UNREAD_MAX: usize = 64;
 
-/// Sends a message to systemd, where it listens (`$NOTIFY_SOCKET`). Never waits: a thread of its own writes, so that a
-/// systemd that does not read holds nothing up.
+/// Sends a message to systemd, if it listens (`$NOTIFY_SOCKET`). Never waits: a separate thread writes, in case systemd
+/// does not read.
 pub fn tell(state: &[NotifyState<'_>]) {
     static WRITER: OnceLock<Option<SyncSender<String>>> = OnceLock::new();
     let lines: Vec<String> = state.iter().map(ToString::to_string).collect();
@@ -48,7 +48,7 @@ fn start_writer() -> Option<SyncSender<String>> {
             if let Err(error) = sd_notify::notify(false, &[NotifyState::Custom(&message)])
                 && !std::mem::replace(&mut told, true)
             {
-                // Once is enough: where it fails, it fails every time.
+                // Logged once, because it would fail each time.
                 tracing::warn!(%error, "cannot tell systemd; check NotifyAccess of the unit");
             }
         }
@@ -60,7 +60,7 @@ fn start_writer() -> Option<SyncSender<String>> {
     started.is_ok().then_some(tell)
 }
 
-/// A reload begins. systemd compares the time with that of its request.
+/// Tells systemd that a reload starts. The time lets systemd match it with its request.
 pub fn tell_reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell(&[NotifyState::Reloading, now]),
@@ -68,7 +68,7 @@ pub fn tell_reloading() {
     }
 }
 
-/// Carries out work that may take long, and asks systemd for more time until it is done.
+/// Runs long work, and asks systemd for more time until it is done.
 pub async fn with_time<T>(what: &str, work: impl Future<Output = T>) -> T {
     tell(&[NotifyState::Status(what)]);
     let ask = async {
@@ -113,19 +113,19 @@ fn status_line(runtime: &Runtime, adapters: &[Arc<dyn Adapter>]) -> String {
         let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
         line.push_str(&format!("; {} {}{why}", status.platform, status.state.name()));
     }
-    // A second line would be a second assignment.
+    // A line break would start another assignment.
     line.replace(char::is_control, " ")
 }
 
-/// The watchdog's limit, when the unit has one and means this process.
+/// The watchdog's limit, if the unit has one for this process.
 pub fn watchdog() -> Option<Duration> {
     let number = |name: &str| ProcessEnvironment.var(name)?.to_str()?.parse::<u64>().ok();
-    // Without a process it is meant for every reader.
+    // Without `WATCHDOG_PID` the limit applies to any process.
     let mine = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
     number("WATCHDOG_USEC").filter(|usec| mine && *usec > 0).map(Duration::from_micros)
 }
 
-/// Feeds the watchdog, but only when every actor has answered: `ask` asks them, within that time. Never returns.
+/// Feeds the watchdog only while all actors answer. `ask` asks them, with a time limit. Never returns.
 pub async fn feed<A>(ask: impl Fn(Duration) -> A, limit: Duration, feed: impl Fn())
 where
     A: Future<Output = Liveness>,

@@ -1,4 +1,4 @@
-//! All tools that agents may call, as they are now.
+//! All tools that agents may call at the moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -19,17 +19,17 @@ use cairn_config::{
     AgentConfig, Config, Environment as _, FetchConfig, Loaded, McpConfig, ProcessEnvironment,
 };
 
-/// The name of the tool that reads from the web.
+/// The name of the tool that reads web pages.
 const FETCH: &str = "fetch";
 
-/// Pause before a server that failed is started again; doubles with each further failure.
+/// Pause before a failed server is restarted; doubles with each further failure.
 const RESTART_BASE: Duration = Duration::from_secs(1);
 
 const RESTART_MAX: Duration = Duration::from_secs(300);
 
 #[derive(Debug, thiserror::Error)]
 pub enum BadTools {
-    /// One that is linked into this binary.
+    /// A tool that is linked into this binary.
     #[error(transparent)]
     Linked(#[from] BadTool),
     /// `fetch`.
@@ -37,9 +37,9 @@ pub enum BadTools {
     Fetch(#[from] BadFetch),
 }
 
-/// All tools beside those that are built into every agent.
+/// All tools: built-in, linked, `fetch`, and those of tool servers.
 pub struct ToolRegistry {
-    /// Built in, and linked into this binary: for all agents.
+    /// Built-in and linked tools, which all agents have.
     common: Vec<ToolDef>,
     linked: Vec<Arc<dyn Tool>>,
     fetch: Option<Arc<dyn Tool>>,
@@ -47,7 +47,7 @@ pub struct ToolRegistry {
 }
 
 impl ToolRegistry {
-    /// The tools of a configuration, with those that are linked into this binary. Nothing is started.
+    /// The tools of a configuration, and those linked into this binary. Nothing is started.
     ///
     /// # Errors
     /// A linked tool, or `fetch`, cannot be offered.
@@ -74,23 +74,23 @@ impl ToolRegistry {
         &self.servers
     }
 
-    /// Entries of `classes` and `always_allow` that name no tool, by what is approved now; in words.
+    /// A warning for each entry of `classes` and `always_allow` that names no tool approved at the moment.
     pub fn unmatched(&self, config: &Config) -> BTreeSet<String> {
         let approved = |server: &str| {
             let pin = self.servers.pin(server)?;
             Some(pin.tools.into_iter().map(|tool| tool.name).collect())
         };
         let known = KnownTools::new(config, &self.linked, approved);
-        // Linked tools were checked when this was made.
+        // Linked tools were already checked in `new`.
         known.map_or_else(|_bad_tool| BTreeSet::new(), |known| known.unmatched(&config.agents))
     }
 
-    /// What an agent's model may call: always in the same order, so that its prompt stays the same.
+    /// The tools of an agent's model, always in the same order, so that its prompt stays the same.
     pub fn defs(&self, agent: &AgentConfig) -> Vec<ToolDef> {
         self.listed(agent).into_iter().map(|(def, _, _)| def).collect()
     }
 
-    /// What an agent's model may call, with where each tool comes from, and what calling it does.
+    /// The tools of an agent's model, each with its source and effect.
     pub fn listed(&self, agent: &AgentConfig) -> Vec<(ToolDef, String, Effect)> {
         let mut out: Vec<_> = self
             .common
@@ -115,16 +115,16 @@ impl ToolRegistry {
     }
 }
 
-/// The tools that there are, to find entries of agents' lists that name none.
+/// All known tools, to find entries in agents' lists that name none.
 #[derive(Debug)]
 pub struct KnownTools {
     own: BTreeSet<String>,
-    /// What is approved of each server; `None`: nothing, or unknown.
+    /// The approved tools of each server; `None`: there are none, or they are unknown.
     servers: BTreeMap<String, Option<BTreeSet<String>>>,
 }
 
 impl KnownTools {
-    /// The tools of a configuration. `approved`: what is approved of a server, by its id.
+    /// The tools of a configuration. `approved`: the approved tools of a server, by its id.
     ///
     /// # Errors
     /// A linked tool cannot be offered.
@@ -139,8 +139,8 @@ impl KnownTools {
         Ok(Self { own, servers })
     }
 
-    /// Entries of `classes` and `always_allow` of these agents that name no tool, in words, each once. Entries for servers of
-    /// which nothing is known are not judged.
+    /// A warning for each entry of `classes` and `always_allow` that names no tool. Entries for servers with unknown
+    /// tools are skipped.
     pub fn unmatched(&self, agents: &[AgentConfig]) -> BTreeSet<String> {
         let told = |(key, entry): (&str, &String)| match self.find(entry) {
             Match::Missing(why) => {
@@ -151,14 +151,14 @@ impl KnownTools {
         agents.iter().flat_map(entries).filter_map(told).collect()
     }
 
-    /// Whether an entry names what a server may have of which nothing is known.
+    /// Whether an entry may name a tool of a server whose tools are unknown.
     pub fn is_open(&self, agents: &[AgentConfig]) -> bool {
         agents.iter().flat_map(entries).any(|(_, entry)| matches!(self.find(entry), Match::Unknown))
     }
 
     fn find(&self, entry: &str) -> Match {
         if entry == "*" || self.own.contains(entry) || !is_entry(entry) {
-            // What is not an entry at all was reported with the file.
+            // Invalid entries were reported with the configuration.
             return Match::Exists;
         }
         let Some(server) = server_of(entry) else {
@@ -186,11 +186,12 @@ impl KnownTools {
 enum Match {
     Exists,
     Unknown,
-    /// Why there is none.
+    /// The reason.
     Missing(String),
 }
 
-/// The entries of an agent's lists that name tools, with their keys; those of `tools` are checked with the file.
+/// The entries of an agent's `classes` and `always_allow`, with their keys. Entries of `tools` are checked with the
+/// configuration.
 fn entries(agent: &AgentConfig) -> impl Iterator<Item = (&str, &String)> {
     let classes = agent.result_guard.classes.keys().map(|entry| ("classes", entry));
     classes.chain(agent.trust.always_allow.iter().map(|entry| ("always_allow", entry)))
@@ -219,7 +220,8 @@ impl Toolset for ToolRegistry {
     }
 }
 
-/// What servers need of this process. The binary is named by what the kernel knows it by: it may have been replaced on disk.
+/// What servers need from this process. The binary is named by its `/proc` link, because its file may have been
+/// replaced.
 fn around(clock: Arc<dyn Clock>) -> Surroundings {
     let launcher = Some("/proc/self/exe".into());
     Surroundings { clock, path: ProcessEnvironment.var("PATH"), launcher }
@@ -235,7 +237,7 @@ fn fetch_settings(fetch: &FetchConfig) -> FetchSettings {
     }
 }
 
-/// A server with its secrets. `state`: the state folder, which has its working folder.
+/// The settings of a server, with its secrets. `state`: the state folder, which contains its working folder.
 fn settings(loaded: &Loaded, server: &McpConfig, state: &Path) -> ServerSettings {
     let secrets = loaded.mcp_secrets(&server.id);
     let struck_out = secrets.env.values().chain(secrets.headers.values()).cloned().collect();

@@ -1,4 +1,4 @@
-//! What differs between two configurations, key by key.
+//! Compares two configurations key by key.
 
 use cairn_api::records::KeyChange;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,20 +8,20 @@ use serde_json::{Value, json};
 
 use cairn_config::{Loaded, NetworkKind};
 
-/// Stands for a secret, also where values differ in one alone.
+/// Shown for a secret, and for values that differ only in a secret.
 const HIDDEN: &str = "(hidden)";
 
 /// The value of a key.
 #[derive(PartialEq)]
 struct Held {
-    /// Never shown: it may have secrets.
+    /// For comparison only: it may contain secrets.
     real: Value,
     shown: Value,
 }
 
 type Keys = BTreeMap<String, Held>;
 
-/// All that differs, in the order of the keys. Of `[defaults]` what shows at agents is left out.
+/// All differences, sorted by key. A change in `[defaults]` is left out where it appears at an agent.
 pub fn changes(old: &Loaded, new: &Loaded) -> Vec<KeyChange> {
     let (mut old_keys, mut new_keys) = (keys_of(old), keys_of(new));
     join_lone(&mut old_keys, &new_keys);
@@ -43,12 +43,12 @@ pub fn changes(old: &Loaded, new: &Loaded) -> Vec<KeyChange> {
     out
 }
 
-/// A key of an agent without the agent: `agents[main].max_rounds` → `max_rounds`.
+/// An agent's key without the agent: `agents[main].max_rounds` → `max_rounds`.
 fn below(key: &str) -> Option<&str> {
     key.split_once("].").map(|(_, rest)| rest)
 }
 
-/// What one side alone has, an agent, a model, a server, a network, is one change, not one of each of its keys.
+/// Joins the keys of an agent, model, server or network that exists on one side only into one change.
 fn join_lone(keys: &mut Keys, others: &Keys) {
     let owner = |key: &str| match key.split_once("].") {
         Some((owner, _)) => Some(format!("{owner}]")),
@@ -61,7 +61,7 @@ fn join_lone(keys: &mut Keys, others: &Keys) {
     keys.extend(joined.into_iter().map(|owner| (owner, open("(configured)"))));
 }
 
-/// A value without a secret.
+/// A value that contains no secret.
 fn open(text: &str) -> Held {
     Held { real: json!(text), shown: json!(text) }
 }
@@ -74,7 +74,7 @@ fn keys_of(loaded: &Loaded) -> Keys {
             let real = &real[&name];
             match (NetworkKind::of_platform(&name), table) {
                 (None, table) => spread(&name, table, real, &mut out),
-                // Bots go by their platforms.
+                // A bot's keys start with its platform.
                 (Some(kind), Value::Array(bots)) => {
                     for (idx, bot) in bots.into_iter().enumerate() {
                         spread(&kind.platform(bot["name"].as_str()), bot, &real[idx], &mut out);
@@ -85,13 +85,13 @@ fn keys_of(loaded: &Loaded) -> Keys {
         }
     }
     out.retain(|key, _| !key.ends_with(".prompt_text"));
-    // A list of which agent stands where: the first is the default one.
+    // The order of agents is compared by the first one, which is the default.
     let first = loaded.config.default_agent();
     out.insert("agents".to_owned(), open(&format!("`{first}` first")));
     out
 }
 
-/// Adds a value with all that is below it. `real`: the same, with what is hidden.
+/// Adds a value and everything below it. `real`: the unmasked value.
 fn spread(key: &str, shown: Value, real: &Value, out: &mut Keys) {
     match shown {
         Value::Object(table) => {
@@ -109,7 +109,7 @@ fn spread(key: &str, shown: Value, real: &Value, out: &mut Keys) {
     }
 }
 
-/// What is no part of the configuration's text: rendered prompts, keys, tokens.
+/// Differences outside the configuration's text: rendered prompts, keys, tokens.
 fn hidden(old: &Loaded, new: &Loaded) -> Vec<KeyChange> {
     let mut out = Vec::new();
     let mut note = |key: String, from: Value, to: Value| out.push(KeyChange { key, from, to });
@@ -143,7 +143,7 @@ fn hidden(old: &Loaded, new: &Loaded) -> Vec<KeyChange> {
         }
     }
     for platform in new.config.bots().map(|bot| bot.platform()) {
-        // A token that cannot be read now is one that a restart would miss, and a warning of its own.
+        // A token that cannot be read now is reported by a warning.
         if let Some(token) = new.token(&platform) {
             compare(format!("{platform}.token"), old.token(&platform), Some(token));
         }

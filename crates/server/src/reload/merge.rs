@@ -1,5 +1,5 @@
-//! The configuration that holds after a reload: the new one, except what cannot change while the daemon runs. Every table
-//! is decided on here; a key of a live table changes at once unless it is kept by name.
+//! The configuration after a reload: the new one, except for settings that need a restart. Every table is handled here;
+//! in a live table all keys change at once, except those listed.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use cairn_types::ids::AgentId;
 
 use cairn_config::{AgentConfig, Bots, Config, Limits, Loaded, Log, Network};
 
-/// Puts the parts that cannot change live from the one that holds into the new one. Agents that are gone from the file
-/// stay, with their models, until the next start: conversations of theirs may be under way.
+/// Replaces the parts of `new` that need a restart by those of `old`. Agents missing from the new file are kept with
+/// their models until the next start, because they may have conversations.
 pub fn merged(old: &Arc<Loaded>, new: Loaded) -> Loaded {
     let holds = old.config.clone();
     let mut merged = new.with_secrets_of(old);
@@ -37,7 +37,7 @@ pub fn merged(old: &Arc<Loaded>, new: Loaded) -> Loaded {
     merged
 }
 
-/// The bots that run stay, each with its new keys.
+/// Keeps the running bots, with their new settings where possible.
 fn bots(old: Bots, new: &Bots) -> Bots {
     old.map(|old| match new.iter().find(|new| new.name == old.name) {
         None => old,
@@ -65,10 +65,15 @@ fn keep_agents(old: &Config, config: &mut Config) {
             None => config.agents.push(before.clone()),
         }
     }
-    let needed = |id: &str| config.agents.iter().any(|agent| agent.chain().contains(&id));
+    let needed = |id: &str| {
+        let asks = |agent: &cairn_config::AgentConfig| {
+            agent.chain().contains(&id) || agent.compaction.model.as_deref() == Some(id)
+        };
+        config.agents.iter().any(asks)
+    };
     let gone = old.models.iter().filter(|model| config.model(&model.id).is_none() && needed(&model.id));
     let gone: Vec<_> = gone.cloned().collect();
     config.models.extend(gone);
-    // The default agent stays the first.
+    // The default agent must stay the first.
     config.agents.sort_by_key(|agent| agent.id != first);
 }

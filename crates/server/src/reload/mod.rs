@@ -1,4 +1,4 @@
-//! A reload: the configuration is read again, and what can change while everything runs is changed, all of it or nothing.
+//! Reloads: the configuration is read again and applied without a restart, completely or not at all.
 
 mod diff;
 mod merge;
@@ -30,7 +30,7 @@ pub type SetLevel = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
-    /// The configuration is wrong.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
@@ -54,7 +54,7 @@ impl ReloadError {
     }
 }
 
-/// What a reload reads from, and what it tells.
+/// The source of a reload, and the parts that it updates.
 pub struct ReloadDeps {
     pub source: Source,
     pub agent_registry: Arc<AgentRegistry>,
@@ -73,16 +73,16 @@ impl Reloader {
         Self { deps, turn: Semaphore::new(1) }
     }
 
-    /// The configuration that holds.
+    /// The current configuration.
     pub fn live(&self) -> &Live {
         &self.deps.source.live
     }
 
-    /// Reads the configuration again and lets it hold, as far as that goes without a restart. `by`: who asked, for the
-    /// log. systemd is told when it begins and ends.
+    /// Reads the configuration again and applies what needs no restart. Tells systemd at the start and the end. `by`:
+    /// the requester, for the log.
     ///
     /// # Errors
-    /// The configuration cannot be used: everything is as it was.
+    /// The configuration is invalid, or the journal cannot be written; nothing has changed.
     pub async fn reload(&self, by: &'static str) -> Result<Reloaded, ReloadError> {
         let _turn = self.turn.acquire().await.map_err(|_| ReloadError::Stopping)?;
         systemd::tell_reloading();
@@ -98,7 +98,7 @@ impl Reloader {
         let old = live.now();
         let (merged, mut reloaded) = deps.source.read(&old).await?;
         reloaded.warnings.extend(deps.agent_registry.tools().unmatched(&merged.config));
-        // What can fail comes first.
+        // Steps that can fail come first.
         deps.agent_registry.runtimes_of(&merged).await?;
         set_level(&merged.config.log.level).map_err(ReloadError::Level)?;
         if let Err(error) = networks::note_access(&deps.chats, &merged.config, &deps.pairings).await {
@@ -114,7 +114,7 @@ impl Reloader {
     }
 }
 
-/// How it went, for the log and the metrics.
+/// Records the outcome in the log and the metrics.
 fn tell(result: &Result<Reloaded, ReloadError>, by: &'static str) {
     let outcome = match result {
         Ok(reloaded) => {
@@ -129,7 +129,7 @@ fn tell(result: &Result<Reloaded, ReloadError>, by: &'static str) {
     metrics::counter!("cairn_reloads_total", "outcome" => outcome).increment(1);
 }
 
-/// Keys go to the log, not their values.
+/// Logs the changed keys without their values.
 fn report(reloaded: &Reloaded, by: &'static str) {
     let keys =
         |changes: &[KeyChange]| changes.iter().map(|change| &*change.key).collect::<Vec<_>>().join(", ");

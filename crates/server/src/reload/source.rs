@@ -1,4 +1,4 @@
-//! The configuration read again, by a daemon that runs and by a node that stands by.
+//! Reads the configuration again, for a running daemon and for a standby node.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use crate::reload::{ReloadError, SetLevel, changes, merged, tell};
 use cairn_api::records::Reloaded;
 use cairn_config::{Config, Environment, Live, Loaded};
 
-/// Where the configuration is read from again, and what takes it.
+/// Where the configuration is read from, and where it is applied.
 #[derive(Clone)]
 pub struct Source {
-    /// The configuration that holds.
+    /// The current configuration.
     pub live: Live,
-    /// The file that `--config` names.
+    /// The file given by `--config`.
     pub flag: Option<PathBuf>,
-    /// Where the file is looked for else, and secrets are.
+    /// The environment, for the default path and for secrets.
     pub env: Arc<dyn Environment>,
     pub set_level: SetLevel,
 }
 
 impl Source {
-    /// What would hold instead of `old`, and what that changes.
+    /// Reads the configuration. Returns the merged one, and its differences from `old`.
     pub(super) async fn read(&self, old: &Arc<Loaded>) -> Result<(Arc<Loaded>, Reloaded), ReloadError> {
         let new = self.load(old).await?;
         new.check_tokens()?;
@@ -37,7 +37,7 @@ impl Source {
         Ok((merged, reloaded))
     }
 
-    /// A file that was there at the start must still be: without it the built-in defaults would hold.
+    /// Reads the file used at the start. If it is gone, that is an error: the defaults must not replace it.
     async fn load(&self, old: &Loaded) -> Result<Loaded, ReloadError> {
         let flag = self.flag.clone().or_else(|| old.file.clone());
         let env = Arc::clone(&self.env);
@@ -46,21 +46,21 @@ impl Source {
         Ok(read.map_err(|_| ReloadError::Stopping)??)
     }
 
-    /// Reads it for the daemon that starts next in this process. None runs, which would have to be told. `by`: who asked,
-    /// for the log.
+    /// Reloads between two daemons of this process, when no running daemon has to be updated. `by`: the requester, for
+    /// the log.
     ///
     /// # Errors
-    /// The configuration cannot be used: what held before still does.
+    /// The configuration is invalid; the current one is kept.
     pub async fn renew(&self, by: &'static str) -> Result<Reloaded, ReloadError> {
         let result = self.carry_out().await;
         tell(&result, by);
         result
     }
 
-    /// Reads it on a node that stands by. systemd is told when it begins and ends.
+    /// Reloads on a standby node. Tells systemd at the start and the end.
     ///
     /// # Errors
-    /// As [`Self::renew`].
+    /// The configuration is invalid; the current one is kept.
     pub async fn renew_standing_by(&self, by: &'static str) -> Result<Reloaded, ReloadError> {
         systemd::tell_reloading();
         let result = self.renew(by).await;

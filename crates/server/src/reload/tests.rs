@@ -222,3 +222,16 @@ fn what_holds_is_the_new_file_except_what_only_a_restart_changes() {
     ];
     assert_eq!(keys(changes(&merged, &new)), left);
 }
+
+#[test]
+fn a_model_that_an_agent_has_for_its_compactions_alone_stays_with_the_agent() {
+    let with_model = "models = [\"one\"]\n\n[agents.compaction]\nmodel = \"two\"";
+    let old = Arc::new(loaded(&FILE.replacen("models = [\"one\"]", with_model, 1)));
+    let new = loaded(
+        "[[models]]\nid = \"one\"\nbase_url = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\n\n\
+         [[agents]]\nid = \"new\"\nmodels = [\"one\"]\n",
+    );
+    let merged = merged(&old, new);
+    assert_eq!(merged.config.agent("main"), old.config.agent("main"));
+    assert_eq!(merged.config.model("two"), old.config.model("two"));
+}

@@ -1,4 +1,4 @@
-//! `watch = true`: a change of the config file, or of a prompt, is a reload.
+//! `watch = true`: reloads when the config file or a prompt file changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -13,19 +13,19 @@ use tokio::time::{sleep, timeout};
 use crate::reload::Reloader;
 use cairn_config::Loaded;
 
-/// A file is taken as written when nothing happened for so long.
+/// A file counts as written after this long without an event.
 const QUIET: Duration = Duration::from_millis(300);
 
-/// A file that is written all the time is read after so long at the latest.
+/// A file that changes all the time is read after this long.
 const QUIET_MAX: Duration = Duration::from_secs(5);
 
-/// Pause after the folders could not be watched.
+/// Pause before a failed watch is repeated.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// What files held when they were last looked at; a file that cannot be read has a content of its own.
+/// Hashes of the files' contents at the last check; `None` for a file that cannot be read.
 type Seen = BTreeMap<PathBuf, Option<u64>>;
 
-/// Watches for as long as it is asked for, and waits while it is not. Never returns.
+/// Watches the files while `watch` is set. Never returns.
 pub async fn watch(reloader: Arc<Reloader>) {
     let mut changes = reloader.live().changes();
     let mut seen = Seen::new();
@@ -56,20 +56,20 @@ pub async fn watch(reloader: Arc<Reloader>) {
     }
 }
 
-/// The config file and the prompts that it names.
+/// The config file and its prompt files.
 fn files_of(loaded: &Loaded) -> BTreeSet<PathBuf> {
     let prompts = loaded.config.agents.iter().flat_map(|agent| [&agent.prompt, &agent.compactor_prompt]);
     loaded.file.iter().chain(prompts.flatten()).cloned().collect()
 }
 
-/// Watches the folders, since editors write a file beside and rename it; there is room for one event, which says that
-/// there was one.
+/// Watches the folders, because editors write a new file and rename it. The channel holds one event: it only says that
+/// something changed.
 fn begin(files: &BTreeSet<PathBuf>) -> notify::Result<(RecommendedWatcher, mpsc::Receiver<()>)> {
     let (tell, events) = mpsc::channel(1);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         let read = matches!(&event, Ok(event) if matches!(event.kind, EventKind::Access(_)));
         if !read {
-            // A full queue knows already.
+            // A full channel already holds an event.
             let _ = tell.try_send(());
         }
     })?;
@@ -80,8 +80,8 @@ fn begin(files: &BTreeSet<PathBuf>) -> notify::Result<(RecommendedWatcher, mpsc:
     Ok((watcher, events))
 }
 
-/// Reloads when the files have other contents than before; `seen` outlives the watcher, so that nothing that is saved
-/// while a reload changes what is watched goes unread. Returns when there is nothing to hear any more.
+/// Reloads when the contents of the files have changed. `seen` is kept across watchers, so that changes made during a
+/// reload are noticed. Returns when the watcher has ended.
 async fn look_on(
     reloader: &Arc<Reloader>,
     files: &BTreeSet<PathBuf>,
@@ -94,7 +94,7 @@ async fn look_on(
             now.iter().any(|(file, content)| seen.get(file).is_some_and(|before| before != content));
         *seen = now;
         if differs {
-            // A task of its own: a reload is never broken off. Told in the log, whichever way it went.
+            // In its own task, so that a reload is never cancelled halfway. The result is logged.
             let reloader = Arc::clone(reloader);
             let reload = tokio::spawn(async move { drop(reloader.reload("a changed file").await) });
             if reload.await.is_err() {
@@ -104,7 +104,7 @@ async fn look_on(
         if events.recv().await.is_none() {
             return;
         }
-        // Until it is quiet, but not for ever.
+        // Waits until the files are quiet, with a limit.
         let quiet = async { while let Ok(Some(())) = timeout(QUIET, events.recv()).await {} };
         drop(timeout(QUIET_MAX, quiet).await);
     }

@@ -1,8 +1,8 @@
-//! Which addresses are those of the public internet.
+//! Tells public internet addresses from all others.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Blocks of IPv4 that are not global, as address and length of the prefix (IANA's registry of special purposes).
+/// IPv4 blocks that are not globally reachable, with prefix lengths (IANA special-purpose registry).
 const NOT_PUBLIC_V4: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -10,7 +10,7 @@ const NOT_PUBLIC_V4: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::new(127, 0, 0, 0), 8),
     (Ipv4Addr::new(169, 254, 0, 0), 16),
     (Ipv4Addr::new(172, 16, 0, 0), 12),
-    // With its two anycast addresses, of PCP and of TURN: what answers there is the network's own router or relay.
+    // Includes the anycast addresses for PCP and TURN, where the network's own router or relay answers.
     (Ipv4Addr::new(192, 0, 0, 0), 24),
     (Ipv4Addr::new(192, 0, 2, 0), 24),
     (Ipv4Addr::new(192, 88, 99, 0), 24),
@@ -22,23 +22,23 @@ const NOT_PUBLIC_V4: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
 
-/// Blocks within the global range of IPv6 that are not global after all.
+/// IPv6 blocks inside [`PUBLIC_V6`] that are not globally reachable.
 const NOT_PUBLIC_V6: [(Ipv6Addr, u32); 4] = [
     // Teredo, ORCHID, benchmarking and the like.
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
-    // 6to4: long dead, and a way around this list.
+    // 6to4: obsolete, and it would bypass the IPv4 list.
     (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16),
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
 
-/// The only range that global addresses of IPv6 are given from.
+/// The range of global IPv6 addresses.
 const PUBLIC_V6: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 
-/// Translation to IPv4; its last four bytes are an address of IPv4.
+/// NAT64: the last four bytes are an IPv4 address.
 const NAT64: (Ipv6Addr, u32) = (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 
-/// Whether an address is one of the public internet, wherever it is asked from.
+/// Whether an address belongs to the public internet.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -61,7 +61,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         let [.., a, b, c, d] = address.octets();
         return is_public_v4(Ipv4Addr::new(a, b, c, d));
     }
-    // All else outside of the global range is local, reserved, or to come.
+    // Everything outside the global range is local, reserved or unassigned.
     within(address, PUBLIC_V6) && !NOT_PUBLIC_V6.iter().any(|block| within(address, *block))
 }
 

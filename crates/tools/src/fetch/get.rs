@@ -1,5 +1,5 @@
-//! A request of the web: redirects followed by hand, names looked up once, and connections made only to addresses that were
-//! judged.
+//! A web request: redirects are followed here, each name is looked up once, and connections are made only to addresses
+//! that passed the check.
 
 use std::error::Error as _;
 use std::net::{IpAddr, SocketAddr};
@@ -19,22 +19,22 @@ use super::error::FetchError;
 use super::target::{Hosts, judge};
 use super::text::ContentType;
 
-/// What is asked for: text, pages first.
+/// The `Accept` header: text, preferably HTML.
 const ACCEPTED: &str = "text/html, text/*, application/json, application/xml;q=0.9, */*;q=0.1";
 
-/// Longest cause of a failure that is shown, in characters.
+/// Longest cause in an error, in characters.
 const CAUSE_CHARS: usize = 200;
 
-/// How the network is reached. There is but one way outside of tests.
+/// Access to the network; replaced only in tests.
 #[derive(Clone)]
 pub(super) struct Net {
     pub(super) lookup: Arc<dyn Fn(String) -> BoxFuture<'static, std::io::Result<Vec<IpAddr>>> + Send + Sync>,
-    /// Which addresses may be connected to.
+    /// Whether an address may be connected to.
     pub(super) is_public: fn(IpAddr) -> bool,
 }
 
 impl Net {
-    /// The network as the system knows it; public addresses alone.
+    /// The system's network, limited to public addresses.
     pub(super) fn system() -> Self {
         let lookup = |name: String| {
             async move {
@@ -55,11 +55,11 @@ impl Resolve for Net {
             let found = lookup(name.clone()).await;
             let found = found.ok().filter(|found| !found.is_empty());
             let found = found.ok_or_else(|| FetchError::Lookup(name.clone()))?;
-            // One private address among others is how a name is turned against the network that it is asked from.
+            // A name with both public and private addresses is a way to reach the private ones.
             if !found.iter().all(|address| is_public(*address)) {
                 return Err(FetchError::Private(name).into());
             }
-            // The connection gets the port of the request.
+            // The client replaces port 0 by the request's port.
             let addresses: Addrs = Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0)));
             Ok(addresses)
         }
@@ -69,7 +69,7 @@ impl Resolve for Net {
 
 #[derive(Debug)]
 pub(super) struct Page {
-    /// Where it is from, after all redirects.
+    /// The address of the page after all redirects.
     pub(super) url: Url,
     pub(super) status: StatusCode,
     pub(super) content_type: ContentType,
@@ -98,9 +98,9 @@ impl Getter {
             .redirect(Policy::none())
             .referer(false)
             .no_proxy()
-            // No connection outlives its request: the next one is judged again.
+            // A connection serves one request only: the next request is checked again.
             .pool_max_idle_per_host(0)
-            // The time of a fetch as a whole is its caller's to keep.
+            // The caller limits the total time.
             .connect_timeout(timeout)
             .no_gzip()
             .no_brotli()
@@ -113,7 +113,7 @@ impl Getter {
         Ok(Self { client, net, hosts, max_redirects })
     }
 
-    /// Fetches a page, at most so many bytes of it.
+    /// Fetches a page, at most `max_bytes` of its body.
     pub(super) async fn get(&self, url: Url, max_bytes: usize) -> Result<Page, FetchError> {
         let mut url = url;
         let mut followed = 0;
@@ -139,7 +139,7 @@ impl Getter {
         let request =
             self.client.get(url.clone()).header(ACCEPT, ACCEPTED).header(ACCEPT_ENCODING, "identity");
         let response = request.send().await.map_err(|error| failure(url, &error))?;
-        // Never so: connections are made to judged addresses alone. Should that ever break, it breaks here.
+        // Cannot happen: connections are only made to checked addresses. A second check, in case that breaks.
         if response.remote_addr().is_some_and(|peer| !(self.net.is_public)(peer.ip())) {
             return Err(FetchError::Private(host(url)));
         }
@@ -151,7 +151,7 @@ fn host(url: &Url) -> String {
     url.host_str().unwrap_or_default().to_owned()
 }
 
-/// Where an answer sends to; `None`: it is the answer.
+/// The target of a redirect; `None`: it is not one.
 fn redirected(response: &Response, url: &Url) -> Result<Option<Url>, FetchError> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
@@ -184,7 +184,7 @@ async fn read(url: Url, response: Response, max_bytes: usize) -> Result<Page, Fe
     }
 }
 
-/// What a failure of the client comes to: ours are within it.
+/// The error of a failed request; our own errors are inside the client's.
 fn failure(url: &Url, error: &reqwest::Error) -> FetchError {
     let mut source = error.source();
     let mut cause = None;

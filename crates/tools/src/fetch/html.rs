@@ -1,18 +1,18 @@
-//! A page as readable text: without markup, scripts and styles; headings, lists, tables and code keep their form, links
-//! their targets. One pass over the page, whatever is in it: what is broken is read as far as it goes.
+//! Turns a page into plain text without markup, scripts and styles. Headings, lists, tables and code keep their form,
+//! links their targets. It takes one pass and accepts broken pages.
 
 use url::Url;
 
-/// Elements whose content is not for readers.
+/// Elements whose content is not shown.
 const HIDDEN: [&str; 11] = [
     "canvas", "head", "iframe", "noscript", "object", "script", "select", "style", "svg", "template",
     "textarea",
 ];
 
-/// Hidden elements whose content is no markup: only their own end tag ends them.
+/// Elements whose content is not parsed as markup: only their own end tag ends them.
 const RAW: [&str; 5] = ["iframe", "noscript", "script", "style", "textarea"];
 
-/// Elements that begin a line of their own.
+/// Elements that start on a new line.
 const BLOCKS: [&str; 30] = [
     "address",
     "article",
@@ -46,20 +46,20 @@ const BLOCKS: [&str; 30] = [
     "ul",
 ];
 
-/// Longest target of a link that is shown, in bytes.
+/// Longest link target that is shown, in bytes.
 const LINK_MAX: usize = 500;
 
-/// Longest name of a character (`&CounterClockwiseContourIntegral;`), in bytes.
+/// Longest entity name (`&CounterClockwiseContourIntegral;`), in bytes.
 const ENTITY_MAX: usize = 32;
 
-/// Named characters from U+00A0 on.
+/// Names of the characters from U+00A0 on, in order.
 const LATIN_1: &str = "nbsp iexcl cent pound curren yen brvbar sect uml copy ordf laquo not shy reg macr deg plusmn sup2 sup3 \
     acute micro para middot cedil sup1 ordm raquo frac14 frac12 frac34 iquest Agrave Aacute Acirc Atilde Auml Aring AElig \
     Ccedil Egrave Eacute Ecirc Euml Igrave Iacute Icirc Iuml ETH Ntilde Ograve Oacute Ocirc Otilde Ouml times Oslash Ugrave \
     Uacute Ucirc Uuml Yacute THORN szlig agrave aacute acirc atilde auml aring aelig ccedil egrave eacute ecirc euml igrave \
     iacute icirc iuml eth ntilde ograve oacute ocirc otilde ouml divide oslash ugrave uacute ucirc uuml yacute thorn yuml";
 
-/// Other named characters that pages of words use.
+/// Other named characters that are common in texts.
 const ENTITIES: [(&str, &str); 30] = [
     ("amp", "&"),
     ("lt", "<"),
@@ -93,7 +93,7 @@ const ENTITIES: [(&str, &str); 30] = [
     ("ge", "≥"),
 ];
 
-/// The page's words; `base` is where it is from, for the targets of its links.
+/// The page's text. `base`: its address, to resolve links.
 pub(super) fn text(html: &str, base: &Url) -> String {
     let mut page = Page::new(base);
     let mut rest = html;
@@ -108,18 +108,18 @@ pub(super) fn text(html: &str, base: &Url) -> String {
 struct Page<'a> {
     base: &'a Url,
     out: String,
-    /// The title, while it is read and after.
+    /// The page's title, as far as it is read.
     title: String,
     in_title: bool,
-    /// Hidden elements that are open: the outermost, and how many of its name.
+    /// The outermost open hidden element, and how many of its name are open.
     hidden: Option<(String, usize)>,
-    /// Elements whose white space counts that are open.
+    /// The number of open `pre` elements.
     pre: usize,
     /// A space is due before the next word.
     space: bool,
     /// Line breaks that are due before the next word.
     breaks: usize,
-    /// What stands before the next word: `- `, `# `.
+    /// The marker before the next word, such as `- ` or `# `.
     lead: String,
     link: Option<String>,
 }
@@ -146,7 +146,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Reads what begins with `<`, and gives what is after it.
+    /// Reads the markup at the start of the text. Returns the rest.
     fn markup<'t>(&mut self, text: &'t str) -> &'t str {
         for (begin, end) in [("<!--", "-->"), ("<![CDATA[", "]]>"), ("<!", ">"), ("<?", ">")] {
             if let Some(inside) = text.strip_prefix(begin) {
@@ -173,13 +173,13 @@ impl<'a> Page<'a> {
 
     fn tag(&mut self, tag: &Tag<'_>) {
         let name = tag.name.as_str();
-        // A title is read though the head that it stands in is not.
+        // The title is read although it is in the head, which is hidden.
         if name == "title" {
             self.in_title = !tag.closes && self.title.is_empty();
             return;
         }
         if name == "body" && !tag.closes {
-            // A head whose end is missing.
+            // The head's end tag may be missing.
             self.hidden = None;
         }
         if let Some((hidden, depth)) = &mut self.hidden {
@@ -192,7 +192,7 @@ impl<'a> Page<'a> {
             return;
         }
         if HIDDEN.contains(&name) && !tag.closes {
-            // An element that ends with its own tag (`<object/>`) hides nothing.
+            // A self-closing element (`<object/>`) has no content.
             if !tag.attributes.ends_with('/') {
                 self.hidden = Some((name.to_owned(), 1));
             }
@@ -244,7 +244,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Where a link leads, if it leads to another page.
+    /// The absolute target of a link; `None` if it leads into the same page, is no web address, or is too long.
     fn target(&self, href: &str) -> Option<String> {
         if href.trim_start().starts_with('#') {
             return None;
@@ -259,7 +259,7 @@ impl<'a> Page<'a> {
         self.space = false;
     }
 
-    /// Words as they stand in the page.
+    /// Adds text that still has entities in it.
     fn words(&mut self, raw: &str) {
         if self.in_title {
             self.title.push_str(&characters(raw));
@@ -285,13 +285,13 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Writes what is due before a word.
+    /// Writes the pending line breaks, space and marker.
     fn settle(&mut self) {
         if !self.out.is_empty() {
             let there = self.out.bytes().rev().take(2).take_while(|byte| *byte == b'\n').count();
             if self.breaks > there {
                 if self.pre == 0 && there == 0 {
-                    // The last cell of a row has nothing after it.
+                    // Drops the separator after a row's last cell.
                     self.out.truncate(self.out.trim_end_matches([' ', '|']).len());
                 }
                 self.out.push_str(&"\n".repeat(self.breaks - there));
@@ -307,7 +307,7 @@ impl<'a> Page<'a> {
     fn finish(self) -> String {
         let title = self.title.split_whitespace().collect::<Vec<_>>().join(" ");
         let words = self.out.trim_end_matches(|c: char| c.is_whitespace() || c == '|');
-        // Most pages say their title again as their first heading.
+        // Most pages repeat their title as the first heading.
         let again = words.lines().take(3).any(|line| line.trim_start_matches(['#', ' ']) == title);
         if title.is_empty() || again {
             words.to_owned()
@@ -317,7 +317,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// The tag that a text begins with, and what is after it. `None`: it has no end.
+/// The tag at the start of the text, and the rest. `None`: it does not end.
 fn tag(text: &str) -> Option<(Tag<'_>, &str)> {
     let closes = text[1..].starts_with('/');
     let inside = text[1..].trim_start_matches('/');
@@ -340,7 +340,7 @@ fn tag(text: &str) -> Option<(Tag<'_>, &str)> {
     Some((Tag { name, closes, attributes }, &inside[named + end + 1..]))
 }
 
-/// What is after the end tag of an element whose content is no markup.
+/// The text after the end tag of a raw element.
 fn after_raw<'t>(text: &'t str, name: &str) -> &'t str {
     let mut rest = text;
     while let Some(at) = rest.find("</") {
@@ -368,7 +368,7 @@ fn attribute(attributes: &str, name: &str) -> Option<String> {
             if found {
                 return Some(String::new());
             }
-            // Always goes on: a stray sign is passed over.
+            // Skips a stray sign, so that the loop always advances.
             rest = if end == 0 { rest.get(1..)? } else { rest };
             continue;
         };
@@ -384,7 +384,7 @@ fn attribute(attributes: &str, name: &str) -> Option<String> {
     }
 }
 
-/// The text with its named and numbered characters (`&amp;`, `&#8211;`) as themselves.
+/// Replaces entities (`&amp;`, `&#8211;`) by their characters.
 fn characters(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

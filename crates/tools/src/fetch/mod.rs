@@ -1,4 +1,4 @@
-//! `fetch`: reading a text from the web, within bounds and never from private addresses.
+//! `fetch`: a tool that reads a text from the web, with limits and never from private addresses.
 
 mod address;
 mod error;
@@ -31,18 +31,18 @@ pub use target::BadHost;
 
 pub const NAME: &str = "fetch";
 
-/// What [`Tool::time_limit`] grants beyond the time of a fetch, so that the fetch itself says that it took too long.
+/// Extra time in [`Tool::time_limit`], so that the fetch itself reports its timeout.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How `fetch` is to behave.
+/// The limits of `fetch`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchSettings {
-    /// Hosts that may be fetched: `docs.rs`, `*.rust-lang.org` (all names below it, not itself), `*` (all public ones); with a
-    /// port (`example.org:8443`) where it is neither 80 nor 443. None: nothing may be.
+    /// Hosts that may be fetched: `docs.rs`, `*.rust-lang.org` (all names below it, not itself), `*` (all public
+    /// hosts). Ports other than 80 and 443 are part of the entry (`example.org:8443`). Empty: nothing may be fetched.
     pub hosts: Vec<String>,
-    /// Most bytes of a body that are read, at least 1.
+    /// Most bytes of a body that are read; at least 1.
     pub max_bytes: usize,
-    /// Longest that a fetch takes in all, redirects and looking up names included.
+    /// Longest time for a whole fetch, with redirects and name lookups.
     pub timeout: Duration,
     /// Most redirects that are followed.
     pub max_redirects: usize,
@@ -61,17 +61,17 @@ impl Default for FetchSettings {
     }
 }
 
-/// Settings that `fetch` cannot work by.
+/// An error in the settings.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadFetch {
-    /// An entry in the list of hosts is none.
+    /// An entry in the list of hosts is invalid.
     #[error(transparent)]
     Host(#[from] BadHost),
     #[error("fetch cannot be set up: {0}")]
     Client(String),
 }
 
-/// The tool. It keeps nothing from one call to the next: no cookies, no connections.
+/// The tool. It keeps no cookies and no connections between calls.
 pub struct Fetch {
     settings: FetchSettings,
     getter: Getter,
@@ -79,15 +79,15 @@ pub struct Fetch {
 }
 
 impl Fetch {
-    /// The tool by these settings. Connects to nothing yet.
+    /// Checks the settings. Does not connect.
     ///
     /// # Errors
-    /// An entry in the list of hosts is none, or `user_agent` cannot be sent.
+    /// An entry in the list of hosts is invalid, or `user_agent` is no valid header.
     pub fn new(settings: FetchSettings) -> Result<Self, BadFetch> {
         Self::over(Net::system(), settings)
     }
 
-    /// The tool over another network: for tests, which have no public one.
+    /// Uses another network; for tests.
     fn over(net: Net, settings: FetchSettings) -> Result<Self, BadFetch> {
         let hosts = Arc::new(Hosts::new(&settings.hosts)?);
         let FetchSettings { timeout, max_redirects, user_agent, .. } = &settings;
@@ -156,7 +156,7 @@ impl Tool for Fetch {
     }
 }
 
-/// A page as the model gets it: where it is from and what it is, then its words.
+/// A page as the model gets it: its address, status and content type, then its text.
 fn shown(page: Page) -> Result<String, FetchError> {
     let Page { url, status, content_type, body, cut } = page;
     let mut text = content_type.decode(&body, cut)?;

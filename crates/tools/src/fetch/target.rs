@@ -1,4 +1,4 @@
-//! What may be asked for: the list of hosts, and an address of the web judged before anything is looked up.
+//! Decides what may be fetched: the list of hosts, and the check of an address before any lookup.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,11 +11,11 @@ const PORTS: [u16; 2] = [80, 443];
 
 const URL_MAX: usize = 8_192;
 
-/// Names that only a local network knows, with all below them.
+/// Names used only in local networks, with all names below them.
 const LOCAL_NAMES: [&str; 7] =
     ["localhost", "local", "localdomain", "internal", "intranet", "lan", "home.arpa"];
 
-/// An entry in the list of hosts that is none.
+/// An invalid entry in the list of hosts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no host: write `docs.rs`, `*.rust-lang.org` for all names below it, `*` for all public hosts, each with a \
@@ -31,7 +31,7 @@ pub(super) struct Hosts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
     pattern: Pattern,
-    /// The one port; none: those of the web.
+    /// The allowed port; `None`: 80 and 443.
     port: Option<u16>,
 }
 
@@ -98,7 +98,7 @@ impl Entry {
     }
 }
 
-/// A host as addresses have it: in small letters, in ASCII, without the last dot.
+/// A host in the form that URLs use: lower case, ASCII, without the final dot.
 fn name(host: &str) -> Option<String> {
     if host.is_empty() || host.contains(['*', '/', '@', '?', '#', ' ']) {
         return None;
@@ -116,7 +116,7 @@ impl Pattern {
     }
 }
 
-/// Judges an address as a model wrote it.
+/// Parses an address from the model.
 pub(super) fn parse(text: &str) -> Result<Url, FetchError> {
     if text.len() > URL_MAX {
         return Err(FetchError::Url(format!("it is longer than {URL_MAX} bytes")));
@@ -125,8 +125,8 @@ pub(super) fn parse(text: &str) -> Result<Url, FetchError> {
     Ok(url)
 }
 
-/// Judges where a request would go; `is_public` says which addresses may be connected to. The name is not looked up: what
-/// it resolves to is judged when the connection is made.
+/// Checks the target of a request. `is_public`: whether an address may be connected to. A name is not resolved here;
+/// its addresses are checked when the connection is made.
 pub(super) fn judge(url: &Url, hosts: &Hosts, is_public: impl Fn(IpAddr) -> bool) -> Result<(), FetchError> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(FetchError::Scheme(url.scheme().chars().take(20).collect()));
@@ -151,7 +151,7 @@ pub(super) fn judge(url: &Url, hosts: &Hosts, is_public: impl Fn(IpAddr) -> bool
     hosts.judge(&named, port)
 }
 
-/// A name that is not of the public internet, whatever it resolves to.
+/// Whether a name is local, whatever it resolves to.
 fn is_local_name(name: &str) -> bool {
     let below =
         |local: &str| name.strip_suffix(local).is_some_and(|head| head.is_empty() || head.ends_with('.'));

@@ -1,13 +1,13 @@
-//! Bytes of an answer as text.
+//! Decodes the body of an answer as text.
 
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
 use super::error::FetchError;
 
-/// Bytes at the beginning that tell text from other things, and that name an encoding within HTML.
+/// Bytes at the start that are checked for binary content, and searched for an encoding named in HTML.
 const SNIFFED: usize = 1_024;
 
-/// Types beside `text/*`, `*+json`, `*+xml` and `*+yaml` that are text.
+/// Text types besides `text/*`, `*+json`, `*+xml` and `*+yaml`.
 const TEXT_TYPES: [&str; 14] = [
     "application/ecmascript",
     "application/graphql",
@@ -25,16 +25,16 @@ const TEXT_TYPES: [&str; 14] = [
     "application/yaml",
 ];
 
-/// What the answer says that it is.
+/// The content type of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ContentType {
-    /// `type/subtype` in small letters; none: it does not say.
+    /// `type/subtype` in lower case; `None` if the answer names none.
     pub(super) essence: Option<String>,
     charset: Option<&'static Encoding>,
 }
 
 impl ContentType {
-    /// Reads the header; refuses what is no text.
+    /// Parses the header. Types that are not text are an error.
     pub(super) fn of(header: Option<&str>) -> Result<Self, FetchError> {
         let Some(header) = header.map(str::trim).filter(|header| !header.is_empty()) else {
             return Ok(Self { essence: None, charset: None });
@@ -56,7 +56,7 @@ impl ContentType {
         let text = essence.starts_with("text/")
             || TEXT_TYPES.contains(&essence.as_str())
             || ["+json", "+xml", "+yaml"].iter().any(suffix);
-        // A picture, whatever it is written in.
+        // SVG is text, but shows a picture.
         if !text || essence == "image/svg+xml" {
             return Err(FetchError::Type(essence));
         }
@@ -70,7 +70,7 @@ impl ContentType {
         matches!(self.essence.as_deref(), Some("text/html" | "application/xhtml+xml"))
     }
 
-    /// The bytes as text. `cut`: their end is missing.
+    /// Decodes the bytes. `cut`: the end is missing.
     pub(super) fn decode(&self, bytes: &[u8], cut: bool) -> Result<String, FetchError> {
         let head = &bytes[..bytes.len().min(SNIFFED)];
         let marked = Encoding::for_bom(bytes).map(|(encoding, _)| encoding);
@@ -81,13 +81,13 @@ impl ContentType {
         }
         let encoding = named.unwrap_or_else(|| guess(bytes));
         let (text, _, _) = encoding.decode(bytes);
-        // The last character may have been cut in two.
+        // The last character may be cut in two.
         let text = if cut { text.trim_end_matches(char::REPLACEMENT_CHARACTER) } else { &text };
         Ok(text.replace('\0', ""))
     }
 }
 
-/// Where nothing is said: UTF-8 if it can be, else what most of the old web is written in.
+/// Without a named encoding: UTF-8 if valid, otherwise Windows-1252, the most common old encoding.
 fn guess(bytes: &[u8]) -> &'static Encoding {
     match std::str::from_utf8(bytes) {
         Err(error) if error.error_len().is_some() => WINDOWS_1252,
@@ -95,14 +95,14 @@ fn guess(bytes: &[u8]) -> &'static Encoding {
     }
 }
 
-/// The encoding that a page names in a `meta` tag.
+/// The encoding named in a `meta` tag.
 fn named_within(head: &[u8]) -> Option<&'static Encoding> {
     let head = String::from_utf8_lossy(head).to_ascii_lowercase();
     let (_, after) = head.split_once("charset=")?;
     let name = after.trim_start_matches(['"', '\'']);
     let end = name.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '_'))?;
     let encoding = Encoding::for_label(&name.as_bytes()[..end])?;
-    // What can be read so far is no UTF-16, whatever it says.
+    // The tag was readable as ASCII, so the page cannot be UTF-16.
     Some(if encoding == UTF_16LE || encoding == UTF_16BE { UTF_8 } else { encoding })
 }
 

@@ -1,4 +1,4 @@
-//! One connection to a server, and the calls over it.
+//! A connection to a server, and the calls over it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,46 +20,46 @@ use super::http::HttpError;
 use super::result::{self, ResultError};
 use super::status::McpError;
 
-/// Longest wait for the reason of an end that has come already.
+/// Longest wait for the reason of an end that has already happened.
 const REASON_WAIT: Duration = Duration::from_secs(2);
 
-/// Longest that a server's being told of a cancelled call may take.
+/// Longest time to tell a server that a call is cancelled.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Characters of what a server says of an error.
+/// Longest error text of a server that is shown, in characters.
 const WORDS_MAX: usize = 2_000;
 
 pub(super) struct Connection {
     pub server: String,
     pub peer: Peer<RoleClient>,
     pub state: ConnectionState,
-    /// The process, when the server is a child.
+    /// The process id, if the server is a child.
     pub pid: Option<u32>,
     pub calls: AtomicU32,
-    /// Struck out of what the server says.
+    /// Removed from everything that the server says.
     pub secrets: Secrets,
     pub tasks: TaskTracker,
 }
 
-/// What became of a call over a connection.
+/// The result of a call over one connection.
 pub(super) enum CallOutcome {
     Ended(Result<ToolOutput, McpError>),
-    /// The connection was lost, or the session is over: the call may be made again over another connection.
+    /// The connection or session was lost: the call may be repeated over another one.
     Lost {
-        /// It may have reached the server, and been carried out.
+        /// The call may have reached the server and been carried out.
         sent: bool,
         reason: String,
     },
 }
 
 impl Connection {
-    /// Counts what is under way, until the guard is dropped.
+    /// Counts a call in progress until the guard is dropped.
     pub(super) fn counted(&self) -> CountedCall<'_> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         CountedCall(self)
     }
 
-    /// Calls a tool. When the future is dropped, and when the time is over, the server is told.
+    /// Calls a tool. On timeout, or if the future is dropped, the server is told that the call is cancelled.
     pub(super) async fn call(
         self: &Arc<Self>,
         tool: &str,
@@ -125,13 +125,13 @@ impl Connection {
         }
     }
 
-    /// An error in the server's own words.
+    /// The server's error as text.
     fn refusal(&self, error: &ErrorData) -> String {
         let words = self.secrets.strike(&error.message, WORDS_MAX);
         format!("the server `{}` refuses the call: {words} (code {})", self.server, error.code.0)
     }
 
-    /// Why something could not be asked, in words. What no further request would change ends the connection.
+    /// The reason why a request failed. An error that no further request can avoid ends the connection.
     pub(super) async fn explain(&self, error: ServiceError) -> String {
         match streamable_error(&error) {
             Some(StreamableHttpError::SessionExpired) => {
@@ -177,7 +177,7 @@ fn streamable_error(error: &ServiceError) -> Option<&StreamableHttpError<HttpErr
     }
 }
 
-/// Counts a call while it is under way.
+/// Counts a call in progress.
 pub(super) struct CountedCall<'c>(&'c Connection);
 
 impl Drop for CountedCall<'_> {
@@ -186,7 +186,7 @@ impl Drop for CountedCall<'_> {
     }
 }
 
-/// Tells the server that nobody waits for the answer to a request any more, when it is dropped before there is one.
+/// Tells the server that a request is cancelled, if it is dropped before its answer arrives.
 struct CancelOnDrop {
     connection: Arc<Connection>,
     request: Option<RequestId>,
@@ -212,7 +212,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// What a server may ask of us: to show that we are there.
+/// Answers the server's requests; only ping is supported.
 pub(super) struct ClientService;
 
 impl Service<RoleClient> for ClientService {

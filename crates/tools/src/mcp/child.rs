@@ -1,4 +1,4 @@
-//! A server that is a child process: how it is started, held within limits, read, and ended.
+//! Runs a server as a child process: start, limits, standard error and end.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -17,42 +17,41 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
-/// The first argument by which the daemon's own binary is told to become a server; then come the limits (see
-/// [`become_server`]), the program and its arguments.
+/// The first argument with which the daemon's binary becomes a server. The limits (see [`become_server`]), the program
+/// and its arguments follow.
 pub const LAUNCH: &str = "mcp-child";
 
-/// Time to end by itself, once its input is closed; the same again after it was asked to by a signal.
+/// Time to end after the input was closed, and again after the signal to terminate.
 const END_WAIT: Duration = Duration::from_secs(2);
 
-/// Bytes.
 const MIB: u64 = 1024 * 1024;
 
-/// Lines kept of the standard error, characters kept of one, and bytes looked at: what characters kept can take, and some
-/// that are masked.
+/// Kept of standard error: the number of lines, the characters per line, and the bytes read per line, which leave room
+/// for multi-byte characters and secrets.
 const LINES_MAX: usize = 20;
 const LINE_CHARS_MAX: usize = 500;
 const LINE_BYTES_MAX: usize = 4 * LINE_CHARS_MAX;
 
-/// Shortest secret that is looked for in text.
+/// Shorter secrets are not removed from texts.
 const SECRET_MIN: usize = 6;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Launch<'s> {
-    /// The program, by path or by name.
+    /// The program, as a path or a name.
     pub command: &'s str,
     pub args: &'s [String],
     pub env: &'s BTreeMap<String, SecretString>,
     pub cwd: &'s Path,
-    /// Most memory for its data, in MiB; 0: no limit.
+    /// Memory limit for its data, in MiB; 0: none.
     pub memory_mib: u64,
-    /// Most open files; 0: no limit.
+    /// Limit of open files; 0: none.
     pub open_files: u64,
     pub path: Option<&'s OsStr>,
-    /// The binary that sets the limits and then becomes the server; without it there are none.
+    /// The binary that sets the limits and then becomes the server; `None`: no limits.
     pub launcher: Option<&'s Path>,
 }
 
-/// A child, in a process group of its own. Dropped, it is killed.
+/// A child in its own process group. It is killed when dropped.
 pub(super) struct Process {
     child: Child,
     group: Option<Pid>,
@@ -60,10 +59,10 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts it.
+    /// Starts the server.
     ///
     /// # Errors
-    /// Why it does not start, and what to look at.
+    /// The reason as text, with advice.
     pub(super) async fn start(
         server: &str,
         launch: Launch<'_>,
@@ -104,7 +103,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Waits for its end, and says in words what it was.
+    /// Waits for the child to end, and describes how it ended.
     pub(super) async fn ended(&mut self) -> String {
         match self.child.wait().await {
             Ok(status) => match (status.code(), status.signal()) {
@@ -116,7 +115,8 @@ impl Process {
         }
     }
 
-    /// Ends it and all that it started. Its input has to be closed by now; what does not end by that is told to, then killed.
+    /// Ends the child and its process group. Its input must be closed already; if it does not end, it is terminated,
+    /// then killed.
     pub(super) async fn end(mut self) {
         for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
             if let Some(signal) = signal {
@@ -127,7 +127,7 @@ impl Process {
                 break;
             }
         }
-        // What it left behind in its group goes with it.
+        // Kills whatever is left in its process group.
         self.signal(Signal::KILL);
     }
 
@@ -142,9 +142,9 @@ impl Process {
     }
 }
 
-/// Sets the limits for this process and becomes the server, so that they hold from the server's first moment and for all that
-/// it starts. `args` are the most memory for its data in bytes and the most open files, 0 for no limit, then the program and
-/// its arguments. Returns only when that fails, with the reason in words.
+/// Sets the limits and replaces this process by the server, so that they hold for the server and all its children.
+/// `args`: the memory limit in bytes, the limit of open files (0: none), the program and its arguments. Returns only on
+/// failure, with the reason.
 pub fn become_server(mut args: impl Iterator<Item = OsString>) -> String {
     let mut number = || args.next().and_then(|arg| arg.to_str()?.parse::<u64>().ok());
     let (Some(memory), Some(files)) = (number(), number()) else {
@@ -158,14 +158,14 @@ pub fn become_server(mut args: impl Iterator<Item = OsString>) -> String {
         (Resource::Nofile, files, files > 0),
         (Resource::Core, 0, true),
     ] {
-        // No more than the daemon itself may have.
+        // A limit cannot exceed the daemon's own.
         let value = getrlimit(resource).maximum.map_or(value, |most| value.min(most));
         let limit = Rlimit { current: Some(value), maximum: Some(value) };
         if wanted && let Err(error) = setrlimit(resource, limit) {
             eprintln!("cairn: the server runs without the limit {resource:?}: {error}");
         }
     }
-    // A daemon that is killed takes it along.
+    // The child is killed if the daemon dies.
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
         eprintln!("cairn: the server may outlive the daemon: {error}");
     }
@@ -173,7 +173,7 @@ pub fn become_server(mut args: impl Iterator<Item = OsString>) -> String {
     format!("`{}` cannot be run: {error}", program.display())
 }
 
-/// Makes the working folder, for its owner alone, when it is not there.
+/// Creates the working folder, accessible only to its owner.
 async fn make_folder(folder: &Path) -> Result<(), String> {
     if tokio::fs::metadata(folder).await.is_ok_and(|found| found.is_dir()) {
         return Ok(());
@@ -184,10 +184,10 @@ async fn make_folder(folder: &Path) -> Result<(), String> {
     made.map_err(|error| format!("its working folder {} cannot be made: {error}", folder.display()))
 }
 
-/// The program: as it is when it names a path, otherwise the first of that name in the folders of `path`.
+/// Finds a program: a path is used as it is, a name is searched in the folders of `path`.
 ///
 /// # Errors
-/// There is none; in words that say what to do.
+/// It was not found; the text says what to do.
 pub fn find(command: &str, path: Option<&OsStr>) -> Result<PathBuf, String> {
     if command.contains('/') {
         let program = PathBuf::from(command);
@@ -208,18 +208,18 @@ pub fn find(command: &str, path: Option<&OsStr>) -> Result<PathBuf, String> {
     })
 }
 
-/// The secrets of a server, to be struck out wherever its words are shown.
+/// A server's secrets, which are removed from everything it says.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Secrets(Vec<SecretString>);
 
 impl Secrets {
-    /// Words such as `true` are none.
+    /// Short values such as `true` are not treated as secrets.
     pub(super) fn of(values: &[SecretString]) -> Self {
         let long = values.iter().filter(|value| value.expose_secret().len() >= SECRET_MIN);
         Self(long.cloned().collect())
     }
 
-    /// The text without them, on one line without control characters, `max` characters at most.
+    /// Replaces the secrets, cuts to `max` characters, and escapes control characters, including line breaks.
     pub(super) fn strike(&self, text: &str, max: usize) -> String {
         let mut text = text.to_owned();
         for secret in &self.0 {
@@ -237,22 +237,22 @@ impl Secrets {
     }
 }
 
-/// The last lines of a server's children. Cloned, it is the same.
+/// The last lines that a server's children wrote to standard error. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LastLines(Arc<Mutex<VecDeque<String>>>);
 
 impl LastLines {
-    /// The lines, oldest first.
+    /// All kept lines, oldest first.
     pub(super) fn lines(&self) -> Vec<String> {
         self.0.lock().iter().cloned().collect()
     }
 
-    /// The newest of them.
+    /// The newest line.
     pub(super) fn last(&self) -> Option<String> {
         self.0.lock().back().cloned()
     }
 
-    /// Forgets those of a child before.
+    /// Drops the lines of the previous child.
     pub(super) fn clear(&self) {
         self.0.lock().clear();
     }
@@ -265,7 +265,7 @@ impl LastLines {
         }
     }
 
-    /// Reads to the end. Whatever the length of a line, little of it is held.
+    /// Reads standard error to its end. Only a limited part of a line is kept in memory.
     pub(super) async fn read<R: AsyncRead + Unpin>(self, stderr: R, server: String, secrets: Secrets) {
         let mut reader = BufReader::new(stderr);
         let mut line = Vec::new();

@@ -1,4 +1,4 @@
-//! How a connection ends, and what of a server's messages is let in, over either transport.
+//! The end of a connection, and the filter for a server's messages, for both transports.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -12,19 +12,19 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Messages that a server may send at once.
+/// Most messages that a server may send in a burst.
 const MESSAGES_MAX: f64 = 10_000.0;
 
-/// So many more each second.
+/// Messages per second that a server may send over time.
 const MESSAGES_PER_SECOND: f64 = 100.0;
 
 /// Why a connection ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EndCause {
     pub kind: &'static str,
-    /// In words, for operators and models.
+    /// The reason, as text for operators and models.
     pub reason: String,
-    /// It is no failure: the server may be started again at once.
+    /// Not a failure: the server may be restarted at once.
     pub quiet: bool,
 }
 
@@ -37,13 +37,13 @@ impl EndCause {
         Self { kind, reason: reason.into(), quiet: true }
     }
 
-    /// The connection was lost, or its session: with another one the server may be as well as before.
+    /// Whether the connection or its session was lost, so that a new connection may work.
     pub(super) fn is_loss(&self) -> bool {
         matches!(self.kind, "lost" | "unreached" | "closed" | "expired")
     }
 }
 
-/// State of a connection that everybody who has to do with it sees. Cloned, it is the same.
+/// The state of a connection, shared by everything that uses it. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ConnectionState(Arc<Inner>);
 
@@ -57,7 +57,7 @@ struct Inner {
     trouble: Mutex<Option<String>>,
 }
 
-/// How often the server said that its tools have changed, and the version that was read last.
+/// How often the server announced changed tools, and the last announcement whose list was read.
 #[derive(Debug, Clone, Copy, Default)]
 struct ToolListVersion {
     announced: u64,
@@ -65,9 +65,9 @@ struct ToolListVersion {
 }
 
 impl ConnectionState {
-    /// Ends the connection: calls under way fail with this cause. The first one counts.
+    /// Ends the connection. Calls in progress fail with this cause. Only the first cause is kept.
     pub(super) fn break_off(&self, cause: EndCause) {
-        // A second cause changes nothing: what came first made the rest happen.
+        // A later cause is usually a result of the first.
         let _already_broken = self.0.cause.set(cause);
         self.0.broken.cancel();
     }
@@ -77,12 +77,12 @@ impl ConnectionState {
         self.cause().unwrap_or_else(|| EndCause::failure("closed", "the connection ended"))
     }
 
-    /// Why it broke off; `None`: it did not.
+    /// Why the connection was ended; `None`: it was not.
     pub(super) fn cause(&self) -> Option<EndCause> {
         self.0.cause.get().cloned()
     }
 
-    /// The server sends no more, for a reason that is to be found out.
+    /// Records that the server sends no more; the reason is not known yet.
     pub(super) fn end(&self) {
         self.0.ended.cancel();
     }
@@ -92,7 +92,7 @@ impl ConnectionState {
         self.0.ended.cancelled().await;
     }
 
-    /// Another connection may be opened from here on.
+    /// Allows another connection to be opened.
     pub(super) fn release(&self) {
         self.0.released.cancel();
     }
@@ -102,27 +102,28 @@ impl ConnectionState {
         self.0.released.cancelled().await;
     }
 
-    /// Waits until the server says that its tools have changed, and gives the version that is to be read.
+    /// Waits until the server announces changed tools. Returns the announcement's number.
     pub(super) async fn tools_changed(&self) -> u64 {
         let mut list = self.0.list.subscribe();
-        // The sender is this.
+        // The sender lives in this state, so this cannot fail.
         let changed = list.wait_for(|list| list.read < list.announced).await;
         changed.map_or(0, |list| list.announced)
     }
 
-    /// The list of tools was read after it had been announced as this version.
+    /// Records that the list of tools was read after this announcement.
     pub(super) fn tools_read(&self, version: u64) {
         self.0.list.send_modify(|list| list.read = list.read.max(version));
     }
 
-    /// Waits until the list of tools is read as it was announced last: what is called then is what was looked at.
+    /// Waits until the list of tools is read after the last announcement, so that calls are checked against the current
+    /// list.
     pub(super) async fn tools_are_current(&self) {
         let mut list = self.0.list.subscribe();
-        // The sender is this.
+        // The sender lives in this state, so this cannot fail.
         let _current = list.wait_for(|list| list.read >= list.announced).await;
     }
 
-    /// Keeps what went wrong with one answer, for the call that will hear only that it broke off.
+    /// Keeps the reason why an answer was rejected, since its call only learns that the stream ended.
     pub(super) fn keep_trouble(&self, reason: String) {
         *self.0.trouble.lock() = Some(reason);
     }
@@ -136,7 +137,7 @@ impl ConnectionState {
     }
 }
 
-/// How many messages a server may still send.
+/// The rate limit for a server's messages.
 #[derive(Debug)]
 struct Allowance {
     left: f64,
@@ -156,12 +157,13 @@ impl Allowance {
     }
 }
 
-/// A transport that lets in answers and requests, and of the notifications only that the list of tools has changed.
+/// A transport that passes answers and requests. Of the notifications only the announcement of changed tools has an
+/// effect.
 pub(super) struct Guarded<T> {
     inner: T,
     state: ConnectionState,
     allowance: Allowance,
-    /// Of a child: the longest that it may take to read a message.
+    /// For a child: the longest time for it to read one message.
     write_limit: Option<Duration>,
 }
 
@@ -177,7 +179,7 @@ impl<T> Guarded<T> {
         }
         let JsonRpcMessage::Notification(note) = &message else { return Some(message) };
         if matches!(note.notification, ServerNotification::ToolListChangedNotification(_)) {
-            // Before anything that the server says later is seen.
+            // Before any later message of the server is seen.
             self.state.0.list.send_modify(|list| list.announced += 1);
         }
         None

@@ -1,4 +1,4 @@
-//! What tool servers send, read without a connection: for `crates/fuzz`.
+//! Reads messages of tool servers without a connection, for `crates/fuzz`.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use tokio_util::codec::Decoder as _;
 use super::result::ResultError;
 use super::{listing, result, stdio};
 
-/// The messages that a child writes in these pieces, as JSON, and of which kind the end of the connection is.
+/// The messages in a child's output as JSON, and the kind of error that ended the connection.
 pub fn lines(chunks: &[&[u8]], bytes_max: usize) -> (Vec<String>, Option<&'static str>) {
     let mut lines = stdio::Lines::new("fuzz", bytes_max);
     let (mut buffer, mut messages) = (BytesMut::new(), Vec::new());
@@ -31,14 +31,14 @@ pub fn lines(chunks: &[&[u8]], bytes_max: usize) -> (Vec<String>, Option<&'stati
     (messages, None)
 }
 
-/// The tools of a list that are offered, and how many are not.
+/// The offered tools of a list, and the number of rejected ones.
 pub fn tools(listed: &[Value]) -> (Vec<ToolPin>, usize) {
     let source = ServerSource::Http { url: "http://127.0.0.1/mcp".to_owned(), headers: BTreeSet::new() };
     let listing = listing::read("fuzz", source, None, listed);
     (listing.pin.tools, listing.rejected.len())
 }
 
-/// What a tool gave back. `None`: that is no answer at all.
+/// The result of a tool call. `None`: the value is no answer.
 pub fn output(answer: Value) -> Option<Result<ToolOutput, String>> {
     let answer: ServerResult = serde_json::from_value(answer).ok()?;
     Some(result::read(answer).map_err(|error| match error {

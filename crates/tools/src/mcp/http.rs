@@ -1,5 +1,5 @@
-//! The transport to a server that listens elsewhere: streamable HTTP. The protocol is rmcp's; here are its requests, with a
-//! bound on all that is read, without redirects, and without secrets in what is said of errors.
+//! The transport to a remote server: streamable HTTP. rmcp implements the protocol; this sends its requests, limits
+//! everything that is read, follows no redirects, and keeps secrets out of errors.
 
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error as _;
@@ -29,29 +29,29 @@ use super::connection::{ConnectionState, EndCause};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Longest wait for the end of a session.
+/// Longest time to end a session.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Largest body that comes with an error.
+/// Largest body of an error answer, in bytes.
 const ERROR_BODY_MAX: usize = 64 * 1024;
 
-/// Pause before a stream is opened again: a server that closes each at once does not keep the daemon busy.
+/// Pause before a stream is reopened, in case a server closes each at once.
 const STREAM_PAUSE: Duration = Duration::from_secs(1);
 
-/// Times that a stream is taken up again in a row.
+/// Attempts in a row to resume a stream.
 const STREAM_RETRIES: usize = 5;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HttpError {
-    /// There is no connection: nothing was sent.
+    /// No connection: nothing was sent.
     #[error("it cannot be reached: {0}")]
     Unreached(String),
-    /// The connection was lost before an answer came: what was sent may have arrived.
+    /// The connection was lost before an answer came; the request may have arrived.
     #[error("the connection broke off before an answer came: {0}")]
     Lost(String),
     #[error("its answer broke off: {0}")]
     Broken(String),
-    /// The answer is an error.
+    /// The status of the answer is an error.
     #[error("it answers with HTTP {0}{hint}", hint = hint(*.0))]
     Status(StatusCode),
     #[error("it sent a message of more than {0} bytes")]
@@ -65,11 +65,11 @@ impl HttpError {
         Self::Broken(causes(error))
     }
 
-    /// No further request would fare better.
+    /// Whether further requests would fail, too.
     pub(super) fn is_final(&self) -> bool {
         match self {
             Self::Unreached(_) | Self::Lost(_) => true,
-            // An error of the server's own may be that of one tool; one of a gateway says that nobody is there.
+            // An error 500 may concern a single tool; a gateway's error means that the server is not there.
             Self::Status(status) => {
                 matches!(status.as_u16(), 300..=399 | 401 | 403 | 404 | 410 | 502..=504)
             }
@@ -105,7 +105,7 @@ fn hint(status: StatusCode) -> &'static str {
     }
 }
 
-/// An error of reqwest with its causes, without the address: it may hold a key.
+/// An error and its causes, without the address, which may contain a key.
 fn causes(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut words = error.to_string();
@@ -122,14 +122,14 @@ pub(super) struct HttpClient {
     client: Client,
     bytes_max: usize,
     state: ConnectionState,
-    /// A stream was opened before.
+    /// Whether a stream was opened before.
     has_streamed: Arc<AtomicBool>,
 }
 
 /// The transport to a server. Nothing is sent yet.
 ///
 /// # Errors
-/// The settings make no request.
+/// The settings are invalid: the name or value of a header.
 pub(super) fn transport(
     url: &str,
     headers: &BTreeMap<String, SecretString>,
@@ -141,13 +141,14 @@ pub(super) fn transport(
     retries.max_times = Some(STREAM_RETRIES);
     let mut config = StreamableHttpClientTransportConfig::with_uri(url)
         .max_sse_event_size(bytes_max)
-        // A new session may be with another server: it restarts, with a look at its tools.
+        // After a session expires the server may be another one: the connection is restarted and its tools are listed
+        // again.
         .reinit_on_expired_session(false);
     config.retry_config = Arc::new(retries);
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }
 
-/// What sends requests, with these headers in each.
+/// The HTTP client, with these headers in each request.
 fn client(headers: &BTreeMap<String, SecretString>) -> Result<Client, String> {
     let mut always = HeaderMap::new();
     for (name, value) in headers {
@@ -188,8 +189,8 @@ impl HttpClient {
         Err(StreamableHttpError::Client(error))
     }
 
-    /// The events of an answer. The first thing that is wrong ends the stream; why is kept in the connection's state, too,
-    /// unless the connection is what broke.
+    /// The events of an answer. The first error ends the stream. Its reason is kept in the connection's state, unless
+    /// the connection itself broke.
     fn events(&self, response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
         let (state, bytes_max) = (self.state.clone(), self.bytes_max);
         let bounds = SseBounds { event: bytes_max, stream: usize::MAX, plain_errors: false };
@@ -237,7 +238,7 @@ impl StreamableHttpClient for HttpClient {
         if status == StatusCode::BAD_REQUEST && in_session {
             let body = read(response, ERROR_BODY_MAX.min(self.bytes_max)).await.unwrap_or_default();
             return match message_of_error(&body) {
-                // Older libraries of servers say so of a session that they do not know, such as after a restart.
+                // Older server libraries answer like this for an unknown session, for example after a restart.
                 _ if names_the_session(&body) => Err(StreamableHttpError::SessionExpired),
                 Some(message) => Ok(StreamableHttpPostResponse::Json(message, None)),
                 None => Err(StreamableHttpError::Client(HttpError::Status(status))),
@@ -297,14 +298,14 @@ impl StreamableHttpClient for HttpClient {
             request = request.header(HEADER_LAST_EVENT_ID, id);
         }
         let response = self.send(request, custom_headers).await.inspect_err(|error| {
-            // The server is gone, though nobody asks anything of it.
+            // The server is gone, even if no call is in progress.
             if let StreamableHttpError::Client(error @ HttpError::Unreached(_)) = error {
                 self.state.break_off(EndCause::failure(error.kind(), error.to_string()));
             }
         })?;
         let status = response.status();
         if status.is_client_error() || (status.is_success() && !is_kind(&response, EVENT_STREAM_MIME_TYPE)) {
-            // Such a stream is an offer that few servers make; without it there are answers to requests alone.
+            // The stream is optional and few servers offer it; without it only answers to requests arrive.
             return Err(StreamableHttpError::ServerDoesNotSupportSse);
         }
         if !status.is_success() {
@@ -320,7 +321,7 @@ fn is_kind(response: &Response, kind: &str) -> bool {
     value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(kind)
 }
 
-/// The message of an answer: also of one that is an error, where it says more than its status.
+/// The message of an answer. An error answer may have a message, too, which says more than its status.
 async fn answer(response: Response, bytes_max: usize) -> Result<ServerJsonRpcMessage, HttpError> {
     let status = response.status();
     if status.is_success() {
@@ -337,13 +338,13 @@ async fn answer(response: Response, bytes_max: usize) -> Result<ServerJsonRpcMes
     Err(HttpError::Status(status))
 }
 
-/// The message of a body that is the error of a request.
+/// The message in an error body, if it is the error of a request.
 fn message_of_error(body: &[u8]) -> Option<ServerJsonRpcMessage> {
     let message = serde_json::from_slice::<ServerJsonRpcMessage>(body).ok()?;
     matches!(&message, JsonRpcMessage::Error(error) if error.id.is_some()).then_some(message)
 }
 
-/// Whether an error is about the session, in whichever words: `No valid session ID provided`, `Unknown mcp-session-id`.
+/// Whether an error mentions the session: `No valid session ID provided`, `Unknown mcp-session-id`.
 fn names_the_session(body: &[u8]) -> bool {
     String::from_utf8_lossy(body).to_lowercase().contains("session")
 }
@@ -364,7 +365,7 @@ fn checked_event(event: Result<ServerEvent, SseFault<reqwest::Error>>, max: usiz
     let ServerEvent { name, data, id, retry } = event;
     let data = Some(data).filter(|data| !data.trim().is_empty());
     if let Some(data) = data.as_ref().filter(|_| matches!(name.as_str(), "" | "message")) {
-        // The library passes over what it cannot read, and the call would wait to its end.
+        // The library skips data that it cannot read, and the call would wait until its timeout.
         let message = serde_json::from_str::<ServerJsonRpcMessage>(data);
         message.map_err(|error| HttpError::Invalid(error.to_string()))?;
     }

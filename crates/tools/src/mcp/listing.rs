@@ -1,4 +1,4 @@
-//! The tools of a server, as it lists them.
+//! Reads and checks a server's list of tools.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use cairn_types::tool::mcp::status::Rejected;
 
 const PAGES_MAX: usize = 64;
 
-/// Most tools that are listed as rejected.
+/// Most rejected tools that are reported.
 const REJECTED_MAX: usize = TOOLS_MAX;
 
-/// Characters of a name or version that a server gives itself.
+/// Longest name or version that a server gives itself, in characters.
 const OWN_NAME_CHARS: usize = 200;
 
-/// A server as it showed itself when its tools were listed last.
+/// A server as shown by its last list of tools.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Listing {
     pub pin: ServerPin,
@@ -29,9 +29,9 @@ pub(super) struct Listing {
 
 /// Why the tools could not be listed.
 pub(super) enum ListError {
-    /// The connection or the server did not do it.
+    /// The connection failed, or the server refused.
     Service(ServiceError),
-    /// It answered with something else.
+    /// The answer is not a list of tools.
     Answer(String),
 }
 
@@ -66,7 +66,7 @@ async fn ask(peer: &Peer<RoleClient>, cursor: Option<String>) -> Result<Value, L
     }
     let result =
         peer.send_request(ClientRequest::ListToolsRequest(request)).await.map_err(ListError::Service)?;
-    // Read as it came: one tool that is none must not hide the others.
+    // Converted to plain JSON: one invalid tool must not hide the others.
     serde_json::to_value(&result).map_err(|error| ListError::Answer(error.to_string()))
 }
 
@@ -163,10 +163,10 @@ fn read_tool(
     }
 }
 
-/// The schema of arguments as it is offered: of an object, and said to be.
+/// The arguments' schema as offered: an object schema, with its `type` set.
 ///
 /// # Errors
-/// Why it is none.
+/// Why the schema is not accepted.
 fn schema_of_arguments(schema: Option<&Value>) -> Result<Value, String> {
     let Some(schema) = schema else { return Err("it has no schema of its arguments".to_owned()) };
     let Value::Object(fields) = schema else { return Err("its schema is no object".to_owned()) };

@@ -1,9 +1,9 @@
 //! Clients of servers that speak the Model Context Protocol.
 //!
-//! [`Servers`] is what the rest of the daemon sees: the tools of approved servers, from what was pinned at their approval. A
-//! server is started when it is first needed; one task (`supervise`) owns its connection from then on, notices its end, and
-//! has it started again after a pause. What a server says passes through `connection` in either transport: floods, noise and
-//! messages without bounds end the connection, with a reason that its calls fail with.
+//! [`Servers`] is the interface to the rest of the daemon: the tools of approved servers, as pinned at their approval.
+//! A server is started when it is first needed. From then on one task (`supervise`) owns its connection, notices its
+//! end, and allows a restart after a pause. Everything that a server sends passes through `connection`, over either
+//! transport: floods, noise and oversized messages end the connection, and its calls fail with the reason.
 
 mod calls;
 mod child;

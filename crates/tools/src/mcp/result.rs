@@ -1,4 +1,4 @@
-//! What a tool of a server gave back, as parts of a message. Nothing of it is fetched: links stay links.
+//! Turns the result of a tool call into message parts. Nothing is fetched: links stay links.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,25 +12,25 @@ const IMAGE_BYTES_MAX: usize = 5 * 1024 * 1024;
 
 const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-/// Characters of a name, type or address that stand in a note.
+/// Longest name, type or address in a note, in characters.
 const NOTE_CHARS: usize = 2_000;
 
-/// Most bytes of an error.
+/// Longest error, in bytes.
 const ERROR_BYTES_MAX: usize = 16 * 1024;
 
 const NO_RESULT: ResultError =
     ResultError::NoResult("it answers the call with something that is no result of a tool");
 
-/// Why an answer gives no output.
+/// Why a call has no output.
 #[derive(Debug, PartialEq)]
 pub(super) enum ResultError {
-    /// The tool says that it failed, in words.
+    /// The tool reports a failure, with this text.
     Tool(String),
-    /// It is no result of a tool. In words.
+    /// The answer is not a tool result, for this reason.
     NoResult(&'static str),
 }
 
-/// Reads an answer to a call. Content of a kind that the library does not know is named, and what is beside it is read.
+/// Reads the answer to a call. Unknown kinds of content are replaced by a note.
 pub(super) fn read(result: ServerResult) -> Result<ToolOutput, ResultError> {
     match &result {
         ServerResult::InputRequiredResult(_) => {
@@ -63,7 +63,7 @@ pub(super) fn read(result: ServerResult) -> Result<ToolOutput, ResultError> {
     }))
 }
 
-/// An error, cut where it is very long.
+/// Cuts a long error.
 fn shortened(mut words: String) -> String {
     if words.len() > ERROR_BYTES_MAX {
         let bytes = words.len();
@@ -109,7 +109,7 @@ fn resource(contents: ResourceContents) -> Part {
     }
 }
 
-/// A picture when it is one that can be shown; otherwise words that say what it is.
+/// A picture, or a note about it if it cannot be shown.
 fn picture(uri: Option<String>, media_type: &str, data: String, what: &str) -> Part {
     let kind = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let bytes = decoded_bytes(&data);
@@ -129,13 +129,13 @@ fn picture(uri: Option<String>, media_type: &str, data: String, what: &str) -> P
     Part::Image { name: uri.map(|uri| note(&uri)), media_type: kind, data }
 }
 
-/// Bytes of what is in base64.
+/// The number of bytes in a base64 text.
 fn decoded_bytes(data: &str) -> usize {
     let digits = data.trim_end_matches('=').len();
     digits / 4 * 3 + (digits % 4).saturating_sub(1)
 }
 
-/// Words of a server within a note: on one line, short, without brackets that would end it.
+/// Makes a server's text fit for a note: short, on one line, and without square brackets.
 fn note(text: &str) -> String {
     let plain = |c: char| match c {
         '[' => '(',

@@ -1,4 +1,4 @@
-//! One server of the configuration: how it is, what was approved of it, and what it showed last.
+//! One configured server: its state, its approval, and the tools that it last listed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,20 +25,20 @@ use super::status::McpError;
 use super::supervise;
 use cairn_types::tool::mcp::status::{Inspection, ServerState, ServerStatus};
 
-/// A server that has run for so long counts as well again.
+/// A server that ran this long has its failures reset.
 const WELL_AFTER: Duration = Duration::from_secs(60);
 
-/// A server that has failed for so long is said to be failing.
+/// A server that has failed for this long is reported as failing.
 const FAILING_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
-/// What those who wait for a start are told.
+/// The result of a start, for everyone who waits for it.
 pub(super) type Started = Option<Result<Arc<Connection>, McpError>>;
 
 pub(super) struct Server {
     pub settings: ServerSettings,
     pub source: ServerSource,
     pub secrets: Secrets,
-    /// What its children wrote last to their standard error.
+    /// The last lines that its children wrote to standard error.
     pub stderr: LastLines,
     pub around: Surroundings,
     pub tasks: TaskTracker,
@@ -67,11 +67,11 @@ struct State {
     trouble: Option<ServerTrouble>,
 }
 
-/// What has failed since anything went well.
+/// Failures since the last success.
 struct ServerTrouble {
     since: Timestamp,
     last: Timestamp,
-    /// A call did: that the server starts is no proof of its being well.
+    /// Whether a call failed. Then a successful start alone does not end the trouble.
     of_calls: bool,
     reason: String,
 }
@@ -108,7 +108,7 @@ impl Server {
         self.state.lock().pin.clone()
     }
 
-    /// Takes note of an approval, or of its end: then the server is ended.
+    /// Sets or removes the approval. Without one, a running server is ended.
     pub(super) fn set_pin(&self, pin: Option<ServerPin>) {
         let mut state = self.state.lock();
         state.pin = pin;
@@ -152,7 +152,7 @@ impl Server {
         matches!(self.state.lock().phase, Phase::Running(_))
     }
 
-    /// Calls a tool, and starts the server if need be.
+    /// Calls a tool. Starts the server if necessary.
     pub(super) async fn call(
         self: &Arc<Self>,
         tool: &str,
@@ -164,7 +164,7 @@ impl Server {
             Err(error @ (McpError::Broken { .. } | McpError::TimedOut { .. })) => {
                 self.state.lock().note_trouble(self.around.clock.now(), true, error.to_string());
             }
-            // A start that failed is noted where it did.
+            // A failed start is recorded where it failed.
             Err(
                 McpError::Unknown(_)
                 | McpError::Blocked { .. }
@@ -175,8 +175,8 @@ impl Server {
         outcome
     }
 
-    /// Over HTTP a connection that was lost is opened again, once, and so is a session that is over. The call is repeated with
-    /// it where it cannot have been carried out, or where carrying it out twice does no more than once.
+    /// Calls a tool. Over HTTP, a lost connection or an expired session is reopened once, and the call is repeated if
+    /// it cannot have been carried out, or if repeating it is harmless.
     async fn call_until_it_ends(
         self: &Arc<Self>,
         tool: &str,
@@ -193,7 +193,7 @@ impl Server {
                 CallOutcome::Ended(outcome) => return outcome,
                 CallOutcome::Lost { sent, reason } => (sent, reason),
             };
-            // A child is asked once.
+            // Calls to a child are never repeated.
             let is_remote = matches!(self.settings.reach, Reach::Http { .. });
             if is_remote && sent && !self.may_repeat(tool) {
                 return broken(format!(
@@ -209,14 +209,14 @@ impl Server {
         }
     }
 
-    /// Carrying out a call twice does no more than once: the tool, as approved, only reads or says so of itself.
+    /// Whether a call may safely be repeated: the approved tool only reads, or is marked idempotent.
     fn may_repeat(&self, tool: &str) -> bool {
         let state = self.state.lock();
         let tool = state.pin.as_ref().and_then(|pin| pin.tool(tool));
         tool.is_some_and(|tool| tool.effect() == Effect::Reads || tool.idempotent == Some(true))
     }
 
-    /// Looks at it again, approved or not.
+    /// Lists the tools again, whether the server is approved or not.
     pub(super) async fn inspect(self: &Arc<Self>) -> Result<Inspection, McpError> {
         let (connection, fresh) = self.connection(true).await?;
         if !fresh {
@@ -233,7 +233,7 @@ impl Server {
         Ok(Inspection { pin, drift: state.drift.clone(), rejected, suspicions })
     }
 
-    /// It has listed its tools.
+    /// Stores a new list of tools.
     pub(super) fn listed(&self, listing: Listing) {
         let mut state = self.state.lock();
         state.listing = Some(Arc::new(listing));
@@ -245,11 +245,11 @@ impl Server {
         self.state.lock().pin.is_some()
     }
 
-    /// Whether a tool may be called as the server lists it now; what it has announced and not listed yet is waited for.
+    /// Checks a tool against the server's current list. If a change was announced, waits for the new list.
     async fn admit_as_listed(&self, tool: &str, connection: &Connection) -> Result<(), McpError> {
         let is_current = tokio::select! {
             () = connection.state.tools_are_current() => true,
-            // Who calls hears the reason.
+            // The call then fails with the reason.
             _cause = connection.state.broken() => true,
             () = tokio::time::sleep(self.settings.start_timeout) => false,
         };
@@ -261,7 +261,7 @@ impl Server {
         Err(McpError::Blocked { server: self.id().to_owned(), reason })
     }
 
-    /// Whether a tool may be called; `running`: also by what the server shows now.
+    /// Whether a tool may be called. `running`: also checked against the server's list.
     fn admit(&self, tool: &str, running: bool) -> Result<(), McpError> {
         let state = self.state.lock();
         let reason = match &state.pin {
@@ -284,7 +284,8 @@ impl Server {
         reason.map_or(Ok(()), |reason| Err(McpError::Blocked { server: self.id().to_owned(), reason }))
     }
 
-    /// The open connection, and whether it was opened just now; `insist`: also within the pause after a failure.
+    /// The open connection, and whether it was just opened. `insist`: starts the server even in the pause after a
+    /// failure.
     async fn connection(self: &Arc<Self>, insist: bool) -> Result<(Arc<Connection>, bool), McpError> {
         loop {
             let mut started = match self.connect(insist)? {
@@ -304,7 +305,7 @@ impl Server {
         }
     }
 
-    /// The phase that it is in once it is started.
+    /// Starts the server if necessary, and returns its phase.
     fn connect(self: &Arc<Self>, insist: bool) -> Result<Phase, McpError> {
         let mut state = self.state.lock();
         match &state.phase {
@@ -324,12 +325,11 @@ impl Server {
         Ok(state.phase.clone())
     }
 
-    /// An error of a start.
     pub(super) fn start_error(&self, reason: impl Into<String>) -> McpError {
         McpError::Start { server: self.id().to_owned(), reason: reason.into() }
     }
 
-    /// It answers, and showed its tools.
+    /// Records that the server is connected and has listed its tools.
     pub(super) fn opened(&self, connection: Arc<Connection>, listing: Listing) {
         let mut state = self.state.lock();
         state.listing = Some(Arc::new(listing));
@@ -340,7 +340,7 @@ impl Server {
         state.phase = Phase::Running(connection);
     }
 
-    /// It does not answer any more, or did not come to it; `ran`: for how long it did.
+    /// Records that the connection ended or could not be opened. `ran`: how long it was open.
     pub(super) fn closed(&self, cause: &EndCause, ran: Option<Duration>) {
         let mut state = self.state.lock();
         if self.closing.is_cancelled() {
@@ -377,19 +377,19 @@ impl Server {
         metrics::counter!("cairn_mcp_failures_total", &labels).increment(1);
     }
 
-    /// The daemon stops: nothing is started any more.
+    /// Prevents further starts, because the daemon stops.
     pub(super) fn stop(&self) {
         let mut state = self.state.lock();
         match &state.phase {
             Phase::Idle | Phase::Failed => state.phase = Phase::Stopped,
-            // Their task ends them.
+            // The server's task ends them.
             Phase::Starting(_) | Phase::Running(_) | Phase::Stopped => {}
         }
     }
 }
 
 impl State {
-    /// Compares what was approved with what was shown, and says once what is blocked.
+    /// Compares the approved tools with the listed ones, and logs each change once.
     fn compare(&mut self, server: &str) {
         let drift = match (&self.pin, &self.listing) {
             (Some(pin), Some(listing)) => Some(compare(pin, &listing.pin)),
@@ -425,8 +425,8 @@ impl State {
         });
     }
 
-    /// What has failed for a minute: of one that answers, calls over that time; one that does not answer need not be asked
-    /// again for it.
+    /// The trouble, if it has lasted for a minute. While the server is up, only the time of failed calls counts; while
+    /// it is down, the time until now.
     fn failing(&self, now: Timestamp) -> Option<&ServerTrouble> {
         let trouble = self.trouble.as_ref()?;
         let until = match &self.phase {
@@ -437,13 +437,13 @@ impl State {
         (until.duration_since(trouble.since) >= FAILING_AFTER).then_some(trouble)
     }
 
-    /// What is known to have changed before the server is asked.
+    /// Changes of the configuration since the approval, which are known without asking the server.
     fn drift_of_source(&self, source: &ServerSource) -> Option<Drift> {
         let server = changes_of_source(&self.pin.as_ref()?.source, source);
         (!server.is_empty()).then(|| Drift { server, ..Drift::default() })
     }
 
-    /// Why a tool may not be called, by what the server shows.
+    /// Why a tool may not be called, according to the server's list.
     fn objection(&self, tool: &str) -> Option<String> {
         let reason = self.drift.as_ref().and_then(|drift| drift.blocks(tool))?;
         let rejected =
@@ -454,7 +454,7 @@ impl State {
         })
     }
 
-    /// Seconds, rounded up, until it may be started again; `None`: now.
+    /// Seconds until a restart is allowed, rounded up; `None`: at once.
     fn pause_left(&self) -> Option<u64> {
         let left = self.retry?.0.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
         Some(left.as_millis().div_ceil(1_000) as u64)

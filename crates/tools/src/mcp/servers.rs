@@ -1,4 +1,4 @@
-//! All servers of the configuration, and the tools that they offer.
+//! All configured servers, and the tools that they offer.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -24,22 +24,21 @@ use super::settings::{Reach, ServerSettings};
 use super::status::{McpError, Offered};
 use cairn_types::tool::mcp::status::{Inspection, ServerStatus};
 
-/// Longest that the end of all servers may take: each has time to end by itself, and by a signal.
+/// Longest time to end all servers; each may need a wait and a signal.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// What servers need of the daemon.
+/// What servers need from the daemon.
 #[derive(Clone)]
 pub struct Surroundings {
-    /// The time, for what is shown of a server that is to be started again.
+    /// The time, for the status of pauses.
     pub clock: Arc<dyn Clock>,
-    /// The daemon's `PATH`: where commands without a slash are looked for.
+    /// The daemon's `PATH`, which is searched for commands without a slash.
     pub path: Option<OsString>,
-    /// The daemon's own binary, which begins children within their limits ([`super::become_server`]); without it there are no
-    /// limits.
+    /// The daemon's own binary, which starts children with limits ([`super::become_server`]); `None`: no limits.
     pub launcher: Option<PathBuf>,
 }
 
-/// The servers. Cloned, they are the same.
+/// The servers. Clones share them.
 #[derive(Clone)]
 pub struct Servers(Arc<Inner>);
 
@@ -51,7 +50,7 @@ struct Inner {
 }
 
 impl Servers {
-    /// The servers of the configuration, with what was approved of them. Nothing is started.
+    /// The configured servers with their approvals. Nothing is started.
     pub fn new(settings: Vec<ServerSettings>, mut pins: Pins, around: Surroundings) -> Self {
         let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
         let server = |settings: ServerSettings| {
@@ -64,17 +63,17 @@ impl Servers {
         all
     }
 
-    /// Their ids, in the order of the configuration.
+    /// The servers' ids, in the order of the configuration.
     pub fn ids(&self) -> Vec<String> {
         self.0.servers.iter().map(|server| server.id().to_owned()).collect()
     }
 
-    /// How they are, in the order of the configuration.
+    /// The servers' states, in the order of the configuration.
     pub fn status(&self) -> Vec<ServerStatus> {
         self.0.servers.iter().map(|server| server.status()).collect()
     }
 
-    /// What was approved of a server. `None`: nothing, or there is no such server.
+    /// The approval of a server. `None`: there is none, or no such server.
     pub fn pin(&self, id: &str) -> Option<ServerPin> {
         self.server(id)?.pin()
     }
@@ -84,7 +83,7 @@ impl Servers {
         Some(self.server(id)?.settings.source())
     }
 
-    /// Looks at a server as it shows itself now: starts it if need be, approved or not, and lists its tools. One that is not
+    /// Lists a server's tools as they are now, and starts it if necessary, approved or not. A server that is not
     /// approved is ended a minute later.
     ///
     /// # Errors
@@ -94,8 +93,8 @@ impl Servers {
         Box::pin(server.inspect()).await
     }
 
-    /// Takes note of what the daemon has journalled: an approval, or (`None`) that there is none any more. It counts at once:
-    /// a server that is not approved any more is ended, with the calls under way. An unknown id is passed over.
+    /// Sets a journalled approval, or removes it (`None`), with immediate effect: a server that is no longer approved
+    /// is ended, and its calls fail. Unknown ids are ignored.
     pub fn set_pin(&self, id: &str, pin: Option<ServerPin>) {
         if let Some(server) = self.server(id) {
             server.set_pin(pin);
@@ -103,12 +102,12 @@ impl Servers {
         }
     }
 
-    /// The tools of approved servers, by what was approved.
+    /// The approved tools of all servers, as pinned.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
         self.0.tools.read().values().map(|tool| tool.clone() as Arc<dyn Tool>).collect()
     }
 
-    /// The tools of approved servers with where they come from, in the order of their offered names.
+    /// The approved tools with their origins, ordered by offered name.
     pub fn offered(&self) -> Vec<Offered> {
         let offered = |tool: &Arc<RemoteTool>| Offered {
             server: tool.server.id().to_owned(),
@@ -119,14 +118,14 @@ impl Servers {
         self.0.tools.read().values().map(offered).collect()
     }
 
-    /// Server and tool of an offered name, as allow lists name them.
+    /// The server and tool of an offered name, as used in allow lists.
     pub fn origin(&self, offered: &str) -> Option<(String, String)> {
         let tools = self.0.tools.read();
         tools.get(offered).map(|tool| (tool.server.id().to_owned(), tool.name.clone()))
     }
 
-    /// Ends all servers: their children and their sessions. Calls under way fail; nothing is started any more. Takes a few
-    /// seconds at most.
+    /// Ends all servers with their children and sessions, within some seconds. Calls in progress fail, and nothing is
+    /// started again.
     pub async fn close(&self) {
         self.0.closing.cancel();
         self.0.servers.iter().for_each(|server| server.stop());
@@ -140,7 +139,7 @@ impl Servers {
         self.0.servers.iter().find(|server| server.id() == id)
     }
 
-    /// Sets up the tools by what is approved now. Of two with the same name the first counts.
+    /// Rebuilds the offered tools from the approvals. If two have the same name, the first one is used.
     fn offer(&self) {
         let mut tools = BTreeMap::new();
         for server in &self.0.servers {
@@ -166,13 +165,13 @@ impl Toolset for Servers {
     }
 }
 
-/// A tool of an approved server, from its pin.
+/// A tool of an approved server, as pinned.
 struct RemoteTool {
     server: Arc<Server>,
     name: String,
     def: ToolDef,
     effect: Effect,
-    /// Its server marks it as destroying something.
+    /// Whether its server marks it as destructive.
     destructive: bool,
 }
 
@@ -189,7 +188,8 @@ impl Tool for RemoteTool {
         self.destructive
     }
 
-    /// That of a call; where the server may have to be started for it, or its session begun again, with the time of a start.
+    /// The time limit of a call. The time of a start is added where the server may have to be started or its session
+    /// renewed.
     fn time_limit(&self) -> Option<Duration> {
         let settings = &self.server.settings;
         let is_child = matches!(settings.reach, Reach::Stdio { .. });

@@ -1,4 +1,4 @@
-//! What a server is run and reached with, resolved from the configuration.
+//! The settings of a server, resolved from the configuration.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,43 +12,43 @@ use secrecy::SecretString;
 pub enum Reach {
     /// A child process that speaks over its standard input and output.
     Stdio {
-        /// The program: a path, or a name that is looked for in the daemon's `PATH`.
+        /// The program: a path, or a name that is searched in the daemon's `PATH`.
         command: String,
         args: Vec<String>,
-        /// All its variables: it gets no others.
+        /// Its complete environment; nothing is inherited.
         env: BTreeMap<String, SecretString>,
-        /// Its working folder; made when it is not there.
+        /// Its working folder; created if missing.
         cwd: PathBuf,
-        /// The folder is one that the configuration names.
+        /// Whether the configuration names the folder.
         own_cwd: bool,
-        /// Most memory for its data, in MiB; 0: no limit.
+        /// Memory limit for its data, in MiB; 0: none.
         memory_mib: u64,
-        /// Most files that it may have open; 0: no limit.
+        /// Limit of open files; 0: none.
         open_files: u64,
     },
-    /// A server that listens elsewhere: streamable HTTP.
+    /// A remote server: streamable HTTP.
     Http { url: String, headers: BTreeMap<String, SecretString> },
 }
 
-/// A server of the configuration.
+/// A configured server.
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
     pub id: String,
     pub reach: Reach,
-    /// The values that are secrets: they are struck out of what it says.
+    /// Secret values, which are removed from everything that it says.
     pub secrets: Vec<SecretString>,
-    /// Longest that a start may take: until it has listed its tools.
+    /// Longest time for a start, until its tools are listed.
     pub start_timeout: Duration,
     pub call_timeout: Duration,
-    /// Largest message that is read from it, in bytes: one that sends more is let go.
+    /// Largest message that is read, in bytes; a larger one ends the connection.
     pub message_bytes_max: usize,
-    /// Pause before it is started again after a failure; doubles with each further one.
+    /// Pause before a restart after a failure; doubles with each further failure.
     pub restart_base: Duration,
     pub restart_max: Duration,
 }
 
 impl ServerSettings {
-    /// How the server is reached, without secrets, as it is pinned.
+    /// How the server is reached, without secrets, for its pin.
     pub fn source(&self) -> ServerSource {
         match &self.reach {
             Reach::Stdio { command, args, env, cwd, own_cwd, .. } => ServerSource::Stdio {

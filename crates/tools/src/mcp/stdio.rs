@@ -1,5 +1,5 @@
-//! The transport over a child's standard input and output, one JSON message a line: rmcp's over a stream and a sink, where the
-//! stream bounds what it reads.
+//! The transport over a child's standard input and output, one JSON message per line. rmcp drives it as a stream and a
+//! sink; the stream limits what is read.
 
 use std::io;
 
@@ -14,11 +14,11 @@ use tokio_util::codec::{Decoder, FramedRead, FramedWrite, LinesCodec, LinesCodec
 
 use super::connection::{ConnectionState, EndCause};
 
-/// Lines that are no messages, one after another, before the server is let go.
+/// Most lines in a row that are not messages, before the connection is ended.
 const NOISE_MAX: u32 = 1_000;
 
-/// Reads from `output` and writes to `input`. A line of more than `bytes_max`, and one that breaks the protocol, break the
-/// connection off.
+/// Reads from `output` and writes to `input`. A line longer than `bytes_max`, or an invalid message, ends the
+/// connection.
 pub(super) fn transport<R, W>(
     server: &str,
     (output, input): (R, W),
@@ -41,8 +41,7 @@ where
     SinkStreamTransport::new(sink, messages.boxed())
 }
 
-/// What breaks the connection off. `None`: a broken pipe, which is an end as any other: why it ended is found out from the
-/// process.
+/// The reason to end the connection. `None`: a broken pipe, whose reason is found from the process.
 pub(super) struct LineError(pub(super) Option<EndCause>);
 
 impl LineError {
@@ -60,9 +59,9 @@ impl From<io::Error> for LineError {
 pub(super) struct Lines {
     server: String,
     bytes_max: usize,
-    /// Bytes of the line that were searched for its end.
+    /// Bytes of the current line already searched for its end.
     searched: usize,
-    /// Lines that were no messages since the last message.
+    /// Lines since the last message that were not messages.
     noise: u32,
 }
 
@@ -71,7 +70,7 @@ impl Lines {
         Self { server: server.to_owned(), bytes_max, searched: 0, noise: 0 }
     }
 
-    /// The message of a line; `None`: it is no message.
+    /// The message in a line; `None`: it is not a message.
     fn parse(&mut self, line: &[u8]) -> Result<Option<ServerJsonRpcMessage>, LineError> {
         let line = line.trim_ascii();
         if line.first() == Some(&b'{') {
@@ -120,7 +119,7 @@ impl Decoder for Lines {
         }
     }
 
-    /// A line that the end cuts off is no message.
+    /// An incomplete last line is dropped.
     fn decode_eof(&mut self, buffer: &mut BytesMut) -> Result<Option<ServerJsonRpcMessage>, LineError> {
         let message = self.decode(buffer)?;
         if message.is_none() {

@@ -1,4 +1,4 @@
-//! The task of a connection, from the start of a server to its end. It notices whatever happens to it.
+//! The task that owns a server's connection, from its start to its end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,19 +21,19 @@ use super::server::{Server, Started};
 use super::settings::Reach;
 use super::stdio;
 
-/// After one of the two, longest wait for the other: a process's end, and the end of what it says.
+/// Longest wait, after the process has ended or its output was closed, for the other of the two.
 const OTHER_END: Duration = Duration::from_millis(500);
 
-/// Time for the library's own end of a connection: a session is ended in it.
+/// Time for the library to close a connection, which includes ending its session.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A server that is not approved is ended so long after it was looked at.
+/// An unapproved server is ended this long after it was inspected.
 const UNAPPROVED_LIFE: Duration = Duration::from_secs(60);
 
-/// Shortest time between two lists that the server asks for.
+/// Shortest time between two lists of tools after announcements.
 const LIST_AGAIN: Duration = Duration::from_secs(1);
 
-/// Longest wait for all that a child wrote to its standard error, and characters of its last words in an error.
+/// Longest wait for the rest of a child's standard error, and the characters of it that are added to an error.
 const LAST_WORDS_WAIT: Duration = Duration::from_millis(200);
 const LAST_WORDS_CHARS: usize = 200;
 
@@ -42,7 +42,7 @@ type Running = RunningService<RoleClient, ClientService>;
 /// A child, and the task that reads its standard error.
 type ChildProcess = (Process, JoinHandle<()>);
 
-/// Starts the server, tells those who wait, and stays until its end.
+/// Starts the server, reports to those who wait, and watches it until its end.
 pub(super) async fn run(server: Arc<Server>, started: watch::Sender<Started>) {
     let state = ConnectionState::default();
     let mut unfinished = Unfinished { server: server.clone(), state: state.clone(), armed: true };
@@ -61,7 +61,7 @@ pub(super) async fn run(server: Arc<Server>, started: watch::Sender<Started>) {
             metrics::gauge!("cairn_mcp_running").increment(1.0);
             let _nobody_waits = started.send(Some(Ok(connection.clone())));
             let cause = watch(&server, &connection, child.as_mut()).await;
-            // Those who call see the end first, then that the server may be restarted.
+            // Callers must see the end before the server may be restarted.
             state.break_off(cause.clone());
             server.closed(&cause, Some(begun.elapsed()));
             state.release();
@@ -88,7 +88,7 @@ pub(super) async fn run(server: Arc<Server>, started: watch::Sender<Started>) {
     }
 }
 
-/// Sees to it that a server whose task breaks off does not stay what it was.
+/// Sets the server to failed if its task panics.
 struct Unfinished {
     server: Arc<Server>,
     state: ConnectionState,
@@ -106,7 +106,7 @@ impl Drop for Unfinished {
     }
 }
 
-/// Starts, greets and lists, within the time of a start.
+/// Starts the server, initialises the connection and lists the tools, within the time of a start.
 async fn open(
     server: &Arc<Server>,
     state: &ConnectionState,
@@ -156,7 +156,7 @@ async fn greet_and_list(
         secrets: server.secrets.clone(),
         tasks: server.tasks.clone(),
     });
-    // The reason of an end is found out beside: who lists is told of it.
+    // `end_of` runs alongside, so that listing learns why the connection ended.
     let listed = tokio::select! {
         biased;
         listed = list(server, &connection) => listed.map_err(|reason| EndCause::failure("list", reason)),
@@ -190,7 +190,7 @@ async fn spawn(
     Ok((stdout, stdin))
 }
 
-/// Lists the tools, within the time of a start; the error says why not.
+/// Lists the tools, within the time of a start.
 pub(super) async fn list(server: &Server, connection: &Connection) -> Result<Listing, String> {
     let limit = server.settings.start_timeout;
     let asked = listing::list(&connection.peer, server.id(), &server.source);
@@ -202,7 +202,7 @@ pub(super) async fn list(server: &Server, connection: &Connection) -> Result<Lis
     }
 }
 
-/// Stays with a running server until there is a reason for its end.
+/// Watches a running server until there is a reason to end it.
 async fn watch(
     server: &Arc<Server>,
     connection: &Arc<Connection>,
@@ -210,6 +210,8 @@ async fn watch(
 ) -> EndCause {
     let state = &connection.state;
     let mut list_from = Instant::now();
+    // Announcements do not put it off.
+    let mut ends_at = Instant::now() + UNAPPROVED_LIFE;
     loop {
         let unapproved = !server.is_approved();
         tokio::select! {
@@ -231,20 +233,21 @@ async fn watch(
                         let reason = format!("it says that its tools are others, and does not list them: {reason}");
                         return EndCause::failure("list", reason);
                     }
-                    // The end that made it fail is seen in the next round.
+                    // The next round finds the end that caused it.
                     Err(_reason) => {}
                 }
             }
-            () = tokio::time::sleep(UNAPPROVED_LIFE), if unapproved => {
+            () = tokio::time::sleep_until(ends_at), if unapproved => {
                 if !server.is_approved() && connection.calls.load(Ordering::Relaxed) == 0 {
                     return EndCause::quiet("unapproved", "it was looked at and not approved");
                 }
+                ends_at = Instant::now() + UNAPPROVED_LIFE;
             }
         }
     }
 }
 
-/// Waits for the end of a connection and gives its reason: of a child, how it ended.
+/// Waits until a connection ends, and returns the reason; for a child, how it ended.
 async fn end_of(state: &ConnectionState, child: Option<&mut ChildProcess>) -> EndCause {
     let Some((process, _stderr)) = child else {
         return tokio::select! {
@@ -260,7 +263,7 @@ async fn end_of(state: &ConnectionState, child: Option<&mut ChildProcess>) -> En
         biased;
         cause = state.broken() => return cause,
         how = process.ended() => {
-            // What it said before is read to the end: an answer may be among it.
+            // Reads the remaining output, which may contain an answer.
             let _still_open = tokio::time::timeout(OTHER_END, state.ended()).await;
             return state.cause().unwrap_or_else(|| EndCause::failure("exited", how));
         }
@@ -300,7 +303,7 @@ async fn why_no_greeting(
     }
 }
 
-/// A cause with the last thing that a child said of itself.
+/// Adds a child's last line of standard error to a cause.
 async fn with_last_words(server: &Server, stderr: &mut JoinHandle<()>, cause: EndCause) -> EndCause {
     let _still_talking = tokio::time::timeout(LAST_WORDS_WAIT, stderr).await;
     let Some(last_words) = server.stderr.last().filter(|_| !cause.quiet) else { return cause };

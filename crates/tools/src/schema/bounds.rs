@@ -1,6 +1,6 @@
-//! The bounds of schemas and of the arguments that are checked by them. Size and depth alone do not do: in a schema of two
-//! kilobytes each part can ask twice for the next, which takes longer than anybody waits, and a part can ask for itself,
-//! which overflows the stack. So the work of a check is counted before it is done.
+//! Limits for schemas and for checking arguments. Limits on size and depth are not enough: in a schema of two kilobytes
+//! each part can refer twice to the next, which takes practically forever, or a part can refer to itself, which
+//! overflows the stack. So the work of a check is counted before it is done.
 
 use jsonschema::Draft;
 use percent_encoding::percent_decode_str;
@@ -8,25 +8,25 @@ use serde_json::{Map, Value};
 
 use super::short;
 
-/// Levels of a schema, and of arguments.
+/// Greatest depth of a schema, and of arguments.
 const LEVELS_MAX: usize = 64;
 
-/// Values in a schema: objects, lists, strings, numbers.
+/// Most values in a schema: objects, lists, strings and numbers.
 const VALUES_MAX: usize = 20_000;
 
-/// Bytes of all texts of a schema.
+/// Most bytes of text in a schema.
 const TEXT_BYTES_MAX: usize = 256 << 10;
 
-/// Regular expressions in a schema; each is bounded by [`super::PATTERN_BYTES`].
+/// Most regular expressions in a schema; [`super::PATTERN_BYTES`] limits each.
 const PATTERNS_MAX: usize = 64;
 
 /// Most steps of a check; one takes about a tenth of a microsecond.
 const STEPS_MAX: usize = 200_000;
 
-/// Most schemas that a check is within at once.
+/// Greatest nesting of schemas during a check.
 const NESTED_MAX: usize = 512;
 
-/// Bytes of a text times bytes of a pattern that count as one step.
+/// Bytes of text times bytes of pattern that count as one step.
 const MATCH_BYTES: usize = 512;
 
 /// Keywords whose value is a schema.
@@ -48,25 +48,25 @@ const ONE: [&str; 12] = [
 /// Keywords whose value is a list of schemas.
 const LISTS: [&str; 5] = ["allOf", "anyOf", "items", "oneOf", "prefixItems"];
 
-/// Keywords whose value has schemas by names.
+/// Keywords whose value maps names to schemas.
 const MAPS: [&str; 6] =
     ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
 
-/// Keywords whose schemas the same value has to fit, not a part of it.
+/// Keywords whose schemas apply to the same value, not to a part of it.
 const SAME_VALUE: [&str; 9] =
     ["allOf", "anyOf", "dependencies", "dependentSchemas", "else", "if", "not", "oneOf", "then"];
 
-/// Keywords that refer in ways that no tool needs, and that are not followed when the work is counted.
+/// Keywords for references that no tool needs. They are refused, since counting does not follow them.
 const REFERENCES: [&str; 6] =
     ["$anchor", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor", "$recursiveRef"];
 
-/// The drafts that a schema is read by, the first that it is sound in.
+/// The drafts that are tried, in this order, until one accepts the schema.
 pub(super) const DRAFTS: [Draft; 3] = [Draft::Draft202012, Draft::Draft7, Draft::Draft4];
 
-/// The schema to be compiled: without its own name, and without patterns that only a backtracking engine takes.
+/// Prepares a schema for compiling: removes its id, and patterns that need a backtracking engine.
 ///
 /// # Errors
-/// It is no schema of an object, or outside of the bounds.
+/// It is no schema of an object, or exceeds a limit.
 pub(super) fn checked(schema: &Value) -> Result<Value, String> {
     let Value::Object(root) = schema else {
         return Err("it is no JSON object".to_owned());
@@ -86,7 +86,7 @@ pub(super) fn checked(schema: &Value) -> Result<Value, String> {
     }
     let mut schema = schema.clone();
     if let Some(root) = schema.as_object_mut() {
-        // Only references to its own parts are taken, so that its name is of no use.
+        // Only local references are accepted, so the id is not needed.
         ["$schema", "$id", "id"].iter().for_each(|name| drop(root.remove(*name)));
     }
     let (mut n_patterns, mut references) = (0, Vec::new());
@@ -109,7 +109,7 @@ fn within_levels(value: &Value, levels: usize) -> bool {
     }
 }
 
-/// How many values there are, and bytes of text. The levels are bounded by now.
+/// The number of values and the bytes of text. The depth must be limited already.
 fn size(value: &Value) -> (usize, usize) {
     let add = |(values, bytes): (usize, usize), more: (usize, usize)| (values + more.0, bytes + more.1);
     match value {
@@ -122,8 +122,8 @@ fn size(value: &Value) -> (usize, usize) {
     }
 }
 
-/// Refuses keywords that refer elsewhere, notes local references, counts patterns, and takes those out that cannot be
-/// checked in linear time.
+/// Refuses non-local references, collects local ones, counts patterns, and removes those that cannot be matched in
+/// linear time.
 fn walk(schema: &mut Value, n_patterns: &mut usize, references: &mut Vec<String>) -> Result<(), String> {
     let Value::Object(map) = schema else { return Ok(()) };
     if let Some(name) = REFERENCES.iter().find(|name| map.contains_key(**name)) {
@@ -156,7 +156,7 @@ fn walk(schema: &mut Value, n_patterns: &mut usize, references: &mut Vec<String>
     Ok(())
 }
 
-/// A regular expression that takes more than linear time: looking around, or back.
+/// Whether a regular expression uses look-around or back-references, which take more than linear time.
 fn looks_around(pattern: &str) -> bool {
     let bytes = pattern.as_bytes();
     let mut idx = 0;
@@ -171,16 +171,16 @@ fn looks_around(pattern: &str) -> bool {
     false
 }
 
-/// What a local reference (`#`, `#/…`) names.
+/// The part that a local reference (`#`, `#/…`) points to.
 fn target<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
     let pointer = percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
     root.pointer(&pointer)
 }
 
-/// Whether a check of arguments by a schema ends soon, whatever they hold.
+/// Checks that validating these arguments takes a limited number of steps.
 ///
 /// # Errors
-/// It may not; for the model.
+/// It may take too many; the text is for the model.
 pub(super) fn is_soon_done(schema: &Value, arguments: &Value) -> Result<(), String> {
     if !within_levels(arguments, LEVELS_MAX) {
         return Err(format!("they are nested more than {LEVELS_MAX} levels deep"));
@@ -191,7 +191,7 @@ pub(super) fn is_soon_done(schema: &Value, arguments: &Value) -> Result<(), Stri
     })
 }
 
-/// A check that is only counted: it goes wherever a real one could. `None`: there are no steps left.
+/// Counts the steps of a check by visiting every part that a real one could. `None`: no steps are left.
 struct Count<'a> {
     root: &'a Value,
     steps: usize,
@@ -209,7 +209,7 @@ impl Count<'_> {
         if nested > NESTED_MAX {
             return None;
         }
-        // What was not evaluated is found by evaluating the rest once more.
+        // Unevaluated parts are found by a second evaluation of the rest.
         let unevaluated =
             schema.contains_key("unevaluatedProperties") || schema.contains_key("unevaluatedItems");
         for _ in 0..=usize::from(unevaluated) {
@@ -223,7 +223,7 @@ impl Count<'_> {
         }
     }
 
-    /// The schemas that the same value has to fit.
+    /// Counts the schemas that apply to the same value.
     fn fit_same(&mut self, schema: &Map<String, Value>, value: &Value, nested: usize) -> Option<()> {
         self.take(schema.len() + schema.get("enum").and_then(Value::as_array).map_or(0, Vec::len))?;
         for (keyword, below) in schema.iter().filter(|(keyword, _)| SAME_VALUE.contains(&keyword.as_str())) {

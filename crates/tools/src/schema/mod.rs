@@ -1,5 +1,5 @@
-//! Arguments of calls, checked against the schemas of their tools. Schemas are written by strangers: whatever one holds,
-//! compiling it and checking by it end soon, read no file and no network, and leave the stack whole.
+//! Checks tool arguments against schemas. Schemas come from strangers: for any schema, compiling and checking take
+//! limited time, read no file and no network, and do not overflow the stack.
 
 mod bounds;
 #[cfg(test)]
@@ -16,43 +16,43 @@ use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
-/// Most schemas that are kept compiled.
+/// Most compiled schemas that are kept.
 const COMPILED_MAX: usize = 1_024;
 
-/// Bytes that one regular expression may take when compiled.
+/// Largest size of a compiled regular expression, in bytes.
 const PATTERN_BYTES: usize = 128 << 10;
 
-/// Errors that the model is told of, and the longest words of one, in characters.
+/// Most errors reported to the model, and the longest text of one, in characters.
 const ERRORS_MAX: usize = 5;
 const ERROR_CHARS: usize = 400;
 
-/// Most of a value, or of a place, that is shown, in characters.
+/// Longest value or path in an error, in characters.
 const VALUE_CHARS: usize = 100;
 
 const NAMES_MAX: usize = 20;
 
-/// Whether models' calls can be checked by that schema of a tool's arguments; to be asked when a tool is approved.
+/// Checks that arguments can be validated against this schema. Called when a tool is approved.
 ///
 /// # Errors
-/// Why not, for the operator.
+/// Why not, as text for the operator.
 pub fn sound(schema: &Value) -> Result<(), String> {
     Compiled::new(schema).map(drop)
 }
 
-/// Schemas of tools, each compiled at its first use.
+/// Compiled schemas by tool name; each is compiled at its first use.
 #[derive(Default)]
 pub struct Schemas {
     by_name: Mutex<HashMap<String, Arc<ToolSchema>>>,
 }
 
 struct ToolSchema {
-    /// As the tool has it.
+    /// The tool's original schema.
     schema: Value,
     compiled: Result<Compiled, String>,
 }
 
 impl Schemas {
-    /// The tool's schema, compiled. A name whose schema has changed is compiled again.
+    /// The compiled schema of a tool. It is recompiled if the tool's schema has changed.
     fn of_tool(&self, def: &ToolDef) -> Arc<ToolSchema> {
         let kept = self.by_name.lock().get(&def.name).cloned();
         if let Some(known) = kept.filter(|known| known.schema == def.parameters) {
@@ -62,7 +62,7 @@ impl Schemas {
         let known = Arc::new(ToolSchema { compiled: Compiled::new(&schema), schema });
         let mut by_name = self.by_name.lock();
         if by_name.len() >= COMPILED_MAX && !by_name.contains_key(&def.name) {
-            // Rare, and what is still used comes back at its next use.
+            // Drops any one; it is recompiled if it is used again.
             let any = by_name.keys().next().cloned();
             any.and_then(|name| by_name.remove(&name));
         }
@@ -89,7 +89,7 @@ impl ArgumentCheck for Schemas {
     }
 }
 
-/// What is said of arguments that came as a text: what the model wrote is no JSON, or is JSON within a string.
+/// The error for arguments that are a string: either invalid JSON, or JSON inside a string.
 fn not_an_object(written: &str) -> String {
     match serde_json::from_str::<Value>(written) {
         Err(error) => format!("the arguments are not valid JSON: {error}"),
@@ -126,8 +126,7 @@ impl Compiled {
         }
     }
 
-    /// An error in words for the model: which argument, what it is, what is expected. What the arguments hold is shown by its
-    /// beginning.
+    /// An error as text for the model: the argument, its value, and what is expected. Values are shortened.
     fn explain(&self, error: &ValidationError<'_>) -> String {
         let path = error.instance_path().to_string();
         let place = match path.strip_prefix('/') {
@@ -151,7 +150,7 @@ impl Compiled {
         short(words, ERROR_CHARS)
     }
 
-    /// The properties that the schema has beside the keyword that an error comes from.
+    /// The properties declared next to the keyword that failed.
     fn properties_beside(&self, error: &ValidationError<'_>) -> Option<&Map<String, Value>> {
         let path = error.schema_path().to_string();
         let (parent, _) = path.rsplit_once('/')?;
@@ -162,7 +161,7 @@ impl Compiled {
 fn compile(schema: &Value, draft: Draft) -> Result<Validator, String> {
     let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES);
     let options = jsonschema::options().with_draft(draft).offline();
-    // What a format means differs from one checker to the next: it is the tool's to say.
+    // Formats are not checked: validators differ in their meaning, so that is left to the tool.
     let options = options.should_validate_formats(false).with_pattern_options(patterns);
     options.build(schema).map_err(|error| {
         let place = error.instance_path().to_string();
@@ -181,7 +180,7 @@ fn names<'a>(all: impl IntoIterator<Item = &'a String>) -> String {
 
 fn shown(value: &Value) -> String {
     match value {
-        // Not written as JSON first: it may be large.
+        // Without converting it to JSON first, since it may be large.
         Value::String(text) => format!("\"{}\"", short(text, VALUE_CHARS)),
         Value::Array(_) => "an array".to_owned(),
         Value::Object(_) => "an object".to_owned(),
@@ -189,7 +188,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// The first characters of what it shows.
+/// The displayed value, cut to `max_chars`.
 fn short(text: impl Display, max_chars: usize) -> String {
     let text = text.to_string();
     match text.char_indices().nth(max_chars) {

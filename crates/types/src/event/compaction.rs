@@ -13,34 +13,34 @@ use crate::summary::{Marker, Summary};
 use crate::tier::Tier;
 use crate::trace::CallTrace;
 
-/// What makes room in the window.
+/// Events that make room in the window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum CompactionEvent {
     /// A run began: its range is sealed.
     RunStarted { run: Run },
-    /// A run was asked for while another was under way, or is owed after an emergency.
+    /// A run was requested while another one was active, or is due after an emergency.
     RunQueued { request: RunRequest },
-    /// An attempt of a run failed; the run goes on with the next attempt.
+    /// An attempt of a run failed; the run continues with the next attempt.
     RunAttemptFailed {
         run: RunId,
         /// The attempt that failed, from 1.
         attempt: u32,
         reason: String,
-        /// When the next attempt may begin.
+        /// When the next attempt may start.
         retry_at: Timestamp,
     },
     /// A chunk of a long run is finished.
     RunCheckpointed {
         run: RunId,
-        /// What its chunks have come to so far.
+        /// The result of its chunks so far.
         checkpoint: Checkpoint,
     },
     /// A run ended. When it was committed, this one record carries the summary and its memories.
     RunEnded(RunEnd),
-    /// The oldest turns left the window at once.
+    /// The oldest turns were dropped from the window immediately.
     EmergencyApplied {
-        /// The marker that now stands for it; adjacent truncated markers are already joined into it.
+        /// The marker that replaces them. Adjacent truncated markers are already joined into it.
         marker: Marker,
         messages: u64,
         /// Window tokens before, after correction.
@@ -48,14 +48,14 @@ pub enum CompactionEvent {
         /// Window tokens after, after correction.
         tokens_after: u64,
     },
-    /// In journals of earlier versions: the stack was over its share, and its oldest items gave way to one leading marker.
+    /// Only in journals of earlier versions: the stack exceeded its share, and one leading marker replaced its oldest items.
     StackRetired {
-        /// The marker that now leads the stack; it stands for all items within its range.
+        /// The marker that now leads the stack. It covers all items within its range.
         marker: Marker,
     },
     /// A context engine without summaries dropped the oldest turns.
     WindowSlid {
-        /// The marker that now leads the stack; it stands for everything older.
+        /// The marker that now leads the stack. It covers everything older.
         marker: Marker,
         messages: u64,
         /// Window tokens before, after correction.
@@ -63,7 +63,7 @@ pub enum CompactionEvent {
         /// Window tokens after, after correction.
         tokens_after: u64,
     },
-    /// Old results of tools are sent shorter from here on. What is kept stays whole.
+    /// Old tool results are sent shortened from here on. The stored results stay whole.
     ResultsPruned {
         cause: PruneCause,
         /// The results, and how they are sent.
@@ -74,15 +74,15 @@ pub enum CompactionEvent {
         /// Window tokens after, after correction.
         tokens_after: u64,
     },
-    /// Tokens were used beside a turn: by a run.
+    /// A compaction run used tokens, outside of any turn.
     UsageSpent {
         /// The model, by its id in the configuration.
         model: String,
-        /// What the provider said; where it said nothing, our estimate.
+        /// As the provider reported it; our estimate if it reported nothing.
         usage: Usage,
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_estimate: bool,
-        /// What the call was made of; none in journals of earlier versions.
+        /// How the request can be rebuilt; `None` in journals of earlier versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         trace: Option<Box<CallTrace>>,
     },
@@ -99,12 +99,12 @@ pub enum Trigger {
     Emergency,
     /// The live history has too many messages.
     Messages,
-    /// A summary was made without a model, which is to be made again.
+    /// A summary was made without a model and must be replaced.
     Provisional,
 }
 
 impl Trigger {
-    /// Nobody waits for such a run, and nothing is lost while it fails: it never stands in the way of others.
+    /// Whether the run never blocks others, because nobody waits for it and nothing is lost while it fails.
     pub fn is_deferrable(self) -> bool {
         matches!(self, Self::Merge | Self::Provisional)
     }
@@ -127,7 +127,7 @@ impl Trigger {
 pub enum RunWork {
     /// Entries of the live history, sealed for the run.
     Sealed,
-    /// Entries that left the window before a model had summarised them: a marker or a provisional summary stands for them.
+    /// Entries that left the window before a model had summarised them. A marker or a provisional summary covers them.
     Truncated,
     /// Adjacent summaries of one level.
     Merge {
@@ -146,41 +146,42 @@ pub struct Run {
     pub from_seq: Seq,
     pub to_seq: Seq,
     pub messages: u64,
-    /// What a person asked the summary to attend to.
+    /// What a person asked the summary to focus on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instruction: Option<String>,
     pub started_at: Timestamp,
     /// The attempt under way, from 1.
     pub attempt: u32,
-    /// The attempt may not begin before.
+    /// The earliest start of the attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Timestamp>,
     /// Window tokens when it began, after correction.
     pub tokens_before: u64,
-    /// What is done of it: a retry, a restart or a crash goes on from there.
+    /// The finished part. The run resumes from there after a retry, a restart or a crash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Checkpoint>,
-    /// It was asked for in the chat, which is told how it ends.
+    /// It was requested in the chat, and the chat is told how it ends.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tell: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// The summary that it makes again from its entries, as a person wants it.
+    /// The summary that a person asked to have rebuilt from its entries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<SummaryId>,
-    /// What its calls of models took so far, by model. Of the fold alone: no record of its start has it.
+    /// Tokens of its model calls so far, by model. It is set only when the journal is folded: no `RunStarted` record has it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub spent: BTreeMap<String, Usage>,
 }
 
 impl Run {
-    /// Where no model can make it, a digest takes its place. Else it ends as failed: what is there stays, and is no worse.
+    /// Whether a digest replaces the summary if no model can write it. Otherwise the run ends as failed, and the window stays
+    /// as it is.
     pub fn takes_digest(&self) -> bool {
         !self.trigger.is_deferrable() && self.replaces.is_none()
     }
 }
 
-/// What the finished chunks of a long run have come to.
+/// The result of the finished chunks of a long run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoint {
     pub chunks: u32,
@@ -188,19 +189,19 @@ pub struct Checkpoint {
     pub text: String,
     pub made_by: String,
     pub memories: Vec<DraftMemory>,
-    /// Messages that no model was shown for their size: their digests are added at the end.
+    /// Messages that were too large to be shown to a model. Their digests are added at the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<Seq>,
 }
 
-/// A run that waits for the one under way.
+/// A run that waits until the active one ends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRequest {
     pub trigger: Trigger,
-    /// What a person asked the summary to attend to.
+    /// What a person asked the summary to focus on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instruction: Option<String>,
-    /// It was asked for in the chat, which is told how it ends.
+    /// It was requested in the chat, and the chat is told how it ends.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tell: bool,
 }
@@ -218,21 +219,21 @@ pub struct RunEnd {
     pub tokens_before: u64,
     /// Window tokens after it, after correction.
     pub tokens_after: u64,
-    /// The oldest entry that is still in the window as itself.
+    /// The oldest entry in the window that no summary or marker replaces.
     pub first_kept_seq: Option<Seq>,
     pub duration_ms: u64,
-    /// After it a range still waits for a model: `Conversation::owes_run` of the core says which.
+    /// Whether a range still waits to be summarised by a model after the run: see `Conversation::owes_run` of the core.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub owes_run: bool,
     /// How many attempts it took; 0 in journals of earlier versions.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: u32,
-    /// What its calls of models took, by model; empty in journals of earlier versions.
+    /// Tokens of its model calls, by model; empty in journals of earlier versions.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub spent: BTreeMap<String, Usage>,
 }
 
-/// The end of a run as `cairn context` lists it: without the texts. The shape is the contract's.
+/// The end of a run as `cairn context` lists it, without the texts. Scripts rely on its shape.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunReport {
     pub run: RunId,
@@ -244,19 +245,19 @@ pub struct RunReport {
     /// Window tokens after it, after correction.
     pub tokens_after: u64,
     pub messages: u64,
-    /// The oldest entry that is still in the window as itself.
+    /// The oldest entry in the window that no summary or marker replaces.
     pub first_kept_seq: Option<Seq>,
     pub duration_ms: u64,
     pub memories: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary_size: Option<SummarySize>,
-    /// When it ended; none of one that ended under an earlier version.
+    /// When it ended; `None` if it ended under an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
     /// How many attempts it took.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: u32,
-    /// What its calls of models took, by model.
+    /// Tokens of its model calls, by model.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub spent: BTreeMap<String, Usage>,
 }
@@ -266,12 +267,12 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
-/// Size of a committed summary, and of what it stands for.
+/// Size of a committed summary, and of what it replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SummarySize {
     /// Tokens of the summary in the window.
     pub tokens: u32,
-    /// Tokens of the entries or summaries that it took the place of.
+    /// Tokens of the entries or summaries that it replaced.
     pub source_tokens: u64,
     pub merge: bool,
 }
@@ -297,16 +298,16 @@ impl RunEnd {
     }
 }
 
-/// The typed outcome of a run.
+/// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunOutcome {
-    /// The summary stands in the stack.
+    /// The summary is in the stack.
     Committed,
-    /// What it made was not fit to be used.
+    /// The summary that it made was unusable.
     Rejected,
     Failed,
-    /// Its range has been dealt with otherwise.
+    /// Its range no longer needed it, or changed meanwhile.
     Superseded,
     /// Stopped by a person or by `/new`.
     Cancelled,

@@ -38,7 +38,7 @@ pub struct Record {
     pub event: Event,
 }
 
-/// An event as it is handed to the journal, which gives it number and time.
+/// An event to append to the journal, which assigns its number.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewRecord {
     pub channel: Option<ChannelId>,
@@ -47,7 +47,8 @@ pub struct NewRecord {
     pub event: Event,
 }
 
-/// What happened. Names are in the past tense; every variant of a family is a persisted shape, told by its `type` alone.
+/// A journal event. Variants are named in the past tense. Every variant of a family is a persisted shape, identified by its
+/// `type` alone.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Event {
@@ -74,10 +75,10 @@ impl<'de> Deserialize<'de> for Event {
 }
 
 impl Event {
-    /// Reads an event whose type is known already.
+    /// Deserializes an event whose `type` is already known.
     ///
     /// # Errors
-    /// It is none of that type.
+    /// The fields do not fit that type.
     pub fn of_kind<'de, D: Deserializer<'de>>(kind: &str, fields: D) -> Result<Self, D::Error> {
         // The first word of a type tells its family. The three most frequent types are read directly: a family buffers all
         // fields until it knows the type.
@@ -116,12 +117,13 @@ struct EntryAdded {
     entry: Entry,
 }
 
-/// What people sent: messages, their edits and deletions, commands.
+/// Messages that people sent, their edits and deletions, and commands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum MessageEvent {
     Accepted(Pending),
-    /// A person edited a message that no turn had taken up yet. (An edit of a later one is a message of its own.)
+    /// A person edited a message that no turn had taken up yet. (An edit of a message that a turn has taken up is a message
+    /// of its own.)
     #[serde(rename = "message_edited")]
     Edited {
         message: MessageId,
@@ -132,7 +134,8 @@ pub enum MessageEvent {
         /// Estimated tokens as the window renders it, before correction.
         tokens: u32,
     },
-    /// A person deleted a message. Its text leaves what is pending at once, and the window with the next compaction.
+    /// A person deleted a message. Its text is removed from the pending messages immediately, and from the window with the
+    /// next compaction.
     #[serde(rename = "message_deleted")]
     Deleted {
         message: MessageId,
@@ -140,15 +143,15 @@ pub enum MessageEvent {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         seqs: Vec<Seq>,
     },
-    /// A command was taken from a chat: it is not run again when the platform delivers it again.
+    /// A command was accepted from a chat. It is not run again if the platform delivers it again.
     CommandTaken {
         /// The id of the command's message or interaction.
         message: MessageId,
         command: String,
         caller: Author,
     },
-    /// A limit kept a message of a chat network out, with its words: it is not taken in either when the platform
-    /// delivers it again.
+    /// A limit rejected a message from a chat network. Its text is not kept, and it stays rejected if the platform delivers
+    /// it again.
     #[serde(rename = "message_refused")]
     Refused {
         message: MessageId,
@@ -158,16 +161,16 @@ pub enum MessageEvent {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ArtifactEvent {
-    /// A large result of a tool was stored outside of the window. Its file was durable before.
+    /// A large tool result was stored outside of the window. Its file was already durable.
     #[serde(rename = "artifact_stored")]
     Stored { artifact: Artifact },
     #[serde(rename = "artifact_used")]
     Used { id: ArtifactId },
-    /// Artifacts that nobody read for long are gone.
+    /// Artifacts that nobody read for a long time were removed.
     #[serde(rename = "artifacts_expired")]
     Expired {
         ids: Vec<ArtifactId>,
-        /// Their files were missing or damaged, and somebody went on without them.
+        /// Their files were missing or damaged, and `cairn store verify --quarantine` gave them up.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         lost: bool,
     },
@@ -199,7 +202,7 @@ pub enum MemoryEvent {
         /// Its new importance, when changed.
         importance: Option<f64>,
     },
-    /// A person had a memory forgotten; its tombstone blocks automatic saves of the same.
+    /// A person deleted a memory. Its tombstone blocks automatic saves of an equal memory.
     #[serde(rename = "memory_forgotten")]
     Forgotten { id: MemoryId },
     /// Memories were put into a window.
@@ -208,50 +211,50 @@ pub enum MemoryEvent {
         ids: Vec<MemoryId>,
         /// Their tokens in that window, before correction.
         tokens: u32,
-        /// How well they fit the question, in the same order; empty in journals of earlier versions.
+        /// How well each of them fits the question, in the order of `ids`; empty in journals of earlier versions.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         scores: Vec<f64>,
-        /// The best of those that were left out, with how well they fit.
+        /// The best memories that were left out, each with how well it fits.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         near: Vec<(MemoryId, f64)>,
     },
 }
 
-/// Words on their way to a chat network.
+/// Deliveries to a chat network.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum DeliveryEvent {
-    /// Words are owed to a platform: a reply, or a note of the daemon about a turn.
+    /// A delivery is due: a reply, or a note of the daemon about a turn.
     #[serde(rename = "outbox_intended")]
     Intended {
         id: OutboxId,
         turn: TurnId,
-        /// The entry that is the reply; of a note, the newest entry it is about.
+        /// The reply's entry; for a note, the newest entry that it is about.
         seq: Seq,
-        /// The words of a note, which is no entry; none for a reply.
+        /// The text of a note, which is not an entry; `None` for a reply.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
         /// The message that the first part answers.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reply_to: Option<MessageId>,
-        /// The message that shows a draft of these words: the first part takes its place by an edit.
+        /// The message that shows a draft of this text. The first part replaces the draft by an edit.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         edits: Option<MessageId>,
-        /// The words ask for this approval: the platform shows ways to say yes and no.
+        /// The approval that the text asks for. The platform shows controls to approve and to deny it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         approval: Option<ApprovalId>,
-        /// The words are a draft, shown while the turn goes on; its delivery is never owed by itself.
+        /// The text is a draft, shown while the turn runs. A draft that was not sent is not listed as owed.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         draft: bool,
     },
-    /// A part of a delivery is about to be sent: from here until the next event of it, its fate is unknown.
+    /// A part of a delivery is about to be sent. Until the delivery's next event it is unknown whether the part arrived.
     #[serde(rename = "outbox_attempted")]
     Attempted {
         id: OutboxId,
         /// The part, from 0.
         part: u32,
     },
-    /// A part of a delivery was certainly not sent, and will be tried again.
+    /// A part of a delivery was certainly not sent, and is sent again later.
     #[serde(rename = "outbox_put_off")]
     PutOff {
         id: OutboxId,
@@ -268,7 +271,7 @@ pub enum DeliveryEvent {
     },
     #[serde(rename = "outbox_settled")]
     Settled { id: OutboxId, receipt: Receipt },
-    /// An operator has a delivery that did not succeed tried again, from its first part that is not there.
+    /// An operator retries an unsuccessful delivery, from the first part that was not sent.
     #[serde(rename = "outbox_retried")]
     Retried { id: OutboxId },
     #[serde(rename = "outbox_dropped")]
@@ -304,10 +307,10 @@ impl DeliveryEvent {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ApprovalEvent {
-    /// A call waits for a person's yes.
+    /// A tool call waits for approval.
     #[serde(rename = "approval_asked")]
     Asked { approval: Approval },
-    /// A request for a yes came to its end; a call that was granted is made after this is durable.
+    /// An approval request was settled. A call that was granted runs once this is durable.
     #[serde(rename = "approval_settled")]
     Settled {
         id: ApprovalId,
@@ -322,10 +325,10 @@ pub enum ApprovalEvent {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum RegistryEvent {
-    /// A stranger wrote to the bot and was told a code.
+    /// A stranger wrote to the bot and was sent a pairing code.
     PairingRequested {
         user: Author,
-        /// The chat in which the code was told.
+        /// The chat that the code was sent to.
         chat: String,
         code: String,
     },
@@ -333,12 +336,12 @@ pub enum RegistryEvent {
         /// Stable id on the platform, `PLATFORM/USER`.
         user: String,
     },
-    /// An operator took the permission back, or refused it.
+    /// An operator revoked a pairing, or refused it.
     PairingRevoked {
         /// Stable id on the platform, `PLATFORM/USER`.
         user: String,
     },
-    /// An operator banned a person: they are heard nowhere.
+    /// An operator banned a person: the bot ignores them everywhere.
     BanSet {
         /// `PLATFORM/USER`.
         user: String,
@@ -355,91 +358,91 @@ pub enum RegistryEvent {
         /// `PLATFORM/USER`.
         user: String,
     },
-    /// Who is heard where on a platform from here on, as the configuration says. Journalled when it is another than before:
-    /// what was said under other rules is judged by those when it is read again.
+    /// A platform's access policy from here on, as configured. It is journalled when it changes: messages sent under an
+    /// earlier policy are judged by that policy if they are read later.
     AccessSet { platform: String, access: AccessPolicy },
-    /// A platform gave a chat another id: its conversations go on under the old one.
+    /// A platform gave a chat another id. Its conversations continue under the old one.
     ChatMigrated { platform: String, from: String, to: String },
     /// An operator approved a tool server as it was shown to them.
     ServerApproved { pin: ServerPin },
-    /// An operator took the approval of a server back.
+    /// An operator revoked the approval of a tool server.
     ServerRevoked {
         /// Its id in the configuration.
         server: String,
     },
 }
 
-/// The daemon itself, and what was taken out of its journal.
+/// Starts and stops of the daemon, kept texts, and changes of the journal itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum MaintenanceEvent {
     DaemonStarted {
         version: String,
     },
-    /// A text that traces of calls name by its hash: a prompt, the schemas of tools, parameters. Journalled once.
+    /// A text that call traces refer to by its hash: a prompt, tool schemas, parameters. Each text is journalled once.
     TextKept {
         id: TextId,
         text: String,
     },
     /// The daemon stopped cleanly. A start without one before it is an unclean stop.
     DaemonStopped,
-    /// A person was erased from the journal. Who it was stands nowhere.
+    /// A person was erased from the journal. The record does not identify them.
     PersonErased {
-        /// What stands in the place of their id, `PLATFORM/erased-1`.
+        /// The id that replaces theirs, such as `PLATFORM/erased-1`.
         pseudonym: String,
         figures: ErasureFigures,
     },
-    /// Words of old records have expired: they are shown to nobody from here on, and taken out of the journal.
+    /// The text of old records has expired. It is not shown any more and is removed from the journal.
     WordsExpired {
-        /// The channel that they were said in.
+        /// The channel of the records.
         channel: ChannelId,
         /// The entries, as ranges with both ends included, in order.
         entries: Vec<(Seq, Seq)>,
-        /// Summaries that stand in the window no more.
+        /// Expired summaries that are no longer in the window.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         summaries: Vec<SummaryId>,
     },
-    /// Stands in the place of records that were taken out of the journal, so that numbers stay whole.
+    /// Replaces records that were removed from the journal, so that record numbers have no gaps.
     RecordsRemoved {
-        /// Numbers of the first and last record that it stands for; its own is the first.
+        /// Number of the first record that it replaces, which is its own number.
         from_n: u64,
-        /// See `from_n`.
+        /// Number of the last record that it replaces.
         to_n: u64,
         by: Removal,
     },
-    /// `store verify --quarantine` set journal lines aside, or said that they are lost.
+    /// `cairn store verify --quarantine` set journal lines aside, or recorded that they are lost.
     LinesQuarantined {
-        /// Numbers of the first and last line that it stands for.
+        /// Number of the first line that it replaces.
         from_n: u64,
-        /// See `from_n`.
+        /// Number of the last line that it replaces.
         to_n: u64,
-        /// Lines at the end of the journal were lost: the first number of an entry that the record's channel had not given
-        /// then. Those before it say that they are lost, and are not given again.
+        /// Set if lines at the end of the journal were lost: the first entry number that the channel had not used yet.
+        /// Missing entries with smaller numbers are shown as lost, and their numbers are not reused.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         next_seq: Option<Seq>,
     },
 }
 
-/// What an erasure did, or would do.
+/// Counts of what an erasure removed or changed, or would do so.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ErasureFigures {
-    /// Messages of theirs whose words are gone.
+    /// Messages of the person whose text is removed.
     pub entries: u64,
-    /// Those among them whose words had expired before.
+    /// Messages among `entries` whose text had already expired.
     #[serde(skip_serializing_if = "is_zero")]
     pub expired: u64,
     /// Answers, calls and results of turns that they took part in.
     pub answers: u64,
     pub memories: u64,
-    /// Memories of others that stay, and out of which their name was taken.
+    /// Other people's memories that stay, with the person's name removed.
     #[serde(skip_serializing_if = "is_zero")]
     pub memories_cleaned: u64,
     pub summaries: u64,
     pub artifacts: u64,
-    /// Records of others out of which their name was taken.
+    /// Other people's records, with the person's name removed.
     pub mentions: u64,
-    /// Private conversations that are gone as a whole.
+    /// Private conversations that are removed as a whole.
     pub conversations: u64,
     pub seconds: f64,
 }
@@ -461,7 +464,7 @@ pub enum Receipt {
     Dead {
         reason: String,
     },
-    /// Nobody knows whether a part of it is there: it is not sent again by itself.
+    /// It is unknown whether a part arrived. The part is not resent automatically.
     Unknown {
         /// The part, from 0.
         part: u32,

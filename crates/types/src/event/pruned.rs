@@ -1,4 +1,4 @@
-//! What was sent shorter than it is kept.
+//! Tool results and messages that are sent shortened.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,13 +9,13 @@ use crate::ids::{ArtifactId, Seq};
 pub enum PruneCause {
     /// The background threshold was reached.
     Pressure,
-    /// The provider's cache has gone cold.
+    /// The provider's cache has expired.
     CacheTtl,
-    /// The window would be too full without.
+    /// The window would otherwise be too full.
     Emergency,
     /// The model refused a request as too large.
     Overflow,
-    /// A message is larger than what the window takes.
+    /// A message is larger than the window allows.
     Message,
 }
 
@@ -35,12 +35,12 @@ impl PruneCause {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "form", rename_all = "snake_case")]
 pub enum PruneForm {
-    /// Head and tail around a notice, so many bytes together.
+    /// Head and tail around a notice.
     Shrunk {
-        /// Most bytes of all of it.
+        /// Most bytes of the whole.
         bytes: usize,
     },
-    /// So many characters of head and as many of tail around a notice.
+    /// Head and tail of equal length around a notice.
     Edges {
         /// Characters of each.
         chars: usize,
@@ -48,7 +48,7 @@ pub enum PruneForm {
     Cleared,
 }
 
-/// A result, or a message, that is sent shorter than it is kept.
+/// A tool result or message that is sent shortened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrunedResult {
     pub seq: Seq,
@@ -59,7 +59,7 @@ pub struct PrunedResult {
     /// The tool whose result it is; empty for a message.
     #[serde(default)]
     pub tool: String,
-    /// Bytes of the whole result: of the artifact, where it is one.
+    /// Bytes of the whole result; of the artifact, if it is stored as one.
     #[serde(default)]
     pub whole_bytes: u64,
     /// For a message: the artifact in which the model can read on.

@@ -1,4 +1,4 @@
-//! Turns as the journal knows them.
+//! Turns as the journal records them.
 
 use std::collections::BTreeSet;
 
@@ -11,40 +11,40 @@ use crate::tool::ToolUse;
 use crate::trace::CallTrace;
 use crate::window_bounds::WindowBounds;
 
-/// A turn, from the messages that it takes up to its end; the model that answers.
+/// Events of a turn, from its messages to its end, and of the model that answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TurnEvent {
-    /// Pending messages were taken up into a turn, in this order, with consecutive numbers from `first_seq`.
+    /// A turn took up pending messages, in this order, with consecutive numbers from `first_seq`.
     #[serde(rename = "turn_started")]
     Started { turn: TurnId, messages: Vec<MessageId>, first_seq: Seq },
     /// The model or a tool added an entry to the open turn.
     EntryAdded { entry: Entry },
-    /// A call of the model ended, in whichever way, and took this.
+    /// A model call ended, with or without success, and used these tokens.
     UsageReported {
         /// The model, by its id in the configuration.
         model: String,
-        /// What we had estimated for the whole request, before correction.
+        /// Our estimate for the whole request, before correction.
         estimated: u64,
-        /// What the provider said, or our own estimate where it said nothing, or nothing that can be true.
+        /// As the provider reported it; our own estimate if it reported nothing, or nothing that can be true.
         usage: Usage,
-        /// What the provider said that cannot be true: it counts for nothing.
+        /// A report of the provider that cannot be true and is not counted.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         disbelieved: Option<Usage>,
-        /// The provider has not reported it, or not all of it: the answer was cut short.
+        /// The provider did not report it, or not all of it, because the answer was cut short.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_estimate: bool,
-        /// What the configuration set as the model's window then; 0: nothing. None in journals of earlier versions.
+        /// The model's window that was configured at that time, in tokens; 0: none. `None` in journals of earlier versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         set_window: Option<u64>,
-        /// Whose messages the call was to answer (`PLATFORM/USER`); empty in journals of earlier versions.
+        /// The people (`PLATFORM/USER`) whose messages the call answers; empty in journals of earlier versions.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         caused_by: BTreeSet<String>,
-        /// What it was made of; none in journals of earlier versions.
+        /// How the request can be rebuilt; `None` in journals of earlier versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         trace: Option<Box<CallTrace>>,
     },
-    /// A call of a tool ended. Its result is an entry of its own.
+    /// A tool call ended. Its result is an entry of its own.
     ToolUsed(ToolUse),
     /// Another model of the chain answers in this channel from here on.
     ModelChosen {
@@ -52,9 +52,9 @@ pub enum TurnEvent {
         model: String,
         reason: String,
     },
-    /// A model's server said or showed something of the model that the configuration does not know.
+    /// A model's server revealed something about the model that the configuration does not say.
     ModelLearnt(ModelNews),
-    /// A model's server refuses something of the older history: that range is left out of requests to it.
+    /// A model's server refuses something in the older history. Requests to it leave out this range.
     HistoryWithheld {
         /// The model, by its id in the configuration.
         model: String,
@@ -64,10 +64,10 @@ pub enum TurnEvent {
     },
     #[serde(rename = "turn_ended")]
     Ended(TurnEnd),
-    /// The last turn, which had ended without an answer, is open again: its message was sent again.
+    /// The last turn, which had ended without an answer, is open again because its message was sent again.
     #[serde(rename = "turn_reopened")]
     Reopened { turn: TurnId, messages: Vec<MessageId> },
-    /// The daemon found the turn open at a start after an unclean stop.
+    /// The daemon found the turn open when it started after an unclean stop.
     #[serde(rename = "turn_interrupted")]
     Interrupted { turn: TurnId },
     /// `/undo`: the last turn is archived.
@@ -81,37 +81,38 @@ pub enum TurnEvent {
     },
 }
 
-/// What was learnt of a model from its server.
+/// What a model's server revealed about the model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelNews {
     /// The model, by its id in the configuration.
     pub model: String,
-    /// Its window in tokens, when it was named, or bounded by what was taken and refused, or by what was read whole.
+    /// Its window in tokens, if the server named it, or as bounded by accepted and refused requests, or by what the server
+    /// read of a request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_tokens: Option<u64>,
-    /// What the configuration or the server's list said of it then.
+    /// The window in tokens that was configured, or listed by the server, at that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_of: Option<u64>,
-    /// It refuses tools; `false`: that was a while ago, and they are offered to it again.
+    /// `true`: it refuses tools. `false`: the refusal is old, and it is offered tools again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_tools: Option<bool>,
-    /// What it has taken and refused, where it refused a request without naming its window.
+    /// Sizes of accepted and refused requests, if the server refused one without naming its window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bounds: Option<WindowBounds>,
-    /// The server cuts requests that are larger than its window, and does not say so.
+    /// The server silently cuts requests that are larger than its window.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
-    /// The configuration sets another window than before: what reports and refusals taught of its size counts no more.
+    /// The configured window has changed: the size learnt from reports and refusals is discarded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forgets: bool,
 }
 
-/// How a turn ended, with what a repeated request is answered with.
+/// How a turn ended, with the data for answering a repeated request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnEnd {
     pub turn: TurnId,
     pub outcome: TurnOutcome,
-    /// The model that answered, by its id in the configuration; of a turn without an answer, the one that was called last.
+    /// The model that answered, by its id in the configuration; for a turn without an answer, the one that was called last.
     pub model: Option<String>,
     /// Tokens of all model calls of the turn.
     pub usage: Usage,
@@ -119,7 +120,7 @@ pub struct TurnEnd {
     pub recalled: Vec<MemoryId>,
 }
 
-/// The outcome of a turn.
+/// How a turn ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum TurnOutcome {
@@ -130,11 +131,11 @@ pub enum TurnOutcome {
     /// A turn without an answer: messages that were not addressed to the bot.
     Unanswered,
     Failed {
-        /// Typed error.
+        /// The code of a typed error.
         code: String,
         message: String,
     },
     Stopped,
-    /// Given up after three unclean stops with it open.
+    /// Given up because three unclean stops left it open.
     DeadLettered,
 }

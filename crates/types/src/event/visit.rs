@@ -3,9 +3,8 @@
 //! Erasure and retention change events through [`Event::visit_mut`], so neither can forget a field: all structs are
 //! destructured in full, and a new field does not compile until it is decided here whether a visitor gets it.
 //!
-//! No visitor gets numbers, times, names of models, tools and commands, ids of providers' calls, codes and hashes, the bytes of
-//! pictures, what an operator approved of a tool server (which is compared byte by byte), or texts that are kept under their
-//! hash.
+//! Visitors do not get numbers, times, names of models, tools and commands, call ids of providers, codes and hashes, image
+//! bytes, an operator's approval of a tool server (which is compared byte by byte), or texts stored under their hash.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +33,7 @@ use crate::trace::{CallTrace, RunCall};
 pub enum Kind {
     /// Said in a conversation, by people, models, tools or the daemon.
     Said,
-    /// Made of that by a compaction.
+    /// Written by a compaction.
     Made,
     /// Why something failed, was refused or was decided.
     Reason,
@@ -42,10 +41,10 @@ pub enum Kind {
     Memory,
 }
 
-/// Changes events. Every method returns whether it changed what it was given, and changes nothing unless it is implemented;
-/// those for lists and optional texts pass on what is in them.
+/// Changes events. Every method returns whether it changed its argument. The default methods change nothing; those for lists
+/// and optional texts visit each text in them.
 pub trait Visit {
-    /// Whether tokens and fingerprints are computed again for what is left. If not, they stay those of the text that was there.
+    /// Whether tokens and fingerprints are recomputed for the changed text. If not, they stay those of the original text.
     const MEASURES: bool = true;
 
     fn words(&mut self, words: &mut String, kind: Kind) -> bool;
@@ -75,7 +74,7 @@ pub trait Visit {
         })
     }
 
-    /// What the model of a compaction said before its last answer, and what it was answered.
+    /// The exchange with the model of a compaction before its last answer.
     fn talk(&mut self, talk: &mut Vec<ChatMessage>) -> bool {
         each(talk, |message| match message {
             ChatMessage::User { parts } => self.parts(parts),
@@ -128,7 +127,7 @@ pub trait Visit {
         false
     }
 
-    /// It begins with the channel of its event.
+    /// The id starts with the channel of its event.
     fn delivery(&mut self, _id: &mut OutboxId) -> bool {
         false
     }
@@ -137,7 +136,7 @@ pub trait Visit {
         false
     }
 
-    /// The key of a memory's sighting. It begins with the channel `of` its source, where that has one, and may end with a
+    /// The key of a memory's sighting. It starts with the channel `of` its source, if that has one, and may end with a
     /// message's id.
     fn sighting(&mut self, _sighting: &mut String, _of: Option<&ChannelId>) -> bool {
         false
@@ -147,7 +146,7 @@ pub trait Visit {
 impl Event {
     /// Hands every text and id to a visitor. Returns whether anything was changed.
     ///
-    /// An edit does not name its author, so its fingerprint and tokens are the caller's to compute.
+    /// An edit does not name its author, so the caller must compute its fingerprint and tokens.
     pub fn visit_mut(&mut self, v: &mut impl Visit) -> bool {
         match self {
             Self::Message(event) => message(v, event),
@@ -163,7 +162,7 @@ impl Event {
     }
 }
 
-/// Hands the text of each part to a visitor: what [`Visit::parts`] does by itself.
+/// Hands the text of each part to a visitor, as [`Visit::parts`] does by default.
 pub fn visit_parts<V: Visit + ?Sized>(v: &mut V, parts: &mut [Part]) -> bool {
     each(parts, |part| match part {
         Part::Text { text } => v.words(text, Kind::Said),
@@ -172,7 +171,7 @@ pub fn visit_parts<V: Visit + ?Sized>(v: &mut V, parts: &mut [Part]) -> bool {
     })
 }
 
-/// Whether any was changed; all are visited.
+/// Visits all items. Returns whether any was changed.
 fn each<T>(items: impl IntoIterator<Item = T>, mut visit: impl FnMut(T) -> bool) -> bool {
     items.into_iter().fold(false, |changed, item| changed | visit(item))
 }
@@ -259,7 +258,7 @@ fn turn<V: Visit>(v: &mut V, event: &mut TurnEvent) -> bool {
             allowed_by: _,
         }) => {
             let by = set(caused_by, |person| v.person(person));
-            // What the tool said, as its result says it.
+            // The error is the tool's own text, as in its result.
             by | v.json(arguments) | v.option(error, Kind::Said)
         }
         TurnEvent::ModelChosen { model: _, reason } => v.words(reason, Kind::Reason),
@@ -319,7 +318,7 @@ fn added<V: Visit>(v: &mut V, entry: &mut Entry) -> bool {
     ids | by | said
 }
 
-/// Failures in it are codes.
+/// Failures are codes and are not visited.
 fn trace<V: Visit>(v: &mut V, trace: &mut Option<Box<CallTrace>>) -> bool {
     each(trace.as_deref_mut(), |trace| {
         let CallTrace {
@@ -517,7 +516,7 @@ fn save<V: Visit>(v: &mut V, save: &mut MemorySave) -> bool {
 fn delivery<V: Visit>(v: &mut V, event: &mut DeliveryEvent) -> bool {
     match event {
         DeliveryEvent::Intended { id, turn: _, seq: _, note, reply_to, edits, approval: _, draft: _ } => {
-            // A delivery without a note is one of a reply: none is taken away as a whole.
+            // A delivery without a note is a reply, so a note is changed but never removed.
             v.delivery(id)
                 | each(note, |note| v.words(note, Kind::Said))
                 | each(reply_to.iter_mut().chain(edits), |message| v.message(message))

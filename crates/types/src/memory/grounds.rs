@@ -1,4 +1,4 @@
-//! Whose words a memory stands on: what tools returned becomes no memory without a person's word.
+//! Whether people or tool results said a memory. What only tool results said does not become a memory.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,11 +7,10 @@ use crate::message::{Entry, Provenance, Role};
 use crate::text::escape::{short_date, short_time};
 use crate::text::words::{topic_terms, topic_words};
 
-/// Words of tools beside those of people, per memory, from which on it counts as taken from the tools: half of those that
-/// either has.
+/// A memory counts as taken from tool results if at least this share of its words that somebody said is from them alone.
 const SHARE_OF_TOOLS: f64 = 0.5;
 
-/// What people and tools said in a stretch of a conversation.
+/// The topic words that people and tools said in a stretch of a conversation.
 #[derive(Debug, Clone, Default)]
 pub struct SpokenWords {
     people: HashSet<String>,
@@ -20,7 +19,7 @@ pub struct SpokenWords {
 }
 
 impl SpokenWords {
-    /// Of those entries. The model's own words are neither's: it may say again what a tool told it.
+    /// Collects the words of these entries. The model's own entries are ignored: it may repeat what a tool told it.
     pub fn of<'e>(entries: impl IntoIterator<Item = &'e Arc<Entry>>) -> Self {
         let mut grounds = Self::default();
         for entry in entries {
@@ -45,15 +44,16 @@ impl SpokenWords {
         self.tools.is_empty() && !self.unseen
     }
 
-    /// Grounds where results have left what these grounds were made of, and stand behind summaries: what nobody is seen to
-    /// have said may be theirs.
+    /// Marks that tool results have left these entries and are now behind summaries. A word that no person said here then
+    /// counts as a tool's.
     #[must_use]
     pub fn with_unseen_tools(mut self) -> Self {
         self.unseen = true;
         self
     }
 
-    /// The memory is taken from what tools returned: a name or a number of it stands there alone, or half of its words do.
+    /// Whether the memory is taken from tool results: a name or a number in it is from them alone, or at least half of its
+    /// words are.
     pub fn is_from_tools(&self, memory: &str) -> bool {
         if self.is_of_people() {
             return false;
@@ -72,8 +72,8 @@ impl SpokenWords {
         of_tools > 0 && f64::from(of_tools) >= f64::from(of_people + of_tools) * SHARE_OF_TOOLS
     }
 
-    /// The memory stands on what these people said: each name and number of it does, and most of its other words. The name of
-    /// whom it is about says nothing of that.
+    /// Whether these people said the memory: all its names and numbers, and most of its words. `name`, of the person whom it
+    /// is about, is ignored.
     pub(super) fn holds(&self, memory: &str, name: &str) -> bool {
         let name: HashSet<String> = topic_words(name).into_iter().collect();
         let (mut said, mut unsaid) = (0_u32, 0_u32);

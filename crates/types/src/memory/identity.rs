@@ -1,4 +1,4 @@
-//! When two memories are the same one: fingerprints, ids, and what a save does to what is there.
+//! When two memories are the same one: fingerprints, ids, and what a save does to an existing memory.
 
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
@@ -11,8 +11,8 @@ use crate::text::words::content_words;
 /// Hex digits of a fingerprint that go into an id.
 const ID_DIGITS: usize = 16;
 
-/// Hash of a memory's content words within its agent and scope: the same for texts that differ only in case,
-/// punctuation, word endings and stop words. Numbers, names and order always count: who owes whom is not the same.
+/// Hash of a memory's content words within its agent and scope: the same for texts that differ only in case, punctuation,
+/// word endings and stop words. Numbers, names and order always count.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(pub String);
 
@@ -38,20 +38,20 @@ impl Fingerprint {
 }
 
 impl MemorySave {
-    /// The fingerprint that it is known by.
+    /// The fingerprint under which the memory is saved.
     pub fn fingerprint(&self) -> Fingerprint {
         fingerprint(&self.agent, &self.scope, &self.text, &self.source)
     }
 }
 
 impl Memory {
-    /// The fingerprint of what it says now.
+    /// The fingerprint of its current text.
     pub fn fingerprint(&self) -> Fingerprint {
         fingerprint(&self.agent, &self.scope, &self.text, &self.source)
     }
 }
 
-/// What two members type is two memories, whatever the words: "I like tea" is not the same of both.
+/// Members' memories are told apart by author: "I like tea" typed by two members is two memories.
 fn fingerprint(agent: &AgentId, scope: &Scope, text: &str, source: &Source) -> Fingerprint {
     let plain = Fingerprint::of(agent, scope, text);
     match &source.by {
@@ -75,18 +75,18 @@ pub fn mint_id(fingerprint: &Fingerprint) -> MemoryId {
 #[derive(Debug, Clone, PartialEq)]
 pub enum MemoryChange {
     Created(Memory),
-    /// It was there: one more sighting (and the higher importance).
+    /// It existed: one more sighting (and the higher importance).
     Sighted(Memory),
-    /// It was there, and this very sighting too: nothing changes.
+    /// It existed, and so did this very sighting: nothing changes.
     Known,
-    /// It has been forgotten: its tombstone blocks it.
+    /// It was forgotten: its tombstone blocks the save.
     Blocked,
 }
 
-/// Decides what a save does. `existing`: the memory that has the save's fingerprint now or had it when it was
-/// first saved; `entombed`: that fingerprint has a tombstone; `sighted`: the sighting key is there already.
+/// Decides what a save does. `existing`: the memory that has the save's fingerprint now or had it when it was first saved;
+/// `entombed`: that fingerprint has a tombstone; `sighted`: the sighting key already exists.
 ///
-/// An explicit save lifts the tombstone: the memory is created again, under the id that it had.
+/// An explicit save lifts the tombstone: the memory is created again under its old id.
 pub fn merge(
     existing: Option<&Memory>,
     entombed: bool,
@@ -143,7 +143,7 @@ fn created(forgotten: Option<&Memory>, save: &MemorySave, at: Timestamp) -> Memo
     }
 }
 
-/// A model may write any number; what is none counts as nothing.
+/// Limits an importance to 0 to 1, since a model may write any number. NaN counts as 0.
 fn within_unit(importance: f64) -> f64 {
     if importance.is_nan() { 0.0 } else { importance.clamp(0.0, 1.0) }
 }

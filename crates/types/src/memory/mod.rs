@@ -1,4 +1,4 @@
-//! Memories: what is worth more than its conversation. Their scope, their merging, whose word they are.
+//! Memories: what is kept beyond its conversation. Kinds, scopes, merging, and who said them.
 
 mod grounds;
 mod identity;
@@ -71,10 +71,10 @@ impl std::str::FromStr for MemoryKind {
     }
 }
 
-/// [`Source::model`] of what an operator typed in so many words.
+/// [`Source::model`] of a memory that an operator typed.
 pub const TYPED: &str = "operator";
 
-/// [`Source::model`] of what somebody else typed in a chat in so many words.
+/// [`Source::model`] of a memory that somebody other than an operator typed in a chat.
 pub const TYPED_BY_MEMBER: &str = "member";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,23 +86,23 @@ pub struct Source {
     pub to_seq: Option<Seq>,
     /// The summary whose run extracted it.
     pub summary: Option<SummaryId>,
-    /// The model that wrote it; `operator` and `member` for what these typed themselves.
+    /// The model that wrote it; [`TYPED`] or [`TYPED_BY_MEMBER`] if a person typed it.
     pub model: String,
-    /// Whose word it is: who typed it, or who is sure to have said it of themselves.
+    /// The person who typed it, or who certainly said it about themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Author>,
-    /// When it was said, where that was before it was saved.
+    /// When it was said, if that was before it was saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said_at: Option<Timestamp>,
 }
 
 impl Source {
-    /// A person typed it: an operator, or somebody in a chat.
+    /// Whether a person typed it: an operator, or somebody in a chat.
     pub fn is_typed(&self) -> bool {
         self.model == TYPED || self.is_of_member()
     }
 
-    /// Somebody who is no operator typed it.
+    /// Whether somebody other than an operator typed it.
     pub fn is_of_member(&self) -> bool {
         self.model == TYPED_BY_MEMBER
     }
@@ -135,13 +135,13 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// When it was said; where that is not known, when it was saved.
+    /// When it was said; if that is unknown, when it was saved.
     pub fn said_at(&self) -> Timestamp {
         self.source.said_at.unwrap_or(self.created_at)
     }
 }
 
-/// A memory that somebody wants saved: the payload of journal events. Saving it twice changes nothing.
+/// A memory to be saved: the payload of journal events. Saving it twice changes nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MemorySave {
     pub agent: AgentId,
@@ -155,7 +155,7 @@ pub struct MemorySave {
     pub source: Source,
     /// Key of the sighting: channel, summary or turn, ordinal. The same key twice counts once.
     pub sighting: String,
-    /// A person asked for it in so many words: it lifts a tombstone that an automatic save would not.
+    /// A person explicitly asked to save it. This lifts a tombstone, which an automatic save does not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub explicit: bool,
 }
@@ -168,7 +168,7 @@ pub struct DraftMemory {
     pub subject: Option<String>,
     /// 0 to 1.
     pub importance: f64,
-    /// Whose own word it is, where that is sure: see [`speaker_of`].
+    /// The person who certainly said it about themselves: see [`speaker_of`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Author>,
     /// When it was said.

@@ -1,4 +1,4 @@
-//! Which messages a memory most likely stands on: those of its range that share the most of its words.
+//! Which messages a memory most likely comes from: those of its range that share the most words with it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,18 +17,19 @@ pub struct LikelySource {
     pub shared: usize,
 }
 
-/// Most shared words that a longer text has by chance.
+/// A longer memory may share this many words with a message by chance.
 const CHANCE: usize = 1;
 
-/// The best `most` of those entries, best first; of equals what a person said, then the earlier one. Entries with one of the
-/// words alone are none, unless the memory has no more than two.
+/// The `most` entries that share the most words with the memory, best first. Among equals, people's messages come before
+/// others, and earlier entries before later ones. An entry that shares a single word counts only if the memory has at most
+/// two.
 pub fn likely_sources(memory: &str, entries: &[Arc<Entry>], most: usize) -> Vec<LikelySource> {
     let mut found = ranked(memory, &worded(entries));
     found.truncate(most);
     found
 }
 
-/// When each memory was said: with its likely source, at the latest with the last of those entries.
+/// When each memory was said: the time of its most likely source; if it has none, of the last entry.
 pub(super) fn times_said(memories: &[DraftMemory], entries: &[Arc<Entry>]) -> Vec<Option<Timestamp>> {
     let said = worded(entries);
     let at = |memory: &DraftMemory| {

@@ -1,4 +1,5 @@
-//! Whose word a memory is, and whom it is about: what follows a person into their private chats, and what weighs less.
+//! Who said a memory, and whom it is about. This decides what follows a person into their private chats, and what weighs
+//! less.
 
 use std::sync::Arc;
 
@@ -10,13 +11,13 @@ use crate::ids::LOCAL_PLATFORM;
 use crate::message::{Author, Entry, Role};
 use crate::text::words::{is_gapless, raw_words};
 
-/// What a member of a chat typed of others weighs so much of what they typed of themselves.
+/// Weight of what a member of a chat typed about others, against what they typed about themselves.
 const OF_OTHERS: f64 = 0.6;
 
 /// Shortest id, in characters, that is looked for in texts without its platform: a shorter one may be any number.
 const BARE_ID_MIN: usize = 5;
 
-/// Notes in each memory when it was said, and whose own word it is, where that is sure.
+/// Sets in each memory when it was said and, if that is certain, who said it about themselves.
 pub fn credit(memories: &mut [DraftMemory], entries: &[Arc<Entry>]) {
     let times = times_said(memories, entries);
     for (memory, said_at) in memories.iter_mut().zip(times) {
@@ -25,8 +26,8 @@ pub fn credit(memories: &mut [DraftMemory], entries: &[Arc<Entry>]) {
     }
 }
 
-/// The person whose own word a memory is: it is about them, by their id or by a name that nobody else bears in these entries,
-/// and stands on what they said there themselves. Where that is not sure, nobody's.
+/// The person who said a memory about themselves. Its subject must be their id, or a name that nobody else has in these
+/// entries, and they must have said it there. `None` if that is not certain.
 pub fn speaker_of(memory: &DraftMemory, entries: &[Arc<Entry>]) -> Option<Author> {
     let subject = memory.subject.as_deref()?;
     let authors = || entries.iter().filter_map(|entry| entry.author.as_ref());
@@ -44,8 +45,8 @@ pub fn speaker_of(memory: &DraftMemory, entries: &[Arc<Entry>]) -> Option<Author
     SpokenWords::of(entries.iter().filter(theirs)).holds(&memory.text, &author.name).then(|| author.clone())
 }
 
-/// Whom a text that somebody typed is about: another person whom it names, else whoever typed it. `others`: who is known in
-/// the chat.
+/// Whom a typed text is about: another person whom it names, else `speaker`, who typed it. `others`: people known in the
+/// chat.
 pub fn subject_of(text: &str, speaker: &Author, others: &[Author]) -> Option<String> {
     let mut named: Vec<&Author> =
         others.iter().filter(|other| other.id != speaker.id && is_named(text, other)).collect();
@@ -54,27 +55,28 @@ pub fn subject_of(text: &str, speaker: &Author, others: &[Author]) -> Option<Str
     match named.as_slice() {
         [] => Some(speaker.id.clone()),
         [one] => Some(one.id.clone()),
-        // Which of them is meant, nobody knows.
+        // It is unknown which of them is meant.
         [first, ..] => Some(first.name.clone()).filter(|name| !is_called(speaker, name)),
     }
 }
 
-/// Whose word a memory is.
+/// Who said a memory, as far as that makes it trustworthy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trust {
     /// An operator typed it.
     Operator,
-    /// Of the person whom it is about.
+    /// The person whom it is about said it.
     Own,
-    /// Of somebody else than whom it is about, typed by no operator.
+    /// Somebody typed it about somebody else, and is no operator.
     Other,
     /// A model found it in what was said.
     Found,
 }
 
 impl Memory {
-    /// The id of whoever's word it is. Where that was not noted yet, who typed a memory in a chat is its subject.
+    /// The id of the person who said it. Memories of earlier versions do not have it: if somebody typed one in a chat, that
+    /// is its subject.
     pub fn speaker(&self) -> Option<&str> {
         match &self.source.by {
             Some(by) => Some(&by.id),
@@ -82,7 +84,7 @@ impl Memory {
         }
     }
 
-    /// What to call whoever typed it in a chat; an operator's word is nobody's in particular.
+    /// The name or id of the person who typed it in a chat; `None` for an operator.
     pub fn said_by(&self) -> Option<&str> {
         match &self.source.by {
             Some(by) => self.source.is_of_member().then_some(&by.name),
@@ -90,7 +92,7 @@ impl Memory {
         }
     }
 
-    /// It is about its speaker.
+    /// Whether it is about its speaker.
     pub fn is_of_speaker(&self) -> bool {
         match (&self.source.by, &self.subject) {
             (Some(by), Some(subject)) => is_called(by, subject),
@@ -99,22 +101,22 @@ impl Memory {
         }
     }
 
-    /// The person, `PLATFORM/USER`, in whose private chats it may be recalled, too: they said it of themselves in a chat with
-    /// others.
+    /// The person, `PLATFORM/USER`, in whose private chats it may be recalled, too, because they said it about themselves in
+    /// a chat with others.
     pub fn follows(&self) -> Option<&str> {
         let Scope::Chat { platform, .. } = &self.scope else { return None };
         let speaker = self.speaker().filter(|_| self.is_of_speaker() && platform != LOCAL_PLATFORM)?;
         speaker.strip_prefix(platform.as_str())?.starts_with('/').then_some(speaker)
     }
 
-    /// What it counts beside others that fit a question as well: what members of a chat say of others is their word against
-    /// that of those others.
+    /// Its weight among memories that fit a question equally well, from 0 to 1. What members of a chat say about others
+    /// weighs less.
     pub fn weight(&self) -> f64 {
         let among_others = matches!(self.scope, Scope::Chat { .. }) && self.source.is_of_member();
         if among_others && !self.is_of_speaker() { OF_OTHERS } else { 1.0 }
     }
 
-    /// Whose word it is.
+    /// Who said it.
     pub fn trust(&self) -> Trust {
         if self.source.is_typed() && !self.source.is_of_member() && !self.is_typed_by_unknown() {
             Trust::Operator
@@ -132,13 +134,13 @@ impl Memory {
     }
 }
 
-/// The subject is the person: by their id or their name.
+/// Whether the subject is the person, by id or name.
 fn is_called(person: &Author, subject: &str) -> bool {
     let name = |name: &str| name.trim().to_lowercase();
     subject == person.id || name(subject) == name(&person.name)
 }
 
-/// The text names the person: by their id, their whole name, or the first word of it as it is written.
+/// Whether the text names the person: by id, whole name, or the first word of the name as it is written.
 fn is_named(text: &str, person: &Author) -> bool {
     let bare = person.id.split_once('/').map_or(person.id.as_str(), |(_, bare)| bare);
     let name: Vec<&str> = raw_words(&person.name).collect();

@@ -12,7 +12,7 @@ use crate::ids::{ChannelId, LOCAL_PLATFORM};
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Scope {
-    /// Everybody who talks to the agent; fed by operators alone.
+    /// Everybody who talks to the agent. Only operators add to it.
     Agent,
     Chat {
         platform: String,
@@ -28,8 +28,8 @@ pub enum Scope {
 pub struct BadScope(pub String);
 
 impl Scope {
-    /// The scope that memories learnt in a channel get. A local channel counts as a group; direct messages on
-    /// chat networks, which feed the person's own scope, name their person: by `PLATFORM/USER`, as authors are.
+    /// The scope of memories that are learnt in a channel. A local channel counts as a group. A private chat on a chat
+    /// network gives the person's own scope; `direct_with` names them by `PLATFORM/USER`, as authors are.
     pub fn learnt_in(channel: &ChannelId, direct_with: Option<&str>) -> Self {
         match direct_with {
             Some(person) if channel.platform() != LOCAL_PLATFORM => {
@@ -53,17 +53,17 @@ pub enum Share {
     Agent,
 }
 
-/// Memories that may be read together. [`Reach::of`] alone decides which of them a channel has.
+/// A set of memories that may be read. [`Reach::of`] alone decides which sets a channel may read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Reach {
     Scope(Scope),
-    /// What a person, `PLATFORM/USER`, said of themselves in chats with others.
+    /// What a person, `PLATFORM/USER`, said about themselves in chats with others.
     Own(String),
     All,
 }
 
 impl Reach {
-    /// What may be recalled in a channel, widest first: nothing that follows a person but in their private chats.
+    /// The sets that may be recalled in a channel, widest first. [`Reach::Own`] occurs only in that person's private chats.
     pub fn of(channel: &ChannelId, direct_with: Option<&str>, share: Share) -> Vec<Self> {
         if share == Share::Agent {
             return vec![Self::All];
@@ -79,7 +79,7 @@ impl Reach {
         reach
     }
 
-    /// Whether a memory is among them; its agent is not looked at.
+    /// Whether a memory is in the set. Its agent is not checked.
     pub fn holds(&self, memory: &Memory) -> bool {
         match self {
             Self::Scope(scope) => memory.scope == *scope,

@@ -34,8 +34,8 @@ pub enum Respond {
     Never,
 }
 
-/// A place with rules of its own. What it names must all fit: a server, a chat, a thread. A thread alone names a place
-/// only where there are servers: elsewhere the same number is a thread of any chat that a stranger opens.
+/// A place with rules of its own. Everything that it names must fit: a server, a chat, a thread. A thread alone names a place
+/// only on platforms with servers: elsewhere other chats have threads with the same number.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PlaceRule {
@@ -49,14 +49,14 @@ pub struct PlaceRule {
     pub agent: Option<AgentId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub respond: Option<Respond>,
-    /// Who alone is heard there; ids. An empty list: nobody.
+    /// Ids of the only people who are served there. An empty list: nobody.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub members: Option<BTreeSet<String>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessPolicy {
-    /// The agent that talks where no place says otherwise.
+    /// The agent that answers where no place says otherwise.
     pub agent: AgentId,
     pub direct: DirectPolicy,
     /// People who may write privately; ids.
@@ -68,7 +68,7 @@ pub struct AccessPolicy {
     /// Chats (channels) that are served, with their threads; ids. On platforms with servers also threads by themselves.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub chats: BTreeSet<String>,
-    /// Who alone is heard in groups; empty: everybody there.
+    /// Ids of the only people who are served in groups; empty: everybody there.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub members: BTreeSet<String>,
     pub respond: Respond,
@@ -85,7 +85,7 @@ pub enum ChatPlace<'a> {
     Group {
         /// The server, where the platform has such.
         server: Option<&'a str>,
-        /// The chat or channel; of a thread, the one it belongs to.
+        /// The chat or channel; for a thread, the one it belongs to.
         chat: &'a str,
         thread: Option<&'a str>,
     },
@@ -95,7 +95,7 @@ pub enum ChatPlace<'a> {
 pub struct AccessRequest<'a> {
     /// The person's id on the platform, without its name.
     pub user: &'a str,
-    /// How they stand with the registry.
+    /// Whether they are paired or banned, by the registry.
     pub standing: PairingStatus,
     pub myself: bool,
     pub bot: bool,
@@ -110,14 +110,14 @@ pub enum AccessVerdict {
         agent: AgentId,
         addressed: bool,
     },
-    /// A stranger in a private chat: they are told a code.
+    /// A stranger in a private chat, who is sent a pairing code.
     Pair,
-    /// It is passed over; the word says why, for the log.
+    /// The message is ignored; the text says why, for the log.
     Ignore(&'static str),
 }
 
 impl AccessPolicy {
-    /// Whether somebody is heard, by whom, and whether they get an answer.
+    /// Whether a message is served, by which agent, and whether it gets an answer.
     pub fn judge(&self, approach: &AccessRequest<'_>) -> AccessVerdict {
         if approach.myself {
             return AccessVerdict::Ignore("own message");

@@ -1,4 +1,4 @@
-//! People: who is heard, who is paired or banned, and whose words are looked for.
+//! People: who is served, who is paired or banned, and how entries are found by author and time.
 
 pub mod access;
 pub mod pairing;

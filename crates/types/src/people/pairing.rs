@@ -5,26 +5,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::message::Author;
 
-/// A code that nobody approved is void after so long.
+/// After this time a code that nobody approved is void.
 pub const CODE_AGE: SignedDuration = SignedDuration::from_hours(24);
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pairing {
     pub user: Author,
-    /// The chat in which the code was told.
+    /// The chat that the code was sent to.
     pub chat: String,
     pub code: String,
-    /// When it was told first: its age counts from here.
+    /// When the code was first sent. Its age counts from here.
     pub asked_at: Timestamp,
     pub told_at: Timestamp,
     pub approved_at: Option<Timestamp>,
-    /// An operator revoked the approval, or refused the request: they are told nothing more.
+    /// When an operator revoked the approval, or refused the request. The person's private messages are ignored since then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Timestamp>,
 }
 
 impl Pairing {
-    /// No operator has said anything yet.
+    /// Whether no operator has decided yet.
     fn is_open(&self) -> bool {
         self.approved_at.is_none() && self.revoked_at.is_none()
     }
@@ -33,13 +33,14 @@ impl Pairing {
         self.is_open() && !self.is_void(now)
     }
 
-    /// Nobody approved it in time. One that lies further ahead than a code lives was made by a clock that was wrong.
+    /// Whether nobody approved it in time. A code that is dated further in the future than [`CODE_AGE`] was made by a wrong
+    /// clock, and is void, too.
     pub fn is_void(&self, now: Timestamp) -> bool {
         self.is_open() && now.duration_since(self.asked_at).abs() > CODE_AGE
     }
 }
 
-/// A person who is heard nowhere.
+/// A ban of a person, who is ignored everywhere while it holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ban {
     pub reason: Option<String>,
@@ -59,10 +60,10 @@ impl Ban {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PairingStatus {
-    /// Heard nowhere, whatever else says so.
+    /// Ignored everywhere, even if allow-listed.
     Banned,
     Paired,
-    /// Was paired or had a code, until an operator said otherwise.
+    /// Was paired or had a code, until an operator revoked or refused it.
     Revoked,
     /// Has a code that waits for an operator.
     Waiting,

@@ -1,20 +1,20 @@
-//! Which entries of a history are meant.
+//! Filters for the entries of a history.
 
 use jiff::Timestamp;
 
 use crate::ids::Seq;
 use crate::message::Author;
 
-/// A question for entries of a channel.
+/// A query for entries of a channel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HistoryQuery {
-    /// The first that is looked at, and the last.
+    /// The first entry that is looked at; `to`: the last.
     pub from: Seq,
     pub to: Seq,
     pub said: SaidFilter,
-    /// Most of them.
+    /// Most entries that are returned.
     pub limit: usize,
-    /// Those that fit last, not first.
+    /// Return the newest that fit, not the oldest.
     pub newest: bool,
 }
 
@@ -28,7 +28,7 @@ pub struct SaidFilter {
 }
 
 impl SaidFilter {
-    /// Whether what was said then, by them, fits.
+    /// Whether an entry of that time and author fits.
     pub fn fits(&self, at: Timestamp, author: Option<&Author>) -> bool {
         self.since.is_none_or(|since| at >= since)
             && self.until.is_none_or(|until| at <= until)
@@ -37,7 +37,7 @@ impl SaidFilter {
 }
 
 impl Author {
-    /// Whether somebody means them by an id or a name.
+    /// Whether `user` is their id, or their name in any case.
     pub fn is(&self, user: &str) -> bool {
         self.id == user || self.name.to_lowercase() == user.to_lowercase()
     }

@@ -1,4 +1,4 @@
-//! Chat networks: what leaves through them, and what their adapters need of the runtime.
+//! Ports of chat networks: how messages are sent and received, and what adapters need of the runtime.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,34 +16,34 @@ use crate::people::pairing::PairingStatus;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct SendPart {
-    /// The delivery; with `part` it is the key against doubles, where the platform takes one.
+    /// The delivery. With `part` it is the key against duplicates, if the platform takes one.
     pub delivery: OutboxId,
     /// The part, from 0.
     pub part: u32,
     pub channel: ChannelId,
     pub reply_to: Option<MessageId>,
-    /// The words, in the model's Markdown; one of those that [`Platform::split`] gave.
+    /// The text, in the model's Markdown: one of the parts that [`Platform::split`] gave.
     pub words: String,
-    /// The words ask for this approval, and this is their last part: people are offered ways to say yes and no.
+    /// Set on the last part of a text that asks for this approval: people are offered controls to approve and to deny it.
     pub approval: Option<ApprovalId>,
 }
 
-/// Why a message was not sent, as far as anybody knows.
+/// Why a message was not sent, or may not have been.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// Never: the chat is gone, the bot may not write there, or the platform finds fault with the message.
+    /// It can never be sent: the chat is gone, the bot may not write there, or the platform rejects the message.
     #[error("{0}")]
     Refused(String),
-    /// Certainly not sent; to be tried again.
+    /// It was certainly not sent, and should be sent again.
     #[error("{reason}")]
     Later { after: Option<Duration>, reason: String },
-    /// It may be there, or not: the connection broke after the request had left.
+    /// It is unknown whether it arrived: the connection broke after the request had left.
     #[error("{0}")]
     Unknown(String),
 }
 
 impl SendError {
-    /// Its name in logs: the reason holds the network's words, which may repeat the message.
+    /// Its name in logs. The reason is not logged: it has the network's text, which may repeat the message.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Refused(_) => "refused",
@@ -55,16 +55,16 @@ impl SendError {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlatformTraits {
-    /// How often typing is shown again while a turn goes on.
+    /// How often typing is shown again while a turn runs.
     pub typing_every: Duration,
-    /// How long after its first attempt a send may be repeated without a double; none: never.
+    /// How long after its first attempt a send may be repeated without a duplicate; `None`: never.
     pub repeat_within: Option<SignedDuration>,
     /// Least time between two edits of a draft; none: drafts are not shown.
     pub draft_every: Option<Duration>,
 }
 
 impl PlatformTraits {
-    /// Whether a send that was first tried at `since` may be repeated without a double.
+    /// Whether a send that was first tried at `since` may be repeated without a duplicate.
     pub fn may_repeat(&self, since: Timestamp, now: Timestamp) -> bool {
         let age = now.duration_since(since);
         // A clock that was set back says nothing.
@@ -72,15 +72,15 @@ impl PlatformTraits {
     }
 }
 
-/// How the connection to a platform is.
+/// The state of the connection to a platform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkState {
     Connecting,
     Connected,
-    /// The connection broke; the next attempt follows by itself.
+    /// The connection broke; the adapter reconnects automatically.
     Reconnecting,
-    /// Somebody must do something; it is tried again, seldom.
+    /// An operator must act. It is rarely retried.
     Failed,
     Stopped,
 }
@@ -98,11 +98,11 @@ impl LinkState {
     }
 }
 
-/// The connections among which a platform divides what it tells a bot.
+/// The connections over which a platform distributes a bot's events.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shards {
     pub total: u32,
-    /// Those that are not connected.
+    /// Indices of those that are not connected.
     pub down: Vec<u32>,
 }
 
@@ -139,14 +139,14 @@ pub struct PlatformStatus {
     pub last_outbound: Option<Timestamp>,
     /// Time of the last round trip: a heartbeat, or a request.
     pub latency_ms: Option<u64>,
-    /// Events that wait to be taken in.
+    /// Events that wait to be processed.
     pub queue: u64,
     /// None where there is one connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shards: Option<Shards>,
     /// Chats in which something does not work, and what.
     pub troubles: Vec<String>,
-    /// The last time that it read what was missed, where the platform has that read.
+    /// The last catch-up on missed messages, if the platform has that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caught_up: Option<CaughtUp>,
     /// Requests of the last ten minutes that count against the bot, where the platform counts them. The bots of a daemon on a
@@ -155,42 +155,42 @@ pub struct PlatformStatus {
     pub invalid_requests: Option<u64>,
 }
 
-/// What was done about what was said while the bot was away.
+/// A catch-up on messages that were sent while the bot was away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaughtUp {
     pub at: Timestamp,
     /// Chats that were read.
     pub read: u64,
-    /// Chats in which nothing new was said: they were not read.
+    /// Chats without new messages, which were not read.
     pub quiet: u64,
     /// Chats that could not be read.
     pub unread: u64,
-    /// Messages that were taken in.
+    /// Messages that were accepted.
     pub messages: u64,
-    /// Messages taken in before that were deleted meanwhile.
+    /// Messages accepted earlier that were deleted meanwhile.
     pub deleted: u64,
 }
 
-/// A chat network, for what leaves.
+/// A chat network, for sending.
 pub trait Platform: Send + Sync + 'static {
     fn name(&self) -> &'static str;
 
     fn traits(&self) -> PlatformTraits;
 
-    /// The words in parts that fit the platform's limit, in order. The same words always give the same parts; words
-    /// that are not blank give at least one.
+    /// Splits a text into parts that fit the platform's limit, in order. The same text always gives the same parts; a text
+    /// that is not blank gives at least one.
     fn split(&self, words: &str) -> Vec<String>;
 
-    /// The first of these parts. A platform whose drafts are long reads no more than it takes.
+    /// The first part of [`Platform::split`]. A platform with long drafts reads no more text than that part takes.
     fn first_part(&self, words: &str) -> Option<String> {
         self.split(words).into_iter().next()
     }
 
-    /// Sends a part. Waits for no rate limit: that is [`SendError::Later`].
+    /// Sends a part. Does not wait for a rate limit but returns [`SendError::Later`].
     fn send(&self, part: SendPart) -> BoxFuture<'_, Result<MessageId, SendError>>;
 
-    /// Has a message that was sent before say other words (a part as [`Platform::split`] gives it). Repeating it does
-    /// no harm; that it says so already is a success.
+    /// Replaces the text of a sent message by a part as [`Platform::split`] gives it. It may be repeated; a message that
+    /// already has this text is a success.
     fn edit(
         &self,
         channel: ChannelId,
@@ -209,7 +209,7 @@ pub trait Platform: Send + Sync + 'static {
 pub struct AdapterFailure {
     pub reason: String,
     pub hint: String,
-    /// Trying again soon does not help: a token is wrong, an intent is missing.
+    /// Retrying soon does not help: a token is wrong, or an intent is missing.
     pub lasting: bool,
 }
 
@@ -220,52 +220,53 @@ pub struct AdapterPorts {
     pub chat_commands: Arc<dyn ChatCommands>,
 }
 
-/// A chat network, for what comes in, too.
+/// A chat network, for receiving, too.
 pub trait Adapter: Platform {
-    /// Connects and takes in what people say, until it fails in a way that it cannot mend itself. Reconnecting after
-    /// a broken connection is its own work, connecting again after a failure that of its supervisor. Dropping the
-    /// future stops it; what it had not acknowledged comes again.
+    /// Connects and receives messages, until it fails in a way that it cannot repair. The adapter reconnects after a broken
+    /// connection; its supervisor runs it again after a failure. Dropping the future stops it; what it had not acknowledged
+    /// comes again.
     fn run(self: Arc<Self>, ports: AdapterPorts) -> BoxFuture<'static, AdapterFailure>;
 
-    /// The supervisor says how the adapter is between two runs.
+    /// Sets the adapter's state between two runs. The supervisor calls it.
     fn set_state(&self, state: LinkState, failure: Option<&AdapterFailure>);
 }
 
 /// Who is paired, and where chats have moved.
 pub trait PairingStore: Send + Sync + 'static {
-    /// How a person stands; `user` is `PLATFORM/USER`.
+    /// Whether a person is paired or banned; `user` is `PLATFORM/USER`.
     fn standing(&self, user: &str) -> PairingStatus;
 
-    /// How a person stood when they said something that is read only now: who was let in since, or whose ban was lifted
-    /// since, stands as before.
+    /// A person's standing when they sent a message that is read only now. Somebody who was paired since then, or whose ban
+    /// was lifted since then, is treated as before.
     fn standing_at(&self, user: &str, at: Timestamp) -> PairingStatus;
 
-    /// The rules of a platform that held at a time; before all that are known, the oldest of them.
+    /// A platform's access policy at a time; for a time before all known ones, the oldest.
     fn access_at(&self, platform: &str, at: Timestamp) -> Option<AccessPolicy>;
 
-    /// Since when the rules of a platform are known.
+    /// The start of a platform's oldest known access policy.
     fn access_since(&self, platform: &str) -> Option<Timestamp>;
 
-    /// The private chats of people whom operators let in on a platform.
+    /// The private chats of people who are paired on a platform.
     fn paired_chats(&self, platform: &str) -> Vec<String>;
 
-    /// A stranger asks to be let in. The code to tell them; `None` when they have been told of late.
+    /// Requests a pairing for a stranger. Returns the code to send them; `None`: no code may be sent now, such as when it was
+    /// sent recently.
     fn request_pairing(
         &self,
         user: Author,
         chat: String,
     ) -> BoxFuture<'_, Result<Option<String>, StoreError>>;
 
-    /// The id under which the conversations of a chat are kept: its first one.
+    /// The id under which a chat's conversations are kept: its first one.
     fn home_of(&self, platform: &str, chat: &str) -> String;
 
-    /// The id that the platform knows a chat by now.
+    /// A chat's current id on the platform.
     fn address_of(&self, platform: &str, chat: &str) -> String;
 
-    /// A platform gave a chat another id.
+    /// Records that a platform gave a chat another id.
     fn migrate(&self, platform: String, from: String, to: String) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// The number of the last record of the journal that it is read from.
+    /// The number of the journal's last record.
     fn last_record(&self) -> u64;
 
     fn clock(&self) -> Arc<dyn Clock>;
@@ -273,6 +274,6 @@ pub trait PairingStore: Send + Sync + 'static {
 
 /// Runs the commands that people give in chats.
 pub trait ChatCommands: Send + Sync + 'static {
-    /// Runs a command, if the caller may, once (see [`Intake::claim`]). `None`: it was run before.
+    /// Runs a command once (see [`Intake::claim`]), if the caller may use it. `None`: it was run before.
     fn run(&self, call: CommandCall) -> BoxFuture<'_, Option<CommandAnswer>>;
 }

@@ -1,4 +1,4 @@
-//! The way in: messages, their changes, and what becomes of them.
+//! Where messages and their changes enter the runtime, and what a sender sees of their turns.
 
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -12,34 +12,34 @@ use crate::message::{Amendment, Author, Finish, Inbound};
 use crate::model::Usage;
 use crate::tool::approval::Approval;
 
-/// What a turn does, for whoever waits for it.
+/// Progress of a turn, for those who wait for it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Progress {
-    /// Words of the answer. After a retry of the model call all words so far are void: see `Restarted`.
+    /// Text of the answer. A retry of the model call voids all text so far: see `Restarted`.
     Delta(String),
-    /// The model call is made again: forget the words so far.
+    /// The model call is repeated: discard the text so far.
     Restarted,
     Tool {
         name: String,
         /// `started`, `done`, `failed`.
         state: &'static str,
     },
-    /// A call waits for a person's yes.
+    /// A tool call waits for approval.
     Approval(Box<Approval>),
-    /// No model answers: the turn waits, and goes on as soon as one does. For people.
+    /// No model answers: the turn waits, and resumes as soon as one does. The text is for people.
     Waiting(String),
     /// The turn ended; nothing more comes.
     Ended(Answer),
 }
 
-/// The end of a turn, for whoever waits for it.
+/// The end of a turn, for those who wait for it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
     Reply(Reply),
     Failed(TurnFailure),
 }
 
-/// A reply as the contract shows it.
+/// A reply, as JSON shows it. Scripts rely on its shape.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
     pub turn: TurnId,
@@ -51,10 +51,10 @@ pub struct Reply {
     pub usage: Usage,
     /// Memories that were in the window.
     pub recalled: Vec<MemoryId>,
-    /// Why the answer ended, where the model did not end it itself; a note behind its words says so, too.
+    /// Why the answer ended, if the model did not end it itself; a note behind its text says so, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish: Option<Finish>,
-    /// What is to be known about the answer: that the model saw only part of the message.
+    /// A warning about the answer: that the model saw only part of the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notice: Option<String>,
 }
@@ -71,13 +71,13 @@ pub struct TurnFailure {
 
 pub struct Admission {
     pub turn: TurnId,
-    /// What its turn does from here on. Ends after [`Progress::Ended`]. Dropping it cancels nothing.
+    /// Progress of its turn from here on. Ends after [`Progress::Ended`]. Dropping it cancels nothing.
     pub progress: BoxStream<'static, Progress>,
 }
 
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Refusal {
-    /// The same id was used for another text.
+    /// The message's id was used before, for another text.
     #[error("message id `{0}` was used before with another text; give each message an id of its own")]
     Conflict(MessageId),
     #[error("too many messages wait in this channel; try again in {retry_after_secs} s")]
@@ -91,12 +91,12 @@ pub enum Refusal {
         /// Seconds until there is room.
         retry_after_secs: u64,
         words: String,
-        /// They have not been told since the limit was reached.
+        /// They should be told: they were not since the limit was reached.
         tell: bool,
     },
     #[error("the daemon is {0}; try again in a moment")]
     Unavailable(&'static str),
-    /// The message answered a request for approval: it was taken as that at once, and begins no turn.
+    /// The message answered an approval request. It was applied immediately, and starts no turn.
     #[error("{words}")]
     Decided { words: String },
     #[error("no agent `{0}` is configured")]
@@ -105,21 +105,21 @@ pub enum Refusal {
     Store(#[from] StoreError),
 }
 
-/// The way in for platform adapters: implemented by the runtime.
+/// Accepts messages from platform adapters. Implemented by the runtime.
 pub trait Intake: Send + Sync + 'static {
-    /// Takes a message in: returns when it is durable. A repeated id joins its turn, or gets its stored answer; on a
-    /// chat network it is dropped, however its turn ended.
+    /// Accepts a message; returns when it is durable. A repeated id joins its turn, or gets its stored answer; on a chat
+    /// network it is dropped, however its turn ended.
     ///
-    /// [`Refusal::Busy`], [`Refusal::Unavailable`] and [`Refusal::Store`] are passing: the adapter submits the same
-    /// message again, and takes nothing newer of that channel before. After the others it goes on; what
-    /// [`Refusal::Decided`] says is told.
+    /// [`Refusal::Busy`], [`Refusal::Unavailable`] and [`Refusal::Store`] are temporary: the adapter submits the same message
+    /// again, and nothing newer of that channel before it. After the others it continues; the text of [`Refusal::Decided`] is
+    /// shown to the person.
     fn submit(&self, inbound: Inbound) -> BoxFuture<'_, Result<Admission, Refusal>>;
 
-    /// Takes a change of an earlier message in: returns when it is durable. A change of a message that was never
-    /// taken in, or that changes nothing, is passed over.
+    /// Accepts a change of an earlier message; returns when it is durable. A change of a message that was never accepted, or
+    /// that changes nothing, is ignored.
     fn amend(&self, amendment: Amendment) -> BoxFuture<'_, Result<(), Refusal>>;
 
-    /// Notes that a command is about to be run. False: it was run before, so it is not run again.
+    /// Records that a command is about to be run. `false`: it was run before, and must not be run again.
     fn claim(
         &self,
         channel: ChannelId,
@@ -128,20 +128,21 @@ pub trait Intake: Send + Sync + 'static {
         caller: Author,
     ) -> BoxFuture<'_, Result<bool, Refusal>>;
 
-    /// What was taken in last of a channel: what a platform has after that was missed. None: it was never seen.
+    /// The channel's row, which names its last accepted message: what the platform has after that was missed. `None`: it was
+    /// never seen.
     fn channel(&self, channel: &ChannelId) -> BoxFuture<'_, Result<Option<ChannelRow>, StoreError>>;
 
     /// The private chats of a platform in which anything was ever said to the bot.
     fn private_chats(&self, platform: &str) -> BoxFuture<'_, Result<Vec<ChannelId>, StoreError>>;
 
-    /// The messages of people since a time that wait or are in the window, without deleted ones: what of them the platform
-    /// does not have any more was deleted.
+    /// People's messages since a time that are pending or in the window, without deleted ones. One that the platform does not
+    /// have any more was deleted there.
     fn standing_messages(
         &self,
         channel: &ChannelId,
         since: Timestamp,
     ) -> BoxFuture<'_, Result<Vec<MessageId>, StoreError>>;
 
-    /// Whether a message was taken in before, as far back as ids are remembered.
+    /// Whether a message was accepted before, as far back as ids are remembered.
     fn has_seen(&self, channel: &ChannelId, message: &MessageId) -> BoxFuture<'_, Result<bool, StoreError>>;
 }

@@ -1,4 +1,4 @@
-//! Ports: what the decisions need from the world. Adapters implement them; nothing here does I/O.
+//! Ports: what the core and the runtime need from the world. Adapters implement them; nothing here does I/O.
 
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -32,7 +32,7 @@ pub trait Clock: Send + Sync + 'static {
 pub trait ChatModel: Send + Sync + 'static {
     fn info(&self) -> &ModelInfo;
 
-    /// Asks its server for its window.
+    /// Asks the model's server for the model's window.
     ///
     /// # Errors
     /// The server does not answer now; it may later.
@@ -48,7 +48,7 @@ pub trait ChatModel: Send + Sync + 'static {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerWindow {
     Listed(u64),
-    /// With which the model is loaded now. It may be another one when it is loaded again.
+    /// The window with which the model is loaded now. It may differ when the model is loaded again.
     Loaded(u64),
     /// The server loads the model with its first request, and tells the window then.
     NotLoaded,

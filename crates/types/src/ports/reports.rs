@@ -1,4 +1,4 @@
-//! What a store tells of itself and of its work.
+//! Reports of a store about itself and its work.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub struct Node {
 pub struct NodeRow {
     #[serde(flatten)]
     pub node: Node,
-    /// The version of its program.
+    /// The version of cairn that it runs.
     pub version: String,
     /// The last record that it has.
     pub n: u64,
@@ -63,17 +63,17 @@ pub struct Expired {
 /// The history of a memory, read from the journal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemoryTrail {
-    /// Oldest first: its making, then the newest of what followed.
+    /// Oldest first: its creation, then the newest of its changes.
     pub steps: Vec<TrailStep>,
-    /// The newest turns that it was recalled in, oldest first: the records of their ends.
+    /// The records of the ends of the newest turns that recalled it, oldest first.
     pub uses: Vec<Record>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrailStep {
     pub record: Record,
-    /// Which of the memories of a run's end it is.
+    /// Its index among the memories of a run's end; 0 for other records.
     pub idx: usize,
-    /// How many before it are not kept.
+    /// How many steps before it are not kept.
     pub left_out: u64,
 }

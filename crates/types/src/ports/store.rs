@@ -1,4 +1,4 @@
-//! What the daemon keeps, and how it is read.
+//! What the store keeps, and how it is queried.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -9,21 +9,21 @@ use crate::memory::{Memory, MemoryKind, Scope};
 use crate::message::Author;
 use crate::people::said::SaidFilter;
 
-/// What was found for a question.
+/// The memories that were found for a question.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recall {
     /// Best first.
     pub memories: Vec<Memory>,
-    /// How well each of them fits.
+    /// How well each of them fits, in the order of `memories`.
     pub scores: Vec<f64>,
-    /// The best of those that were left out: at most [`NEAR_MAX`].
+    /// The best memories that were left out, with how well they fit: at most [`NEAR_MAX`].
     pub near: Vec<(MemoryId, f64)>,
 }
 
-/// Most memories that are told of although they were left out.
+/// Most memories that are reported although they were left out.
 pub const NEAR_MAX: usize = 5;
 
-/// Why the store could not do what was asked.
+/// Why the store could not do a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The disk is full: intake pauses until there is room.
@@ -57,10 +57,10 @@ pub enum StoreError {
         /// The newest format that this program knows.
         known: u32,
     },
-    /// The database that holds the journal is gone, or does not do what it is asked.
+    /// The database that holds the journal cannot be reached, or fails.
     #[error("the database: {message}")]
     Database { message: String },
-    /// Another node leads by the same database.
+    /// Another node that uses the database leads.
     #[error("the node {node} ({address}) leads; this one follows until that one stops")]
     Led { node: String, address: String },
     /// This node led, and another may lead now: nothing more is written.
@@ -71,19 +71,19 @@ pub enum StoreError {
     Elsewhere { message: String },
     #[error("the store is closed")]
     Closed,
-    /// Whoever watched the work had it stopped.
+    /// The caller stopped the work.
     #[error("stopped before its end; nothing was changed")]
     Stopped,
 }
 
 impl StoreError {
-    /// It may pass by itself: what was refused is worth another try after a pause.
+    /// Whether the error may pass, so that a retry after a pause is worthwhile.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::DiskFull { .. } | Self::Io { .. } | Self::Database { .. })
     }
 }
 
-/// How a message id stands with the channel.
+/// What a channel knows of a message id.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Seen {
     /// Never seen (or longer ago than ids are remembered).
@@ -101,7 +101,7 @@ pub enum Seen {
     },
 }
 
-/// A line of the list of channels, from the views.
+/// A row of the list of channels, from the views.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChannelRow {
     pub channel: ChannelId,
@@ -109,7 +109,7 @@ pub struct ChannelRow {
     pub last_at: Timestamp,
     /// It has pending messages, an open turn or a run: it must be woken at start.
     pub unfinished: bool,
-    /// The message that was taken in or refused last; what a platform may have more of comes after it.
+    /// The message that was last accepted or refused. What the platform has after it was missed.
     pub last_message: Option<MessageId>,
 }
 
@@ -121,7 +121,7 @@ pub enum HitKind {
     Memory,
 }
 
-/// One result of a search; the shape is the contract's.
+/// One search result. Scripts rely on its shape.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Hit {
     /// The entry, or the first entry of a summary's or memory's range.
@@ -139,10 +139,10 @@ pub struct Hit {
     /// The turn of an entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<TurnId>,
-    /// None of the words is in its text: it was found by what is said around it.
+    /// Its text has none of the words searched for: it was found by the text around it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub near: bool,
-    /// The words in its text that were searched for, from byte to byte.
+    /// Where its text has words that were searched for: start and end in bytes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<(usize, usize)>,
 }
@@ -156,10 +156,11 @@ pub struct Query {
     pub kind: Option<HitKind>,
     /// Memories of a channel are found through these scopes alone; empty: no memories.
     pub scopes: Vec<Scope>,
-    /// What has no author fits no person; a summary counts by its first entry, a memory by when it was made.
+    /// Only hits of that time and person. A hit without an author fits no person; a summary counts by its first entry, a
+    /// memory by when it was made.
     pub said: SaidFilter,
     pub limit: usize,
-    /// Wait a little, until everything journalled so far can be found. The command line asks for it; the model does not.
+    /// Wait a little, until everything journalled so far can be found. The command line does; the model's tools do not.
     pub settled: bool,
 }
 
@@ -187,17 +188,17 @@ pub enum DeliveryState {
     Dead {
         reason: String,
     },
-    /// Nobody knows whether its next part is there.
+    /// It is unknown whether its next part arrived.
     Unknown {
         reason: String,
     },
 }
 
-/// How many deliveries platforms have not confirmed.
+/// How many deliveries are not confirmed, by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutboxCounts {
     pub owed: u64,
-    /// The platform will not take them.
+    /// The platform rejected them.
     pub dead: u64,
     pub unknown: u64,
 }
@@ -219,26 +220,26 @@ pub struct OutboxItem {
     pub id: OutboxId,
     pub channel: ChannelId,
     pub turn: TurnId,
-    /// The entry that is the reply; of a note, the newest entry it is about.
+    /// The reply's entry; for a note, the newest entry that it is about.
     pub seq: Seq,
     pub at: Timestamp,
-    /// The words of a note, which is no entry; none for a reply.
+    /// The text of a note, which is not an entry; `None` for a reply.
     pub note: Option<String>,
     /// The approval that the note asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<ApprovalId>,
     /// The message that the first part answers.
     pub reply_to: Option<MessageId>,
-    /// The message that shows a draft: the first part takes its place by an edit.
+    /// The message that shows a draft. The first part replaces it by an edit.
     pub edits: Option<MessageId>,
     pub sent: Vec<MessageId>,
-    /// When the next part was first attempted, if it was and nothing is known of it since.
+    /// When the next part was first attempted; `None`: it was not, or its result is known.
     pub attempted_at: Option<Timestamp>,
     pub state: DeliveryState,
 }
 
 impl OutboxItem {
-    /// The delivery that a record of that channel says is owed; none for other events, and for drafts.
+    /// The delivery that a record of the channel announces; `None` for other events, and for drafts.
     pub fn intended(channel: &ChannelId, record: &Record) -> Option<Self> {
         let Event::Delivery(DeliveryEvent::Intended {
             id,
@@ -285,8 +286,8 @@ impl OutboxItem {
         }
     }
 
-    /// Folds a later record of its channel in; those of other deliveries change nothing. False: it is over,
-    /// delivered or dropped, and no longer listed.
+    /// Folds in a later record of its channel; records of other deliveries change nothing. `false`: it was delivered or
+    /// dropped, and is no longer listed.
     pub fn apply(&mut self, record: &Record) -> bool {
         if Self::named_by(&record.event) != Some(&self.id) {
             return true;
@@ -296,7 +297,7 @@ impl OutboxItem {
                 self.attempted_at.get_or_insert(record.at);
             }
             Event::Delivery(DeliveryEvent::PutOff { .. }) => self.attempted_at = None,
-            // A receipt is there twice when a channel failed before it could say that it had journalled it.
+            // A receipt is journalled twice if a channel failed after journalling it and before noting that.
             Event::Delivery(DeliveryEvent::Sent { part, message, .. }) => {
                 self.attempted_at = None;
                 if *part as usize == self.sent.len() {
@@ -325,12 +326,12 @@ impl OutboxItem {
     }
 }
 
-/// What is to be read of an artifact.
+/// Which lines of an artifact to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LineRange {
     /// First line, from 1.
     pub from: u64,
-    /// Bytes of that line to pass over; within a character: up to its end.
+    /// Bytes of that line to skip; within a character: up to its end.
     pub offset: u64,
     pub count: u64,
     /// Most bytes.
@@ -342,9 +343,9 @@ pub struct ArtifactLines {
     /// The lines, joined by line breaks, without one after the last.
     pub text: String,
     pub lines: u64,
-    /// Bytes of the first of them that were passed over.
+    /// Bytes of the first line that were skipped.
     pub offset: u64,
-    /// The only line did not fit into the bytes that were asked for: so many bytes of its end are left out.
+    /// Bytes left out at the end of the only line, if it did not fit into the requested bytes; else 0.
     pub cut_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Tools that come from elsewhere.
+//! Ports of tools that are not built in.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::tool::defs::ToolDef;
 use crate::tool::result_class::ResultClass;
 use crate::tool::{Effect, ToolFailure, ToolOutput};
 
-/// A tool that agents' models may call, beside those that are built in. What its results hold counts as text of tools.
+/// A tool that agents' models may call, besides the built-in ones. The content of its results counts as text of tools.
 pub trait Tool: Send + Sync + 'static {
     /// As models see it. Its name is unique.
     fn def(&self) -> ToolDef;
@@ -21,12 +21,12 @@ pub trait Tool: Send + Sync + 'static {
         ResultClass::Auto
     }
 
-    /// What calling it does. Where nobody says so, it may change something.
+    /// What calling it does. By default it may change something.
     fn effect(&self) -> Effect {
         Effect::Changes
     }
 
-    /// It is marked as destroying something: nobody is asked about a call only where it is named by itself.
+    /// Whether it is marked as destructive. `always_allow` then skips its approval only if it names this tool exactly.
     fn is_destructive(&self) -> bool {
         false
     }
@@ -36,8 +36,8 @@ pub trait Tool: Send + Sync + 'static {
         None
     }
 
-    /// Calls it, with arguments that fit its schema. Dropping the future cancels the call, and has whoever carries it out
-    /// told so.
+    /// Calls it, with arguments that fit its schema. Dropping the future cancels the call, and a server that runs it is told
+    /// so.
     ///
     /// # Errors
     /// What went wrong, for the model.
@@ -58,12 +58,12 @@ pub trait ArgumentCheck: Send + Sync + 'static {
     fn check(&self, def: &ToolDef, arguments: &Value) -> Result<(), String>;
 }
 
-/// Tools beside the built-in ones, as they are now: they come and go with what an operator approves.
+/// The tools besides the built-in ones, as they are now: they come and go with what an operator approves.
 pub trait Toolset: Send + Sync + 'static {
     /// A tool by the name that models know it by.
     fn get(&self, name: &str) -> Option<Arc<dyn Tool>>;
 
-    /// Why there is no tool of that name, where more is to be said than that: what an operator can do about it.
+    /// Why there is no tool of that name, and what an operator can do about it; `None`: there is nothing more to say.
     fn why_not(&self, _name: &str) -> Option<String> {
         None
     }

@@ -14,7 +14,7 @@ use crate::tool::defs::ToolDef;
 
 pub use stack::Stack;
 
-/// Text that stands for a range of entries. Immutable once committed.
+/// Text that replaces a range of entries. Immutable once committed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     pub id: SummaryId,
@@ -31,17 +31,17 @@ pub struct Summary {
     /// The model that wrote it, or `digest`.
     pub made_by: String,
     pub text: String,
-    /// Identifiers of its source, letter by letter, in their order; shown beside the text.
+    /// Identifiers of its source, verbatim, in their order; shown below the text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub identifiers: Vec<String>,
-    /// It was extracted because no model could make it: a run over its entries is owed, which will take its place.
+    /// It was extracted because no model could write it. A run over its entries is due, which will replace it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub provisional: bool,
 }
 
 impl Summary {
-    /// The summary over what is left of its range, weighed again. Only what is provisional is ever narrowed: its words stand
-    /// for too much then, until the run that is owed comes to them.
+    /// The summary over what is left of its range, with its tokens estimated again. Only provisional summaries are narrowed:
+    /// until the due run replaces them, their text covers more than their range.
     fn narrowed(&self, from_seq: Seq, to_seq: Seq) -> Self {
         let messages = to_seq.0 + 1 - from_seq.0;
         let mut rest = Self { from_seq, to_seq, messages, ..self.clone() };
@@ -49,9 +49,9 @@ impl Summary {
         rest
     }
 
-    /// The line of identifiers that stands beside the text, when there are any.
+    /// The line of identifiers below the text, if there are any.
     pub fn identifier_line(&self) -> Option<String> {
-        // Nothing in it can begin a line of its own.
+        // Nothing in it can start a new line.
         let whole = self.identifiers.join(", ").replace(['\n', '\r'], " ");
         (!whole.is_empty()).then(|| format!("Exact identifiers: {whole}"))
     }
@@ -77,13 +77,13 @@ pub fn digest_text(lines: &[DigestLine]) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MarkerKind {
-    /// An emergency: a run over the range is owed.
+    /// Dropped by an emergency: a run over the range is due.
     Truncated,
-    /// Dropped by an engine without summaries, or, in old journals, by a stack that was over its share: searchable.
+    /// Dropped by an engine without summaries, or, in old journals, by a stack over its share. Still searchable.
     Retired,
 }
 
-/// Stands in the window for a range that left it without a summary.
+/// Replaces in the window a range that left it without a summary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marker {
     pub kind: MarkerKind,
@@ -97,7 +97,7 @@ pub struct Marker {
 }
 
 impl Marker {
-    /// A marker over a range, weighed as the window renders it.
+    /// A marker over a range, with its tokens as the window renders it.
     pub fn new(kind: MarkerKind, from_seq: Seq, to_seq: Seq, digest: Vec<DigestLine>) -> Self {
         let messages = to_seq.0 + 1 - from_seq.0;
         let mut marker = Self { kind, from_seq, to_seq, messages, digest, tokens: 0 };
@@ -105,14 +105,14 @@ impl Marker {
         marker
     }
 
-    /// The marker over so many messages, weighed again.
+    /// The marker with another count of messages, and its tokens estimated again.
     pub fn counting(&self, messages: u64) -> Self {
         let mut marker = Self { messages, ..self.clone() };
         marker.tokens = marker_tokens(&marker);
         marker
     }
 
-    /// What is left of it over a smaller range.
+    /// The marker over a smaller range.
     fn narrowed(&self, from_seq: Seq, to_seq: Seq) -> Self {
         let inside = |line: &&DigestLine| (from_seq..=to_seq).contains(&line.seq);
         let digest = self.digest.iter().filter(inside).cloned().collect();
@@ -140,7 +140,7 @@ impl From<Marker> for StackItem {
 }
 
 impl StackItem {
-    /// First and last entry that it stands for.
+    /// First and last entry that it covers.
     pub fn range(&self) -> (Seq, Seq) {
         match self {
             Self::Summary(summary) => (summary.from_seq, summary.to_seq),
@@ -163,7 +163,7 @@ impl StackItem {
         }
     }
 
-    /// What is left of it over a smaller range; nothing of a summary that is not provisional: it stands for all or nothing.
+    /// The item over a smaller range; `None` for a summary that is not provisional, which cannot be narrowed.
     pub(crate) fn narrowed(&self, from_seq: Seq, to_seq: Seq) -> Option<Self> {
         match self {
             Self::Summary(summary) if summary.provisional => Some(summary.narrowed(from_seq, to_seq).into()),
@@ -173,7 +173,7 @@ impl StackItem {
     }
 }
 
-/// By which tools an agent looks into what has left the window: texts of the stack name no tool that it lacks.
+/// The tools by which an agent looks up what has left the window. Texts of the stack name no tool that it lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LookupTools {
     /// `history_read`: message by message.
@@ -188,12 +188,12 @@ impl LookupTools {
         Self { reads: has("history_read"), searches: has("history_search") }
     }
 
-    /// By all tools: as things of the stack are weighed, so that no weight is too small.
+    /// All tools. Tokens of the stack's items are estimated with these, so that no estimate is too small.
     pub const ALL: Self = Self { reads: true, searches: true };
 }
 
-/// A summary as the window shows it: `[Compaction Summary]: …` with its range, its dates and the number of messages that it
-/// stands for, and below it the text. How to read them stands before the stack, once.
+/// A summary as the window shows it: `[Compaction Summary]: …` with its range, the number of its messages and its dates, and
+/// below it the text. How to read summaries is said once, before the stack.
 pub fn summary_text(summary: &Summary) -> String {
     let Summary { from_seq, to_seq, messages, .. } = summary;
     let (from, to) = (short_date(summary.from_at), short_date(summary.to_at));

@@ -38,13 +38,13 @@ impl Stack {
         self.summaries().find(|summary| summary.id == *id)
     }
 
-    /// The item that stands for an entry.
+    /// The item that covers an entry.
     pub fn item_at(&self, seq: Seq) -> Option<&StackItem> {
         let idx = self.items.partition_point(|item| item.range().1 < seq);
         self.items.get(idx).filter(|item| item.range().0 <= seq)
     }
 
-    /// The last entry that the stack stands for.
+    /// The last entry that the stack covers.
     pub fn to_seq(&self) -> Option<Seq> {
         self.items.last().map(|item| item.range().1)
     }
@@ -54,8 +54,8 @@ impl Stack {
         self.items.iter().map(|item| u64::from(item.tokens())).sum()
     }
 
-    /// Puts an item at its place in time: items within its range give way to it, markers and provisional summaries that
-    /// overlap it in part are narrowed to what is left of them.
+    /// Puts an item at its place in time. Items within its range are removed; markers and provisional summaries that overlap
+    /// it in part are narrowed to the rest.
     pub fn place(&mut self, item: StackItem) {
         let (from, to) = item.range();
         let start = self.items.partition_point(|old| old.range().1 < from);
@@ -71,7 +71,7 @@ impl Stack {
         self.items.splice(start..end, fresh);
     }
 
-    /// Has every item that may have been narrowed say how many messages it stands for.
+    /// Updates the message counts of items that may have been narrowed.
     pub fn recount(&mut self, count: impl Fn(Seq, Seq) -> u64) {
         for item in &mut self.items {
             let (from, to) = item.range();
@@ -94,7 +94,7 @@ impl Stack {
         }
     }
 
-    /// Takes the lines that quote such entries out of the digests of markers.
+    /// Removes lines that quote such entries from the digests of markers.
     pub fn unquote(&mut self, is_gone: impl Fn(Seq) -> bool) {
         for marker in self.markers_mut() {
             let before = marker.digest.len();
@@ -119,7 +119,7 @@ impl Stack {
         })
     }
 
-    /// Empties the stack: a new generation begins.
+    /// Empties the stack, for a new generation.
     pub fn clear(&mut self) {
         self.items.clear();
     }

@@ -1,8 +1,8 @@
-//! The checksum of an artifact's words.
+//! The checksum of an artifact's content.
 
 use sha2::{Digest as _, Sha256};
 
-/// What [`crate::message::Artifact::sha256`] is for those words: SHA-256 in hex digits.
+/// SHA-256 of an artifact's content in hex digits, as in [`crate::message::Artifact::sha256`].
 pub fn checksum(words: &[u8]) -> String {
     Sha256::digest(words).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -5,13 +5,13 @@ use crate::ids::ArtifactId;
 /// The tool by which a model reads on in an artifact.
 pub const READ_TOOL: &str = "artifact_read";
 
-/// Bytes that a note takes at the most; a result that is no larger is never replaced by one.
+/// Most bytes of a note. A result that is no larger is never replaced by one.
 pub const NOTE_BYTES: usize = 400;
 
-/// How the notice within a shrunk result begins.
+/// The first line of the notice within a shrunk result.
 pub const SHRUNK_NOTICE: &str = "[truncated: output exceeded context limit]";
 
-/// How the notice within a message begins that is larger than what the window takes.
+/// The first line of the notice within a message that is larger than the window allows.
 pub const MESSAGE_NOTICE: &str = "[truncated: message exceeded context limit]";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,18 +22,18 @@ pub struct Edges {
     pub tail: usize,
 }
 
-/// Where the whole of a shortened result is.
+/// Where the full text of a shortened result or message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FullTextAt<'a> {
     Artifact(&'a ArtifactId),
     /// Nowhere: it could not be stored.
     Lost,
-    /// It is a message: the history has it, and this artifact, where the model can read it.
+    /// In the history, since it is a message; also in this artifact, if the model can read it there.
     Message(Option<&'a ArtifactId>),
 }
 
-/// Head and tail of a message within so many bytes, around a note that says how to read on. A message that is no longer is
-/// left as it is.
+/// Head and tail of a message within `bytes`, around a note that says how to read on. A message that is no longer is returned
+/// as it is.
 pub fn message_edges(text: &str, bytes: usize, artifact: Option<&ArtifactId>) -> String {
     if text.len() <= bytes {
         return text.to_owned();
@@ -47,7 +47,7 @@ pub fn count_lines(text: &str) -> u64 {
     breaks + u64::from(!text.is_empty() && !text.ends_with('\n'))
 }
 
-/// Head and tail of equal size that leave room for a note within so many bytes.
+/// Head and tail of equal size that leave room for a note within `max_bytes`.
 pub fn edges(text: &str, max_bytes: usize) -> Edges {
     let side = max_bytes.saturating_sub(NOTE_BYTES) / 2;
     let head = head(text, side);
@@ -61,7 +61,7 @@ pub fn edges(text: &str, max_bytes: usize) -> Edges {
     Edges { head, tail: tail.max(head) }
 }
 
-/// Bytes of the longest beginning within `side` that ends with a line; within a line where that would lose half.
+/// Bytes of the longest head within `side` that ends with a line. If that would lose half, it ends within a line.
 pub fn head(text: &str, side: usize) -> usize {
     let end = text.floor_char_boundary(side);
     let line = text[..end].rfind('\n').map(|idx| idx + 1);

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 /// Longest name that the model gets to see, in characters.
 pub const NAME_MAX: usize = 64;
 
-/// The note in the place of what was cut out of the middle.
+/// Replaces what was cut out of the middle.
 pub const CUT_NOTE: &str = "\n[...truncated...]\n";
 
 /// A person's name, made harmless: one line, no control or direction characters, no brackets or bars, 64
@@ -42,9 +42,9 @@ pub(crate) fn is_invisible(c: char) -> bool {
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// A text with every character escaped that moves the cursor, turns the direction or is not seen, as `\u{202e}`: what others
-/// wrote looks like what it is. Line breaks and tabs stay; so do joiners that stand beside no ASCII, as emoji and many
-/// scripts need them.
+/// Escapes every character that moves the cursor, turns the direction or is invisible, as `\u{202e}`, so that other people's
+/// text cannot look like something else. Line breaks and tabs stay; so do joiners without ASCII beside them, as emoji and
+/// many scripts need them.
 pub fn escape_hidden(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_hidden) {
         return Cow::Borrowed(text);
@@ -81,8 +81,8 @@ pub fn short_date(at: Timestamp) -> String {
     at.to_zoned(TimeZone::UTC).strftime("%Y-%m-%d").to_string()
 }
 
-/// What people wrote, with a backslash before every line that begins like one of our own headers or blocks: so
-/// that nobody can speak in another's name or forge a summary.
+/// People's text, with a backslash before every line that starts like one of our own headers or blocks, so that nobody can
+/// speak in another's name or forge a summary.
 pub fn escape_text(text: &str) -> Cow<'_, str> {
     if !text.contains('[') && !text.contains('<') {
         return Cow::Borrowed(text);
@@ -101,8 +101,8 @@ pub fn escape_text(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The result of a tool, with a backslash before every line that begins like the volatile context: that stands at the end
-/// of the last result, and no result may pass for it.
+/// A tool result, with a backslash before every line that starts like the volatile context. The context is at the end of the
+/// last result, and no result may pass for it.
 pub fn escape_result(text: &str) -> Cow<'_, str> {
     let forged = |line: &str| {
         let line = line.trim_start().as_bytes();

@@ -16,7 +16,7 @@ impl When {
     /// `2h`.
     ///
     /// # Errors
-    /// It is none of these: the sentence says what to write.
+    /// The text is none of these. The message says what to write.
     pub fn read(text: &str, now: Timestamp) -> Result<Self, String> {
         let text = text.trim();
         let today = now.to_zoned(TimeZone::UTC).date();

@@ -1,5 +1,5 @@
-//! Words that carry meaning: split, lowercased, stemmed, stop words out. Memories are compared by them and digests
-//! cover them.
+//! Words that carry meaning: split, lowercased, stemmed, without stop words. Memories are compared by them and digests cover
+//! them.
 
 use rust_stemmers::{Algorithm, Stemmer};
 
@@ -25,8 +25,8 @@ const PRONOUNS: [&str; 50] = [
 /// Length of the longest word of the lists: longer ones are not looked up.
 const LISTED_MAX: usize = 8;
 
-/// No word of a language is longer, in bytes: what is stays as it is written. A stemmer takes time quadratic in the
-/// length of a word.
+/// Longest word that is stemmed, in bytes. No word of a language is longer; a longer one stays as it is written, since
+/// stemming takes time quadratic in the length.
 const STEMMED_MAX: usize = 64;
 
 fn is_in(list: &[&str], word: &str) -> bool {
@@ -42,7 +42,7 @@ pub struct Term {
     pub number: bool,
 }
 
-/// The words of a text that tell it from others, in order: lowercased, stemmed as English, stop words out.
+/// The words of a text that tell it from others, in order: lowercased, stemmed as English, without stop words.
 ///
 /// Runs of scripts that write no gaps between words (Chinese, Japanese, Thai and their like) come as pairs of
 /// characters. Negations are kept: `n't` becomes `not`.
@@ -55,7 +55,7 @@ pub fn topic_words(text: &str) -> Vec<String> {
     topic_terms(text).into_iter().map(|term| term.stem).collect()
 }
 
-/// As [`topic_words`], with what their spelling says of them; `text` is one sentence.
+/// The terms of [`topic_words`], with what their spelling shows; `text` is one sentence.
 pub fn topic_terms(text: &str) -> Vec<Term> {
     terms(text, |word| !is_in(&PRONOUNS, word))
 }
@@ -90,7 +90,7 @@ pub fn raw_words(text: &str) -> impl Iterator<Item = &str> {
     RawWords { rest: text }
 }
 
-/// The words of a text as they stand in it, each with where it begins and ends.
+/// The words of a text, unchanged, each with its start and end in bytes.
 pub fn words_in_place(text: &str) -> impl Iterator<Item = (usize, usize, &str)> {
     let mut words = RawWords { rest: text };
     std::iter::from_fn(move || {

@@ -20,7 +20,7 @@ pub fn estimate(text: &str) -> u32 {
     u32::try_from(milli.div_ceil(1000)).unwrap_or(u32::MAX).max(1)
 }
 
-/// How much of what was seen before remains at each report: the last ten or so count.
+/// Share of the earlier reports that remains at each new one: the last ten or so count.
 const KEPT: f64 = 0.9;
 
 /// Corrected estimates err upward by this share: too small a window is a nuisance, too large a request an error.
@@ -47,10 +47,10 @@ impl Default for Correction {
 }
 
 impl Correction {
-    /// Takes in one report. A report of nothing (a provider that does not count) teaches nothing.
+    /// Adds one report. A report of nothing (a provider that does not count) is ignored.
     ///
-    /// The ratio becomes the larger of the decayed mean and this very report, plus a small margin: growth is
-    /// followed at once, a fall over the next reports.
+    /// The ratio becomes the larger of the decayed mean and this very report, plus a small margin: it follows growth
+    /// immediately, and a fall over the next reports.
     pub fn observe(&mut self, estimated: u64, reported: u64) {
         if estimated == 0 || reported == 0 {
             return;
@@ -58,7 +58,7 @@ impl Correction {
         let estimated = estimated as f64;
         let reported = (reported as f64).min(estimated * RANGE.1);
         self.estimated = self.estimated * KEPT + estimated;
-        // A sum that was kept from before may hold a report that counted for more.
+        // A stored sum may include a report that counted for more.
         self.reported = (self.reported * KEPT + reported).min(self.estimated * RANGE.1);
         let mean = self.reported / self.estimated;
         self.ratio = (mean.max(reported / estimated) * MARGIN).clamp(RANGE.0, RANGE.1);
@@ -69,7 +69,7 @@ impl Correction {
         (estimated as f64 * self.ratio).ceil() as u64
     }
 
-    /// The largest estimate that is no more than so many tokens after correction.
+    /// The largest estimate that does not exceed `corrected` tokens after correction.
     pub fn undo(&self, corrected: u64) -> u64 {
         (corrected as f64 / self.ratio) as u64
     }

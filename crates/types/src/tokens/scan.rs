@@ -48,8 +48,8 @@ struct Word {
     letter: Option<u8>,
 }
 
-/// The string without gaps under way: letters, digits and what base64 adds to them. What its words were counted
-/// as is kept, to be taken back if it turns out to be code.
+/// The current string without gaps: letters, digits and what base64 adds to them. The counts of its words are kept, to be
+/// subtracted if it turns out to be code.
 #[derive(Debug, Clone, Copy, Default)]
 struct Chain {
     len: u32,
@@ -59,7 +59,7 @@ struct Chain {
     counted: [u32; TAKEN_BACK.len()],
 }
 
-/// The units of words, which code has not.
+/// The units of words, which are subtracted again for code.
 const TAKEN_BACK: [Unit; 4] = [Unit::Word, Unit::WordOver4, Unit::Marked, Unit::OddPair];
 
 #[derive(Debug)]

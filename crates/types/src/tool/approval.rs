@@ -1,4 +1,4 @@
-//! Approvals: a call that changes something waits for a person's yes.
+//! Approvals: a call that may change something waits for a person's approval.
 
 use std::collections::BTreeSet;
 
@@ -9,24 +9,24 @@ use sha2::{Digest as _, Sha256};
 
 use crate::ids::{ApprovalId, ChannelId, TurnId};
 
-/// What ids are made of: no two signs that one is mistaken for another.
+/// The characters of ids: none that is easily mistaken for another.
 const SIGNS: &[u8; 32] = b"abcdefghjkmnpqrstuvwxyz023456789";
 
 const ID_LEN: usize = 6;
 
-/// Most characters of arguments that a request shows; of longer ones the middle is left out, which it says.
+/// Most characters of arguments that a request shows. Of longer ones the middle is left out, with a note.
 const SHOWN_CHARS: usize = 6_000;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Approval {
-    /// Its id: short, as people type it.
+    /// Its id, short enough to type.
     pub id: ApprovalId,
     pub turn: TurnId,
     pub call: String,
     /// The tool, by the name that the model knows it by.
     pub tool: String,
     pub arguments: Value,
-    /// Whose messages the turn answers (`PLATFORM/USER`).
+    /// The people (`PLATFORM/USER`) whose messages the turn answers.
     pub caused_by: BTreeSet<String>,
     pub reason: String,
     pub asked_at: Timestamp,
@@ -54,19 +54,18 @@ impl ApprovalOutcome {
     }
 }
 
-/// The id of a channel's `n`th approval. It derives from both, so that it is the same at a replay; who may answer is
-/// decided by who they are, not by knowing it.
+/// The id of a channel's `n`th approval. It derives from both, so that a replay gives the same. Who may answer depends on who
+/// they are, not on knowing the id.
 pub fn approval_id(channel: &ChannelId, n: u64) -> ApprovalId {
     let hash = Sha256::digest(format!("{channel}\n{n}"));
     let signs = hash.iter().take(ID_LEN).map(|byte| char::from(SIGNS[usize::from(byte % 32)]));
     ApprovalId::from(signs.collect::<String>())
 }
 
-/// What adapters put before the words of a message that answers one of the bot's, in a line of its own.
+/// The start of the line that adapters put before a message that answers one of the bot's.
 const ANSWERS_ME: &str = "[in reply to you: ";
 
-/// A yes or no as people write it, alone in a message, be it a reply to one of the bot's. `None`: it says something
-/// else.
+/// Reads a yes or no that is alone in a message, which may be a reply to one of the bot's. `None`: it says something else.
 pub fn reads_as(text: &str) -> Option<bool> {
     let quoted =
         text.split_once('\n').filter(|(line, _)| line.starts_with(ANSWERS_ME) && line.ends_with(']'));
@@ -79,8 +78,7 @@ pub fn reads_as(text: &str) -> Option<bool> {
 }
 
 impl Approval {
-    /// What people in the chat are asked. Tool and arguments are shown as what they are: text in a block that it cannot
-    /// leave.
+    /// The question for the people in the chat. Arguments are shown in a block that their text cannot close.
     pub fn question(&self) -> String {
         let minutes = self.expires_at.duration_since(self.asked_at).as_secs().div_euclid(60);
         let time = match minutes {
@@ -100,10 +98,10 @@ impl Approval {
     }
 }
 
-/// Arguments as people are shown them.
+/// Arguments as people see them: indented JSON, without hidden characters, cut in the middle if long.
 pub fn shown_arguments(arguments: &Value) -> String {
     let text = serde_json::to_string_pretty(arguments).unwrap_or_else(|_| arguments.to_string());
-    // What has no shape could hide what is there.
+    // Invisible characters could hide part of the text.
     let text: String = text.chars().map(|c| if is_hidden(c) { '\u{fffd}' } else { c }).collect();
     let n_chars = text.chars().count();
     if n_chars <= SHOWN_CHARS {

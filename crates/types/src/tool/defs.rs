@@ -1,4 +1,4 @@
-//! What models are told of tools: counted and written once, when a configuration or a server's list is read.
+//! Definitions of tools for models, counted and written as JSON once, when a configuration or a server's list is read.
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -15,7 +15,7 @@ pub struct ToolDef {
     pub parameters: serde_json::Value,
 }
 
-/// The tools of an agent, in the order in which its models are told of them. Copies share them.
+/// The tools of an agent, in the order in which its models get them. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct ToolDefs(Arc<Written>);
 
@@ -25,7 +25,7 @@ struct Written {
     /// Their parameters as JSON, in the same order.
     parameters: Vec<String>,
     tokens: u64,
-    /// All of it, for traces of calls: made when the first of them asks.
+    /// The list as JSON, for call traces; made when the first one needs it.
     kept: OnceLock<KeptText>,
 }
 
@@ -35,7 +35,7 @@ impl ToolDefs {
         self.0.tokens
     }
 
-    /// The list as JSON, as traces of calls name it.
+    /// The list as JSON, with the hash by which call traces refer to it.
     pub fn kept(&self) -> &KeptText {
         let list = || serde_json::to_string(&self.0.defs).unwrap_or_default();
         self.0.kept.get_or_init(|| KeptText::of(&list()))

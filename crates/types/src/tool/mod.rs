@@ -1,4 +1,4 @@
-//! Tools: what calling one does, what it gives back, and what is kept of a call.
+//! Tools: the effect of a call, its result, and what is logged of it.
 
 pub mod approval;
 pub mod defs;
@@ -23,15 +23,15 @@ pub const LOGGED_ERROR_CHARS: usize = 500;
 /// Most calls of one answer that are run.
 pub const CALLS_MAX: usize = 64;
 
-/// Cuts the calls of an answer before they are journalled: to those that are run, and one more, which is refused so that the
-/// model reads of the cut in its result. Returns how many were left out.
+/// Cuts the calls of an answer before they are journalled, to [`CALLS_MAX`] and one more. That one is refused, and its result
+/// tells the model of the cut. Returns how many were left out.
 pub fn bound_calls(calls: &mut Vec<ToolCall>) -> usize {
     let left_out = calls.len().saturating_sub(CALLS_MAX + 1);
     calls.truncate(CALLS_MAX + 1);
     left_out
 }
 
-/// Whether any of these calls is of a tool that there is, with arguments that could be read.
+/// Whether any of these calls names an existing tool and has arguments that could be read.
 pub fn any_can_be_run(calls: &[ToolCall], tools: &[ToolDef]) -> bool {
     let is_known = |call: &ToolCall| tools.iter().any(|tool| tool.name == call.name);
     calls.iter().any(|call| !call.arguments.is_string() && is_known(call))
@@ -48,8 +48,8 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// As a tool's hints say (MCP: `readOnlyHint`, `destructiveHint`). Only what is said to read, and not said to destroy,
-    /// does no more than that.
+    /// The effect that a tool's hints tell (MCP: `readOnlyHint`, `destructiveHint`). Only a tool that is said to read, and
+    /// not said to destroy, counts as reading.
     pub fn of_hints(read_only: Option<bool>, destructive: Option<bool>) -> Self {
         match (read_only, destructive) {
             (Some(true), None | Some(false)) => Self::Reads,
@@ -65,7 +65,7 @@ impl Effect {
     }
 }
 
-/// What a tool gave back: data, whoever wrote it.
+/// The result of a tool. It is data, whoever wrote it, never instructions.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolOutput {
     pub parts: Vec<Part>,
@@ -76,7 +76,7 @@ impl ToolOutput {
         Self { parts: vec![Part::text(text)] }
     }
 
-    /// Its words, pictures by their names.
+    /// Its text, with pictures by their names.
     pub fn words(&self) -> String {
         text_of(&self.parts)
     }
@@ -88,11 +88,11 @@ pub enum ToolOutcome {
     Done,
     /// The tool said that it failed, or its server did.
     Failed,
-    /// It was not made: no such tool, wrong arguments, not allowed.
+    /// It was not run: no such tool, wrong arguments, not allowed.
     Refused,
-    /// It was not made: whoever was asked said no.
+    /// It was not run: a person denied it.
     Denied,
-    /// It was not made: nobody who was asked answered in time.
+    /// It was not run: nobody approved it in time.
     Expired,
     TimedOut,
     /// It was cut short: by a command, or by a stop of the daemon.
@@ -136,7 +136,7 @@ impl ToolFailure {
     }
 }
 
-/// A call of a tool that has ended, for the log of calls.
+/// A finished tool call, for the log of calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolUse {
     pub turn: TurnId,
@@ -152,35 +152,35 @@ pub struct ToolUse {
     pub outcome: ToolOutcome,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// From the call to its end, waiting for a yes not counted.
+    /// From the call to its end, without the wait for approval.
     pub duration_ms: u64,
-    /// Bytes of the result's words.
+    /// Bytes of the result's text.
     pub bytes: u64,
     /// The approval that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<ApprovalId>,
-    /// The entry of `always_allow` by which nobody was asked, although the call would have needed an approval.
+    /// The entry of `always_allow` that let the call run without the approval that it would have needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_by: Option<String>,
 }
 
-/// Which calls of the log are meant.
+/// A filter for the log of calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolLogQuery {
     pub channel: Option<crate::ids::ChannelId>,
     pub tool: Option<String>,
-    /// With that outcome alone.
+    /// Only those with that outcome.
     pub outcome: Option<ToolOutcome>,
     /// Only those before that record; none: up to the newest.
     pub before: Option<u64>,
     /// Only those after that record; none: from the first.
     pub after: Option<u64>,
-    /// Most of them: the newest, or with `after` the oldest.
+    /// Most calls that are returned: the newest, or with `after` the oldest.
     pub limit: usize,
 }
 
 impl ToolLogQuery {
-    /// Whether a call of a tool in a channel fits, whenever it was.
+    /// Whether a call fits, whenever it was.
     pub fn fits(&self, channel: &crate::ids::ChannelId, tool: &str, outcome: ToolOutcome) -> bool {
         self.channel.as_ref().is_none_or(|wanted| wanted == channel)
             && self.tool.as_deref().is_none_or(|wanted| wanted == tool)
@@ -203,13 +203,13 @@ pub fn logged_error(error: &str) -> String {
     error.chars().take(LOGGED_ERROR_CHARS).collect()
 }
 
-/// The name that models know a tool of a server by; see [`offered_name`].
+/// Separates the server's id from the tool's name in [`offered_name`].
 pub const SERVER_SEPARATOR: &str = "__";
 
-/// Longest name of a tool; what the large providers take.
+/// Longest name of a tool, as the large providers accept it.
 pub const NAME_MAX: usize = 64;
 
-/// A name that models' servers take.
+/// Whether models' servers accept a name of a tool.
 pub fn is_name(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(fits)

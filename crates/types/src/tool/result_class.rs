@@ -1,4 +1,4 @@
-//! How results of tools are treated.
+//! How tool results are treated.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

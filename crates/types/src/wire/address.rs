@@ -1,4 +1,4 @@
-//! What the address of a model's server says of it.
+//! What the address of a model's server tells about it.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -32,8 +32,8 @@ fn is_private(ip: Ipv4Addr) -> bool {
     ip.is_loopback() || ip.is_private() || ip.is_link_local() || (a == 100 && (64..128).contains(&b))
 }
 
-/// Whether OpenAI's formats, of a model, take breakpoints for the provider's cache: OpenAI's do from GPT-5.6 on, and Azure's, whose
-/// deployments are mostly named after the model. Others refuse them.
+/// Whether a model takes breakpoints for the provider's cache in OpenAI's formats: OpenAI's models do from GPT-5.6 on, and
+/// Azure's deployments, which are mostly named after the model. Others refuse them.
 pub fn has_breakpoints(base_url: &str, model: &str) -> bool {
     let url = base_url.trim().parse::<Url>().ok();
     let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();

@@ -15,13 +15,13 @@ impl Backoff {
         Self { first, longest, failures: 0 }
     }
 
-    /// It failed once more: how long to wait.
+    /// Counts one more failure. Returns how long to wait.
     pub fn next_pause(&mut self) -> Duration {
         self.failures = self.failures.saturating_add(1);
         pause_after(self.failures, self.first, self.longest)
     }
 
-    /// It went well: the next pause is the first again.
+    /// To be called after a success: the next pause is the first again.
     pub fn reset(&mut self) {
         self.failures = 0;
     }
@@ -32,7 +32,7 @@ pub fn pause_after(n: u32, first: Duration, longest: Duration) -> Duration {
     first.saturating_mul(1_u32.checked_shl(n.saturating_sub(1)).unwrap_or(u32::MAX)).min(longest)
 }
 
-/// Takes up to half of a pause away, so that many who failed together do not come back together. `chance`: 0 to 1.
+/// Shortens a pause by up to half, so that clients that failed together do not retry together. `chance`: 0 to 1.
 pub fn jittered(pause: Duration, chance: f64) -> Duration {
     pause.mul_f64(1.0 - chance.clamp(0.0, 1.0) / 2.0)
 }

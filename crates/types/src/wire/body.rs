@@ -4,14 +4,14 @@ use std::pin::pin;
 
 use futures::{Stream, StreamExt as _};
 
-/// Why there is no more of a body.
+/// Why a body could not be read whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BodyError<E> {
     TooLarge,
     Broken(E),
 }
 
-/// Reads at most `max` bytes. What came is given also when it is not all.
+/// Reads at most `max` bytes. Returns what came, even if that is not all.
 pub async fn read<B: AsRef<[u8]>, E>(
     chunks: impl Stream<Item = Result<B, E>>,
     max: usize,

@@ -1,4 +1,4 @@
-//! The formats in which models' servers are spoken to, and how a request is sent in one of them.
+//! The wire formats of models' servers, and how a request is sent in one of them.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 
 use crate::ids::TextId;
 
-/// The remedy of a wire by which a request has the last message alone, as a last resort ([`Wire::remedies`]).
+/// The remedy that reduces a request to its last message, as a last resort (see [`Wire::remedies`]).
 pub const LAST_MESSAGE: &str = "last_message";
 
-/// How a model's server is spoken to: all of a body that does not come from the request.
+/// How requests to a model's server are written: everything in a body that does not come from the request itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Wire {
     pub format: WireFormat,
@@ -22,16 +22,16 @@ pub struct Wire {
     /// The field that bounds the answer, where formats have several.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub limit_key: String,
-    /// How long the server is to keep what it has read, in seconds.
+    /// How long the server should cache what it has read, in seconds.
     pub cache_ttl_secs: u64,
-    /// OpenAI's chat completions have breakpoints for its cache. Anthropic's messages always have some; without this, as
-    /// before it, there is none behind people's words in front of a turn's rounds.
+    /// In OpenAI's formats: requests have breakpoints for the provider's cache. In Anthropic's, which always has some: there
+    /// is one behind people's text, before the rounds of the turn; without this, as in earlier versions, there is none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub breakpoints: bool,
     /// Further fields, as configured.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
-    /// What requests do without, since the server refuses it.
+    /// What requests leave out because the server refuses it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remedies: Vec<String>,
 }
@@ -59,7 +59,7 @@ impl WireFormat {
     }
 }
 
-/// A request on its way: how it is sent.
+/// How a request is sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sent {
     pub wire: Wire,
@@ -67,7 +67,7 @@ pub struct Sent {
     pub body: Option<TextId>,
 }
 
-/// A text that traces name by its hash.
+/// A text that call traces refer to by its hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptText {
     pub id: TextId,

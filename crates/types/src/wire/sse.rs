@@ -1,14 +1,15 @@
 //! Server-sent events out of pieces of bytes, wherever the network cuts them, within bounds.
 //!
 //! The grammar is that of the HTML standard: an event ends with a blank line, and one that the stream's end cuts off is
-//! dropped. Whoever asks for it also gets errors that are no events of the standard ([`SseBounds::plain_errors`]). Of the libraries, eventsource-stream takes a CRLF that is cut in two for a blank line, panics on a byte order mark
-//! and has no bound; sse-stream needs an HTTP body.
+//! dropped. On request, errors that are not events of the standard are read, too ([`SseBounds::plain_errors`]). Of the
+//! libraries, eventsource-stream takes a CRLF that is cut in two for a blank line, panics on a byte order mark and has no
+//! bound; sse-stream needs an HTTP body.
 
 use std::collections::VecDeque;
 
 use futures::{Stream, StreamExt as _, stream};
 
-/// An event with at least one field. The standard takes one without data for no event; who reads decides.
+/// An event with at least one field. The standard ignores an event without data; here the reader decides.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerEvent {
     /// Empty when it has none.
@@ -24,12 +25,12 @@ pub struct ServerEvent {
 pub struct SseBounds {
     pub event: usize,
     pub stream: usize,
-    /// Also read as events what the standard passes over and some servers tell errors by: a field `error`, and lines of bare
+    /// Also read as events what the standard ignores and some servers report errors by: a field `error`, and lines of bare
     /// JSON.
     pub plain_errors: bool,
 }
 
-/// Why a stream of events ends before its end.
+/// Why a stream of events was cut off.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SseFault<E> {
     EventTooLarge,
@@ -78,7 +79,7 @@ struct Decoder {
     stream_bytes: usize,
     /// The event as far as it was read.
     event: Option<ServerEvent>,
-    /// It is bare JSON, which goes on to the next field or blank line.
+    /// The event is bare JSON, which ends at the next field or blank line.
     is_bare: bool,
 }
 
@@ -123,7 +124,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The event that a line ends: most often a blank one does.
+    /// Reads a line. Returns the event that it ends, which a blank line mostly does.
     fn end_line(&mut self, line: &str) -> Option<ServerEvent> {
         let line = if std::mem::replace(&mut self.begun, true) {
             line
@@ -153,7 +154,7 @@ impl Decoder {
         ended
     }
 
-    /// Takes in a line that is no field. It is nothing, or bare JSON.
+    /// Reads a line that is not a field: bare JSON, or ignored.
     fn bare(&mut self, line: &str) -> Option<ServerEvent> {
         let begins = self.bounds.plain_errors && line.starts_with('{');
         if !self.is_bare && !begins {

@@ -40,6 +40,11 @@ impl MemArtifacts {
     pub(crate) fn names(&self) -> Vec<String> {
         self.files.lock().keys().map(|(channel, id)| format!("{channel} {id}")).collect()
     }
+
+    /// Their sizes in bytes.
+    pub(crate) fn sizes(&self) -> Vec<usize> {
+        self.files.lock().values().map(|text| text.len()).collect()
+    }
 }
 
 fn key(channel: &ChannelId, id: &ArtifactId) -> (String, String) {

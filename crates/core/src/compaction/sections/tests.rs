@@ -127,10 +127,9 @@ const LONG: &str = "## Goal
 
 #[rstest::rstest]
 #[case::fits(0, &["Monday", "tired"], &[])]
-#[case::mood_first(1, &["Monday", "by the river", "Friday"], &["tired"])]
-#[case::then_what_is_done_the_oldest_first(12, &["Tuesday", "by the river", "no ground floor"], &["tired", "Monday"])]
-#[case::what_is_owed_last(40, &["Friday"], &["tired", "Monday", "Tuesday", "river", "ground"])]
-fn what_is_too_long_loses_whole_lines_the_least_needed_first(
+#[case::one_line_of_two(8, &["Goal", "flat by the river", "Progress", "no ground floor", "Friday", "Mood"], &["two flats on Tuesday\n\n"])]
+#[case::needed_sections_last(38, &["Goal", "Anna owes Ben"], &["Monday", "Tuesday"])]
+fn what_is_too_long_loses_lines_in_all_sections_and_those_that_are_needed_least(
     #[case] over: u64,
     #[case] kept: &[&str],
     #[case] gone: &[&str],
@@ -140,10 +139,29 @@ fn what_is_too_long_loses_whole_lines_the_least_needed_first(
     assert!(u64::from(estimate(&fitted)) <= budget, "{fitted}");
     assert!(kept.iter().all(|words| fitted.contains(words)), "{fitted}");
     assert!(!gone.iter().any(|words| fitted.contains(words)), "{fitted}");
-    assert!(
-        fitted.lines().all(|line| line.is_empty() || LONG.lines().any(|whole| whole == line)),
-        "{fitted}"
-    );
+}
+
+/// Summaries of any number of lines in each section, as long as their author liked.
+#[test]
+fn a_summary_of_several_times_its_room_keeps_a_line_under_each_heading() {
+    for times in [2, 4, 8] {
+        let mut text = String::new();
+        for section in Section::ALL {
+            text.push_str(&format!("## {}\n", section.heading()));
+            for line in 0..4 * times {
+                text.push_str(&format!("- about this and that, as was said before, {line}\n"));
+            }
+            text.push_str(&format!("- Ada owes {} euros by 3 March, order ORD-7{times}1\n\n", 100 * times));
+        }
+        let budget = u64::from(estimate(&text)) / times as u64;
+        let fitted = fit(&text, budget);
+        assert!(u64::from(estimate(&fitted)) <= budget, "{fitted}");
+        for section in Section::ALL {
+            let parsed = Sections::parse(&fitted);
+            assert!(parsed.get(section).is_some_and(|body| body.contains("ORD-7")), "{section:?}: {fitted}");
+        }
+        assert!(u64::from(estimate(&fitted)) * 10 > budget * 8, "the room is used: {fitted}");
+    }
 }
 
 #[rstest::rstest]

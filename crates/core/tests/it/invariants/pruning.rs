@@ -1,12 +1,15 @@
 //! Pruning, number by number: what is sent shorter, when, and how it reads.
 
+use std::sync::Arc;
+
 use cairn_core::compaction::{self, Decision};
 use cairn_core::prune;
+use cairn_core::result_guard::ResultRoom;
 use cairn_core::settings::PruneMode;
 use cairn_core::window::measure;
 use cairn_types::event::{CompactionEvent, Event, PruneCause, PruneForm, PrunedResult, Record, TurnEvent};
 use cairn_types::ids::{ArtifactId, Seq};
-use cairn_types::message::{Part, Role, text_of};
+use cairn_types::message::{Entry, Part, Role, text_of};
 use cairn_types::model::ChatMessage;
 use cairn_types::tier::Tier;
 use cairn_types::tokens::estimate;
@@ -294,12 +297,19 @@ fn clearing_can_be_turned_off_and_a_later_call_of_the_turn_prunes_nothing() {
     assert_eq!(before_call(&sim), [None; 5]);
 }
 
-#[test]
-fn a_result_of_the_last_five_minutes_is_spared_when_the_cache_is_cold() {
-    let mut sim = waiting(0.31, 5_000, 60);
-    sim.agent.cache_ttl_secs = 60;
-    assert_eq!(before_call(&sim)[0], None);
-    sim.pass(200);
+#[rstest]
+#[case::a_short_one(1, "fake", Some(EDGES))]
+#[case::a_long_one(900, "fake", None)]
+#[case::a_long_one_that_another_model_has_not(900, "another", None)]
+fn a_result_is_spared_for_as_long_as_the_cache_of_the_model_lives(
+    #[case] ttl: u64,
+    #[case] model: &str,
+    #[case] at_once: Option<PruneForm>,
+) {
+    let mut sim = waiting(0.31, 5_000, 5);
+    (sim.agent.cache_ttl_secs, sim.agent.model) = (ttl, model.to_owned());
+    assert_eq!(before_call(&sim)[0], at_once);
+    sim.pass(1_000);
     assert_eq!(before_call(&sim)[0], Some(EDGES));
 }
 
@@ -443,5 +453,32 @@ fn a_request_that_is_cut_keeps_the_reference_of_a_result() {
     assert!(
         request.contains("[...truncated...] all of it is artifact a7: read it with artifact_read"),
         "{request}"
+    );
+}
+
+/// A loop of calls in a small window, each with a large result.
+#[test]
+fn in_a_loop_of_calls_the_oldest_results_give_way_so_that_the_next_has_room() {
+    let mut sim = room(16_000);
+    sim.accept("look");
+    sim.start_turn();
+    let least = sim.agent.window.usable_tokens() / 12;
+    for _ in 0..20 {
+        for event in compaction::relieve(&sim.conversation, &sim.agent, sim.now) {
+            sim.journal(event);
+        }
+        let room = ResultRoom::of(&sim.conversation, &sim.agent);
+        assert!(room.tokens >= least, "{} of {least} tokens", room.tokens);
+        // As the guard lets it in.
+        sim.use_tool("fetch", Some(&text(room.tokens - 200)));
+    }
+    let results: Vec<_> = sim.conversation.live.iter().filter(|entry| entry.role == Role::Tool).collect();
+    let sent = |entry: &Arc<Entry>| text_of(&sim.conversation.sent(entry).parts).len();
+    let sizes: Vec<usize> = results.iter().map(|entry| sent(entry)).collect();
+    assert!(sizes[0] < 400 && sizes[19] > 2_000, "{sizes:?}");
+    let first_whole = sizes.iter().position(|size| *size > 2_000).unwrap();
+    assert!(
+        sizes[first_whole..].iter().all(|size| *size > 2_000),
+        "the newest are those that stay: {sizes:?}"
     );
 }

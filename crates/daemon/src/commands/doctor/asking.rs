@@ -1,6 +1,6 @@
-//! How the doctor asks a model: as a turn asks it, by the same functions. A question streamed with the agent's prompt, its
-//! tools, the limit and the fields that are configured; then the result of a tool call; then a later message, with a turn
-//! before it that was stopped. Nothing is called and nothing is stored.
+//! Asks a model in the same way as a turn does, with the same functions: a streamed question with the configured
+//! prompt, tools, limit and fields; then the result of a tool call; then a later message, after a stopped turn. No tool
+//! is called and nothing is stored.
 
 use std::time::Duration;
 
@@ -21,10 +21,10 @@ use tokio::time::{Instant, timeout};
 
 use cairn_config::clock::SystemClock;
 
-/// The tool that the model is asked to call, if the agent has it: it needs no arguments.
+/// The tool that the model is asked to call, if the agent has it. It needs no arguments.
 const TIME: &str = "time";
 
-/// A part of what every conversation consists of.
+/// The steps of the check, which every conversation has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     Question,
@@ -37,26 +37,26 @@ pub(super) enum Step {
 pub(super) enum Stopped {
     Late,
     Error(ModelError),
-    /// No request can be made: the prompt and the tools leave no room for a message.
+    /// The prompt and the tools leave no room for a message.
     NoRoom(AssembleError),
     Fold(FoldError),
 }
 
-/// What came of asking a model.
+/// The result of asking a model.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) n_tools: usize,
-    /// How long the answer to the question took.
+    /// The time until the answer to the question was complete.
     pub(super) took: Duration,
-    /// Its server refused the tools; it was asked without them from then on, as a turn does.
+    /// The server refused the tools. As in a turn, later requests were made without them.
     pub(super) no_tools: Option<ModelError>,
-    /// The step that got no answer.
+    /// The failed step, and why.
     pub(super) stopped: Option<(Step, Stopped)>,
-    /// The question was refused, and is answered without tools.
+    /// The question was refused with tools and answered without.
     pub(super) answers_without_tools: bool,
 }
 
-/// Asks step by step, until one gets no answer. `limit`: longest wait for each.
+/// Asks step by step until one fails. `limit`: longest wait per step.
 pub(super) async fn ask(
     client: &dyn ChatModel,
     channel: ChannelId,
@@ -82,7 +82,7 @@ struct Talk<'a> {
     limit: Duration,
 }
 
-/// What a model says.
+/// A model's answer.
 #[derive(Default)]
 struct Said {
     text: String,
@@ -125,14 +125,14 @@ impl Talk<'_> {
         self.request().await.map(drop)
     }
 
-    /// The name of a tool that needs no arguments, or another one of the agent's.
+    /// The name of the tool to call: [`TIME`], or else the agent's first tool.
     fn tool(&self) -> String {
         let tools = &self.settings.tools;
         let found = tools.iter().find(|tool| tool.name == TIME).or_else(|| tools.first());
         found.map_or(TIME, |tool| &tool.name).to_owned()
     }
 
-    /// Whether the question that was refused is answered without tools.
+    /// Whether the refused question is answered without tools.
     async fn answers_without_tools(&mut self, stopped: &Stopped) -> bool {
         let refused = matches!(stopped, Stopped::Error(ModelError::BadRequest { .. }));
         if !refused || self.settings.tools.is_empty() {
@@ -150,7 +150,7 @@ impl Talk<'_> {
         match timeout(self.limit, self.read(made.request, &mut said)).await {
             Ok(Ok(())) => Ok(said),
             Ok(Err(error)) => Err(Stopped::Error(error)),
-            // It answers, slowly: nobody needs the end of it.
+            // A slow answer has arrived in part, which is enough.
             Err(_) if !said.text.trim().is_empty() => Ok(said),
             Err(_) => Err(Stopped::Late),
         }
@@ -178,7 +178,7 @@ impl Talk<'_> {
         Err(ModelError::Protocol("the stream ended before its end".to_owned()))
     }
 
-    /// A person says something, and a turn takes it up.
+    /// Adds a message by a person, and starts a turn for it.
     fn hear(&mut self, text: &str) -> Result<(), Stopped> {
         let turn = self.conversation.next_turn();
         let author = Author { id: "local/doctor".to_owned(), name: "cairn doctor".to_owned() };
@@ -202,7 +202,7 @@ impl Talk<'_> {
         self.note(Event::Turn(TurnEvent::Started { turn, messages, first_seq }))
     }
 
-    /// The model makes these calls, and gets their results.
+    /// Adds these calls by the model, and their results.
     fn add_calls(&mut self, said: Said) -> Result<(), Stopped> {
         let ids: Vec<String> = said.calls.iter().map(|call| call.id.clone()).collect();
         self.add(Role::Assistant, |entry| {
@@ -227,7 +227,7 @@ impl Talk<'_> {
         self.note(Event::Turn(TurnEvent::EntryAdded { entry }))
     }
 
-    /// Its turn is stopped.
+    /// Ends the open turn as stopped.
     fn end(&mut self) -> Result<(), Stopped> {
         let Some(open) = &self.conversation.open_turn else { return Ok(()) };
         let end = TurnEnd {
@@ -247,7 +247,7 @@ impl Talk<'_> {
     }
 }
 
-/// A call that the model did not make. The id is as the strictest servers want it.
+/// A call that the model did not make. The strictest servers require this form of id.
 fn scripted(tool: &str, id: &str) -> ToolCall {
     ToolCall { id: id.to_owned(), name: tool.to_owned(), arguments: json!({}) }
 }

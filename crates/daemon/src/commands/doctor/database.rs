@@ -1,4 +1,4 @@
-//! The database that several machines share: whether it answers, may be used, keeps what it commits, and who leads.
+//! The shared database: whether it answers, can be used and keeps commits, and which node leads.
 
 use cairn_store::{DatabaseOptions, DatabaseReport, report_on};
 use cairn_types::ports::NodeRow;
@@ -10,7 +10,7 @@ use cairn_api::records::AWAKE_SECS;
 use cairn_api::text::counted;
 use cairn_cli::failure::Failure;
 
-/// The oldest server that this is tested with.
+/// The oldest PostgreSQL version that is tested.
 const MAJOR_MIN: u32 = 15;
 
 pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
@@ -34,7 +34,7 @@ pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
     }
 }
 
-/// Another process with this node's name: it was listed first.
+/// A warning if another process uses this node's name.
 fn namesake(report: &DatabaseReport, own: &DatabaseOptions) -> Option<Finding> {
     let is_other = |row: &&NodeRow| {
         row.node.name == own.node && row.node.address != own.address && row.silent_secs <= AWAKE_SECS

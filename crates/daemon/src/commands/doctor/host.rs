@@ -1,4 +1,4 @@
-//! This machine: the configuration and its prompts, who may read what, free disk space, the clock.
+//! This machine: configuration, prompts, permissions, free disk space, clock.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -14,20 +14,21 @@ use cairn_cli::owner;
 use cairn_config::clock::SystemClock;
 use cairn_config::{Loaded, Problem, sockets_to_try};
 
-/// Free space below which the daemon soon accepts no more messages, and below which it is time to free some.
+/// Below the first amount of free space, in bytes, the check fails: soon no messages are accepted. Below the second it
+/// warns.
 const FREE_MIN: u64 = 100 << 20;
 const FREE_ENOUGH: u64 = 1 << 30;
 
-/// Of a small disk this share is enough room, in percent.
+/// Free space below this percentage of the disk is a warning.
 const SHARE_ENOUGH: u64 = 5;
 
-/// Clocks that differ by no more are the same: the header `Date` has whole seconds, and answers take some.
+/// Clock differences up to this are ignored: the `Date` header has whole seconds, and an answer takes time.
 const CLOCK_SLACK: SignedDuration = SignedDuration::from_secs(60);
 
-/// A binary may be built on a machine with a wrong time zone; a day of difference is no problem.
+/// The build time may be wrong by a day, for example because of the build machine's time zone.
 const BUILD_SLACK: SignedDuration = SignedDuration::from_hours(24);
 
-/// The configuration and its prompts.
+/// Checks the configuration and its prompts.
 pub(super) fn config(x: &mut Examination) -> Vec<Finding> {
     let of_prompt = |problem: &&Problem| {
         ["`prompt`", "`prompt_text`", "`compactor_prompt`"].iter().any(|key| problem.message.starts_with(key))
@@ -41,7 +42,7 @@ pub(super) fn config(x: &mut Examination) -> Vec<Finding> {
     if !out.iter().any(|finding| finding.check == "config") {
         out.insert(0, Finding::ok("config", what_is_configured(loaded)));
     }
-    // Missing keys and open files have findings of their own.
+    // Missing keys and readable secrets have findings of their own.
     let reported_elsewhere = |warning: &&String| {
         ["no key is sent", "everybody on this machine may read"].iter().any(|words| warning.contains(words))
     };
@@ -82,7 +83,7 @@ fn prompts(loaded: &Loaded) -> String {
     agents.collect::<Vec<_>>().join(", ")
 }
 
-/// Who may read secrets and the state, and who may change the configuration.
+/// Checks who can read the secrets and the state, and who can change the configuration.
 pub(super) fn permissions(x: &mut Examination) -> Vec<Finding> {
     let (loaded, state) = (x.loaded.as_ref(), x.state.as_ref());
     let mut out = Vec::new();
@@ -108,14 +109,14 @@ pub(super) fn permissions(x: &mut Examination) -> Vec<Finding> {
     }
     if out.is_empty() {
         let files = counted(secrets.len() as u64, "secret file", "secret files");
-        // A folder that is closed to this user is reported by `state`.
+        // A folder closed to this user is reported by `state`.
         let and_state = if closed { "" } else { "state folder and " };
         out.push(Finding::ok("permissions", format!("{and_state}{files} are closed to others")));
     }
     out
 }
 
-/// The files of the configuration that hold secrets, as far as they exist.
+/// The existing files with secrets that the configuration names.
 pub(super) fn secret_files(loaded: &Loaded) -> Vec<PathBuf> {
     let config = &loaded.config;
     let keys = config.models.iter().filter_map(|model| model.api_key_file.clone());
@@ -136,7 +137,7 @@ fn mode(path: &Path) -> Option<u32> {
     Some(std::fs::metadata(path).ok()?.permissions().mode())
 }
 
-/// Room on the disk of the state folder, or of the nearest folder above it that is there.
+/// Checks the free space of the disk with the state folder, or with its nearest existing parent.
 pub(super) fn disk(x: &mut Examination) -> Vec<Finding> {
     let Some(state) = &x.state else { return Vec::new() };
     let there = state.path.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
@@ -155,7 +156,8 @@ pub(super) fn disk(x: &mut Examination) -> Vec<Finding> {
     }
 }
 
-/// `files`: how many more files there may be, and how many in all; 0 in all where the system does not count them.
+/// `files`: how many more files can be created, and how many there can be in all; 0 if the file system does not count
+/// them.
 fn room(free: u64, total: u64, files: (u64, u64), at: &Path) -> Finding {
     let found = format!("{} free of {} at {}", bytes(free), bytes(total), at.display());
     let remedy = "free some space; `du -sh` of the folder's parts shows what takes it";
@@ -175,12 +177,12 @@ fn room(free: u64, total: u64, files: (u64, u64), at: &Path) -> Finding {
     Finding::ok("disk", found)
 }
 
-/// The clock, compared with what is known of the time.
+/// Checks the clock against the build time, the newest message and the servers' clocks.
 pub(super) fn clock(x: &mut Examination) -> Vec<Finding> {
     judge_clock(SystemClock.now(), built(), x.last_at, &x.clocks)
 }
 
-/// When this binary was built, as its file says.
+/// When this binary was built, from its file's modification time.
 fn built() -> Option<Timestamp> {
     let file = std::env::current_exe().ok()?;
     Timestamp::try_from(std::fs::metadata(file).ok()?.modified().ok()?).ok()

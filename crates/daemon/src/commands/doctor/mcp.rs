@@ -1,4 +1,4 @@
-//! Tool servers: is their program installed, are they approved. None is started.
+//! Tool servers: whether their program is installed and they are approved. None is started.
 
 use std::collections::BTreeSet;
 

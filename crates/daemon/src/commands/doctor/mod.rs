@@ -1,4 +1,4 @@
-//! `cairn doctor`: checks everything that Cairn needs, each finding with its remedy.
+//! `cairn doctor`: checks everything that Cairn needs. Each finding has a remedy.
 
 mod asking;
 mod database;
@@ -55,30 +55,30 @@ pub(crate) struct DoctorArgs {
     timeout: u64,
 }
 
-/// What is examined, and what checks found out that later ones need.
+/// The options of the command, and results that later checks need.
 struct Examination {
     global: Global,
-    /// The tools of this binary beside the built-in ones.
+    /// The tools linked into this binary.
     linked: Tools,
     env: ProcessEnvironment,
-    /// No server is asked.
+    /// Whether to skip all checks that contact a server.
     offline: bool,
     /// Longest wait for an answer.
     limit: Duration,
-    /// None: it cannot be read.
+    /// The configuration; `None` if it cannot be read.
     loaded: Option<Loaded>,
-    /// What is wrong with the configuration.
+    /// The problems in the configuration.
     problems: Vec<Problem>,
-    /// None: no folder can be found for it.
+    /// The state folder; `None` if none can be determined.
     state: Option<StateDir>,
     damaged: bool,
-    /// When anything last happened in a channel.
+    /// The time of the last activity in any channel.
     last_at: Option<Timestamp>,
-    /// The tool servers; none where they are unknown.
+    /// The tool servers; `None` if unknown.
     servers: Option<Vec<ServerRecord>>,
-    /// The tools of all agents; none where they are unknown.
+    /// The tools of all agents; `None` if unknown.
     tools: Option<Vec<ToolRecord>>,
-    /// By how much the clocks of servers are ahead, by their models.
+    /// How far the clock of each model's server is ahead.
     clocks: Vec<(String, SignedDuration)>,
 }
 
@@ -143,7 +143,7 @@ impl Examination {
         }
     }
 
-    /// Where the configuration cannot be read, the state is examined with the built-in defaults.
+    /// Without a readable configuration the state is examined with the defaults.
     fn connector(&self) -> Result<Connector, Failure> {
         match &self.loaded {
             Some(loaded) => Connector::of(loaded.clone(), &self.global),
@@ -152,7 +152,7 @@ impl Examination {
     }
 }
 
-/// Where nothing else is named or found, the service's configuration is meant, and with it its state.
+/// Uses the service's configuration and state, if no others are named or found.
 fn use_the_services_files(global: &mut Global, env: &ProcessEnvironment) {
     let Some((config, state)) = service::places() else { return };
     let is_named =
@@ -163,13 +163,13 @@ fn use_the_services_files(global: &mut Global, env: &ProcessEnvironment) {
     }
 }
 
-/// What cannot be checked without a configuration.
+/// Reports the checks that are skipped without a configuration.
 fn skipped(x: &mut Examination) -> Vec<Finding> {
     let without = |check| Finding::skipped(check, "the configuration cannot be read");
     if x.loaded.is_some() { Vec::new() } else { ["models", "platforms", "mcp"].map(without).into() }
 }
 
-/// A problem of the configuration as a finding.
+/// A problem in the configuration, as a finding.
 fn problem_of(check: &str, problem: &Problem) -> Finding {
     let place = problem.place.as_ref();
     let place = place.map(|at| format!("{}:{}:{}: ", at.file.display(), at.line, at.column));

@@ -1,4 +1,4 @@
-//! The models: is the server there, does it accept the key, how large is the window, and is a message answered.
+//! The models: whether the server answers, accepts the key, reports the window and answers a message.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use cairn_config::clock::SystemClock;
 use cairn_config::{AgentConfig, Config, Loaded, ModelConfig, Provider, names_variable, without_secrets};
 use cairn_server::parts::models::{openai, options};
 
-/// Asks all models at the same time.
+/// Asks all models concurrently.
 pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
     let Some(loaded) = &x.loaded else { return Vec::new() };
     let config = &loaded.config;
@@ -71,7 +71,7 @@ async fn one(
     (judged(loaded, model, &found, &check), offset)
 }
 
-/// The first agent that asks the model; of one that nobody asks, the first of all.
+/// The first agent that uses the model; for an unused model, the first agent.
 fn agent_of<'c>(config: &'c Config, model: &ModelConfig) -> Option<&'c AgentConfig> {
     let asks = |agent: &&AgentConfig| {
         let summarises = agent.compaction.model.as_deref() == Some(model.id.as_str());
@@ -80,7 +80,7 @@ fn agent_of<'c>(config: &'c Config, model: &ModelConfig) -> Option<&'c AgentConf
     config.agents.iter().find(asks).or_else(|| config.agents.first())
 }
 
-/// The agent's tools; those that are built in, where its others are not known.
+/// The agent's tools; only the built-in ones if the others are unknown.
 fn tools_of(agent: &AgentConfig, known: Option<&[ToolRecord]>) -> Vec<ToolDef> {
     let Some(known) = known else { return cairn_core::builtin_tools::builtin_tools() };
     let of_agent = known.iter().filter(|tool| tool.agent == agent.id.as_str());
@@ -92,7 +92,7 @@ fn tools_of(agent: &AgentConfig, known: Option<&[ToolRecord]>) -> Vec<ToolDef> {
     of_agent.map(def).collect()
 }
 
-/// A key that is named and could not be read.
+/// A warning if the configured key cannot be read.
 fn missing_key(loaded: &Loaded, model: &ModelConfig, check: &str) -> Option<Finding> {
     let named = model.api_key_env.is_some() || model.api_key_file.is_some();
     if !named || loaded.api_key(&model.id).is_some() {
@@ -155,7 +155,7 @@ impl Found {
         };
         let before = listed().await;
         let asked = ask(client.as_ref(), channel, settings(before.tokens()), limit).await;
-        // Some servers load the model with the first request, and know its window then.
+        // Some servers load the model at the first request, and know its window only then.
         let window = listed().await;
         Ok(Self { look, window, offset, asked, limit })
     }
@@ -199,7 +199,7 @@ fn off() -> String {
     format!("set `tools = false` for the model, so that calls are sent as text; or {OTHER_TEMPLATE}")
 }
 
-/// It answers without the tools that its server refuses.
+/// The finding for a model that answers, but only without tools.
 fn without_tools(error: &ModelError, check: &str) -> Finding {
     match error {
         ModelError::NoTools(said) if said.contains("lternate") => {
@@ -215,7 +215,7 @@ fn without_tools(error: &ModelError, check: &str) -> Finding {
     }
 }
 
-/// It answers a question, and not what follows in every chat.
+/// The finding for a model that answers a question, but not a later step.
 fn broken_off(model: &ModelConfig, found: &Found, step: Step, stopped: &Stopped, check: &str) -> Finding {
     let what = match step {
         Step::Question => "a question",
@@ -246,7 +246,7 @@ fn broken_off(model: &ModelConfig, found: &Found, step: Step, stopped: &Stopped,
     }
 }
 
-/// What to do about an error that no server's address or template explains.
+/// The remedy for an error that does not depend on the server's address or chat template.
 fn remedy_of(error: &ModelError) -> Option<&'static str> {
     match error {
         ModelError::CutOff(_) => Some(
@@ -261,7 +261,7 @@ fn remedy_of(error: &ModelError) -> Option<&'static str> {
         ModelError::Protocol(_) | ModelError::Failed(_) => {
             Some("look at the server's log; another version of it may help")
         }
-        // Templates that cannot render a message end as such errors, too.
+        // A chat template that cannot render a message causes such errors, too.
         ModelError::Overloaded { .. }
         | ModelError::NoTools(_)
         | ModelError::RateLimited { .. }
@@ -273,7 +273,7 @@ fn remedy_of(error: &ModelError) -> Option<&'static str> {
     }
 }
 
-/// No request can be made.
+/// The finding for a request that cannot be made.
 fn not_made(stopped: &Stopped, check: &str) -> Finding {
     match stopped {
         Stopped::NoRoom(error) => {
@@ -284,7 +284,7 @@ fn not_made(stopped: &Stopped, check: &str) -> Finding {
     }
 }
 
-/// It answers, and by the server's list it should not.
+/// A warning if the model answers, but the server does not list it.
 fn unlisted(model: &ModelConfig, found: &Found, check: &str) -> Option<Finding> {
     (found.look.listed == Some(false)).then(|| {
         Finding::warning(
@@ -314,7 +314,7 @@ fn late(model: &ModelConfig, found: &Found, check: &str) -> Finding {
     )
 }
 
-/// The question got no answer.
+/// The finding for a question without an answer.
 fn unanswered(model: &ModelConfig, found: &Found, stopped: &Stopped, check: &str) -> Finding {
     let error = match stopped {
         Stopped::Error(error) => error,
@@ -384,7 +384,7 @@ fn unanswered(model: &ModelConfig, found: &Found, stopped: &Stopped, check: &str
     }
 }
 
-/// The window in words, or what is wrong with it and what to do.
+/// The window as text, or what is wrong with it and the remedy.
 fn window(loaded: &Loaded, model: &ModelConfig, listed: Option<u64>) -> Result<String, (String, String)> {
     let config = &loaded.config;
     let users = || config.agents.iter().filter(|agent| agent.chain().contains(&model.id.as_str()));

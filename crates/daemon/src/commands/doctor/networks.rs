@@ -1,4 +1,4 @@
-//! The bots on chat networks: token, intents, rights, what is in the way of their updates.
+//! The bots on chat networks: tokens, intents, rights and webhooks.
 
 use cairn_platforms::checkup::{Checked, Grade};
 use futures::future::join_all;
@@ -9,10 +9,10 @@ use crate::commands::doctor::{Examination, problem_of};
 use cairn_config::{Bot, Loaded};
 use cairn_server::parts::networks::checkup;
 
-/// A checkup is a handful of calls, each of which may take so long.
+/// A checkup makes several calls. Its time limit is this many times the limit per answer.
 const CALLS: u32 = 6;
 
-/// Asks for all bots at the same time.
+/// Checks all bots concurrently.
 pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
     let Some(loaded) = &x.loaded else { return Vec::new() };
     let bots: Vec<_> = loaded.config.bots().collect();

@@ -1,4 +1,4 @@
-//! What the doctor found: printed line by line, or as JSON at the end.
+//! The findings, printed line by line or as JSON at the end.
 
 use console::{StyledObject, style};
 use serde::Serialize;
@@ -19,12 +19,12 @@ pub(super) enum Mark {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
-    /// What was looked at: `config`, `disk`, `model ID` and so on; several findings may share it.
+    /// The subject: `config`, `disk`, `model ID` and so on. Several findings may share it.
     pub(super) check: String,
     pub(super) state: Mark,
-    /// What was found. Without secrets.
+    /// The finding, without secrets.
     pub(super) finding: String,
-    /// What to do about it, where anything is.
+    /// How to fix it, if needed.
     pub(super) remedy: Option<String>,
 }
 
@@ -47,13 +47,13 @@ impl Finding {
         Self::new(check, Mark::Failed, finding, remedy)
     }
 
-    /// It was not checked, for a reason.
+    /// A check that was skipped, with the reason.
     pub(super) fn skipped(check: &str, why: impl Into<String>) -> Self {
         Self::new(check, Mark::Skipped, why, "")
     }
 }
 
-/// Columns of the mark, and of the name of what was looked at.
+/// Width of the mark and of the subject, in columns.
 const MARK: usize = 9;
 const CHECK: usize = 14;
 
@@ -64,7 +64,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// With `json` all findings are printed at the end.
+    /// `json`: prints all findings at the end, as JSON.
     pub(super) fn new(json: bool) -> Self {
         Self { findings: Vec::new(), quiet: json }
     }
@@ -103,7 +103,7 @@ impl Report {
     }
 }
 
-/// A finding in one line and its remedy in another, broken below each other where `width` is too small.
+/// A finding and its remedy, wrapped to `width` columns.
 fn drawn(finding: &Finding, width: usize) -> String {
     let (word, color): (&str, fn(&'static str) -> StyledObject<&'static str>) = match finding.state {
         Mark::Ok => ("ok", |word| style(word).green()),
@@ -131,7 +131,7 @@ fn drawn(finding: &Finding, width: usize) -> String {
     out
 }
 
-/// Text of others' words in lines of so many columns, each but the first behind an indent.
+/// A text wrapped to `width` columns; lines after the first are indented.
 fn below(text: &str, width: usize, indent: &str) -> String {
     let mut wrap = Wrap::new(width);
     let whole = wrap.feed(&one_line(text)) + &wrap.finish();

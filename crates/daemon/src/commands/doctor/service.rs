@@ -1,4 +1,4 @@
-//! The systemd unit: is it installed, does it watch the daemon, does it pass the secrets on, does it run.
+//! The systemd unit: whether it is installed, running, has a watchdog and passes on secrets.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,14 +14,14 @@ use crate::commands::doctor::report::Finding;
 
 const UNIT: &str = "cairn.service";
 
-/// The folder of the service's configuration, and its state folder.
+/// The service's configuration folder and state folder.
 const CONFIGURATION: &str = "/etc/cairn";
 const STATE: &str = "/var/lib/cairn";
 
-/// `systemctl` answers at once, or something is wrong with the bus.
+/// Longest wait for `systemctl`, which normally answers at once.
 const SYSTEMCTL_LIMIT: Duration = Duration::from_secs(5);
 
-/// The service's configuration and state, which `sudo cairn doctor` means. `None`: there is no such configuration.
+/// The service's configuration and state, for `sudo cairn doctor`. `None`: the configuration does not exist.
 pub(super) fn places() -> Option<(PathBuf, PathBuf)> {
     let config = Path::new(CONFIGURATION).join("config.toml");
     config.is_file().then(|| (config, STATE.into()))
@@ -54,7 +54,7 @@ fn silent() -> Finding {
     Finding::warning("systemd", "systemctl does not answer", "try `systemctl status cairn`")
 }
 
-/// What a call of systemctl prints; none when it fails. An error: it does not answer.
+/// The output of systemctl; `None` if it fails. An error means that it does not answer.
 async fn systemctl(args: &[&str]) -> Result<Option<String>, ()> {
     let mut command = Command::new("systemctl");
     command.args(args).stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
@@ -66,8 +66,8 @@ async fn systemctl(args: &[&str]) -> Result<Option<String>, ()> {
     }
 }
 
-/// The settings of the service section of a unit with its drop-ins, as `systemctl cat` prints them. An empty value clears
-/// what came before.
+/// The settings in the `[Service]` section of a unit and its drop-ins, from `systemctl cat`. An empty value clears the
+/// earlier ones.
 fn settings(unit: &str) -> BTreeMap<String, Vec<String>> {
     let mut keys: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut inside = false;
@@ -88,7 +88,7 @@ fn settings(unit: &str) -> BTreeMap<String, Vec<String>> {
     keys
 }
 
-/// Judges a unit. `secrets`: the secret files of the service's configuration, which is in `folder`.
+/// Checks a unit. `secrets`: the secret files of the service's configuration, whose folder is `folder`.
 fn judged(unit: &str, secrets: &[PathBuf], folder: &Path) -> Vec<Finding> {
     let keys = settings(unit);
     let last = |key: &str| keys.get(key).and_then(|values| values.last()).map_or("", String::as_str);
@@ -134,7 +134,7 @@ fn judged(unit: &str, secrets: &[PathBuf], folder: &Path) -> Vec<Finding> {
     out
 }
 
-/// What systemd says of the service, in lines of KEY=VALUE.
+/// The service's state, from systemctl's KEY=VALUE lines.
 fn running(shown: &str) -> Vec<Finding> {
     let of = |key: &str| {
         let line = shown.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));

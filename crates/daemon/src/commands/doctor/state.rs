@@ -1,4 +1,4 @@
-//! The contents of the state folder: checked by the running daemon, else opened to read.
+//! The contents of the state folder: checked by the running daemon, otherwise opened for reading.
 
 use std::path::Path;
 
@@ -47,7 +47,7 @@ pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
         return vec![found];
     }
     if !cairn_store::is_there(&connector.state.path) {
-        // Without a state nothing is approved.
+        // Without a state no server is approved.
         x.servers = Some(Vec::new());
         if let Ok(router) = nothing(&connector.loaded, &connector.state, &x.linked) {
             x.tools = Client::Embedded(router).get("/v1/tools").await.ok();
@@ -62,7 +62,7 @@ pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
     }
     let options = match store_options(&connector.loaded, &connector.state) {
         Ok(options) => options,
-        // The database's own finding says so.
+        // Reported by the database check.
         Err(_) => return Vec::new(),
     };
     match verify_dir(options, false).await {
@@ -76,10 +76,10 @@ pub(super) async fn check(x: &mut Examination) -> Vec<Finding> {
     }
 }
 
-/// There is a daemon's socket that this user may not use.
+/// A warning if a daemon runs, but this user may not use its socket.
 async fn barred(connector: &Connector) -> Option<Finding> {
     for socket in sockets_to_try(&connector.state, connector.env.as_ref()) {
-        // In a state folder that is closed nobody can see whether there is one.
+        // A socket in a closed state folder cannot be seen.
         if socket.starts_with(&connector.state.path) && socket.symlink_metadata().is_err() {
             continue;
         }
@@ -93,7 +93,7 @@ async fn barred(connector: &Connector) -> Option<Finding> {
     None
 }
 
-/// It is not a folder, or closed to this user.
+/// A failure if the state is not a folder, or is closed to this user.
 fn cannot_be_looked_at(dir: &Path) -> Option<Finding> {
     let shown = dir.display();
     if dir.is_file() {
@@ -109,7 +109,7 @@ fn cannot_be_looked_at(dir: &Path) -> Option<Finding> {
     })
 }
 
-/// There is no state yet: can it be created?
+/// There is no state yet: checks whether it can be created.
 fn not_created(dir: &Path) -> Finding {
     let there = dir.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
     match writable(there) {
@@ -206,10 +206,10 @@ fn of_call(error: CallError) -> Finding {
     Finding::failed("state", found, remedy)
 }
 
-/// Reads what later checks need from a store that is fine.
+/// Reads what later checks need. The store must be undamaged.
 async fn open_and_read(connector: &Connector, x: &mut Examination) {
     let reader = Reader::open(&connector.loaded, &connector.state, &x.linked).await;
-    // If it cannot be opened, later checks say what is unknown.
+    // If it cannot be opened, later checks report that their data is unknown.
     let Ok(reader) = reader else { return };
     read(&Client::Embedded(reader.router()), x).await;
     reader.close().await;

@@ -1,4 +1,4 @@
-//! What `init` asks, and the answers, from flags or from questions.
+//! The answers that `init` needs, from flags or questions.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::commands::init::{InitArgs, ProviderArg};
 use cairn_cli::failure::Failure;
 use cairn_config::{NetworkKind, Provider, base_url_trouble, is_id_of_one, window_trouble};
 
-/// Names of files for secrets that are typed.
+/// The name of the file for a typed model key.
 pub(super) const MODEL_KEY: &str = "model.key";
 
 pub(super) fn token_file(kind: NetworkKind) -> &'static str {
@@ -21,7 +21,7 @@ pub(super) fn token_file(kind: NetworkKind) -> &'static str {
 
 pub(super) struct Model {
     pub(super) provider: Provider,
-    /// None: the provider's own server.
+    /// `None`: the provider's own server.
     pub(super) base_url: Option<String>,
     pub(super) name: String,
     pub(super) key: Secret,
@@ -31,24 +31,24 @@ pub(super) struct Model {
 pub(super) struct Bot {
     pub(super) kind: NetworkKind,
     pub(super) token: Secret,
-    /// Of Discord alone.
+    /// Server ids; for Discord only.
     pub(super) servers: Vec<String>,
 }
 
 pub(super) struct Answers {
-    /// None: offline.
+    /// `None`: the offline model.
     pub(super) model: Option<Model>,
     pub(super) bots: Vec<Bot>,
-    /// `PLATFORM/ID` each.
+    /// People as `PLATFORM/ID`.
     pub(super) owners: Vec<String>,
 }
 
 impl Answers {
-    /// Takes what flags say, and asks for the rest. `file`: the configuration.
+    /// Takes the answers from flags and asks for the rest. `file`: the configuration to write.
     pub(super) fn gather(args: &InitArgs, file: &Path, ask: &mut Ask) -> Result<Self, Failure> {
         check_flags(args)?;
         let dir = file.parent().unwrap_or(Path::new("/"));
-        // A wrong flag is reported before anything is asked.
+        // Wrong flags are reported before the first question.
         let mut tokens = Vec::new();
         for kind in NetworkKind::ALL {
             let wanted = bot_wanted(args, dir, kind);
@@ -79,7 +79,7 @@ impl Answers {
         Ok(Self { model, bots, owners })
     }
 
-    /// The secrets that were typed, with the names of their files.
+    /// The typed secrets, with the names of their files.
     pub(super) fn typed(&self) -> Vec<(&'static str, &SecretString)> {
         let mut out = Vec::new();
         for (name, secret) in self.secrets() {
@@ -90,7 +90,7 @@ impl Answers {
         out
     }
 
-    /// The files of all secrets, absolute. `file`: the configuration.
+    /// The absolute paths of all secret files. `file`: the configuration to write.
     pub(super) fn secret_files(&self, file: &Path) -> Vec<PathBuf> {
         let dir = file.parent().unwrap_or(Path::new("/"));
         let files = self.secrets().into_iter().filter_map(|(name, secret)| secret.file(name));
@@ -105,7 +105,7 @@ impl Answers {
 }
 
 fn model(args: &InitArgs, dir: &Path, ask: &mut Ask) -> Result<Option<Model>, Failure> {
-    // A flag for a model behind a server implies one.
+    // Any flag about a model server implies a model.
     let implied = model_flags(args).first().map(|_flag| Provider::Openai);
     let provider = match args.provider.map(Provider::from).or(implied) {
         Some(provider) => provider,
@@ -175,14 +175,14 @@ fn servers(args: &InitArgs, ask: &mut Ask) -> Result<Vec<String>, Failure> {
     servers.map(|ids| ids.concat()).map_err(|why| Failure::usage(why, "see cairn init --help"))
 }
 
-/// What is asked of a bot's token, and why there must be one, if so.
+/// The question for a bot's token, and the reason if it is required.
 fn bot_wanted<'a>(args: &InitArgs, dir: &'a Path, kind: NetworkKind) -> SecretQuestion<'a> {
     let needed = bot_flag(args, kind)
         .map(|flag| format!("{flag} needs a bot there: give its token, or leave {flag} out"));
     SecretQuestion { what: "token", dir, name: token_file(kind), needed }
 }
 
-/// The file with a bot's token, if a flag names it, and that flag.
+/// The token file given by a flag, and the flag's name.
 fn token_flag(args: &InitArgs, kind: NetworkKind) -> (&Option<PathBuf>, &'static str) {
     match kind {
         NetworkKind::Discord => (&args.discord_token_file, "--discord-token-file"),
@@ -200,7 +200,7 @@ fn ask_for_token(kind: NetworkKind, wanted: &SecretQuestion<'_>, ask: &mut Ask) 
     wanted.ask(&question, ask)
 }
 
-/// Ids of servers, separated by commas or spaces.
+/// Parses Discord server ids, separated by commas or spaces.
 fn ids(text: &str) -> Result<Vec<String>, String> {
     let parts = text.split([',', ' ']).filter(|part| !part.is_empty());
     parts
@@ -215,7 +215,7 @@ fn ids(text: &str) -> Result<Vec<String>, String> {
         .collect()
 }
 
-/// People, separated by commas or spaces, on networks that have a bot.
+/// Parses people, separated by commas or spaces. Each must be on a network with a bot.
 fn people(text: &str, bots: &[Bot]) -> Result<Vec<String>, String> {
     let one = |text: &str| {
         let there = person(text)?;
@@ -235,7 +235,7 @@ fn person(text: &str) -> Result<NetworkKind, String> {
     known.ok_or_else(|| format!("`{text}` is not a person: write discord/ID or telegram/ID"))
 }
 
-/// Checks the flags before anything is asked: values that are wrong, flags that contradict each other or lack one.
+/// Checks the flags before the first question: wrong values, contradictions, and flags that need another one.
 fn check_flags(args: &InitArgs) -> Result<(), Failure> {
     let provider = args.provider.map_or(Provider::Openai, Provider::from);
     if let Some(why) = args.base_url.as_ref().and_then(|url| base_url_trouble(url, provider)) {
@@ -268,7 +268,7 @@ fn check_flags(args: &InitArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The flags given that are about a model behind a server.
+/// The given flags that concern a model server.
 fn model_flags(args: &InitArgs) -> Vec<&'static str> {
     let flags = [
         (args.base_url.is_some(), "--base-url"),
@@ -280,7 +280,7 @@ fn model_flags(args: &InitArgs) -> Vec<&'static str> {
     flags.into_iter().filter(|(given, _)| *given).map(|(_, flag)| flag).collect()
 }
 
-/// A flag given that needs a bot there.
+/// A given flag that needs a bot on this network.
 fn bot_flag(args: &InitArgs, kind: NetworkKind) -> Option<&'static str> {
     if kind == NetworkKind::Discord && !args.discord_servers.is_empty() {
         return Some("--discord-server");

@@ -1,4 +1,4 @@
-//! Questions, put on stderr and answered on the terminal or by the lines of a pipe; and how a secret is asked for.
+//! Asks questions on stderr and reads the answers from the terminal or a pipe; asks for secrets.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub(super) struct Ask {
 }
 
 impl Ask {
-    /// `yes`: nothing is asked.
+    /// `yes`: uses the defaults without asking.
     pub(super) fn new(yes: bool) -> Self {
         Self { yes, terminal: std::io::stdin().is_terminal() }
     }
@@ -26,7 +26,7 @@ impl Ask {
         !self.yes
     }
 
-    /// A line; an empty one stands for the default.
+    /// Asks for a line. An empty answer means the default.
     pub(super) fn line(&mut self, question: &str, default: &str) -> Result<String, Failure> {
         if self.yes {
             return Ok(default.to_owned());
@@ -39,7 +39,7 @@ impl Ask {
         Ok(if answer.is_empty() { default.to_owned() } else { answer.to_owned() })
     }
 
-    /// A line that fits, asked again until it does.
+    /// Asks for a line until `fits` accepts it.
     pub(super) fn fitting<T>(
         &mut self,
         question: &str,
@@ -55,12 +55,12 @@ impl Ask {
         }
     }
 
-    /// Says what is wrong with an answer.
+    /// Prints what is wrong with an answer.
     pub(super) fn remark(&mut self, why: &str) -> Result<(), Failure> {
         put(&format!("  {why}\n"))
     }
 
-    /// A secret. What is typed is not shown.
+    /// Asks for a secret, without showing it on the terminal.
     pub(super) fn secret(&mut self, question: &str) -> Result<SecretString, Failure> {
         put(&format!("{} ", style(question).bold()))?;
         let text = if self.terminal { Term::stderr().read_secure_line()? } else { read()? };
@@ -78,7 +78,7 @@ impl Ask {
         })
     }
 
-    /// A terminal shows what is typed; of a pipe the answer is put beside its question.
+    /// Prints an answer from a pipe; a terminal shows what is typed anyway.
     fn echo(&self, answer: &str) -> Result<(), Failure> {
         if self.terminal { Ok(()) } else { put(&format!("{}\n", answer.trim())) }
     }
@@ -96,7 +96,7 @@ fn read() -> Result<String, Failure> {
         Failure::failed(format!("cannot read the answer: {error}"), "answers are one line of UTF-8 each")
     })?;
     if n == 0 {
-        // The question is still on an open line.
+        // Ends the line of the open question.
         put("\n")?;
         return Err(Failure::usage(
             "the input ended before all questions were answered; nothing was written",
@@ -107,27 +107,28 @@ fn read() -> Result<String, Failure> {
 }
 
 pub(super) enum Secret {
-    /// There is none.
+    /// No secret.
     None,
     Variable(String),
-    /// In a file, absolute or by its bare name beside the configuration.
+    /// In a file: its absolute path, or its bare name if it is next to the configuration.
     File(PathBuf),
-    /// It was typed, and is to be written to a file of its own.
+    /// Typed in; to be written to a file.
     Typed(SecretString),
 }
 
-/// A secret that a question is about.
+/// A secret to ask for.
 pub(super) struct SecretQuestion<'a> {
     pub(super) what: &'static str,
     /// The folder of the configuration.
     pub(super) dir: &'a Path,
-    /// The file for it there, if it is typed.
+    /// The name of the file for a typed secret.
     pub(super) name: &'static str,
     pub(super) needed: Option<String>,
 }
 
 impl Secret {
-    /// The file that it is in, or is going to be in, as it is written in the configuration.
+    /// The secret's file, existing or to be written, as the configuration names it. `name`: the file for a typed
+    /// secret.
     pub(super) fn file(&self, name: &'static str) -> Option<PathBuf> {
         match self {
             Self::None | Self::Variable(_) => None,
@@ -138,7 +139,8 @@ impl Secret {
 }
 
 impl SecretQuestion<'_> {
-    /// The answer to a question. A wrong answer is asked again; what may exist later is accepted when it is given twice.
+    /// Asks for the secret until the answer is usable. A file or variable that does not exist yet is accepted when it
+    /// is given twice.
     pub(super) fn ask(&self, question: &str, ask: &mut Ask) -> Result<Secret, Failure> {
         if !ask.is_asking() {
             return Ok(Secret::None);
@@ -175,10 +177,10 @@ impl SecretQuestion<'_> {
         }
     }
 
-    /// A file that a flag names.
+    /// The secret in a file named by a flag.
     ///
     /// # Errors
-    /// No secret is in it.
+    /// The file contains no secret.
     pub(super) fn named(&self, file: &Path, flag: &str) -> Result<Secret, Failure> {
         let secret = Secret::File(beside(file, self.dir));
         match self.check(&secret) {
@@ -213,13 +215,13 @@ impl SecretQuestion<'_> {
     }
 }
 
-/// A file as the configuration names it: by its bare name where it lies beside, so that a credential of systemd of that
-/// name is found, too.
+/// The name of a file for the configuration: its bare name if it is in `dir`, so that a systemd credential of this name
+/// is found as well.
 pub(super) fn beside(file: &Path, dir: &Path) -> PathBuf {
     let whole = ProcessEnvironment.current_dir().map_or_else(|| file.to_owned(), |cwd| cwd.join(file));
     match (whole.parent(), whole.file_name()) {
         (Some(parent), Some(name)) if parent == dir => name.into(),
-        // A bare name that is not here may be meant there.
+        // A bare name that does not exist here may mean the file in `dir`.
         (Some(_), Some(name)) if !whole.exists() && Path::new(name) == file && dir.join(name).exists() => {
             name.into()
         }

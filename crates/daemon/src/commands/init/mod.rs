@@ -1,4 +1,4 @@
-//! `cairn init`: asks a few questions and writes a first config file.
+//! `cairn init`: asks some questions and writes a first config file.
 
 mod answers;
 mod ask;
@@ -19,7 +19,7 @@ use cairn_cli::failure::Failure;
 use cairn_cli::out;
 use cairn_config::{Config, Environment as _, ProcessEnvironment, Provider, config_file};
 
-/// Where the unit of systemd may be.
+/// Where the systemd unit may be installed.
 const UNITS: [&str; 3] = [
     "/etc/systemd/system/cairn.service",
     "/usr/lib/systemd/system/cairn.service",
@@ -131,7 +131,7 @@ pub(crate) fn init(global: Global, args: InitArgs) -> Result<(), Failure> {
     out::text(&last_words(&file, &written, &answers))
 }
 
-/// Warnings about the written file, and tokens that do not exist yet.
+/// Warnings about the written file, and about tokens that do not exist yet.
 fn warnings(file: &Path) -> Result<Vec<String>, Failure> {
     let loaded = Config::load(Some(file), &ProcessEnvironment)?;
     let tokens = loaded.check_tokens().err().map(|error| error.problems).unwrap_or_default();
@@ -139,7 +139,7 @@ fn warnings(file: &Path) -> Result<Vec<String>, Failure> {
     Ok(tokens.chain(loaded.warnings.iter().cloned()).collect())
 }
 
-/// The file to write: the one that is named; of the service, for root where its unit is installed; else the user's.
+/// The file to write: a named one; for root with an installed unit, the service's; otherwise the user's.
 fn place(global: &Global, ask: &mut Ask) -> Result<PathBuf, Failure> {
     let env = ProcessEnvironment;
     let absolute = |path: PathBuf| match env.current_dir() {
@@ -172,7 +172,8 @@ fn users_file(env: &ProcessEnvironment) -> Option<PathBuf> {
     Some(dir.join("cairn").join("config.toml"))
 }
 
-/// Whether a file exists and may be replaced: with --force, or because it sets nothing but the defaults.
+/// Whether a file exists that may be replaced: with --force, or because it only repeats the defaults. An error if it
+/// may not.
 fn check_place(file: &Path, force: bool) -> Result<bool, Failure> {
     if file.is_dir() {
         return Err(Failure::usage(
@@ -200,15 +201,15 @@ fn check_place(file: &Path, force: bool) -> Result<bool, Failure> {
     ))
 }
 
-/// What was written.
+/// The written files.
 struct Written {
-    /// The files of the secrets that were typed.
+    /// The files of typed secrets.
     secrets: Vec<PathBuf>,
-    /// Where the configuration is kept that was there before.
+    /// The copy of the replaced configuration.
     old: Option<PathBuf>,
 }
 
-/// Why the file cannot be created, which is better said before the questions.
+/// Why the file cannot be created; checked before the questions.
 fn cannot_be_made(file: &Path) -> Option<Failure> {
     let folder = file.ancestors().skip(1).find(|dir| dir.exists())?;
     if !folder.is_dir() {
@@ -218,7 +219,7 @@ fn cannot_be_made(file: &Path) -> Option<Failure> {
     rustix::fs::access(folder, needed).err().map(|error| cannot_write(file, &error.into()))
 }
 
-/// Writes secrets and configuration; after an error nothing is left of either.
+/// Writes the secrets and the configuration. On an error both are removed.
 fn write_all(file: &Path, text: &str, answers: &Answers, replaced: bool) -> Result<Written, Failure> {
     Config::of_text(file, text, &ProcessEnvironment)?;
     let dir = file.parent().unwrap_or(Path::new("/"));
@@ -255,7 +256,7 @@ fn write_secrets(dir: &Path, answers: &Answers, written: &mut Vec<PathBuf>) -> R
     Ok(())
 }
 
-/// Writes a new file, then renames it. Returns where the old one is kept.
+/// Writes a new file, then renames it. Returns the copy of the old one.
 fn write_config(file: &Path, text: &str, replaced: bool) -> Result<Option<PathBuf>, Failure> {
     let new = with_ending(file, ".new");
     let write = || {
@@ -269,13 +270,13 @@ fn write_config(file: &Path, text: &str, replaced: bool) -> Result<Option<PathBu
         Ok(old)
     });
     if placed.is_err() {
-        // If it cannot be removed either, the error is still the first one.
+        // The first error is reported even if the file cannot be removed.
         let _left = std::fs::remove_file(&new);
     }
     placed.map_err(|error| cannot_write(file, &error))
 }
 
-/// Copies a file to its name with `.old`, or with the next free number, so that older copies are kept.
+/// Copies a file to its name with `.old`, or with the next free number. Older copies are kept.
 fn keep(file: &Path) -> std::io::Result<PathBuf> {
     let numbered = (2..).map(|n| with_ending(file, &format!(".old-{n}")));
     let mut names = std::iter::once(with_ending(file, ".old")).chain(numbered);
@@ -298,7 +299,7 @@ fn cannot_write(file: &Path, error: &std::io::Error) -> Failure {
     )
 }
 
-/// What was written, and what to do next.
+/// The final output: the written files, and the next steps.
 fn last_words(file: &Path, written: &Written, answers: &Answers) -> String {
     let old = written.old.as_ref().map(|old| format!("; the old one is {}", old.display()));
     let mut out = format!("wrote {}{}\n", file.display(), old.unwrap_or_default());

@@ -1,4 +1,4 @@
-//! The first config file: the answers, with comments that explain what can be added.
+//! The text of the first config file: the answers, with comments about further settings.
 
 use std::path::PathBuf;
 
@@ -103,13 +103,13 @@ fn bot_table(bot: &Bot, owners: &[String]) -> String {
     out
 }
 
-/// A key with a list, commented out where the list is empty.
+/// A key with a list; commented out if the list is empty.
 fn key_or_comment(key: &str, items: Vec<String>) -> String {
     let comment = if items.is_empty() { "#" } else { "" };
     format!("{comment}{key} = {}\n", list(items))
 }
 
-/// The line that says where a secret is.
+/// The line that names the place of a secret.
 fn secret_line(key: &str, name: &'static str, secret: &Secret, none: &str) -> String {
     let file = |file: PathBuf| format!("{key}_file = {}\n", quoted(&file.to_string_lossy()));
     match secret {

@@ -1,6 +1,6 @@
 //! Who is let in: pairing, and places that are always or never answered.
 
-use crate::discord::rig::{OPERATOR, ROOM, Rig, Setup};
+use crate::discord::rig::{OPERATOR, ROOM, Rig};
 
 /// The code in what a stranger was told.
 fn code_in(text: &str) -> String {
@@ -84,16 +84,5 @@ async fn an_operator_lets_a_stranger_in_from_a_chat() {
     assert!(approved.words().contains("may talk to me now"), "{}", approved.words());
     rig.discord.say(chat, "alice", "now answer me");
     assert_eq!(rig.discord.wait_sent(chat, 2).await[1].content, "echo: now answer me");
-    rig.assert_clean();
-}
-
-#[tokio::test]
-async fn a_place_may_be_answered_always_or_never() {
-    let keys = "[[discord.places]]\nchat = 101\nrespond = \"all\"\n\n[[discord.places]]\nchat = 102\nrespond = \"never\"";
-    let rig = Setup { tables: keys.to_owned(), ..Setup::default() }.start().await;
-    rig.discord.post(102, "alice", "never heard").mention_bot().send();
-    rig.discord.say(ROOM, "alice", "no mention here");
-    assert_eq!(rig.discord.wait_sent(ROOM, 1).await[0].content, "echo: no mention here");
-    assert!(rig.discord.sent(102).is_empty());
     rig.assert_clean();
 }

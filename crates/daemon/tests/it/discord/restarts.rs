@@ -31,25 +31,6 @@ async fn what_was_said_while_the_daemon_was_away_is_one_turn_a_channel() {
     rig.assert_clean();
 }
 
-#[tokio::test]
-async fn what_is_too_old_or_too_much_is_left_out() {
-    let mut rig = Setup::default().keys("catch_up_hours = 1\ncatch_up_messages = 3").start().await;
-    rig.discord.post(ROOM, "alice", "long before").mention_bot().send();
-    rig.discord.wait_sent(ROOM, 1).await;
-    rig.stop().await;
-    rig.discord.forget_sessions();
-    for n in 0..6 {
-        rig.discord.post(ROOM, "alice", &format!("missed {n}")).mention_bot().send();
-    }
-    rig.back().await;
-    rig.discord.wait_sent(ROOM, 2).await;
-    let request = rig.requests().pop().unwrap();
-    assert!(request.contains("missed 5") && request.contains("missed 3"), "{request}");
-    assert!(!request.contains("missed 2"), "{request}");
-    assert!(rig.log().contains("left out"), "{}", rig.log());
-    rig.assert_clean();
-}
-
 /// Whatever was to come has come; so many messages are in the room.
 async fn assert_sent(rig: &Rig, n: usize) {
     rig.ask(OTHER_ROOM, "zoe", "barrier").await;

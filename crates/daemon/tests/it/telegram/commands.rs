@@ -1,7 +1,5 @@
 //! Commands as people give them.
 
-use cairn_testkit::model::Kind;
-
 use super::rig::{Rig, World};
 
 /// The bot's answer to a command in a private chat.
@@ -60,20 +58,6 @@ async fn undo_and_new_take_words_out_of_the_window() {
     assert!(!rig.last_request().contains("first quokka"), "{}", rig.last_request());
     let found = rig.json(&["search", &format!("main/telegram/{}", rig.alice.id), "second"]).await;
     assert!(found.to_string().contains("second quokka"), "the archive keeps it: {found}");
-    rig.end().await;
-}
-
-#[tokio::test]
-async fn stop_ends_the_turn_under_way() {
-    let rig = Rig::open().await;
-    let gate = rig.model.hold(Kind::Reply);
-    rig.telegram.say(rig.alice.id, &rig.alice, "think for ever, quokka");
-    rig.model.wait_for(Kind::Reply, 1).await;
-    command(&rig, "/stop").await;
-    rig.model.wait_until("the request to be given up", |model| model.tally(Kind::Reply).abandoned == 1).await;
-    gate.open();
-    let next = rig.ask(&rig.alice, "and now, quokka?").await;
-    assert!(next.text.contains("and now, quokka?"), "{next:?}");
     rig.end().await;
 }
 

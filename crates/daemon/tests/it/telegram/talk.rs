@@ -6,21 +6,6 @@ use cairn_testkit::telegram::Say;
 use super::rig::{Rig, World, texts};
 
 #[tokio::test]
-async fn a_private_message_is_answered() {
-    let rig = Rig::open().await;
-    let asked = rig.telegram.say(rig.alice.id, &rig.alice, "where is the quokka?");
-    let sent = rig.telegram.wait_sent(rig.alice.id, 1).await;
-    assert_eq!((sent[0].text.as_str(), sent[0].reply_to), ("echo: where is the quokka?", Some(asked)));
-    rig.telegram.wait_confirmed().await;
-    let history = rig.json(&["history", &format!("main/telegram/{}", rig.alice.id)]).await;
-    assert_eq!(history.as_array().unwrap().len(), 2, "{history}");
-    let author = &history[0]["author"];
-    assert_eq!(author["id"], format!("telegram/{}", rig.alice.id));
-    assert_eq!(author["name"], "Alice Quokka");
-    rig.end().await;
-}
-
-#[tokio::test]
 async fn an_answer_that_was_cut_is_told_and_goes_on_and_a_refusal_is_told_as_one() {
     let rig = Rig::open().await;
     rig.model.push(Kind::Reply, Answer::text("one quokka, two quokkas and").finish("length"));

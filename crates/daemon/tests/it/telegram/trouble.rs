@@ -30,19 +30,6 @@ async fn a_wrong_token_is_a_clear_failure() {
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_is_mended_and_nothing_is_lost() {
-    let rig = Rig::open().await;
-    rig.ask(&rig.alice, "hello quokka").await;
-    rig.telegram.go_down();
-    rig.status_until(|line| line["state"] == "reconnecting").await;
-    rig.telegram.say(rig.alice.id, &rig.alice, "are you there, quokka?");
-    rig.telegram.come_back().await;
-    let sent = rig.telegram.wait_sent(rig.alice.id, 2).await;
-    assert_eq!(sent[1].text, "echo: are you there, quokka?");
-    rig.end().await;
-}
-
-#[tokio::test]
 async fn the_token_is_in_no_line_of_the_log_at_any_level() {
     let mut rig = World::new().await.start_at("trace", "direct = \"open\"").await;
     rig.ask(&rig.alice, "hello quokka").await;

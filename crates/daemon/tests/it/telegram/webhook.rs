@@ -85,30 +85,6 @@ async fn a_node_that_stands_by_takes_no_updates_and_telegram_repeats_them_to_the
 }
 
 #[tokio::test]
-async fn an_answer_that_is_lost_brings_no_second_reply() {
-    let mut rig = hooked().await;
-    rig.ask(&rig.alice, "hello quokka").await;
-    // Every update comes once more under a number of its own, too.
-    rig.telegram.repeat(rig.alice.id, 1);
-    rig.telegram.wait_confirmed().await;
-    rig.ask(&rig.alice, "again, quokka").await;
-    assert_eq!(rig.telegram.sent(rig.alice.id).len(), 2);
-    rig.stop().await;
-}
-
-#[tokio::test]
-async fn a_bot_that_is_to_poll_again_deletes_its_webhook() {
-    let mut rig = hooked().await;
-    rig.ask(&rig.alice, "hello quokka").await;
-    rig.stop().await;
-    rig.rewrite("webhook_", "#webhook_");
-    rig.restart().await;
-    assert_eq!(rig.ask(&rig.alice, "by a poll, quokka").await.text, "echo: by a poll, quokka");
-    assert_eq!(rig.telegram.webhook(), None);
-    rig.end().await;
-}
-
-#[tokio::test]
 async fn a_port_that_is_taken_and_a_webhook_that_is_refused_are_told() {
     let world = World::new().await;
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,11 +1,11 @@
-//! Where the token may go: the gateway's address is believed only when it is of a host that the configuration names.
+//! Checks where the token may be sent: the gateway's host must be Discord's or one from the configuration.
 
 use cairn_types::ports::AdapterFailure;
 use reqwest::Url;
 
 use crate::discord::DISCORD_API;
 
-/// What is wrong with an address in the configuration.
+/// An invalid address in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key} of Discord: {reason}")]
 pub struct BadAddress {
@@ -22,10 +22,10 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// Checks all.
+    /// Parses and checks the three addresses.
     ///
     /// # Errors
-    /// One is no address of its kind.
+    /// One of them is invalid: bad scheme, no host, credentials or a query.
     pub(crate) fn new(api: &str, gateway: Option<&str>, cdn: Option<&str>) -> Result<Self, BadAddress> {
         let read = |key, text: &str, schemes: [&str; 2], kind| {
             let bad = |reason| BadAddress { key, reason };
@@ -51,7 +51,7 @@ impl Addresses {
         Ok(Self { api, gateway, cdn })
     }
 
-    /// Where files come from, when the configuration says so.
+    /// `cdn_url`: the host for attachments, if configured.
     pub(crate) fn cdn(&self) -> Option<&Url> {
         self.cdn.as_ref()
     }
@@ -60,7 +60,7 @@ impl Addresses {
         &self.api
     }
 
-    /// One of them is not Discord's own.
+    /// Whether the API or the gateway is not Discord's own.
     pub(crate) fn own(&self) -> bool {
         self.gateway.is_some() || !self.discords_api()
     }
@@ -69,18 +69,19 @@ impl Addresses {
         Url::parse(DISCORD_API).ok().as_ref() == Some(&self.api)
     }
 
-    /// Where to connect for a new session: `gateway_url`, else where the API says.
+    /// The gateway address for a new session: `gateway_url`, otherwise the one from the API.
     ///
     /// # Errors
-    /// The API names a host that the token must not go to.
+    /// The API names a host that must not get the token.
     pub(super) fn gateway(&self, said: &str) -> Result<Url, AdapterFailure> {
         self.gateway.clone().map_or_else(|| self.check(said), Ok).map(with_version)
     }
 
-    /// Where to connect to go on with a session: where the gateway says, within the host of `gateway_url`.
+    /// The gateway address for resuming a session: the one that the gateway named, but `gateway_url` if that has
+    /// another host.
     ///
     /// # Errors
-    /// The gateway names a host that the token must not go to.
+    /// The gateway names a host that must not get the token.
     pub(super) fn resume(&self, said: &str) -> Result<Url, AdapterFailure> {
         let said = self.check(said);
         let is_own = |own: &&Url| said.as_ref().is_ok_and(|said| own.host_str() == said.host_str());
@@ -90,7 +91,7 @@ impl Addresses {
         }
     }
 
-    /// Discord's own gateway is no surprise where the API is Discord's.
+    /// Accepts hosts from the configuration, and `discord.gg` if the API is Discord's.
     fn check(&self, said: &str) -> Result<Url, AdapterFailure> {
         let url = Url::parse(said).ok();
         let host = url.as_ref().and_then(Url::host_str);

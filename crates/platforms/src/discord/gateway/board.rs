@@ -1,4 +1,4 @@
-//! The state of each shard, and the one state that `cairn status` shows.
+//! The state of each shard, and the combined state that `cairn status` shows.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::link::Link;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ShardState {
-    /// It has not been connected yet.
+    /// Not connected yet.
     Waiting,
     Up,
     Down(AdapterFailure),
@@ -28,7 +28,7 @@ impl Board {
         Self { link, shards: Mutex::new(shards) }
     }
 
-    /// True: with this all shards are up.
+    /// Sets the state of a shard. Returns whether all shards are up now.
     pub(super) fn set(&self, shard: Shard, state: ShardState) -> bool {
         let mut shards = self.shards.lock();
         shards[shard.id as usize] = state;
@@ -42,7 +42,7 @@ fn show(link: &Link, shards: &[ShardState]) -> LinkState {
     state
 }
 
-/// The state of all of them: connected only when each is.
+/// The combined state: connected only if every shard is up.
 fn all_of(shards: &[ShardState]) -> (LinkState, Option<AdapterFailure>) {
     let down = || {
         shards.iter().enumerate().filter_map(|(id, state)| match state {
@@ -62,7 +62,7 @@ fn all_of(shards: &[ShardState]) -> (LinkState, Option<AdapterFailure>) {
     (LinkState::Reconnecting, Some(AdapterFailure { reason: which + &failure.reason, ..failure.clone() }))
 }
 
-/// What is told of their number; nothing of a single one.
+/// The shard counts for the status; `None` for a single shard.
 fn counted(shards: &[ShardState]) -> Option<Shards> {
     let is_down = |(id, state): (u32, &ShardState)| (*state != ShardState::Up).then_some(id);
     let down: Vec<u32> = (0..).zip(shards).filter_map(is_down).collect();

@@ -1,30 +1,30 @@
-//! What to do when the gateway closes the connection.
+//! What to do after the gateway closes a connection.
 
 use cairn_types::ports::AdapterFailure;
 
-/// What follows the end of a connection.
+/// The next step after a connection ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Next {
-    /// The session goes on over a new connection.
+    /// Resume the session over a new connection.
     Resume,
     Fresh,
-    /// The session goes on, but not at once: too much was sent.
+    /// Resume, but after a pause: too much was sent.
     Slowly,
-    /// Discord does not take this number of shards.
+    /// Discord refuses this number of shards.
     Number,
     Fail(AdapterFailure),
 }
 
-/// Where the intents and the token are.
+/// The page with the settings for intents and tokens.
 const PORTAL: &str = "https://discord.com/developers/applications";
 
-/// What a close code asks for; `None` is a connection that broke without a word.
+/// The next step for a close code; `None` means that the connection broke without a close frame.
 pub(super) fn after_close(code: Option<u16>) -> Next {
     let fail = |reason: String, hint: String| Next::Fail(AdapterFailure { reason, hint, lasting: true });
     match code {
         Some(4004) => Next::Fail(bad_token()),
         Some(4008) => Next::Slowly,
-        // Not authenticated, not a session any more, a number that Discord does not know.
+        // Not authenticated, session no longer valid, or unknown sequence number.
         Some(4003 | 4006 | 4007 | 4009) => Next::Fresh,
         Some(4010 | 4011) => Next::Number,
         Some(4012) => fail(
@@ -41,12 +41,12 @@ pub(super) fn after_close(code: Option<u16>) -> Next {
                 "switch on Message Content Intent under Bot, Privileged Gateway Intents, at {PORTAL}; then restart the daemon or wait"
             ),
         ),
-        // 1000 and 1001 from the server's side end the connection, not the session; the rest are mishaps.
+        // 1000 and 1001 from the server end the connection but not the session; other codes are transient faults.
         _ => Next::Resume,
     }
 }
 
-/// What a close code means, in words.
+/// A description of a close code, for the log and the status.
 pub(super) fn meaning(code: u16) -> &'static str {
     match code {
         1000 | 1001 => "it goes away",
@@ -67,7 +67,6 @@ pub(super) fn meaning(code: u16) -> &'static str {
     }
 }
 
-/// The token is wrong.
 pub(crate) fn bad_token() -> AdapterFailure {
     AdapterFailure {
         reason: "Discord refuses the bot's token".to_owned(),

@@ -1,4 +1,4 @@
-//! One connection to the gateway, from its hello to its end.
+//! One gateway connection, from hello to its end.
 
 use std::time::Duration;
 
@@ -20,16 +20,16 @@ use super::starts::StartSlot;
 use super::{Bot, Listener};
 use crate::pause::part_of;
 
-/// Longest until the connection stands.
+/// Longest time to establish the connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(15);
 
-/// Longest silence before the first heartbeat is known, and while a session begins.
+/// Longest silence until the session is up.
 const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// Longest that a frame may take to leave.
+/// Longest time to send one frame.
 const WRITE_LIMIT: Duration = Duration::from_secs(10);
 
-/// Largest frame that is read: a server with all its channels.
+/// Largest frame that is read, in bytes; a server with all its channels must fit.
 const FRAME_MAX: usize = 64 * 1024 * 1024;
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
@@ -37,9 +37,9 @@ type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) next: Next,
-    /// Why, for the log and the status.
+    /// The reason for the log and the status.
     pub(super) reason: String,
-    /// Events came in over it for so long.
+    /// How long the session was up over this connection; `None`: never.
     pub(super) up_for: Option<Duration>,
 }
 
@@ -49,10 +49,10 @@ impl Ended {
     }
 }
 
-/// Connects.
+/// Opens the websocket.
 ///
 /// # Errors
-/// In words for the status.
+/// The reason, as text for the status.
 pub(super) async fn connect(address: &reqwest::Url) -> Result<Socket, String> {
     let config = WebSocketConfig::default().max_message_size(Some(FRAME_MAX)).max_frame_size(Some(FRAME_MAX));
     let connecting = connect_async_with_config(address.as_str(), Some(config), true);
@@ -66,7 +66,7 @@ pub(super) async fn connect(address: &reqwest::Url) -> Result<Socket, String> {
     }
 }
 
-/// An error without what it may quote.
+/// The kind of an error, without content that it may quote.
 fn kind_of(error: &tungstenite::Error) -> String {
     match error {
         tungstenite::Error::Io(error) => error.kind().to_string(),
@@ -88,11 +88,11 @@ pub(super) struct Connection<'a, L: Listener> {
     pub(super) socket: Socket,
     pub(super) of: &'a ShardRun<L>,
     pub(super) session: &'a mut Option<Session>,
-    /// Leave to begin a session; none where one goes on.
+    /// The turn to start a session; `None` for a resume.
     pub(super) turn: Option<StartSlot<'a>>,
 }
 
-/// What changes while a connection lasts.
+/// The state of a running connection.
 struct ConnectionProgress {
     beat: Option<Beat>,
     heard: Instant,
@@ -112,7 +112,7 @@ impl<L: Listener> Connection<'_, L> {
                     None => std::future::pending().await,
                 }
             };
-            // The heartbeat first: a flood of events must not make the connection look dead.
+            // The heartbeat comes first: a flood of events must not delay it until the connection counts as dead.
             let step = tokio::select! {
                 biased;
                 () = wake => self.on_time(&mut progress).await,
@@ -238,7 +238,7 @@ impl<L: Listener> Connection<'_, L> {
         Ok(())
     }
 
-    /// Notes how far another run may begin, where nothing waits that came before.
+    /// If nothing waits to be taken in, records that another run may resume after the last event.
     fn settle(&self) {
         if let Some(session) = &*self.session
             && self.of.listener.is_idle()
@@ -281,7 +281,7 @@ fn closed(frame: Option<&CloseFrame>) -> Ended {
     Ended::new(after_close(code), reason)
 }
 
-/// A payload that cannot be read: counted, named by its kind, passed over.
+/// Counts and logs a payload that cannot be read, by its kind.
 pub(crate) fn unreadable(platform: &str, kind: &str) {
     let kind: String =
         kind.chars().filter(|c| c.is_ascii_alphanumeric() || "_ ".contains(*c)).take(48).collect();

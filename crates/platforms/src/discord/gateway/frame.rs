@@ -1,5 +1,4 @@
-//! Frames of the gateway: what comes in, and what goes out. What is read of a frame is as little as is needed, so that
-//! something new in it breaks nothing.
+//! Gateway frames, in both directions. Only the needed fields are read, so unknown additions cause no error.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -7,14 +6,14 @@ use serenity::all::{ApplicationId, GatewayIntents, GuildId, UserId};
 
 use super::Shard;
 
-/// What the bot asks to be told: servers with their channels, messages in them, private messages, and the words of
-/// messages, which is a privilege.
+/// The requested intents: servers with their channels, messages in them, private messages, and message content, which
+/// is privileged.
 pub(crate) const INTENTS: GatewayIntents = GatewayIntents::GUILDS
     .union(GatewayIntents::GUILD_MESSAGES)
     .union(GatewayIntents::DIRECT_MESSAGES)
     .union(GatewayIntents::MESSAGE_CONTENT);
 
-/// Members that a server lists unasked: as few as Discord takes.
+/// Most members that a server lists unasked; 50 is the least that Discord accepts.
 const LARGE_THRESHOLD: u8 = 50;
 
 #[derive(Deserialize)]
@@ -37,9 +36,9 @@ pub(crate) enum Frame {
     },
     Beat,
     Reconnect,
-    /// The session is void; true: it may be resumed.
+    /// The session is invalid; true: it may be resumed.
     Invalid(bool),
-    /// How often a heartbeat is wanted, in milliseconds.
+    /// The heartbeat interval in milliseconds.
     Hello(u64),
     Ack,
     Other(u8),
@@ -49,7 +48,7 @@ impl Frame {
     /// Reads a frame.
     ///
     /// # Errors
-    /// It is none; the word says of which kind, as far as can be seen.
+    /// The text is no frame; the error names its kind where it can be seen.
     pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
         let envelope: Envelope = serde_json::from_str(text).map_err(|_| "frame")?;
         Ok(match envelope.op {
@@ -62,7 +61,7 @@ impl Frame {
             9 => Self::Invalid(envelope.d.as_bool().unwrap_or(false)),
             10 => {
                 let interval = envelope.d.get("heartbeat_interval").and_then(Value::as_f64);
-                // A float, now and then; a fraction of a millisecond does not matter.
+                // Sometimes a float; fractions of a millisecond are dropped.
                 let millis = interval.filter(|millis| (1.0..86_400_000.0).contains(millis)).ok_or("hello")?;
                 Self::Hello(millis as u64)
             }
@@ -72,14 +71,14 @@ impl Frame {
     }
 }
 
-/// What is read of the first event of a session.
+/// The first event of a session, as far as it is read.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Ready {
     pub(crate) session_id: String,
     pub(crate) resume_gateway_url: String,
     pub(crate) user: Me,
     pub(crate) application: Application,
-    /// The servers that the bot is in; each sends its list of channels next.
+    /// The servers of the bot; each sends its channels in a later event.
     #[serde(default, deserialize_with = "crate::lenient::list")]
     pub(crate) guilds: Vec<ReadyServer>,
 }

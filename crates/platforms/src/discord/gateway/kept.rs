@@ -1,8 +1,9 @@
-//! Sessions that outlive a planned restart of the daemon: they go on where all that came before is with the runtime.
+//! Sessions that survive a planned restart of the daemon.
 //!
-//! While the adapter runs, each shard notes how far that is. At a stop it is written to a file, together with what only the
-//! beginning of a session tells: who the bot is and where channels are. The next start takes the file away and resumes. After
-//! a crash there is none, and new sessions begin; what was missed is then read by channel.
+//! While the adapter runs, each shard records the last event before which everything is with the runtime. At a stop
+//! these positions are written to a file, with data that Discord sends only when a session starts: the bot's identity
+//! and the places of channels. The next start removes the file and resumes. After a crash there is no file: new
+//! sessions start, and missed messages are read per channel.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -20,10 +21,10 @@ use super::shard::Session;
 use super::{Addresses, Shard};
 use crate::discord::places::{Known, Places};
 
-/// Discord forgets a session some minutes after its connection; an older one is not worth the try.
+/// Discord drops a session some minutes after its connection ended; older ones are not tried.
 const AGE_MAX: SignedDuration = SignedDuration::from_mins(10);
 
-/// Who the bot is, as the beginning of a session tells.
+/// The bot's identity, from the first event of a session.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(in crate::discord) struct Bot {
     pub(in crate::discord) user: Me,
@@ -33,8 +34,8 @@ pub(in crate::discord) struct Bot {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Kept {
     id: String,
-    /// All events up to this one are with the runtime; none: what was missed before the session is still being read, and only
-    /// a new session has it read again.
+    /// All events up to this one are with the runtime. `None`: messages from before the session are still being read;
+    /// only a new session reads them again.
     seq: Option<u64>,
     address: String,
 }
@@ -48,20 +49,21 @@ struct State {
 
 #[derive(Serialize, Deserialize)]
 struct File {
-    /// Sessions are those of one bot at one API, and are told what was asked for when they began.
+    /// Hash of API, token and intents: sessions are valid only for these.
     bot_hash: String,
     at: Timestamp,
-    /// The journal's last record then. One that ends before, as after a restore, lacks what the sessions do not tell again.
+    /// The journal's last record at the stop. After a restore the journal may be older, and resumed sessions would not
+    /// repeat what it lacks: then the file is not used.
     #[serde(default)]
     last_record: u64,
     sessions: State,
     places: Known,
 }
 
-/// The sessions of all shards, as they may be resumed by another run.
+/// The sessions of all shards, for resumption by the next run.
 pub(in crate::discord) struct Sessions {
     platform: &'static str,
-    /// None: they are not kept.
+    /// `None`: sessions are not kept.
     path: Option<PathBuf>,
     bot_hash: String,
     /// The journal's last record at the start.
@@ -82,7 +84,7 @@ impl Sessions {
         Self { platform, path, bot_hash, last_record, state: Mutex::default() }
     }
 
-    /// Takes up what was kept at the last stop, once, and forgets everything else.
+    /// Loads what the previous run kept, once; replaces the current state.
     pub(in crate::discord) fn take_up(&self, places: &Places, now: Timestamp) {
         let read = self.path.as_deref().map_or(Ok(None), |path| self.read(path, now));
         let file = read.unwrap_or_else(|error| {
@@ -98,8 +100,8 @@ impl Sessions {
         };
     }
 
-    /// What was kept by this bot; of an older file, what is true for longer. The file is gone then: it would be false after the
-    /// first event.
+    /// Reads and removes the file, which would be wrong after the first event. `None` if it belongs to another bot or a
+    /// newer journal; from a file older than [`AGE_MAX`] only the unread channels remain.
     fn read(&self, path: &Path, now: Timestamp) -> std::io::Result<Option<File>> {
         let bytes = match std::fs::read(path) {
             Ok(bytes) => bytes,
@@ -117,7 +119,7 @@ impl Sessions {
         }))
     }
 
-    /// Writes down what may be resumed, for the next start.
+    /// Writes the resumable sessions to the file for the next start.
     pub(in crate::discord) fn keep(&self, places: &Places, last_record: u64, now: Timestamp) {
         let mut sessions = std::mem::take(&mut *self.state.lock());
         sessions.by_shard.retain(|_, kept| kept.seq.is_some());
@@ -135,7 +137,7 @@ impl Sessions {
         }
     }
 
-    /// The session that a shard may go on with, and whose bot it is. Those of another number of shards are void.
+    /// The session that a shard may resume, and its bot. Sessions for another number of shards are dropped.
     pub(super) fn of(&self, shard: Shard, addresses: &Addresses) -> Option<(Session, Bot)> {
         let state = &mut *self.state.lock();
         if state.n_shards != shard.of {
@@ -157,7 +159,7 @@ impl Sessions {
         state.by_shard.insert(shard.id, kept);
     }
 
-    /// All events of the shard up to this one are with the runtime.
+    /// Records that all events of the shard up to this one are with the runtime.
     pub(super) fn settled(&self, shard: Shard, seq: u64) {
         if let Some(kept) = self.state.lock().by_shard.get_mut(&shard.id) {
             kept.seq = Some(seq);
@@ -169,13 +171,13 @@ impl Sessions {
     }
 }
 
-/// For nobody else's eyes: with the token, a session can be taken over.
+/// Readable by the owner only: with the token, a session can be taken over.
 fn write(path: &Path, file: &File) -> std::io::Result<()> {
     let beside = path.with_extension("new");
     let mut options = std::fs::OpenOptions::new();
     let mut out = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
     out.write_all(&serde_json::to_vec(file)?)?;
-    // Not synced: a stop waits for no disk, and a file that cannot be read costs new sessions alone.
+    // Not synced: a stop must not wait for the disk, and an unreadable file only costs new sessions.
     std::fs::rename(beside, path)
 }
 

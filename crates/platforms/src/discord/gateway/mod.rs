@@ -1,15 +1,16 @@
-//! The gateway: how events come in.
+//! The gateway connection, over which events arrive.
 //!
-//! The websocket is driven here. serenity's gateway client (0.12.5) hands every event to a task of its own, so that order is
-//! lost, and prints what it cannot read to the log. twilight-gateway (0.18) connects without a pause to a gateway that closes
-//! at once, waits without limit for one that is silent, and reads messages of any size. Tests of `connection` and `shard` hold
-//! this one to it; `docs/design/chat-networks.md` has the comparison. What is used of serenity are its types and all of REST.
+//! The websocket is handled here. serenity's gateway client (0.12.5) starts a task for each event, which loses their
+//! order, and logs the content of unreadable events. twilight-gateway (0.18) reconnects without a pause when the
+//! gateway closes at once, waits without limit for a silent one, and reads messages of any size. The tests of
+//! `connection` and `shard` cover these cases; `docs/design/chat-networks.md` has the comparison. From serenity only
+//! the types and the REST builders are used.
 //!
-//! A task for each shard reads frames in order and hands each to the [`Listener`], which never waits. The course of a session:
-//! check the token and the address by REST, wait for a turn (`starts`), connect, hello, identify or resume, then heartbeats
-//! both ways. A heartbeat that is not acknowledged before the next is due means that the connection is dead. It is resumed
-//! where Discord allows it, otherwise restarted, after growing pauses, and no other shard is touched; only what a person must
-//! mend ends [`Gateway::run`].
+//! Each shard has a task that reads frames in order and passes each to the [`Listener`], which never waits. A session
+//! goes like this: check the token and the address by REST, wait for a turn (`starts`), connect, hello, identify or
+//! resume, then heartbeats both ways. If a heartbeat is not acknowledged before the next is due, the connection is
+//! dead. It is resumed where Discord allows it, otherwise restarted, after growing pauses; other shards are not
+//! affected. [`Gateway::run`] ends only on failures that a person must fix.
 
 mod address;
 mod board;
@@ -48,37 +49,37 @@ pub(super) use self::connection::unreadable;
 pub(super) use self::frame::{Frame, Ready};
 pub(super) use self::kept::{Bot, Sessions};
 
-/// First and longest pause before the API is asked again how many shards there are to be.
+/// First and longest pause before the API is asked again for the number of shards.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Where the status tells of sessions that run out.
+/// The status entry for session starts that run low.
 const BUDGET: &str = "sessions";
 
-/// One of the connections among which Discord divides the servers of a bot.
+/// One gateway connection; Discord divides the servers of a bot among them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shard {
     pub(super) id: u32,
-    /// How many there are.
+    /// The total number of shards.
     pub(super) of: u32,
 }
 
 impl Shard {
-    /// Whether it is told what happens in a server, or in no server: private chats come over the first one alone.
+    /// Whether this shard gets the events of a server. `None` means private chats, which arrive over shard 0 only.
     pub(super) fn hears(self, server: Option<GuildId>) -> bool {
         server.map_or(0, |server| (server.get() >> 22) % u64::from(self.of)) == u64::from(self.id)
     }
 }
 
-/// Hears all shards, beside each other.
+/// Receives the events of all shards, concurrently.
 pub(super) trait Listener: Send + Sync + 'static {
-    /// A new session of a shard: what was said before it is not told.
+    /// A new session of a shard started. Earlier messages are not delivered.
     fn ready(&self, shard: Shard, ready: &Ready);
-    /// A session of an earlier run goes on: what was said meanwhile is told, and no list of servers.
+    /// A session of an earlier run is resumed. Messages sent meanwhile are delivered, but no list of servers.
     fn resumes(&self, shard: Shard, bot: &Bot);
-    /// Something happened; what happens in a server is told in Discord's order.
+    /// An event. Events of one server arrive in Discord's order.
     fn heard(&self, kind: &str, data: Value);
-    /// All that was heard is with the runtime.
+    /// Whether everything received is with the runtime.
     fn is_idle(&self) -> bool;
 }
 
@@ -88,11 +89,11 @@ pub(super) struct Gateway {
     pub(super) sessions: Arc<Sessions>,
     pub(super) addresses: Addresses,
     pub(super) bot_token: SecretString,
-    /// The number of shards; none: as many as Discord recommends.
+    /// The number of shards; `None`: as many as Discord recommends.
     pub(super) shards: Option<u32>,
 }
 
-/// Why the API does not say where the gateway is.
+/// Why the gateway address could not be obtained from the API.
 #[derive(Debug)]
 enum NoAnswer {
     Limited(Duration),
@@ -100,12 +101,12 @@ enum NoAnswer {
 }
 
 impl Gateway {
-    /// The token as the gateway wants it, without a word before it.
+    /// The token without the `Bot ` prefix, as the gateway expects it.
     fn token(&self) -> &str {
         self.bot_token.expose_secret()
     }
 
-    /// Connects with all shards, and stays connected, until it cannot go on by itself.
+    /// Connects all shards and keeps them connected. Returns on a failure that a person must fix.
     pub(super) async fn run<L: Listener>(self, listener: L) -> AdapterFailure {
         let (gateway, listener) = (Arc::new(self), Arc::new(listener));
         let mut refused = BTreeSet::new();
@@ -119,7 +120,7 @@ impl Gateway {
                 Err(failure) => return failure,
             };
             if !refused.is_empty() {
-                // No session may follow the last one of those sooner.
+                // Keeps the minimum time after the last session start.
                 tokio::time::sleep(IDENTIFY_EVERY).await;
             }
             match gateway.clone().shards(n_shards, allowance, &listener).await {
@@ -137,7 +138,7 @@ impl Gateway {
         }
     }
 
-    /// Runs so many shards, until one of them cannot go on by itself.
+    /// Runs `n_shards` shards until one of them stops for good.
     async fn shards<L: Listener>(
         self: Arc<Self>,
         n_shards: u32,
@@ -171,7 +172,7 @@ impl Gateway {
         }
     }
 
-    /// Asks the API until it answers.
+    /// Asks the API for the gateway address until it answers.
     async fn first_answer(&self) -> Result<Allowance, AdapterFailure> {
         let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
@@ -191,7 +192,7 @@ impl Gateway {
         }
     }
 
-    /// Asks the API where the gateway is and how many sessions may begin; this also tells whether the token is good.
+    /// Asks the API for the gateway address and the remaining session starts. This also checks the token.
     async fn ask(&self) -> Result<Allowance, NoAnswer> {
         let said = match self.rest.gateway().await {
             Ok(said) => said,
@@ -205,7 +206,7 @@ impl Gateway {
         Ok(Allowance::new(address, &said))
     }
 
-    /// Says so when few sessions may still begin.
+    /// Records the remaining session starts in the metrics, and in the status if they run low.
     fn tell_of_budget(&self, left: &Allowance, n_shards: u32) {
         metrics::gauge!("cairn_discord_sessions_left", "platform" => self.link.platform())
             .set(left.remaining as f64);
@@ -229,10 +230,10 @@ impl Gateway {
     }
 }
 
-/// How many shards there are to be, when some numbers were refused.
+/// The number of shards to use. `refused`: numbers that Discord has refused.
 ///
 /// # Errors
-/// Only one that was refused comes into question.
+/// The only candidate was refused.
 fn number(configured: Option<u32>, recommended: u32, refused: &BTreeSet<u32>) -> Result<u32, AdapterFailure> {
     let n_shards = configured.unwrap_or(recommended);
     if !refused.contains(&n_shards) {
@@ -251,7 +252,7 @@ fn number(configured: Option<u32>, recommended: u32, refused: &BTreeSet<u32>) ->
     })
 }
 
-/// What is mended without anybody's help.
+/// A failure that is retried automatically.
 fn passing(reason: &str) -> AdapterFailure {
     AdapterFailure {
         reason: reason.to_owned(),

@@ -1,4 +1,4 @@
-//! One shard: a connection that comes back by itself, with a session of its own.
+//! One shard: its session, kept alive over reconnecting connections.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use super::starts::{QueuedStart, Spent, StartSlot, Starts};
 use super::{Gateway, Listener, NoAnswer, Shard, passing};
 use crate::pause::{Pauses, part_of};
 
-/// Before the first try that follows a failure, and longest.
+/// First and longest pause after a failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// A connection that was up for so long makes the next pause short.
+/// A connection that was up this long resets the pause.
 const STEADY: Duration = Duration::from_secs(30);
 
-/// After so many failed connections the address is asked for again: the one that was given may be gone.
+/// After this many failed connections the API is asked for a new address: the known one may be gone.
 const RESUMES_MAX: u32 = 3;
 
-/// After Discord said that too much was sent.
+/// Least pause after Discord said that too much was sent.
 const SLOW_PAUSE: Duration = Duration::from_secs(30);
 
 const NONE_LEFT: &str = "the bot has begun as many sessions as Discord allows in a day";
@@ -39,26 +39,25 @@ pub(super) struct Session {
     pub(super) address: Url,
 }
 
-/// Why a shard does not go on by itself.
+/// Why a shard stopped for good.
 #[derive(Debug)]
 pub(super) enum Stopped {
     Failed(AdapterFailure),
-    /// Discord does not take this number of shards.
+    /// Discord refuses this number of shards.
     Number,
 }
 
-/// What a shard needs.
 pub(super) struct ShardRun<L> {
     pub(super) shard: Shard,
     pub(super) gateway: Arc<Gateway>,
     pub(super) starts: Arc<Starts>,
     pub(super) board: Arc<Board>,
     pub(super) listener: Arc<L>,
-    /// Its place for the first session. Shards begin in the order of their numbers, whichever task runs first.
+    /// The queue place for the first session, taken in advance so that shards start in the order of their numbers.
     pub(super) place: Mutex<Option<QueuedStart>>,
 }
 
-/// What a shard keeps between its connections.
+/// State that a shard keeps between connections.
 struct ShardProgress {
     session: Option<Session>,
     pauses: Pauses,
@@ -70,21 +69,21 @@ impl ShardProgress {
         Self { session: None, pauses: Pauses::new(FIRST_PAUSE, LONGEST_PAUSE), n_failed: 0 }
     }
 
-    /// A connection has ended: how long to wait before the next one.
+    /// The pause after a connection ended, before the next one.
     ///
     /// # Errors
-    /// There is no next one.
+    /// The shard must stop.
     fn after(&mut self, ended: &Ended) -> Result<Duration, Stopped> {
         self.n_failed = if ended.up_for.is_some() { 0 } else { self.n_failed + 1 };
         let least = match &ended.next {
             Next::Fail(failure) => return Err(Stopped::Failed(failure.clone())),
             Next::Number => return Err(Stopped::Number),
             Next::Slowly => SLOW_PAUSE,
-            // Discord asks for one to five seconds before a session follows one that it ended.
+            // Discord asks for one to five seconds between an invalid session and the next.
             Next::Fresh if self.session.is_some() => Duration::from_secs(1) + part_of(Duration::from_secs(4)),
             Next::Fresh | Next::Resume => Duration::ZERO,
         };
-        // Only Discord ends a session: through an outage it is kept, for what it has missed comes with it.
+        // Only Discord ends a session. It is kept through an outage, since a resume delivers the missed events.
         if ended.next == Next::Fresh {
             self.session = None;
         }
@@ -96,7 +95,7 @@ impl ShardProgress {
 }
 
 impl<L: Listener> ShardRun<L> {
-    /// Connects, and stays connected, until it cannot go on by itself.
+    /// Connects and reconnects until the shard must stop.
     pub(super) async fn run(self) -> Stopped {
         let mut progress = ShardProgress::new();
         if let Some((session, bot)) = self.gateway.sessions.of(self.shard, &self.gateway.addresses) {
@@ -135,7 +134,7 @@ impl<L: Listener> ShardRun<L> {
         tokio::time::sleep(pause).await;
     }
 
-    /// One connection, with what must be known before it.
+    /// One connection, including the lookups before it.
     async fn once(&self, session: &mut Option<Session>, n_failed: u32) -> Ended {
         let (turn, address) = match session {
             Some(session) if n_failed < RESUMES_MAX => (None, session.address.clone()),
@@ -154,7 +153,7 @@ impl<L: Listener> ShardRun<L> {
         }
     }
 
-    /// Waits until a session may begin. The API is asked for the address; this also tells whether the token is good.
+    /// Waits for a turn to start a session, and asks the API for the address, which also checks the token.
     async fn may_begin(&self) -> Result<(StartSlot<'_>, Url), Ended> {
         loop {
             let place = self.place.lock().take();

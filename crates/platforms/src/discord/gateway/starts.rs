@@ -1,5 +1,5 @@
-//! When a session may begin. Discord takes one in five seconds of each bucket of shards (`id % max_concurrency`), and so
-//! many in a day.
+//! Limits on session starts: Discord allows one per five seconds in each bucket of shards (`id % max_concurrency`), and
+//! a fixed number per day.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,23 +14,23 @@ use tokio::time::Instant;
 
 use super::Shard;
 
-/// Least time between two sessions that begin in a bucket.
+/// Least time between two session starts in a bucket.
 pub(super) const IDENTIFY_EVERY: Duration = Duration::from_secs(5);
 
-/// What the API said is asked for again after so long.
+/// How long an answer of the API is reused.
 const FRESH: Duration = Duration::from_secs(60);
 
-/// Longest pause that a day's limit may ask for.
+/// Longest pause for the daily limit.
 const RESET_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// Fewer sessions that may still begin are worth a word, with one shard.
+/// Below this many remaining session starts the status warns; more with many shards.
 const FEW_SESSIONS: u64 = 20;
 
-/// What the API says of the gateway and of sessions that may begin.
+/// The API's answer: the gateway address and the remaining session starts.
 #[derive(Debug, Clone)]
 pub(super) struct Allowance {
     pub(super) address: Url,
-    /// How many shards Discord recommends.
+    /// The recommended number of shards.
     pub(super) shards: u32,
     pub(super) max_concurrency: u32,
     pub(super) remaining: u64,
@@ -50,7 +50,7 @@ impl Allowance {
         }
     }
 
-    /// So few sessions may still begin that somebody should know, before none of the shards can come back.
+    /// Whether so few session starts remain that operators should know, while the shards can still come back.
     pub(super) fn is_low(&self, n_shards: u32) -> bool {
         self.remaining < FEW_SESSIONS.max(2 * u64::from(n_shards))
     }
@@ -58,23 +58,23 @@ impl Allowance {
 
 #[derive(Debug)]
 struct Bucket {
-    /// Shards wait here, first come, first served.
+    /// Waiting shards, first come, first served.
     turn: Arc<Semaphore>,
-    /// When a session began last.
+    /// When the last session started.
     began: Mutex<Option<Instant>>,
 }
 
-/// What the shards of a bot share when they begin sessions.
+/// State that the shards of a bot share when they start sessions.
 #[derive(Debug)]
 pub(super) struct Starts {
     buckets: Box<[Bucket]>,
-    /// What the API said, until then.
+    /// The API's answer, and until when it is reused.
     known: Mutex<Option<(Allowance, Instant)>>,
-    /// One shard asks, and the others use what it was told.
+    /// Lets one shard ask at a time; the others reuse its answer.
     asking: Semaphore,
 }
 
-/// A shard's turn. Its bucket stays closed to the others until it is used or dropped.
+/// A shard's turn to start a session. Its bucket is closed to other shards until it is used or dropped.
 #[derive(Debug)]
 pub(super) struct StartSlot<'a> {
     bucket: &'a Bucket,
@@ -85,7 +85,7 @@ pub(super) struct StartSlot<'a> {
 pub(super) type QueuedStart = BoxFuture<'static, Result<OwnedSemaphorePermit, AcquireError>>;
 
 impl StartSlot<'_> {
-    /// The session begins now.
+    /// Records that the session starts now.
     pub(super) fn used(self) {
         *self.bucket.began.lock() = Some(Instant::now());
     }
@@ -106,17 +106,17 @@ impl Starts {
     /// Takes the next place in the queue of the shard's bucket.
     pub(super) fn queue(&self, shard: Shard) -> QueuedStart {
         let mut place = self.bucket(shard).turn.clone().acquire_owned().boxed();
-        // It is taken by the first look at it.
+        // The first poll takes the place in the queue.
         match (&mut place).now_or_never() {
             Some(turn) => std::future::ready(turn).boxed(),
             None => place,
         }
     }
 
-    /// Waits until a session of this shard may begin, as far as its bucket is concerned.
+    /// Waits until the shard's bucket allows a session start.
     pub(super) async fn turn(&self, shard: Shard, place: QueuedStart) -> StartSlot<'_> {
         let bucket = self.bucket(shard);
-        // It is never closed.
+        // The semaphore is never closed.
         let turn = place.await.ok();
         let began = *bucket.began.lock();
         if let Some(began) = began {
@@ -125,11 +125,10 @@ impl Starts {
         StartSlot { bucket, _turn: turn }
     }
 
-    /// Takes a session from what may still begin today, and says where. `ask` is called when that is not known, or no
-    /// longer.
+    /// Uses up one session start of the day. `ask` is called if the API's answer is missing or too old.
     ///
     /// # Errors
-    /// What `ask` says, and how long to wait when there is none left.
+    /// The error of `ask`.
     pub(super) async fn spend<E>(&self, ask: impl AsyncFnOnce() -> Result<Allowance, E>) -> Result<Spent, E> {
         let _one = self.asking.acquire().await.ok();
         let fresh = |known: &Option<(Allowance, Instant)>| {
@@ -153,7 +152,7 @@ impl Starts {
         })
     }
 
-    /// What the API said led nowhere: it is asked again.
+    /// Drops the API's answer, so that it is asked again.
     pub(super) fn forget(&self) {
         *self.known.lock() = None;
     }
@@ -161,9 +160,9 @@ impl Starts {
 
 #[derive(Debug)]
 pub(super) enum Spent {
-    /// With what is left after it.
+    /// A session may start; the answer has the remaining starts.
     Yes(Allowance),
-    /// Some are there again after this time.
+    /// None left for this long.
     NoneLeft(Duration),
 }
 

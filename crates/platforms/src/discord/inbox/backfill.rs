@@ -1,4 +1,5 @@
-//! What was missed: read from Discord by channel, after the last message that was taken in, and answered as one turn.
+//! Backfill: missed messages are read from Discord per channel, starting a little before the last message taken in, and
+//! answered as one turn.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -16,41 +17,42 @@ use crate::discord::rest::{PAGE, Page, RestError};
 use crate::discord::until_known;
 use crate::discord::wire::{Message, id_at, time_of};
 
-/// So far before the last message the reading begins: what came in beside each other may have been taken in in
-/// another order, and what was edited or deleted meanwhile is seen.
+/// How far before the last message reading starts. Messages may have been taken in out of order, and edits and
+/// deletions in this range are noticed too.
 const OVERLAP: SignedDuration = SignedDuration::from_mins(5);
 
-/// Pause before a channel is read again that could not be read.
+/// Pause before a failed read of a channel is repeated.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Where reading begins for a channel that was taken in up to this id.
+/// The id to read from, for a channel whose last message taken in is `last`.
 pub(super) fn overlap(last: u64) -> u64 {
     id_at(time_of(last).checked_sub(OVERLAP).unwrap_or(jiff::Timestamp::UNIX_EPOCH)).min(last)
 }
 
-/// A channel that is read, under its name in the runtime.
+/// A channel to read, and its name in the runtime.
 struct ChannelToRead<'a> {
     id: ChannelId,
     name: &'a RuntimeChannel,
-    /// What is deleted there shows: Discord tells who may not read the history that there is none.
+    /// Whether the whole history is visible. Without the right to read it Discord returns an empty list, which would
+    /// look like deletion.
     shows_all: bool,
 }
 
-/// What Discord has of a channel.
+/// A channel's history as Discord returned it.
 struct History {
-    /// From here on it is whole.
+    /// `ids` is complete after this id.
     from: u64,
-    /// The messages that count, oldest first, within the limits of the configuration.
+    /// The messages to take in, oldest first, within the limits of `catch_up`.
     messages: Vec<Message>,
-    /// All that is there, by their ids.
+    /// The ids of all messages returned.
     ids: HashSet<u64>,
 }
 
 impl InboundHandler {
-    /// Looks at a channel in which something may have been missed, and takes in what is new. Returns when all of it is taken in,
-    /// or cannot be read.
+    /// Checks a channel that may have missed messages, and takes in the new ones. Returns when all are taken in, or
+    /// when the channel cannot be read.
     pub(super) async fn backfill(&self, channel: ChannelId, mut missed: Missed) -> Looked {
-        // What could not be read before is read with it.
+        // Includes ranges that could not be read before.
         for (_, from) in self.places.unread(|id, _| id == channel) {
             missed.join(Missed::after(from));
         }
@@ -74,14 +76,14 @@ impl InboundHandler {
         self.read_missed(&ChannelToRead { id: channel, name: &name, shows_all }, from).await
     }
 
-    /// From which message on a channel is read; none: nothing was missed there. `last`: the message of it that was taken in last.
+    /// The id to read from; `None`: nothing was missed. `last`: the last message taken in from this channel.
     fn where_from(&self, missed: Missed, last: Option<u64>) -> Option<u64> {
         match (missed.after, last) {
             (Some(after), Some(last)) => Some(overlap(last).min(after)),
             (Some(after), None) => Some(after),
             (None, Some(last)) => (missed.last > last).then(|| overlap(last)),
             (None, None) => {
-                // What was said before the bot was here at all is none of its business.
+                // Messages from before the bot served this network are not read.
                 let served_since = self.path.pairing_store.access_since(self.link.platform())?;
                 let from = missed.since.max(self.oldest()).max(id_at(served_since));
                 (missed.last > from).then_some(from)
@@ -91,7 +93,7 @@ impl InboundHandler {
 
     async fn read_missed(&self, to_read: &ChannelToRead<'_>, from: u64) -> Looked {
         let channel = to_read.id;
-        // Before the pages: what is taken in while they are read is not in them.
+        // Asked before the pages are read: messages taken in meanwhile are not in them.
         let known = self.standing(to_read, from).await;
         let history = loop {
             match self.read_after(channel, from).await {
@@ -99,7 +101,7 @@ impl InboundHandler {
                     self.link.clear(&history_of(channel));
                     break history;
                 }
-                // A token that is refused says nothing of the channel.
+                // A refused token says nothing about the channel.
                 Err(error) if error.is_passing() || error == RestError::Unauthorized => {
                     tracing::warn!(
                         platform = self.link.platform(),
@@ -132,18 +134,18 @@ impl InboundHandler {
             }
         }
         let messages = fresh.len() as u64;
-        // One answer to all of it: the last that asks for one gets it, and what came before is there for it to see.
+        // All of it gets one answer: to the last message that asks for one, with the earlier messages as context.
         let last = fresh.iter().rposition(|served| served.admitted.addressed);
         for (n, mut served) in fresh.into_iter().enumerate() {
             served.admitted.addressed = Some(n) == last;
             self.submit(served).await;
         }
-        // Not sooner: what a stop leaves of it is read again.
+        // Only now, so that a stop before this point leaves the channel to be read again.
         self.places.set_read(channel);
         Looked::Read { messages, deleted }
     }
 
-    /// The messages of a channel that the runtime has; none where their deletion does not show.
+    /// The channel's messages that the runtime has since `from`; empty if deletions cannot be seen.
     async fn standing(&self, to_read: &ChannelToRead<'_>, from: u64) -> Vec<RuntimeMessage> {
         if !to_read.shows_all {
             return Vec::new();
@@ -152,7 +154,7 @@ impl InboundHandler {
         until_known(platform, || self.path.ports.intake.standing_messages(to_read.name, since)).await
     }
 
-    /// Tells the runtime which of the messages it has are not with Discord any more. How many.
+    /// Tells the runtime which of its messages are deleted on Discord. Returns their number.
     async fn amend_deleted(
         &self,
         to_read: &ChannelToRead<'_>,
@@ -182,7 +184,7 @@ impl InboundHandler {
         self.link.trouble(&history_of(channel), &format!("what was missed cannot be read: {why}"));
     }
 
-    /// What a channel has after an id, within the limits of the configuration.
+    /// The history of a channel after an id, within the limits of `catch_up`.
     async fn read_after(&self, channel: ChannelId, after: u64) -> Result<History, RestError> {
         let limits = self.path.chat.get().catch_up;
         let oldest = self.oldest();
@@ -219,7 +221,7 @@ impl InboundHandler {
         values.into_iter().filter_map(|value| self.read("message of a channel", value)).collect()
     }
 
-    /// Few at a time ask; who waits for a limit keeps nobody else from asking.
+    /// Reads one page. Few channels read at a time; waiting for a rate limit does not take one of these places.
     async fn page(&self, channel: ChannelId, page: Page) -> Result<Vec<Value>, RestError> {
         let ask = || async {
             let _permit = self.reads.acquire().await;
@@ -228,8 +230,8 @@ impl InboundHandler {
         self.rest.patiently(ask).await
     }
 
-    /// From the newest back to an id, at most so many and a page: of much that was missed the newest counts. Also from where on
-    /// it is whole.
+    /// Reads from the newest message back to `from`, up to about `most` messages: if much was missed, the newest count.
+    /// Also returns the id after which the result is complete.
     async fn read_back(
         &self,
         channel: ChannelId,
@@ -254,12 +256,12 @@ impl InboundHandler {
     }
 }
 
-/// The place of this trouble in the status: a message that goes out there does not end it.
+/// The status entry for a channel that could not be read. Sending there does not clear it.
 pub(super) fn history_of(channel: ChannelId) -> String {
     format!("history of channel {channel}")
 }
 
-/// The id of a message, whatever else of it can be read.
+/// The id of a message, even if the rest cannot be read.
 fn id_of(message: &Value) -> Option<u64> {
     message.get("id")?.as_str().and_then(number)
 }

@@ -1,4 +1,4 @@
-//! The slash commands, as they are registered with Discord.
+//! Registers the slash commands with Discord.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,20 @@ use serenity::all::{
 use super::InboundHandler;
 use crate::discord::rest::RestError;
 
-/// The place in the status for commands.
+/// The status entry for commands.
 const PLACE: &str = "commands";
 
-/// Where the bot is installed for its commands to be there: in a server, not with a person.
+/// `integration_types` of a command: installed in a server, not for a user.
 const INSTALLED: [u64; 1] = [0];
 
-/// Where commands may be given: in servers, and in private messages to the bot.
+/// `contexts` of a command: servers, and private messages to the bot.
 const GIVEN: [u64; 2] = [0, 1];
 
-/// A command as it is compared: description, and argument with its description and whether it must be given.
+/// What is compared of a command: its description, and its argument with description and whether it is required.
 type Shape = (String, Option<(String, String, bool)>);
 
 impl InboundHandler {
-    /// Has Discord know the commands; says nothing when it does.
+    /// Registers the commands if Discord has others.
     pub(super) async fn register_commands(&self, application: ApplicationId) {
         let registered = async {
             let known = self.rest.patiently(|| self.rest.commands(application)).await?;
@@ -56,7 +56,7 @@ impl InboundHandler {
 }
 
 fn command(spec: &cairn_types::command::CommandSpec) -> CreateCommand {
-    // Left unsaid, Discord takes a command to be for everywhere: for private chats of others, too.
+    // Without contexts Discord offers a command everywhere, also in private chats between other people.
     let command = CreateCommand::new(spec.name)
         .kind(CommandType::ChatInput)
         .description(spec.description)
@@ -81,7 +81,7 @@ fn wanted() -> BTreeMap<String, Shape> {
     COMMANDS.iter().map(shape).collect()
 }
 
-/// A list of numbers in order; empty when it is not there.
+/// The numbers under a key, sorted; empty if it is missing.
 fn numbers(command: &Value, key: &str) -> Vec<u64> {
     let list = command.get(key).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let mut numbers: Vec<u64> = list.iter().filter_map(Value::as_u64).collect();
@@ -89,7 +89,7 @@ fn numbers(command: &Value, key: &str) -> Vec<u64> {
     numbers
 }
 
-/// What Discord has; none when there is something that the bot would not have registered.
+/// The commands that Discord has, by name. `None` if one of them could not come from this bot.
 fn shapes_of(known: &[Value]) -> Option<BTreeMap<String, Shape>> {
     let text = |value: &Value, key: &str| value.get(key)?.as_str().map(str::to_owned);
     let mut shapes = BTreeMap::new();

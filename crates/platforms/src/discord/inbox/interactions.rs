@@ -1,5 +1,5 @@
-//! Interactions: slash commands, put off within Discord's three seconds, run, and answered; and the buttons under a
-//! question, where the question says how it was answered.
+//! Interactions: slash commands, which are deferred within Discord's three seconds, run, and answered; and the buttons
+//! under a question, which is edited to show its answer.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::markup::discord as markup;
 const A_COMMAND: u64 = 2;
 const A_BUTTON: u64 = 3;
 
-/// How long a button's command may take before Discord is told that an answer follows: it waits three seconds for a word.
+/// How long a button's command may take before the press is acknowledged. Discord waits three seconds.
 const AT_ONCE: Duration = Duration::from_millis(1500);
 
 impl InboundHandler {
@@ -40,7 +40,7 @@ impl InboundHandler {
         let Some(command) = Command::parse(&data.name, &words) else {
             return self.refuse(interaction, "I no longer know this command.").await;
         };
-        // What is wrong with a command is for its caller.
+        // An error in a command is shown only to its caller.
         let secret = command.as_ref().map_or(true, Command::is_private);
         let admitted = match self.admit(interaction).await {
             Ok(admitted) => admitted,
@@ -60,7 +60,7 @@ impl InboundHandler {
         }
     }
 
-    /// Who uses a command or a button, and where, if they may; otherwise what they are told.
+    /// The person and the channel of an interaction, if they are admitted; otherwise the text to show them.
     async fn admit(&self, interaction: &Interaction) -> Result<Admitted, String> {
         let member = interaction.member.as_ref();
         let person = member.and_then(|member| member.user.as_deref()).or(interaction.user.as_ref());
@@ -76,7 +76,7 @@ impl InboundHandler {
         self.path.admit(&sender, &(&channel_ref).into()).await
     }
 
-    /// Where it was given: Discord says so with it, or is asked.
+    /// The channel of an interaction: from the event, or looked up.
     async fn channel_ref_of(&self, interaction: &Interaction) -> Option<ChannelRef> {
         let (room, guild) = (interaction.channel.as_ref(), interaction.guild_id);
         let told = room.and_then(|room| ChannelRef::of_room(room, guild));
@@ -87,7 +87,7 @@ impl InboundHandler {
         self.channel_ref(channel, guild).await
     }
 
-    /// Answers at once, for the caller's eyes alone.
+    /// Answers at once, visible only to the caller.
     pub(super) async fn refuse(&self, interaction: &Interaction, words: &str) {
         let message = CreateInteractionResponseMessage::new()
             .content(markup::render(words))
@@ -103,14 +103,14 @@ impl InboundHandler {
         }
     }
 
-    /// Tells Discord that the answer follows. False: it is too late for one.
+    /// Defers the answer. Returns false if it is too late to answer.
     async fn put_off(&self, interaction: &Interaction, hidden: bool) -> bool {
         let message = CreateInteractionResponseMessage::new().flags(flags(hidden));
         let response = CreateInteractionResponse::Defer(message);
-        // Not patiently: after three seconds nobody wants it any more.
+        // No retries: after three seconds Discord takes no answer.
         match self.rest.respond(interaction.id, &interaction.token, &response).await {
             Ok(()) | Err(RestError::Refused { code: ALREADY_ANSWERED, .. }) => true,
-            // It may have arrived; then the answer has its place.
+            // It may have arrived, and then a deferred answer exists.
             Err(RestError::Unknown(_)) => true,
             Err(RestError::Refused { code: UNKNOWN_INTERACTION, .. }) => {
                 tracing::warn!(
@@ -130,7 +130,7 @@ impl InboundHandler {
         }
     }
 
-    /// Gives the answer in the place that was kept for it, what does not fit behind it.
+    /// Fills the deferred answer; parts that do not fit follow as further messages.
     async fn give(&self, interaction: &Interaction, answer: &CommandAnswer, hidden: bool, direct: bool) {
         let (application, token) = (interaction.application_id, interaction.token.as_str());
         let private = hidden || (answer.private && !direct);
@@ -138,7 +138,7 @@ impl InboundHandler {
         let mut parts = markup::split(&answer.words).into_iter();
         let given = async {
             if private && !hidden {
-                // The place that was kept is for all to see.
+                // The deferred answer would be visible to everybody.
                 self.rest.patiently(|| self.rest.drop_response(application, token)).await?;
             } else if let Some(first) = parts.next() {
                 // serenity's builder for this has no flags.
@@ -210,7 +210,7 @@ impl InboundHandler {
         }
     }
 
-    /// Tells Discord that an answer to a press follows.
+    /// Acknowledges a press; the answer follows.
     async fn acknowledge(&self, interaction: &Interaction) {
         let response = CreateInteractionResponse::Acknowledge;
         if let Err(error) = self.rest.respond(interaction.id, &interaction.token, &response).await {
@@ -218,8 +218,8 @@ impl InboundHandler {
         }
     }
 
-    /// Takes the buttons of a question away: as the answer to the press where there is none yet, or after it.
-    /// `content`: what it says then; none: what it said.
+    /// Removes the buttons of a question, in the response to the press or, if `acknowledged`, after it. `content`: the
+    /// question's new text; `None` keeps the text.
     async fn close(
         &self,
         interaction: &Interaction,
@@ -263,7 +263,7 @@ impl InboundHandler {
         }
     }
 
-    /// Takes the buttons of a question away without the press, for which it may be too late.
+    /// Removes the buttons by editing the question, for when the press can no longer be answered.
     async fn edit_question(&self, question: &Message, content: Option<String>) -> Result<(), RestError> {
         let mut edit = EditMessage::new().components(Vec::new()).allowed_mentions(nobody());
         if let Some(content) = content {
@@ -272,7 +272,7 @@ impl InboundHandler {
         self.rest.patiently(|| self.rest.edit(question.channel_id, question.id, &edit)).await
     }
 
-    /// Says something on a press that was answered or acknowledged; `alone`: to the presser.
+    /// Sends a message after a press was answered or acknowledged. `alone`: visible only to the presser.
     async fn say_beside(&self, interaction: &Interaction, words: &str, alone: bool) {
         let quiet = MessageFlags::SUPPRESS_EMBEDS;
         let more = CreateInteractionResponseFollowup::new()
@@ -288,13 +288,13 @@ impl InboundHandler {
     }
 }
 
-/// No preview of a link is shown, as with every message of the bot; `hidden`: for the caller's eyes alone.
+/// Flags for a response: no link previews. `hidden`: visible only to the caller.
 fn flags(hidden: bool) -> InteractionResponseFlags {
     let quiet = InteractionResponseFlags::SUPPRESS_EMBEDS;
     if hidden { quiet | InteractionResponseFlags::EPHEMERAL } else { quiet }
 }
 
-/// An argument as it would be typed.
+/// An argument's value as typed text.
 pub(in crate::discord) fn words_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -303,7 +303,7 @@ pub(in crate::discord) fn words_of(value: &Value) -> String {
     }
 }
 
-/// The words of a question with what is added to them; none when that does not fit.
+/// A question's text with the outcome added. `None` if it gets too long.
 fn with_outcome(content: &str, outcome: &str) -> Option<String> {
     let content = format!("{content}\n\n{}", markup::literal(outcome));
     (content.chars().count() <= markup::LIMIT).then_some(content)

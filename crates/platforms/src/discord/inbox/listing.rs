@@ -1,5 +1,4 @@
-//! What was missed: in which channels something new was said, as the servers list it when a session begins, and what was done
-//! about it.
+//! Finds missed messages from the channel lists that servers send when a session starts, and counts what was caught up.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,38 +11,39 @@ use serenity::all::{ChannelId, GuildId};
 use crate::discord::gateway::Shard;
 use crate::discord::wire::{ChannelInfo, Server, id_at};
 
-/// What was done is told after so long at the latest: a server in trouble may send its list hours later.
+/// Longest wait for the lists of servers before catching up is reported: a server in trouble may send its list hours
+/// later.
 pub(super) const LIST_LIMIT: Duration = Duration::from_secs(10);
 
-/// A list of threads, and no chat itself.
+/// Channel types without messages of their own: category, forum, media channel.
 const NO_CHAT: [u64; 3] = [4, 15, 16];
 
-/// Nobody tells what was said last: a private chat.
+/// The last message is unknown, as in private chats.
 pub(super) const UNTOLD: u64 = u64::MAX;
 
-/// What makes a channel be read.
+/// Why a channel is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::discord) struct Missed {
-    /// It is read from here on, whatever is known of it.
+    /// Read from this id, whatever else is known.
     pub(super) after: Option<u64>,
-    /// What was said last, or [`UNTOLD`].
+    /// The id of the last message, or [`UNTOLD`].
     pub(super) last: u64,
-    /// What was said before is not for the bot, unless it has heard something there.
+    /// Where the bot has taken in nothing, messages before this id are not read.
     pub(super) since: u64,
 }
 
 impl Missed {
-    /// What comes after a message is missing.
+    /// Messages after `id` are missing.
     pub(super) fn after(id: u64) -> Self {
         Self { after: Some(id), last: UNTOLD, since: 0 }
     }
 
-    /// A private chat, of which no list tells.
+    /// A private chat, which is in no list.
     pub(super) fn untold() -> Self {
         Self { after: None, last: UNTOLD, since: 0 }
     }
 
-    /// The same channel for another reason as well.
+    /// Combines two reasons to read a channel.
     pub(super) fn join(&mut self, other: Self) {
         self.after = [self.after, other.after].into_iter().flatten().min();
         self.last = self.last.max(other.last);
@@ -51,8 +51,8 @@ impl Missed {
     }
 }
 
-/// The channels and threads of a server in which something was said that is still taken in, and how many of those that are
-/// served have nothing of the kind. `oldest`: what is older is not taken in any more.
+/// The served channels and threads of a server with messages not older than `oldest`, and the number of the other
+/// served ones.
 pub(super) fn with_news(
     server: &Server,
     oldest: u64,
@@ -70,10 +70,10 @@ pub(super) fn with_news(
     (news.collect(), quiet)
 }
 
-/// What became of a channel in which something may have been missed.
+/// The result of checking a channel for missed messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Looked {
-    /// It has nothing new, or is not served.
+    /// Nothing new, or the channel is not served.
     Quiet,
     Unreadable,
     Read {
@@ -85,27 +85,27 @@ pub(super) enum Looked {
 #[derive(Debug, Default)]
 struct State {
     n_shards: u32,
-    /// Shards whose session has begun.
+    /// Shards that have started a session.
     begun: HashSet<u32>,
-    /// Servers that have not sent their list.
+    /// Servers whose list has not arrived.
     awaited: HashSet<GuildId>,
-    /// Channels that are still to be looked at.
+    /// Channels still to check.
     open: u64,
     read: u64,
     quiet: u64,
     unread: u64,
     messages: u64,
     deleted: u64,
-    /// Something came that was not told yet.
+    /// Something happened that is not reported yet.
     is_news: bool,
 }
 
-/// What is done about what was missed, by session.
+/// The progress of catching up.
 #[derive(Debug, Default)]
 pub(in crate::discord) struct CatchUps(Mutex<State>);
 
 impl CatchUps {
-    /// A session of a shard has begun, with these servers. The first ones of all shards are one catching up.
+    /// A shard started a session with these servers. The first sessions of all shards count as one catch-up.
     pub(super) fn begin(&self, shard: Shard, servers: impl IntoIterator<Item = GuildId>) {
         let state = &mut *self.0.lock();
         if state.n_shards != shard.of || !state.begun.insert(shard.id) {
@@ -118,14 +118,14 @@ impl CatchUps {
         state.is_news = true;
     }
 
-    /// A server has sent its list, or will send none.
+    /// A server sent its list, or will send none.
     pub(super) fn listed(&self, server: GuildId, quiet: u64) {
         let mut state = self.0.lock();
         state.awaited.remove(&server);
         state.quiet += quiet;
     }
 
-    /// Lists that are not there by now are not waited for.
+    /// Stops waiting for the lists of a shard's servers.
     pub(super) fn give_up_lists(&self, shard: Shard) {
         self.0.lock().awaited.retain(|server| !shard.hears(Some(*server)));
     }
@@ -136,12 +136,12 @@ impl CatchUps {
         state.is_news = true;
     }
 
-    /// A channel is looked at now. If its handling panics it counts as one that cannot be read.
+    /// A channel is being checked. If the check panics, the channel counts as unreadable.
     pub(super) fn look(&self) -> Looking<'_> {
         Looking { catch_ups: self, looked: Looked::Unreadable }
     }
 
-    /// A channel is still to be looked at.
+    /// Whether channels are still to be checked.
     pub(super) fn is_open(&self) -> bool {
         self.0.lock().open > 0
     }
@@ -160,7 +160,7 @@ impl CatchUps {
         }
     }
 
-    /// What was done, once all of it is done and nobody was told yet.
+    /// The result, once everything is checked and it was not reported yet.
     pub(super) fn done(&self, at: Timestamp) -> Option<CaughtUp> {
         let mut state = self.0.lock();
         let is_done = state.open == 0 && state.awaited.is_empty();
@@ -172,7 +172,7 @@ impl CatchUps {
     }
 }
 
-/// A channel is being looked at, until this is dropped.
+/// A check in progress; dropping it records the result.
 pub(super) struct Looking<'a> {
     catch_ups: &'a CatchUps,
     looked: Looked,

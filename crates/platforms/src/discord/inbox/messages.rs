@@ -1,4 +1,4 @@
-//! A message, an edit or a deletion: who it is from, in which channel, and on to the runtime.
+//! Takes in a message, an edit or a deletion: finds its author and channel, and passes it to the runtime.
 
 use std::time::Duration;
 
@@ -19,16 +19,16 @@ use crate::inbound::{Access, Admitted, ChatAddress, Outcome, Sender};
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_LONGEST: Duration = Duration::from_secs(30);
 
-/// So begins the place in the status of rights that the bot lacks.
+/// The prefix of status entries for missing rights.
 const RIGHTS_IN: &str = "rights in channel ";
 
-/// A message that is for the runtime.
+/// A message that the access rules admit.
 pub(super) struct Served {
     pub(super) message: Box<Message>,
     pub(super) admitted: Admitted,
 }
 
-/// A person as the runtime knows them, by the name that is shown.
+/// A person as a [`Sender`], with the name that Discord shows.
 pub(super) fn sender(person: &User, shown: &str, bot: bool, me: Option<UserId>) -> Sender {
     let (id, name) = (person.id.to_string(), crate::markup::name::display(shown));
     Sender { id, name, bot, myself: Some(person.id) == me }
@@ -46,7 +46,7 @@ impl From<&ChannelRef> for ChatAddress {
 }
 
 impl InboundHandler {
-    /// Returns when the runtime has it, or will not have it.
+    /// Handles one queued item. Returns when the runtime has it or has refused it.
     pub(super) async fn handle(&self, channel: ChannelId, item: Item) {
         match item {
             Item::Message(message) => {
@@ -74,8 +74,8 @@ impl InboundHandler {
         }
     }
 
-    /// Decides about a message; `missed`: one that was said a while ago, by the rules of then as well. A stranger who writes
-    /// privately is told a code here.
+    /// Applies the access rules to a message. `missed`: it is older, and the rules at its time count as well. An
+    /// unknown person who writes privately gets a pairing code.
     pub(super) async fn served(&self, message: Box<Message>, missed: bool) -> Option<Served> {
         let me = (*self.me.lock())?;
         let channel_ref = self.channel_ref(message.channel_id, message.guild_id).await?;
@@ -113,8 +113,8 @@ impl InboundHandler {
         }
     }
 
-    /// Whether an answer could be sent. `asked`: the message addresses the bot. Where Discord would refuse it no turn is paid for:
-    /// the message is kept, and operators are told.
+    /// Whether an answer could be sent. `asked`: the message addresses the bot. If Discord would refuse the answer, no
+    /// turn is started: the message is kept, and operators see it in the status.
     fn can_answer(&self, channel: ChannelId, me: UserId, asked: bool) -> bool {
         let place = rights_in(channel);
         match self.places.may_send(channel, me, self.path.now()) {
@@ -139,8 +139,8 @@ impl InboundHandler {
         }
     }
 
-    /// Where a channel is. Waits while Discord does not say; none when it will not say: then nobody can tell which rules
-    /// hold there, and nothing of it is served.
+    /// Where a channel is. Retries while Discord cannot be reached. `None` if Discord does not tell: then it is unknown
+    /// which rules apply, and the channel is not served.
     pub(super) async fn channel_ref(&self, channel: ChannelId, guild: Option<GuildId>) -> Option<ChannelRef> {
         let mut pauses = Backoff::new(PAUSE_FIRST, PAUSE_LONGEST);
         loop {
@@ -153,7 +153,7 @@ impl InboundHandler {
                     self.cannot_see(channel, "Discord does not say where it belongs");
                     return None;
                 }
-                // A token that is refused says nothing of the channel; what waits here is read again after the run.
+                // A refused token says nothing about the channel; waiting messages are read again in the next run.
                 Err(error) if error.is_passing() || error == RestError::Unauthorized => {
                     tracing::warn!(
                         platform = self.link.platform(),
@@ -182,7 +182,7 @@ impl InboundHandler {
         }
     }
 
-    /// Hands a message to the runtime, as often as it takes.
+    /// Passes a message to the runtime, and tells its author if it is refused.
     pub(super) async fn submit(&self, served: Served) {
         let Some(parts) = self.parts(&served).await else { return };
         let Served { message, admitted } = served;
@@ -204,7 +204,7 @@ impl InboundHandler {
         }
     }
 
-    /// Tells the runtime that a message says something else now.
+    /// Passes an edited message to the runtime.
     pub(super) async fn amend_edited(&self, served: Served) {
         let Some(parts) = self.parts(&served).await else { return };
         let Served { message, admitted: Admitted { channel, author, addressed, .. } } = served;
@@ -213,7 +213,7 @@ impl InboundHandler {
         self.path.amend(Amendment { channel, message: id, at, change }).await;
     }
 
-    /// Whose words a message quotes or forwards.
+    /// The people whose text a message quotes or forwards.
     fn quoted(&self, message: &Message) -> Provenance {
         let me = *self.me.lock();
         let mut provenance = Provenance::default();
@@ -228,7 +228,7 @@ impl InboundHandler {
         provenance
     }
 
-    /// What was said, in parts; none when it is nothing.
+    /// The content of a message as parts; `None` if it is empty.
     async fn parts(&self, served: &Served) -> Option<Vec<Part>> {
         let me = (*self.me.lock())?;
         let Served { message, admitted } = served;
@@ -248,17 +248,17 @@ impl InboundHandler {
     }
 }
 
-/// The place of this trouble in the status.
+/// The status entry for a channel that cannot be looked up.
 pub(super) fn sight_of(channel: ChannelId) -> String {
     format!("sight of channel {channel}")
 }
 
-/// The place of this trouble in the status.
+/// The status entry for a channel where the bot may not write.
 pub(super) fn rights_in(channel: ChannelId) -> String {
     format!("{RIGHTS_IN}{channel}")
 }
 
-/// The channel of a place that [`rights_in`] made.
+/// The channel of a status entry made by [`rights_in`].
 pub(super) fn channel_of_rights(place: &str) -> Option<ChannelId> {
     place.strip_prefix(RIGHTS_IN).and_then(number).map(ChannelId::new)
 }

@@ -1,4 +1,4 @@
-//! What comes in: events from the gateway, sorted into a queue for each channel, which a task of its own works off.
+//! Gateway events, sorted into one queue per channel; each queue has its own worker task.
 
 mod backfill;
 mod commands;
@@ -32,11 +32,11 @@ use crate::chat_queues::{ChatQueues, Tasks, work_off};
 use crate::inbound::InboundPath;
 use crate::link::Link;
 
-/// Most items that wait in the queue of one channel, and in all of them.
+/// Most items waiting in the queue of one channel, and in all queues.
 const QUEUE_MAX: usize = 64;
 const ALL_MAX: usize = 4096;
 
-/// Channels that are read at the same time after a pause.
+/// Channels that are backfilled at the same time.
 const READS_MAX: usize = 4;
 
 /// Commands and buttons that are handled at the same time.
@@ -51,13 +51,13 @@ pub(super) enum Item {
         id: MessageId,
         guild: Option<GuildId>,
     },
-    /// Something may be missing.
+    /// Messages may be missing; the channel is read.
     Backfill(Missed),
 }
 
-/// Puts something at the end of a channel's queue. What does not fit is not lost but left to Discord: the channel is read
-/// again from there. Until then nothing newer is taken, so that what was missed comes before it. True: the channel is to be
-/// read, and was not before.
+/// Appends an item to a channel's queue. If the queue is full, the channel is read from Discord later, starting with
+/// this message; until then newer messages are left out of the queue, to keep the order. Returns true if a backfill was
+/// added that was not queued before.
 fn enqueue(
     platform: &str,
     queue: &mut VecDeque<Item>,
@@ -72,7 +72,7 @@ fn enqueue(
     });
     match (item, known) {
         (Item::Backfill(missed), Some(known)) => known.join(missed),
-        // It is read with the rest, and is news.
+        // The backfill reads it, too.
         (Item::Message(message), Some(known)) => known.last = known.last.max(message.id.get()),
         (Item::Message(message), None) if full => {
             queue.push_back(Item::Backfill(Missed::after(message.id.get() - 1)));
@@ -109,7 +109,7 @@ pub(super) struct InboundHandler {
     pub(super) places: Arc<Places>,
     pub(super) outbox: Arc<Outbox>,
     pub(super) me: Mutex<Option<UserId>>,
-    /// Private chats with the bot: no server tells of them.
+    /// Private chats with the bot, which are in no server's list.
     private_chats: Mutex<HashSet<ChannelId>>,
     pub(super) catch_ups: CatchUps,
     pub(super) reads: Semaphore,
@@ -135,13 +135,13 @@ impl InboundHandler {
 }
 
 impl InboundHandler {
-    /// The id of what is still taken in after a pause.
+    /// The oldest message id that is still taken in after downtime.
     pub(super) fn oldest(&self) -> u64 {
         let max_age = self.path.chat.get().catch_up.max_age;
         id_at(self.path.now().checked_sub(max_age).unwrap_or(jiff::Timestamp::UNIX_EPOCH))
     }
 
-    /// Reads an event; one that cannot be read is counted and passed over.
+    /// Reads an event. One that cannot be read is counted and skipped.
     fn read<T: DeserializeOwned>(&self, kind: &str, data: Value) -> Option<T> {
         let event = serde_json::from_value(data).ok();
         if event.is_none() {
@@ -150,7 +150,7 @@ impl InboundHandler {
         event
     }
 
-    /// Discord does not know a channel any more.
+    /// Forgets a channel that Discord no longer knows.
     pub(super) fn gone(&self, channel: ChannelId) {
         if self.places.set_gone(channel) {
             tracing::info!(
@@ -163,7 +163,7 @@ impl InboundHandler {
         self.clear_troubles(channel);
     }
 
-    /// What did not work in a channel that is gone, or that the bot has left.
+    /// Removes the status entries of a channel.
     fn clear_troubles(&self, channel: ChannelId) {
         for place in
             [messages::sight_of(channel), messages::rights_in(channel), backfill::history_of(channel)]
@@ -172,7 +172,7 @@ impl InboundHandler {
         }
     }
 
-    /// Says what was done about what was missed, once all of it is done.
+    /// Reports the catch-up in the log and the status, once it is complete.
     pub(super) fn tell_caught_up(&self) {
         let Some(done) = self.catch_ups.done(self.path.now()) else { return };
         tracing::info!(
@@ -188,7 +188,7 @@ impl InboundHandler {
     }
 }
 
-/// Sorts events into the queues of their channels. Never waits.
+/// Sorts gateway events into the queues of their channels. Never waits.
 pub(super) struct Inbox {
     inbound: Arc<InboundHandler>,
     chat_queues: Arc<ChatQueues<ChannelId, Item>>,
@@ -197,7 +197,7 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// Dropping it stops all its tasks.
+    /// Dropping the inbox stops its tasks.
     pub(super) fn new(inbound: Arc<InboundHandler>) -> Self {
         inbound.link.set_queue(0);
         let (tasks, stop) = Tasks::new();
@@ -207,7 +207,7 @@ impl Inbox {
     fn push(&self, channel: ChannelId, item: Item) {
         let platform = self.inbound.link.platform();
         let is_new = self.chat_queues.change(channel, |queue, n_waiting| {
-            // While the queue is held: its worker may look at once.
+            // Under the queue's lock: its worker may start at once.
             if enqueue(platform, queue, n_waiting, channel, item) {
                 self.inbound.catch_ups.opened();
             }
@@ -226,7 +226,7 @@ impl Inbox {
         }
     }
 
-    /// Reads an event and does something with it.
+    /// Reads an event and passes it to `act`.
     fn with<T: DeserializeOwned>(&self, kind: &str, data: Value, act: impl FnOnce(T)) {
         if let Some(event) = self.inbound.read(kind, data) {
             act(event);
@@ -245,7 +245,7 @@ impl Inbox {
             return;
         }
         if message.guild_id.is_none() {
-            // The gateway names the server of everything that is said in one.
+            // The gateway names the server of every message in one, so this is a private chat.
             self.inbound.places.learn_direct(message.channel_id);
             self.inbound.private_chats.lock().insert(message.channel_id);
         }
@@ -273,7 +273,7 @@ impl Inbox {
             "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE" => {
                 self.with(kind, data, |room: ChannelInfo| {
                     places.learn(&room, room.guild_id);
-                    // A thread has the rights of its channel.
+                    // A thread uses the rights of its channel.
                     self.rights_changed(me, |id, at| {
                         id == room.id || at.is_some_and(|at| at.chat == room.id)
                     });
@@ -315,11 +315,11 @@ impl Inbox {
         self.rights_changed(me, |_, at| at.is_some_and(|at| at.guild == Some(server)));
     }
 
-    /// The bot may do other things in some places than before: where it may write again the trouble is over, and what could not
-    /// be read is read.
+    /// The bot's rights in some places may have changed: clears troubles where it may write again, and reads channels
+    /// that could not be read.
     fn rights_changed(&self, me: UserId, is_there: impl Fn(ChannelId, Option<&ChannelRef>) -> bool) {
         let (places, link, now) = (&self.inbound.places, &self.inbound.link, self.inbound.path.now());
-        // They are few, so all are looked at.
+        // There are few, so all are checked.
         let troubles = link.places_in_trouble();
         for channel in troubles.iter().filter_map(|place| messages::channel_of_rights(place)) {
             if places.may_send(channel, me, now) == Some(true) {
@@ -333,8 +333,8 @@ impl Inbox {
         }
     }
 
-    /// Has a channel looked at before what is said there next. One that cannot be read holds nothing up: what is said next would be
-    /// read with the rest, and be lost.
+    /// Queues a channel to be checked before its next messages. A channel that cannot be read is checked outside its
+    /// queue, so that new messages are not added to a read that fails.
     fn look(&self, channel: ChannelId, missed: Missed, me: UserId) {
         let inbound = self.inbound.clone();
         if inbound.places.may_read(channel, me, inbound.path.now()) != Some(false) {
@@ -344,7 +344,7 @@ impl Inbox {
         self.tasks.spawn(async move { inbound.handle(channel, Item::Backfill(missed)).await });
     }
 
-    /// A server has sent its list: what was missed in it is looked at, in channels, too, where nothing was ever heard.
+    /// A server sent its list: checks its served channels for missed messages, also where the bot never heard anything.
     fn listed(&self, server: &Server, me: UserId) {
         let inbound = &self.inbound;
         let rules = inbound.path.for_everybody();
@@ -376,7 +376,7 @@ impl Inbox {
         }
     }
 
-    /// Who the bot is. Its commands are those of this version: the first shard registers them.
+    /// Records the bot's identity. The first shard registers the commands.
     fn known_as(&self, shard: Shard, bot: &Bot) {
         self.inbound.link.set_name(bot.user.username.clone());
         *self.inbound.me.lock() = Some(bot.user.id);
@@ -440,7 +440,8 @@ impl Listener for Inbox {
         match kind {
             "MESSAGE_CREATE" => self.with(kind, data, |message: Message| self.message(message, false)),
             "MESSAGE_UPDATE" => {
-                // A change that Discord made itself may lack an author; then nobody changed any words.
+                // Changes that Discord makes itself, such as link previews, may lack an author; the text is unchanged
+                // then.
                 if data.get("author").is_some() {
                     self.with(kind, data, |message: Message| self.message(message, true));
                 }

@@ -1,4 +1,4 @@
-//! The calls that the adapter makes, each with its route.
+//! The REST calls of the adapter.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -10,25 +10,25 @@ use serenity::http::{LightMethod, Request, Route};
 
 use super::{Rest, RestError, with_body};
 
-/// What is read of a message that was sent.
+/// A sent message, as far as the answer is read.
 #[derive(Deserialize)]
 struct Sent {
     id: MessageId,
 }
 
-/// Most messages that Discord gives at once.
+/// Most messages that Discord returns per request.
 pub(crate) const PAGE: usize = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Page {
     After(u64),
     Before(u64),
-    /// The newest ones.
+    /// The newest messages.
     Newest,
 }
 
 impl Rest {
-    /// Where the gateway is, and how often a session may still begin. Tells whether the token is good.
+    /// The gateway address and the remaining session starts. Also checks the token.
     pub(crate) async fn gateway(&self) -> Result<BotGateway, RestError> {
         self.get(Route::GatewayBot, None).await
     }
@@ -117,7 +117,7 @@ impl Rest {
         self.tell(with_body(route, LightMethod::Post, response)?).await
     }
 
-    /// Fills the answer that was put off.
+    /// Replaces a deferred answer.
     pub(crate) async fn edit_response(
         &self,
         application_id: ApplicationId,
@@ -128,7 +128,7 @@ impl Rest {
         self.tell(with_body(route, LightMethod::Patch, response)?).await
     }
 
-    /// Takes the answer that was put off away.
+    /// Deletes a deferred answer.
     pub(crate) async fn drop_response(
         &self,
         application_id: ApplicationId,
@@ -148,7 +148,7 @@ impl Rest {
         self.tell(with_body(route, LightMethod::Post, response)?).await
     }
 
-    /// Sends a request whose answer does not matter.
+    /// Sends a request and ignores the answer's body.
     async fn tell(&self, request: Request<'_>) -> Result<(), RestError> {
         self.execute(request).await.map(drop)
     }

@@ -1,4 +1,5 @@
-//! Why a request came to nothing, and what that means for a message: never with the token or an address that holds one.
+//! Errors of REST requests, and what they mean for a message. They never contain the token or an address that has one
+//! in it.
 
 use std::time::Duration;
 
@@ -19,13 +20,13 @@ pub(crate) enum RestError {
     #[error("{}", refusal(*.status, *.code, .message))]
     Refused {
         status: u16,
-        /// Discord's own code; 0 where there is none.
+        /// Discord's error code; 0 if there is none.
         code: u32,
         message: String,
     },
 }
 
-/// How Discord words an error.
+/// The body of an error answer.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Fault {
@@ -35,20 +36,20 @@ pub(super) struct Fault {
     pub(super) global: bool,
 }
 
-/// A thing that the request names is not there.
+/// The channel does not exist, or the bot cannot see it.
 pub(crate) const UNKNOWN_CHANNEL: u32 = 10003;
-/// The message that is to be edited is not there.
+/// The message to be edited does not exist.
 pub(crate) const UNKNOWN_MESSAGE: u32 = 10008;
-/// The interaction is too old, or was never there.
+/// The interaction has expired or never existed.
 pub(crate) const UNKNOWN_INTERACTION: u32 = 10062;
-/// The interaction has been answered.
+/// The interaction was already answered.
 pub(crate) const ALREADY_ANSWERED: u32 = 40060;
-/// Something in the request is not as it must be.
+/// The request's form is invalid.
 pub(crate) const BAD_FORM: u32 = 50035;
-/// A reply needs the permission to read the history.
+/// A reply requires the right to read the history.
 pub(crate) const NO_HISTORY_FOR_REPLY: u32 = 160_002;
 
-/// A refusal in words that say what to do.
+/// The refusal, with advice on how to fix it.
 fn refusal(status: u16, code: u32, message: &str) -> String {
     let words = refusal_words(code);
     if code == 0 {
@@ -79,7 +80,7 @@ fn refusal_words(code: u32) -> &'static str {
 }
 
 impl RestError {
-    /// What Discord says of a channel that it does not know.
+    /// The error for a channel that Discord does not know.
     pub(crate) fn unknown_channel() -> Self {
         Self::Refused { status: 404, code: UNKNOWN_CHANNEL, message: "Unknown Channel".to_owned() }
     }
@@ -88,7 +89,7 @@ impl RestError {
         matches!(self, Self::Refused { code: UNKNOWN_CHANNEL, .. })
     }
 
-    /// The error without Discord's own words, which may repeat the message: for logs.
+    /// The error without Discord's own text, which may quote the message; for logs.
     pub(crate) fn in_brief(&self) -> String {
         match self {
             Self::Refused { status, code: 0, .. } => refusal(*status, 0, ""),
@@ -99,7 +100,7 @@ impl RestError {
         }
     }
 
-    /// The same request may do better later.
+    /// Whether a repeated request may succeed.
     pub(crate) fn is_passing(&self) -> bool {
         !matches!(self, Self::Refused { .. } | Self::Unauthorized)
     }
@@ -108,7 +109,7 @@ impl RestError {
         matches!(self, Self::Limited { .. } | Self::Unreachable(_))
     }
 
-    /// How long to wait before the same request at least.
+    /// The least time to wait before a repeat, if Discord named one.
     pub(crate) fn after(&self) -> Option<Duration> {
         match self {
             Self::Limited { after } => Some(*after),
@@ -117,7 +118,7 @@ impl RestError {
     }
 }
 
-/// A message waits so long for a token that works.
+/// Pause of a message while the token is refused.
 const TOKEN_PAUSE: Duration = Duration::from_secs(60);
 
 impl From<RestError> for SendError {
@@ -127,7 +128,7 @@ impl From<RestError> for SendError {
             RestError::Limited { after } => Self::Later { after: Some(after), reason },
             RestError::Unreachable(_) => Self::Later { after: None, reason },
             RestError::Unknown(reason) => Self::Unknown(reason),
-            // The message is sound: it goes out once the token is mended.
+            // The message is fine: it is sent once the token is fixed.
             RestError::Unauthorized => Self::Later { after: Some(TOKEN_PAUSE), reason },
             RestError::Refused { .. } => Self::Refused(reason),
         }

@@ -1,4 +1,4 @@
-//! Rate limits as Discord states them: by bucket, and one for all. Nothing here waits; it says how long to.
+//! Discord's rate limits: per bucket, and one for all requests. Nothing here waits; callers get the time to wait.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -10,16 +10,16 @@ use serenity::http::{LightMethod, RatelimitingBucket};
 use super::LIMIT_MAX;
 use super::refused::{Refusals, Refused};
 
-/// Requests a second that Discord allows a bot, over all buckets.
+/// Discord's limit on requests per second and bot, over all buckets.
 const GLOBAL_PER_SECOND: u32 = 50;
 
-/// Past so many buckets those that hold nothing back are forgotten.
+/// Above this many buckets, expired ones are dropped.
 const BUCKETS_MAX: usize = 4096;
 
-/// What is limited together: a route with its channel, and the method.
+/// The unit of rate limits: a route with its channel, and the method.
 pub(super) type Key = (RatelimitingBucket, LightMethod);
 
-/// What is known of a bucket until it is filled again.
+/// A bucket's state until it is refilled.
 struct Bucket {
     remaining: u32,
     until: Instant,
@@ -29,7 +29,7 @@ struct Bucket {
 struct State {
     buckets: HashMap<Key, Bucket>,
     closed_until: Option<Instant>,
-    /// The second under way, and the requests sent in it.
+    /// Start of the current second, and the requests sent in it.
     second: Option<(Instant, u32)>,
     refused: Refused,
 }
@@ -48,7 +48,7 @@ impl State {
     }
 }
 
-/// All limits of one token.
+/// All rate limits of one token.
 #[derive(Default)]
 pub(super) struct Limits(Mutex<State>);
 
@@ -57,11 +57,11 @@ impl Limits {
         Self(Mutex::new(State { refused: Refused::new(refusals), ..State::default() }))
     }
 
-    /// Takes a place in the bucket. `is_global`: the limits of the bot as a whole hold for it, too; those of answers to
-    /// interactions do not.
+    /// Reserves a request in the bucket. `is_global`: the bot's global limits apply, too; they do not apply to answers
+    /// to interactions.
     ///
     /// # Errors
-    /// There is none: how long to wait.
+    /// The request is not allowed yet: the time to wait.
     pub(super) fn acquire(&self, key: Key, is_global: bool, now: Instant) -> Result<(), Duration> {
         let mut state = self.0.lock();
         if let Some(until) = state.closed_until.filter(|until| is_global && *until > now) {
@@ -82,7 +82,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Notes what the answer says of its bucket.
+    /// Updates a bucket from the headers of an answer.
     pub(super) fn learn(&self, key: Key, headers: &HeaderMap, now: Instant) {
         let number = |name: &str| headers.get(name)?.to_str().ok()?.parse::<f64>().ok();
         let (Some(remaining), Some(after)) =
@@ -92,7 +92,7 @@ impl Limits {
         };
         let Ok(after) = Duration::try_from_secs_f64(after) else { return };
         let after = after.min(LIMIT_MAX);
-        // Not negative, and a whole number: the cast loses nothing that counts.
+        // A clamped whole number, so the cast is exact.
         let remaining = remaining.clamp(0.0, f64::from(u32::MAX)) as u32;
         let mut state = self.0.lock();
         if state.buckets.len() >= BUCKETS_MAX {
@@ -100,23 +100,23 @@ impl Limits {
         }
         let until = now + after;
         let bucket = state.buckets.entry(key).or_insert(Bucket { remaining, until });
-        // Answers overtake each other: within a window the least that was said holds.
+        // Answers may arrive out of order: within a window the lowest count is kept.
         let same_window = bucket.until > now && bucket.until + Duration::from_millis(50) >= until;
         bucket.remaining = if same_window { bucket.remaining.min(remaining) } else { remaining };
         bucket.until = until;
     }
 
-    /// A request was refused in a way that counts against the bot. True: with this one there are too many.
+    /// Counts a refused request. Returns true when the count reaches [`super::REFUSED_MAX`].
     pub(super) fn refused(&self, key: Key, now: Instant) -> bool {
         self.0.lock().refused.add(key, now)
     }
 
-    /// Requests that count against the bot by now.
+    /// Refused requests within the window.
     pub(super) fn n_refused(&self, now: Instant) -> u64 {
         self.0.lock().refused.in_window(now)
     }
 
-    /// Discord said 429: nothing of this bucket, or nothing at all, for so long.
+    /// Closes a bucket, or with `global` all of them, after a 429.
     pub(super) fn close(&self, key: Key, after: Duration, global: bool, now: Instant) {
         let mut state = self.0.lock();
         let until = now + after.min(LIMIT_MAX);

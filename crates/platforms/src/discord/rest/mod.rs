@@ -1,8 +1,8 @@
-//! Discord's REST API: requests as serenity builds them, sent by a client of our own.
+//! Discord's REST API: requests as serenity builds them, sent by our own client.
 //!
 //! serenity's own client ignores its proxy setting while its rate limiter is on, and its rate limiter waits inside the
-//! call. Here the token goes to `api_url` alone, redirects are not followed, and a limit is an answer: who asked
-//! decides whether to wait, so that one channel never holds another up.
+//! call. Here the token is sent only to `api_url`, redirects are not followed, and a rate limit is returned as an
+//! error: the caller decides whether to wait, so that one channel never blocks another.
 
 mod calls;
 mod error;
@@ -33,26 +33,26 @@ pub(crate) use self::error::{
 pub use self::refused::Refusals;
 pub(crate) use self::refused::{REFUSED_MAX, STOP_AT};
 
-/// Longest that a connection may take to come about.
+/// Longest time to establish a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
-/// Longest that a request may take in all.
+/// Longest time for a whole request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(15);
 
-/// Largest answer that is read: 100 messages with all that Discord adds stay far below.
+/// Largest answer that is read, in bytes. 100 messages take far less.
 const ANSWER_MAX: usize = 16 * 1024 * 1024;
 
-/// After a 429 that does not say how long.
+/// Pause after a 429 that names no time.
 const LIMIT_UNSAID: Duration = Duration::from_secs(5);
 
 const LIMIT_MAX: Duration = Duration::from_secs(3600);
 
-/// Tries of [`Rest::patiently`].
+/// Attempts of [`Rest::patiently`], and the pauses between them.
 const TRIES: u32 = 6;
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_LONGEST: Duration = Duration::from_secs(16);
 
-/// The API, for one token.
+/// The REST client of one bot.
 pub(crate) struct Rest {
     platform: &'static str,
     client: Client,
@@ -64,10 +64,10 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    /// `token` with `Bot ` before it; `api` is scheme and host.
+    /// `token` has the `Bot ` prefix; `api` is scheme and host; `own`: the API is not Discord's.
     ///
     /// # Errors
-    /// The client cannot be made (its certificates cannot be loaded).
+    /// The HTTP client cannot be built (its certificates cannot be loaded).
     pub(crate) fn new(
         platform: &'static str,
         token: SecretString,
@@ -80,7 +80,7 @@ impl Rest {
             .connect_timeout(CONNECT_LIMIT)
             .timeout(REQUEST_LIMIT);
         if own {
-            // A proxy from the environment would see the token of a server that is reached without TLS.
+            // A proxy from the environment would see the token if the server is reached without TLS.
             builder = builder.no_proxy();
         }
         let api = api.as_str().trim_end_matches('/').to_owned();
@@ -90,26 +90,26 @@ impl Rest {
         Ok(Self { platform, client, token, api, limits, fence, rejected })
     }
 
-    /// Requests of the last ten minutes that count against the bot, with those of the other bots of the daemon.
+    /// Refused requests of the last ten minutes, over all bots of the daemon.
     pub(crate) fn n_refused(&self) -> u64 {
         self.limits.n_refused(Instant::now())
     }
 
-    /// A refusal of before is of no account any more.
+    /// Drops an earlier refusal of the token that nobody waited for.
     pub(crate) fn forget_rejection(&self) {
-        // The permit that nobody waited for, if there is one.
+        // Takes the stored permit, if there is one.
         let _ = self.rejected.notified().now_or_never();
     }
 
-    /// Returns when Discord has refused the token.
+    /// Waits until Discord refuses the token.
     pub(crate) async fn token_rejected(&self) {
         self.rejected.notified().await;
     }
 
-    /// Waits for limits and through short faults; for calls that may be repeated without harm.
+    /// Repeats a call through rate limits and short failures. For calls that may safely be repeated.
     ///
     /// # Errors
-    /// It is refused for good, or still fails after some tries.
+    /// It is refused, or still fails after some attempts.
     pub(crate) async fn patiently<T, F>(&self, call: impl Fn() -> F) -> Result<T, RestError>
     where
         F: Future<Output = Result<T, RestError>>,
@@ -117,10 +117,11 @@ impl Rest {
         self.again_while(call, RestError::is_passing).await
     }
 
-    /// Waits for limits and through short faults, for calls that must not be repeated once they may have arrived.
+    /// Repeats a call through rate limits and connection failures. For calls that must not be repeated once they may
+    /// have arrived.
     ///
     /// # Errors
-    /// It is refused for good, may have arrived, or still fails after some tries.
+    /// It is refused, may have arrived, or still fails after some attempts.
     pub(crate) async fn carefully<T, F>(&self, call: impl Fn() -> F) -> Result<T, RestError>
     where
         F: Future<Output = Result<T, RestError>>,
@@ -182,7 +183,7 @@ impl Rest {
         self.limits.acquire(key, by_bot, Instant::now()).map_err(|after| RestError::Limited { after })?;
         let request = request
             .build(&self.client, self.token.expose_secret(), Some(&self.api))
-            // The error may quote the address; it is not passed on.
+            // The error may quote the address, so it is dropped.
             .map_err(|_| RestError::Unreachable("the request cannot be built; check api_url".to_owned()))?;
         let response = request.send().await.map_err(|error| of_transport(&error))?;
         let (status, headers) = (response.status(), response.headers().clone());
@@ -203,7 +204,7 @@ impl Rest {
         body: &[u8],
     ) -> RestError {
         let fault: Option<Fault> = serde_json::from_slice(body).ok();
-        // A limit that others share with the bot is not its doing.
+        // A limit shared with other bots does not count against this one.
         let is_shared = headers.get("x-ratelimit-scope").is_some_and(|scope| scope == "shared");
         if matches!(status.as_u16(), 401 | 403) || (status.as_u16() == 429 && !is_shared) {
             metrics::counter!("cairn_discord_refused_total").increment(1);
@@ -216,13 +217,13 @@ impl Rest {
             }
         }
         match status {
-            // Of an interaction it is the token of the interaction that is no longer good.
+            // For an interaction, the interaction's own token has expired.
             StatusCode::UNAUTHORIZED if by_bot => {
                 self.rejected.notify_one();
                 RestError::Unauthorized
             }
             StatusCode::TOO_MANY_REQUESTS => {
-                // Without words of Discord's it is what stands before it, and that limits everything.
+                // Without a body by Discord the answer comes from a proxy before it, which limits everything.
                 let global = headers.contains_key("x-ratelimit-global")
                     || fault.as_ref().is_none_or(|fault| fault.global);
                 let after = pause_of(headers, fault.as_ref());
@@ -246,7 +247,7 @@ impl Rest {
     }
 }
 
-/// Whether the bot's token authorises a request, and not one that is in its address.
+/// Whether the request is authorised by the bot's token, not by a token in its path.
 fn is_by_bot(route: &Route<'_>) -> bool {
     !matches!(
         route,
@@ -269,7 +270,7 @@ fn with_body<'a>(
     Ok(Request::new(route, method).body(Some(body)))
 }
 
-/// How long a 429 says to wait.
+/// The wait time of a 429.
 fn pause_of(headers: &HeaderMap, fault: Option<&Fault>) -> Duration {
     let header = || headers.get("retry-after")?.to_str().ok()?.parse::<f64>().ok();
     fault
@@ -279,7 +280,7 @@ fn pause_of(headers: &HeaderMap, fault: Option<&Fault>) -> Duration {
         .map_or(LIMIT_UNSAID, |pause| pause.min(LIMIT_MAX))
 }
 
-/// What a broken connection means. The words name no address.
+/// The error for a failed connection. Its text contains no address.
 fn of_transport(error: &reqwest::Error) -> RestError {
     if error.is_connect() {
         let why = if error.is_timeout() { "no connection in time" } else { "no connection" };

@@ -1,5 +1,5 @@
-//! Requests that count against the bot: those that get 401, 403, or 429 for a limit of its own. Discord shuts out an address
-//! that makes 10,000 of them in ten minutes, with every bot behind it: the bots of a daemon count together.
+//! Counts refused requests: 401, 403, and 429 except for shared limits. Discord blocks an IP address with 10,000 of
+//! them in ten minutes, for every bot behind it, so all bots of a daemon are counted together.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -9,31 +9,32 @@ use parking_lot::Mutex;
 
 use super::limits::Key;
 
-/// Discord counts over so long.
+/// The period over which Discord counts.
 const WINDOW: Duration = Duration::from_secs(600);
 
-/// The counts of so long are kept together.
+/// Refusals within this time share one counter.
 const STEP: Duration = Duration::from_secs(60);
 
-/// From here on what was refused in the window is not tried again within it. A tenth of what Discord takes: other bots and
-/// other programs may share the address, and no healthy bot comes near.
+/// From this count on, requests of a kind that was refused within the window wait. It is a tenth of Discord's limit:
+/// other bots and programs may share the address, and no healthy bot gets near it.
 pub(crate) const REFUSED_MAX: u64 = 1_000;
 
-/// From here on nothing is asked any more: half of what Discord takes.
+/// From this count on, all requests wait: half of Discord's limit.
 pub(crate) const STOP_AT: u64 = 5_000;
 
-/// At so many kinds of requests those that were refused before the window are forgotten. If none was, new kinds are not noted.
+/// At this many kinds of requests those refused before the window are dropped. If none can be dropped, new kinds are
+/// not recorded.
 const KEYS_MAX: usize = 10_000;
 
-/// How many requests of late were refused to all bots that share it: since when, and how many, oldest first.
+/// Recent refusals of all bots that share it: counters with their start, oldest first.
 #[derive(Debug, Clone, Default)]
 pub struct Refusals(Arc<Mutex<VecDeque<(Instant, u64)>>>);
 
-/// What was refused of late to one of the bots. Nothing here waits; it says how long to.
+/// Recent refusals of one bot. Nothing here waits; callers get the time to wait.
 #[derive(Debug, Default)]
 pub(super) struct Refused {
     all: Refusals,
-    /// When each kind of request was refused last.
+    /// When each kind of request was last refused.
     last: HashMap<Key, Instant>,
 }
 
@@ -42,7 +43,7 @@ impl Refused {
         Self { all, last: HashMap::new() }
     }
 
-    /// One more. True: with this one there are too many.
+    /// Counts a refusal. Returns true when the count reaches [`REFUSED_MAX`].
     pub(super) fn add(&mut self, key: Key, now: Instant) -> bool {
         let n = self.all.add(now);
         if self.last.len() >= KEYS_MAX {
@@ -54,7 +55,7 @@ impl Refused {
         n == REFUSED_MAX
     }
 
-    /// How long a request must wait so that it does not add to them; none: it may go.
+    /// How long a request must wait; `None`: it may be sent.
     pub(super) fn wait(&self, key: Key, now: Instant) -> Option<Duration> {
         let (n, oldest) = self.all.now(now);
         let was_refused = || self.last.get(&key).is_some_and(|at| now.duration_since(*at) < WINDOW);
@@ -69,7 +70,7 @@ impl Refused {
 }
 
 impl Refusals {
-    /// One more; how many there are with it.
+    /// Counts a refusal. Returns the new count.
     fn add(&self, now: Instant) -> u64 {
         let mut steps = self.0.lock();
         match steps.back_mut() {
@@ -79,14 +80,14 @@ impl Refusals {
         count(&mut steps, now)
     }
 
-    /// How many there are, and since when.
+    /// The count, and the time of the oldest counter.
     fn now(&self, now: Instant) -> (u64, Option<Instant>) {
         let mut steps = self.0.lock();
         (count(&mut steps, now), steps.front().map(|(since, _)| *since))
     }
 }
 
-/// A step counts until its last request is old enough.
+/// Drops counters whose last refusal is outside the window, and sums up the rest.
 fn count(steps: &mut VecDeque<(Instant, u64)>, now: Instant) -> u64 {
     let is_old = |(since, _): &(Instant, u64)| now.duration_since(*since) >= WINDOW + STEP;
     while steps.front().is_some_and(is_old) {

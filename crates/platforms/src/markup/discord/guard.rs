@@ -1,10 +1,10 @@
-//! Breaks up what Discord would make more of than text: mentions, emoji of servers, times, and addresses behind words.
+//! Makes text inert on Discord: breaks up mentions, custom emoji, timestamps, and link addresses hidden behind text.
 
 use percent_encoding::percent_encode_byte;
 
 use crate::markup::JOINER;
 
-/// Text outside code, made inert. A backtick that begins no code is escaped: what counts as code here does there, too.
+/// Text outside code, made inert. Stray backticks are escaped, so that Discord sees the same code spans as we do.
 pub(super) fn text(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     for (at, c) in text.char_indices() {
@@ -27,7 +27,7 @@ pub(super) fn text(text: &str) -> String {
     out
 }
 
-/// Code, where Discord looks for nothing: only what would reach people is broken up all the same.
+/// Code, which Discord does not parse: only mentions are broken up.
 pub(super) fn code(code: &str) -> String {
     let mut out = String::with_capacity(code.len());
     for (at, c) in code.char_indices() {
@@ -40,7 +40,7 @@ pub(super) fn code(code: &str) -> String {
     out
 }
 
-/// The address of a link: in brackets, so that no preview comes of it; one that is not of the web as mere text.
+/// A link's address. Web addresses are put in angle brackets, which suppresses the preview; others stay plain text.
 pub(super) fn address(address: &str) -> String {
     let is_web = ["http://", "https://"]
         .iter()
@@ -67,7 +67,7 @@ fn calls_everybody(after: &str) -> bool {
     })
 }
 
-/// Behind a `<`: a person, a role, a channel, a place of the server, a command, an emoji, a time.
+/// Whether `<` followed by `after` starts a mention, a channel, a command, an emoji or a timestamp.
 fn is_reference(after: &str) -> bool {
     let starts = ["@", "#", ":", "a:", "t:", "id:"].iter().any(|start| after.starts_with(start));
     let is_command = || {
@@ -78,7 +78,7 @@ fn is_reference(after: &str) -> bool {
     starts || is_command()
 }
 
-/// The next character stands behind a backslash that is none itself.
+/// Whether the next character is escaped by an unescaped backslash.
 fn is_escaped(out: &str) -> bool {
     (out.len() - out.trim_end_matches('\\').len()) % 2 == 1
 }

@@ -1,11 +1,11 @@
-//! Text and entities as they grow, and the guard that keeps the text inert.
+//! Builds the text and its entities, and keeps the text inert.
 
 use teloxide::types::{MessageEntity, MessageEntityKind};
 
 use super::{MOST_ENTITIES, Rendered};
 use crate::markup::{JOINER, steers};
 
-/// An entity that is open, and where it began, in UTF-16 units.
+/// An open entity and its start, in UTF-16 units.
 struct Open {
     kind: MessageEntityKind,
     from: usize,
@@ -17,17 +17,17 @@ pub(super) struct Writer {
     utf16: usize,
     open: Vec<Open>,
     done: Vec<MessageEntity>,
-    /// Line breaks that are due before the next words.
+    /// Line breaks to write before the next text.
     gap: usize,
-    /// The mark of a list's item waits for its words: no gap in between.
+    /// The last text was a list item's mark, which is followed by the item's text without a break.
     held: bool,
     in_code: bool,
-    /// No entity will format code, so nothing but the guard keeps it inert.
+    /// The message has no entities, so code must be made inert, too.
     bare: bool,
 }
 
 impl Writer {
-    /// A writer of text that goes without entities.
+    /// A writer for text without entities.
     pub(super) fn bare() -> Self {
         Self { bare: true, ..Self::default() }
     }
@@ -41,14 +41,14 @@ impl Writer {
         self.text.get(from..).unwrap_or_default()
     }
 
-    /// At least so many line breaks come before the next words.
+    /// Asks for at least `breaks` line breaks before the next text.
     pub(super) fn gap(&mut self, breaks: usize) {
         if !self.held {
             self.gap = self.gap.max(breaks);
         }
     }
 
-    /// Begins an item of a list in a line of its own.
+    /// Starts a list item on a new line.
     pub(super) fn item(&mut self, mark: &str) {
         self.held = false;
         self.gap(1);
@@ -61,7 +61,7 @@ impl Writer {
         self.open.push(Open { kind, from: self.utf16 });
     }
 
-    /// Ends what was opened last of this kind.
+    /// Closes the innermost open entity of this kind.
     pub(super) fn close(&mut self, kind: &MessageEntityKind) {
         if let Some(at) = self.open.iter().rposition(|open| open.kind == *kind) {
             let open = self.open.remove(at);
@@ -83,7 +83,7 @@ impl Writer {
         self.verbatim(MessageEntityKind::Pre { language }, code.trim_end().trim_start_matches('\n'));
     }
 
-    /// Code is in no other entity, so those that are open pause.
+    /// Writes code. Code cannot be inside other entities, so open ones end before it and restart after it.
     fn verbatim(&mut self, kind: MessageEntityKind, code: &str) {
         if code.trim().is_empty() {
             self.text(code);
@@ -107,7 +107,7 @@ impl Writer {
         }
     }
 
-    /// Bold within bold is bold: only the outermost of a kind counts.
+    /// Ends an entity, unless an outer one of its kind is open: bold within bold is bold.
     fn end_outermost(&mut self, kind: MessageEntityKind, from: usize, depth: usize) {
         if !self.open.iter().take(depth).any(|other| other.kind == kind) {
             self.end(kind, from);
@@ -120,7 +120,7 @@ impl Writer {
         }
     }
 
-    /// Writes the line breaks that are due; none at the beginning.
+    /// Writes the pending line breaks, except at the start of the text.
     fn due(&mut self) {
         let gap = std::mem::take(&mut self.gap);
         self.held = false;
@@ -143,7 +143,8 @@ impl Writer {
             }
             self.due();
         }
-        // Entities beyond the most are left out: as many come before this code as are done at least.
+        // Entities beyond the maximum are dropped, so code there is made inert, too. At least `done` entities come
+        // before this code.
         if !self.in_code || self.bare || self.done.len() >= MOST_ENTITIES {
             if c == '@' && self.in_address() && !self.after_word(self.text.len()) {
                 "%40".chars().for_each(|c| self.put(c));
@@ -161,7 +162,7 @@ impl Writer {
         self.utf16 += c.len_utf16();
     }
 
-    /// With this character a mention, a command, or an address of Telegram's own would begin.
+    /// Whether a mention, a command or a Telegram link would start with this character.
     fn would_be_live(&self, c: char) -> bool {
         let name = c.is_ascii_alphanumeric() || c == '_';
         let before = self.text.len().saturating_sub(1);
@@ -180,12 +181,12 @@ impl Writer {
         }
     }
 
-    /// Just before this place a word ends, as in an e-mail address.
+    /// Whether a word ends just before this position, as in an e-mail address.
     fn after_word(&self, at: usize) -> bool {
         self.text[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
     }
 
-    /// The text ends within an address of the web.
+    /// Whether the text ends inside a web address.
     fn in_address(&self) -> bool {
         let before = |c: char| c.is_whitespace() || matches!(c, '(' | '<' | '[' | '"' | '\'' | JOINER);
         let word = self.text.rsplit(before).next().unwrap_or_default();
@@ -193,7 +194,7 @@ impl Writer {
         ["http", "https"].iter().any(|web| scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(web)))
     }
 
-    /// The message, without white space at its ends and at those of its entities.
+    /// The message, trimmed; its entities are trimmed as well.
     pub(super) fn finish(mut self) -> Rendered {
         while let Some(open) = self.open.pop() {
             self.end_outermost(open.kind, open.from, self.open.len());

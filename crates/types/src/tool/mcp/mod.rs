@@ -51,14 +51,14 @@ pub struct ToolPin {
     #[serde(default)]
     pub description: String,
     pub schema: Value,
-    /// What it says of itself: it only reads.
+    /// It says that it only reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destructive: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,
-    /// It reaches beyond the server's own things.
+    /// It says that it reaches beyond the server's own data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_world: Option<bool>,
 }
@@ -90,7 +90,7 @@ pub struct ServerPin {
 }
 
 impl ServerPin {
-    /// Hash of all of it: who approves says what they have seen.
+    /// Hash of the whole server as shown. An approval names it, so that nothing else is approved.
     pub fn digest(&self) -> String {
         let text = serde_json::to_string(self).unwrap_or_default();
         Sha256::digest(text.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
@@ -102,7 +102,7 @@ impl ServerPin {
     }
 }
 
-/// How a tool stands against what was approved.
+/// How a tool compares with what was approved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum ToolState {
@@ -112,14 +112,14 @@ pub enum ToolState {
         /// What changed: `description`, `schema`, `hints`, `title`.
         what: Vec<String>,
     },
-    /// Approved, and the server has it no longer.
+    /// Approved, but the server does not have it any more.
     Gone,
 }
 
 /// What differs between a server as approved and as it shows itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drift {
-    /// What changed of the server itself: all of it is blocked. In words.
+    /// Changes of the server itself, in words. Any of them blocks all its tools.
     pub server: Vec<String>,
     /// Each tool of either, by its name.
     pub tools: BTreeMap<String, ToolState>,
@@ -164,7 +164,7 @@ pub fn compare(approved: &ServerPin, now: &ServerPin) -> Drift {
     drift
 }
 
-/// What changed of how a server is reached, before it is asked anything.
+/// What changed in how a server is reached. The server need not be started for this.
 pub fn changes_of_source(approved: &ServerSource, now: &ServerSource) -> Vec<String> {
     match (approved, now) {
         (same, other) if same == other => Vec::new(),
@@ -174,7 +174,7 @@ pub fn changes_of_source(approved: &ServerSource, now: &ServerSource) -> Vec<Str
             vec![format!("its command was `{command}` and is `{other}`")]
         }
         (ServerSource::Stdio { args, .. }, ServerSource::Stdio { args: other, .. }) if args != other => {
-            // They may hold what is nobody's business.
+            // They may hold secrets, so they are not shown.
             vec!["its arguments are others".to_owned()]
         }
         (ServerSource::Stdio { .. }, ServerSource::Stdio { .. }) => {

@@ -6,6 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use super::ServerPin;
 
-/// What operators approved, by the servers' ids: a fold of the journal.
+/// The approved servers, by their ids. Folded from the journal.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pins(pub BTreeMap<String, ServerPin>);

@@ -1,4 +1,4 @@
-//! How tool servers are, and what they offer.
+//! The state of tool servers, and what they offer.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub enum ServerState {
     Running,
     /// It failed; it is started again when it is next needed, after a pause.
     Failed,
-    /// It has failed for a minute or longer, and nothing has gone well since.
+    /// It has failed for a minute or longer, without a success since.
     Failing,
     Stopped,
 }
@@ -42,7 +42,7 @@ pub struct ServerStatus {
     pub server: String,
     pub state: ServerState,
     pub approved: bool,
-    /// What has changed since, as far as is known: it is looked at when the server is started.
+    /// What has changed since the approval, as far as is known. It is checked when the server is started.
     pub drift: Option<Drift>,
     pub reason: Option<String>,
     pub retry_at: Option<Timestamp>,
