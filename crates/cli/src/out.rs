@@ -21,7 +21,12 @@ pub fn record<T: Serialize>(json: bool, record: &T, text: impl FnOnce(&T) -> Str
 
 /// Prints a record: as JSON with `--json`, else as it shows itself.
 pub fn shown<T: Serialize + Show>(json: bool, record: &T) -> Result<(), Failure> {
-    self::record(json, record, |record| paint(&record.show(), width()))
+    self::record(json, record, of)
+}
+
+/// A record as it shows itself.
+pub fn of(record: &impl Show) -> String {
+    paint(&record.show(), width())
 }
 
 /// Prints a list; `nothing`: the line for people when it is empty.
@@ -32,12 +37,12 @@ where
     self::record(json, records, |records| list(records, true, nothing))
 }
 
-/// A page of a list as text; only the first has a heading.
+/// A page of a list as text; only the first has a heading. A pipe gets every column, and nothing is cut.
 pub fn list<T>(records: &[T], first: bool, nothing: &str) -> String
 where
     [T]: Show,
 {
-    let text = paint(&records.show(), width());
+    let text = paint(&records.show(), room());
     match text.split_once('\n') {
         _ if first && records.is_empty() => format!("{nothing}\n"),
         Some((_heading, rows)) if !first => rows.to_owned(),
@@ -164,7 +169,7 @@ impl Table {
         for (idx, column) in self.inner.column_iter_mut().enumerate() {
             let is_last = idx == last;
             column.set_padding((0, if is_last { 0 } else { 2 }));
-            column.set_constraint(match is_last {
+            column.set_constraint(match is_last && width < usize::MAX {
                 true => ColumnConstraint::LowerBoundary(Width::Fixed(LAST_MIN)),
                 false => ColumnConstraint::ContentWidth,
             });

@@ -3,7 +3,9 @@
 use cairn_types::ids::{ChannelId, Seq};
 use cairn_types::memory::Memory;
 
-use super::{Block, Cell, Column, Show, Target, channel, entries, link, or_dash, table, time, words};
+use super::{
+    Block, Cell, Column, Show, Target, channel, entries, link, or_dash, section, table, time, words,
+};
 use crate::records::{MemoryChanged, MemoryStep, MemoryUse, MemoryView, turn_outcome};
 use crate::text::counted;
 
@@ -120,8 +122,7 @@ fn history(steps: &[MemoryStep]) -> Vec<Block> {
         Column::narrow("text"),
     ];
     let rows = steps.iter().map(step_row);
-    let mut blocks =
-        vec![Block::Head("History"), table("What became of the memory, oldest first", columns, rows)];
+    let mut blocks = section("History", "What became of the memory, oldest first", columns, rows);
     let left_out: u64 = steps.iter().map(|step| step.left_out).sum();
     if left_out > 0 {
         let steps = counted(left_out, "step", "steps");
@@ -148,9 +149,6 @@ fn step_row(step: &MemoryStep) -> [Cell; 5] {
 }
 
 fn used_in(uses: &[MemoryUse]) -> Vec<Block> {
-    if uses.is_empty() {
-        return Vec::new();
-    }
     let columns = [
         Column::narrow("ended"),
         Column::wide("channel"),
@@ -168,6 +166,6 @@ fn used_in(uses: &[MemoryUse]) -> Vec<Block> {
             words(why.map_or_else(|| outcome.to_owned(), |why| format!("{outcome}: {why}"))),
         ]
     };
-    let rows = uses.iter().rev().map(row);
-    vec![Block::Head("Used in"), table("The last turns that had the memory, newest first", columns, rows)]
+    let caption = "The last turns that had the memory, newest first";
+    section("Used in", caption, columns, uses.iter().rev().map(row))
 }

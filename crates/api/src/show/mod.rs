@@ -2,6 +2,7 @@
 //! and escape every span, since its text may be anybody's.
 
 pub mod bar;
+mod explain;
 mod memory;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -10,6 +11,8 @@ use std::fmt::Display;
 
 use cairn_types::ids::{ChannelId, MemoryId, RunId, Seq, SummaryId, TurnId};
 use jiff::Timestamp;
+
+use crate::records::CallOf;
 
 /// A record for people.
 pub trait Show {
@@ -61,6 +64,8 @@ pub enum Target {
     Entry(ChannelId, Seq),
     Summary(ChannelId, SummaryId),
     Run(ChannelId, RunId),
+    /// The request of a model call of a turn or run, by its number.
+    Prompt(ChannelId, CallOf, usize),
     Memory(MemoryId),
 }
 
@@ -88,6 +93,20 @@ fn table<const N: usize>(
     Block::Table { caption, columns: columns.into(), rows: rows.map(Vec::from).collect() }
 }
 
+/// A table below its heading; nothing where it has no rows.
+fn section<const N: usize>(
+    head: &'static str,
+    caption: &'static str,
+    columns: [Column; N],
+    rows: impl Iterator<Item = [Cell; N]>,
+) -> Vec<Block> {
+    let mut rows = rows.peekable();
+    match rows.peek() {
+        Some(_) => vec![Block::Head(head), table(caption, columns, rows)],
+        None => Vec::new(),
+    }
+}
+
 fn words(text: impl Display) -> Cell {
     vec![Span::Words(text.to_string())]
 }
@@ -95,6 +114,10 @@ fn words(text: impl Display) -> Cell {
 /// Words, or a dash where there are none.
 fn or_dash(text: Option<impl Display>) -> Cell {
     text.map_or_else(|| words("-"), words)
+}
+
+fn bad(text: impl Display) -> Cell {
+    vec![Span::Bad(text.to_string())]
 }
 
 fn time(at: Timestamp) -> Cell {

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::records::MemoryView;
+use crate::records::{Explanation, MemoryView, RunExplanation};
 use crate::show::{Block, Show};
 
 /// Text that moves a cursor, is markup, mentions everybody and ends lines.
@@ -19,9 +19,14 @@ pub struct Sample {
     pub hostile: Vec<Block>,
 }
 
-/// Every kind of record that shows itself.
+/// Every record that shows itself.
 pub fn samples() -> Vec<Sample> {
-    vec![list("memories", &[memory().memory]), one("memory", &memory())]
+    vec![
+        list("memories", &[memory().memory]),
+        one("memory", &memory()),
+        one("turn", &turn()),
+        one("run", &run()),
+    ]
 }
 
 fn one<T: Serialize + DeserializeOwned + Show>(name: &'static str, record: &T) -> Sample {
@@ -91,5 +96,75 @@ fn memory() -> MemoryView {
             { "n": 25, "at": "2026-03-05T09:00:00Z", "channel": "main/telegram/-100", "turn": "t5",
               "outcome": "answered", "reply": 9, "model": "offline" },
         ],
+    }))
+}
+
+/// A call of a model that refused at first.
+fn call() -> Value {
+    let wire = json!({ "format": "openai", "model": "large-2", "images": false, "tools": true, "stream": true,
+        "cache_ttl_secs": 300, "remedies": ["tool_choice"] });
+    json!({
+        "call": 1, "model": "main", "why": "it follows in the chain", "ended_at": "2026-03-05T09:00:02Z",
+        "estimated": 1180, "usage": { "input_tokens": 1234, "output_tokens": 56, "cached_tokens": 1000 },
+        "is_estimate": true, "cached_share": 0.81, "tools": 1, "finish": "length",
+        "tried": [{ "model": "first", "error": "rate_limited", "n": 2 }],
+        "trace": { "at_n": 20, "asked_at": 1_772_701_200_000_u64, "frame": "f1", "first_ms": 310,
+            "total_ms": 1250, "cost": 0.0021, "last_call": true },
+        "frame": { "version": "1.0.0", "prompt": "p1", "engine": "summaries", "timezone": "UTC",
+            "window_tokens": 16000, "reserve_tokens": 2000, "wire": wire },
+    })
+}
+
+/// A call of a compaction that failed.
+fn failed_call(run: &str) -> Value {
+    let mut call = call();
+    call["why"] = Value::Null;
+    call["tried"] = json!([]);
+    call["usage"] = json!({ "input_tokens": 0, "output_tokens": 0, "cached_tokens": 0 });
+    call["trace"] = json!({ "at_n": 20, "asked_at": 1_772_701_200_000_u64, "frame": "f1", "total_ms": 12_400,
+        "failure": "rate_limited", "work": { "run": run, "round": 2, "entries": [1, 8], "target_tokens": 900 } });
+    call
+}
+
+/// A turn with all that a turn may have.
+fn turn() -> Explanation {
+    let memory = json!({ "id": "m0123456789abcdef", "text": "Ann is allergic\nto nuts.", "kind": "fact",
+        "subject": null, "created_at": null, "score": 4.25, "words": ["nuts", "cake"], "changed": true });
+    let stands = json!({ "level": 1, "from_seq": 1, "to_seq": 8, "messages": 8, "tokens": 1200,
+        "made_by": "small", "provisional": true, "line": "Ann plans a party." });
+    let (mut summary, mut marker) = (stands.clone(), stands);
+    summary["id"] = "s1".into();
+    marker["made_by"] = Value::Null;
+    read(json!({
+        "channel": "main/telegram/-100", "turn": "t5", "before": "t4", "after": null,
+        "started_at": "2026-03-05T09:00:00Z", "ended_at": "2026-03-05T09:00:03Z", "outcome": "dead_lettered",
+        "failure": "refused: a filter", "undone": true, "interruptions": 1,
+        "delivered_at": "2026-03-05T09:00:04Z",
+        "question": [{ "seq": 9, "at": "2026-03-05T08:59:00Z", "author": { "id": "telegram/7", "name": "Ann" },
+            "message": null, "text": "Which cake?\nOr none?" }],
+        "answer": { "seq": 10, "at": "2026-03-05T09:00:03Z", "author": null, "message": null, "finish": "length",
+            "text": "A cake\nwithout nuts" },
+        "recalled": [memory], "near": [{ "id": "m0011223344556677", "text": null, "kind": null, "subject": null,
+            "created_at": null, "score": null, "words": [], "changed": false }],
+        "stands": [summary, marker], "entries": [9, 10], "calls": [call()], "beside": [failed_call("r2")],
+        "tools": [{ "tool": "history_search", "outcome": "failed", "error": "no such index",
+            "arguments": { "query": "cake" }, "duration_ms": 40, "bytes": 2048, "approval": null }],
+        "times": [{ "part": "waiting", "ms": 12 }, { "part": "whole turn", "ms": 3000 }],
+        "usage": { "input_tokens": 1234, "output_tokens": 56, "cached_tokens": 1000 }, "cost": 0.0021,
+        "missing": ["the text of entry 3"],
+    }))
+}
+
+/// A merge whose first attempt failed.
+fn run() -> RunExplanation {
+    read(json!({
+        "channel": "main/telegram/-100", "run": "r2", "trigger": "merge", "from_seq": 1, "to_seq": 8,
+        "messages": 8, "sources": ["s1", "s2"], "instruction": "keep\nevery price",
+        "started_at": "2026-03-05T09:00:00Z", "ended_at": "2026-03-05T09:01:00Z", "outcome": "rejected",
+        "reason": "too long", "summary": "s3", "memories": 2, "tokens_before": 12000, "tokens_after": 3000,
+        "chunks": 1, "failed": [{ "at": "2026-03-05T09:00:30Z", "attempt": 1, "reason": "rate_limited: wait" }],
+        "calls": [failed_call("r2")],
+        "usage": { "input_tokens": 1234, "output_tokens": 56, "cached_tokens": 1000 }, "cost": null,
+        "missing": ["the text of entry 3"],
     }))
 }

@@ -46,7 +46,7 @@ async fn views(scene: &Scene) -> Vec<(String, &'static str)> {
         (of_channel("/runs"), "threshold"),
         (of_channel(&format!("/summaries/{}", id(&summaries, 0))), "SRV-"),
         (of_channel(&format!("/summaries/{}", id(&summaries, merged))), "What it was merged of"),
-        (of_channel(&format!("/turns/{turn}")), "Memories that it was given"),
+        (of_channel(&format!("/turns/{turn}")), "Recalled memories"),
         (of_channel(&format!("/turns/{turn}/prompt")), "SRV-"),
         (of_channel(&format!("/turns/{turn}/diff")), CHANNEL),
         ("/memories".to_owned(), "carpenter by trade"),
