@@ -86,7 +86,7 @@ fn table(all: &[Column], rows: &[Vec<Cell>], width: usize, is_list: bool) -> Str
 
 #[cfg(test)]
 mod tests {
-    use cairn_api::show::testing::samples;
+    use cairn_api::show::testing::{hostile_samples, samples};
     use cairn_core::window::is_hidden;
 
     use super::*;
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn hostile_text_moves_no_cursor_and_begins_no_line() {
-        for sample in samples() {
+        for sample in hostile_samples() {
             let text = paint(&sample.hostile, 100);
             assert!(text.contains("\\u{1b}[2J"), "{}: {text}", sample.name);
             assert!(!text.chars().any(|c| c != '\n' && is_hidden(c)), "{}: {text:?}", sample.name);

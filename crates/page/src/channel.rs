@@ -1,6 +1,5 @@
 //! A channel: how full its window is, what stands for all that was said, and its turns.
 
-use crate::links::summary_path;
 use std::sync::Arc;
 
 use axum::extract::{Path, Query, State};
@@ -16,10 +15,12 @@ use serde::Deserialize;
 use crate::error::PageError;
 use crate::layout::{Frame, Section, layout};
 use crate::links::{channel_path, encoded, runs_path, try_path, turn_path};
+use crate::paint::list;
 use crate::pieces::{command, facts, is_poll, live_every, table, text, time};
 use crate::visitor::Visitor;
 use crate::{chart, ribbon, window_bar};
-use cairn_api::records::{ContextRecord, EntryRecord, SummaryLine, SummaryState, cut_words, pending_records};
+use cairn_api::records::{ContextRecord, EntryRecord, SummaryLine, cut_words, pending_records};
+use cairn_api::show;
 use cairn_api::text::{counted, grouped, one_line, percent};
 use cairn_server::api::{Channel, Params, Shared, channels, history, summaries};
 
@@ -284,51 +285,12 @@ pub(super) fn excerpt(text: &str) -> String {
 }
 
 fn summaries_section(channel: &ChannelId, made: &[SummaryLine]) -> Markup {
-    if made.is_empty() {
-        return html! {};
-    }
-    let rows: Vec<_> = made
-        .iter()
-        .rev()
-        .map(|line| {
-            vec![
-                html! { a href=(summary_path(channel, line.id.as_str())) { (one_line(line.id.as_str())) } },
-                text(line.level),
-                text(format!("{} to {}", line.from_seq, line.to_seq)),
-                time(line.made_at),
-                text(&line.made_by),
-                text(grouped(u64::from(line.tokens))),
-                state(channel, line),
-            ]
-        })
-        .collect();
-    let columns = [
-        ("summary", ""),
-        ("level", "number"),
-        ("entries", "number"),
-        ("made", "wide"),
-        ("by", "wide"),
-        ("tokens", "number wide"),
-        ("now", ""),
-    ];
     html! {
-        section aria-labelledby="summaries" {
-            h2 #summaries { "Summaries" }
-            (table("Summaries, newest first", &columns, &rows))
+        @if !made.is_empty() {
+            section aria-labelledby="summaries" {
+                h2 #summaries { "Summaries" }
+                (list("Summaries, newest first", &show::summaries(channel, made.iter().rev()), |_| html! {}))
+            }
         }
-    }
-}
-
-/// What became of a summary.
-pub(super) fn state(channel: &ChannelId, line: &SummaryLine) -> Markup {
-    let other = |id: &str| html! { a href=(summary_path(channel, id)) { (one_line(id)) } };
-    html! {
-        @match &line.state {
-            SummaryState::Window => "in the window",
-            SummaryState::Merged(id) => { "merged into " (other(id.as_str())) },
-            SummaryState::Replaced(id) => { "made again as " (other(id.as_str())) },
-            SummaryState::Archived => "archived",
-        }
-        @if line.provisional { ", provisional" }
     }
 }

@@ -2,10 +2,13 @@
 //! and escape every span, since its text may be anybody's.
 
 pub mod bar;
+mod channel;
 mod explain;
 mod memory;
+mod summary;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod tools;
 
 use std::fmt::Display;
 
@@ -13,6 +16,8 @@ use cairn_types::ids::{ChannelId, MemoryId, RunId, Seq, SummaryId, TurnId};
 use jiff::Timestamp;
 
 use crate::records::CallOf;
+
+pub use self::summary::summaries;
 
 /// A record for people.
 pub trait Show {

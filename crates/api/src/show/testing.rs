@@ -4,7 +4,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::records::{Explanation, MemoryView, RunExplanation};
+use crate::records::{
+    ChannelRecord, Explanation, MemoryView, RunExplanation, SummaryLine, SummaryView, ToolUseRecord,
+};
 use crate::show::{Block, Show};
 
 /// Text that moves a cursor, is markup, mentions everybody and ends lines.
@@ -19,6 +21,11 @@ pub struct Sample {
     pub hostile: Vec<Block>,
 }
 
+/// Those whose record has a string that may be any text.
+pub fn hostile_samples() -> impl Iterator<Item = Sample> {
+    samples().into_iter().filter(|sample| sample.blocks != sample.hostile)
+}
+
 /// Every record that shows itself.
 pub fn samples() -> Vec<Sample> {
     vec![
@@ -26,6 +33,21 @@ pub fn samples() -> Vec<Sample> {
         one("memory", &memory()),
         one("turn", &turn()),
         one("run", &run()),
+        summaries(),
+        one("summary", &summary()),
+        list(
+            "channels",
+            &[read::<ChannelRecord>(json!({ "channel": "main/telegram/-100", "agent": "main",
+            "platform": "telegram", "state": "awake", "entries": 1200, "usage_ratio": 0.913,
+            "tier": "emergency", "summaries": 3, "last_at": "2026-03-05T09:00:00Z" }))],
+        ),
+        list(
+            "tool_calls",
+            &[read::<ToolUseRecord>(json!({ "n": 7, "at": "2026-03-05T09:00:00Z",
+            "channel": "main/telegram/-100", "turn": "t5", "call": "c1", "tool": "files__write", "effect": "changes",
+            "caused_by": ["telegram/7", "telegram/8"], "arguments": { "path": "a" }, "outcome": "failed",
+            "error": "no room", "duration_ms": 40, "bytes": 12, "allowed_by": "files/*" }))],
+        ),
     ]
 }
 
@@ -167,4 +189,28 @@ fn run() -> RunExplanation {
         "usage": { "input_tokens": 1234, "output_tokens": 56, "cached_tokens": 1000 }, "cost": null,
         "missing": ["the text of entry 3"],
     }))
+}
+
+fn line(id: &str, level: u32, state: Value) -> Value {
+    json!({ "id": id, "level": level, "from_seq": 1, "to_seq": 8, "from_at": "2026-03-01T08:00:00Z",
+        "to_at": "2026-03-02T08:00:00Z", "messages": 8, "tokens": 1200, "made_by": "small",
+        "made_at": "2026-03-05T09:00:00Z", "provisional": level == 0, "state": state })
+}
+
+/// A summary in each state.
+fn summaries() -> Sample {
+    let states = [json!("window"), json!({ "merged": "s3" }), json!({ "replaced": "s4" }), json!("archived")];
+    let lines: Vec<SummaryLine> = states.map(|state| read(line("s1", 0, state))).into();
+    let show = |lines: &[SummaryLine]| super::summaries(&summary().channel, lines.iter());
+    Sample { name: "summaries", blocks: show(&lines), hostile: show(&hostile(&lines)) }
+}
+
+/// A merged summary, one of whose entries has lost its text.
+fn summary() -> SummaryView {
+    let mut view = line("s3", 1, json!("window"));
+    let more = json!({ "channel": "main/telegram/-100", "text": "Ann plans a party.", "identifiers": [], "run": "r2",
+        "trigger": "merge", "duration_ms": 1250, "sources": [line("s1", 0, json!({ "merged": "s3" }))],
+        "entries": 7, "wordless": 1, "left_out": [] });
+    view.as_object_mut().expect("a line").extend(more.as_object().expect("fields").clone());
+    read(view)
 }

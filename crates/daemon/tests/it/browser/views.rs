@@ -45,7 +45,7 @@ async fn views(scene: &Scene) -> Vec<(String, &'static str)> {
         (of_channel(""), "What stands for every entry"),
         (of_channel("/runs"), "threshold"),
         (of_channel(&format!("/summaries/{}", id(&summaries, 0))), "SRV-"),
-        (of_channel(&format!("/summaries/{}", id(&summaries, merged))), "What it was merged of"),
+        (of_channel(&format!("/summaries/{}", id(&summaries, merged))), "Merged from"),
         (of_channel(&format!("/turns/{turn}")), "Recalled memories"),
         (of_channel(&format!("/turns/{turn}/prompt")), "SRV-"),
         (of_channel(&format!("/turns/{turn}/diff")), CHANNEL),
