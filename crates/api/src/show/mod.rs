@@ -3,6 +3,7 @@
 
 pub mod bar;
 mod channel;
+mod context;
 mod explain;
 mod memory;
 mod summary;
@@ -17,6 +18,7 @@ use jiff::Timestamp;
 
 use crate::records::CallOf;
 
+pub use self::context::window;
 pub use self::summary::summaries;
 
 /// A record for people.

@@ -5,9 +5,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::records::{
-    ChannelRecord, Explanation, MemoryView, RunExplanation, SummaryLine, SummaryView, ToolUseRecord,
+    ChannelRecord, ContextRecord, Explanation, MemoryView, RunExplanation, SummaryLine, SummaryView,
+    ToolUseRecord,
 };
-use crate::show::{Block, Show};
+use crate::show::{Block, Show, window};
 
 /// Text that moves a cursor, is markup, mentions everybody and ends lines.
 pub const HOSTILE: &str =
@@ -35,6 +36,12 @@ pub fn samples() -> Vec<Sample> {
         one("run", &run()),
         summaries(),
         one("summary", &summary()),
+        one("context", &context()),
+        Sample {
+            name: "window",
+            blocks: vec![Block::Facts(window(&context()))],
+            hostile: vec![Block::Facts(window(&hostile(&context())))],
+        },
         list(
             "channels",
             &[read::<ChannelRecord>(json!({ "channel": "main/telegram/-100", "agent": "main",
@@ -213,4 +220,33 @@ fn summary() -> SummaryView {
         "entries": 7, "wordless": 1, "left_out": [] });
     view.as_object_mut().expect("a line").extend(more.as_object().expect("fields").clone());
     read(view)
+}
+
+/// A window with all that it may have, under compaction.
+fn context() -> ContextRecord {
+    let region = json!({ "tokens": 1200, "entries": 3 });
+    let summary = json!({ "id": "s1", "level": 1, "from_seq": 1, "to_seq": 8, "from_at": "2026-03-01T08:00:00Z",
+        "to_at": "2026-03-02T08:00:00Z", "tokens": 1200, "made_by": "small", "text": "Ann plans a party." });
+    let end = |run: &str, outcome: &str, reason: Value| {
+        json!({ "run": run, "trigger": "threshold", "outcome": outcome, "reason": reason, "tokens_before": 12000,
+            "tokens_after": 3000, "messages": 8, "first_kept_seq": 9, "duration_ms": 1250, "memories": 2 })
+    };
+    read(json!({
+        "channel": "main/telegram/-100", "agent": "main",
+        "engine": { "id": "standard", "name": "Standard", "version": "1", "owns_compaction": false },
+        "model": "large", "model_reason": "first is rate limited", "window_tokens": 16000,
+        "window_source": "model", "output_reserve_tokens": 2000, "generation": 2, "usage_ratio": 0.71,
+        "tier": "background",
+        "thresholds": { "background": 0.5, "aggressive": 0.8, "emergency": 0.95 },
+        "regions": { "system": region, "tools": region, "summaries": region, "sealed": region, "live": region,
+            "recalled": region, "pending": { "tokens": 120, "entries": 2 } },
+        "pruned": { "results": 1, "messages": 2, "tokens_won": 1500 },
+        "summaries": [summary],
+        "markers": [{ "from_seq": 9, "to_seq": 10, "messages": 2, "text": "left" }],
+        "run": { "id": "r3", "trigger": "threshold", "tier": "background", "from_seq": 11, "to_seq": 20,
+            "started_at": "2026-03-05T09:00:00Z", "attempt": 2 },
+        "outcomes": [end("r1", "failed", json!("rate_limited: wait")), end("r2", "committed", Value::Null)],
+        "correction": { "estimated": 1000, "reported": 1100, "ratio": 1.1 }, "cached_share": 0.634,
+        "artifacts": { "count": 1, "bytes": 40000 },
+    }))
 }

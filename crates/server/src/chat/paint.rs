@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn records_in_a_chat() {
-        for sample in samples().iter().filter(|sample| ["memories"].contains(&sample.name)) {
+        for sample in samples().iter().filter(|sample| ["memories", "window"].contains(&sample.name)) {
             insta::assert_snapshot!(sample.name, paint(&sample.blocks, ROWS));
         }
     }

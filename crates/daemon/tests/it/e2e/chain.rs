@@ -179,7 +179,7 @@ async fn the_correction_of_estimates_outlives_a_restart_and_is_shown() {
     let after = home.json(&["context", "main"]);
     assert_eq!(before["correction"], after["correction"]);
     let text = home.cairn(&["context", "main"]).ended(0).stdout;
-    assert!(text.contains("estimates x ") && text.contains(" reported), cached "), "{text}");
+    assert!(text.contains("token estimates  ×") && text.contains(" reported)\n"), "{text}");
 }
 
 async fn metrics(daemon: &Daemon) -> String {
