@@ -6,6 +6,7 @@ mod channel;
 mod context;
 mod explain;
 mod memory;
+mod status;
 mod summary;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -19,6 +20,7 @@ use jiff::Timestamp;
 use crate::records::CallOf;
 
 pub use self::context::window;
+pub use self::status::troubles;
 pub use self::summary::summaries;
 
 /// A record for people.

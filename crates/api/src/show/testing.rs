@@ -5,8 +5,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::records::{
-    ChannelRecord, ContextRecord, Explanation, MemoryView, RunExplanation, SummaryLine, SummaryView,
-    ToolUseRecord,
+    ChannelRecord, ContextRecord, Explanation, MemoryView, RunExplanation, StatusRecord, SummaryLine,
+    SummaryView, ToolUseRecord,
 };
 use crate::show::{Block, Show, window};
 
@@ -42,6 +42,7 @@ pub fn samples() -> Vec<Sample> {
             blocks: vec![Block::Facts(window(&context()))],
             hostile: vec![Block::Facts(window(&hostile(&context())))],
         },
+        one("status", &status()),
         list(
             "channels",
             &[read::<ChannelRecord>(json!({ "channel": "main/telegram/-100", "agent": "main",
@@ -248,5 +249,32 @@ fn context() -> ContextRecord {
         "outcomes": [end("r1", "failed", json!("rate_limited: wait")), end("r2", "committed", Value::Null)],
         "correction": { "estimated": 1000, "reported": 1100, "ratio": 1.1 }, "cached_share": 0.634,
         "artifacts": { "count": 1, "bytes": 40000 },
+    }))
+}
+
+/// A daemon that leads another node, with a model that is down and a network that failed.
+pub(super) fn status() -> StatusRecord {
+    let model = |model: &str, state: &str, why: Value| {
+        json!({ "model": model, "window_tokens": 16000, "window_source": "model", "state": state, "until": null,
+            "why": why, "error": null })
+    };
+    read(json!({
+        "running": true, "state": "ready", "version": "1.0.0", "pid": 7, "state_dir": "/var/lib/cairn",
+        "config_file": null, "socket": "/run/cairn.sock", "started_at": "2026-03-05T09:00:00Z",
+        "uptime_seconds": 60, "channels": 232, "last_at": "2026-03-05T09:00:30Z", "awake": 3, "turns": 1, "runs": 0,
+        "restarts": 0,
+        "agents": [{ "id": "main", "model": "small", "window_tokens": 16000,
+            "chain": [model("large", "down", json!("401: wrong key")), model("small", "answers", Value::Null)] }],
+        "store": { "journal_bytes": 4_000_000, "segments": 2, "views_bytes": 2_000_000, "last": 5000,
+            "applied": 5000, "indexed": 1200, "error": "the disk is full" },
+        "outbox": { "owed": 3, "dead": 1, "unknown": 2 },
+        "platforms": [{ "platform": "telegram", "state": "failed", "name": "harbour_bot",
+            "reason": "401: the token is wrong", "hint": "copy it again from @BotFather", "connected_since": null,
+            "last_inbound": null, "last_outbound": "2026-03-05T08:00:00Z", "latency_ms": 40, "queue": 2,
+            "shards": { "total": 4, "down": [2] }, "troubles": ["chat -5: may not write"],
+            "caught_up": { "at": "2026-03-05T08:00:00Z", "read": 3, "quiet": 1200, "unread": 1, "messages": 12,
+                "deleted": 2 }, "invalid_requests": 40 }],
+        "spend": { "today": 0.12, "per_day": 5.0 },
+        "node": { "name": "north", "leads": true, "leader": "north", "nodes": [] },
     }))
 }
