@@ -18,7 +18,6 @@ pub fn context(record: &ContextRecord, width: usize) -> String {
     lines.extend(bar(record, width));
     lines.push(String::new());
     lines.extend(regions(record));
-    lines.push(String::new());
     lines.extend(stack(record));
     lines.extend(recalled(record));
     lines.push(String::new());
@@ -127,16 +126,12 @@ fn unit(region: &str, n: u64) -> &'static str {
 /// Summaries and markers in order of time.
 fn stack(record: &ContextRecord) -> Vec<String> {
     if record.summaries.is_empty() && record.markers.is_empty() {
-        return vec![style("no summaries yet").dim().to_string()];
+        return Vec::new();
     }
     let mut items: Vec<_> = record.summaries.iter().map(|item| (item.from_seq, summary(item))).collect();
     items.extend(record.markers.iter().map(|item| (item.from_seq, marker(item))));
     items.sort_by_key(|(from, _)| *from);
-    let counts = [
-        counted(record.summaries.len() as u64, "summary", "summaries"),
-        counted(record.markers.len() as u64, "marker", "markers"),
-    ];
-    let mut lines = vec![format!("{} {}", style("stack").bold(), counts.join(", "))];
+    let mut lines = vec![String::new(), style("stack").bold().to_string()];
     lines.extend(items.into_iter().flat_map(|(_, lines)| lines));
     lines
 }
@@ -173,7 +168,7 @@ fn recalled(record: &ContextRecord) -> Vec<String> {
         return Vec::new();
     }
     let n = counted(record.recalled.len() as u64, "memory", "memories");
-    let mut lines = vec![format!("{} {n}", style("recalled").bold())];
+    let mut lines = vec![String::new(), format!("{} {n}", style("recalled").bold())];
     lines.extend(record.recalled.iter().map(|item| {
         let said = match (&item.kind, &item.text) {
             (Some(kind), Some(text)) => format!("{}  {}", kind.name(), style(first_line(text)).dim()),

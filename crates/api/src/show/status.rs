@@ -51,7 +51,10 @@ impl Show for StatusRecord {
             facts.push(("under way", words(format!("{turns}, {runs}"))));
             facts.push(("actors restarted", words(grouped(self.restarts))));
         }
-        facts.push(("outbox", words(outbox(self.outbox))));
+        // Without a daemon that leads, nobody has counted it.
+        if (self.running && leads) || self.outbox != OutboxCounts::default() {
+            facts.push(("outbox", words(outbox(self.outbox))));
+        }
         facts.extend(self.spend.map(|spend| ("spent today (UTC)", words(spend.described()))));
         let (journal, views) = (bytes(store.journal_bytes), bytes(store.views_bytes));
         let files = counted(store.segments, "file", "files");
