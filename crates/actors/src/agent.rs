@@ -126,8 +126,20 @@ impl AgentRuntime {
         found.unwrap_or_else(|| self.default_model())
     }
 
-    /// The settings in a conversation: those on the model that answers there, adjusted to what was learnt of it.
+    /// The settings on the model to whose window a conversation keeps, adjusted to what was learnt of it: the first that the
+    /// window guard accepts, whichever stands in for it (see [`chain::keeps_to_serving`]).
     pub fn settings(&self, conversation: &Conversation) -> Arc<AgentSettings> {
+        let (first, serving) = (self.default_model(), self.serving(conversation));
+        let settings = first.settings_in(conversation);
+        if first.settings.model == serving.settings.model {
+            return settings;
+        }
+        let of_serving = serving.settings_in(conversation);
+        if chain::keeps_to_serving(conversation, &settings, &of_serving) { of_serving } else { settings }
+    }
+
+    /// The settings on the model that answers in a conversation, adjusted to what was learnt of it.
+    pub fn answering(&self, conversation: &Conversation) -> Arc<AgentSettings> {
         self.serving(conversation).settings_in(conversation)
     }
 
@@ -270,7 +282,7 @@ pub(crate) fn statuses(
             (None, false, None) => (ModelState::Ready, None),
         };
         let refused = state == ModelState::PassedOver;
-        standings.push(ModelStanding { refused, cooling_until: until, fits: true });
+        standings.push(ModelStanding { refused, cooling_until: until });
         let until = until.filter(|_| state == ModelState::Cooling);
         let is_well = state == ModelState::Ready && health.failures == 0;
         let window = settings.window_with(Some(&learnt), taken);

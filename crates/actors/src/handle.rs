@@ -87,11 +87,18 @@ impl ChannelHandle {
         look(&self.conversation.read())
     }
 
-    /// The current settings: those on the model that answers here, adjusted to what was learnt of it. Takes the lock of the
+    /// The current settings, on the model to whose window the history keeps: [`AgentRuntime::settings`]. Takes the lock of the
     /// conversation, so it must not be called while that is held.
     pub(crate) fn settings(&self) -> Arc<AgentSettings> {
         let agent = self.agent();
         self.read(|conversation| agent.settings(conversation))
+    }
+
+    /// The current settings on the model that answers here, by which requests are made. Takes the lock of the conversation,
+    /// too.
+    pub(crate) fn answering(&self) -> Arc<AgentSettings> {
+        let agent = self.agent();
+        self.read(|conversation| agent.answering(conversation))
     }
 
     /// The agent with its current settings.

@@ -53,8 +53,10 @@ fn table(all: &[Column], rows: &[Vec<Cell>], width: usize, is_list: bool) -> Str
     let last = all.len() - 1;
     let mut kept: Vec<usize> = (0..last).collect();
     let others = |kept: &[usize]| kept.iter().map(|idx| taken(*idx) + 2).sum::<usize>();
+    // What is short stays beside the others.
+    let short = Some(taken(last)).filter(|taken| *taken < LAST_MIN).unwrap_or_default();
     while is_list
-        && others(&kept) > width
+        && others(&kept) + short > width
         && let Some(at) = kept.iter().rposition(|idx| !all[*idx].narrow)
     {
         kept.remove(at);
@@ -124,6 +126,10 @@ mod tests {
             paint(&table, 40),
             format!("id  place\na1  somewhere far away\n{below}a2  near\n    short\n")
         );
+        let near = [row(["a1", "somewhere far away", "short"])];
+        let columns = vec![Column::narrow("id"), Column::wide("place"), Column::narrow("text")];
+        let table_of_short = [Block::Table { caption: "", columns, rows: near.into() }];
+        assert_eq!(paint(&table_of_short, 24), "id  text\na1  short\n");
         assert!(paint(&table, 22).starts_with("id\na1\n    long"));
         let whole = paint(&table, usize::MAX);
         assert_eq!((whole.lines().count(), whole.matches("long").count()), (3, 20), "{whole}");

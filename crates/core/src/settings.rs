@@ -242,7 +242,7 @@ pub struct CompactionSettings {
     /// `/compact` leaves the last turn alone.
     #[schemars(range(min = 0, max = 0.5))]
     pub reserve_ratio: f64,
-    /// Summaries of one level that stand beside each other before the oldest are merged into one of the next; 2 or more.
+    /// Most neighbouring summaries that are merged into one where the summaries near their share of the window; 2 or more.
     #[schemars(range(min = 2))]
     pub fan_out: u32,
     /// Share of the window that all summaries together may fill. Near it the oldest are merged into smaller ones by the
@@ -272,8 +272,9 @@ pub struct CompactionSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"main")]
     pub model: Option<String>,
-    /// Most tokens of one summary. Not set: its part of the summaries' share. One that is longer is corrected once by its
-    /// author, then shortened by sections.
+    /// Most tokens of one summary. Not set: a fifth of what it summarises, up to a fifth of the summaries' share, and what its
+    /// author wrote while the share has room. One that is too long is corrected once by its author, then its least informative
+    /// lines go.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 50, max = 100_000_000), example = 800)]
     pub target_tokens: Option<u64>,

@@ -173,17 +173,18 @@ impl ChannelState {
         Ok(())
     }
 
-    /// Expires artifacts that are due, at a wake and then once a day.
+    /// Expires artifacts that are due, and removes files that a crash left behind: at a wake and then once a day.
     pub(super) async fn expire(&mut self) -> Result<(), ChannelFault> {
         self.later(EXPIRE_EVERY, || ChannelMsg::Expire);
-        self.expire_due().await
-    }
-
-    /// Expires artifacts that are due. Also removes files that a crash left behind.
-    pub(super) async fn expire_due(&mut self) -> Result<(), ChannelFault> {
         if self.handle.read(|conversation| conversation.newest_artifact) == 0 {
             return Ok(());
         }
+        self.remove_expired();
+        self.expire_due().await
+    }
+
+    /// Expires artifacts that are due.
+    pub(super) async fn expire_due(&mut self) -> Result<(), ChannelFault> {
         let artifacts = match in_time(self.shared.ports.store.artifacts(&self.handle.id, false)).await {
             Ok(artifacts) => artifacts,
             Err(error) => {
@@ -194,7 +195,6 @@ impl ChannelState {
         let (settings, now) = (self.handle.settings(), self.shared.ports.now());
         let ids = self.handle.read(|conversation| due(&artifacts, conversation, &settings.result_guard, now));
         if ids.is_empty() {
-            self.remove_expired();
             return Ok(());
         }
         tracing::info!(channel = %self.handle.id, n = ids.len(), "artifacts expired: nobody has read them for long, or there are too many");

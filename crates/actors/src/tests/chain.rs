@@ -244,32 +244,6 @@ async fn a_draft_of_a_model_that_broke_gives_way_to_the_words_of_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_window_is_fitted_to_the_next_model_before_it_is_asked() {
-    let world = World::new().followed_by("second", |settings| settings.window.window_tokens = 1_500);
-    let live = world.start().await;
-    for n in 0..24 {
-        live.ask(&format!("m{n}"), &chatter(n)).await;
-    }
-    assert_eq!(world.store.count(is_emergency), 0);
-    world.model.plan(Kind::Reply, broken(overloaded()));
-    live.ask("last", "still there?").await;
-    let largest = |model: &FakeModel| {
-        let requests = model.requests(Kind::Reply);
-        requests.iter().map(|request| u64::from(estimate(&words(request)))).max().unwrap()
-    };
-    assert!(largest(&world.model) > 1_000, "it would not have fitted: {}", largest(&world.model));
-    assert!(largest(second(&world)) <= 1_000, "{}", largest(second(&world)));
-    let events = world.store.events();
-    let chosen =
-        events.iter().position(|event| matches!(event, Event::Turn(TurnEvent::ModelChosen { .. }))).unwrap();
-    let emergency = events.iter().position(is_emergency).expect("the window was fitted");
-    let answered =
-        events.iter().rposition(|event| matches!(event, Event::Turn(TurnEvent::Ended(_)))).unwrap();
-    assert!(chosen < emergency && emergency < answered);
-    check_coverage(&world.conversation());
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_model_without_tools_is_asked_again_at_once_without_them() {
     let world = World::new().with_tools();
     let live = world.start().await;

@@ -28,5 +28,6 @@ pub(crate) mod sim;
 mod sizes;
 mod sleep;
 mod stages;
+mod stand_in;
 mod suspicion;
 mod tools;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use cairn_core::agent::AgentSettings;
 use cairn_core::artifact::next_id;
 use cairn_core::conversation::Conversation;
 use cairn_core::engine::MakeRoom;
@@ -26,6 +27,7 @@ use crate::agent::OFFLINE;
 use crate::handle::ChannelHandle;
 use crate::shared::Shared;
 use crate::show::Show;
+use crate::tasks::off_thread;
 use crate::tools::guard::{Content, keep};
 use crate::traces::{TextKeeper, TraceBuilder};
 use crate::{failure, telemetry};
@@ -150,22 +152,31 @@ impl Turn {
     /// messages are sent shorter, results are pruned, and in an emergency the oldest half leaves the window. No reply waits
     /// for a compaction.
     async fn assembled(&self, tail: &Tail) -> Result<Result<(u64, Assembled), AssembleError>, TurnFailure> {
-        self.shorten_messages().await?;
-        let (engine, now) = (&self.args.handle.engine, tail.now);
+        let kept = self.kept_by();
+        self.shorten_messages(&kept).await?;
+        let (engine, now) = (Arc::clone(&self.args.handle.engine), tail.now);
         let mut conversation = self.args.handle.snapshot();
-        if !engine.compact(&conversation, &self.settings, MakeRoom::Tier, now).is_empty() {
+        if !engine.compact(&conversation, &kept, MakeRoom::Tier, now).is_empty() {
             self.make_room(MakeRoom::Tier).await?;
             conversation = self.args.handle.snapshot();
         }
-        let assembled = engine.assemble(&conversation, &self.settings, tail);
-        Ok(assembled.map(|assembled| (conversation.last_n, assembled)))
+        let (at_n, settings) = (conversation.last_n, Arc::clone(&self.settings));
+        if kept.model == settings.model {
+            return Ok(engine.assemble(&conversation, &settings, tail).map(|assembled| (at_n, assembled)));
+        }
+        // Much may have to be left out, and a digest made of it.
+        let tail = tail.clone();
+        let assembled = off_thread(move || engine.assemble(&conversation, &settings, &tail)).await;
+        Ok(assembled
+            .map_err(|panic| failure::panicked(&panic.to_string()))?
+            .map(|assembled| (at_n, assembled)))
     }
 
     /// Sends oversized messages shorter from now on, and tells the chat. This comes before anything leaves the window:
     /// other messages need not make room for what would not fit anyway.
-    async fn shorten_messages(&self) -> Result<(), TurnFailure> {
+    async fn shorten_messages(&self, kept: &AgentSettings) -> Result<(), TurnFailure> {
         let handle = &self.args.handle;
-        let large = handle.read(|conversation| too_large(conversation, &self.settings));
+        let large = handle.read(|conversation| too_large(conversation, kept));
         if !large.is_empty() {
             let mut messages = Vec::with_capacity(large.len());
             for message in large {
@@ -176,7 +187,7 @@ impl Turn {
                 };
                 messages.push((message, artifact));
             }
-            let events = shorten(&handle.snapshot(), &self.settings, messages);
+            let events = shorten(&handle.snapshot(), kept, messages);
             if !events.is_empty() {
                 self.step(events).await?;
             }

@@ -1,8 +1,8 @@
 //! The model chain of a turn: which model answers, what follows a failed call, and waiting while none answers.
 //!
 //! A chain of several tries the next model immediately. If no other is well, or the chain has only one, the call is retried
-//! after a pause. The window is fitted to the model that is asked next: from [`TurnEvent::ModelChosen`] on, everything is
-//! measured by its settings.
+//! after a pause. From [`TurnEvent::ModelChosen`] on, requests are made by the settings on that model. The history keeps to the
+//! window of the first one: a smaller model that stands in gets a smaller request, and nothing leaves for it.
 //!
 //! A turn does not fail because no model answers. A chat is told once that its message is kept; then the call is retried,
 //! with growing pauses, until it is answered or stopped. A local turn does so within its time limit.
@@ -139,6 +139,11 @@ impl Turn {
         self.switch(tries, picked.idx(), why).await.map(|()| true)
     }
 
+    /// Whether the history keeps to the window of another model than the one that answers.
+    pub(super) fn stands_in(&self) -> bool {
+        self.args.handle.settings().model != self.settings.model
+    }
+
     /// Whether the agent has more than one model.
     fn is_chain(&self) -> bool {
         self.agent.chain().nth(1).is_some()
@@ -249,7 +254,7 @@ impl Turn {
         }
     }
 
-    /// Switches to the model at `idx`. From now on everything is measured by its settings.
+    /// Switches to the model at `idx`. From now on requests are made by its settings.
     async fn switch(&mut self, tries: &mut Tries, idx: usize, why: Reason) -> Result<(), TurnFailure> {
         tries.overflows = 0;
         tries.suspicion = Suspicion::default();
@@ -264,7 +269,7 @@ impl Turn {
         metrics::counter!("cairn_failovers_total", "from" => from, "to" => to.clone(), "reason" => code)
             .increment(1);
         self.step(vec![Event::Turn(TurnEvent::ModelChosen { model: to, reason })]).await?;
-        self.settings = self.args.handle.settings();
+        self.settings = self.args.handle.answering();
         Ok(())
     }
 
@@ -303,7 +308,7 @@ impl Turn {
 
     async fn step_learnt(&mut self, news: ModelNews, note: Option<Event>) -> Result<(), TurnFailure> {
         self.step(std::iter::once(Event::Turn(TurnEvent::ModelLearnt(news))).chain(note).collect()).await?;
-        self.settings = self.args.handle.settings();
+        self.settings = self.args.handle.answering();
         Ok(())
     }
 
@@ -355,7 +360,7 @@ impl Turn {
         let events: Vec<_> = news.map(|news| Event::Turn(TurnEvent::ModelLearnt(news))).collect();
         if !events.is_empty() {
             self.step(events).await?;
-            self.settings = self.args.handle.settings();
+            self.settings = self.args.handle.answering();
         }
         Ok(())
     }
@@ -441,11 +446,14 @@ impl Turn {
         self.shrink(tokens).await
     }
 
-    /// Makes room, so that the next request is smaller than the refused one of this size.
+    /// Makes room, so that the next request is smaller than the refused one of this size. For a model that stands in, only
+    /// the request gets smaller.
     pub(super) async fn shrink(&mut self, tokens: u64) -> Result<(), TurnFailure> {
         let least = self.args.handle.read(|conversation| least_tokens(conversation, &self.settings));
         self.settings = Arc::new(narrowed(&self.settings, tokens, least + WORDS_MIN));
-        self.make_room(MakeRoom::Overflow).await?;
+        if !self.stands_in() {
+            self.make_room(MakeRoom::Overflow).await?;
+        }
         let model = self.settings.model.clone();
         metrics::counter!("cairn_overflow_retries_total", "model" => model).increment(1);
         Ok(())
@@ -478,7 +486,7 @@ impl Turn {
     /// Whether to believe a window: it is smaller than assumed, and leaves room for a conversation. Believing any other
     /// would silence the channel.
     fn is_credible_window(&self, limit: u64) -> bool {
-        let mut settings = AgentSettings::clone(&self.args.handle.settings());
+        let mut settings = AgentSettings::clone(&self.args.handle.answering());
         if limit >= settings.window.window_tokens {
             return false;
         }

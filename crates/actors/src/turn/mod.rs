@@ -48,7 +48,7 @@ pub(crate) async fn run(args: TurnArgs) -> TurnResult {
     let (budget, show) = (Arc::new(Budget::new(limit)), args.show.clone());
     let turn = Turn {
         agent: args.handle.agent(),
-        settings: args.handle.settings(),
+        settings: args.handle.answering(),
         outage_wait: OutageWait::of(&args.handle, args.show.is_some(), &args.shared.live.limits()),
         budget: Arc::clone(&budget),
         approvals: Mutex::default(),

@@ -71,11 +71,18 @@ impl Turn {
         self.until_journalled(|| self.args.turn.step(events.clone())).await
     }
 
+    /// The settings by which the history makes room: those on the current model, or on the one that it stands in for.
+    pub(super) fn kept_by(&self) -> Arc<AgentSettings> {
+        let kept = self.args.handle.settings();
+        if kept.model == self.settings.model { Arc::clone(&self.settings) } else { kept }
+    }
+
     /// Has the channel make room in the window. False: nothing could leave.
     pub(super) async fn make_room(&self, cause: MakeRoom) -> Result<bool, TurnFailure> {
         let attempt = self.args.turn.attempt;
+        let kept = self.kept_by();
         let ask = || {
-            let settings = Arc::clone(&self.settings);
+            let settings = Arc::clone(&kept);
             let message = move |reply| ChannelMsg::MakeRoom { attempt, settings, cause, reply };
             self.args.turn.propose(message)
         };

@@ -6,8 +6,8 @@ use cairn_core::agent::AgentSettings;
 use cairn_core::compaction::sections::{added_to, carried_on, join};
 use cairn_core::compaction::{
     Beside, Brief, Rejection, RequestRoom, SummaryDraft, SummarySource, check, check_told, earlier_summary,
-    entry_tokens, fit_identifiers, identifiers_beside, masked, mend, request_tokens, review, split_memories,
-    summary_tokens, text_limit, with_left_out,
+    entry_tokens, fit_identifiers, identifiers_beside, masked, mend, merged_level, request_tokens, review,
+    split_memories, summary_tokens, text_limit, with_left_out,
 };
 use cairn_core::conversation::Conversation;
 use cairn_types::event::{Checkpoint, RunWork};
@@ -22,6 +22,7 @@ use super::talk::Talk;
 use super::{AskError, Job, is_extractive};
 use crate::agent::ModelCandidate;
 use crate::messages::ChannelMsg;
+use crate::tasks;
 use crate::turn::is_unexplained;
 
 /// How often a model's window may turn out smaller than assumed, within one attempt.
@@ -263,7 +264,7 @@ impl Job {
     async fn merge(&self, candidate: &ModelCandidate) -> Result<SummaryDraft, AskError> {
         let sources = &self.sources.summaries;
         let (reader, source_tokens) = (&candidate.settings, summary_tokens(sources));
-        let target = text_limit(&self.agent, self.sizes.merge(source_tokens));
+        let target = text_limit(&self.agent, self.sizes.merge(source_tokens, merged_level(sources)));
         let (brief, at_n) = self.brief(reader, false);
         let (request, copied, left) = brief.merging(sources, target);
         let draft = |text: String, made_by: String| {
@@ -361,7 +362,9 @@ impl Job {
             if let Some(rejection) = rejected {
                 return Err(self.refused(candidate, &rejection));
             }
-            let mended = mend(&text, &source).map_err(|error| self.refused(candidate, &error))?;
+            let mended = tasks::off_thread(move || mend(&text, &source)).await;
+            let mended = mended.unwrap_or(Err(Rejection::Malformed("it cannot be mended")));
+            let mended = mended.map_err(|error| self.refused(candidate, &error))?;
             if let Some(rejection) = rejection(&mended, most) {
                 return Err(self.refused(candidate, &rejection));
             }

@@ -160,7 +160,9 @@ pub(crate) async fn run(
         done: Mutex::new(run.checkpoint.clone()),
         spent_before: handle.read(|conversation| conversation.spent_within_hour(now)),
         spent: AtomicU64::new(0),
-        sizes: handle.read(|conversation| StackSizes::of(&agent, &conversation.correction(&agent.model))),
+        sizes: handle.read(|conversation| {
+            StackSizes::of(&agent, &conversation.correction(&agent.model), conversation.stack.tokens())
+        }),
         parts,
         handle,
         run_budget,

@@ -29,6 +29,9 @@ pub struct ContextRecord {
     /// Why this model answers, if another one answered in the channel before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_reason: Option<String>,
+    /// The model to whose window the history keeps, if another one answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_of: Option<String>,
     /// Tokens of request and answer together.
     pub window_tokens: u64,
     pub window_source: WindowSource,
@@ -155,8 +158,21 @@ pub struct CorrectionRecord {
 }
 
 impl ContextRecord {
-    /// The window of a conversation, measured as its next request would be. `artifacts`: those that have not expired.
-    pub fn of(conversation: &Conversation, agent: &AgentSettings, artifacts: &[Artifact]) -> Self {
+    /// Which model answers, and why, where another one did before.
+    pub fn answers(&self) -> Option<String> {
+        let why = self.model_reason.as_ref()?;
+        let stays = self.window_of.as_ref().map(|model| format!("; the window stays that of {model}"));
+        Some(format!("{} answers: {why}{}", self.model, stays.unwrap_or_default()))
+    }
+
+    /// The window of a conversation, measured as its next request would be. `agent`: the settings to whose window the history
+    /// keeps; `answering`: the model that answers. `artifacts`: those that have not expired.
+    pub fn of(
+        conversation: &Conversation,
+        agent: &AgentSettings,
+        answering: &str,
+        artifacts: &[Artifact],
+    ) -> Self {
         let gauge = window::measure(conversation, agent);
         let correction = conversation.correction(&agent.model);
         let total = conversation.usage_total;
@@ -168,11 +184,12 @@ impl ContextRecord {
             channel: conversation.channel.clone(),
             agent: conversation.channel.agent(),
             engine: EngineRecord::of(agent),
-            model: agent.model.clone(),
+            model: answering.to_owned(),
             model_reason: conversation
                 .model_reason
                 .clone()
-                .filter(|_| conversation.model.as_ref() == Some(&agent.model)),
+                .filter(|_| conversation.model.as_deref() == Some(answering)),
+            window_of: (answering != agent.model).then(|| agent.model.clone()),
             window_tokens: agent.window.window_tokens,
             window_source: agent.window.source,
             output_reserve_tokens: agent.window.output_reserve_tokens,

@@ -135,7 +135,7 @@ fn agent() -> AgentSettings {
 
 #[test]
 fn context() {
-    insta::assert_json_snapshot!(ContextRecord::of(&conversation(), &agent(), &[]));
+    insta::assert_json_snapshot!(ContextRecord::of(&conversation(), &agent(), &agent().model, &[]));
 }
 
 #[test]

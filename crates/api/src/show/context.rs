@@ -12,12 +12,11 @@ const RUNS: usize = 5;
 
 impl Show for ContextRecord {
     fn show(&self) -> Vec<Block> {
-        let reason = self.model_reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
         let (tokens, origin) = (grouped(self.window_tokens), self.window_source.origin());
         let reserve = grouped(self.output_reserve_tokens);
         let mut facts = vec![
             ("agent", words(&self.agent)),
-            ("model", words(format!("{}{reason}", self.model))),
+            ("model", words(self.answers().unwrap_or_else(|| self.model.clone()))),
             ("engine", words(&self.engine.id)),
             ("session", words(self.generation.0)),
             ("window", words(format!("{tokens} tokens ({origin}), {reserve} kept for the answer"))),

@@ -10,8 +10,7 @@ use jiff::Timestamp;
 use crate::agent::{AgentSettings, WindowSize, WindowSource};
 use crate::conversation::Conversation;
 use crate::settings::WindowGuard;
-use crate::window::{has_room, measure};
-use cairn_types::tier::Tier;
+use crate::window::has_room;
 
 pub use health::{CoolDowns, Health, Trouble, cools};
 pub use state::ModelState;
@@ -26,8 +25,6 @@ pub struct ModelStanding {
     /// this very request.
     pub refused: bool,
     pub cooling_until: Option<Timestamp>,
-    /// Whether the current window fits into it, below the emergency tier.
-    pub fits: bool,
 }
 
 impl ModelStanding {
@@ -43,7 +40,6 @@ impl ModelStanding {
         Self {
             refused: refused || !has_room(&conversation.correction(&settings.model), settings),
             cooling_until: health.cooling_until(now),
-            fits: measure(conversation, settings).tier < Tier::Emergency,
         }
     }
 }
@@ -52,8 +48,7 @@ impl ModelStanding {
 pub enum Pick {
     /// The model at this position, which is well as far as is known.
     Well(usize),
-    /// All candidates are skipped; this one returns first. Models that the window fits into without an emergency come
-    /// before the others, so that nothing leaves the window for a model that is probably down.
+    /// All candidates are skipped; this one returns first.
     Cooling(usize),
 }
 
@@ -71,8 +66,21 @@ pub fn pick(chain: &[ModelStanding]) -> Option<Pick> {
     if let Some((idx, _)) = usable().find(|(_, standing)| standing.cooling_until.is_none()) {
         return Some(Pick::Well(idx));
     }
-    let first_back = usable().min_by_key(|(_, standing)| (!standing.fits, standing.cooling_until));
+    let first_back = usable().min_by_key(|(_, standing)| standing.cooling_until);
     first_back.map(|(idx, _)| Pick::Cooling(idx))
+}
+
+/// Turns that another model answers one after another before the history keeps to its window.
+const SETTLED_TURNS: u32 = 20;
+
+/// Whether the history keeps to the window of the `serving` model instead of that of the `first`, which is the first of the chain
+/// that can be used. A model that stands in gets requests that are made smaller for it; nothing leaves the history for its sake. It
+/// does when the smaller model has answered 20 turns in a row, or when no conversation fits into the first.
+pub fn keeps_to_serving(conversation: &Conversation, first: &AgentSettings, serving: &AgentSettings) -> bool {
+    let answered = conversation.answered_by.as_ref().filter(|answered| answered.model == serving.model);
+    let is_settled = answered.is_some_and(|answered| answered.turns >= SETTLED_TURNS);
+    let is_smaller = serving.window.usable_tokens() < first.window.usable_tokens();
+    (is_settled && is_smaller) || !has_room(&conversation.correction(&first.model), first)
 }
 
 /// The window guard's verdict on a model.

@@ -7,7 +7,10 @@ use rstest::rstest;
 
 use super::*;
 use crate::agent::{WindowSize, WindowSource};
+use crate::conversation::AnsweredBy;
 use crate::settings::WindowGuard;
+use crate::testing::agent;
+use cairn_types::ids::ChannelId;
 use cairn_types::model::ModelError;
 
 fn at(secs: i64) -> Timestamp {
@@ -122,7 +125,7 @@ fn a_servers_message_is_kept_as_one_short_line() {
 }
 
 fn well() -> ModelStanding {
-    ModelStanding { refused: false, cooling_until: None, fits: true }
+    ModelStanding { refused: false, cooling_until: None }
 }
 
 fn cooling(secs: i64) -> ModelStanding {
@@ -133,20 +136,13 @@ fn refused(standing: ModelStanding) -> ModelStanding {
     ModelStanding { refused: true, ..standing }
 }
 
-fn full(standing: ModelStanding) -> ModelStanding {
-    ModelStanding { fits: false, ..standing }
-}
-
 #[rstest]
 #[case::no_chain(&[], None)]
 #[case::first(&[well(), well()], Some(Pick::Well(0)))]
 #[case::next_while_the_first_cools(&[cooling(9), well(), well()], Some(Pick::Well(1)))]
 #[case::passed_over(&[refused(well()), cooling(1), well()], Some(Pick::Well(2)))]
-#[case::well_but_too_small_for_now(&[cooling(1), full(well())], Some(Pick::Well(1)))]
 #[case::the_first_back(&[cooling(9), cooling(3), cooling(5)], Some(Pick::Cooling(1)))]
 #[case::of_two_the_earlier_in_the_chain(&[cooling(3), cooling(3)], Some(Pick::Cooling(0)))]
-#[case::rather_one_into_which_the_window_fits(&[cooling(9), full(cooling(3))], Some(Pick::Cooling(0)))]
-#[case::none_fits(&[full(cooling(9)), full(cooling(3))], Some(Pick::Cooling(1)))]
 #[case::never_one_that_refused(&[refused(cooling(1)), cooling(9)], Some(Pick::Cooling(1)))]
 #[case::all_refused(&[refused(well()), refused(cooling(1))], None)]
 fn the_next_model(#[case] chain: &[ModelStanding], #[case] expected: Option<Pick>) {
@@ -178,4 +174,32 @@ fn the_window_guard(#[case] chain: &[(WindowSource, u64)], #[case] expected: &st
         other => panic!("{other:?} names no limit"),
     });
     assert_eq!(signs.collect::<String>(), expected);
+}
+
+#[rstest]
+#[case::nobody_has_answered(None, 4_000, false)]
+#[case::not_for_long(Some(("spare", 19)), 4_000, false)]
+#[case::for_long(Some(("spare", 20)), 4_000, true)]
+#[case::another_answered_last(Some(("main", 20)), 4_000, false)]
+#[case::nothing_has_to_leave_for_a_larger_one(Some(("spare", 20)), 64_000, false)]
+fn the_history_keeps_to_the_first_window_until_a_smaller_model_has_answered_for_long(
+    #[case] answered: Option<(&str, u32)>,
+    #[case] window_tokens: u64,
+    #[case] keeps_to_serving: bool,
+) {
+    let first = agent(16_000, 1_000);
+    let mut serving = AgentSettings { model: "spare".to_owned(), ..first.clone() };
+    serving.window.window_tokens = window_tokens;
+    let mut conversation = Conversation::new(ChannelId::local(&first.id, "c").unwrap());
+    conversation.answered_by = answered.map(|(model, turns)| AnsweredBy { model: model.to_owned(), turns });
+    assert_eq!(super::keeps_to_serving(&conversation, &first, &serving), keeps_to_serving);
+}
+
+#[test]
+fn a_first_window_without_room_is_nothing_to_keep_to() {
+    let serving = AgentSettings { model: "spare".to_owned(), ..agent(16_000, 1_000) };
+    let mut first = agent(1_500, 500);
+    first.system_prompt = "apples and pears ".repeat(1_000);
+    let conversation = Conversation::new(ChannelId::local(&first.id, "c").unwrap());
+    assert!(super::keeps_to_serving(&conversation, &first, &serving));
 }

@@ -274,7 +274,7 @@ fn end_with(
         text: bare(&draft.text).to_owned(),
         identifiers: draft.identifiers,
     };
-    bound(&mut summary, StackSizes::of(agent, &conversation.correction(&agent.model)).item);
+    bound(&mut summary, room_for(conversation, agent, run, level));
     let scope = Scope::learnt_in(&conversation.channel, conversation.direct_with.as_deref());
     let place = |(idx, memory)| save(conversation, run, &id, &scope, &draft.made_by, idx, memory);
     let memories = match run.work {
@@ -309,6 +309,28 @@ fn bound(summary: &mut Summary, item_tokens: u64) {
         }
         summary.tokens = summary_tokens(summary);
     }
+}
+
+/// Most tokens that a summary may take in the window: those of its level, and while the stack has room, all that its author wrote.
+fn room_for(conversation: &Conversation, agent: &AgentSettings, run: &Run, level: u32) -> u64 {
+    let sizes = sizes_of(conversation, agent);
+    let summary = |id| conversation.stack.summary(id);
+    match &run.work {
+        RunWork::Merge { sources, .. } => {
+            let tokens = sources.iter().filter_map(summary).map(|source| u64::from(source.tokens)).sum();
+            sizes.level(level).max(sizes.merge(tokens, level))
+        }
+        RunWork::Sealed | RunWork::Truncated => {
+            let replaced =
+                run.replaces.as_ref().and_then(summary).map_or(0, |summary| u64::from(summary.tokens));
+            let free = sizes.soft.saturating_sub(sizes.taken.saturating_sub(replaced));
+            if agent.compaction.target_tokens.is_some() { sizes.fresh } else { sizes.fresh.max(free) }
+        }
+    }
+}
+
+fn sizes_of(conversation: &Conversation, agent: &AgentSettings) -> StackSizes {
+    StackSizes::of(agent, &conversation.correction(&agent.model), conversation.stack.tokens())
 }
 
 /// A source has become provisional since the run began, as an erasure leaves it: what is made of it is so, too.
@@ -454,7 +476,7 @@ pub fn give_up(
 pub(super) fn condense(conversation: &Conversation, agent: &AgentSettings, now: Timestamp) -> Vec<Event> {
     let mut then = Cow::Borrowed(conversation);
     let mut events = Vec::new();
-    let sizes = StackSizes::of(agent, &conversation.correction(&agent.model));
+    let sizes = sizes_of(conversation, agent);
     while then.run.is_none() && then.stack.tokens() > sizes.cap {
         let Some(merged) = merge_at_once(&then, agent, &sizes, now) else { break };
         let next = after(&then, &merged);
@@ -481,7 +503,8 @@ fn merge_at_once(
     let spares = |any: &Merge| owed.as_ref().is_none_or(|owed| owed.level > any.level + SPARED_LEVELS);
     let merge = any.filter(spares).or(owed).or_else(|| {
         // The window has shrunk: a correction that creeps up is no reason to cut a word.
-        let is_too_large = |summary: &&Summary| u64::from(summary.tokens) > sizes.item * 5 / 4;
+        let is_too_large =
+            |summary: &&Summary| u64::from(summary.tokens) > sizes.level(summary.level) * 5 / 4;
         let too_large = stack.summaries().find(is_too_large)?;
         Some(Merge { sources: vec![too_large.id.clone()], level: too_large.level })
     })?;

@@ -11,7 +11,7 @@ use super::commit::condense;
 use super::plan::{closed_turns, unreserved};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
-use crate::digest::{digest, gist, read_tokens};
+use crate::digest::{quoted, read_tokens};
 use crate::prune;
 use crate::settings::PruneMode;
 use crate::summary::StackSizes;
@@ -197,7 +197,7 @@ fn marker(conversation: &Conversation, agent: &AgentSettings, to_seq: Seq) -> Ma
     };
     let correction = conversation.correction(&agent.model);
     let others = conversation.stack.tokens() - joined.map_or(0, |last| u64::from(last.tokens));
-    let free = StackSizes::of(agent, &correction).cap.saturating_sub(others + MARKER_TOKENS);
+    let free = StackSizes::of(agent, &correction, others).cap.saturating_sub(others + MARKER_TOKENS);
     let share = correction.undo((agent.window.usable_tokens() as f64 * DIGEST_SHARE) as u64);
     let cap = share.min(free).max(DIGEST_FLOOR) as u32;
     let budget = (tokens as f64 * DIGEST_FRACTION).min(f64::from(cap)) as u32;
@@ -213,19 +213,6 @@ fn marker(conversation: &Conversation, agent: &AgentSettings, to_seq: Seq) -> Ma
         lines = join(older, lines, cap);
     }
     Marker::new(MarkerKind::Truncated, from_seq, to_seq, lines).counting(conversation.count(from_seq, to_seq))
-}
-
-/// The digest of some entries, or else the gist of them.
-fn quoted(entries: &[Arc<Entry>], budget: u32) -> Vec<DigestLine> {
-    let mut lines = digest(entries, budget);
-    if let (true, Some(last)) = (lines.is_empty(), entries.last()) {
-        let none = || DigestLine {
-            seq: last.seq,
-            text: format!("{} messages without words of people", entries.len()),
-        };
-        lines.push(gist(entries, budget.max(DIGEST_FLOOR as u32)).unwrap_or_else(none));
-    }
-    lines
 }
 
 /// Both digests, thinned evenly until they fit. The newest line stays.

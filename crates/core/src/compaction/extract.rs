@@ -25,6 +25,9 @@ const IDENTIFIER_SHARE: f64 = 0.2;
 /// Share of a source that the list may take: a short source is not doubled by its own names.
 const IDENTIFIER_SOURCE_SHARE: f64 = 0.1;
 
+/// One part in so many of what the stack has free, or of the source where that is less, may go to the list of a new summary.
+const IDENTIFIER_FREE_PART: u64 = 4;
+
 /// Tokens of a summary's head in the window, roughly.
 pub(crate) const HEAD_TOKENS: u64 = 36;
 
@@ -69,11 +72,13 @@ pub fn identifiers_beside(
         (source, sizes.summary(source))
     } else {
         let source = summary_tokens(sources);
-        (source, sizes.merge(source))
+        (source, sizes.merge(source, merged_level(sources)))
     };
     let budget = (most as f64 * IDENTIFIER_SHARE).min(source as f64 * IDENTIFIER_SOURCE_SHARE) as u32;
     if sources.is_empty() {
-        identifiers::of_entries(entries, text, budget)
+        // What is free in the stack is theirs, too.
+        let free = sizes.soft.saturating_sub(sizes.taken + most).min(source) / IDENTIFIER_FREE_PART;
+        identifiers::of_entries(entries, text, budget.max(free as u32))
     } else {
         identifiers::of_summaries(sources, text, budget)
     }
@@ -99,6 +104,13 @@ pub fn summary_tokens(sources: &[Summary]) -> u64 {
     sources.iter().map(|summary| u64::from(summary.tokens)).sum()
 }
 
+/// The level of a merge of these.
+pub fn merged_level(sources: &[Summary]) -> u32 {
+    let highest = sources.iter().map(|source| source.level).max().unwrap_or(0);
+    // One alone is cut, not merged.
+    highest + u32::from(sources.len() > 1)
+}
+
 /// The draft that needs no model: the digest of the run's source. What chunks have finished is kept, memories included, with
 /// the digest of the rest beneath. Other memories come with the run that makes it again.
 pub fn digest_draft(
@@ -120,7 +132,7 @@ pub fn digest_draft(
 /// A merge without a model, from the text of its sources.
 pub(super) fn merge_draft(agent: &AgentSettings, sizes: &StackSizes, sources: &[Summary]) -> SummaryDraft {
     let tokens = summary_tokens(sources);
-    let limit = text_limit(agent, sizes.merge(tokens)).min(tokens / 2);
+    let limit = text_limit(agent, sizes.merge(tokens, merged_level(sources))).min(tokens / 2);
     let texts: Vec<&str> = sources.iter().map(|source| source.text.as_str()).collect();
     let mut text = digest_by_sections(&texts, limit as u32);
     if text.trim().is_empty() {
@@ -222,7 +234,7 @@ mod tests {
     #[case::large(20_000)]
     fn results_buy_a_digest_no_room_for_words_that_it_would_otherwise_leave_out(#[case] result_words: usize) {
         let agent = testing::agent(128_000, 8_000);
-        let sizes = StackSizes::of(&agent, &Correction::default());
+        let sizes = StackSizes::of(&agent, &Correction::default(), 0);
         let draft = entries_draft(&agent, &sizes, None, &turns(result_words));
         let words = entry_tokens(&turns(0));
         let share = f64::from(estimate(&draft.text)) / words as f64;

@@ -422,6 +422,10 @@ impl<'a> Planner<'a> {
     }
 
     fn sizes(&self) -> StackSizes {
-        StackSizes::of(self.agent, &self.conversation.correction(&self.agent.model))
+        StackSizes::of(
+            self.agent,
+            &self.conversation.correction(&self.agent.model),
+            self.conversation.stack.tokens(),
+        )
     }
 }

@@ -7,9 +7,8 @@ use cairn_types::summary::Summary;
 use cairn_types::tokens::estimate;
 
 /// A section of a summary, in the order of the text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Section {
-    #[default]
     Goal,
     /// What binds, and how things are wished.
     Constraints,
@@ -36,9 +35,21 @@ impl Section {
         Self::Critical,
     ];
 
-    /// What a reader who goes on from here needs most: it gives way last.
+    /// All, the one that a reader can best do without first.
+    const BY_NEED: [Self; 8] = [
+        Self::Mood,
+        Self::Progress,
+        Self::NextSteps,
+        Self::Decisions,
+        Self::Constraints,
+        Self::Goal,
+        Self::Critical,
+        Self::Active,
+    ];
+
+    /// A reader who continues from here needs it most.
     fn is_needed(self) -> bool {
-        matches!(self, Self::Goal | Self::Active | Self::Critical)
+        Self::BY_NEED[5..].contains(&self)
     }
 
     pub fn heading(self) -> &'static str {
@@ -265,9 +276,8 @@ pub(super) fn fit(text: &str, budget_tokens: u64) -> String {
         return lines_within(&sections.bare(), budget_tokens);
     }
     while sections.parts.len() > 1 && room(&sections, budget_tokens) < least(&sections) {
-        let (_, dispensable) =
-            sections.parts.keys().map(|one| (one.is_needed(), *one)).min().unwrap_or_default();
-        sections.parts.remove(&dispensable);
+        let Some(section) = Section::BY_NEED.iter().find(|one| sections.get(**one).is_some()) else { break };
+        sections.parts.remove(section);
     }
     let whole = sections.clone();
     let shares = shares(&whole, room(&whole, budget_tokens));
@@ -339,9 +349,7 @@ fn lines_within(body: &str, budget_tokens: u64) -> String {
 
 /// Has sections keep whole what the room is left for, those that are needed most first.
 fn fill_up(sections: &mut Sections, whole: &Sections, budget_tokens: u64) {
-    let mut order: Vec<Section> = sections.parts.keys().copied().collect();
-    order.sort_by_key(|section| !section.is_needed());
-    for section in order {
+    for section in Section::BY_NEED.into_iter().rev().filter(|one| whole.get(*one).is_some()) {
         let taken = size(&sections.render());
         let has = sections.get(section).map_or(0, size);
         let more = budget_tokens.saturating_sub(taken);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::{
-    AnswerDraft, Conversation, Failures, Learnt, Lost, OUTCOMES_KEPT, OpenTurn, Reported, Spent, Undone,
-    is_recent,
+    AnswerDraft, AnsweredBy, Conversation, Failures, Learnt, Lost, OUTCOMES_KEPT, OpenTurn, Reported, Spent,
+    Undone, is_recent,
 };
 use crate::artifact::{self, ordinal};
 use crate::turn::spans;
@@ -105,7 +105,9 @@ impl Conversation {
             TurnEvent::Reopened { turn, messages } => self.reopen_turn(turn, messages)?,
             TurnEvent::EntryAdded { entry } => self.add_entry(record, entry)?,
             TurnEvent::Ended(end) => {
-                self.open_turn.take_if(|open| open.id == end.turn).ok_or("that turn is not open")?;
+                let open = self.open_turn.take_if(|open| open.id == end.turn);
+                let open = open.ok_or("that turn is not open")?;
+                self.count_answer(open.model, &end.outcome);
                 self.forget_provider_state(&end.turn);
                 if matches!(&end.outcome, TurnOutcome::Failed { code, .. } if REFUSALS.contains(&code.as_str()))
                 {
@@ -138,6 +140,13 @@ impl Conversation {
             TurnEvent::ToolUsed(_) => {}
         }
         Ok(())
+    }
+
+    fn count_answer(&mut self, model: Option<String>, outcome: &TurnOutcome) {
+        let Some(model) = model.filter(|_| matches!(outcome, TurnOutcome::Answered { .. })) else { return };
+        let before = self.answered_by.take().filter(|answered| answered.model == model);
+        let turns = before.map_or(0, |answered| answered.turns).saturating_add(1);
+        self.answered_by = Some(AnsweredBy { model, turns });
     }
 
     fn fold_usage(&mut self, record: &Record, event: &TurnEvent) {

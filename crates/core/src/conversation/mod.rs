@@ -246,6 +246,9 @@ pub struct Conversation {
     /// Why it does, when it is not the first.
     #[serde(default)]
     pub model_reason: Option<String>,
+    /// The model that answered last, and how many turns in a row.
+    #[serde(default)]
+    pub answered_by: Option<AnsweredBy>,
     /// What was learnt of models, by their ids in the configuration.
     #[serde(default)]
     pub learnt: BTreeMap<String, Learnt>,
@@ -297,6 +300,14 @@ pub struct Conversation {
     pub approvals: u64,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnsweredBy {
+    /// Its id in the configuration.
+    pub model: String,
+    /// Turns that it has answered since another model did.
+    pub turns: u32,
+}
+
 /// Runs that ended without a commit since the last one that had one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failures {
@@ -333,6 +344,7 @@ impl Conversation {
             reported: None,
             model: None,
             model_reason: None,
+            answered_by: None,
             learnt: BTreeMap::new(),
             bounds: BTreeMap::new(),
             usage_watches: BTreeMap::new(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Conversation, Learnt};
+use super::{AnsweredBy, Conversation, Learnt};
 use crate::window::Sizes;
 use cairn_types::ids::ChannelId;
 use cairn_types::tokens::Correction;
@@ -20,6 +20,9 @@ pub struct Outline {
     /// The model that answers, by its id in the configuration; `None`: the first of the chain that can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// The model that answered last, and how many turns in a row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_by: Option<AnsweredBy>,
     /// What was learnt of models, by their ids in the configuration.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub learnt: BTreeMap<String, Learnt>,
@@ -35,6 +38,7 @@ impl Outline {
             summaries: conversation.stack.summaries().count() as u64,
             sizes: Sizes::of(conversation),
             model: conversation.model.clone(),
+            answered_by: conversation.answered_by.clone(),
             learnt: conversation.learnt.clone(),
             corrections: conversation.corrections.clone(),
         }
@@ -42,7 +46,7 @@ impl Outline {
 
     /// A conversation without entries that has the outline's knowledge of models, so that the same settings hold in it.
     pub fn without_entries(self, channel: ChannelId) -> Conversation {
-        let Self { model, learnt, corrections, .. } = self;
-        Conversation { model, learnt, corrections, ..Conversation::new(channel) }
+        let Self { model, answered_by, learnt, corrections, .. } = self;
+        Conversation { model, answered_by, learnt, corrections, ..Conversation::new(channel) }
     }
 }

@@ -47,6 +47,19 @@ pub fn digest(entries: &[Arc<Entry>], budget_tokens: u32) -> Vec<DigestLine> {
         .collect()
 }
 
+/// The digest of some entries, or else the gist of them.
+pub(crate) fn quoted(entries: &[Arc<Entry>], budget: u32) -> Vec<DigestLine> {
+    let mut lines = digest(entries, budget);
+    if let (true, Some(last)) = (lines.is_empty(), entries.last()) {
+        let none = || DigestLine {
+            seq: last.seq,
+            text: format!("{} messages without words of people", entries.len()),
+        };
+        lines.push(gist(entries, budget).unwrap_or_else(none));
+    }
+    lines
+}
+
 /// The entries that a digest reads.
 fn read(entries: &[Arc<Entry>]) -> impl Iterator<Item = &Arc<Entry>> {
     entries.iter().filter(|entry| entry.role != Role::Tool && !entry.quotes && !entry.is_deleted())

@@ -10,7 +10,6 @@ use super::form::{as_sent, has_pictures};
 use crate::agent::AgentSettings;
 use crate::compaction::after;
 use crate::conversation::Conversation;
-use crate::result_guard::ResultRoom;
 use crate::settings::{PruneMode, PruningSettings};
 use crate::window::{Gauge, measure};
 use cairn_types::event::{CompactionEvent, Event, PruneCause, PruneForm, PrunedResult};
@@ -28,12 +27,11 @@ const TURNS_SPARED: usize = 2;
 /// Usable window in tokens below which what is spared and what must be won shrink in proportion.
 const FULL_WINDOW: u64 = 200_000;
 
-/// Tokens that the results of a round are to have at the least, and the part of the window that they are in small ones.
-const RESULT_ROOM: u64 = 2_000;
-const RESULT_PART: u64 = 12;
+/// Tokens that stay free in a loop of calls: by default the next round's results take half of them.
+const FREE_TOKENS: u64 = 4_000;
 
-/// Rounds of a loop for which room is made at once.
-const ROUNDS_AHEAD: u64 = 2;
+/// In a small window one part in so many stays free.
+const FREE_PART: u64 = 6;
 
 /// What is due before a call of the model, by the agent's mode. Nothing for the sake of pressure while a run is under
 /// way: its commit makes room.
@@ -91,20 +89,21 @@ pub fn pressure(conversation: &Conversation, agent: &AgentSettings) -> Option<Ev
 }
 
 /// Clears the oldest results, where a loop of calls leaves so little room that the next result would be a note alone: what is new
-/// is worth more than what was read before. It makes room for a few, since each batch costs the provider's cache.
+/// is worth more than what was read before. It frees twice what is due, since each batch costs the provider's cache.
 fn make_way(conversation: &Conversation, agent: &AgentSettings) -> Option<Event> {
     let open = conversation.open_turn.as_ref()?;
     let mut of_turn = conversation.live.iter().rev().take_while(|entry| entry.turn == open.id);
-    let least = RESULT_ROOM.min(agent.window.usable_tokens() / RESULT_PART);
-    let is_loop = of_turn.any(|entry| entry.role == Role::Tool);
-    let batch = Batch::new(conversation, agent, PruneCause::Pressure);
-    // In an emergency the largest give way, and make more room.
-    let is_due = is_loop && batch.before.tier < Tier::Emergency;
-    if !is_due || ResultRoom::of(conversation, agent).tokens >= least {
+    if !of_turn.any(|entry| entry.role == Role::Tool) {
         return None;
     }
-    let needed = (ROUNDS_AHEAD * least) as f64 / agent.result_guard.free_share.max(0.1);
-    let target = agent.window.usable_tokens().saturating_sub(needed as u64);
+    let batch = Batch::new(conversation, agent, PruneCause::Pressure);
+    let usable = agent.window.usable_tokens();
+    let least = FREE_TOKENS.min(usable / FREE_PART);
+    // In an emergency the largest give way, and make more room.
+    if batch.before.tier == Tier::Emergency || batch.before.tokens + least <= usable {
+        return None;
+    }
+    let target = usable.saturating_sub(2 * least);
     let found = scan(conversation, agent);
     let clears = found.iter().filter(|result| result.seen).map(|result| (result, PruneForm::Cleared));
     batch.until(target, clears, found.len())

@@ -1,18 +1,20 @@
 //! The arithmetic of the stack: how large it and its items may be, and which of them merge.
 //!
-//! Summaries stand in levels, like runs of an LSM tree: a summary of entries has level 0, a merge one more than the highest of
-//! its sources, so a level says how often the words behind it were rewritten. A full stack has [`LEVELS`] levels of
-//! `fan_out` items, each of [`StackSizes::item`] tokens: it fits its share by construction. Above [`StackSizes::soft`] the
-//! lowest neighbours of one level merge early, so that the oldest item takes in what comes to it and keeps its size. With room
-//! for nine items below that limit, 10,000 summaries of entries one after another are rewritten 12 times at most.
+//! A new summary takes a fifth of its source, up to a fifth of the stack's share ([`StackSizes::fresh`]). Nothing merges until the
+//! stack is above [`StackSizes::soft`], so that one more always fits. Then the oldest neighbours of the lowest level merge, as few
+//! as make room: that costs the words least that were rewritten least. A merge has one level more than the highest of its sources,
+//! so a level says how often the words behind it were rewritten. Each level has half the size of the one below it, down to
+//! [`StackSizes::item`], of which [`SLOTS`] fill the share: the older words are, the less room they take, and there are always
+//! enough items for few rewrites. So a long conversation fills 50 to 100 % of the share, and none of n summaries is rewritten
+//! more than ln(n) + 4 times.
 
 use crate::agent::AgentSettings;
 use cairn_types::ids::SummaryId;
 use cairn_types::summary::{Stack, StackItem, Summary};
 use cairn_types::tokens::Correction;
 
-/// Levels of full fan-out that the stack's share holds.
-const LEVELS: u64 = 3;
+/// Smallest items that fill the share.
+const SLOTS: u64 = 18;
 
 /// Least number of items that a stack has room for: with fewer the oldest words would be rewritten with every merge.
 const ITEMS_MIN: u64 = 6;
@@ -20,8 +22,17 @@ const ITEMS_MIN: u64 = 6;
 /// Tokens that an item gets where the stack's share allows it: less is hardly a summary.
 const ITEM_FLOOR: u64 = 96;
 
-/// Share of its source that a summary may take.
-const SUMMARY_SHARE: f64 = 0.35;
+/// One part of the stack's share in so many is the most that a new summary takes, and stays free for it.
+const FRESH_PART: u64 = 5;
+
+/// Share of its source that a summary takes. On a published comparison 77 % of the questions were answered from 17.8 %.
+const SUMMARY_SHARE: f64 = 0.2;
+
+/// One part of the share in so many stays free beside that: heads and identifiers are estimated.
+const MARGIN_PART: u64 = 16;
+
+/// Tokens that a summary gets where there is room for them, though its source is short.
+const SUMMARY_LEAST: u64 = 300;
 
 /// Share of its sources that a merge may take.
 const MERGE_SHARE: f64 = 0.5;
@@ -29,9 +40,6 @@ const MERGE_SHARE: f64 = 0.5;
 /// What is this much more rewritten than other words is spared where they can make room as well. Without it the generated
 /// conversations had texts that were cut 11 times within 295 entries.
 pub(crate) const SPARED_LEVELS: u32 = 2;
-
-/// Share of the stack that stays free for what is committed while a merge is under way.
-const FREE_SHARE: u64 = 5;
 
 /// Most tokens of the stack in the model's own count: its share of the usable window, or `stack_tokens` where that is less.
 pub fn stack_cap(agent: &AgentSettings) -> u64 {
@@ -49,34 +57,44 @@ pub struct StackSizes {
     pub cap: u64,
     /// Above it neighbours are merged in the background.
     pub soft: u64,
-    /// Most that one item takes in the window, with its head and its identifiers.
+    /// Most that a new summary takes in the window, with its head and its identifiers.
+    pub fresh: u64,
+    /// Most that the most rewritten item takes.
     pub item: u64,
+    /// What the items take now.
+    pub taken: u64,
 }
 
 impl StackSizes {
-    /// The sizes for an agent on the model that answers. What the settings say in the model's own tokens is divided by the
-    /// correction.
-    pub fn of(agent: &AgentSettings, correction: &Correction) -> Self {
+    /// The sizes for an agent on the model that answers, of a stack that takes so many tokens. What the settings say in the model's
+    /// own tokens is divided by the correction.
+    pub fn of(agent: &AgentSettings, correction: &Correction, taken: u64) -> Self {
         let cap = correction.undo(stack_cap(agent)).max(1);
-        let full = LEVELS * u64::from(agent.compaction.fan_out.max(1));
-        let part = (cap / full).max(ITEM_FLOOR.min(cap / ITEMS_MIN)).max(1);
-        let asked = agent.compaction.target_tokens.map(|most| correction.undo(most));
+        let part = (cap / SLOTS).max(ITEM_FLOOR.min(cap / ITEMS_MIN)).max(1);
+        let asked = agent.compaction.target_tokens.map_or(u64::MAX, |most| correction.undo(most));
         let answer = correction.undo(agent.window.output_reserve_tokens);
-        let item = part.min(asked.unwrap_or(u64::MAX)).min(answer).max(1);
-        Self { cap, soft: cap - (cap / FREE_SHARE).max(part), item }
+        let most = |tokens: u64| tokens.min(asked).min(answer).max(1);
+        let (fresh, item) = (most((cap / FRESH_PART).max(part)), most(part));
+        Self { cap, soft: cap - (cap / FRESH_PART).max(part) - cap / MARGIN_PART, fresh, item, taken }
     }
 
-    /// Most tokens of a summary in the window: a share of its source, so that it never grows, within an item's.
+    /// Most tokens of a summary in the window: a share of its source, and no less than 300 tokens, as long as it is
+    /// much shorter than the source.
     pub fn summary(&self, source_tokens: u64) -> u64 {
-        self.share_of(source_tokens, SUMMARY_SHARE)
+        let share = (source_tokens as f64 * SUMMARY_SHARE) as u64;
+        let least = SUMMARY_LEAST.min(source_tokens / 2).max(ITEM_FLOOR);
+        share.max(least).min(self.fresh)
     }
 
-    pub fn merge(&self, source_tokens: u64) -> u64 {
-        self.share_of(source_tokens, MERGE_SHARE)
+    /// Most tokens of an item of that level.
+    pub fn level(&self, level: u32) -> u64 {
+        self.fresh.checked_shr(level).unwrap_or(0).max(self.item)
     }
 
-    fn share_of(&self, source_tokens: u64, share: f64) -> u64 {
-        ((source_tokens as f64 * share) as u64).clamp(ITEM_FLOOR.min(self.item), self.item)
+    /// Most tokens of a merge of so many, which has that level: half of them, and no more than its level's.
+    pub fn merge(&self, source_tokens: u64, level: u32) -> u64 {
+        let half = (source_tokens as f64 * MERGE_SHARE) as u64;
+        half.min(self.level(level)).max(ITEM_FLOOR.min(self.item))
     }
 }
 
@@ -87,24 +105,36 @@ pub struct Merge {
     pub level: u32,
 }
 
-/// The merge that is due in the background, never across a marker or a provisional summary: `fan_out` of more than
-/// `fan_out` neighbours of one level, lowest level first; above the soft limit see `next_merge`.
+/// The merge that is due in the background: none up to the soft limit, then see `next_merge`. Never across a marker or a
+/// provisional summary, and not of the newest, where others can make room.
 pub fn due_merge(stack: &Stack, sizes: &StackSizes, fan_out: u32) -> Option<Merge> {
-    let fan_out = fan_out.max(2) as usize;
-    let may = |summary: &Summary| !summary.provisional;
-    let full = groups(stack, may).into_iter().filter(|group| group.len() > fan_out);
-    if let Some(group) = full.min_by_key(|group| group[0].level) {
-        return Some(merge_of(&group[..fan_out]));
-    }
     if stack.tokens() <= sizes.soft {
         return None;
     }
+    let fan_out = fan_out.max(2) as usize;
+    let newest = stack.summaries().last().map(|summary| summary.to_seq);
+    let is_older = |summary: &Summary| Some(summary.to_seq) != newest;
+    let merge = next_merge(stack, fan_out, |one| !one.provisional && is_older(one))
+        .or_else(|| next_merge(stack, fan_out, |one| !one.provisional));
     // Provisional summaries take the room of what would merge. They are owed a run: words that were rewritten more often wait for
     // it, or for the cap, where the cheapest neighbours merge. Otherwise every summary that comes rewrites them.
-    let cheapest = next_merge(stack, fan_out, |_| true);
+    let cheapest = next_merge(stack, fan_out, is_older);
     let is_spared =
         |merge: &Merge| cheapest.as_ref().is_some_and(|any| merge.level > any.level + SPARED_LEVELS);
-    next_merge(stack, fan_out, may).filter(|merge| !is_spared(merge))
+    let merge = merge.filter(|merge| !is_spared(merge))?;
+    Some(no_more_than_needed(stack, sizes, merge))
+}
+
+/// The merge with as few of its sources as bring the stack below its soft limit.
+fn no_more_than_needed(stack: &Stack, sizes: &StackSizes, mut merge: Merge) -> Merge {
+    let mut tokens = 0;
+    let calms = |id: &SummaryId| {
+        tokens += stack.summary(id).map_or(0, |summary| u64::from(summary.tokens));
+        stack.tokens() - tokens + sizes.merge(tokens, merge.level + 1) <= sizes.soft
+    };
+    let enough = merge.sources.iter().map(calms).collect::<Vec<_>>().iter().position(|calms| *calms);
+    merge.sources.truncate(enough.map_or(usize::MAX, |idx| (idx + 1).max(2)));
+    merge
 }
 
 /// The merge that makes room at the least cost: the oldest neighbours of the lowest level that has any, up to `fan_out` of

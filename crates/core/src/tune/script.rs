@@ -102,15 +102,18 @@ impl Runs {
     /// As the ends of a conversation's runs say; what none of them tells is assumed. `agent`: the settings in force.
     pub fn of(outcomes: &[RunReport], agent: &AgentSettings) -> Self {
         // A replay has nothing to correct.
-        let asked = StackSizes::of(agent, &Correction::default());
+        let asked = StackSizes::of(agent, &Correction::default(), u64::MAX);
         let committed = || outcomes.iter().filter(|end| end.outcome == RunOutcome::Committed);
         let shares = |merge: bool| -> Vec<f64> {
             let sizes = committed().filter_map(|end| end.summary_size).filter(|size| size.merge == merge);
             let share = |size: SummarySize| {
                 // A replay puts the head of its own before the text.
                 let text = u64::from(size.tokens).saturating_sub(HEAD_TOKENS).max(1);
-                let most =
-                    if merge { asked.merge(size.source_tokens) } else { asked.summary(size.source_tokens) };
+                let most = if merge {
+                    asked.merge(size.source_tokens, 1)
+                } else {
+                    asked.summary(size.source_tokens)
+                };
                 text as f64 / most as f64
             };
             sizes.map(share).collect()

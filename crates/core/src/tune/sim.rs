@@ -476,8 +476,12 @@ impl<'a> Sim<'a> {
         let Some(run) = self.conversation.run.clone() else { return Ok(()) };
         let (read, source) = self.source(&run);
         let merge = matches!(run.work, RunWork::Merge { .. });
-        let sizes = StackSizes::of(&self.agent, &self.conversation.correction(&self.agent.model));
-        let asked = if merge { sizes.merge(source) } else { sizes.summary(source) };
+        let correction = self.conversation.correction(&self.agent.model);
+        let sizes = StackSizes::of(&self.agent, &correction, self.conversation.stack.tokens());
+        let asked = match run.work {
+            RunWork::Merge { level, .. } => sizes.merge(source, level + 1),
+            RunWork::Sealed | RunWork::Truncated => sizes.summary(source),
+        };
         let tokens = (asked as f64 * self.runs.share(merge)).round() as u64;
         let tokens = tokens.clamp(1, source.max(1));
         let prompt = u64::from(estimate(&self.agent.compactor_prompt));

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::fit::{self, RequestDraft};
-use super::measure::{leaves_room, stack_tokens, system_tokens};
-use super::render::{guide_text, last_call_text, tail_text};
+use super::measure::{leaves_room, system_tokens};
+use super::render::{guide_text, guide_tokens, last_call_text, tail_text};
 use super::{Assembled, Tail};
 use crate::agent::AgentSettings;
 use crate::conversation::{Conversation, OpenTurn};
@@ -32,9 +32,9 @@ pub enum AssembleError {
 /// The result of a tool call that never got one: an interrupted or stopped turn.
 const NO_RESULT: &str = "[no result: the call was interrupted]";
 
-/// Assembles the request for the open turn. It always fits: when it would not, recalled memories are left out, tool
-/// results are shortened, largest first, then the turn is reduced to its latest user message, cut in the middle
-/// if need be.
+/// Assembles the request for the open turn. It always fits: when it would not, a digest takes the place of the oldest of the
+/// stack and of the oldest closed turns; then recalled memories are left out, tool results are shortened, largest first, and
+/// the turn is reduced to its latest user message, cut in the middle if need be.
 ///
 /// # Errors
 /// System prompt and tools alone do not fit.
@@ -54,7 +54,7 @@ pub fn assemble(
     let mut draft = RequestDraft {
         frame,
         stack: items.map(|item| (render_item(item, lookup), item.tokens())).collect(),
-        stack_overhead: stack_tokens(conversation, agent) - conversation.stack.tokens(),
+        stack_overhead: guide_tokens(lookup),
         entries: sent(conversation, &agent.model),
         tail: tail.clone(),
         shortened: Vec::new(),

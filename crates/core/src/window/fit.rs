@@ -1,15 +1,20 @@
-//! Making a request fit that does not: the last resort, after the emergency. It changes what is sent, never what
-//! is kept.
+//! Making a request fit that does not: of a model with a smaller window than the history keeps to, or of a turn that alone
+//! is too large. It changes what is sent, never what is kept.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::Tail;
 use super::render::tail_tokens;
+use crate::compaction::sections::digest_by_sections;
 use crate::conversation::Conversation;
+use crate::digest::{quoted, read_tokens};
 use crate::prune;
 use cairn_types::ids::Seq;
 use cairn_types::message::{Entry, Part, Role, entry_tokens, header, text_of};
+use cairn_types::summary::{
+    DigestLine, LookupTools, Marker, MarkerKind, StackItem, digest_text, marker_text,
+};
 use cairn_types::text::escape::{CUT_NOTE, cut_around};
 use cairn_types::tokens::{Correction, estimate};
 
@@ -19,7 +24,7 @@ pub(super) struct RequestDraft {
     pub(super) frame: u64,
     /// The stack's items, rendered, with their tokens.
     pub(super) stack: Vec<(String, u32)>,
-    /// Tokens of the stack's own frame.
+    /// Tokens of the line that leads the stack, where there is one.
     pub(super) stack_overhead: u64,
     /// Entries, oldest first.
     pub(super) entries: Vec<Arc<Entry>>,
@@ -34,6 +39,24 @@ const RESULT_FLOOR: u64 = 120;
 /// Tokens that a message cut in the middle keeps at the least.
 const MESSAGE_FLOOR: u64 = 64;
 
+/// One part of the usable window in so many is the most that the stack takes in a request that does not fit.
+const STACK_PART: u64 = 4;
+
+/// Turns are left out by so many parts of the usable window at once: the requests that follow begin alike.
+const STEP_PART: u64 = 10;
+
+/// One part of the usable window in so many may go to the digest of the turns that are left out.
+const DIGEST_PART: u64 = 20;
+
+/// One part of what is left out in so many is its digest.
+const DIGEST_SHARE: u64 = 5;
+
+/// Tokens that a digest gets at the least.
+const DIGEST_FLOOR: u64 = 24;
+
+/// Tokens of a marker's own line.
+const MARKER_TOKENS: u64 = 24;
+
 impl RequestDraft {
     /// Estimated tokens of the whole request, before correction.
     pub(super) fn tokens(&self) -> u64 {
@@ -44,8 +67,9 @@ impl RequestDraft {
     }
 }
 
-/// Makes the draft fit into `usable` tokens after correction: memories out, tool results shortened, the turn
-/// reduced to its latest user message, the oldest of the stack left out, the message cut in the middle.
+/// Makes the draft fit into `usable` tokens after correction. First a digest takes the place of the oldest of the stack and of
+/// the oldest closed turns. When that is not enough: memories out, tool results shortened, the turn reduced to its latest user
+/// message, the stack left out, the message cut in the middle.
 pub(super) fn fit(
     draft: &mut RequestDraft,
     conversation: &Conversation,
@@ -56,15 +80,17 @@ pub(super) fn fit(
     if excess(draft) == 0 {
         return;
     }
+    shorten_stack(draft, conversation, correction.undo(usable / STACK_PART));
+    leave_out_turns(draft, conversation, excess(draft), correction, usable);
+    if excess(draft) == 0 {
+        return;
+    }
     draft.tail.recalled.clear();
     shorten_results(draft, &excess);
     if excess(draft) == 0 {
         return;
     }
     reduce_to_latest(draft, conversation);
-    while excess(draft) > 0 && !draft.stack.is_empty() && stack_is_over_a_quarter(draft, correction, usable) {
-        draft.stack.remove(0);
-    }
     let Some(last) = draft.entries.last().cloned() else { return };
     // Estimates of pieces do not add up exactly: cut, measure, cut again.
     let mut keep = u64::from(last.tokens);
@@ -86,9 +112,64 @@ pub(super) fn fit(
     }
 }
 
-fn stack_is_over_a_quarter(draft: &RequestDraft, correction: &Correction, usable: u64) -> bool {
-    let stack: u64 = draft.stack.iter().map(|(_, tokens)| u64::from(*tokens)).sum();
-    correction.apply(stack) > usable / 4
+/// Puts a digest in the place of the oldest of the stack, so that it takes `most` tokens. The newest half of that stays as it is.
+fn shorten_stack(draft: &mut RequestDraft, conversation: &Conversation, most: u64) {
+    let tokens: u64 = draft.stack.iter().map(|(_, tokens)| u64::from(*tokens)).sum();
+    if tokens <= most {
+        return;
+    }
+    let mut kept = 0;
+    let is_kept = |tokens: &u64| {
+        kept += tokens;
+        kept <= most / 2
+    };
+    let newest = draft.stack.iter().rev().map(|(_, tokens)| u64::from(*tokens));
+    let kept_tokens: Vec<u64> = newest.take_while(is_kept).collect();
+    let n_out = draft.stack.len() - kept_tokens.len();
+    let out = &conversation.stack.items()[..n_out];
+    let (Some(first), Some(last)) = (out.first(), out.last()) else { return };
+    let words = |item: &StackItem| match item {
+        StackItem::Summary(summary) => summary.text.clone(),
+        StackItem::Marker(marker) => digest_text(&marker.digest),
+    };
+    let texts: Vec<String> = out.iter().map(words).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let room = most.saturating_sub(kept_tokens.iter().sum::<u64>() + MARKER_TOKENS).max(DIGEST_FLOOR);
+    let to_seq = last.range().1;
+    let line = DigestLine { seq: to_seq, text: digest_by_sections(&texts, room as u32) };
+    let messages = out.iter().map(StackItem::messages).sum();
+    let marker = Marker::new(MarkerKind::Truncated, first.range().0, to_seq, vec![line]).counting(messages);
+    draft.stack.splice(..n_out, [(marker_text(&marker, LookupTools::ALL), marker.tokens)]);
+}
+
+/// Leaves out the oldest closed turns, as many as are `over` the usable tokens, and puts their digest behind the stack.
+fn leave_out_turns(
+    draft: &mut RequestDraft,
+    conversation: &Conversation,
+    over: u64,
+    correction: &Correction,
+    usable: u64,
+) {
+    let digest_most = correction.undo(usable / DIGEST_PART).max(DIGEST_FLOOR);
+    let step = (usable / STEP_PART).max(1);
+    let head = if draft.stack.is_empty() { draft.stack_overhead } else { 0 };
+    let goal = correction.undo(over.div_ceil(step) * step) + digest_most + MARKER_TOKENS + head;
+    let open = conversation.open_turn.as_ref().map(|open| &open.id);
+    let (mut left, mut n_out) = (0, 0);
+    for turn in draft.entries.chunk_by(|one, next| one.turn == next.turn) {
+        if over == 0 || left >= goal || open == Some(&turn[0].turn) {
+            break;
+        }
+        left += turn.iter().map(|entry| u64::from(entry.tokens)).sum::<u64>();
+        n_out += turn.len();
+    }
+    let out: Vec<Arc<Entry>> =
+        draft.entries.drain(..n_out).map(|entry| conversation.without_deleted(entry)).collect();
+    let (Some(first), Some(last)) = (out.first(), out.last()) else { return };
+    let budget = (read_tokens(&out) / DIGEST_SHARE).clamp(DIGEST_FLOOR, digest_most) as u32;
+    let marker = Marker::new(MarkerKind::Truncated, first.seq, last.seq, quoted(&out, budget))
+        .counting(conversation.count(first.seq, last.seq));
+    draft.stack.push((marker_text(&marker, LookupTools::ALL), marker.tokens));
 }
 
 fn shorten_results(draft: &mut RequestDraft, excess: &impl Fn(&RequestDraft) -> u64) {

@@ -135,9 +135,11 @@ pub async fn context(
     State(admin): State<Shared>,
     Channel(channel, ()): Channel,
 ) -> Result<Json<ContextRecord>, ApiError> {
-    let (conversation, settings) = admin.with_settings(&channel).await?;
+    let (conversation, _awake) = admin.conversation(&channel).await?;
+    let agent = admin.agent(&channel.agent()).await?.ok_or_else(|| no_such_agent(&channel.agent()))?;
+    let (settings, answering) = (agent.settings(&conversation), agent.answering(&conversation));
     let artifacts = admin.store.artifacts(&channel, false).await?;
-    let mut record = ContextRecord::of(&conversation, &settings, &artifacts);
+    let mut record = ContextRecord::of(&conversation, &settings, &answering.model, &artifacts);
     for recalled in &mut record.recalled {
         if let Some(memory) = admin.store.memory(&recalled.id).await? {
             (recalled.kind, recalled.text) = (Some(memory.kind), Some(memory.text));

@@ -82,7 +82,7 @@ impl Admin {
         found.ok_or_else(|| no_such_channel(channel))
     }
 
-    /// A conversation with its settings: those of its agent, for the model that answers there.
+    /// A conversation with its settings: those of its agent, on the model to whose window it keeps.
     pub async fn with_settings(
         &self,
         channel: &ChannelId,

@@ -11,6 +11,7 @@ use cairn_types::message::Part;
 use cairn_types::model::ChatMessage;
 use cairn_types::summary::MarkerKind;
 use cairn_types::tier::Tier;
+use cairn_types::tokens::estimate;
 use jiff::SignedDuration;
 use rstest::rstest;
 
@@ -272,25 +273,51 @@ fn a_commit_after_new_is_dropped() {
 }
 
 #[test]
-fn levels_merge_and_never_across_a_marker() {
-    let mut sim = Sim::new(3_000);
-    let mut most_level = 0;
-    for _ in 0..200 {
+fn levels_merge_only_where_the_stack_is_full_and_then_it_stays_so() {
+    let mut sim = Sim::new(6_000);
+    let (mut most_level, mut n_merges, mut least) = (0, 0, f64::MAX);
+    for n in 0..400 {
         sim.turn(LONG, LONG);
         while let Some(run) = sim.watch() {
-            if let RunWork::Merge { sources, .. } = &run.work {
-                assert_eq!(sources.len(), 4);
+            let sizes = sim.sizes();
+            let tokens = match &run.work {
+                RunWork::Merge { sources, level } => {
+                    assert!((2..=4).contains(&sources.len()), "{sources:?}");
+                    assert!(sim.conversation.stack.tokens() > sizes.soft, "there was room");
+                    n_merges += 1;
+                    let summary = |id| u64::from(sim.conversation.stack.summary(id).unwrap().tokens);
+                    sizes.merge(sources.iter().map(summary).sum(), level + 1)
+                }
+                RunWork::Sealed | RunWork::Truncated => sizes.fresh,
+            };
+            let line = |idx: u64| format!("- Anna offers {} euros for flat {n}.{idx}\n", 1_000 + idx);
+            let lines: Vec<String> = {
+                let mut left = tokens - 40;
+                let mut fits = |line: &String| {
+                    let tokens = u64::from(estimate(line));
+                    let fits = tokens <= left;
+                    left = left.saturating_sub(tokens);
+                    fits
+                };
+                (0..).map(line).take_while(&mut fits).collect()
+            };
+            sim.commit(&format!("## Progress\n{}", lines.concat()));
+            if n_merges > 0 {
+                let sizes = sim.sizes();
+                least = least.min(sizes.taken as f64 / sizes.cap as f64);
             }
-            sim.commit("Anna wants the third flat.");
         }
-        let levels = sim.conversation.stack.summaries().map(|summary| summary.level);
-        most_level = most_level.max(levels.max().unwrap_or(0));
-        for level in 0..=most_level {
-            let n = sim.conversation.stack.summaries().filter(|summary| summary.level == level).count();
-            assert!(n <= 5, "{n} summaries of level {level} side by side");
-        }
+        most_level = sim
+            .conversation
+            .stack
+            .summaries()
+            .map(|summary| summary.level)
+            .max()
+            .max(Some(most_level))
+            .unwrap();
     }
-    assert!(most_level >= 2, "no second level after 200 turns");
+    assert!(most_level >= 2 && n_merges > 5, "level {most_level}, {n_merges} merges");
+    assert!(least > 0.45, "the stack was down to {least} of its share");
     sim.check_coverage();
 }
 

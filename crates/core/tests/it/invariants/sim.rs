@@ -430,7 +430,11 @@ impl Sim {
 
     /// Sizes of the stack as they are now.
     pub(crate) fn sizes(&self) -> StackSizes {
-        StackSizes::of(&self.agent, &self.conversation.correction(&self.agent.model))
+        StackSizes::of(
+            &self.agent,
+            &self.conversation.correction(&self.agent.model),
+            self.conversation.stack.tokens(),
+        )
     }
 
     /// What the worker makes where no model can.

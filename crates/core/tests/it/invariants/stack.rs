@@ -85,7 +85,11 @@ impl Long {
         let (entries, sources) = self.sources(run);
         match fate {
             Fate::Written(share) if share > 0.05 => {
-                let tokens = (sizes.item as f64 * share) as u64;
+                let asked = match run.work {
+                    RunWork::Merge { level, .. } => sizes.level(level + 1),
+                    RunWork::Sealed | RunWork::Truncated => sizes.fresh,
+                };
+                let tokens = (asked as f64 * share) as u64;
                 self.sim.commit(&summary(run.from_seq.0, tokens, share < 1.5));
             }
             Fate::Written(_) | Fate::Unanswered => {
@@ -133,8 +137,9 @@ impl Long {
             next = item.range().1.next();
             match item {
                 StackItem::Summary(summary) => {
-                    // It was bounded by the correction of then, which grows a little with some reports.
-                    let most = self.sim.sizes().item * 11 / 10;
+                    // While there is room it stays whole. It was bounded by the correction of then, which grows a little with
+                    // some reports.
+                    let most = self.sim.sizes().soft * 11 / 10;
                     assert!(!summary.text.trim().is_empty(), "{} says nothing", summary.id);
                     assert!(
                         u64::from(summary.tokens) <= most.max(48),

@@ -352,9 +352,9 @@ fn an_instruction_with_nothing_new_makes_the_newest_summary_again() {
 #[test]
 fn a_cap_of_the_stack_in_tokens_bounds_single_summaries() {
     let mut agent = Sim::new(32_000).agent;
-    let largest = |agent: &AgentSettings| StackSizes::of(agent, &Correction::default()).summary(100_000);
+    let largest = |agent: &AgentSettings| StackSizes::of(agent, &Correction::default(), 0).summary(100_000);
     let by_share = largest(&agent);
     agent.compaction.stack_tokens = 2_400;
-    assert_eq!(largest(&agent), 200, "a twelfth: three levels of four");
-    assert!(by_share > 200);
+    assert_eq!(largest(&agent), 480, "a fifth");
+    assert!(by_share > 480);
 }

@@ -96,7 +96,7 @@ async fn the_first_model_answers_again_when_its_cool_down_is_over() {
     assert_eq!((&shown[0]["state"], &shown[1]["state"]), (&json!("answers"), &json!("ready")));
     assert_eq!((&shown[0]["why"], &shown[0]["error"]), (&json!("first of the chain"), &Value::Null));
     let context = home.cairn(&["context", "main"]).ended(0).stdout;
-    assert!(context.contains("  first: "), "{context}");
+    assert!(context.contains("first answers: "), "{context}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

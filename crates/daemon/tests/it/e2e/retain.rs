@@ -11,7 +11,8 @@ use crate::home;
 /// Messages of 40 KB each: three segments of the smallest size, of which the last two are well over the limit together.
 const MESSAGES: usize = 60;
 
-const SMALL: &str = "[defaults]\ncontext_window = 100000\n\n[store]\nsegment_mib = 1\n";
+/// Little of the words stands in summaries, which stay.
+const SMALL: &str = "[defaults]\ncontext_window = 100000\n\n[defaults.compaction]\nstack_share = 0.05\n\n[store]\nsegment_mib = 1\n";
 
 /// Words that no program packs to much less.
 fn noise(seed: usize) -> String {
