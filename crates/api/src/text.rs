@@ -127,6 +127,15 @@ pub fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(n), if n == 1 { one } else { many })
 }
 
+/// A duration, as in `310 ms`, `1.25 s`, `12.4 s`.
+pub fn seconds(ms: u64) -> String {
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        1_000..10_000 => format!("{:.2} s", ms as f64 / 1_000.0),
+        _ => format!("{:.1} s", ms as f64 / 1_000.0),
+    }
+}
+
 /// Date and time to the minute, in UTC.
 pub fn minute(at: jiff::Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%M").to_string()

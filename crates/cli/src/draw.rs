@@ -1,47 +1,28 @@
-//! The drawing of a window: a bar with its thresholds, the regions, the stack, the run, the last outcomes.
+//! The drawing of a window: a bar with its thresholds, the regions, the stack and the recalled memories, above its figures.
 
-use cairn_types::event::{RunOutcome, RunReport};
 use cairn_types::tier::Tier;
 use console::{Style, style};
 
-use crate::commands::channel::run_end;
+use crate::paint::paint;
 use cairn_api::records::{ContextRecord, MarkerRecord, SummaryRecord};
-use cairn_api::show::bar;
-use cairn_api::show::bar::{REGIONS, amounts};
-use cairn_api::text::{counted, cut, day, grouped, minute, one_line, percent};
-
-/// Outcomes that are drawn; `--json` has all.
-const OUTCOMES_DRAWN: usize = 5;
+use cairn_api::show::Show as _;
+use cairn_api::show::bar::{self, REGIONS, amounts};
+use cairn_api::text::{counted, cut, day, grouped, one_line, percent};
 
 /// Colours of the regions, in the order of [`REGIONS`].
 const COLORS: [u8; 6] = [5, 4, 3, 6, 2, 7];
 
 /// Draws a window, no line wider than `width`. Colours are left out where stdout takes none.
 pub fn context(record: &ContextRecord, width: usize) -> String {
-    let mut lines = vec![
-        format!(
-            "{}  {}",
-            style(record.channel.to_string()).bold(),
-            style(format!(
-                "agent {}, model {}, engine {}, session {}",
-                record.agent, record.model, record.engine.id, record.generation.0
-            ))
-            .dim()
-        ),
-        fill(record),
-        String::new(),
-    ];
+    let mut lines = vec![style(record.channel.to_string()).bold().to_string(), fill(record), String::new()];
     lines.extend(bar(record, width));
     lines.push(String::new());
     lines.extend(regions(record));
-    lines.extend(bar::pruned(record).map(|line| format!("  {line}")));
-    lines.push(String::new());
     lines.extend(stack(record));
     lines.extend(recalled(record));
-    lines.extend(run(record));
-    lines.extend(outcomes(&record.outcomes));
-    lines.extend(figures(record));
-    lines.iter().map(|line| format!("{}\n", cut(line, width).trim_end())).collect()
+    lines.push(String::new());
+    let drawn: String = lines.iter().map(|line| format!("{}\n", cut(line, width).trim_end())).collect();
+    drawn + &paint(&record.show(), width)
 }
 
 /// How full the window is, and which tier that is.
@@ -145,16 +126,12 @@ fn unit(region: &str, n: u64) -> &'static str {
 /// Summaries and markers in order of time.
 fn stack(record: &ContextRecord) -> Vec<String> {
     if record.summaries.is_empty() && record.markers.is_empty() {
-        return vec![style("no summaries yet").dim().to_string()];
+        return Vec::new();
     }
     let mut items: Vec<_> = record.summaries.iter().map(|item| (item.from_seq, summary(item))).collect();
     items.extend(record.markers.iter().map(|item| (item.from_seq, marker(item))));
     items.sort_by_key(|(from, _)| *from);
-    let counts = [
-        counted(record.summaries.len() as u64, "summary", "summaries"),
-        counted(record.markers.len() as u64, "marker", "markers"),
-    ];
-    let mut lines = vec![format!("{} {}", style("stack").bold(), counts.join(", "))];
+    let mut lines = vec![String::new(), style("stack").bold().to_string()];
     lines.extend(items.into_iter().flat_map(|(_, lines)| lines));
     lines
 }
@@ -191,7 +168,7 @@ fn recalled(record: &ContextRecord) -> Vec<String> {
         return Vec::new();
     }
     let n = counted(record.recalled.len() as u64, "memory", "memories");
-    let mut lines = vec![format!("{} {n}", style("recalled").bold())];
+    let mut lines = vec![String::new(), format!("{} {n}", style("recalled").bold())];
     lines.extend(record.recalled.iter().map(|item| {
         let said = match (&item.kind, &item.text) {
             (Some(kind), Some(text)) => format!("{}  {}", kind.name(), style(first_line(text)).dim()),
@@ -207,71 +184,4 @@ fn first_line(text: &str) -> String {
     let says = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
     let line = text.lines().find(says).or_else(|| text.lines().find(|line| !line.trim().is_empty()));
     one_line(line.unwrap_or_default())
-}
-
-fn run(record: &ContextRecord) -> Vec<String> {
-    if record.engine.owns_compaction && record.run.is_none() {
-        return vec![format!(
-            "{} none: the engine {} makes room by itself",
-            style("run").bold(),
-            record.engine.id
-        )];
-    }
-    let Some(run) = &record.run else {
-        return vec![format!("{} none", style("run").bold())];
-    };
-    vec![format!(
-        "{} {} over entries {}-{}, {} at tier {}, attempt {}, since {}",
-        style("run").bold(),
-        style(run.id.to_string()).cyan(),
-        run.from_seq,
-        run.to_seq,
-        run.trigger.name(),
-        run.tier.name(),
-        run.attempt,
-        minute(run.started_at)
-    )]
-}
-
-fn outcomes(outcomes: &[RunReport]) -> Vec<String> {
-    let drawn: Vec<_> = outcomes.iter().rev().take(OUTCOMES_DRAWN).collect();
-    if drawn.is_empty() {
-        return Vec::new();
-    }
-    let mut lines = vec![style("last runs").bold().to_string()];
-    lines.extend(drawn.into_iter().map(|end| {
-        let sign = match end.outcome {
-            RunOutcome::Committed => style("+").green(),
-            RunOutcome::Superseded | RunOutcome::Cancelled => style("-").yellow(),
-            RunOutcome::Rejected | RunOutcome::Failed => style("!").red(),
-        };
-        format!("  {sign} {}", run_end(end))
-    }));
-    lines
-}
-
-fn figures(record: &ContextRecord) -> Vec<String> {
-    let window = format!(
-        "window {} tokens ({}), {} kept for the answer",
-        grouped(record.window_tokens),
-        record.window_source.origin(),
-        grouped(record.output_reserve_tokens)
-    );
-    let counting = format!(
-        "estimates x {:.3} (recently {} estimated, {} reported), cached {}",
-        record.correction.ratio,
-        grouped(record.correction.estimated),
-        grouped(record.correction.reported),
-        percent(record.cached_share)
-    );
-    let answers = record.answers().map(|answers| one_line(&answers));
-    let artifacts = (record.artifacts.count > 0).then(|| {
-        let artifacts = counted(record.artifacts.count, "artifact", "artifacts");
-        format!("{artifacts} outside of it, {} bytes", grouped(record.artifacts.bytes))
-    });
-    [Some(window), answers, Some(counting), artifacts]
-        .into_iter()
-        .flatten()
-        .map(|line| style(line).dim().to_string())
-        .collect()
 }

@@ -14,3 +14,4 @@ pub mod log;
 pub mod out;
 pub mod owner;
 pub mod pages;
+pub mod paint;

@@ -7,6 +7,8 @@ use console::Term;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::paint::paint;
+use cairn_api::show::Show;
 use cairn_api::text::{painted, plain_json};
 
 /// Width of text that goes to a pipe or a file, in columns.
@@ -15,6 +17,37 @@ const PIPED_WIDTH: usize = 100;
 /// Prints a record: as JSON with `--json`, else as `text` shows it.
 pub fn record<T: Serialize>(json: bool, record: &T, text: impl FnOnce(&T) -> String) -> Result<(), Failure> {
     if json { self::json(record) } else { self::text(&text(record)) }
+}
+
+/// Prints a record: as JSON with `--json`, else as it shows itself.
+pub fn shown<T: Serialize + Show>(json: bool, record: &T) -> Result<(), Failure> {
+    self::record(json, record, of)
+}
+
+/// A record as it shows itself.
+pub fn of(record: &impl Show) -> String {
+    paint(&record.show(), width())
+}
+
+/// Prints a list; `nothing`: the line for people when it is empty.
+pub fn listed<T: Serialize>(json: bool, records: &Vec<T>, nothing: &str) -> Result<(), Failure>
+where
+    [T]: Show,
+{
+    self::record(json, records, |records| list(records, true, nothing))
+}
+
+/// A page of a list as text; only the first has a heading. A pipe gets every column, and nothing is cut.
+pub fn list<T>(records: &[T], first: bool, nothing: &str) -> String
+where
+    [T]: Show,
+{
+    let text = paint(&records.show(), room());
+    match text.split_once('\n') {
+        _ if first && records.is_empty() => format!("{nothing}\n"),
+        Some((_heading, rows)) if !first => rows.to_owned(),
+        _ => text,
+    }
 }
 
 /// Prints text for people. Every command of theirs ends here or in [`note`]: what others wrote is escaped in one place.
@@ -92,7 +125,7 @@ pub fn width() -> usize {
 /// the next line.
 pub struct Table {
     inner: comfy_table::Table,
-    right: &'static [usize],
+    right: Vec<usize>,
     is_wrapped: bool,
 }
 
@@ -101,10 +134,10 @@ const LAST_MIN: u16 = 24;
 
 impl Table {
     /// A table with that heading; columns in `right` are set flush right.
-    pub fn new(heading: &[&str], right: &'static [usize]) -> Self {
+    pub fn new(heading: &[&str], right: &[usize]) -> Self {
         let mut inner = comfy_table::Table::new();
         inner.load_preset(presets::NOTHING).set_truncation_indicator("…").add_row(heading);
-        Self { inner, right, is_wrapped: false }
+        Self { inner, right: right.to_vec(), is_wrapped: false }
     }
 
     /// The last cells continue on the next line instead of being cut.
@@ -136,7 +169,7 @@ impl Table {
         for (idx, column) in self.inner.column_iter_mut().enumerate() {
             let is_last = idx == last;
             column.set_padding((0, if is_last { 0 } else { 2 }));
-            column.set_constraint(match is_last {
+            column.set_constraint(match is_last && width < usize::MAX {
                 true => ColumnConstraint::LowerBoundary(Width::Fixed(LAST_MIN)),
                 false => ColumnConstraint::ContentWidth,
             });

@@ -79,8 +79,3 @@ fn print_json(records: &[impl Serialize], before: usize) -> Result<(), Failure> 
     }
     out::raw(&text)
 }
-
-/// A table of a later page, without its heading.
-pub fn without_heading(table: String) -> String {
-    table.split_once('\n').map(|(_, rows)| rows.to_owned()).unwrap_or_default()
-}

@@ -1,13 +1,12 @@
 //! A channel: how full its window is, what stands for all that was said, and its turns.
 
-use crate::links::summary_path;
 use std::sync::Arc;
 
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use cairn_core::conversation::Conversation;
 use cairn_core::spend::money;
-use cairn_types::event::{RunOutcome, RunReport, TurnOutcome};
+use cairn_types::event::TurnOutcome;
 use cairn_types::ids::{ChannelId, Seq};
 use cairn_types::message::Role;
 use maud::{Markup, html};
@@ -16,11 +15,13 @@ use serde::Deserialize;
 use crate::error::PageError;
 use crate::layout::{Frame, Section, layout};
 use crate::links::{channel_path, encoded, runs_path, try_path, turn_path};
-use crate::pieces::{command, facts, is_poll, live_every, table, text, time};
+use crate::paint::{list, paint};
+use crate::pieces::{command, is_poll, live_every, table, text, time};
 use crate::visitor::Visitor;
 use crate::{chart, ribbon, window_bar};
-use cairn_api::records::{ContextRecord, EntryRecord, SummaryLine, SummaryState, cut_words, pending_records};
-use cairn_api::text::{counted, grouped, one_line, percent};
+use cairn_api::records::{ContextRecord, EntryRecord, SummaryLine, cut_words, pending_records};
+use cairn_api::show::{self, Show as _};
+use cairn_api::text::{grouped, one_line};
 use cairn_server::api::{Channel, Params, Shared, channels, history, summaries};
 
 /// Entries whose turns are shown at a time.
@@ -92,35 +93,11 @@ pub(super) async fn view(
 
 /// The window with its figures, and the run that makes room in it.
 fn window(record: &ContextRecord) -> Markup {
-    let mut rows = vec![
-        ("agent", text(&record.agent)),
-        ("model", text(record.answers().unwrap_or_else(|| record.model.clone()))),
-        ("session", text(record.generation.0)),
-        (
-            "window",
-            text(format!("{} tokens ({})", grouped(record.window_tokens), record.window_source.origin())),
-        ),
-        ("kept for the answer", text(counted(record.output_reserve_tokens, "token", "tokens"))),
-        ("from the cache", text(percent(record.cached_share))),
-        ("engine", text(&record.engine.id)),
-        ("estimates times", text(format!("{:.3}", record.correction.ratio))),
-    ];
-    if record.artifacts.count > 0 {
-        rows.push(("artifacts", text(counted(record.artifacts.count, "artifact", "artifacts"))));
-    }
     html! {
         section aria-labelledby="window" {
             h2 #window { "Window" }
             (window_bar::drawn(record))
-            (facts(&rows))
-            @match &record.run {
-                Some(run) => p.running {
-                    "Run " (run.id.to_string()) " summarises entries " (run.from_seq) " to " (run.to_seq) ", attempt " (run.attempt)
-                    ", since " (time(run.started_at)) "."
-                },
-                None => p.note { "No run is under way." },
-            }
-            @if !record.outcomes.is_empty() { h3 { "Last runs" } (runs(&record.outcomes)) }
+            (paint(&record.show()))
             p {
                 a href=(runs_path(&record.channel)) { "All runs" } " · "
                 a href=(try_path(&record.channel)) { "Try other thresholds" } " · "
@@ -129,35 +106,6 @@ fn window(record: &ContextRecord) -> Markup {
             }
         }
     }
-}
-
-/// Runs that are listed; `cairn context --json` has all that are remembered.
-const RUNS: usize = 5;
-
-fn runs(reports: &[RunReport]) -> Markup {
-    let rows: Vec<_> = reports.iter().rev().take(RUNS).map(|report| {
-        let is_well = report.outcome == RunOutcome::Committed;
-        let why = report.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-        vec![
-            text(&report.run),
-            text(report.trigger.name()),
-            html! { span class=[(!is_well).then_some("trouble")] { (one_line(&format!("{}{why}", report.outcome.name()))) } },
-            text(grouped(report.tokens_before)),
-            text(grouped(report.tokens_after)),
-            text(grouped(report.messages)),
-            text(format!("{} ms", grouped(report.duration_ms))),
-        ]
-    }).collect();
-    let columns = [
-        ("run", ""),
-        ("trigger", "wide"),
-        ("outcome", ""),
-        ("tokens before", "number"),
-        ("after", "number"),
-        ("entries", "number wide"),
-        ("took", "number wide"),
-    ];
-    table("The last runs, newest first", &columns, &rows)
 }
 
 /// A turn as the timeline has it: its entries, in order.
@@ -276,51 +224,12 @@ pub(super) fn excerpt(text: &str) -> String {
 }
 
 fn summaries_section(channel: &ChannelId, made: &[SummaryLine]) -> Markup {
-    if made.is_empty() {
-        return html! {};
-    }
-    let rows: Vec<_> = made
-        .iter()
-        .rev()
-        .map(|line| {
-            vec![
-                html! { a href=(summary_path(channel, line.id.as_str())) { (one_line(line.id.as_str())) } },
-                text(line.level),
-                text(format!("{} to {}", line.from_seq, line.to_seq)),
-                time(line.made_at),
-                text(&line.made_by),
-                text(grouped(u64::from(line.tokens))),
-                state(channel, line),
-            ]
-        })
-        .collect();
-    let columns = [
-        ("summary", ""),
-        ("level", "number"),
-        ("entries", "number"),
-        ("made", "wide"),
-        ("by", "wide"),
-        ("tokens", "number wide"),
-        ("now", ""),
-    ];
     html! {
-        section aria-labelledby="summaries" {
-            h2 #summaries { "Summaries" }
-            (table("Summaries, newest first", &columns, &rows))
+        @if !made.is_empty() {
+            section aria-labelledby="summaries" {
+                h2 #summaries { "Summaries" }
+                (list("Summaries, newest first", &show::summaries(channel, made.iter().rev()), |_| html! {}))
+            }
         }
-    }
-}
-
-/// What became of a summary.
-pub(super) fn state(channel: &ChannelId, line: &SummaryLine) -> Markup {
-    let other = |id: &str| html! { a href=(summary_path(channel, id)) { (one_line(id)) } };
-    html! {
-        @match &line.state {
-            SummaryState::Window => "in the window",
-            SummaryState::Merged(id) => { "merged into " (other(id.as_str())) },
-            SummaryState::Replaced(id) => { "made again as " (other(id.as_str())) },
-            SummaryState::Archived => "archived",
-        }
-        @if line.provisional { ", provisional" }
     }
 }

@@ -19,6 +19,7 @@ mod marks;
 mod memories;
 mod outbox;
 mod overview;
+mod paint;
 mod pieces;
 mod prompt;
 mod ribbon;

@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse as _, Response};
+use cairn_api::records::CallOf;
 use cairn_api::text::one_line;
 use cairn_types::ids::{ChannelId, MemoryId, RunId, Seq, SummaryId, TurnId};
 use maud::{Markup, html};
@@ -40,6 +41,15 @@ pub(super) fn runs_path(channel: &ChannelId) -> String {
 
 pub(super) fn run_path(channel: &ChannelId, run: &RunId) -> String {
     path(&["channels", &channel.to_string(), "runs", run.as_str()])
+}
+
+/// The request of a model call.
+pub(super) fn prompt_path(channel: &ChannelId, of: &CallOf, call: usize) -> String {
+    let of = match of {
+        CallOf::Turn(turn) => turn_path(channel, turn),
+        CallOf::Run(run) => run_path(channel, run),
+    };
+    format!("{of}/prompt?call={call}")
 }
 
 pub(super) fn memory_path(id: &MemoryId) -> String {

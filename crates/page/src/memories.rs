@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use cairn_api::error::ApiError;
 use cairn_core::store_port::Store as _;
-use cairn_types::ids::{ChannelId, MemoryId};
+use cairn_types::ids::MemoryId;
 use cairn_types::memory::{LikelySource, Memory, MemoryKind, likely_sources};
 use cairn_types::message::Role;
 use jiff::Timestamp;
@@ -16,11 +16,12 @@ use serde::Deserialize;
 
 use crate::error::PageError;
 use crate::layout::{Frame, Section, layout};
-use crate::links::{channel_link, encoded, seen_again, summary_link, turn_link, turns_path};
-use crate::pieces::{command, facts, said, table, text, time};
+use crate::links::{encoded, seen_again, turn_link};
+use crate::paint::{list, paint};
+use crate::pieces::{command, said, text, time};
 use crate::visitor::Visitor;
-use cairn_api::records::{MemoryStep, MemoryUse, MemoryView, turn_outcome};
-use cairn_api::text::{counted, cut, grouped, one_line};
+use cairn_api::show::Show as _;
+use cairn_api::text::{cut, one_line};
 use cairn_server::api::memories::{EditBody, ListParams};
 use cairn_server::api::{Admin, Body, Page, Params, Segment, Shared, memories};
 
@@ -101,16 +102,16 @@ pub(super) async fn view(
     };
     let begins = params.after.is_none();
     let Page { items, next } = memories::list(State(admin), Params(params)).await?;
-    let rows: Vec<_> = items.iter().map(|memory| row(memory, visitor)).collect();
+    let ticked = |n: usize| html! { @if visitor.may_operate() { (tick(&items[n])) } };
     let kept: String =
         query.filters().iter().map(|(name, value)| format!("&{name}={}", encoded(value))).collect();
     let caption = if query.value("q").is_empty() { "Oldest first" } else { "Best first" };
     let body = html! {
         (filter(&query))
-        @if rows.is_empty() { p { "No memory fits." } }
+        @if items.is_empty() { p { "No memory fits." } }
         @else {
             form method="get" action="/memories/chosen" {
-                (table(caption, &COLUMNS, &rows))
+                (list(caption, &items.show(), ticked))
                 @if visitor.may_operate() { p { button { "Unite or forget those that are ticked" } } }
             }
         }
@@ -151,32 +152,9 @@ fn kinds(id: &str, nothing: &str, chosen: &str) -> Markup {
     }
 }
 
-const COLUMNS: [(&str, &str); 7] = [
-    ("memory", ""),
-    ("kind", ""),
-    ("about", "wide"),
-    ("scope", "wide"),
-    ("importance", "number wide"),
-    ("used", "number"),
-    ("made", "wide"),
-];
-
-fn row(memory: &Memory, visitor: Visitor) -> Vec<Markup> {
-    let id = memory.id.as_str();
-    vec![
-        html! {
-            @if visitor.may_operate() {
-                input type="checkbox" name="id" value=(id) aria-label={ "Choose " (text(id)) }; " "
-            }
-            a href=(memory_path(&memory.id)) { (text(cut(&one_line(&memory.text), TEXT_SHOWN))) }
-        },
-        text(memory.kind.name()),
-        text(memory.subject.as_deref().unwrap_or("-")),
-        text(&memory.scope),
-        text(format!("{:.1}", memory.importance)),
-        text(grouped(memory.uses.into())),
-        time(memory.created_at),
-    ]
+/// Lets a memory be chosen beside others.
+fn tick(memory: &Memory) -> Markup {
+    html! { input type="checkbox" name="id" value=(memory.id) aria-label={ "Choose " (text(&memory.id)) }; " " }
 }
 
 /// `GET /memories/{id}`: where it comes from, down to the message, and what can be done with it.
@@ -188,25 +166,9 @@ pub(super) async fn one(
     let view = memories::show(State(Shared::clone(&admin)), Segment(id)).await?.0;
     let memory = &view.memory;
     let sources = sources(&admin, memory).await?;
-    let never = || text("never");
     let body = html! {
-        (said(&memory.text))
-        (facts(&[
-            ("kind", text(memory.kind.name())),
-            ("about", text(memory.subject.as_deref().unwrap_or("-"))),
-            ("seen by", text(format!("agent {}, {}", memory.agent, memory.scope))),
-            ("importance", text(format!("{:.2}", memory.importance))),
-            ("trust", text(view.whose())),
-            ("found in", text(counted(memory.sightings.into(), "place", "places"))),
-            ("said", time(memory.said_at())),
-            ("made", time(memory.created_at)),
-            ("changed", time(memory.updated_at)),
-            ("used", text(counted(memory.uses.into(), "time", "times"))),
-            ("last used", memory.recalled_at.map_or_else(never, time)),
-        ]))
-        (provenance(memory, &sources))
-        (became(&view.history))
-        (uses(&view))
+        (paint(&view.show()))
+        (likely(memory, &sources))
         @if visitor.may_operate() { (changes(memory)) }
     };
     let command = command(&["memory", "show", memory.id.as_str()]);
@@ -223,27 +185,11 @@ async fn sources(admin: &Admin, memory: &Memory) -> Result<Vec<LikelySource>, Pa
     Ok(likely_sources(&memory.text, &entries, SOURCES))
 }
 
-fn provenance(memory: &Memory, sources: &[LikelySource]) -> Markup {
-    let source = &memory.source;
-    let by = source.by.as_ref().map(|by| format!("{} ({})", by.name, by.id));
-    let mut rows = vec![("written by", text(&source.model))];
-    rows.extend(by.map(|by| ("whose word", text(by))));
-    if let Some(channel) = &source.channel {
-        rows.push(("channel", channel_link(channel)));
-        if let Some(summary) = &source.summary {
-            rows.push(("with summary", summary_link(channel, summary)));
-        }
-        if let (Some(from), Some(to)) = (source.from_seq, source.to_seq) {
-            let range = if from == to { format!("entry {from}") } else { format!("entries {from} to {to}") };
-            rows.push(("out of", html! { a href=(turns_path(channel, to)) { (text(range)) } }));
-        }
-    }
+fn likely(memory: &Memory, sources: &[LikelySource]) -> Markup {
     html! {
-        section aria-labelledby="from" {
-            h2 #from { "Where it comes from" }
-            (facts(&rows))
-            @if let (Some(channel), false) = (&source.channel, sources.is_empty()) {
-                h3 { "Messages that share most of its words" }
+        @if let (Some(channel), false) = (&memory.source.channel, sources.is_empty()) {
+            section aria-labelledby="from" {
+                h2 #from { "Messages that share most of its words" }
                 @for LikelySource { entry, .. } in sources {
                     article.item {
                         p.note {
@@ -254,53 +200,6 @@ fn provenance(memory: &Memory, sources: &[LikelySource]) -> Markup {
                     }
                 }
             }
-        }
-    }
-}
-
-/// How it became what it is: each text that it had.
-fn became(steps: &[MemoryStep]) -> Markup {
-    let row = |step: &MemoryStep| {
-        let place = |channel: &ChannelId| match step.to_seq.or(step.from_seq) {
-            Some(seq) => html! { a href=(turns_path(channel, seq)) { (text(channel)) ", entry " (seq) } },
-            None => channel_link(channel),
-        };
-        vec![
-            time(step.at),
-            text(step.what.name()),
-            step.channel.as_ref().map_or_else(|| text("-"), place),
-            text(step.by.as_ref().map_or_else(|| "-".to_owned(), |by| one_line(&by.name))),
-            text(step.text.as_deref().map_or_else(|| "as before".to_owned(), one_line)),
-        ]
-    };
-    let columns = [("when", ""), ("what", ""), ("where", "wide"), ("by", "wide"), ("it said", "")];
-    let left_out: u64 = steps.iter().map(|step| step.left_out).sum();
-    html! {
-        section aria-labelledby="became" {
-            h2 #became { "How it became so" }
-            (table("What became of the memory, oldest first", &columns, &steps.iter().map(row).collect::<Vec<_>>()))
-            @if left_out > 0 { p.note { (counted(left_out, "step", "steps")) " in between are not listed." } }
-        }
-    }
-}
-
-/// The turns that had it in their window.
-fn uses(view: &MemoryView) -> Markup {
-    let row = |used: &MemoryUse| {
-        let (outcome, why) = turn_outcome(Some(&used.outcome));
-        let why = why.map(|why| format!(": {}", one_line(&why))).unwrap_or_default();
-        vec![
-            html! { (channel_link(&used.channel)) ", " (turn_link(&used.channel, &used.turn)) },
-            time(used.at),
-            text(format!("{outcome}{why}")),
-        ]
-    };
-    let rows: Vec<_> = view.used_in.iter().rev().map(row).collect();
-    html! {
-        section aria-labelledby="uses" {
-            h2 #uses { "Turns that had it" }
-            @if rows.is_empty() { p { "None yet." } }
-            @else { (table("Turns that had the memory, newest first", &[("turn", ""), ("ended", ""), ("outcome", "")], &rows)) }
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::layout::{Frame, Section, layout};
 use crate::links::{channel_link, run_path, summary_link, try_path};
 use crate::pieces::{command, facts, is_poll, live, table, text, time};
 use crate::visitor::Visitor;
-use cairn_api::text::{counted, grouped, percent};
+use cairn_api::text::{counted, grouped, percent, seconds};
 use cairn_server::api::Shared;
 
 /// Runs that are listed.
@@ -160,10 +160,6 @@ fn row(channel: &ChannelId, run: &Ended, prices: &BTreeMap<String, Price>) -> Ve
         text(tokens(&run.spent)),
         text(cost(&run.spent, prices).unwrap_or_else(|| "-".to_owned())),
     ]
-}
-
-pub(super) fn seconds(ms: u64) -> String {
-    if ms < 1_000 { format!("{ms} ms") } else { format!("{:.1} s", ms as f64 / 1_000.0) }
 }
 
 /// What it costs; none where a model has no price.

@@ -9,14 +9,15 @@ use cairn_types::message::Role;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use crate::channel::state;
 use crate::error::PageError;
 use crate::layout::{Frame, Section, layout};
-use crate::links::{channel_link, path, summary_path};
+use crate::links::{path, summary_path};
 use crate::marks::marked;
-use crate::pieces::{command, facts, said, table, text, time};
+use crate::paint::paint;
+use crate::pieces::{command, said, table, text, time};
 use crate::visitor::Visitor;
-use cairn_api::records::{EntryRecord, LeftOutRecord, SummaryLine, SummaryView};
+use cairn_api::records::{EntryRecord, LeftOutRecord, SummaryView};
+use cairn_api::show::Show as _;
 use cairn_api::text::{counted, grouped, one_line};
 use cairn_server::api::{Channel, Params, Shared, history, summaries};
 
@@ -57,8 +58,7 @@ pub(super) async fn view(
     // Thousands of words are looked for in each text: that keeps no thread from others' answers.
     let (shown, body) = tokio::task::spawn_blocking(move || {
         let body = html! {
-            (about(&shown))
-            (sources(&shown))
+            (paint(&shown.show()))
             (left_out(&shown))
             div.beside {
                 section aria-labelledby="summary" { h2 #summary { "What the model sees" } (said(&shown.text)) (identifiers(&shown)) }
@@ -78,49 +78,6 @@ pub(super) async fn view(
     let title = format!("Summary {id}");
     let command = command(&["summary", "show", &channel.to_string(), id]);
     Ok(layout(&Frame { title: &title, section: Section::Channels, visitor, command }, &body))
-}
-
-fn about(shown: &SummaryView) -> Markup {
-    let line = &shown.line;
-    facts(&[
-        ("channel", channel_link(&shown.channel)),
-        ("stands for", text(format!("entries {} to {}", line.from_seq, line.to_seq))),
-        ("said", html! { (time(line.from_at)) " to " (time(line.to_at)) }),
-        ("level", text(line.level)),
-        ("tokens", text(grouped(u64::from(line.tokens)))),
-        ("by", text(&line.made_by)),
-        ("made", time(line.made_at)),
-        ("run", text(format!("{}, {}, {} ms", shown.run, shown.trigger.name(), grouped(shown.duration_ms)))),
-        ("now", state(&shown.channel, line)),
-        ("source", text(source_left(shown))),
-    ])
-}
-
-fn source_left(shown: &SummaryView) -> String {
-    let there = counted(shown.entries, "entry has its words", "entries have their words");
-    match shown.wordless {
-        0 => there,
-        gone => format!("{there}, {} none any more", grouped(gone)),
-    }
-}
-
-fn sources(shown: &SummaryView) -> Markup {
-    if shown.sources.is_empty() {
-        return html! {};
-    }
-    let row = |line: &SummaryLine| {
-        vec![
-            html! { a href=(summary_path(&shown.channel, line.id.as_str())) { (one_line(line.id.as_str())) } },
-            text(line.level),
-            text(format!("{} to {}", line.from_seq, line.to_seq)),
-            text(&line.made_by),
-            text(grouped(u64::from(line.tokens))),
-        ]
-    };
-    let rows: Vec<_> = shown.sources.iter().map(row).collect();
-    let columns =
-        [("summary", ""), ("level", "number"), ("entries", "number"), ("by", "wide"), ("tokens", "number")];
-    html! { section aria-labelledby="sources" { h2 #sources { "Merged of" } (table("What it was merged of", &columns, &rows)) } }
 }
 
 fn left_out(shown: &SummaryView) -> Markup {

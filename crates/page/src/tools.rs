@@ -11,18 +11,17 @@ use serde::Deserialize;
 use crate::error::PageError;
 use crate::layout::{Frame, Section, layout};
 use crate::links::{channel_link, encoded, path, seen_again, turn_link};
-use crate::pieces::{command, is_poll, json, live, table, text, time};
+use crate::paint::list;
+use crate::pieces::{command, is_poll, json, live, text, time};
 use crate::visitor::Visitor;
-use cairn_api::records::{ApprovalRecord, ToolUseRecord};
-use cairn_api::text::{cut, grouped, one_line};
+use cairn_api::records::ApprovalRecord;
+use cairn_api::show::Show as _;
+use cairn_api::text::one_line;
 use cairn_server::api::tools::{Answer, LogParams};
 use cairn_server::api::{Body, Page, Params, Segment, Shared, tools};
 
 /// Calls on a page.
 const LINES: usize = 100;
-
-/// Characters of a call's arguments in the list.
-const ARGUMENTS_SHOWN: usize = 120;
 
 const HERE: &str = "/tools";
 
@@ -58,8 +57,8 @@ pub(super) async fn view(
         after: None,
         limit: Some(LINES),
     };
-    let Page { items, .. } = tools::log(State(admin), Params(params)).await?;
-    let rows: Vec<_> = items.iter().rev().map(row).collect();
+    let Page { mut items, .. } = tools::log(State(admin), Params(params)).await?;
+    items.reverse();
     let filters =
         [("channel", &channel), ("tool", &tool), ("outcome", &outcome.map(|it| it.name().to_owned()))];
     let kept: String = filters
@@ -67,7 +66,7 @@ pub(super) async fn view(
         .filter_map(|(name, value)| Some(format!("&{name}={}", encoded(value.as_deref()?))))
         .collect();
     let older = items
-        .first()
+        .last()
         .filter(|_| items.len() == LINES)
         .map(|oldest| format!("{HERE}?before={}{kept}", oldest.n));
     let body = html! {
@@ -78,8 +77,8 @@ pub(super) async fn view(
         section aria-labelledby="calls" {
             h2 #calls { "Calls" }
             (filter(channel.as_deref(), tool.as_deref(), outcome))
-            @if rows.is_empty() { p { "No call of a tool fits." } }
-            @else { (table("Newest first", &COLUMNS, &rows)) }
+            @if items.is_empty() { p { "No call of a tool fits." } }
+            @else { (list("Newest first", &items.show(), |_| html! {})) }
             nav.pages aria-label="Pages" {
                 @if query.before.is_some() { a href=(HERE) { "Newest" } }
                 @if let Some(older) = older { a rel="next" href=(older) { "Older" } }
@@ -119,34 +118,6 @@ fn filter(channel: Option<&str>, tool: Option<&str>, outcome: Option<ToolOutcome
             p { button { "Show" } }
         }
     }
-}
-
-const COLUMNS: [(&str, &str); 7] = [
-    ("at", ""),
-    ("tool", ""),
-    ("outcome", ""),
-    ("channel", ""),
-    ("ms", "number wide"),
-    ("caused by", "wide"),
-    ("arguments", "wide"),
-];
-
-fn row(record: &ToolUseRecord) -> Vec<Markup> {
-    let used = &record.used;
-    let caused_by: Vec<String> = used.caused_by.iter().map(|person| one_line(person)).collect();
-    vec![
-        time(record.at),
-        text(&used.tool),
-        html! {
-            span class={ "outcome " (used.outcome.name()) } { (used.outcome.name()) }
-            @if let Some(entry) = &used.allowed_by { " " span.note { "by always_allow " (text(entry)) } }
-            @if let Some(error) = &used.error { div.note { (text(error)) } }
-        },
-        html! { (channel_link(&record.channel)) " " (turn_link(&record.channel, &used.turn)) },
-        text(grouped(used.duration_ms)),
-        text(caused_by.join(", ")),
-        html! { code { (cut(&one_line(&used.arguments.to_string()), ARGUMENTS_SHOWN)) } },
-    ]
 }
 
 fn approvals(waiting: &[ApprovalRecord], visitor: Visitor) -> Markup {

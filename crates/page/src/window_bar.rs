@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use crate::pieces::{table, text};
 use cairn_api::records::ContextRecord;
-use cairn_api::show::bar::{REGIONS, amounts, pruned};
+use cairn_api::show::bar::{REGIONS, amounts};
 use cairn_api::text::{grouped, percent};
 
 pub(super) fn drawn(record: &ContextRecord) -> Markup {
@@ -45,7 +45,6 @@ pub(super) fn drawn(record: &ContextRecord) -> Markup {
         }
         p.note { @for (idx, (sign, name, ratio)) in tiers.iter().enumerate() { @if idx > 0 { ", " } b { (sign) } " " (name) " from " (percent(*ratio)) } }
         (legend(record, usable))
-        @if let Some(pruned) = pruned(record) { p.note { (pruned) } }
     }
 }
 

@@ -3,7 +3,6 @@
 use cairn_core::window::Region;
 
 use crate::records::ContextRecord;
-use crate::text::{counted, grouped};
 
 /// The regions of the bar, in the order of the window: name and sign.
 pub const REGIONS: [(&str, char); 6] =
@@ -26,22 +25,6 @@ pub struct Bar {
 pub fn amounts(record: &ContextRecord) -> [Region; 6] {
     let regions = &record.regions;
     [regions.system, regions.tools, regions.summaries, regions.sealed, regions.live, regions.recalled]
-}
-
-/// How many results and messages are sent shortened, in words; `None`: none.
-pub fn pruned(record: &ContextRecord) -> Option<String> {
-    let pruned = record.pruned;
-    let won = grouped(pruned.tokens_won);
-    let what = match (pruned.results, pruned.messages) {
-        (0, 0) => return None,
-        (results, 0) => counted(results, "result is", "results are"),
-        (0, messages) => counted(messages, "message is", "messages are"),
-        (results, messages) => {
-            let messages = counted(messages, "message", "messages");
-            format!("{} and {messages} are", counted(results, "result", "results"))
-        }
-    };
-    Some(format!("{what} sent shorter, {won} tokens less; what is kept is whole"))
 }
 
 /// The bar of a window, `n_cells` wide.

@@ -14,9 +14,9 @@ use crate::pages::PageArgs;
 use crate::{args, draw, out, pages};
 use cairn_api::records::{
     ArtifactPage, ArtifactRecord, ChannelRecord, CompactRecord, ContextRecord, NewGenerationRecord,
-    RoomRecord, Wakefulness,
+    RoomRecord,
 };
-use cairn_api::text::{counted, day, grouped, minute, percent, plain};
+use cairn_api::text::{counted, day, grouped, minute, plain};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -35,33 +35,14 @@ pub struct ChannelsArgs {
 pub async fn channels(global: Global, args: ChannelsArgs) -> Result<(), Failure> {
     let connector = Connector::load(&global).await?;
     let list = ("/v1/channels", Vec::new());
-    let rest = pages::print(&connector, global.json, list, args.page, channel_rows).await?;
+    let shown = |channels: &[ChannelRecord], first: bool| {
+        out::list(channels, first, "no channels yet; `cairn chat` starts one")
+    };
+    let rest = pages::print(&connector, global.json, list, args.page, shown).await?;
     if let (false, Some(rest)) = (global.json, rest) {
         out::note(&format!("there are more: --after {rest}"));
     }
     Ok(())
-}
-
-fn channel_rows(records: &[ChannelRecord], first: bool) -> String {
-    if records.is_empty() && first {
-        return "no channels yet; `cairn chat` starts one\n".to_owned();
-    }
-    let heading = ["channel", "state", "entries", "usage", "tier", "summaries", "last"];
-    let mut table = Table::new(&heading, &[2, 3, 5]);
-    for record in records {
-        table.row(vec![
-            record.channel.to_string(),
-            if record.state == Wakefulness::Awake { "awake" } else { "asleep" }.to_owned(),
-            grouped(record.entries),
-            percent(record.usage_ratio),
-            record.tier.name().to_owned(),
-            grouped(record.summaries),
-            minute(record.last_at),
-        ]);
-    }
-    // Names are there to be copied, so none is cut.
-    let rows = table.render(usize::MAX);
-    if first { rows } else { pages::without_heading(rows) }
 }
 
 #[derive(Debug, Args)]

@@ -39,8 +39,8 @@ Examples:
   cairn tools log --tool files__write_file --limit 20 --json
 
 Outcomes: done, failed, refused (no such tool, wrong arguments, not allowed),
-denied, expired, timed_out, stopped. A call that `always_allow` spared its
-approval is marked (always_allow); --json names the entry.")]
+denied, expired, timed_out, stopped. Of a call that needed no approval the
+outcome names the entry of `always_allow`.")]
     Log {
         /// Only calls from this channel
         #[arg(long, value_name = "C")]
@@ -80,6 +80,8 @@ approval is marked (always_allow); --json names the entry.")]
     },
 }
 
+const NO_CALLS: &str = "no tool calls";
+
 pub async fn tools(global: Global, command: ToolsCommand) -> Result<(), Failure> {
     let connector = Connector::load(&global).await?;
     match command {
@@ -101,7 +103,7 @@ pub async fn tools(global: Global, command: ToolsCommand) -> Result<(), Failure>
             }
             let params = [&params[..], &[("limit", Some(limit.to_string()))]].concat();
             let records: Vec<ToolUseRecord> = connector.get(&with_params("/v1/tools/log", &params)).await?;
-            out::record(global.json, &records, |records| log(records))?;
+            out::listed(global.json, &records, NO_CALLS)?;
             if let (false, true, Some(oldest)) = (global.json, records.len() as u64 == limit, records.first())
             {
                 out::note(&format!("the newest {}; older ones: --before {}", grouped(limit), oldest.n));
@@ -125,9 +127,7 @@ async fn log_after(
     (n, limit): (u64, u64),
 ) -> Result<(), Failure> {
     let page = PageArgs { limit: Some(limit), after: Some(n.to_string()) };
-    let text = |records: &[ToolUseRecord], first: bool| {
-        if first { log(records) } else { pages::without_heading(log(records)) }
-    };
+    let text = |records: &[ToolUseRecord], first: bool| out::list(records, first, NO_CALLS);
     let rest = pages::print(connector, global.json, ("/v1/tools/log", params), page, text).await?;
     if let (false, Some(rest)) = (global.json, rest) {
         out::note(&format!("there are more: --after {rest}"));
@@ -144,35 +144,6 @@ fn listed(records: &[ToolRecord]) -> String {
             record.source.clone(),
             record.effect.name().to_owned(),
             one_line(&record.description),
-        ]);
-    }
-    table.render(out::width())
-}
-
-fn log(records: &[ToolUseRecord]) -> String {
-    if records.is_empty() {
-        return "no tool calls\n".to_owned();
-    }
-    let heading = ["at", "channel", "caused by", "tool", "outcome", "ms", "arguments"];
-    let mut table = Table::new(&heading, &[5]);
-    for record in records {
-        let used = &record.used;
-        let caused_by: Vec<_> = used.caused_by.iter().map(|person| one_line(person)).collect();
-        let mut what = one_line(&used.arguments.to_string());
-        if let Some(error) = &used.error {
-            what = format!("{what}  ({})", one_line(error));
-        }
-        table.row(vec![
-            minute(record.at),
-            record.channel.to_string(),
-            caused_by.join(", "),
-            one_line(&used.tool),
-            match &used.allowed_by {
-                Some(_) => format!("{} (always_allow)", used.outcome.name()),
-                None => used.outcome.name().to_owned(),
-            },
-            grouped(used.duration_ms),
-            what,
         ]);
     }
     table.render(out::width())

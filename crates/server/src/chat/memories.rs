@@ -15,10 +15,10 @@ use cairn_types::people::pairing::PairingStatus;
 use cairn_types::ports::{MemoryFilter, PairingStore};
 use jiff::Timestamp;
 
+use crate::chat::paint::{ROWS, paint};
 use crate::chat::{CommandError, Runner};
+use cairn_api::show::Show as _;
 use cairn_api::text::{counted, day, quoted};
-
-const SHOWN: usize = 10;
 
 /// Most memories that are searched.
 const SEARCHED_MAX: usize = 10_000;
@@ -36,9 +36,9 @@ impl Runner {
         call: &CommandCall,
         query: Option<&str>,
     ) -> Result<String, CommandError> {
-        let limit = if query.is_some() { SHOWN } else { SEARCHED_MAX };
+        let limit = if query.is_some() { ROWS } else { SEARCHED_MAX };
         let filter = MemoryFilter { query: query.map(str::to_owned), limit, ..MemoryFilter::default() };
-        let found = self.deps.store.memories(&call.channel.agent(), &self.reach(call), filter).await?;
+        let mut found = self.deps.store.memories(&call.channel.agent(), &self.reach(call), filter).await?;
         if found.is_empty() {
             return Ok(match query {
                 Some(query) => format!("Nothing is remembered here about “{}”.", quoted(query)),
@@ -46,11 +46,12 @@ impl Runner {
             });
         }
         if query.is_some() {
-            return Ok(format!("Best matches:\n\n{}", listed(found.iter())));
+            return Ok(format!("Best matches:\n\n{}", paint(&found.show(), ROWS)));
         }
         let n = counted(found.len() as u64, "memory", "memories");
-        let newest = listed(found.iter().rev().take(SHOWN));
-        let rest = if found.len() > SHOWN { "\n\n`/memory QUERY` searches them all." } else { "" };
+        found.reverse();
+        let newest = paint(&found.show(), ROWS);
+        let rest = if found.len() > ROWS { "\n\n`/memory QUERY` searches them all." } else { "" };
         Ok(format!("{n} here, the newest first:\n\n{newest}{rest}"))
     }
 
@@ -161,7 +162,7 @@ impl Runner {
             several => Err(CommandError::Told(format!(
                 "{} have these words. Which one? Give its id: `/forget ID`\n\n{}",
                 counted(several.len() as u64, "memory", "memories"),
-                listed(several.iter().copied().rev().take(SHOWN))
+                paint(&several.iter().copied().rev().cloned().collect::<Vec<_>>().show(), ROWS)
             ))),
         }
     }
@@ -189,19 +190,6 @@ impl Runner {
 /// The person whom the chat of a call is with, when it is private.
 fn direct_with(call: &CommandCall) -> Option<&str> {
     call.direct.then_some(call.caller.id.as_str())
-}
-
-fn listed<'m>(memories: impl Iterator<Item = &'m Memory>) -> String {
-    let lines = memories.map(|memory| {
-        let seen = match memory.sightings {
-            0 | 1 => String::new(),
-            n => format!(", seen {n} times"),
-        };
-        let said = memory.said_by().map(|name| format!(", said by {}", quoted(name))).unwrap_or_default();
-        let (kind, at) = (memory.kind.name(), day(memory.created_at));
-        format!("- {} ({kind}, {at}{said}{seen}, `{}`)", quoted(&memory.text), memory.id)
-    });
-    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// All of the words are in the text, in whatever case.
@@ -247,7 +235,7 @@ impl Runner {
         } else {
             lines.push(format!("- {}:", counted(memories.len() as u64, "memory", "memories")));
             lines.push(String::new());
-            lines.push(listed(memories.values().take(EXPORTED)));
+            lines.push(paint(&memories.values().cloned().collect::<Vec<_>>().show(), EXPORTED));
         }
         if memories.len() > EXPORTED {
             lines.push(format!("\nThese are the first {EXPORTED}; my operator can give you all of them."));

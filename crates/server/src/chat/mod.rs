@@ -1,6 +1,7 @@
 //! Runs the commands that people give in chats, once each, if they may, and answers in Markdown.
 
 mod memories;
+mod paint;
 mod people;
 #[cfg(test)]
 mod tests;

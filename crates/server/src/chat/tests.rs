@@ -191,7 +191,7 @@ async fn the_window_is_drawn_for_a_narrow_screen() {
     assert!(drawing.contains("live") && drawing.lines().nth(1).unwrap().starts_with('['), "{drawing}");
     let widest = drawing.lines().map(|line| line.chars().count()).max().unwrap();
     assert!(widest <= 32, "{drawing}");
-    assert!(answer.words.contains("tier **calm**") && answer.words.contains("No summaries yet"));
+    assert!(answer.words.contains("tier **calm**") && answer.words.contains("- summaries: none yet"));
 }
 
 #[tokio::test]

@@ -17,11 +17,12 @@ use cairn_types::command::CommandCall;
 use cairn_types::ids::ChannelId;
 
 use crate::api::statuses::agent_statuses;
+use crate::chat::paint::{ROWS, paint};
 use crate::chat::{CommandError, NO_AGENT, Runner};
 use cairn_api::records::{ChainStatus, ContextRecord};
-use cairn_api::show::bar;
-use cairn_api::show::bar::REGIONS;
-use cairn_api::text::{counted, day, grouped, percent, quoted};
+use cairn_api::show::bar::{self, REGIONS};
+use cairn_api::show::{Block, window};
+use cairn_api::text::{counted, grouped, percent, quoted};
 
 /// Columns of the drawing: what a narrow screen shows of a code block.
 const WIDTH: usize = 32;
@@ -125,7 +126,7 @@ fn chain(runtime: &Runtime, agent: &AgentRuntime) -> Vec<String> {
     models.iter().map(line).collect()
 }
 
-/// The window as a chat shows it: a drawing in a code block, then the rest in words.
+/// The window as a chat shows it: a drawing in a code block, then its figures.
 fn drawn(record: &ContextRecord) -> String {
     let bar = bar::bar(record, WIDTH - 2);
     let cells: String = bar.cells.iter().map(|cell| cell.sign).collect();
@@ -151,85 +152,14 @@ fn drawn(record: &ContextRecord) -> String {
             percent(record.thresholds.emergency)
         ),
     ];
-    lines.push(stack(record));
-    lines.extend(bar::pruned(record));
-    if record.regions.pending.entries > 0 {
-        let waiting = counted(record.regions.pending.entries, "message waits", "messages wait");
-        lines.push(format!("{waiting} outside of the window"));
-    }
-    lines.push(run(record));
-    lines.push(format!("{} of what was sent came from the model's cache", percent(record.cached_share)));
-    lines.push(counting(record));
+    lines.push(String::new());
+    lines.push(paint(&[Block::Facts(window(record))], ROWS));
     lines.join("\n")
-}
-
-/// How far the estimates of tokens are from what the model's provider reports.
-fn counting(record: &ContextRecord) -> String {
-    match record.correction.reported {
-        0 => "Tokens are estimated; the provider has not reported any yet".to_owned(),
-        reported => format!(
-            "Tokens are estimated: {} against {} recently reported, so estimates count ×{:.3}",
-            grouped(record.correction.estimated),
-            grouped(reported),
-            record.correction.ratio
-        ),
-    }
 }
 
 fn row(name: &str, region: Region, usable: f64) -> String {
     let share = percent(region.tokens as f64 / usable);
     format!("{name:<12}{:>10}{share:>9}", grouped(region.tokens))
-}
-
-fn stack(record: &ContextRecord) -> String {
-    let from = record.summaries.iter().map(|item| (item.from_seq, item.from_at)).min();
-    let to = record.summaries.iter().map(|item| (item.to_seq, item.to_at)).max();
-    let (Some((from, from_at)), Some((to, to_at))) = (from, to) else {
-        return match record.markers.len() as u64 {
-            0 => "No summaries yet".to_owned(),
-            n => format!("No summaries yet, {}", counted(n, "marker", "markers")),
-        };
-    };
-    let top = record.summaries.iter().map(|item| item.level).max().unwrap_or(0);
-    let levels: Vec<String> = (0..=top)
-        .map(|level| (level, record.summaries.iter().filter(|item| item.level == level).count()))
-        .filter(|(_, n)| *n > 0)
-        .map(|(level, n)| format!("{n} of level {level}"))
-        .collect();
-    let markers = match record.markers.len() as u64 {
-        0 => String::new(),
-        n => format!(", {}", counted(n, "marker", "markers")),
-    };
-    format!(
-        "{}: {}, for messages {from} to {to} ({} to {}){markers}",
-        counted(record.summaries.len() as u64, "summary", "summaries"),
-        levels.join(", "),
-        day(from_at),
-        day(to_at)
-    )
-}
-
-fn run(record: &ContextRecord) -> String {
-    if let Some(run) = &record.run {
-        let attempt = if run.attempt > 1 { format!(", attempt {}", run.attempt) } else { String::new() };
-        return format!(
-            "Run `{}` under way over messages {} to {}{attempt}",
-            run.id, run.from_seq, run.to_seq
-        );
-    }
-    match record.outcomes.last() {
-        _ if record.engine.owns_compaction => {
-            format!("No runs: the engine `{}` makes room itself", record.engine.id)
-        }
-        None => "No run under way".to_owned(),
-        Some(end) => format!(
-            "No run under way; the last, `{}`, {}: {} to {} tokens",
-            end.run,
-            end.outcome.name(),
-            grouped(end.tokens_before),
-            grouped(end.tokens_after)
-        ),
-    }
 }
 
 /// A length of time in its two largest units.

@@ -232,7 +232,7 @@ async fn a_message_larger_than_the_window_is_kept_whole_shown_at_both_ends_and_t
     assert_eq!(rig.context().await["pruned"]["messages"], 1);
     for (args, words) in [
         (["history", "main"].as_slice(), "artifact a1  (the model sees head and tail)"),
-        (&["context", "main"], "1 message is sent shorter"),
+        (&["context", "main"], "sent shorter     1 message, "),
         (&["artifact", "list", "main"], "message 1"),
     ] {
         assert!(rig.cairn(args).ended(0).stdout.contains(words), "{args:?}");

@@ -71,7 +71,8 @@ async fn the_second_model_answers_where_the_first_fails_and_the_status_says_why(
         );
         let text = home.cairn(&["status"]).ended(0).stdout;
         assert!(text.contains("cooling until ") && text.contains(" because "), "{text}");
-        assert!(text.contains("agent     main (second, 64,000 tokens)"), "{text}");
+        let line = text.lines().find(|line| line.contains("  second  ")).unwrap();
+        assert!(line.contains("main") && line.contains("64,000"), "{text}");
         let context = home.json(&["context", "main"]);
         assert_eq!(context["model"], "second");
         assert!(context["model_reason"].as_str().unwrap().starts_with("`first`"), "{context}");
@@ -179,7 +180,7 @@ async fn the_correction_of_estimates_outlives_a_restart_and_is_shown() {
     let after = home.json(&["context", "main"]);
     assert_eq!(before["correction"], after["correction"]);
     let text = home.cairn(&["context", "main"]).ended(0).stdout;
-    assert!(text.contains("estimates x ") && text.contains(" reported), cached "), "{text}");
+    assert!(text.contains("token estimates  ×") && text.contains(" reported)\n"), "{text}");
 }
 
 async fn metrics(daemon: &Daemon) -> String {

@@ -160,7 +160,7 @@ async fn a_network_that_cannot_be_reached_is_shown_and_makes_the_daemon_no_worse
     let status = home.cairn(&["status", "--json"]).ended(0);
     assert_eq!(status.json()["platforms"][0]["platform"], "telegram", "{status:?}");
     assert_ne!(status.json()["platforms"][0]["state"], "connected");
-    assert!(home.cairn(&["status"]).ended(0).stdout.contains("\ntelegram  "));
+    assert!(home.cairn(&["status"]).ended(0).stdout.contains("\n  telegram  "));
     let health = daemon.client().get("/v1/health").await.unwrap();
     assert_eq!(health["status"], "ok", "{health}");
     assert_eq!(health["platforms"][0]["platform"], "telegram", "{health}");

@@ -183,7 +183,7 @@ async fn a_disk_that_fills_during_a_turn_pauses_intake_until_there_is_room() {
     assert_eq!(status["running"], true);
     assert!(status["store"]["error"].as_str().unwrap().contains("is full"), "{status}");
     let told = full.cairn("status");
-    assert!(full.room.must(&told).contains("trouble   the disk"), "people are told, too");
+    assert!(full.room.must(&told).contains("  ! Store: the disk"), "people are told, too");
     assert!(full.log().contains("is full"), "{}", full.log());
     assert!(!open.is_finished(), "the turn waits for room");
 

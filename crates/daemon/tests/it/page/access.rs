@@ -24,7 +24,7 @@ async fn a_link_logs_one_browser_in_once_until_it_logs_out() {
     assert!(!set.contains("; Secure"), "this is no TLS: {set}");
     let cookie = entered.cookie().unwrap();
     assert!(!cookie.contains(code), "the code is no token");
-    assert!(site.view("/", &cookie).await.is(200).body.contains("Is it well"));
+    assert!(site.view("/", &cookie).await.is(200).body.contains("<h1>Status</h1>"));
 
     let again = site.post("/login", "", &format!("code={code}")).await.is(403);
     assert!(again.body.contains("used, too old") && again.cookie().is_none(), "{}", again.body);

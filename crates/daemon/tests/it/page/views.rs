@@ -123,7 +123,7 @@ async fn a_channel_shows_its_window_what_stands_for_every_entry_and_its_calls() 
     assert!(shown.contains("cairn context main/local/main"), "{shown}");
     // The run has a view of its own, with the exact request of its call.
     let run = site.view("/channels/main/runs/r1", &cookie).await.is(200).body;
-    assert!(run.contains("Calls of models") && run.contains("committed"), "{run}");
+    assert!(run.contains("Model calls") && run.contains("committed"), "{run}");
     assert!(
         run.contains("runs/r1/prompt?call=1") && run.contains("cairn explain main/local/main --run r1"),
         "{run}"
@@ -197,12 +197,9 @@ async fn a_turn_shows_the_request_as_it_was_sent_and_what_differs() {
     let turn = asked["turn"].as_str().unwrap();
     let path = format!("/channels/main/turns/{turn}");
     let shown = site.view(&path, &cookie).await.is(200).body;
-    for part in [
-        "and the harbour?",
-        "bo (local/bo)",
-        "Calls of models",
-        &format!("cairn explain main/local/main {turn}"),
-    ] {
+    for part in
+        ["and the harbour?", "bo (local/bo)", "Model calls", &format!("cairn explain main/local/main {turn}")]
+    {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     let body: Value =

@@ -190,7 +190,9 @@ async fn every_request_of_a_run_is_made_again_byte_for_byte_over_talks_merges_an
         check_runs(&rig, "after a restart").await;
 
         let shown = rig.cairn(&["explain", "main", "--run", "r1"]).ended(0).stdout;
-        for part in ["run r1 of main/local/main", "committed", "round 2 of the talk", "--run r1 --prompt"] {
+        for part in
+            ["  r1\n", "  main/local/main\n", "  committed\n", "round 2 of the talk", "--run r1 --prompt"]
+        {
             assert!(shown.contains(part), "{part} in {shown}");
         }
         let printed = rig.cairn(&["explain", "main", "--run", "r1", "--prompt", "--call", "2"]).ended(0);
@@ -240,11 +242,12 @@ async fn a_turn_is_explained_from_its_question_to_its_cost() {
 
     let shown = rig.cairn(&["explain", "main", "t2"]).ended(0).stdout;
     for part in [
-        "turn t2 of main/local/main",
+        "  t2\n",
+        "  main/local/main\n",
         "Question",
-        "Recalled",
-        "by the words",
-        "Calls of models",
+        "Recalled memories",
+        "matched words",
+        "Model calls",
         "At seven.",
         "Time",
     ] {

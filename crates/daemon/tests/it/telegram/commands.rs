@@ -104,6 +104,6 @@ async fn what_somebody_says_of_themselves_follows_them_and_says_whose_word_it_is
     assert!(hers.contains(&format!("private chats with {alice}")), "{hers}");
     let his = shown("hates").await;
     assert!(his.contains(&format!("Bob Quokka ({bob}), a member, not an operator")), "{his}");
-    assert!(his.contains(&format!("subject      {alice}")) && !his.contains("by operator"), "{his}");
+    assert!(his.contains(&format!("about        {alice}")) && !his.contains("by operator"), "{his}");
     rig.end().await;
 }

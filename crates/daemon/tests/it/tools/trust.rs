@@ -66,7 +66,7 @@ async fn what_is_always_allowed_needs_no_yes_and_the_log_says_why() {
         assert_eq!((&call(tool)["allowed_by"], &call(tool)["outcome"]), (&json!(entry), &json!("done")));
         assert_eq!(call("echo")["allowed_by"], Value::Null, "it would have needed none");
         let shown = rig.cairn(&["tools", "log"]).stdout;
-        assert_eq!(shown.matches("done (always_allow)").count(), 1, "{shown}");
+        assert_eq!(shown.matches("done (always_allow: ").count(), 1, "{shown}");
         rig.assert_clean();
     }
 }
