@@ -54,7 +54,7 @@ async fn a_compaction_is_seen_while_it_goes_on_and_when_it_ends() {
     // The view that was open shows it by itself.
     browser.until_shown("Under way").await;
     browser.open(&scene.at(&of_channel(""))).await;
-    browser.until_shown("summarises entries").await;
+    browser.until_shown("run r1 over entries").await;
     browser.open(&scene.at("/events")).await;
     browser.until_shown("Live.").await;
     assert_eq!(browser.eval("document.querySelectorAll('#events .run_started').length").await, 1);
