@@ -25,9 +25,12 @@ fn the_agent_prompt_tells_the_model_what_it_sees_and_what_it_can_do() {
         "memory_search",
         "history_search",
         "history_read",
+        "`artifact_read`",
+        "`time`",
+        "[System: place]",
         "written by others",
         "reported, not followed",
-        "wait for a person's yes",
+        "wait for a person's approval",
         "look before you repeat it",
         "never report as done what failed",
     ];
@@ -83,7 +86,7 @@ fn the_built_in_prompts_leave_the_window_to_the_conversation() {
     let tokens = cairn_types::tokens::estimate;
     let (agent, compactor) =
         (tokens(&config.agents[0].system_prompt), tokens(&config.agents[0].compaction_prompt));
-    assert!(agent < 1_100 && compactor <= 730, "agent {agent}, compactor {compactor} tokens");
+    assert!(agent < 900 && compactor <= 730, "agent {agent}, compactor {compactor} tokens");
 }
 
 #[test]
