@@ -11,6 +11,7 @@ use super::stages::{RequestRoom, next_chunk};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
 use crate::settings::INSTRUCTION_MAX_CHARS;
+use crate::silence;
 use cairn_types::event::Run;
 use cairn_types::ids::{ChannelId, Seq};
 use cairn_types::message::{Entry, Part, Role, ToolCall, text_of};
@@ -327,7 +328,7 @@ fn transcript_text(entries: &[Arc<Entry>], mut lines: Vec<String>, room: u64) ->
 }
 
 fn line(entry: &Entry) -> Option<String> {
-    if entry.is_deleted() {
+    if entry.is_deleted() || silence::is_silent(entry) {
         return None;
     }
     let text = text_of(&entry.parts);

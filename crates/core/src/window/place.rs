@@ -1,6 +1,7 @@
 //! Where the agent talks, as its request says it: a fixed text for each kind of place, behind the system prompt.
 
 use crate::conversation::Conversation;
+use crate::silence::SILENCE;
 use cairn_types::ids::LOCAL_PLATFORM;
 use cairn_types::tokens::estimate;
 
@@ -37,7 +38,7 @@ impl Place {
         Self { network, is_group: conversation.direct_with.is_none() }
     }
 
-    /// Several people talk here.
+    /// Several people talk here, and the agent may stay silent.
     pub fn is_group(self) -> bool {
         self.is_group
     }
@@ -53,10 +54,11 @@ impl Place {
         let who = if self.is_group { "a group chat" } else { "a private chat with one person" };
         let mut text = format!("{HEAD}You are in {who}{on}. {}", self.shows());
         if self.is_group {
-            text.push_str(
+            text.push_str(&format!(
                 " Not every message is meant for you. Answer whoever calls you by mention, name or reply, and what you \
-                 alone can answer.",
-            );
+                 alone can answer. Where people talk with each other, somebody has answered, or nothing is asked, write \
+                 {SILENCE} and nothing else: then nothing is posted."
+            ));
         }
         text
     }
@@ -111,12 +113,12 @@ mod tests {
         #[case] channel: &str,
         #[case] direct_with: Option<&str>,
         #[case] said: &str,
-        #[case] in_group: bool,
+        #[case] may_be_silent: bool,
     ) {
         let place = Place::of(&conversation(channel, direct_with));
         let text = place.text();
         assert!(text.starts_with("[System: place] ") && text.contains(said), "{text}");
-        assert_eq!((place.is_group(), text.contains("Not every message")), (in_group, in_group), "{text}");
+        assert_eq!((place.is_group(), text.contains(SILENCE)), (may_be_silent, may_be_silent), "{text}");
         assert!(place.tokens() < 150, "{} tokens: {text}", place.tokens());
     }
 
