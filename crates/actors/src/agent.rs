@@ -9,7 +9,7 @@ use cairn_core::agent::{AgentSettings, WindowSize};
 use cairn_core::chain::{self, CoolDowns, Guarded, Health, ModelStanding, Pick, Trouble, pick};
 use cairn_core::conversation::{Conversation, Learnt};
 use cairn_core::engine::{self, ContextEngine, Standard};
-use cairn_core::window::has_room;
+use cairn_core::window::{Place, has_room};
 use cairn_types::ids::AgentId;
 use cairn_types::model::ModelError;
 use cairn_types::ports::ChatModel;
@@ -273,7 +273,7 @@ pub(crate) fn statuses(
         let settings = &candidate.settings;
         let Known { health, learnt, remembered, taken } = known(&settings.model);
         let learnt = if learnt.window_tokens.is_some() { learnt } else { remembered };
-        let no_room = !has_room(&Correction::default(), settings);
+        let no_room = !has_room(&Correction::default(), settings, Place::LOCAL);
         let until = health.cooling_until(now);
         let (state, why) = match (guarded.passed_over(), no_room, until) {
             (Some(reason), _, _) => (ModelState::PassedOver, Some(reason.to_owned())),

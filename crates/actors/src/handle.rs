@@ -12,7 +12,9 @@ use cairn_core::awake::{self, Awake};
 use cairn_core::compaction::Decision;
 use cairn_core::conversation::{Conversation, FoldError};
 use cairn_core::engine::{self, ContextEngine};
+use cairn_core::silence::shown;
 use cairn_core::store_port::Store;
+use cairn_core::window::Place;
 use cairn_types::event::Record;
 use cairn_types::ids::ChannelId;
 use cairn_types::ports::{ChatModel, StoreError};
@@ -85,6 +87,17 @@ impl ChannelHandle {
     /// Reads under the lock. `look` must be quick.
     pub(crate) fn read<T>(&self, look: impl FnOnce(&Conversation) -> T) -> T {
         look(&self.conversation.read())
+    }
+
+    /// Whether an answer here may consist of silence: several people talk, and nobody waits for each answer.
+    pub(crate) fn may_be_silent(&self) -> bool {
+        self.read(|conversation| Place::of(conversation).is_group())
+    }
+
+    /// What may be shown of the answer under way.
+    pub(crate) fn shown_so_far(&self) -> String {
+        let words = self.subscribers.text_so_far();
+        if self.may_be_silent() { shown(&words).into_owned() } else { words }
     }
 
     /// The current settings, on the model to whose window the history keeps: [`AgentRuntime::settings`]. Takes the lock of the

@@ -247,6 +247,8 @@ pub(crate) struct TurnAnswer {
     pub(crate) model: String,
     /// A request was cut to fit: the model did not see all of the messages.
     pub(crate) cut: bool,
+    /// The model chose to say nothing: the reply is not posted.
+    pub(crate) silent: bool,
 }
 
 /// The result of a request for a compaction.

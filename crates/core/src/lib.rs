@@ -24,6 +24,7 @@ pub mod result_guard;
 pub mod retention;
 pub mod settings;
 pub mod shares;
+pub mod silence;
 pub mod spend;
 pub mod store_port;
 pub mod summary;

@@ -185,6 +185,7 @@ impl Turn<'_> {
                 @if let Some(why) = cut_words(entries.last().and_then(|entry| entry.finish)) { ", " span.trouble { (why) } }
             },
             Some(TurnOutcome::Unanswered) => html! { "no answer was due" },
+            Some(TurnOutcome::Silent) => html! { "chose to say nothing" },
             Some(TurnOutcome::Stopped | TurnOutcome::DeadLettered | TurnOutcome::Failed { .. }) => {
                 html! { span.trouble { (end.and_then(|end| end.why()).map(|why| excerpt(&why)).unwrap_or_default()) } }
             }

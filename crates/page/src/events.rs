@@ -215,6 +215,7 @@ fn ended(outcome: &TurnOutcome) -> Markup {
     match outcome {
         TurnOutcome::Answered { .. } => text("answered"),
         TurnOutcome::Unanswered => text("ended without an answer"),
+        TurnOutcome::Silent => text("ended in silence: the model chose to say nothing"),
         TurnOutcome::Failed { code, .. } => text(format!("failed ({code})")),
         TurnOutcome::Stopped => text("was stopped"),
         TurnOutcome::DeadLettered => text("was given up"),

@@ -173,6 +173,7 @@ impl ChannelState {
         let outcome = match &end.outcome {
             TurnOutcome::Answered { .. } => "answered",
             TurnOutcome::Unanswered => "unanswered",
+            TurnOutcome::Silent => "silent",
             TurnOutcome::Failed { .. } => "failed",
             TurnOutcome::Stopped => "stopped",
             TurnOutcome::DeadLettered => "dead_lettered",

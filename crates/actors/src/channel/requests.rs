@@ -256,7 +256,7 @@ impl ChannelState {
             TurnOutcome::Stopped if self.is_chat() => return Ok(Some(Answer::Failed(failure::stopped()))),
             TurnOutcome::Failed { .. } | TurnOutcome::Stopped => return Ok(None),
             TurnOutcome::DeadLettered => return Ok(Some(Answer::Failed(failure::dead_letter()))),
-            TurnOutcome::Unanswered => (String::new(), None),
+            TurnOutcome::Unanswered | TurnOutcome::Silent => (String::new(), None),
             TurnOutcome::Answered { reply } => {
                 let entries = self.shared.ports.store.entries(&self.handle.id, *reply, *reply, 1).await?;
                 match entries.first() {

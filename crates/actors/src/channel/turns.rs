@@ -407,7 +407,7 @@ impl ChannelState {
         }
     }
 
-    /// The end of a turn with a reply. In a chat the reply replaces the draft, if there is one.
+    /// The end of a turn with a reply. In a chat the reply replaces the draft, if there is one. Silence posts nothing.
     fn answered(&self, answer: TurnAnswer, drafts: Vec<Event>) -> Option<Closing> {
         let delivers = self.handle.id.platform() != LOCAL_PLATFORM;
         let settings = self.handle.settings();
@@ -415,8 +415,10 @@ impl ChannelState {
             // The answer includes its call's usage, which must not be counted twice.
             drop(current.call.take());
         }
+        let said_before = self.handle.shown_so_far();
         self.handle.read(|conversation| {
             let open = conversation.open_turn.as_ref()?;
+            let (silent, posts) = (answer.silent, delivers && !answer.silent);
             let notice = long_messages(conversation, &settings, &open.messages, answer.cut);
             let draft = draft_of(open, &drafts);
             let mut events = drafts;
@@ -430,14 +432,20 @@ impl ChannelState {
                 Event::Turn(TurnEvent::EntryAdded { entry }) if entry.role == Role::Assistant => Some(entry.seq),
                 _ => None,
             })?;
+            let outcome = if silent { TurnOutcome::Silent } else { TurnOutcome::Answered { reply: seq } };
             let end = TurnEnd {
                 turn: open.id.clone(),
-                outcome: TurnOutcome::Answered { reply: seq },
+                outcome,
                 model: Some(answer.model),
                 usage,
                 recalled: conversation.recalled.clone(),
             };
-            if delivers {
+            if silent {
+                tracing::debug!(channel = %conversation.channel, turn = %open.id,
+                    "the model chose to say nothing: no answer is posted");
+                events.extend(last_draft(conversation, open, seq, &draft, said_before));
+            }
+            if posts {
                 let id = OutboxId::from(format!("{}:{seq}", conversation.channel));
                 events.push(intent(open, id.clone(), seq, None, &draft));
                 if draft == DraftState::Unknown {
@@ -453,6 +461,8 @@ impl ChannelState {
             }
             events.push(Event::Turn(TurnEvent::Ended(end.clone())));
             let messages = open.messages.clone();
+            let (reply, finish, notice) =
+                if silent { (String::new(), None, None) } else { (reply, finish, notice) };
             Some(Closing { events, end, answer: Ok(reply), finish, notice, messages })
         })
     }
@@ -469,9 +479,8 @@ impl ChannelState {
         let draft = self
             .handle
             .read(|conversation| conversation.open_turn.as_ref().map(|open| draft_of(open, &drafts)));
-        let note = matches!(draft, Some(DraftState::There(_))).then(|| {
-            format!("{}\n\n*(stopped)*", self.handle.subscribers.text_so_far()).trim_start().to_owned()
-        });
+        let note = matches!(draft, Some(DraftState::There(_)))
+            .then(|| format!("{}\n\n*(stopped)*", self.handle.shown_so_far()).trim_start().to_owned());
         let call_result = "the turn was stopped";
         self.unanswered(TurnOutcome::Stopped, failure::stopped(), call_result, note, drafts)
     }
@@ -562,6 +571,20 @@ fn intent(open: &OpenTurn, id: OutboxId, seq: Seq, note: Option<String>, draft: 
         edits,
         draft: false,
     })
+}
+
+/// The delivery that leaves a draft as what the model said before it called tools and then fell silent; `None`: the chat shows
+/// no draft.
+fn last_draft(
+    conversation: &Conversation,
+    open: &OpenTurn,
+    seq: Seq,
+    draft: &DraftState,
+    said: String,
+) -> Option<Event> {
+    let id = OutboxId::from(format!("{}:{}:end", conversation.channel, open.id));
+    let is_there = matches!(draft, DraftState::There(_)) && !said.trim().is_empty();
+    is_there.then(|| intent(open, id, seq, Some(said.trim().to_owned()), draft))
 }
 
 /// The usage in an event; none: zero.

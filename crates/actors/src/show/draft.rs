@@ -129,7 +129,7 @@ impl Drafter {
     /// The text to show now, as much as fits one message, and whether more text no longer changes it. `None`: there is no
     /// text yet.
     fn part(&self) -> Option<(String, bool)> {
-        let words = self.handle.subscribers.text_so_far();
+        let words = self.handle.shown_so_far();
         let part = self.platform.first_part(&words)?;
         let is_full = words.len() > part.len() * FULL;
         Some((part, is_full))

@@ -24,6 +24,7 @@ mod refusals;
 mod restarts;
 mod runs;
 mod shows;
+mod silence;
 pub(crate) mod sim;
 mod sizes;
 mod sleep;

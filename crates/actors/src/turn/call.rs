@@ -9,6 +9,7 @@ use cairn_core::conversation::Conversation;
 use cairn_core::engine::MakeRoom;
 use cairn_core::notice;
 use cairn_core::prune::{LargeMessage, shorten, too_large};
+use cairn_core::silence::is_silence;
 use cairn_core::trust::memory_provenance;
 use cairn_core::window::{AssembleError, Assembled, Tail};
 use cairn_types::ids::Seq;
@@ -311,6 +312,10 @@ async fn stream(
                     call.tool_calls.retain(|tool_call| finish.allows(tool_call));
                     call.lost_call = call.tool_calls.len() < n_calls;
                     heard.iter().for_each(|heard| call.provenance.join(heard));
+                    if !handle.may_be_silent() && is_silence(&call.text) {
+                        // Somebody waits for an answer there: it counts as none.
+                        call.text.clear();
+                    }
                     let checked = checked(call);
                     call.is_filled = matches!(checked, Err(ModelError::ContextOverflow { .. }));
                     checked.map(|()| call.clone())

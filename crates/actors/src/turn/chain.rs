@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use cairn_core::agent::{AgentSettings, WindowSize};
 use cairn_core::chain::{ModelStanding, Pick, cools, pick};
-use cairn_core::conversation::Learnt;
+use cairn_core::conversation::{Conversation, Learnt};
 use cairn_core::engine::MakeRoom;
 use cairn_core::notice;
-use cairn_core::window::{has_room, least_tokens};
+use cairn_core::window::{Place, has_room, least_tokens};
 use cairn_types::event::{DeliveryEvent, Event, ModelNews, TurnEvent};
 use cairn_types::ids::Seq;
 use cairn_types::model::{Attempt, ModelError};
@@ -196,8 +196,10 @@ impl Turn {
         if let Some(reason) = self.agent.guarded()[here].passed_over() {
             return Reason { reason: format!("`{model}`: {reason}"), code: "window" };
         }
-        let correction = self.args.handle.read(|conversation| conversation.correction(model));
-        if !has_room(&correction, from) {
+        let is_placed = |conversation: &Conversation| {
+            has_room(&conversation.correction(model), from, Place::of(conversation))
+        };
+        if !self.args.handle.read(is_placed) {
             return Reason { reason: format!("`{model}`: {NO_ROOM}"), code: "window" };
         }
         let trouble = self.args.shared.live.models.health(model).trouble;
@@ -491,8 +493,9 @@ impl Turn {
             return false;
         }
         settings.window = settings.window.narrowed(limit);
-        let correction = self.args.handle.read(|conversation| conversation.correction(&settings.model));
-        has_room(&correction, &settings)
+        self.args.handle.read(|conversation| {
+            has_room(&conversation.correction(&settings.model), &settings, Place::of(conversation))
+        })
     }
 
     /// The next model of the chain with a larger window than the current one.

@@ -11,9 +11,11 @@ mod suspicion;
 mod tries;
 mod under_way;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cairn_core::silence::{is_silence, without_silence};
 use cairn_core::window::{Tail, question, tail_tokens};
 use cairn_types::event::{Event, MemoryEvent, TurnEvent};
 use cairn_types::ids::MemoryId;
@@ -99,11 +101,13 @@ impl Turn {
                 call.tool_calls.clear();
             }
             if call.tool_calls.is_empty() {
-                let (entry, added) = call.into_answer(self.args.shared.ports.now());
+                let (silent, now) = (self.hush(&mut call), self.args.shared.ports.now());
+                let (entry, added) =
+                    if silent { (call.into_entry(now), None) } else { call.into_answer(now) };
                 if let Some(added) = added {
                     self.args.handle.subscribers.delta(&added);
                 }
-                return Ok(TurnAnswer { entry, took, model, cut: self.cut });
+                return Ok(TurnAnswer { entry, took, model, cut: self.cut, silent });
             }
             let (n_calls, left_out) = (call.tool_calls.len(), bound_calls(&mut call.tool_calls));
             tracing::debug!(channel = %self.args.handle.id, round, n_calls, "tools");
@@ -132,6 +136,19 @@ impl Turn {
             true => failure::no_such_calls(misses),
             false => failure::too_many_rounds(self.settings.max_rounds),
         })
+    }
+
+    /// Whether the answer says nothing, as it may in a group. From one that says something it takes the token.
+    fn hush(&self, call: &mut Call) -> bool {
+        if !self.args.handle.may_be_silent() {
+            return false;
+        }
+        let silent = is_silence(&call.text);
+        if let (false, Cow::Owned(words)) = (silent, without_silence(&call.text)) {
+            tracing::debug!(channel = %self.args.handle.id, "an answer is posted without the token of silence in it");
+            call.text = words;
+        }
+        silent
     }
 
     /// Recalls memories that fit the question, and journals that.

@@ -219,7 +219,7 @@ impl Talk<'_> {
         }
         let ask = format!(
             "That cannot be used: {faults}. Answer with the summary alone: complete, under the headings that were asked \
-             for, with nothing that its source does not have, much shorter than its source."
+             for, with nothing that its source does not have, and shorter than its source."
         );
         self.add(ChatMessage::User { parts: vec![Part::text(ask)] });
     }

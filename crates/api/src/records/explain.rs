@@ -279,6 +279,7 @@ pub fn turn_outcome(outcome: Option<&TurnOutcome>) -> (&'static str, Option<Stri
         None => ("open", None),
         Some(TurnOutcome::Answered { .. }) => ("answered", None),
         Some(TurnOutcome::Unanswered) => ("unanswered", None),
+        Some(TurnOutcome::Silent) => ("silent", None),
         Some(TurnOutcome::Failed { code, message }) => ("failed", Some(format!("{code}: {message}"))),
         Some(TurnOutcome::Stopped) => ("stopped", None),
         Some(TurnOutcome::DeadLettered) => ("dead_lettered", None),

@@ -85,6 +85,7 @@ impl EndRecord {
     pub fn why(&self) -> Option<String> {
         match &self.outcome {
             TurnOutcome::Answered { .. } | TurnOutcome::Unanswered => None,
+            TurnOutcome::Silent => Some("chose to say nothing".to_owned()),
             TurnOutcome::Stopped => Some("stopped".to_owned()),
             TurnOutcome::DeadLettered => Some("given up".to_owned()),
             TurnOutcome::Failed { message, .. } => Some(format!("failed: {message}")),

@@ -211,8 +211,8 @@ pub struct Network {
     pub servers: Vec<PlatformId>,
     pub chats: Vec<PlatformId>,
     pub members: Vec<PlatformId>,
-    /// When the bot answers in groups. "mention": when it is mentioned or replied to; the rest is context. "all": always.
-    /// "never": not at all, and nothing is kept.
+    /// When the bot answers in groups. "mention": when it is mentioned or replied to; the rest is context. "all": every
+    /// message is put to the model, which may stay silent. "never": not at all, and nothing is kept.
     pub respond: Respond,
     /// Messages of other bots are heard, too.
     pub bots: bool,

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use crate::agent::{AgentSettings, WindowSize, WindowSource};
 use crate::conversation::Conversation;
 use crate::settings::WindowGuard;
-use crate::window::has_room;
+use crate::window::{Place, has_room};
 
 pub use health::{CoolDowns, Health, Trouble, cools};
 pub use state::ModelState;
@@ -38,7 +38,8 @@ impl ModelStanding {
         now: Timestamp,
     ) -> Self {
         Self {
-            refused: refused || !has_room(&conversation.correction(&settings.model), settings),
+            refused: refused
+                || !has_room(&conversation.correction(&settings.model), settings, Place::of(conversation)),
             cooling_until: health.cooling_until(now),
         }
     }
@@ -80,7 +81,8 @@ pub fn keeps_to_serving(conversation: &Conversation, first: &AgentSettings, serv
     let answered = conversation.answered_by.as_ref().filter(|answered| answered.model == serving.model);
     let is_settled = answered.is_some_and(|answered| answered.turns >= SETTLED_TURNS);
     let is_smaller = serving.window.usable_tokens() < first.window.usable_tokens();
-    (is_settled && is_smaller) || !has_room(&conversation.correction(&first.model), first)
+    (is_settled && is_smaller)
+        || !has_room(&conversation.correction(&first.model), first, Place::of(conversation))
 }
 
 /// The window guard's verdict on a model.

@@ -11,6 +11,7 @@ use super::stages::{RequestRoom, next_chunk};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
 use crate::settings::INSTRUCTION_MAX_CHARS;
+use crate::silence;
 use cairn_types::event::Run;
 use cairn_types::ids::{ChannelId, Seq};
 use cairn_types::message::{Entry, Part, Role, ToolCall, text_of};
@@ -211,8 +212,8 @@ impl Brief<'_> {
         if let Some(so_far) = beside.so_far {
             let _ = write!(
                 text,
-                "\n\n<summaries-so-far>\n{}\n</summaries-so-far>\n\nThe transcript goes on from that summary. Bring it up \
-                 to date: section by section, keep what still holds word for word, change what the transcript changes, \
+                "\n\n<summaries-so-far>\n{}\n</summaries-so-far>\n\nThe transcript continues from that summary. Update the \
+                 summary section by section: keep word for word what still holds, change what the transcript changes, \
                  add what is new.",
                 escape_text(so_far)
             );
@@ -221,8 +222,8 @@ impl Brief<'_> {
             let earlier = self.mask.map_or_else(|| earlier.to_owned(), |mask| mask.apply(earlier));
             let _ = write!(
                 text,
-                "\n\n<summaries-earlier>\n{}\n</summaries-earlier>\n\nThat summary stands already for what was said \
-                 before: use it to understand the transcript, and repeat nothing of it.",
+                "\n\n<summaries-earlier>\n{}\n</summaries-earlier>\n\nThat summary already covers what was said before the \
+                 transcript. Use it to understand the transcript, and repeat nothing from it.",
                 escape_text(&earlier)
             );
         }
@@ -232,11 +233,7 @@ impl Brief<'_> {
             "Answer"
         };
         let behind = if self.tools { "" } else { ", followed by the list of memories" };
-        let _ = write!(
-            text,
-            "\n\n{save} with the summary alone, in at most {} words{behind}.",
-            target_tokens * 6 / 10
-        );
+        let _ = write!(text, "\n\n{save} with the summary alone{behind}. {}", room_in_words(target_tokens));
         let tools = if self.tools { vec![memory_save_tool()].into() } else { ToolDefs::default() };
         self.request(Purpose::Summarise { entries, target_tokens }, self.system(true), text, tools)
     }
@@ -332,7 +329,7 @@ fn transcript_text(entries: &[Arc<Entry>], mut lines: Vec<String>, room: u64) ->
 }
 
 fn line(entry: &Entry) -> Option<String> {
-    if entry.is_deleted() {
+    if entry.is_deleted() || silence::is_silent(entry) {
         return None;
     }
     let text = text_of(&entry.parts);
@@ -399,6 +396,11 @@ fn ends(text: &str, head: usize, tail: usize) -> Option<(&str, &str, usize)> {
     Some((&text[..at(head)], &text[at(head + between)..], between))
 }
 
+/// Words of a summary in so many estimated tokens, in any language that has spaces: six for ten tokens.
+fn room_in_words(target_tokens: u64) -> String {
+    format!("The summary has room for {} words: use the room for facts.", target_tokens * 6 / 10)
+}
+
 fn merge_text(sources: &[Summary], limit: u64) -> String {
     let mut text = String::from("<summaries>\n");
     for summary in sources {
@@ -407,12 +409,11 @@ fn merge_text(sources: &[Summary], limit: u64) -> String {
     }
     let _ = write!(
         text,
-        "</summaries>\n\nThese summaries follow each other in time. Merge them into one, section by section: under each \
-         heading that they have, put together what they say there, in the order of time, in their own words; say once \
-         what they repeat, and where a later one changes what an earlier one says, keep what holds now. Keep every fact, \
-         name, number, date, identifier and open commitment that still matters. Answer with the merged summary alone, in \
-         at most {} words.",
-        limit * 6 / 10
+        "</summaries>\n\nThese summaries follow one another in time. Merge them into one, section by section, the older \
+         first, in their own words. Say once what they repeat; where a later one changes an earlier one, keep what holds \
+         now. Keep every fact, name, number, date, identifier and open commitment that still matters. Answer with the \
+         merged summary alone. {}",
+        room_in_words(limit)
     );
     text
 }

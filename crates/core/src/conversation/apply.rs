@@ -143,7 +143,8 @@ impl Conversation {
     }
 
     fn count_answer(&mut self, model: Option<String>, outcome: &TurnOutcome) {
-        let Some(model) = model.filter(|_| matches!(outcome, TurnOutcome::Answered { .. })) else { return };
+        let is_answer = matches!(outcome, TurnOutcome::Answered { .. } | TurnOutcome::Silent);
+        let Some(model) = model.filter(|_| is_answer) else { return };
         let before = self.answered_by.take().filter(|answered| answered.model == model);
         let turns = before.map_or(0, |answered| answered.turns).saturating_add(1);
         self.answered_by = Some(AnsweredBy { model, turns });

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
+use crate::silence;
 use cairn_types::message::{Entry, Role};
 use cairn_types::summary::DigestLine;
 pub use cairn_types::summary::digest_text as render;
@@ -60,9 +61,10 @@ pub(crate) fn quoted(entries: &[Arc<Entry>], budget: u32) -> Vec<DigestLine> {
     lines
 }
 
-/// The entries that a digest reads.
+/// The entries that a digest reads: not those by which the agent said nothing.
 fn read(entries: &[Arc<Entry>]) -> impl Iterator<Item = &Arc<Entry>> {
-    entries.iter().filter(|entry| entry.role != Role::Tool && !entry.quotes && !entry.is_deleted())
+    let is_read = |entry: &Entry| entry.role != Role::Tool && !entry.quotes && !entry.is_deleted();
+    entries.iter().filter(move |entry| is_read(entry) && !silence::is_silent(entry))
 }
 
 /// Estimated tokens of what a digest reads, of which its budget is a share: large results must not buy room for words.

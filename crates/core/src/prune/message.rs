@@ -8,7 +8,7 @@ use super::plan::Batch;
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
 use crate::result_guard::ResultRoom;
-use crate::window::{frame_tokens, measure, stack_tokens};
+use crate::window::{Place, frame_tokens, measure, stack_tokens};
 use cairn_types::event::{ArtifactEvent, Event, PruneCause, PruneForm, PrunedResult};
 use cairn_types::ids::ArtifactId;
 use cairn_types::message::{Artifact, Entry, Role, entry_tokens};
@@ -80,7 +80,7 @@ pub fn too_large(conversation: &Conversation, agent: &AgentSettings) -> Vec<Larg
 /// Tokens, after correction, that the messages of one turn can have.
 fn room(conversation: &Conversation, agent: &AgentSettings, correction: &Correction) -> u64 {
     let usable = agent.window.usable_tokens() as f64;
-    let frame = correction.apply(frame_tokens(agent)) as f64;
+    let frame = correction.apply(frame_tokens(agent) + Place::of(conversation).tokens()) as f64;
     let stack = correction.apply(stack_tokens(conversation, agent)) as f64;
     let stack = stack.max(agent.compaction.stack_share * usable);
     let most = agent.compaction.emergency_threshold * usable - frame - stack;

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::fit::{self, RequestDraft};
-use super::measure::{leaves_room, system_tokens};
+use super::measure::{has_room, system_tokens};
+use super::place::Place;
 use super::render::{guide_text, guide_tokens, last_call_text, tail_text};
 use super::{Assembled, Tail};
 use crate::agent::AgentSettings;
@@ -45,8 +46,9 @@ pub fn assemble(
 ) -> Result<Assembled, AssembleError> {
     let correction = conversation.correction(&agent.model);
     let usable = agent.window.usable_tokens();
-    let frame = system_tokens(agent) + agent.tools.tokens();
-    if !leaves_room(correction.apply(frame), usable) {
+    let place = Place::of(conversation);
+    let frame = system_tokens(agent) + place.tokens() + agent.tools.tokens();
+    if !has_room(&correction, agent, place) {
         return Err(AssembleError::NoRoom { needed: correction.apply(frame), usable });
     }
     let lookup = LookupTools::of(&agent.tools);
@@ -62,7 +64,7 @@ pub fn assemble(
     fit::fit(&mut draft, conversation, &correction, usable);
     let estimated_tokens = draft.tokens();
     let (messages, turn_from) = messages(&draft.entries, &draft.tail, conversation.open_turn.as_ref());
-    let mut system = vec![agent.system_prompt.clone()];
+    let mut system = vec![format!("{}\n\n{}", agent.system_prompt, place.text())];
     if !draft.stack.is_empty() {
         system.push(guide_text(lookup));
         system.extend(draft.stack.into_iter().map(|(text, _tokens)| text));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::place::Place;
 use super::render::guide_tokens;
 use super::{Gauge, Region, Regions};
 use crate::agent::AgentSettings;
@@ -19,7 +20,7 @@ const ROOM_NEEDED: f64 = 0.05;
 /// Tokens of the tail without any memory: the clock, always there.
 const BARE_TAIL_TOKENS: u32 = 48;
 
-/// Tokens of the system prompt, before correction.
+/// Tokens of the system prompt, before correction, without what follows it of the [`Place`].
 pub(crate) fn system_tokens(agent: &AgentSettings) -> u64 {
     u64::from(estimate(&agent.system_prompt)) + 4
 }
@@ -35,6 +36,9 @@ pub(crate) fn stack_tokens(conversation: &Conversation, agent: &AgentSettings) -
 /// Estimated tokens that a conversation puts into its window, region by region, before correction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sizes {
+    /// What it says of where the agent talks.
+    #[serde(default)]
+    pub place: u64,
     /// Its summaries and markers, without the line that leads them.
     pub stack: u64,
     pub sealed: u64,
@@ -50,6 +54,7 @@ impl Sizes {
             conversation.live.range(range).map(|entry| conversation.weight(entry)).sum()
         };
         Self {
+            place: Place::of(conversation).tokens(),
             stack: conversation.stack.tokens(),
             sealed: weigh(0..n_sealed),
             live: weigh(n_sealed..conversation.live.len()),
@@ -60,7 +65,7 @@ impl Sizes {
     /// The usage of such a window and its tier, as [`measure`] has them.
     pub fn usage(&self, frame: Frame, correction: &Correction, agent: &AgentSettings) -> (f64, Tier) {
         let stack = if self.stack == 0 { 0 } else { self.stack + frame.guide };
-        let regions = [frame.system, frame.tools, stack, self.sealed, self.live, self.recalled];
+        let regions = [frame.system + self.place, frame.tools, stack, self.sealed, self.live, self.recalled];
         let tokens: u64 = regions.iter().map(|tokens| correction.apply(*tokens)).sum();
         let usage_ratio = tokens as f64 / agent.window.usable_tokens() as f64;
         (usage_ratio, agent.compaction.tier(usage_ratio))
@@ -89,9 +94,9 @@ pub fn measure(conversation: &Conversation, agent: &AgentSettings) -> Gauge {
     let region =
         |tokens: u64, entries: usize| Region { tokens: correction.apply(tokens), entries: entries as u64 };
     let n_sealed = conversation.n_sealed();
-    let (system, tools) = (system_tokens(agent), agent.tools.tokens());
+    let Sizes { place, sealed, live, recalled, .. } = Sizes::of(conversation);
+    let (system, tools) = (system_tokens(agent) + place, agent.tools.tokens());
     let summaries = stack_tokens(conversation, agent);
-    let Sizes { sealed, live, recalled, .. } = Sizes::of(conversation);
     let pending: u64 = conversation.pending.iter().map(|pending| u64::from(pending.tokens)).sum();
     let regions = Regions {
         system: region(system, 1),
@@ -105,14 +110,15 @@ pub fn measure(conversation: &Conversation, agent: &AgentSettings) -> Gauge {
     gauge(regions, system + tools + summaries + sealed + live + recalled, agent)
 }
 
-/// Whether system prompt and tools leave room for a conversation on that model, with its correction. If not, no request
-/// can be made for it.
-pub fn has_room(correction: &Correction, agent: &AgentSettings) -> bool {
-    let frame = system_tokens(agent) + agent.tools.tokens();
+/// Whether system prompt and tools leave room for a conversation at that place on that model, with its correction. If not,
+/// no request can be made for it.
+pub fn has_room(correction: &Correction, agent: &AgentSettings, place: Place) -> bool {
+    let frame = system_tokens(agent) + place.tokens() + agent.tools.tokens();
     leaves_room(correction.apply(frame), agent.window.usable_tokens())
 }
 
-/// Tokens of what no request is without: system prompt, tools and the clock, before correction.
+/// Tokens of what no request is without: system prompt, tools and the clock, before correction, without what follows the
+/// prompt of the [`Place`].
 pub(crate) fn frame_tokens(agent: &AgentSettings) -> u64 {
     system_tokens(agent) + agent.tools.tokens() + u64::from(BARE_TAIL_TOKENS)
 }
@@ -126,7 +132,8 @@ pub fn least_tokens(conversation: &Conversation, agent: &AgentSettings) -> u64 {
         bare.parts.retain(|part| matches!(part, Part::Image { .. }));
         if bare.parts.is_empty() { 0 } else { u64::from(entry_tokens(&bare)) }
     });
-    conversation.correction(&agent.model).apply(frame_tokens(agent) + attached)
+    let place = Place::of(conversation).tokens();
+    conversation.correction(&agent.model).apply(frame_tokens(agent) + place + attached)
 }
 
 fn gauge(regions: Regions, estimated_tokens: u64, agent: &AgentSettings) -> Gauge {

@@ -3,6 +3,7 @@
 mod assemble;
 mod fit;
 mod measure;
+mod place;
 mod render;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ use cairn_types::tier::Tier;
 pub use assemble::{AssembleError, assemble, question};
 pub use measure::{Frame, Sizes, has_room, least_tokens, measure};
 pub(crate) use measure::{frame_tokens, leaves_room, stack_tokens, system_tokens};
+pub use place::Place;
 pub(crate) use render::guide_tokens;
 pub use render::{guide_text, memory_words, tail_tokens};
 
@@ -37,6 +39,7 @@ pub struct Region {
 /// All regions; `pending` is outside usage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, serde::Deserialize)]
 pub struct Regions {
+    /// The system prompt, and where the agent talks.
     pub system: Region,
     pub tools: Region,
     /// The summary stack, markers included.

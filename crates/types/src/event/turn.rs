@@ -130,6 +130,8 @@ pub enum TurnOutcome {
     },
     /// A turn without an answer: messages that were not addressed to the bot.
     Unanswered,
+    /// The model chose to say nothing, in a group. Its entry is in the history; nothing was posted for it.
+    Silent,
     Failed {
         /// The code of a typed error.
         code: String,

@@ -267,6 +267,7 @@ fn turn<V: Visit>(v: &mut V, event: &mut TurnEvent) -> bool {
                 TurnOutcome::Failed { code: _, message } => v.words(message, Kind::Reason),
                 TurnOutcome::Answered { reply: _ }
                 | TurnOutcome::Unanswered
+                | TurnOutcome::Silent
                 | TurnOutcome::Stopped
                 | TurnOutcome::DeadLettered => false,
             };

@@ -269,7 +269,7 @@ impl Checks {
         scene.check(self.open.contains_key(channel), || {
             format!("a model is asked for an open turn: {channel}")
         });
-        scene.check(request.system.first().map(String::as_str) == Some(SYSTEM_PROMPT), || {
+        scene.check(request.system.first().is_some_and(|prompt| prompt.starts_with(SYSTEM_PROMPT)), || {
             format!("the system prompt is whole: {channel}")
         });
         let is_late = self.changed.remove(channel);

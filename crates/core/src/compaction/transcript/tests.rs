@@ -96,3 +96,12 @@ fn the_earlier_summary_takes_what_the_transcript_leaves(
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn the_author_is_told_its_room_in_words() {
+    let said = merge_text(&[], 200);
+    assert!(said.ends_with(
+        "Answer with the merged summary alone. The summary has room for 120 words: use the room for facts."
+    ));
+    assert!(said.contains("section by section") && said.contains("open commitment"), "{said}");
+}
