@@ -12,6 +12,7 @@ pub mod builtin_tools;
 pub mod chain;
 pub mod compaction;
 pub mod conversation;
+pub mod cues;
 pub mod digest;
 pub mod engine;
 pub mod erasure;

@@ -94,6 +94,16 @@ pub fn text_limit(agent: &AgentSettings, summary_tokens: u64) -> u64 {
     summary_tokens.saturating_sub(list + HEAD_TOKENS).max(summary_tokens / 3)
 }
 
+/// The same of a digest: it quotes what the list would repeat, and takes the list's room.
+fn digest_limit(agent: &AgentSettings, summary_tokens: u64) -> u64 {
+    verbatim_limit(text_limit(agent, summary_tokens))
+}
+
+/// Most tokens of a text of quotations where a text of its author's own words may have so many.
+pub fn verbatim_limit(text_tokens: u64) -> u64 {
+    (text_tokens as f64 * (1.0 + IDENTIFIER_SHARE)) as u64
+}
+
 /// Estimated tokens of entries as the window has them.
 pub fn entry_tokens(entries: &[Arc<Entry>]) -> u64 {
     entries.iter().map(|entry| u64::from(entry.tokens)).sum()
@@ -132,7 +142,7 @@ pub fn digest_draft(
 /// A merge without a model, from the text of its sources.
 pub(super) fn merge_draft(agent: &AgentSettings, sizes: &StackSizes, sources: &[Summary]) -> SummaryDraft {
     let tokens = summary_tokens(sources);
-    let limit = text_limit(agent, sizes.merge(tokens, merged_level(sources))).min(tokens / 2);
+    let limit = digest_limit(agent, sizes.merge(tokens, merged_level(sources))).min(tokens / 2);
     let texts: Vec<&str> = sources.iter().map(|source| source.text.as_str()).collect();
     let mut text = digest_by_sections(&texts, limit as u32);
     if text.trim().is_empty() {
@@ -183,7 +193,7 @@ fn entries_draft(
 
 fn digest_budget(agent: &AgentSettings, sizes: &StackSizes, source_tokens: u64) -> u32 {
     let wanted = (source_tokens as f64 * DIGEST_SHARE) as u64;
-    wanted.min(text_limit(agent, sizes.summary(source_tokens))).max(24) as u32
+    wanted.min(digest_limit(agent, sizes.summary(source_tokens))).max(24) as u32
 }
 
 /// Adds to the summary digests of the messages that its model did not see because of their size.

@@ -28,7 +28,7 @@ pub use emergency::{emergency_on_overflow, relieve, relieve_on_overflow};
 pub(crate) use extract::HEAD_TOKENS;
 pub use extract::{
     digest_draft, entry_tokens, identifiers_beside, mask_for, masked, merged_level, summary_tokens,
-    text_limit, with_left_out,
+    text_limit, verbatim_limit, with_left_out,
 };
 pub use plan::{Decision, NothingToCompact, next_run, over_budget, request_manual};
 pub(crate) use plan::{closed_turns, compactable, compactable_by_number, compactable_on_request};

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, BinaryHeap, HashSet};
 use jiff::civil::Date;
 
 use super::day_mark;
-use super::weigh::{Weighed, weigh};
+use super::weigh::{Said, Weighed, weigh};
 use cairn_types::tokens::estimate;
 
 /// Share of a word's weight that remains each time that it is covered.
@@ -118,7 +118,11 @@ impl<'a> Greedy<'a> {
             .collect();
         let pieces: Vec<&str> =
             places.iter().map(|(source, piece)| sources[*source].pieces[*piece]).collect();
-        let (weighed, n_words) = weigh(&pieces);
+        let said = places.iter().zip(&pieces);
+        let said: Vec<Said<'_>> = said
+            .map(|((source, _), text)| Said { text, speaker: sources[*source].speaker.as_deref() })
+            .collect();
+        let (weighed, n_words) = weigh(&said);
         let opening =
             |source: &SourceLine<'_>| 1 + source.speaker.as_ref().map_or(0, |name| 1 + estimate(name));
         let mut greedy = Self {

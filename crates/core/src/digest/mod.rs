@@ -1,7 +1,8 @@
 //! The digest: a summary without a model, by greedy IDF coverage.
 //!
-//! Short texts are taken whole, long ones by sentences: one by one, always the one that adds most of what is rare and
-//! not yet covered for its size; names and numbers weigh more.
+//! Short texts are taken whole, longer ones by sentences: one by one, always the one that adds most of what is rare and not yet
+//! covered for its size. Names, numbers, decisions, promises and corrections weigh more; what was put right later and questions
+//! that were answered are left out.
 
 mod cover;
 mod weigh;
@@ -21,8 +22,11 @@ use cairn_types::text::sentences::sentences;
 use cairn_types::tokens::estimate;
 use cover::{SourceLine, cover};
 
-/// Longest text that is taken as a whole, in bytes. On chats this keeps more of what is asked for later than
-/// sentences do (37 % of evidence turns against 31 %); longer sentences are cut between words.
+/// Longest text that is taken as a whole, in bytes; longer ones are taken by sentences. Where texts of 400 bytes were taken whole,
+/// a fact amid small talk cost as much room as all of it (`docs/design/figures.md`, "Digests").
+const WHOLE_MAX: usize = 120;
+
+/// Longest sentence that is taken as a whole, in bytes: longer ones are cut between words.
 const PIECE_MAX: usize = 400;
 
 /// How the model is called in a digest.
@@ -117,7 +121,8 @@ pub fn digest_texts(texts: &[&str], budget_tokens: u32) -> String {
 
 /// How much each of some lines tells for its size: rare words, names and numbers.
 pub fn informative(lines: &[&str]) -> Vec<f64> {
-    let (weighed, _) = weigh::weigh(lines);
+    let said: Vec<weigh::Said<'_>> = lines.iter().map(|text| weigh::Said { text, speaker: None }).collect();
+    let (weighed, _) = weigh::weigh(&said);
     let worth = |(line, weighed): (&&str, &weigh::Weighed)| {
         let words: f64 = weighed.words.iter().map(|word| word.1).sum();
         words * weighed.factor / f64::from(estimate(line).max(1)).sqrt()
@@ -146,7 +151,7 @@ fn one_line(name: &str) -> Cow<'_, str> {
 /// The text itself if it is short, else its sentences, long ones cut between words.
 fn pieces(text: &str) -> Vec<&str> {
     let text = text.trim();
-    if !text.is_empty() && text.len() <= PIECE_MAX && !text.contains('\n') {
+    if !text.is_empty() && text.len() <= WHOLE_MAX && !text.contains('\n') {
         return vec![text];
     }
     let mut pieces = Vec::new();

@@ -129,6 +129,89 @@ fn summaries_in_prose_are_merged_by_sentences() {
     assert!(text.contains("ferry to Ithaca") && text.contains("cat Mimi"), "{text}");
 }
 
+/// What a digest of these keeps, each said by another person in turn, at a third of their size.
+fn kept(said: &[&str]) -> String {
+    let names = ["Anna", "Ben"];
+    let entries: Vec<_> = said
+        .iter()
+        .zip(1..)
+        .map(|(text, seq)| entry(seq, Role::User, names[seq as usize % 2], "2026-11-02T09:00:00Z", text))
+        .collect();
+    let size: u32 = said.iter().map(|text| estimate(text)).sum();
+    render(&digest(&entries, size / 3 + 16))
+}
+
+const CHATTER: [&str; 5] = [
+    "Honestly the bus was so very crowded and slow again this morning.",
+    "That gloomy weather makes everybody around here a little sleepy.",
+    "We laughed about the strange pigeons behind the bakery window.",
+    "My umbrella turned inside out while I waited for the tram.",
+    "Such a lovely evening it was, with lanterns along the river.",
+];
+
+#[rstest]
+#[case::a_decision("We decided to sell the old boat.", "sell the old boat")]
+#[case::a_decision_in_german("Wir haben beschlossen, das alte Boot zu verkaufen.", "das alte Boot")]
+#[case::a_promise("I promised to paint the fence.", "paint the fence")]
+#[case::a_number("The deposit was 1350 euros.", "1350")]
+#[case::a_name("The midwife is called Ilse Vogt.", "Ilse Vogt")]
+#[case::a_date_in_french("On part le 18 août.", "18 août")]
+fn what_binds_and_what_has_a_value_comes_before_small_talk(#[case] said: &str, #[case] expected: &str) {
+    let mut talk = CHATTER.to_vec();
+    talk.insert(2, said);
+    let text = kept(&talk);
+    assert!(text.contains(expected), "{text}");
+}
+
+#[rstest]
+#[case("The alarm code is 3317.", "The alarm code is now 9046.")]
+#[case("The alarm code is 3317.", "Correction: the alarm code is 9046.")]
+#[case("Der Alarmcode ist 3317.", "Korrektur: Der Alarmcode ist jetzt 9046.")]
+fn what_was_put_right_is_left_out(#[case] before: &str, #[case] after: &str) {
+    let text = kept(&[before, CHATTER[0], after]);
+    assert!(text.contains("9046") && !text.contains("3317"), "{text}");
+    // What changes nothing takes nothing out.
+    let text = kept(&["The alarm code is 3317.", "The vault code is 9046."]);
+    assert!(text.contains("3317") || text.contains("9046"), "{text}");
+}
+
+#[test]
+fn questions_are_kept_only_while_they_are_open() {
+    let entries = |said: &[(&str, &str)]| -> Vec<Arc<Entry>> {
+        let entry = |((name, text), seq): (&(&str, &str), u64)| {
+            entry(seq, Role::User, name, "2026-11-02T09:00:00Z", text)
+        };
+        said.iter().zip(1..).map(entry).collect()
+    };
+    let answered = [("Anna", "Who waters the ficus?"), ("Ben", "My neighbour waters the ficus on Fridays.")];
+    let text = render(&digest(&entries(&answered), 1000));
+    assert!(text.contains("neighbour") && !text.contains("Who waters"), "{text}");
+    // A yes is no answer without its question, nor is what the same person goes on with.
+    for open in [("Ben", "Yes."), ("Anna", "I cannot do it myself this week, ficus or not.")] {
+        let text = render(&digest(&entries(&[answered[0], open]), 1000));
+        assert!(text.contains("Who waters the ficus?"), "{text}");
+    }
+    // What a question tells is more than the question.
+    let told =
+        [("Anna", "Is Mr Popov there on 14 May?"), ("Ben", "He is there, as far as everybody here knows.")];
+    assert!(render(&digest(&entries(&told), 1000)).contains("14 May"));
+}
+
+#[rstest]
+#[case::questions("a? ".repeat(100_000))]
+#[case::corrections("Correction: x is now 1. ".repeat(20_000))]
+#[case::clauses("we decided, ".repeat(50_000))]
+#[case::one_word("7".repeat(1_000_000))]
+#[case::numbers((0..100_000).map(|n| format!("it is now {n}. ")).collect::<String>())]
+#[case::lines("i promise 1\n".repeat(50_000))]
+fn texts_made_to_cost_much_are_read_in_linear_time(#[case] text: String) {
+    // A rule that was quadratic in any of these would take minutes.
+    let entries: Vec<_> =
+        (1..4).map(|seq| entry(seq, Role::User, "Eve", "2026-11-02T09:00:00Z", &text)).collect();
+    assert!(estimate(&render(&digest(&entries, 300))) <= 300);
+    assert!(estimate(&digest_texts(&[&text], 300)) <= 300);
+}
+
 proptest! {
     #[test]
     fn any_text_stays_within_any_budget(texts in prop::collection::vec(any::<String>(), 0..8), budget in 0u32..200) {

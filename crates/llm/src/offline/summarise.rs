@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde_json::json;
 
 use cairn_core::compaction::sections::digest_by_sections;
-use cairn_core::digest::{digest, gist, render};
+use cairn_core::compaction::verbatim_limit;
+use cairn_core::digest::{digest, gist, read_tokens, render};
 use cairn_types::memory::DraftMemory;
 use cairn_types::message::{Entry, ToolCall};
 use cairn_types::model::{ChatMessage, ChatRequest, Purpose};
@@ -20,7 +21,7 @@ pub(super) const SAVE: &str = "memory_save";
 const DIGEST_SHARE: f64 = 0.2;
 
 /// Share of its sources that a merge of digests takes: they are extracts already.
-const MERGE_SHARE: f64 = 0.4;
+const MERGE_SHARE: f64 = 0.5;
 
 /// Least room of a digest, in tokens: a line.
 const FLOOR: u64 = 24;
@@ -36,7 +37,7 @@ pub(super) fn summarise(request: &ChatRequest) -> Answer {
             };
             if saves.is_empty() {
                 Answer {
-                    text: of_entries(entries, request.max_output_tokens.min(*target_tokens)),
+                    text: of_entries(entries, request.max_output_tokens.min(verbatim_limit(*target_tokens))),
                     ..Answer::default()
                 }
             } else {
@@ -44,7 +45,7 @@ pub(super) fn summarise(request: &ChatRequest) -> Answer {
             }
         }
         Purpose::Merge { sources, target_tokens } => Answer {
-            text: of_summaries(sources, request.max_output_tokens.min(*target_tokens)),
+            text: of_summaries(sources, request.max_output_tokens.min(verbatim_limit(*target_tokens))),
             ..Answer::default()
         },
         Purpose::Reply { .. } => Answer::default(),
@@ -52,8 +53,7 @@ pub(super) fn summarise(request: &ChatRequest) -> Answer {
 }
 
 fn of_entries(entries: &[Arc<Entry>], limit: u64) -> String {
-    let source: u64 = entries.iter().map(|entry| u64::from(entry.tokens)).sum();
-    let budget = budget(source, DIGEST_SHARE, limit);
+    let budget = budget(read_tokens(entries), DIGEST_SHARE, limit);
     let text = render(&digest(entries, budget));
     if text.trim().is_empty() {
         let nothing = || format!("{} messages without words worth keeping.", entries.len());

@@ -3,10 +3,12 @@
 mod amended;
 mod engines;
 mod expired;
+mod facts;
 mod generated;
 mod guide;
 mod latest;
 mod long;
+mod planted;
 mod pruning;
 mod rules;
 mod sim;

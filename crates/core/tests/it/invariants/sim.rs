@@ -458,7 +458,10 @@ impl Sim {
     }
 
     pub(crate) fn commit_run(&mut self, run: &RunId, text: &str) {
-        let draft = Self::draft(text);
+        self.commit_draft(run, Self::draft(text));
+    }
+
+    pub(crate) fn commit_draft(&mut self, run: &RunId, draft: SummaryDraft) {
         let events = compaction::commit(&self.conversation, &self.agent, run, draft, self.now);
         for event in events.into_iter().flatten() {
             self.journal(event);
