@@ -272,7 +272,7 @@ fn keep_head(inner: &Inner, conversation: &Conversation) {
     let outline = Outline::of(conversation);
     let sent = encode_small(&conversation.to_snapshot()).is_ok_and(|snapshot| {
         let (reply, _nobody_waits) = oneshot::channel();
-        let kept = KeptSnapshot { channel, snapshot: Some(snapshot), outline, reply };
+        let kept = Box::new(KeptSnapshot { channel, snapshot: Some(snapshot), outline, reply });
         inner.commands.try_send(Command::KeepSnapshot(kept)).is_ok()
     });
     if !sent {
@@ -329,12 +329,12 @@ impl Store {
                 let outline = Outline::of(&conversation);
                 let channel = conversation.channel.clone();
                 // An applier that has so much before it is stuck: it has no use for a snapshot.
-                let sent = commands.try_send(Command::KeepSnapshot(KeptSnapshot {
+                let sent = commands.try_send(Command::KeepSnapshot(Box::new(KeptSnapshot {
                     channel,
                     snapshot,
                     outline,
                     reply,
-                }));
+                })));
                 sent.map_err(|error| match error {
                     TrySendError::Full(_) => view_error("it is too busy to keep a snapshot"),
                     TrySendError::Disconnected(_) => StoreError::Closed,

@@ -312,11 +312,7 @@ async fn stream(
                     call.tool_calls.retain(|tool_call| finish.allows(tool_call));
                     call.lost_call = call.tool_calls.len() < n_calls;
                     heard.iter().for_each(|heard| call.provenance.join(heard));
-                    if !handle.may_be_silent() && is_silence(&call.text) {
-                        // Somebody waits for an answer there: it counts as none.
-                        call.text.clear();
-                    }
-                    let checked = checked(call);
+                    let checked = checked(call, &handle);
                     call.is_filled = matches!(checked, Err(ModelError::ContextOverflow { .. }));
                     checked.map(|()| call.clone())
                 });
@@ -341,8 +337,12 @@ pub(crate) fn overflow(window: u64) -> ModelError {
     ModelError::ContextOverflow { message, limit: Some(window) }
 }
 
-/// Checks that an answer has text or calls a tool. An answer that was cut within a call counts as that.
-fn checked(call: &Call) -> Result<(), ModelError> {
+/// Checks that an answer has text or calls a tool. An answer that was cut within a call counts as that. Where somebody waits for
+/// each answer, silence is none.
+fn checked(call: &mut Call, handle: &ChannelHandle) -> Result<(), ModelError> {
+    if is_silence(&call.text) && !handle.may_be_silent() {
+        call.text.clear();
+    }
     if !call.text.trim().is_empty() || !call.tool_calls.is_empty() {
         return Ok(());
     }

@@ -91,7 +91,7 @@ impl Applier {
             match next {
                 Ok(Command::Wake) => self.views.woken.store(false, Ordering::Release),
                 Err(RecvTimeoutError::Timeout) => {}
-                Ok(Command::KeepSnapshot(kept)) => left = self.keep_snapshots(kept, commands),
+                Ok(Command::KeepSnapshot(kept)) => left = self.keep_snapshots(*kept, commands),
                 #[cfg(test)]
                 Ok(Command::Shrink) => self.begin_copy().unwrap(),
                 Ok(Command::Close) | Err(RecvTimeoutError::Disconnected) => {
@@ -236,7 +236,7 @@ impl Applier {
             && let Ok(command) = commands.try_recv()
         {
             match command {
-                Command::KeepSnapshot(next) => kept.push(next),
+                Command::KeepSnapshot(next) => kept.push(*next),
                 other => left = Some(other),
             }
         }

@@ -28,7 +28,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(1500);
 pub(crate) enum Command {
     /// More of the journal is durable, or something is suspect.
     Wake,
-    KeepSnapshot(KeptSnapshot),
+    KeepSnapshot(Box<KeptSnapshot>),
     /// Copy the rows, whatever room their files take.
     #[cfg(test)]
     Shrink,
