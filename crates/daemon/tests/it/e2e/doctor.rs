@@ -351,7 +351,11 @@ async fn a_model_is_asked_as_a_turn_asks_it() {
     for body in &asked {
         assert_eq!((&body["stream"], &body["max_tokens"]), (&Value::from(true), &Value::from(1024)));
         assert_eq!((&body["temperature"], &body["top_k"]), (&Value::from(0.5), &Value::from(40)));
-        assert_eq!(text_of(&body["messages"][0]), "You are main.");
+        let system = text_of(&body["messages"][0]);
+        assert!(
+            system.starts_with("You are main.\n\n[System: place] You are asked on this machine"),
+            "{system}"
+        );
         let names = tool_names(body);
         assert!(
             ["time", "memory_save", "fetch"].iter().all(|name| names.contains(&(*name).to_owned())),
