@@ -398,7 +398,7 @@ fn ends(text: &str, head: usize, tail: usize) -> Option<(&str, &str, usize)> {
 
 /// Words of a summary in so many estimated tokens, in any language that has spaces: six for ten tokens.
 fn room_in_words(target_tokens: u64) -> String {
-    format!("The summary has room for {} words: use the room for facts.", target_tokens * 6 / 10)
+    format!("The summary may have at most {} words: use the room for facts.", target_tokens * 6 / 10)
 }
 
 fn merge_text(sources: &[Summary], limit: u64) -> String {

@@ -101,7 +101,7 @@ fn the_earlier_summary_takes_what_the_transcript_leaves(
 fn the_author_is_told_its_room_in_words() {
     let said = merge_text(&[], 200);
     assert!(said.ends_with(
-        "Answer with the merged summary alone. The summary has room for 120 words: use the room for facts."
+        "Answer with the merged summary alone. The summary may have at most 120 words: use the room for facts."
     ));
     assert!(said.contains("section by section") && said.contains("open commitment"), "{said}");
 }
