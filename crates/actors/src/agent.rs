@@ -139,7 +139,7 @@ impl AgentRuntime {
     }
 
     /// The settings on the model that answers in a conversation, adjusted to what was learnt of it.
-    pub fn answering(&self, conversation: &Conversation) -> Arc<AgentSettings> {
+    pub fn serving_settings(&self, conversation: &Conversation) -> Arc<AgentSettings> {
         self.serving(conversation).settings_in(conversation)
     }
 

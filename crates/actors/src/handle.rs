@@ -109,9 +109,9 @@ impl ChannelHandle {
 
     /// The current settings on the model that answers here, by which requests are made. Takes the lock of the conversation,
     /// too.
-    pub(crate) fn answering(&self) -> Arc<AgentSettings> {
+    pub(crate) fn serving_settings(&self) -> Arc<AgentSettings> {
         let agent = self.agent();
-        self.read(|conversation| agent.answering(conversation))
+        self.read(|conversation| agent.serving_settings(conversation))
     }
 
     /// The agent with its current settings.

@@ -34,8 +34,7 @@ struct Found {
 
 /// Prints a row for each window and author.
 pub(crate) async fn run(cairn: &Path, file: &Path, dir: &Path) -> Result<(), Box<dyn Error>> {
-    let is_beam = std::fs::read_to_string(file)?.trim_start().starts_with("[{\"id\"");
-    let conversations = if is_beam { beam::load(file)? } else { locomo::load(file)? };
+    let conversations = locomo::load(file).or_else(|_| beam::load(file))?;
     println!("window   author   questions   words   figures   stack used");
     for window in WINDOWS {
         for author in AUTHORS {

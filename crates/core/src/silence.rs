@@ -35,7 +35,7 @@ pub fn without_silence(text: &str) -> Cow<'_, str> {
         let n = opens.min(closes);
         kept.push_str(&before[..before.len() - n]);
         rest = &after[n..];
-        if kept.trim_end().len() < kept.len() || kept.is_empty() {
+        if kept.is_empty() || kept.ends_with(char::is_whitespace) {
             rest = rest.strip_prefix('.').unwrap_or(rest);
         }
     }

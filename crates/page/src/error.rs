@@ -34,7 +34,7 @@ impl IntoResponse for PageError {
             h1 { (title) }
             p.trouble role="alert" { (plain(&detail.message)) }
             (said(&detail.hint))
-            p { a href="/" { "Overview" } }
+            p { a href="/" { "Status" } }
         };
         (status, bare(title, view)).into_response()
     }

@@ -14,7 +14,7 @@ const HTMX: &str = r#"{"includeIndicatorStyles":false,"allowEval":false,"allowSc
 /// The sections of the page, in the order of the menu.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Section {
-    Overview,
+    Status,
     Channels,
     Memories,
     Tools,
@@ -24,7 +24,7 @@ pub(super) enum Section {
 }
 
 const MENU: [(Section, &str, &str); 7] = [
-    (Section::Overview, "/", "Overview"),
+    (Section::Status, "/", "Status"),
     (Section::Channels, "/channels", "Channels"),
     (Section::Memories, "/memories", "Memories"),
     (Section::Tools, "/tools", "Tools"),

@@ -18,13 +18,13 @@ mod login;
 mod marks;
 mod memories;
 mod outbox;
-mod overview;
 mod paint;
 mod pieces;
 mod prompt;
 mod ribbon;
 mod run;
 mod runs;
+mod status;
 mod summary;
 mod tools;
 mod turn;
@@ -44,7 +44,7 @@ use cairn_server::api::Shared;
 /// The routes of the page, each guarded, beside those of the figures.
 pub fn router(admin: Shared, access: &Arc<Access>, figures: Router) -> Router {
     let views = Router::new()
-        .route("/", get(overview::view))
+        .route("/", get(status::view))
         .route("/channels", get(channels::view))
         .route("/channels/{channel}", get(channel::view))
         .route("/channels/{channel}/turns/{turn}", get(turn::view))

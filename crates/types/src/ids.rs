@@ -187,6 +187,12 @@ pub struct BadChannel {
 /// The platform of channels that are reached over the socket and the command line.
 pub const LOCAL_PLATFORM: &str = "local";
 
+/// Most characters of a message on Discord.
+pub const DISCORD_MESSAGE_MAX: usize = 2_000;
+
+/// Most characters of a message on Telegram.
+pub const TELEGRAM_MESSAGE_MAX: usize = 4_096;
+
 /// Longest bare local channel name, in characters.
 pub const LOCAL_NAME_MAX: usize = 64;
 

@@ -19,6 +19,16 @@ fn world() -> World {
     World::new().followed_by("second", |settings| settings.window.window_tokens = SMALL)
 }
 
+/// A conversation of so many turns with the first model.
+async fn talked(turns: usize) -> (World, Live) {
+    let world = world();
+    let live = world.start().await;
+    for n in 0..turns {
+        live.ask(&format!("m{n}"), &chatter(n)).await;
+    }
+    (world, live)
+}
+
 fn second(world: &World) -> &FakeModel {
     &world.others[0].1
 }
@@ -53,11 +63,7 @@ fn kept(world: &World) -> (Vec<String>, Vec<String>) {
 
 #[tokio::test(start_paused = true)]
 async fn it_gets_a_smaller_request_and_nothing_leaves() {
-    let world = world();
-    let live = world.start().await;
-    for n in 0..24 {
-        live.ask(&format!("m{n}"), &chatter(n)).await;
-    }
+    let (world, live) = talked(24).await;
     let (before, _) = kept(&world);
     assert!(size(&last(&world.model)) > USABLE, "it would not fit: {}", size(&last(&world.model)));
     breaks(&world);
@@ -77,11 +83,7 @@ async fn it_gets_a_smaller_request_and_nothing_leaves() {
 
 #[tokio::test(start_paused = true)]
 async fn its_requests_begin_alike() {
-    let world = world();
-    let live = world.start().await;
-    for n in 0..24 {
-        live.ask(&format!("m{n}"), &chatter(n)).await;
-    }
+    let (world, live) = talked(24).await;
     breaks(&world);
     for n in 0..12 {
         live.ask(&format!("away{n}"), "hm").await;
@@ -94,11 +96,7 @@ async fn its_requests_begin_alike() {
 
 #[tokio::test(start_paused = true)]
 async fn the_window_follows_it_when_it_has_answered_twenty_turns() {
-    let world = world();
-    let live = world.start().await;
-    for n in 0..18 {
-        live.ask(&format!("m{n}"), &chatter(n)).await;
-    }
+    let (world, live) = talked(18).await;
     breaks(&world);
     for n in 0..19 {
         live.ask(&format!("away{n}"), "hm").await;
@@ -116,11 +114,7 @@ async fn the_window_follows_it_when_it_has_answered_twenty_turns() {
 
 #[tokio::test(start_paused = true)]
 async fn when_it_finds_a_request_too_large_the_next_is_smaller_and_nothing_leaves() {
-    let world = world();
-    let live = world.start().await;
-    for n in 0..24 {
-        live.ask(&format!("m{n}"), &chatter(n)).await;
-    }
+    let (world, live) = talked(24).await;
     breaks(&world);
     let too_long = ModelError::ContextOverflow { message: "too long".to_owned(), limit: None };
     second(&world).plan(Kind::Reply, Plan::Broken("", too_long));

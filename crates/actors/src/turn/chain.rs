@@ -139,11 +139,6 @@ impl Turn {
         self.switch(tries, picked.idx(), why).await.map(|()| true)
     }
 
-    /// Whether the history keeps to the window of another model than the one that answers.
-    pub(super) fn stands_in(&self) -> bool {
-        self.args.handle.settings().model != self.settings.model
-    }
-
     /// Whether the agent has more than one model.
     fn is_chain(&self) -> bool {
         self.agent.chain().nth(1).is_some()
@@ -271,7 +266,7 @@ impl Turn {
         metrics::counter!("cairn_failovers_total", "from" => from, "to" => to.clone(), "reason" => code)
             .increment(1);
         self.step(vec![Event::Turn(TurnEvent::ModelChosen { model: to, reason })]).await?;
-        self.settings = self.args.handle.answering();
+        self.settings = self.args.handle.serving_settings();
         Ok(())
     }
 
@@ -310,7 +305,7 @@ impl Turn {
 
     async fn step_learnt(&mut self, news: ModelNews, note: Option<Event>) -> Result<(), TurnFailure> {
         self.step(std::iter::once(Event::Turn(TurnEvent::ModelLearnt(news))).chain(note).collect()).await?;
-        self.settings = self.args.handle.answering();
+        self.settings = self.args.handle.serving_settings();
         Ok(())
     }
 
@@ -362,7 +357,7 @@ impl Turn {
         let events: Vec<_> = news.map(|news| Event::Turn(TurnEvent::ModelLearnt(news))).collect();
         if !events.is_empty() {
             self.step(events).await?;
-            self.settings = self.args.handle.answering();
+            self.settings = self.args.handle.serving_settings();
         }
         Ok(())
     }
@@ -453,7 +448,7 @@ impl Turn {
     pub(super) async fn shrink(&mut self, tokens: u64) -> Result<(), TurnFailure> {
         let least = self.args.handle.read(|conversation| least_tokens(conversation, &self.settings));
         self.settings = Arc::new(narrowed(&self.settings, tokens, least + WORDS_MIN));
-        if !self.stands_in() {
+        if self.kept_by().model == self.settings.model {
             self.make_room(MakeRoom::Overflow).await?;
         }
         let model = self.settings.model.clone();
@@ -488,7 +483,7 @@ impl Turn {
     /// Whether to believe a window: it is smaller than assumed, and leaves room for a conversation. Believing any other
     /// would silence the channel.
     fn is_credible_window(&self, limit: u64) -> bool {
-        let mut settings = AgentSettings::clone(&self.args.handle.answering());
+        let mut settings = AgentSettings::clone(&self.args.handle.serving_settings());
         if limit >= settings.window.window_tokens {
             return false;
         }

@@ -50,7 +50,7 @@ pub(crate) async fn run(args: TurnArgs) -> TurnResult {
     let (budget, show) = (Arc::new(Budget::new(limit)), args.show.clone());
     let turn = Turn {
         agent: args.handle.agent(),
-        settings: args.handle.answering(),
+        settings: args.handle.serving_settings(),
         outage_wait: OutageWait::of(&args.handle, args.show.is_some(), &args.shared.live.limits()),
         budget: Arc::clone(&budget),
         approvals: Mutex::default(),
@@ -101,7 +101,7 @@ impl Turn {
                 call.tool_calls.clear();
             }
             if call.tool_calls.is_empty() {
-                let (silent, now) = (self.hush(&mut call), self.args.shared.ports.now());
+                let (silent, now) = (self.strip_silence(&mut call), self.args.shared.ports.now());
                 let (entry, added) =
                     if silent { (call.into_entry(now), None) } else { call.into_answer(now) };
                 if let Some(added) = added {
@@ -138,8 +138,8 @@ impl Turn {
         })
     }
 
-    /// Whether the answer says nothing, as it may in a group. From one that says something it takes the token.
-    fn hush(&self, call: &mut Call) -> bool {
+    /// Whether the answer says nothing, as it may in a group. One that says something loses the token.
+    fn strip_silence(&self, call: &mut Call) -> bool {
         if !self.args.handle.may_be_silent() {
             return false;
         }

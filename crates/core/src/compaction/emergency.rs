@@ -11,7 +11,7 @@ use super::commit::condense;
 use super::plan::{closed_turns, unreserved};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
-use crate::digest::{quoted, read_tokens};
+use crate::digest::{self, MARKER_TOKENS, quoted, read_tokens};
 use crate::prune;
 use crate::settings::PruneMode;
 use crate::summary::StackSizes;
@@ -22,18 +22,6 @@ use cairn_types::ids::Seq;
 use cairn_types::message::Entry;
 use cairn_types::summary::{DigestLine, Marker, MarkerKind, StackItem};
 use cairn_types::tier::Tier;
-
-/// Share of the usable window that a marker's digest may take, where the stack's share has room for it.
-const DIGEST_SHARE: f64 = 0.05;
-
-/// Share of what left that its digest may take.
-const DIGEST_FRACTION: f64 = 0.2;
-
-/// Tokens of a marker's own line.
-const MARKER_TOKENS: u64 = 24;
-
-/// Tokens that a digest gets in any case, so that no range is without a word.
-const DIGEST_FLOOR: u64 = 24;
 
 /// What is due before a call of the model: the pruning of the agent's mode; at the emergency tier the stack keeps to its
 /// share, results shrink, and when that is not enough the emergency follows. Empty when nothing is due, or nothing can be done.
@@ -198,13 +186,13 @@ fn marker(conversation: &Conversation, agent: &AgentSettings, to_seq: Seq) -> Ma
     let correction = conversation.correction(&agent.model);
     let others = conversation.stack.tokens() - joined.map_or(0, |last| u64::from(last.tokens));
     let free = StackSizes::of(agent, &correction, others).cap.saturating_sub(others + MARKER_TOKENS);
-    let share = correction.undo((agent.window.usable_tokens() as f64 * DIGEST_SHARE) as u64);
-    let cap = share.min(free).max(DIGEST_FLOOR) as u32;
-    let budget = (tokens as f64 * DIGEST_FRACTION).min(f64::from(cap)) as u32;
+    let share = digest::most_tokens(agent.window.usable_tokens(), &correction);
+    let cap = share.min(free).max(digest::FLOOR) as u32;
+    let budget = digest::budget(tokens, cap.into());
     // What a run under way works on gives way to its summary: the rest must have words of its own.
     let sealed_to = conversation.run.as_ref().map_or(to_seq, |run| run.to_seq);
     let (sealed, rest) = leaving.split_at(leaving.partition_point(|entry| entry.seq <= sealed_to));
-    let share = |part: &[Arc<Entry>]| (u64::from(budget) * read_tokens(part) / tokens.max(1)) as u32;
+    let share = |part: &[Arc<Entry>]| (budget * read_tokens(part) / tokens.max(1)) as u32;
     let mut lines: Vec<DigestLine> = [sealed, rest].map(|part| quoted(part, share(part))).concat();
     let mut from_seq = leaving.first().map_or(to_seq, |entry| entry.seq);
     if let Some(last) = joined {

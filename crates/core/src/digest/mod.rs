@@ -19,7 +19,7 @@ use cairn_types::summary::DigestLine;
 pub use cairn_types::summary::digest_text as render;
 use cairn_types::text::escape::cut_middle;
 use cairn_types::text::sentences::sentences;
-use cairn_types::tokens::estimate;
+use cairn_types::tokens::{Correction, estimate};
 use cover::{SourceLine, cover};
 
 /// Longest text that is taken as a whole, in bytes; longer ones are taken by sentences. Where texts of 400 bytes were taken whole,
@@ -52,6 +52,28 @@ pub fn digest(entries: &[Arc<Entry>], budget_tokens: u32) -> Vec<DigestLine> {
         .collect()
 }
 
+/// Tokens that the digest of what leaves the window gets in any case, so that no range is without a word.
+pub(crate) const FLOOR: u64 = 24;
+
+/// Tokens of the line of a marker with a digest.
+pub(crate) const MARKER_TOKENS: u64 = 24;
+
+/// One part of the usable window in so many may go to the digest of what leaves it.
+const WINDOW_PART: u64 = 20;
+
+/// One part of what leaves in so many is its digest.
+const SOURCE_PART: u64 = 5;
+
+/// Most tokens, before correction, of the digest of what leaves a window of so many usable tokens.
+pub(crate) fn most_tokens(usable: u64, correction: &Correction) -> u64 {
+    correction.undo(usable / WINDOW_PART)
+}
+
+/// Tokens of the digest of entries that leave, `most` at the most.
+pub(crate) fn budget(read_tokens: u64, most: u64) -> u64 {
+    (read_tokens / SOURCE_PART).min(most)
+}
+
 /// The digest of some entries, or else the gist of them.
 pub(crate) fn quoted(entries: &[Arc<Entry>], budget: u32) -> Vec<DigestLine> {
     let mut lines = digest(entries, budget);
@@ -60,7 +82,7 @@ pub(crate) fn quoted(entries: &[Arc<Entry>], budget: u32) -> Vec<DigestLine> {
             seq: last.seq,
             text: format!("{} messages without words of people", entries.len()),
         };
-        lines.push(gist(entries, budget).unwrap_or_else(none));
+        lines.push(gist(entries, budget.max(FLOOR as u32)).unwrap_or_else(none));
     }
     lines
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::fit::{self, RequestDraft};
-use super::measure::{has_room, system_tokens};
+use super::measure::{leaves_room, system_tokens};
 use super::place::Place;
 use super::render::{guide_text, guide_tokens, last_call_text, tail_text};
 use super::{Assembled, Tail};
@@ -48,7 +48,7 @@ pub fn assemble(
     let usable = agent.window.usable_tokens();
     let place = Place::of(conversation);
     let frame = system_tokens(agent) + place.tokens() + agent.tools.tokens();
-    if !has_room(&correction, agent, place) {
+    if !leaves_room(correction.apply(frame), usable) {
         return Err(AssembleError::NoRoom { needed: correction.apply(frame), usable });
     }
     let lookup = LookupTools::of(&agent.tools);

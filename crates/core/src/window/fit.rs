@@ -8,7 +8,7 @@ use super::Tail;
 use super::render::tail_tokens;
 use crate::compaction::sections::digest_by_sections;
 use crate::conversation::Conversation;
-use crate::digest::{quoted, read_tokens};
+use crate::digest::{self, MARKER_TOKENS, quoted, read_tokens};
 use crate::prune;
 use cairn_types::ids::Seq;
 use cairn_types::message::{Entry, Part, Role, entry_tokens, header, text_of};
@@ -44,18 +44,6 @@ const STACK_PART: u64 = 4;
 
 /// Turns are left out by so many parts of the usable window at once: the requests that follow begin alike.
 const STEP_PART: u64 = 10;
-
-/// One part of the usable window in so many may go to the digest of the turns that are left out.
-const DIGEST_PART: u64 = 20;
-
-/// One part of what is left out in so many is its digest.
-const DIGEST_SHARE: u64 = 5;
-
-/// Tokens that a digest gets at the least.
-const DIGEST_FLOOR: u64 = 24;
-
-/// Tokens of a marker's own line.
-const MARKER_TOKENS: u64 = 24;
 
 impl RequestDraft {
     /// Estimated tokens of the whole request, before correction.
@@ -134,7 +122,7 @@ fn shorten_stack(draft: &mut RequestDraft, conversation: &Conversation, most: u6
     };
     let texts: Vec<String> = out.iter().map(words).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    let room = most.saturating_sub(kept_tokens.iter().sum::<u64>() + MARKER_TOKENS).max(DIGEST_FLOOR);
+    let room = most.saturating_sub(kept_tokens.iter().sum::<u64>() + MARKER_TOKENS).max(digest::FLOOR);
     let to_seq = last.range().1;
     let line = DigestLine { seq: to_seq, text: digest_by_sections(&texts, room as u32) };
     let messages = out.iter().map(StackItem::messages).sum();
@@ -150,7 +138,7 @@ fn leave_out_turns(
     correction: &Correction,
     usable: u64,
 ) {
-    let digest_most = correction.undo(usable / DIGEST_PART).max(DIGEST_FLOOR);
+    let digest_most = digest::most_tokens(usable, correction).max(digest::FLOOR);
     let step = (usable / STEP_PART).max(1);
     let head = if draft.stack.is_empty() { draft.stack_overhead } else { 0 };
     let goal = correction.undo(over.div_ceil(step) * step) + digest_most + MARKER_TOKENS + head;
@@ -166,7 +154,7 @@ fn leave_out_turns(
     let out: Vec<Arc<Entry>> =
         draft.entries.drain(..n_out).map(|entry| conversation.without_deleted(entry)).collect();
     let (Some(first), Some(last)) = (out.first(), out.last()) else { return };
-    let budget = (read_tokens(&out) / DIGEST_SHARE).clamp(DIGEST_FLOOR, digest_most) as u32;
+    let budget = digest::budget(read_tokens(&out), digest_most).max(digest::FLOOR) as u32;
     let marker = Marker::new(MarkerKind::Truncated, first.seq, last.seq, quoted(&out, budget))
         .counting(conversation.count(first.seq, last.seq));
     draft.stack.push((marker_text(&marker, LookupTools::ALL), marker.tokens));

@@ -2,7 +2,8 @@
 
 use crate::conversation::Conversation;
 use crate::silence::SILENCE;
-use cairn_types::ids::LOCAL_PLATFORM;
+use cairn_types::ids::{DISCORD_MESSAGE_MAX, LOCAL_PLATFORM, TELEGRAM_MESSAGE_MAX};
+use cairn_types::text::escape::grouped;
 use cairn_types::tokens::estimate;
 
 /// What kind of place a channel is. It follows from the channel's name and from whether it is a private chat, so that a
@@ -64,19 +65,26 @@ impl Place {
     }
 
     /// The length and the markup that show there: what the adapters render.
-    fn shows(self) -> &'static str {
-        match self.network {
-            Network::Discord => {
-                "A message holds 2,000 characters; longer answers are split. Markdown shows, headings too; tables become \
-                 text of fixed width, so prefer lists. Pictures do not show, and mentions notify nobody."
+    fn shows(self) -> String {
+        let (most, markup) = match self.network {
+            Network::Discord => (
+                DISCORD_MESSAGE_MAX,
+                "Markdown shows, headings too; tables become text of fixed width, so prefer lists.",
+            ),
+            Network::Telegram => (
+                TELEGRAM_MESSAGE_MAX,
+                "Bold, italics, code, quotes, lists and links show; headings become bold lines, tables text of fixed \
+                 width, so prefer lists.",
+            ),
+            Network::Local | Network::Other => {
+                return "Keep messages short and the markup simple.".to_owned();
             }
-            Network::Telegram => {
-                "A message holds 4,096 characters; longer answers are split. Bold, italics, code, quotes, lists and links \
-                 show; headings become bold lines, tables text of fixed width, so prefer lists. Pictures do not show, and \
-                 mentions notify nobody."
-            }
-            Network::Local | Network::Other => "Keep messages short and the markup simple.",
-        }
+        };
+        let most = grouped(most as u64);
+        format!(
+            "A message holds {most} characters; longer answers are split. {markup} Pictures do not show, and mentions \
+             notify nobody."
+        )
     }
 
     /// Tokens of the text, before correction.

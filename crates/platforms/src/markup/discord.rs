@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use cairn_types::ids::DISCORD_MESSAGE_MAX;
 use pulldown_cmark::{CodeBlockKind, Event, LinkType, Parser, Tag, TagEnd};
 
 use super::table::Table;
@@ -13,7 +14,7 @@ mod guard;
 mod tests;
 
 /// Most characters per message.
-pub const LIMIT: usize = 2000;
+pub const LIMIT: usize = DISCORD_MESSAGE_MAX;
 
 /// The length of a text as sent to Discord, in characters.
 pub fn size(markdown: &str) -> usize {

@@ -1,5 +1,6 @@
 //! Markdown for Telegram: plain text with entities for the formatting, never a `parse_mode`.
 
+use cairn_types::ids::TELEGRAM_MESSAGE_MAX;
 use pulldown_cmark::{CodeBlockKind, Event, LinkType, Parser, Tag, TagEnd};
 use teloxide::types::{MessageEntity, MessageEntityKind};
 
@@ -12,7 +13,7 @@ mod tests;
 mod writer;
 
 /// Most UTF-16 units per message.
-pub const LIMIT: usize = 4096;
+pub const LIMIT: usize = TELEGRAM_MESSAGE_MAX;
 
 const MOST_ENTITIES: usize = 100;
 

@@ -137,7 +137,7 @@ pub async fn context(
 ) -> Result<Json<ContextRecord>, ApiError> {
     let (conversation, _awake) = admin.conversation(&channel).await?;
     let agent = admin.agent(&channel.agent()).await?.ok_or_else(|| no_such_agent(&channel.agent()))?;
-    let (settings, answering) = (agent.settings(&conversation), agent.answering(&conversation));
+    let (settings, answering) = (agent.settings(&conversation), agent.serving_settings(&conversation));
     let artifacts = admin.store.artifacts(&channel, false).await?;
     let mut record = ContextRecord::of(&conversation, &settings, &answering.model, &artifacts);
     for recalled in &mut record.recalled {

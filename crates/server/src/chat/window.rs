@@ -31,7 +31,7 @@ impl Runner {
     /// `/context`.
     pub(super) async fn context(&self, call: &CommandCall) -> Result<String, CommandError> {
         let (conversation, settings) = self.conversation(call).await?;
-        let answering = self.agent(call)?.answering(&conversation);
+        let answering = self.agent(call)?.serving_settings(&conversation);
         let artifacts = self.deps.store.artifacts(&call.channel, false).await?;
         Ok(drawn(&ContextRecord::of(&conversation, &settings, &answering.model, &artifacts)))
     }
@@ -41,7 +41,7 @@ impl Runner {
         let agent = self.agent(call)?;
         let found = self.deps.runtime.conversation(&call.channel).await?;
         let settings = match &found {
-            Some((conversation, _awake)) => agent.answering(conversation),
+            Some((conversation, _awake)) => agent.serving_settings(conversation),
             None => Arc::clone(agent.first_settings()),
         };
         let up = self.deps.clock.now().duration_since(self.deps.started_at).as_secs();

@@ -24,6 +24,6 @@ pub(super) async fn view(State(admin): State<Shared>, visitor: Visitor) -> Resul
         @if status.platforms.is_empty() { p.note { "No chat network is configured: there are local channels only." } }
     };
     let command = command(&["status"]);
-    let frame = Frame { title: "Status", section: Section::Overview, visitor, command };
+    let frame = Frame { title: "Status", section: Section::Status, visitor, command };
     Ok(layout(&frame, &live("status", &parts)))
 }
