@@ -110,15 +110,19 @@ fn cut(window: &Window<'_>, layout: &Layout, limit: usize, over: Measure<'_>) ->
     last_that_fits(&graphemes, &fits).or_else(|| last_that_fits(&chars(), &fits)).unwrap_or(first)
 }
 
-/// The last seam up to which a part fits. `seams` is sorted; mostly the last of all fits.
+/// The last seam up to which a part fits. `seams` is sorted; mostly one of the last fits, so the search goes back from there
+/// in steps that double.
 fn last_that_fits(seams: &[usize], fits: &impl Fn(usize) -> bool) -> Option<usize> {
-    let (last, seams) = seams.split_last()?;
-    if fits(*last) {
-        return Some(*last);
-    }
+    let (mut low, mut high, mut step) = (seams.len(), seams.len(), 1);
     let mut best = None;
-    let (mut low, mut high) = (0, seams.len());
-    while low < high {
+    while low > 0 && best.is_none() {
+        high = low;
+        low = low.saturating_sub(step);
+        step *= 2;
+        best = Some(seams[low]).filter(|seam| fits(*seam));
+    }
+    low += 1;
+    while best.is_some() && low < high {
         let middle = low + (high - low) / 2;
         if fits(seams[middle]) {
             best = Some(seams[middle]);

@@ -19,10 +19,9 @@ pub const LIMIT: usize = 2000;
 fn over(markdown: &str) -> Option<usize> {
     let source = steerless(markdown);
     let rewriter = Rewriter::of(&source);
-    // What is made inert on top of that makes it longer still.
+    rewriter.shown().chars().nth(LIMIT)?;
     let at = rewriter.beyond(LIMIT).filter(|_| source.len() == markdown.len());
-    let fits = || rewriter.shown().chars().nth(LIMIT).is_none();
-    if at.is_none() && fits() { None } else { Some(at.unwrap_or(markdown.len())) }
+    Some(at.unwrap_or(markdown.len()))
 }
 
 /// The text in parts that fit into one message each.
@@ -85,6 +84,10 @@ impl<'a> Rewriter<'a> {
         let mut rewriter = Self { source, edits: Vec::new(), links: Vec::new(), code: None, table: None };
         for (event, range) in Parser::new_ext(source, options()).into_offset_iter() {
             rewriter.take(event, range);
+        }
+        if rewriter.written().trim().is_empty() {
+            // What shows nothing is shown as it is written.
+            rewriter.edits.clear();
         }
         rewriter
     }
@@ -193,11 +196,7 @@ impl<'a> Rewriter<'a> {
     fn shown(&self) -> String {
         let shown = self.written();
         let shown = shown.trim();
-        if !shown.is_empty() {
-            return shown.to_owned();
-        }
-        let literal = guard::text(self.source.trim());
-        if literal.is_empty() { NOTHING.to_owned() } else { literal }
+        if shown.is_empty() { NOTHING.to_owned() } else { shown.to_owned() }
     }
 
     fn written(&self) -> String {
@@ -226,11 +225,15 @@ impl<'a> Rewriter<'a> {
         let (mut written, mut at) = (0, 0);
         let end = (self.source.len()..self.source.len(), Shown::Text(String::new()));
         for (range, shown) in self.edits.iter().chain([&end]) {
-            for (offset, c) in self.source[at..range.start.max(at)].char_indices() {
+            let piece = &self.source[at..range.start.max(at)];
+            let mut rest = piece.char_indices().peekable();
+            for c in guard::text(piece).chars() {
                 if written >= limit && !c.is_whitespace() {
-                    return Some(at + offset);
+                    return Some(at + rest.peek().map_or(piece.len(), |(offset, _)| *offset));
                 }
                 written += usize::from(written > 0 || !c.is_whitespace());
+                // What makes it inert is not of the source.
+                rest.next_if(|(_, next)| *next == c);
             }
             let (Shown::Text(words) | Shown::Code(words)) = shown;
             let is_blank = words.trim().is_empty();
