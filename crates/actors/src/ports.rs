@@ -10,6 +10,17 @@ use cairn_types::wire::format::KeptText;
 use jiff::Timestamp;
 use lru::LruCache;
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio::task::JoinError;
+
+use crate::tasks::off_thread;
+
+/// Longest text that is split at once, in bytes. A longer one can take a millisecond and more (`docs/design/figures.md`,
+/// "Splitting"), and is split on a blocking thread.
+const SPLIT_AT_ONCE: usize = 1024;
+
+/// Long texts that are split at the same time. The processor is left to everybody else.
+const SPLITS: usize = 2;
 
 /// Ids of journalled texts that are remembered. There are three for each model of an agent.
 const KEPT_TEXTS: usize = 4096;
@@ -25,6 +36,7 @@ pub(crate) struct Ports {
     platforms: Vec<Arc<dyn Platform>>,
     /// Texts that traces refer to and that are known to be in the journal.
     kept_texts: Mutex<LruCache<TextId, ()>>,
+    splits: Arc<Semaphore>,
 }
 
 impl Ports {
@@ -36,7 +48,15 @@ impl Ports {
         platforms: Vec<Arc<dyn Platform>>,
     ) -> Self {
         let kept_texts = Mutex::new(LruCache::unbounded());
-        Self { store, tools, arguments, clock, platforms, kept_texts }
+        Self {
+            store,
+            tools,
+            arguments,
+            clock,
+            platforms,
+            kept_texts,
+            splits: Arc::new(Semaphore::new(SPLITS)),
+        }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -46,6 +66,31 @@ impl Ports {
     /// The platform that delivers a channel's replies, if it is running.
     pub(crate) fn platform(&self, channel: &ChannelId) -> Option<Arc<dyn Platform>> {
         self.platforms.iter().find(|platform| platform.name() == channel.platform()).cloned()
+    }
+
+    /// Has a platform split a text, as `split` says, without holding up the runtime's threads.
+    pub(crate) async fn split<T: Send + 'static>(
+        &self,
+        platform: &Arc<dyn Platform>,
+        words: String,
+        split: fn(&dyn Platform, &str) -> T,
+    ) -> T {
+        if words.len() <= SPLIT_AT_ONCE {
+            return split(&**platform, &words);
+        }
+        let turn = Arc::clone(&self.splits).acquire_owned().await;
+        let platform = Arc::clone(platform);
+        let work = move || {
+            // Held until it is done, even if nobody waits for it.
+            let _turn = turn;
+            split(&*platform, &words)
+        };
+        match off_thread(work).await.map_err(JoinError::try_into_panic) {
+            Ok(parts) => parts,
+            Err(Ok(panic)) => std::panic::resume_unwind(panic),
+            // The process ends before it began.
+            Err(Err(_)) => std::future::pending().await,
+        }
     }
 
     /// Journals an event of the daemon itself, which belongs to no channel.

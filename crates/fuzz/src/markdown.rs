@@ -16,7 +16,8 @@ pub fn markdown_discord(data: &[u8]) {
         inert_on_discord(&shown);
     }
     for part in &parts {
-        assert!(discord::size(part) <= discord::LIMIT, "{} characters", discord::size(part));
+        let chars = discord::render(part).chars().count();
+        assert!(chars <= discord::LIMIT, "{chars} characters");
     }
 }
 
@@ -86,7 +87,8 @@ pub fn markdown_telegram(data: &[u8]) {
         inert_on_telegram(&telegram::plain(part), &[]);
     }
     for part in &parts {
-        assert!(telegram::size(part) <= telegram::LIMIT, "{} units", telegram::size(part));
+        let units = telegram::render(part).text.encode_utf16().count();
+        assert!(units <= telegram::LIMIT, "{units} units");
     }
 }
 

@@ -1,5 +1,7 @@
 //! What unit tests are made of, here and in the crates above.
 
+pub mod hostile;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

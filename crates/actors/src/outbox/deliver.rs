@@ -120,7 +120,7 @@ impl Delivery {
             let reason = "the reply is not in the history".to_owned();
             return self.settle(Vec::new(), Receipt::Dead { reason }).await;
         };
-        let parts = self.platform.split(&words);
+        let parts = self.args.ports.split(&self.platform, words, Platform::split).await;
         // A receipt is journalled together with the next attempt, or with the end.
         let mut carried = Vec::new();
         for idx in self.item.sent.len()..parts.len() {

@@ -85,7 +85,7 @@ impl Drafter {
     pub(super) async fn run(mut self, stop: DraftStop) -> Vec<Event> {
         let mut changes = self.handle.subscribers.changes();
         let mut due = None;
-        let mut is_behind = self.part().is_some();
+        let mut is_behind = self.part().await.is_some();
         loop {
             if !is_behind {
                 tokio::select! {
@@ -104,7 +104,7 @@ impl Drafter {
                 () = tokio::time::sleep_until(at) => {}
             }
             let restarts = *changes.borrow_and_update();
-            let Some((words, is_full)) = self.part() else {
+            let Some((words, is_full)) = self.part().await else {
                 is_behind = false;
                 due = due.filter(|_| !self.shown.is_empty());
                 continue;
@@ -128,10 +128,11 @@ impl Drafter {
 
     /// The text to show now, as much as fits one message, and whether more text no longer changes it. `None`: there is no
     /// text yet.
-    fn part(&self) -> Option<(String, bool)> {
+    async fn part(&self) -> Option<(String, bool)> {
         let words = self.handle.shown_so_far();
-        let part = self.platform.first_part(&words)?;
-        let is_full = words.len() > part.len() * FULL;
+        let n_bytes = words.len();
+        let part = self.ports.split(&self.platform, words, Platform::first_part).await?;
+        let is_full = n_bytes > part.len() * FULL;
         Some((part, is_full))
     }
 
@@ -269,7 +270,7 @@ impl Drafter {
             if stop.now.is_cancelled() {
                 break;
             }
-            let words = self.part().map_or_else(|| "…".to_owned(), |(words, _)| words);
+            let words = self.part().await.map_or_else(|| "…".to_owned(), |(words, _)| words);
             match self.send(words).await {
                 Ok(message) => {
                     self.unsure = None;

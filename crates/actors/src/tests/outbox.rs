@@ -9,7 +9,7 @@ use cairn_types::ids::{ChannelId, Seq};
 use cairn_types::ports::DeliveryState;
 
 use super::common::model::{Kind, Plan};
-use super::common::net::{Act, Trouble};
+use super::common::net::{Act, FakeNet, Trouble};
 use super::common::*;
 
 fn other() -> ChannelId {
@@ -230,6 +230,32 @@ async fn a_stop_sends_what_it_can_and_keeps_the_rest() {
     let _live = again.start().await;
     again.store.until(2, is_settled).await;
     assert_eq!(again.net.words(&group()), ["re: stays"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_reply_is_split_beside_the_runtime_and_a_kill_meanwhile_loses_and_doubles_nothing() {
+    let (world, live) = started().await;
+    *world.net.limit.lock() = 10_000;
+    world.model.plan(Kind::Reply, Plan::Text("```\n".repeat(4_000)));
+    let (gate, held) = std::sync::mpsc::channel();
+    *world.net.split_gate.lock() = Some(held);
+    live.ask_in_group("a", "hm").await;
+    reply(live.submit(message(&other(), "x", "quick")).await.unwrap()).await;
+    world.store.until(1, is_settled).await;
+    assert_eq!(world.net.words(&other()), ["re: quick"], "others are served meanwhile");
+    let here = std::thread::current().id();
+    assert!(world.net.split_on.lock().iter().all(|thread| *thread != here));
+    let of_group = world.store.deliveries().await.unwrap();
+    let of_group: Vec<_> = of_group.iter().filter(|item| item.channel == group()).collect();
+    assert!(matches!(&of_group[..], [item] if item.attempted_at.is_none()), "{of_group:?}");
+    // Killed while it is split, it is owed, and nothing about it is unknown.
+    let again = World { net: FakeNet::new(), ..world.over(world.store.after_kill()) };
+    *again.net.limit.lock() = 10_000;
+    let _live = again.start().await;
+    again.store.until(2, is_settled).await;
+    assert_eq!(again.net.words(&group()).len(), 2);
+    assert!(receipts(&again).iter().all(|receipt| matches!(receipt, Receipt::Delivered { .. })));
+    drop(gate);
 }
 
 #[tokio::test(start_paused = true)]

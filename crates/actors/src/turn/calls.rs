@@ -1,6 +1,7 @@
 //! One round of tool calls: checked, approved by a person where needed, run concurrently, journalled as they end.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_core::trust::window_provenance;
@@ -8,7 +9,7 @@ use cairn_types::event::{ApprovalEvent, DeliveryEvent, Event, TurnEvent};
 use cairn_types::ids::{ApprovalId, ChannelId, LOCAL_PLATFORM, OutboxId, Seq, TurnId};
 use cairn_types::memory::{Memory, SpokenWords};
 use cairn_types::message::{Role, ToolCall};
-use cairn_types::ports::TurnFailure;
+use cairn_types::ports::{Platform, TurnFailure};
 use cairn_types::tool::approval::{Approval, ApprovalOutcome, approval_id};
 use cairn_types::tool::{CALLS_MAX, Effect, ToolOutcome, ToolUse, logged_arguments, logged_error};
 use futures::StreamExt as _;
@@ -412,12 +413,14 @@ impl Turn {
             (ApprovalOutcome::Denied, Some(by)) => format!("No, by {by}."),
             _ => "Nobody answered in time: it was not done.".to_owned(),
         };
-        let last = platform.split(&approval.question()).pop().unwrap_or_default();
-        let whole = format!("{last}\n\n{told}");
-        // If both do not fit, only the outcome is shown.
-        let words = if platform.split(&whole).len() == 1 { whole } else { told };
+        let (ports, question) = (Arc::clone(&shared.ports), approval.question());
         let channel = handle.id.clone();
         shared.lifecycle.tasks.spawn("tell an approval's end", async move {
+            let last = ports.split(&platform, question, Platform::split).await.pop().unwrap_or_default();
+            let whole = format!("{last}\n\n{told}");
+            // If both do not fit, only the outcome is shown.
+            let n_parts = ports.split(&platform, whole.clone(), Platform::split).await.len();
+            let words = if n_parts == 1 { whole } else { told };
             let edit = platform.edit(channel.clone(), message, words);
             match tokio::time::timeout(EDIT_LIMIT, edit).await {
                 Ok(Ok(())) => {}

@@ -315,6 +315,7 @@ impl Job {
         criteria: Criteria<'_>,
     ) -> Result<(String, Vec<DraftMemory>), AskError> {
         let Criteria { candidate, reader, tools, at_n, target, room, source, most } = criteria;
+        let source = Arc::new(source);
         let entries = match &request.purpose {
             Purpose::Summarise { entries, .. } => {
                 entries.first().zip(entries.last()).map(|(a, z)| (a.seq, z.seq))
@@ -341,9 +342,14 @@ impl Job {
                 text = summary;
                 listed = if memories.is_empty() { listed } else { memories };
             }
-            let told = || rejection(&text, most).or_else(|| check_told(&text, &source).err());
-            let rejected = if said.cut_off { Some(Rejection::Truncated) } else { told() };
-            let faults = if rejected.is_some() { Vec::new() } else { review(&text, &source) };
+            let cut_off = said.cut_off;
+            let judged = aside(text, &source, move |text, source| {
+                let told = || rejection(text, most).or_else(|| check_told(text, source).err());
+                let rejected = if cut_off { Some(Rejection::Truncated) } else { told() };
+                let faults = if rejected.is_some() { Vec::new() } else { review(text, source) };
+                (rejected, faults)
+            });
+            let (text, (rejected, faults)) = judged.await?;
             let words: Vec<String> = match &rejected {
                 Some(rejection) => vec![rejection.to_string()],
                 None => faults.iter().map(ToString::to_string).collect(),
@@ -362,8 +368,7 @@ impl Job {
             if let Some(rejection) = rejected {
                 return Err(self.refused(candidate, &rejection));
             }
-            let mended = tasks::off_thread(move || mend(&text, &source)).await;
-            let mended = mended.unwrap_or(Err(Rejection::Malformed("it cannot be mended")));
+            let (_, mended) = aside(text, &source, mend).await?;
             let mended = mended.map_err(|error| self.refused(candidate, &error))?;
             if let Some(rejection) = rejection(&mended, most) {
                 return Err(self.refused(candidate, &rejection));
@@ -378,6 +383,22 @@ impl Job {
             return Ok((mended, talk.memories));
         }
     }
+}
+
+/// Compares a summary with its source on a blocking thread: of long ones that takes milliseconds.
+async fn aside<T: Send + 'static>(
+    text: String,
+    source: &Arc<SummarySource>,
+    judge: impl FnOnce(&str, &SummarySource) -> T + Send + 'static,
+) -> Result<(String, T), AskError> {
+    let source = Arc::clone(source);
+    let judged = tasks::off_thread(move || {
+        let judged = judge(&text, &source);
+        (text, judged)
+    });
+    judged
+        .await
+        .map_err(|_panic| AskError::model("the summary could not be judged; the log says where".to_owned()))
 }
 
 /// What the model is shown beside a transcript.

@@ -3,9 +3,11 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use aho_corasick::AhoCorasick;
+
 use self::loose::{Loose, loose};
 use super::commit::Rejection;
-use super::identifiers::{Kind, extract, find, words};
+use super::identifiers::{Found, Kind, find, words};
 use super::sections::{Section, Sections, fit};
 use cairn_types::ids::Seq;
 use cairn_types::message::{Entry, Role};
@@ -153,64 +155,89 @@ pub fn review(text: &str, source: &SummarySource) -> Vec<SummaryFault> {
 
 fn invented(text: &str, source: &SummarySource) -> Vec<String> {
     let mut seen = HashSet::new();
-    let mut names = Vec::new();
-    for found in find(text) {
-        if !source.has(found.kind, found.text) && seen.insert(found.text) {
-            names.push(found.text.to_owned());
-        }
-    }
-    names
+    let lacking = source.lacking(find(text)).into_iter().filter(|found| seen.insert(found.text));
+    lacking.map(|found| found.text.to_owned()).collect()
 }
 
 /// The text without the lines that invented identifiers stand on. `None`: there are none.
 fn without_invented(text: &str, source: &SummarySource) -> Option<String> {
-    let found = find(text).into_iter().filter(|found| !source.has(found.kind, found.text));
-    let places: Vec<usize> = found.map(|found| found.at).collect();
+    let places: Vec<usize> = source.lacking(find(text)).iter().map(|found| found.at).collect();
     let mut end = 0;
     let stays = |line: &&str| {
         let begin = end;
         end += line.len();
-        !places.iter().any(|at| (begin..end).contains(at))
+        places.partition_point(|at| *at < begin) == places.partition_point(|at| *at < end)
     };
     (!places.is_empty()).then(|| text.split_inclusive('\n').filter(stays).collect())
 }
 
 impl SummarySource {
-    fn has(&self, kind: Kind, identifier: &str) -> bool {
-        match kind {
-            // Models name errors in their own words; what is exact in them is looked at by itself.
-            Kind::Error => true,
-            Kind::Number => {
-                let digits: String = identifier.chars().filter(|c| c.is_ascii_digit() || *c == '.').collect();
-                let digits = digits.trim_matches('.');
-                digits.len() < COUNTED_DIGITS || self.text.contains(digits)
-            }
-            Kind::Path | Kind::Url | Kind::Id | Kind::Function => {
-                let bare = identifier.trim_end_matches("()").trim_end_matches('/');
-                self.text.contains(&plain(bare))
-            }
-        }
+    /// The identifiers that it does not have.
+    fn lacking<'a>(&self, found: Vec<Found<'a>>) -> Vec<Found<'a>> {
+        let needles: Vec<Option<String>> = found.iter().map(|found| needle(found.kind, found.text)).collect();
+        let there = occurring(&self.text, needles.iter().flatten().map(String::as_str), |_, _| true);
+        let lacks =
+            |needle: &Option<String>| needle.as_ref().is_some_and(|text| !there.contains(text.as_str()));
+        found.into_iter().zip(&needles).filter(|(_, needle)| lacks(needle)).map(|(found, _)| found).collect()
     }
 
-    /// It stands there by itself.
-    fn says(&self, word: Loose<'_>) -> bool {
-        let (_, text) = word.parts();
-        let text = plain(text);
-        self.text.match_indices(text.as_str()).any(|(at, _)| {
+    /// The words that do not stand there by themselves.
+    fn unsaid<'a>(&self, words: Vec<Loose<'a>>) -> Vec<Loose<'a>> {
+        let plain: Vec<String> = words.iter().map(|word| plain(word.parts().1)).collect();
+        let stands = |word: &str, at: usize| {
             let before = self.text[..at].chars().next_back();
-            let mut behind = self.text[at + text.len()..].chars();
-            match word {
-                Loose::Number(_) => {
-                    let is_digit = |c: char| c.is_ascii_digit();
-                    !before.is_some_and(is_digit) && !behind.next().is_some_and(is_digit)
-                }
-                Loose::Name(_) => {
-                    let n_more = behind.take_while(|c| c.is_alphanumeric()).count();
-                    !before.is_some_and(char::is_alphanumeric) && n_more <= ENDING_LETTERS
-                }
+            let mut behind = self.text[at + word.len()..].chars();
+            if word.starts_with(|c: char| c.is_ascii_digit()) {
+                let is_digit = |c: char| c.is_ascii_digit();
+                return !before.is_some_and(is_digit) && !behind.next().is_some_and(is_digit);
             }
-        })
+            let n_more = behind.take(ENDING_LETTERS + 1).take_while(|c| c.is_alphanumeric()).count();
+            !before.is_some_and(char::is_alphanumeric) && n_more <= ENDING_LETTERS
+        };
+        let there = occurring(&self.text, plain.iter().map(String::as_str), stands);
+        let is_unsaid = |(_, plain): &(Loose<'a>, &String)| !there.contains(plain.as_str());
+        words.into_iter().zip(&plain).filter(is_unsaid).map(|(word, _)| word).collect()
     }
+}
+
+/// What is looked for of an identifier in a source. `None`: it counts as there.
+fn needle(kind: Kind, identifier: &str) -> Option<String> {
+    match kind {
+        // Models name errors in their own words; what is exact in them is looked at by itself.
+        Kind::Error => None,
+        Kind::Number => {
+            let digits: String = identifier.chars().filter(|c| c.is_ascii_digit() || *c == '.').collect();
+            let digits = digits.trim_matches('.');
+            (digits.len() >= COUNTED_DIGITS).then(|| digits.to_owned())
+        }
+        Kind::Path | Kind::Url | Kind::Id | Kind::Function => {
+            let bare = identifier.trim_end_matches("()").trim_end_matches('/');
+            Some(plain(bare)).filter(|text| !text.is_empty())
+        }
+    }
+}
+
+/// Which of the needles occur in a text where they may stand. All are looked for at once: there can be as many as the text
+/// has words.
+fn occurring<'n>(
+    text: &str,
+    needles: impl Iterator<Item = &'n str>,
+    stands: impl Fn(&str, usize) -> bool,
+) -> HashSet<&'n str> {
+    let needles: Vec<&str> = needles.collect::<BTreeSet<_>>().into_iter().collect();
+    let is_there = |needle: &&str| text.match_indices(*needle).any(|(at, _)| stands(needle, at));
+    let Ok(automaton) = AhoCorasick::new(&needles) else {
+        // They are too many for it.
+        return needles.iter().copied().filter(is_there).collect();
+    };
+    let mut found = HashSet::new();
+    for place in automaton.find_overlapping_iter(text) {
+        let needle = needles[place.pattern().as_usize()];
+        if !found.contains(needle) && stands(needle, place.start()) {
+            found.insert(needle);
+        }
+    }
+    found
 }
 
 /// Without case, and without commas between digits.
@@ -242,14 +269,16 @@ const LOOSE_MAX: usize = LEFT_OUT_MAX / 2;
 pub fn left_out(entries: &[Arc<Entry>], shown: &SummarySource, found: &mut LeftOut) {
     for entry in entries {
         let text = words(entry);
-        let exact = extract(&text).into_iter().filter(|(kind, text)| !shown.has(*kind, text));
-        let exact = exact.map(|(kind, text)| (kind.name(), text));
+        let mut seen = HashSet::new();
+        let exact = find(&text).into_iter().filter(|found| seen.insert(found.text)).collect();
+        let exact = shown.lacking(exact);
+        let exact = exact.into_iter().map(|found| (found.kind.name(), found.text));
         let author = entry.author.iter().map(|author| ("author", author.name.as_str()));
         for what in exact.chain(author.filter(|(_, name)| !shown.text.contains(&plain(name)))) {
             note(found, what, entry.seq, LEFT_OUT_MAX);
         }
         let said = entry.text();
-        for word in loose(&said).into_iter().filter(|word| !shown.says(*word)) {
+        for word in shown.unsaid(loose(&said)) {
             // What a tool returns is mostly no prose: its capitals tell little.
             if entry.role != Role::Tool || matches!(word, Loose::Number(_)) {
                 note(found, word.parts(), entry.seq, LOOSE_MAX);
@@ -275,9 +304,12 @@ pub fn mend(text: &str, source: &SummarySource) -> Result<String, Rejection> {
     let mut mended = text.trim().to_owned();
     let names = invented(&mended, source);
     if !names.is_empty() {
-        let is_sound = |line: &&str| find(line).iter().all(|found| source.has(found.kind, found.text));
-        let sound: Vec<&str> = mended.lines().filter(is_sound).collect();
-        let kept = sound.join("\n");
+        let each: Vec<(&str, Vec<Found<'_>>)> = mended.lines().map(|line| (line, find(line))).collect();
+        let lacking = source.lacking(each.iter().flat_map(|(_, found)| found.iter().copied()).collect());
+        let lacking: HashSet<(Kind, &str)> = lacking.iter().map(|found| (found.kind, found.text)).collect();
+        let is_sound = |found: &Found<'_>| !lacking.contains(&(found.kind, found.text));
+        let sound = each.iter().filter(|(_, found)| found.iter().all(is_sound));
+        let kept = sound.map(|(line, _)| *line).collect::<Vec<_>>().join("\n");
         if estimate(&kept) < estimate(&mended) / 2 || Sections::parse(&kept).is_empty() {
             return Err(named(&names));
         }

@@ -368,8 +368,9 @@ fn shortened(line: &str, budget_tokens: u64) -> String {
         return extract;
     }
     let words: Vec<&str> = line.split_whitespace().collect();
-    let fits = |n: &usize| size(&words[..*n].join(" ")) <= budget_tokens;
-    let n_words = (1..=words.len()).take_while(fits).last().unwrap_or(0);
+    // More words are no fewer tokens, so the number is found by halves.
+    let counts: Vec<usize> = (1..=words.len()).collect();
+    let n_words = counts.partition_point(|n| size(&words[..*n].join(" ")) <= budget_tokens);
     if n_words > 0 {
         return words[..n_words].join(" ");
     }

@@ -17,7 +17,7 @@ use super::places::Places;
 use super::rest::{BAD_FORM, NO_HISTORY_FOR_REPLY, Rest, RestError, UNKNOWN_MESSAGE};
 use crate::buttons;
 use crate::link::Link;
-use crate::markup::discord as markup;
+use crate::markup::{discord as markup, split_aside};
 
 /// Most channels whose last message by the bot is remembered; beyond it the least recently used one is dropped.
 const LAST_MAX: usize = 50_000;
@@ -97,7 +97,7 @@ impl Outbox {
     /// Sends a text that is not the model's answer. Best effort.
     pub(super) async fn notice(&self, channel: ChannelId, about: MessageId, words: &str) {
         let key = OutboxId::new(format!("notice {about}"));
-        for (n, part) in markup::split(words).iter().enumerate() {
+        for (n, part) in split_aside(words, markup::split).await.iter().enumerate() {
             let message = message(part, nonce(&key, u32::try_from(n).unwrap_or(u32::MAX)));
             let reply = message.clone().reference_message(reference(channel, about));
             let sent = match self.rest.patiently(|| self.rest.send(channel, &reply)).await {

@@ -16,36 +16,32 @@ mod tests;
 /// Most characters per message.
 pub const LIMIT: usize = DISCORD_MESSAGE_MAX;
 
-/// The length of a text as sent to Discord, in characters.
-pub fn size(markdown: &str) -> usize {
-    render(markdown).chars().count()
+/// `None` if a text fits into one message, else how many bytes of it fit at the most.
+fn over(markdown: &str) -> Option<usize> {
+    let source = steerless(markdown);
+    let rewriter = Rewriter::of(&source);
+    rewriter.shown().chars().nth(LIMIT)?;
+    let at = rewriter.beyond(LIMIT).filter(|_| source.len() == markdown.len());
+    Some(at.unwrap_or(markdown.len()))
 }
 
 /// The text in parts that fit into one message each.
 pub fn split(markdown: &str) -> Vec<String> {
-    crate::split::split(markdown, LIMIT, &size)
+    crate::split::split(markdown, LIMIT, &over)
 }
 
 /// The first part that [`split`] would return.
 pub fn first(markdown: &str) -> Option<String> {
-    crate::split::first(markdown, LIMIT, &size)
+    crate::split::first(markdown, LIMIT, &over)
 }
 
 /// A part of a reply as sent to Discord. Never fails, never empty.
 pub fn render(markdown: &str) -> String {
-    let source: String = markdown.chars().filter(|c| !steers(*c)).collect();
-    let mut rewriter =
-        Rewriter { source: &source, edits: Vec::new(), links: Vec::new(), code: None, table: None };
-    for (event, range) in Parser::new_ext(&source, options()).into_offset_iter() {
-        rewriter.take(event, range);
-    }
-    let shown = rewriter.written();
-    let shown = shown.trim();
-    if !shown.is_empty() {
-        return shown.to_owned();
-    }
-    let literal = guard::text(source.trim());
-    if literal.is_empty() { NOTHING.to_owned() } else { literal }
+    Rewriter::of(&steerless(markdown)).shown()
+}
+
+fn steerless(markdown: &str) -> String {
+    markdown.chars().filter(|c| !steers(*c)).collect()
 }
 
 /// Plain text as Markdown that shows it literally, on one line, inert.
@@ -84,7 +80,19 @@ struct Rewriter<'a> {
     table: Option<Table>,
 }
 
-impl Rewriter<'_> {
+impl<'a> Rewriter<'a> {
+    fn of(source: &'a str) -> Self {
+        let mut rewriter = Self { source, edits: Vec::new(), links: Vec::new(), code: None, table: None };
+        for (event, range) in Parser::new_ext(source, options()).into_offset_iter() {
+            rewriter.take(event, range);
+        }
+        if rewriter.written().trim().is_empty() {
+            // What shows nothing is shown as it is written.
+            rewriter.edits.clear();
+        }
+        rewriter
+    }
+
     fn take(&mut self, event: Event<'_>, range: Range<usize>) {
         if matches!(event, Event::End(TagEnd::Link | TagEnd::Image)) {
             self.end_of_link(&range);
@@ -162,6 +170,10 @@ impl Rewriter<'_> {
 
     fn link(&mut self, address: String, words: usize) {
         self.links.push(Some(Link { address, words: words..words, edits: self.edits.len() }));
+        if self.table.is_none() {
+            // What leads the link's text; nothing is taken away so far.
+            self.edits.push((words..words, Shown::Text(String::new())));
+        }
     }
 
     /// Shows the address after the link's text, and without a preview.
@@ -175,19 +187,26 @@ impl Rewriter<'_> {
             self.edits.truncate(link.edits);
             self.edits.push((range.clone(), Shown::Text(address)));
         } else {
-            self.edits.insert(link.edits, (range.start..link.words.start, Shown::Text(String::new())));
+            self.edits[link.edits].0.start = range.start;
             let behind = if address.is_empty() { address } else { format!(" ({address})") };
             self.edits.push((link.words.end..range.end, Shown::Text(behind)));
         }
     }
 
-    fn written(self) -> String {
+    /// The text as it is sent.
+    fn shown(&self) -> String {
+        let shown = self.written();
+        let shown = shown.trim();
+        if shown.is_empty() { NOTHING.to_owned() } else { shown.to_owned() }
+    }
+
+    fn written(&self) -> String {
         let mut out = String::with_capacity(self.source.len() + 64);
         // Text between code is made inert after all edits, because an edit can join pieces.
         let mut text = String::new();
         let mut at = 0;
         for (range, shown) in &self.edits {
-            text.push_str(self.source.get(at..range.start).unwrap_or_default());
+            text.push_str(&self.source[at..range.start.max(at)]);
             match shown {
                 Shown::Text(words) => text.push_str(words),
                 Shown::Code(code) => {
@@ -199,5 +218,32 @@ impl Rewriter<'_> {
         }
         out.push_str(&guard::text(&(text + &self.source[at..])));
         out
+    }
+
+    /// Up to where the source is written with so many characters, white space at the end aside. `None` if there are fewer.
+    fn beyond(&self, limit: usize) -> Option<usize> {
+        // White space at the beginning is not sent.
+        let (mut written, mut at) = (0, 0);
+        let end = (self.source.len()..self.source.len(), Shown::Text(String::new()));
+        for (range, shown) in self.edits.iter().chain([&end]) {
+            let piece = &self.source[at..range.start.max(at)];
+            let mut rest = piece.char_indices().peekable();
+            for c in guard::text(piece).chars() {
+                if written >= limit && !c.is_whitespace() {
+                    return Some(at + rest.peek().map_or(piece.len(), |(offset, _)| *offset));
+                }
+                written += usize::from(written > 0 || !c.is_whitespace());
+                // What makes it inert is not of the source.
+                rest.next_if(|(_, next)| *next == c);
+            }
+            let (Shown::Text(words) | Shown::Code(words)) = shown;
+            let is_blank = words.trim().is_empty();
+            written += if is_blank && written == 0 { 0 } else { words.chars().count() };
+            at = at.max(range.end);
+            if written > limit && !is_blank {
+                return Some(at);
+            }
+        }
+        None
     }
 }

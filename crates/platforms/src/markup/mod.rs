@@ -12,6 +12,18 @@ pub(crate) const JOINER: char = '\u{2060}';
 /// Shown for a text that has no visible content.
 const NOTHING: &str = "…";
 
+/// Longest text that is split at once, in bytes: a longer one can take a millisecond and more.
+const SPLIT_AT_ONCE: usize = 1024;
+
+/// Splits a text without holding up the runtime's threads. Of a text whose split panics nothing is left.
+pub(crate) async fn split_aside(words: &str, split: fn(&str) -> Vec<String>) -> Vec<String> {
+    if words.len() <= SPLIT_AT_ONCE {
+        return split(words);
+    }
+    let words = words.to_owned();
+    tokio::task::spawn_blocking(move || split(&words)).await.unwrap_or_default()
+}
+
 /// The Markdown extensions for replies.
 pub(crate) fn options() -> pulldown_cmark::Options {
     pulldown_cmark::Options::ENABLE_STRIKETHROUGH | pulldown_cmark::Options::ENABLE_TABLES

@@ -26,12 +26,10 @@ impl Table {
     /// The table as lines, with a rule under its head.
     pub(super) fn lines(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let width = |column: usize| {
-            let widths =
-                self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.trim().chars().count());
-            widths.max().unwrap_or(0).min(WIDEST)
-        };
-        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let mut widths = vec![0; columns];
+        for (column, cell) in self.rows.iter().flat_map(|row| row.iter().enumerate()) {
+            widths[column] = widths[column].max(cell.trim().chars().count().min(WIDEST));
+        }
         let mut lines = Vec::with_capacity(self.rows.len() + 1);
         for (n, row) in self.rows.iter().enumerate() {
             let cells = widths.iter().enumerate().map(|(column, width)| {

@@ -24,19 +24,33 @@ pub struct Rendered {
     pub entities: Vec<MessageEntity>,
 }
 
-/// The length of a text as shown by Telegram, in UTF-16 units.
-pub fn size(markdown: &str) -> usize {
-    render(markdown).text.encode_utf16().count()
+/// `None` if a text fits into one message, else how many bytes of it fit at the most. It is rendered no farther.
+fn over(markdown: &str) -> Option<usize> {
+    let mut renderer = Renderer { out: Writer::up_to(LIMIT), ..Renderer::default() };
+    for (event, range) in Parser::new_ext(markdown, options()).into_offset_iter() {
+        // Text that is shown as it is written is followed letter by letter.
+        let is_written = matches!(&event, Event::Text(text) if text.len() == range.len());
+        renderer.take(event);
+        if let Some(at) = renderer.out.over() {
+            return Some(if is_written || at == 0 { range.start + at } else { range.end });
+        }
+    }
+    if !renderer.out.is_blank() {
+        return None;
+    }
+    let mut literal = Writer::up_to(LIMIT);
+    literal.text(markdown);
+    literal.over()
 }
 
 /// The text in parts that fit into one message each.
 pub fn split(markdown: &str) -> Vec<String> {
-    crate::split::split(markdown, LIMIT, &size)
+    crate::split::split(markdown, LIMIT, &over)
 }
 
 /// The first part that [`split`] would return.
 pub fn first(markdown: &str) -> Option<String> {
-    crate::split::first(markdown, LIMIT, &size)
+    crate::split::first(markdown, LIMIT, &over)
 }
 
 /// A part of a reply as sent to Telegram. Never fails, never empty.
@@ -235,14 +249,16 @@ impl Renderer {
     /// Shows the address after the link's text.
     fn end_of_link(&mut self) {
         let Some((address, shown, from)) = self.links.pop() else { return };
+        if shown || address.is_empty() {
+            return;
+        }
         let words = match &mut self.table {
-            Some(table) => table.words().and_then(|cell| cell.get(from..)).map(str::trim).map(str::to_owned),
-            None => Some(self.out.since(from).trim().to_owned()),
+            Some(table) => table.words().and_then(|cell| cell.get(from..)).unwrap_or_default(),
+            None => self.out.since(from),
         };
-        match words.unwrap_or_default() {
-            _ if shown || address.is_empty() => {}
-            words if words == address => {}
-            words if words.is_empty() => self.words(&address),
+        match words.trim_start() {
+            words if words.trim_end() == address => {}
+            "" => self.words(&address),
             _ => self.words(&format!(" ({address})")),
         }
     }

@@ -29,12 +29,22 @@ pub(super) struct Fence {
     closed: bool,
 }
 
+/// A place where a text may be cut.
+pub(super) struct Seam {
+    pub(super) at: usize,
+    pub(super) tier: Tier,
+    /// Inside emphasis, a link or inline code.
+    pub(super) in_span: bool,
+}
+
 pub(super) struct Layout {
+    /// Sorted, without overlaps.
     fences: Vec<Fence>,
     /// Emphasis, links and inline code, which should stay whole. Sorted, without overlaps.
     spans: Vec<Range<usize>>,
-    seams: Vec<(usize, Tier)>,
-    /// From a heading to the block that follows it; no cut there.
+    /// Where top-level blocks begin. Sorted.
+    blocks: Vec<usize>,
+    /// From a heading to the block that follows it; no cut there. Sorted, without overlaps.
     glued: Vec<RangeInclusive<usize>>,
     len: usize,
 }
@@ -45,7 +55,7 @@ impl Layout {
         let mut layout = Self {
             fences: Vec::new(),
             spans: Vec::new(),
-            seams: Vec::new(),
+            blocks: Vec::new(),
             glued: Vec::new(),
             len: text.len(),
         };
@@ -56,7 +66,7 @@ impl Layout {
                 Event::Start(tag) => {
                     if depth == 0 {
                         let start = line_start(text, range.start);
-                        layout.seams.push((start, Tier::Paragraph));
+                        layout.blocks.push(start);
                         layout.glued.extend(heading.take().map(|end| end..=start));
                     }
                     depth += 1;
@@ -81,11 +91,10 @@ impl Layout {
                     }
                 }
                 Event::Code(_) => layout.span(range),
-                Event::Rule if depth == 0 => layout.seams.push((range.start, Tier::Paragraph)),
+                Event::Rule if depth == 0 => layout.blocks.push(range.start),
                 _ => {}
             }
         }
-        layout.find_small_seams(text);
         layout
     }
 
@@ -95,58 +104,62 @@ impl Layout {
         }
     }
 
-    fn find_small_seams(&mut self, text: &str) {
-        let mut at = 0;
-        for line in text.split_inclusive('\n') {
+    /// The seams after `from`, the start of a line, and up to `to`; sorted within each tier.
+    pub(super) fn seams(&self, text: &str, from: usize, to: usize) -> Vec<Seam> {
+        let mut seams = Vec::new();
+        let mut add = |at: usize, tier: Tier| {
+            if from < at && at <= to && self.may_be_cut(at, tier) {
+                let in_span = self.spans.get(self.spans.partition_point(|span| span.end <= at));
+                seams.push(Seam { at, tier, in_span: in_span.is_some_and(|span| span.start < at) });
+            }
+        };
+        self.blocks.iter().for_each(|at| add(*at, Tier::Paragraph));
+        let mut at = from;
+        for line in text[from..].split_inclusive('\n').take_while(|line| {
+            let is_within = at < to;
+            at += line.len();
+            is_within
+        }) {
+            let start = line.as_ptr() as usize - text.as_ptr() as usize;
             for sentence in sentences(line) {
                 let end = sentence.as_ptr() as usize - text.as_ptr() as usize + sentence.len();
-                self.seams.push((end, Tier::Sentence));
+                add(end, Tier::Sentence);
             }
             let mut in_gap = true;
             for (offset, c) in line.char_indices() {
                 if in_gap && !c.is_whitespace() && offset > 0 {
-                    self.seams.push((at + offset, Tier::Word));
+                    add(start + offset, Tier::Word);
                 }
                 in_gap = c.is_whitespace();
             }
-            at += line.len();
-            self.seams.push((at, Tier::Line));
+            add(start + line.len(), Tier::Line);
         }
-        let fences = std::mem::take(&mut self.fences);
-        self.seams.retain(|(at, tier)| fences.iter().all(|fence| fence.may_be_cut(*at, *tier)));
-        self.fences = fences;
-        let glued = std::mem::take(&mut self.glued);
-        self.seams.retain(|(at, _)| !glued.iter().any(|range| range.contains(at)));
-        self.seams.sort_by_key(|(at, _)| *at);
+        seams
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.len
+    /// Whether a cut here is allowed: not behind a heading, and in a code block only between lines and words of its code.
+    fn may_be_cut(&self, at: usize, tier: Tier) -> bool {
+        let glued = self.glued.get(self.glued.partition_point(|range| *range.end() < at));
+        let fence = self.fences.get(self.fences.partition_point(|fence| fence.end <= at));
+        !glued.is_some_and(|range| range.contains(&at))
+            && fence.is_none_or(|fence| fence.may_be_cut(at, tier))
     }
 
-    /// The seams of a tier after `from` and up to `to`. `whole`: only those outside emphasis, links and inline code.
-    pub(super) fn seams(&self, tier: Tier, whole: bool, from: usize, to: usize) -> Vec<usize> {
-        let inside = |at: usize| {
-            let next = self.spans.partition_point(|span| span.end <= at);
-            self.spans.get(next).is_some_and(|span| span.start < at)
-        };
-        let wanted =
-            |(at, of): &&(usize, Tier)| *of == tier && *at > from && *at <= to && !(whole && inside(*at));
-        self.seams.iter().filter(wanted).map(|(at, _)| *at).collect()
+    /// The first fence that does not end before a position.
+    fn fence_near(&self, at: usize) -> Option<&Fence> {
+        self.fences.get(self.fences.partition_point(|fence| fence.end < at))
     }
 
     /// The fence that is open at a position, even if its closing line comes next.
     pub(super) fn fence_at(&self, at: usize) -> Option<&Fence> {
-        let is_open = |fence: &&Fence| {
-            let last = if fence.closed { fence.code.end } else { self.len };
-            fence.code.start <= at && at <= last && at <= fence.end
-        };
-        self.fences.iter().find(is_open)
+        let fence = self.fence_near(at)?;
+        let last = if fence.closed { fence.code.end } else { self.len };
+        (fence.code.start <= at && at <= last).then_some(fence)
     }
 
     /// Whether a position is inside a closing fence, where no cut is allowed.
     pub(super) fn is_closing(&self, at: usize) -> bool {
-        self.fences.iter().any(|fence| fence.code.end < at && at < fence.end)
+        self.fence_near(at).is_some_and(|fence| fence.code.end < at && at < fence.end)
     }
 
     /// Whether a range has only white space, apart from fence lines.

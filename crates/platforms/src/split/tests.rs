@@ -1,5 +1,8 @@
 //! Long words in parts.
 
+use std::cell::Cell;
+
+use cairn_types::testing::hostile;
 use proptest::prelude::*;
 use rstest::rstest;
 
@@ -9,8 +12,12 @@ fn chars(text: &str) -> usize {
     text.chars().count()
 }
 
+fn over(limit: usize) -> impl Fn(&str) -> Option<usize> {
+    move |text| text.char_indices().nth(limit).map(|(at, _)| at)
+}
+
 fn by_chars(text: &str, limit: usize) -> Vec<String> {
-    split(text, limit, &chars)
+    split(text, limit, &over(limit))
 }
 
 #[rstest]
@@ -54,10 +61,39 @@ fn a_long_reply_with_code() {
     insta::assert_snapshot!(by_chars(reply, 400).join("\n======== next part ========\n"));
 }
 
+/// How many bytes are measured to cut a text of a repeated unit.
+fn measured(unit: &str, bytes: usize) -> usize {
+    let text = hostile::text(unit, bytes);
+    let measured = Cell::new(0);
+    split(&text, 400, &|text| {
+        measured.set(measured.get() + text.len());
+        over(400)(text)
+    });
+    measured.get()
+}
+
+/// The measure is asked for each window at least once, and a window is bounded, so the work is counted in what is measured.
 #[test]
-fn a_hundred_thousand_words_are_cut_at_once() {
-    let text = "word and word. ".repeat(30_000);
-    assert_eq!(by_chars(&text, 2000).iter().map(|part| part.matches("word").count()).sum::<usize>(), 60_000);
+fn what_is_measured_grows_with_the_text_and_no_faster() {
+    for (name, unit) in hostile::UNITS {
+        let (short, long) = (measured(unit, 16 * 1024), measured(unit, 128 * 1024));
+        assert!(long <= 10 * short, "{name}: {short} bytes for 16 KiB, {long} for 128 KiB");
+        assert!(short <= 60 * 16 * 1024, "{name}: {short} bytes for 16 KiB");
+    }
+}
+
+#[test]
+fn a_window_is_bounded_and_has_all_of_the_text() {
+    for (name, unit) in hostile::UNITS {
+        let text = hostile::text(unit, 64 * 1024);
+        let (mut window, mut seen) = (Window::new(text.trim_end(), 4000), 0);
+        while window.fill() {
+            assert!(window.text.len() <= 8000, "{name}: {} bytes", window.text.len());
+            seen += without_gaps(&window.text).len();
+            window.skip_space(window.text.len());
+        }
+        assert_eq!(seen, without_gaps(&text).len(), "{name}");
+    }
 }
 
 /// Markdown made of what is hard to cut; without fences.
@@ -136,6 +172,6 @@ proptest! {
         let parts = by_chars(&text, limit);
         prop_assert!(parts.iter().all(|part| chars(part) <= limit && !part.trim().is_empty()), "{parts:?}");
         prop_assert_eq!(parts.is_empty(), text.trim().is_empty());
-        prop_assert_eq!(first(&text, limit, &chars), parts.first().cloned());
+        prop_assert_eq!(first(&text, limit, &over(limit)), parts.first().cloned());
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use cairn_types::ids::MessageId;
-use cairn_types::ports::{Platform as _, SendError};
+use cairn_types::ports::SendError;
 use tokio::time::Instant;
 
 use teloxide::types::MessageEntity;
@@ -12,6 +12,7 @@ use teloxide::types::MessageEntity;
 use super::Telegram;
 use super::handler::InboundHandler;
 use super::send::ChatTopic;
+use crate::markup::{split_aside, telegram as rendering};
 
 /// A question whose buttons are removed.
 pub(super) struct Closing {
@@ -108,7 +109,7 @@ impl Telegram {
     async fn say_once(&self, notice: &Notice) -> Result<(), SendError> {
         let began = Instant::now();
         let mut reply_to = notice.reply_to.as_ref();
-        for part in self.split(&notice.words) {
+        for part in split_aside(&notice.words, rendering::split).await {
             patiently(began, || self.write(notice.place, &part, reply_to, None)).await?;
             reply_to = None;
         }

@@ -1,8 +1,9 @@
 //! A chat network: keeps what it was sent, splits by a limit, fails as planned, guards against doubles when told to.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use cairn_types::ids::{ApprovalId, ChannelId, MessageId};
@@ -46,6 +47,11 @@ pub(crate) struct FakeNet {
     pub(crate) limit: Mutex<usize>,
     /// How often words were split.
     pub(crate) splits: AtomicUsize,
+    /// The threads on which long words were split.
+    pub(crate) split_on: Mutex<Vec<ThreadId>>,
+    /// The next long words are split once its sender is gone; not on the thread of the test, which would wait for itself.
+    pub(crate) split_gate: Mutex<Option<mpsc::Receiver<()>>>,
+    home: ThreadId,
     acts: watch::Sender<Vec<(Instant, Act)>>,
     pub(crate) messages: Mutex<Vec<(MessageId, Shown)>>,
     /// By channel; asked by sends and edits.
@@ -65,6 +71,9 @@ impl FakeNet {
             }),
             limit: Mutex::new(4_000),
             splits: AtomicUsize::new(0),
+            split_on: Mutex::default(),
+            split_gate: Mutex::default(),
+            home: thread::current().id(),
             acts: watch::Sender::new(Vec::new()),
             messages: Mutex::default(),
             troubles: Mutex::default(),
@@ -177,6 +186,12 @@ impl Platform for FakeNet {
 
     fn split(&self, words: &str) -> Vec<String> {
         self.splits.fetch_add(1, Ordering::Relaxed);
+        if words.len() > 1024 {
+            let here = thread::current().id();
+            self.split_on.lock().push(here);
+            let gate = self.split_gate.lock().take_if(|_| here != self.home);
+            gate.map(|gate| gate.recv());
+        }
         let limit = *self.limit.lock();
         let words: Vec<char> = words.trim().chars().collect();
         words.chunks(limit).map(|chunk| chunk.iter().collect()).collect()

@@ -13,7 +13,7 @@ use cairn_types::summary::Summary;
 use cairn_types::tokens::estimate;
 
 pub use mask::Mask;
-pub(crate) use scan::find;
+pub(crate) use scan::{Found, find};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {

@@ -63,6 +63,7 @@ fn error(line: &str) -> Option<(usize, &str)> {
 fn find_words<'a>(line: &'a str, at: usize, fenced: bool, found: &mut Vec<Found<'a>>) {
     let mut idx = 0;
     let mut ticks = 0;
+    let mut leads = 0;
     while let Some(c) = line[idx..].chars().next() {
         if c == '`' {
             ticks += 1;
@@ -75,8 +76,11 @@ fn find_words<'a>(line: &'a str, at: usize, fenced: bool, found: &mut Vec<Found<
         }
         let rest = &line[idx..];
         let in_code = fenced || ticks % 2 == 1;
-        let (kind, len) = url(rest).or_else(|| windows_path(rest)).unwrap_or_else(|| word(rest, in_code));
+        let (kind, len) = url(rest)
+            .or_else(|| windows_path(rest))
+            .unwrap_or_else(|| word(rest, in_code, leads < LEADS_MAX));
         let len = len.max(c.len_utf8());
+        leads = if kind.is_none() && rest[..len].ends_with(':') { leads + 1 } else { 0 };
         if let Some(kind) = kind {
             let text = &rest[..len];
             found.push(Found { kind, text, at: at + idx });
@@ -84,6 +88,9 @@ fn find_words<'a>(line: &'a str, at: usize, fenced: bool, found: &mut Vec<Found<
         idx += len;
     }
 }
+
+/// Most words with a colon behind them that are taken off one identifier: each is looked at with all that follows it.
+const LEADS_MAX: usize = 4;
 
 /// What is taken as one at the beginning of the text: its sort, if it is an identifier, and its length in bytes.
 type Taken = (Option<Kind>, usize);
@@ -97,13 +104,17 @@ fn url(rest: &str) -> Option<Taken> {
     }
     let ends =
         |c: char| !c.is_ascii_graphic() || matches!(c, '"' | '\'' | '<' | '>' | '`' | '|' | '\\' | '{' | '}');
-    let end = rest.find(ends).unwrap_or(rest.len());
-    let mut url = rest[..end].trim_end_matches(['.', ',', ';', ':', '!', '?', '*']);
-    for (open, close) in [('(', ')'), ('[', ']')] {
-        if !url.contains(open) {
-            url = url.split(close).next().unwrap_or(url);
-        }
-    }
+    // A bracket that was not opened within it closes what it stands in. It is read no farther: this is tried at every word.
+    let (mut round, mut square) = (false, false);
+    let over = rest.char_indices().find_map(|(at, c)| {
+        round |= c == '(';
+        square |= c == '[';
+        let closes = (c == ')' && !round) || (c == ']' && !square);
+        (closes || ends(c)).then_some((at, closes))
+    });
+    let (end, is_closed) = over.unwrap_or((rest.len(), false));
+    let url = &rest[..end];
+    let url = if is_closed { url } else { url.trim_end_matches(['.', ',', ';', ':', '!', '?', '*']) };
     (url.len() > scheme + 3).then_some((Some(Kind::Url), url.len()))
 }
 
@@ -114,12 +125,13 @@ fn windows_path(rest: &str) -> Option<Taken> {
     if !begins {
         return None;
     }
-    let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '>' | '|' | '`' | ',');
-    let mut path = &rest[..rest.find(ends).unwrap_or(rest.len())];
     // Scripts without gaps go on right behind a name; folders may have such names, too.
-    if let Some(gapless) = path.find(|c: char| !c.is_ascii() && !c.is_alphanumeric()) {
-        path = &path[..gapless];
-    }
+    let ends = |c: char| {
+        c.is_whitespace()
+            || matches!(c, '"' | '\'' | '<' | '>' | '|' | '`' | ',')
+            || (!c.is_ascii() && !c.is_alphanumeric())
+    };
+    let mut path = &rest[..rest.find(ends).unwrap_or(rest.len())];
     if let Some((stem, extension)) = path.rsplit_once('.') {
         let n_ascii = extension.bytes().take_while(u8::is_ascii_alphanumeric).count();
         let is_name = (1..=8).contains(&n_ascii) && !extension[n_ascii..].starts_with(|c: char| c.is_ascii());
@@ -129,7 +141,7 @@ fn windows_path(rest: &str) -> Option<Taken> {
     (path.len() > 3).then_some((Some(Kind::Path), path.len()))
 }
 
-fn word(rest: &str, in_code: bool) -> Taken {
+fn word(rest: &str, in_code: bool, may_lead: bool) -> Taken {
     if let Some(taken) = number(rest) {
         return taken;
     }
@@ -155,7 +167,7 @@ fn word(rest: &str, in_code: bool) -> Taken {
         return (Some(Kind::Function), trimmed.len() + 2);
     }
     // `file:src/main.rs`: the word before the colon is none of it.
-    if let Some((lead, tail)) = trimmed.split_once(':')
+    if let Some((lead, tail)) = trimmed.split_once(':').filter(|_| may_lead)
         && lead.starts_with(|c: char| c.is_ascii_alphabetic())
         && lead.bytes().all(|b| b.is_ascii_alphanumeric())
         && !tail.starts_with(':')

@@ -26,6 +26,10 @@ fn found(text: &str) -> String {
     "https://en.wikipedia.org/wiki/Rust_(language), yes",
     "url=https://en.wikipedia.org/wiki/Rust_(language)"
 )]
+#[case::urls_in_brackets_without_gaps(
+    "[http://a.example/b](http://c.example/d(e)), (http://f.example)",
+    "url=http://a.example/b url=http://c.example/d(e)) url=http://f.example"
+)]
 #[case::mail("write to ann@example.org.", "url=ann@example.org")]
 #[case::uuid("id 550e8400-e29b-41d4-a716-446655440000", "id=550e8400-e29b-41d4-a716-446655440000")]
 #[case::hex("commit 08843fe, at 0xdeadbeef", "id=08843fe id=0xdeadbeef")]
@@ -53,6 +57,7 @@ fn found(text: &str) -> String {
     "file:src/main.rs sha256:08843fe9 std::fs",
     "path=src/main.rs id=08843fe9 function=std::fs"
 )]
+#[case::after_several_words("a:b:c:src/main.rs a:b:c:d:e:src/main.rs", "path=src/main.rs path=e:src/main.rs")]
 #[case::windows_in_chinese(r"打开C:\文档\a.txt文件，然后", r"path=C:\文档\a.txt")]
 #[case::exception("ValueError: bad value 3", "error=ValueError: bad value 3")]
 #[case::no_message("an error: none", "")]

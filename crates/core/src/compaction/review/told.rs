@@ -60,8 +60,9 @@ impl SummarySource {
         if u64::from(estimate(text)) < least {
             return Some("it is far too short");
         }
-        let names_something = loose(text).into_iter().any(|word| self.says(word))
-            || find(text).iter().any(|found| self.has(found.kind, found.text));
+        let (words, exact) = (loose(text), find(text));
+        let names_something =
+            self.unsaid(words.clone()).len() < words.len() || self.lacking(exact.clone()).len() < exact.len();
         (!names_something && !self.names_somebody(text)).then_some("it names nobody and nothing of it")
     }
 

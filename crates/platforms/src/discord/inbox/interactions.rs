@@ -18,7 +18,7 @@ use crate::discord::places::ChannelRef;
 use crate::discord::rest::{ALREADY_ANSWERED, RestError, UNKNOWN_INTERACTION};
 use crate::discord::wire::{Interaction, InteractionData, Message, time_of};
 use crate::inbound::{Admitted, ButtonPress, NO_QUESTION, PressOutcome};
-use crate::markup::discord as markup;
+use crate::markup::{discord as markup, split_aside};
 
 const A_COMMAND: u64 = 2;
 const A_BUTTON: u64 = 3;
@@ -135,7 +135,7 @@ impl InboundHandler {
         let (application, token) = (interaction.application_id, interaction.token.as_str());
         let private = hidden || (answer.private && !direct);
         let quiet = MessageFlags::SUPPRESS_EMBEDS;
-        let mut parts = markup::split(&answer.words).into_iter();
+        let mut parts = split_aside(&answer.words, markup::split).await.into_iter();
         let given = async {
             if private && !hidden {
                 // The deferred answer would be visible to everybody.

@@ -71,7 +71,7 @@ fn calls_everybody(after: &str) -> bool {
 fn is_reference(after: &str) -> bool {
     let starts = ["@", "#", ":", "a:", "t:", "id:"].iter().any(|start| after.starts_with(start));
     let is_command = || {
-        let name = after.strip_prefix('/').and_then(|rest| rest.split(['>', '\n']).next());
+        let name = after.strip_prefix('/').and_then(|rest| rest.split(['>', '\n', '<']).next());
         name.and_then(|name| name.rsplit_once(':'))
             .is_some_and(|(_, id)| id.starts_with(|c: char| c.is_ascii_digit()))
     };

@@ -9,12 +9,30 @@ use crate::markup::{JOINER, steers};
 struct Open {
     kind: MessageEntityKind,
     from: usize,
+    /// How many of its kind are open: bold within bold is bold.
+    depth: usize,
+}
+
+/// The word at the end of the text, as far as it could be a web address.
+#[derive(Clone, Copy, Default)]
+struct Word {
+    /// Where it begins, in bytes.
+    start: usize,
+    /// Whether it is a web address; known behind its first `://`.
+    address: Option<bool>,
 }
 
 #[derive(Default)]
 pub(super) struct Writer {
     text: String,
     utf16: usize,
+    /// Of `utf16`, what is no white space at the end.
+    visible: usize,
+    word: Word,
+    /// Most units that are wanted, and how many bytes of the text that was written last are within them.
+    limit: Option<usize>,
+    over: Option<usize>,
+    /// One of each kind, outer ones first.
     open: Vec<Open>,
     done: Vec<MessageEntity>,
     /// Line breaks to write before the next text.
@@ -30,6 +48,20 @@ impl Writer {
     /// A writer for text without entities.
     pub(super) fn bare() -> Self {
         Self { bare: true, ..Self::default() }
+    }
+
+    /// A writer that writes no more once the text has more than so many UTF-16 units.
+    pub(super) fn up_to(limit: usize) -> Self {
+        Self { limit: Some(limit), ..Self::default() }
+    }
+
+    /// How many bytes of the text that was written last are within the limit; `None` as long as all is.
+    pub(super) fn over(&self) -> Option<usize> {
+        self.over
+    }
+
+    pub(super) fn is_blank(&self) -> bool {
+        self.visible == 0
     }
 
     /// Length of the text in bytes.
@@ -58,20 +90,29 @@ impl Writer {
     }
 
     pub(super) fn open(&mut self, kind: MessageEntityKind) {
-        self.open.push(Open { kind, from: self.utf16 });
+        match self.open.iter_mut().find(|open| open.kind == kind) {
+            Some(open) => open.depth += 1,
+            None => self.open.push(Open { kind, from: self.utf16, depth: 1 }),
+        }
     }
 
     /// Closes the innermost open entity of this kind.
     pub(super) fn close(&mut self, kind: &MessageEntityKind) {
-        if let Some(at) = self.open.iter().rposition(|open| open.kind == *kind) {
+        let Some(at) = self.open.iter().position(|open| open.kind == *kind) else { return };
+        self.open[at].depth -= 1;
+        if self.open[at].depth == 0 {
             let open = self.open.remove(at);
-            self.end_outermost(open.kind, open.from, at);
+            self.end(open.kind, open.from);
         }
     }
 
     pub(super) fn text(&mut self, text: &str) {
-        for c in text.chars() {
+        for (at, c) in text.char_indices() {
+            if self.over.is_some() {
+                return;
+            }
             self.push(c);
+            self.over = self.over.map(|_| at);
         }
     }
 
@@ -94,8 +135,7 @@ impl Writer {
             self.put(JOINER);
         }
         for at in 0..self.open.len() {
-            let (kind, from) = (self.open[at].kind.clone(), self.open[at].from);
-            self.end_outermost(kind, from, at);
+            self.end(self.open[at].kind.clone(), self.open[at].from);
         }
         let from = self.utf16;
         self.in_code = true;
@@ -104,13 +144,6 @@ impl Writer {
         self.end(kind, from);
         for open in &mut self.open {
             open.from = self.utf16;
-        }
-    }
-
-    /// Ends an entity, unless an outer one of its kind is open: bold within bold is bold.
-    fn end_outermost(&mut self, kind: MessageEntityKind, from: usize, depth: usize) {
-        if !self.open.iter().take(depth).any(|other| other.kind == kind) {
-            self.end(kind, from);
         }
     }
 
@@ -127,7 +160,7 @@ impl Writer {
         if self.text.is_empty() {
             return;
         }
-        let has = self.text.len() - self.text.trim_end_matches('\n').len();
+        let has = self.text.bytes().rev().take(gap).take_while(|byte| *byte == b'\n').count();
         for _ in has..gap {
             self.put('\n');
         }
@@ -160,6 +193,18 @@ impl Writer {
     fn put(&mut self, c: char) {
         self.text.push(c);
         self.utf16 += c.len_utf16();
+        if !c.is_whitespace() {
+            self.visible = self.utf16;
+            self.over =
+                self.over.or_else(|| self.limit.filter(|limit| self.visible > *limit).map(|_| usize::MAX));
+        }
+        if c.is_whitespace() || matches!(c, '(' | '<' | '[' | '"' | '\'' | JOINER) {
+            self.word = Word { start: self.text.len(), address: None };
+        } else if c == '/' && self.word.address.is_none() {
+            let scheme = self.text[self.word.start..].strip_suffix("://");
+            let is_web = |scheme: &str| ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web));
+            self.word.address = scheme.map(is_web);
+        }
     }
 
     /// Whether a mention, a command or a Telegram link would start with this character.
@@ -188,16 +233,13 @@ impl Writer {
 
     /// Whether the text ends inside a web address.
     fn in_address(&self) -> bool {
-        let before = |c: char| c.is_whitespace() || matches!(c, '(' | '<' | '[' | '"' | '\'' | JOINER);
-        let word = self.text.rsplit(before).next().unwrap_or_default();
-        let scheme = word.split_once("://").map(|(scheme, _)| scheme);
-        ["http", "https"].iter().any(|web| scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(web)))
+        self.word.address == Some(true)
     }
 
     /// The message, trimmed; its entities are trimmed as well.
     pub(super) fn finish(mut self) -> Rendered {
         while let Some(open) = self.open.pop() {
-            self.end_outermost(open.kind, open.from, self.open.len());
+            self.end(open.kind, open.from);
         }
         let text = self.text.trim_end().to_owned();
         let units: Vec<u16> = text.encode_utf16().collect();
