@@ -181,8 +181,8 @@ fn statements(sentence: &str, speaker: &str) -> Vec<DraftMemory> {
     }
     while at < n_words {
         let words = sentence.plain(at);
-        if let Some(text) = sentence.labelled(at) {
-            found.push(memory(text.0, text.1, None, PUT_RIGHT));
+        if let Some((kind, text)) = sentence.labelled(at, &name) {
+            found.push(memory(kind, text, (kind != Decision).then_some(speaker), PUT_RIGHT));
             break;
         }
         if let Some((kind, text, end)) = sentence.wished(at, &name) {
@@ -203,7 +203,8 @@ fn statements(sentence: &str, speaker: &str) -> Vec<DraftMemory> {
             at += 1;
         } else {
             if found.is_empty() && sentence.is_changed(at) {
-                found.push(memory(Fact, capitalised(&sentence.as_written(at..n_words)), None, PUT_RIGHT));
+                let text = capitalised(&sentence.as_written(at..n_words));
+                found.push(memory(Fact, text, Some(speaker), PUT_RIGHT));
             }
             break;
         }
@@ -227,7 +228,7 @@ impl Sentence {
     }
 
     /// "Correction: …", "Decided: …".
-    fn labelled(&self, at: usize) -> Option<(MemoryKind, String)> {
+    fn labelled(&self, at: usize, name: &str) -> Option<(MemoryKind, String)> {
         let (label, rest) = (self.words.get(at)?.as_str(), at + 1..self.words.len());
         if !self.written[at].ends_with(':') || rest.is_empty() {
             return None;
@@ -238,7 +239,7 @@ impl Sentence {
         }
         cues::DECISIONS
             .contains(&label)
-            .then(|| (Decision, format!("{} {said}", capitalised(&self.written[at]))))
+            .then(|| (Decision, format!("{} {said} ({name})", capitalised(&self.written[at]))))
     }
 
     /// What is to be remembered or reminded of, and where its words end.
@@ -274,7 +275,7 @@ impl Sentence {
         Some((Fact, text, n_words))
     }
 
-    /// What follows a lead, told by somebody else. `None` where that says nothing.
+    /// What follows a lead, told by somebody else; of a decision who told it. `None` where that says nothing.
     fn told(&self, lead: &cues::Lead, rest: std::ops::Range<usize>, name: &str) -> Option<String> {
         let is_whole = lead.told.ends_with('.');
         let object = self.words.get(rest.start).filter(|_| !rest.is_empty());
@@ -289,7 +290,8 @@ impl Sentence {
             cues::FIRST_PERSON.iter().any(|(word, _)| lead.words.split(' ').next() == Some(word));
         let said = if is_english { self.retold(rest, name) } else { self.as_written(rest) };
         let told = lead.told.trim_end_matches('.').replace("{}", name);
-        Some(format!("{told} {said}").trim_end().to_owned())
+        let text = format!("{told} {said}").trim_end().to_owned();
+        Some(if lead.kind == Decision { format!("{text} ({name})") } else { text })
     }
 
     /// "My … is …" in a language where that is said otherwise by somebody else.
