@@ -282,6 +282,12 @@ impl Sentence {
         if !is_whole && object.is_none_or(|object| cues::VAGUE.contains(&object.as_str())) {
             return None;
         }
+        let ends =
+            rest.len() == 1 || self.written.get(rest.start).is_some_and(|word| word.ends_with([',', ';']));
+        let is_cut_short = ends && object.is_some_and(|object| object.chars().count() <= 2);
+        if is_cut_short && !self.has_value(rest.clone()) {
+            return None;
+        }
         // Somebody will do much; with a day, a name or a number it is a promise.
         if lead.told.ends_with(" will") && !self.has_value(rest.clone()) {
             return None;
@@ -313,7 +319,7 @@ impl Sentence {
         let n_words = self.words.len();
         let now = (at + 2..n_words).find(|idx| cues::NOW.contains(&self.words[*idx].as_str()));
         let is_named = !cues::VAGUE.contains(&self.words[at].as_str())
-            && !cues::FIRST_PERSON.iter().any(|(word, _)| *word == self.words[at])
+            && !self.words[at..].iter().any(|said| cues::FIRST_PERSON.iter().any(|(word, _)| word == said))
             && !["he", "she", "they", "there"].contains(&self.words[at].as_str());
         n_words - at <= NOW_MAX && is_named && now.is_some_and(|now| self.has_value(now + 1..n_words))
     }

@@ -238,14 +238,19 @@ fn distinct(question: &str, candidates: Vec<Candidate>) -> Vec<Candidate> {
     let mut kept: Vec<Candidate> = Vec::new();
     let (memories, said): (Vec<_>, Vec<_>) =
         candidates.into_iter().partition(|candidate| candidate.author.is_none());
+    let (n_memories, mut spoken) = (memories.len(), Vec::<HashSet<String>>::new());
     for candidate in said.into_iter().chain(memories) {
         let text = plain(candidate.words());
         if text.is_empty() || asked.contains(&text) {
             continue;
         }
         let is_memory = candidate.author.is_none();
-        let is_of = |said: &Candidate| is_memory && plain(&said.text).contains(&text);
-        match places.get(&text).copied().or_else(|| kept.iter().position(is_of)) {
+        // A memory tells in other words what its speaker said: of theirs it has no more than their name.
+        let told = if is_memory { topic_words(candidate.words()) } else { Vec::new() };
+        let is_of =
+            |words: &HashSet<String>| !told.is_empty() && told.iter().all(|word| words.contains(word));
+        let origin = || spoken.iter().position(is_of).filter(|_| is_memory);
+        match places.get(&text).copied().or_else(origin) {
             Some(idx) => {
                 let rank = kept[idx].rank.max(candidate.rank);
                 // Words without a time have nobody who is known to have said them.
@@ -256,6 +261,7 @@ fn distinct(question: &str, candidates: Vec<Candidate>) -> Vec<Candidate> {
             }
             None => {
                 places.insert(text, kept.len());
+                spoken.push(if n_memories > 0 { words_of(&candidate) } else { HashSet::new() });
                 kept.push(candidate);
             }
         }

@@ -37,7 +37,7 @@ const NO_MODEL_AGAIN: &str = "(Offline: I can only quote.)";
 /// How something is saved at once.
 const HINT: &str = " Begin with “remember that”, and I save it as a memory.";
 
-const WHO: &str = "I am Cairn's built-in offline model: no language model, only rules. Nothing that you write leaves this machine.";
+const WHO: &str = "I am Cairn's built-in offline model: rules instead of a language model, so nothing that you write is sent to one.";
 
 const ABILITIES: &str = "I look up what was said here and quote it, with author and day. I can summarise the conversation by \
     extraction (“summarise this”), do sums (“17 * 3”) and tell the time.";
