@@ -141,7 +141,7 @@ fn told(candidate: Candidate) -> Option<Candidate> {
     }
     let told: Vec<&str> = sentences(&candidate.text).filter(|sentence| !asks(sentence)).collect();
     let text = told.join(" ");
-    (!text.is_empty()).then(|| Candidate { text, ..candidate })
+    (!text.is_empty()).then_some(Candidate { text, ..candidate })
 }
 
 /// Takes out what somebody told of a fact before they told it again.

@@ -56,10 +56,9 @@ pub(super) fn wish(text: &str) -> Option<Wish> {
 /// One of the list, with nothing around it but words of politeness.
 fn is_just(words: &[&str], list: &[&str]) -> bool {
     let is_polite = |word: &&str| cues::FILLERS.contains(word) || cues::GREETINGS.contains(word);
-    (0..words.len()).take_while(|from| words[..*from].iter().all(|word| is_polite(&word))).any(|from| {
+    (0..words.len()).take_while(|from| words[..*from].iter().all(is_polite)).any(|from| {
         let rest = &words[from..];
-        list.iter()
-            .any(|phrase| begins(rest, phrase).is_some_and(|n| rest[n..].iter().all(|word| is_polite(&word))))
+        list.iter().any(|phrase| begins(rest, phrase).is_some_and(|n| rest[n..].iter().all(is_polite)))
     })
 }
 
@@ -81,7 +80,7 @@ fn is_summary(words: &[&str]) -> bool {
     let rest = &words[from..];
     let n_words = cues::SUMMARISE.iter().find_map(|wish| begins(rest, wish));
     let means_all = |word: &&str| cues::ALL_OF_IT.contains(word) || cues::FILLERS.contains(word);
-    n_words.is_some_and(|n| rest[n..].iter().all(|word| means_all(&word)))
+    n_words.is_some_and(|n| rest[n..].iter().all(means_all))
 }
 
 /// The text that somebody wants summarised, behind "summarise this:" or a line with those words.
