@@ -87,7 +87,22 @@ impl Asked {
     pub(super) fn is_told(&self, candidate: &Candidate) -> bool {
         let of = self.of.as_deref();
         of.is_none_or(|of| candidate.speaker().is_none_or(|speaker| speaker == of))
-            && sentences(&candidate.text).any(|sentence| !sentence.ends_with('?') && self.tells(sentence))
+            && (sentences(&candidate.text).any(|sentence| !sentence.ends_with('?') && self.tells(sentence))
+                || candidate.author.is_none() && self.tells_of_another(&candidate.text))
+    }
+
+    /// A memory tells it of somebody: "Ada lives in Graz".
+    fn tells_of_another(&self, memory: &str) -> bool {
+        let words = plain_words(memory);
+        self.fact.told.iter().any(|told| {
+            let mut told = told.split(' ');
+            let verb = told.next().map(|verb| format!("{verb}s"));
+            let rest: Vec<&str> = told.collect();
+            let told = |at: usize| {
+                words[at + 1..].iter().zip(&rest).filter(|(word, told)| word == told).count() == rest.len()
+            };
+            (0..words.len()).any(|at| Some(&words[at]) == verb.as_ref() && told(at))
+        })
     }
 
     fn tells(&self, sentence: &str) -> bool {

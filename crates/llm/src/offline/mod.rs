@@ -7,6 +7,7 @@ mod quote;
 mod reply;
 mod speech;
 mod summarise;
+mod sums;
 
 use std::fmt;
 use std::sync::Arc;
@@ -80,17 +81,13 @@ impl ChatModel for Offline {
         let said = async move {
             match &request.purpose {
                 Purpose::Reply { question } => {
-                    let said = reply::reply(&request, question, &search).await;
+                    let question = question.clone();
+                    let said = reply::reply(request, question, &search).await?;
                     // What is not quoted is a set phrase: no search should find it, no digest keep it.
                     Ok(Answer { quotes: true, ..said })
                 }
                 Purpose::Summarise { .. } | Purpose::Merge { .. } => {
-                    // Reading a long history takes long enough to hold up others on this thread.
-                    tokio::task::spawn_blocking(move || summarise::summarise(&request)).await.map_err(
-                        |_panic| {
-                            ModelError::Protocol("the offline model broke down over its source".to_owned())
-                        },
-                    )
+                    off_thread(move || summarise::summarise(&request)).await
                 }
             }
         };
@@ -99,6 +96,12 @@ impl ChatModel for Offline {
         let spoken = stream::once(said).flat_map(|said| stream::iter(events(said)));
         stream::iter([sent]).chain(spoken.then(move |event| spoken_after(per_word, event))).boxed()
     }
+}
+
+/// Work over a long history, which takes long enough to hold up others on this thread.
+async fn off_thread(work: impl FnOnce() -> Answer + Send + 'static) -> Result<Answer, ModelError> {
+    let broken = |_panic| ModelError::Protocol("the offline model broke down over what it read".to_owned());
+    tokio::task::spawn_blocking(work).await.map_err(broken)
 }
 
 /// Nothing is sent. What it reads is shown in the form that most servers get.

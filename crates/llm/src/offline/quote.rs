@@ -19,9 +19,6 @@ const QUOTE_CHARS: usize = 280;
 /// A quotation must be at least this good, measured against the best.
 const NEAR_BEST: f64 = 0.55;
 
-/// What a question is worth as an answer to a question.
-const QUESTION_WORTH: f64 = 0.5;
-
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Candidate {
     /// Who said it; `None` for a memory.
@@ -37,6 +34,14 @@ impl Candidate {
     /// Whose words they are; of a memory, who it says said it.
     pub(super) fn speaker(&self) -> Option<&str> {
         self.author.as_deref().or_else(|| Some(self.text.split_once(SAID)?.0))
+    }
+
+    /// As a line of a summary has it, with the day when it was said.
+    pub(super) fn line(&self) -> String {
+        let day = self.at.as_deref().and_then(|at| at.split(' ').next());
+        let day = day.map(|day| format!("[{day}] ")).unwrap_or_default();
+        let words = self.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        format!("{day}{}: {words}", self.author.as_deref().unwrap_or("from memory"))
     }
 
     /// The words alone.
@@ -109,7 +114,8 @@ pub(super) fn best(question: &str, fact: Option<&Asked>, candidates: Vec<Candida
     if asked.is_empty() {
         return Vec::new();
     }
-    let mut candidates = distinct(question, candidates);
+    let mut candidates: Vec<Candidate> =
+        distinct(question, candidates).into_iter().filter_map(told).collect();
     let mut words: Vec<HashSet<String>> = Vec::new();
     if let Some(fact) = fact {
         keep_what_holds(fact, &mut candidates);
@@ -125,6 +131,17 @@ pub(super) fn best(question: &str, fact: Option<&Asked>, candidates: Vec<Candida
     }
     let chosen = newest_first(scored(&asked, &candidates, &words), &candidates);
     chosen.into_iter().take(MAX_QUOTES).map(|idx| shortened(&candidates[idx], &asked)).collect()
+}
+
+/// What a candidate tells: a question is no evidence. `None` where it only asks.
+fn told(candidate: Candidate) -> Option<Candidate> {
+    let asks = |sentence: &&str| sentence.ends_with(['?', '？', '؟']);
+    if !sentences(&candidate.text).any(|sentence| asks(&sentence)) {
+        return Some(candidate);
+    }
+    let told: Vec<&str> = sentences(&candidate.text).filter(|sentence| !asks(sentence)).collect();
+    let text = told.join(" ");
+    (!text.is_empty()).then_some(Candidate { text, ..candidate })
 }
 
 /// Takes out what somebody told of a fact before they told it again.
@@ -164,8 +181,7 @@ fn scored(asked: &HashSet<String>, candidates: &[Candidate], words: &[HashSet<St
         .map(|(idx, (candidate, words))| {
             let shared: f64 = asked.intersection(words).map(|word| rarity(word)).sum();
             let brevity = 1.0 / (1.0 + words.len() as f64 / 100.0);
-            let worth = if candidate.text.trim_end().ends_with('?') { QUESTION_WORTH } else { 1.0 };
-            ((shared / whole * brevity + 0.5 * candidate.rank) * worth, idx)
+            (shared / whole * brevity + 0.5 * candidate.rank, idx)
         })
         .filter(|(score, idx)| *score > 0.0 && (candidates[*idx].rank > 0.0 || *score > 0.2))
         .collect();
@@ -222,14 +238,19 @@ fn distinct(question: &str, candidates: Vec<Candidate>) -> Vec<Candidate> {
     let mut kept: Vec<Candidate> = Vec::new();
     let (memories, said): (Vec<_>, Vec<_>) =
         candidates.into_iter().partition(|candidate| candidate.author.is_none());
+    let (n_memories, mut spoken) = (memories.len(), Vec::<HashSet<String>>::new());
     for candidate in said.into_iter().chain(memories) {
         let text = plain(candidate.words());
         if text.is_empty() || asked.contains(&text) {
             continue;
         }
         let is_memory = candidate.author.is_none();
-        let is_of = |said: &Candidate| is_memory && plain(&said.text).contains(&text);
-        match places.get(&text).copied().or_else(|| kept.iter().position(is_of)) {
+        // A memory tells in other words what its speaker said: of theirs it has no more than their name.
+        let told = if is_memory { topic_words(candidate.words()) } else { Vec::new() };
+        let is_of =
+            |words: &HashSet<String>| !told.is_empty() && told.iter().all(|word| words.contains(word));
+        let origin = || spoken.iter().position(is_of).filter(|_| is_memory);
+        match places.get(&text).copied().or_else(origin) {
             Some(idx) => {
                 let rank = kept[idx].rank.max(candidate.rank);
                 // Words without a time have nobody who is known to have said them.
@@ -240,6 +261,7 @@ fn distinct(question: &str, candidates: Vec<Candidate>) -> Vec<Candidate> {
             }
             None => {
                 places.insert(text, kept.len());
+                spoken.push(if n_memories > 0 { words_of(&candidate) } else { HashSet::new() });
                 kept.push(candidate);
             }
         }

@@ -41,7 +41,9 @@ fn end_of_sentence(line: &str) -> usize {
         // Inside brackets or quotes, when the sentence goes on behind them.
         let goes_on = line[..end].ends_with([')', '"', '”', '»'])
             && line[end..].trim_start().starts_with(char::is_lowercase);
-        if wide || (gap && !goes_on && !(c == '.' && is_initial_or_number(&line[..at]))) {
+        let is_point =
+            c == '.' && (is_initial_or_number(&line[..at]) || is_day_of_month(&line[..at], &line[end..]));
+        if wide || (gap && !goes_on && !is_point) {
             return end;
         }
     }
@@ -63,6 +65,19 @@ fn is_initial_or_number(before: &str) -> bool {
     initial || list_number
 }
 
+/// How months begin where a point stands behind the day: "am 3. März".
+const MONTHS: [&str; 16] = [
+    "jan", "feb", "mär", "mar", "apr", "mai", "maj", "jun", "jul", "aug", "sep", "okt", "nov", "dez", "des",
+    "dec",
+];
+
+/// The full stop stands between a day and its month.
+fn is_day_of_month(before: &str, after: &str) -> bool {
+    let n_digits = before.bytes().rev().take(3).take_while(u8::is_ascii_digit).count();
+    let month: String = after.strip_prefix(' ').unwrap_or_default().chars().take(3).collect();
+    (1..=2).contains(&n_digits) && MONTHS.contains(&month.to_lowercase().as_str())
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
@@ -80,6 +95,7 @@ mod tests {
     #[case::lines("one\n\n two \n", &["one", "two"])]
     #[case::decimals("It is 3.5 km to example.org now.", &["It is 3.5 km to example.org now."])]
     #[case::initials("On Mondays. J. Roe too.", &["On Mondays.", "J. Roe too."])]
+    #[case::days_of_months("Am 3. März um neun. Es sind 3. Dann nicht.", &["Am 3. März um neun.", "Es sind 3.", "Dann nicht."])]
     #[case::list_numbers("1. Buy milk", &["1. Buy milk"])]
     #[case::closing_marks("He said \"no.\" Then (really!) he left...", &["He said \"no.\"", "Then (really!) he left..."])]
     #[case::chinese("我喜欢茶。他不喜欢！真的", &["我喜欢茶。", "他不喜欢！", "真的"])]

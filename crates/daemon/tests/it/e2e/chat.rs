@@ -52,7 +52,7 @@ fn the_last_word_holds_and_what_is_said_to_be_saved_is() {
         run.stdout.contains("> I have just moved to Berlin.") && !run.stdout.contains("> I live in"),
         "{run:?}"
     );
-    assert!(run.stdout.contains("Saved: I will remember “ann said: Remember my locker"), "{run:?}");
+    assert!(run.stdout.contains("Saved: I will remember “ann's locker is number 81”"), "{run:?}");
     assert_eq!(run.stdout.matches("remember “").count(), 1, "{run:?}");
     let memories = home.json(&["memory", "list"]);
     assert!(memories.as_array().unwrap().len() == 1 && memories.to_string().contains("81"), "{memories}");
