@@ -170,6 +170,6 @@ else
     cat <<END
 
 There is no systemd here, so no unit was put. Have your init run this as a user of its own:
-  MALLOC_ARENA_MAX=1 MALLOC_MMAP_THRESHOLD_=65536 STATE_DIRECTORY=/var/lib/cairn CONFIGURATION_DIRECTORY=/etc/cairn $bin run
+  STATE_DIRECTORY=/var/lib/cairn CONFIGURATION_DIRECTORY=/etc/cairn $bin run
 END
 fi

@@ -427,7 +427,7 @@ impl Told {
 const BINDING: f64 = 0.7;
 
 /// Longest sentence, in words, in which "now" tells a change.
-const NOW_MAX_WORDS: usize = 14;
+pub const NOW_MAX_WORDS: usize = 14;
 
 /// The one word before a colon at the beginning of a text that is already [`spelled`].
 pub fn label(lower: &str) -> Option<&str> {

@@ -43,8 +43,6 @@ impl Daemon {
         let systemd = Systemd::of(state)?;
         let mut command = Command::new(cairn);
         command.arg("run").arg("--state").arg(state).env("NOTIFY_SOCKET", &systemd.path);
-        // As the unit has it.
-        command.env("MALLOC_ARENA_MAX", "1").env("MALLOC_MMAP_THRESHOLD_", "65536");
         command.envs(vars.iter().copied());
         command.env_remove("RUNTIME_DIRECTORY").stdin(Stdio::null()).kill_on_drop(true);
         command

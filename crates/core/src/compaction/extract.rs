@@ -6,7 +6,7 @@ use super::SummaryDraft;
 use super::identifiers::{self, Mask};
 use super::sections::{added_to, digest_by_sections};
 use crate::agent::AgentSettings;
-use crate::digest::{digest, gist, read_tokens, render};
+use crate::digest::{self, digest, gist, read_tokens, render};
 use crate::settings::IdentifierPolicy;
 use crate::summary::StackSizes;
 use cairn_types::event::{Checkpoint, Run, RunWork};
@@ -15,9 +15,6 @@ use cairn_types::memory::{DraftMemory, credit};
 use cairn_types::message::Entry;
 use cairn_types::summary::{MADE_BY_DIGEST, Summary};
 use cairn_types::text::escape::cut_middle;
-
-/// Share of the words that it reads that a digest takes: where evidence and answers were measured (`docs/design/figures.md`, "Digests").
-const DIGEST_SHARE: f64 = 0.2;
 
 /// Share of a summary's room that the list of identifiers may take beside it.
 const IDENTIFIER_SHARE: f64 = 0.2;
@@ -192,8 +189,8 @@ fn entries_draft(
 }
 
 fn digest_budget(agent: &AgentSettings, sizes: &StackSizes, source_tokens: u64) -> u32 {
-    let wanted = (source_tokens as f64 * DIGEST_SHARE) as u64;
-    wanted.min(digest_limit(agent, sizes.summary(source_tokens))).max(24) as u32
+    let most = digest_limit(agent, sizes.summary(source_tokens));
+    digest::budget(source_tokens, most).max(digest::FLOOR) as u32
 }
 
 /// Adds to the summary digests of the messages that its model did not see because of their size.
@@ -201,7 +198,7 @@ pub fn with_left_out(sizes: &StackSizes, text: &str, entries: &[Arc<Entry>], lef
     let mut text = text.to_owned();
     for entry in entries.iter().filter(|entry| left_out.contains(&entry.seq)) {
         let room = sizes.summary(u64::from(entry.tokens)) as f64 * LEFT_OUT_SHARE;
-        let lines = digest(std::slice::from_ref(entry), room.max(24.0) as u32);
+        let lines = digest(std::slice::from_ref(entry), (room as u32).max(digest::FLOOR as u32));
         let mut quoted = render(&lines);
         if quoted.is_empty() {
             let words = entry.text();
@@ -248,6 +245,6 @@ mod tests {
         let draft = entries_draft(&agent, &sizes, None, &turns(result_words));
         let words = entry_tokens(&turns(0));
         let share = f64::from(estimate(&draft.text)) / words as f64;
-        assert!((0.1..=DIGEST_SHARE).contains(&share), "{share} of {words}: {}", draft.text);
+        assert!((0.1..=0.2).contains(&share), "{share} of {words}: {}", draft.text);
     }
 }

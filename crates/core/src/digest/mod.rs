@@ -61,7 +61,7 @@ pub(crate) const MARKER_TOKENS: u64 = 24;
 /// One part of the usable window in so many may go to the digest of what leaves it.
 const WINDOW_PART: u64 = 20;
 
-/// One part of what leaves in so many is its digest.
+/// One part of what it reads in so many is a digest: there evidence and answers were measured (`docs/design/figures.md`, "Digests").
 const SOURCE_PART: u64 = 5;
 
 /// Most tokens, before correction, of the digest of what leaves a window of so many usable tokens.
@@ -69,7 +69,7 @@ pub(crate) fn most_tokens(usable: u64, correction: &Correction) -> u64 {
     correction.undo(usable / WINDOW_PART)
 }
 
-/// Tokens of the digest of entries that leave, `most` at the most.
+/// Tokens of the digest of so many, `most` at the most.
 pub(crate) fn budget(read_tokens: u64, most: u64) -> u64 {
     (read_tokens / SOURCE_PART).min(most)
 }

@@ -11,6 +11,7 @@ use super::script::{ConversationSizes, Runs, ScriptTurn, TuneStep};
 use crate::agent::AgentSettings;
 use crate::compaction::{Decision, SummaryDraft, commit};
 use crate::conversation::Conversation;
+use crate::digest;
 use crate::engine::{ContextEngine, MakeRoom, by_name};
 use crate::summary::StackSizes;
 use crate::window::{leaves_room, measure, system_tokens};
@@ -31,9 +32,6 @@ const RESULT_IN_TRANSCRIPT: u64 = 110;
 /// Tokens of a recalled memory, and of the clock that stands before them.
 const RECALLED_TOKENS: usize = 30;
 const CLOCK_TOKENS: usize = 48;
-
-/// Share of its source that an emergency's digest takes, and of the window at most.
-const DIGEST_SHARES: (f64, f64) = (0.2, 0.05);
 
 /// Tokens of a line of a digest.
 const DIGEST_LINE: u64 = 30;
@@ -375,10 +373,10 @@ impl<'a> Sim<'a> {
 
     /// The marker with a digest as large as one of words would be.
     fn digested(&self, marker: &Marker) -> Marker {
-        let source = self.spoken.tokens(marker.from_seq, marker.to_seq) as f64;
-        let (share, cap) = DIGEST_SHARES;
-        let most = cap * self.agent.window.usable_tokens() as f64;
-        let n_lines = ((source * share).min(most) as u64 / DIGEST_LINE).max(1);
+        let source = self.spoken.tokens(marker.from_seq, marker.to_seq);
+        let correction = self.conversation.correction(&self.agent.model);
+        let most = digest::most_tokens(self.agent.window.usable_tokens(), &correction);
+        let n_lines = (digest::budget(source, most) / DIGEST_LINE).max(1);
         let line = DigestLine { seq: marker.to_seq, text: short_text(DIGEST_LINE) };
         let digest = vec![line; n_lines as usize];
         Marker::new(marker.kind, marker.from_seq, marker.to_seq, digest).counting(marker.messages)

@@ -169,6 +169,11 @@ pub fn main_with(args: impl IntoIterator<Item = OsString>, tools: Tools) -> Exit
             return ExitCode::from(code);
         }
     };
+    if matches!(cli.command, Command::Run(_))
+        && let Err(error) = run::settle_allocator()
+    {
+        out::note(&format!("warning: the daemon takes more memory than it needs: {error}"));
+    }
     cli.global.inside = Some(Arc::new(OpenedHere(tools.clone())));
     match block_on(dispatch(cli, tools)) {
         Ok(()) => ExitCode::from(exit::DONE),

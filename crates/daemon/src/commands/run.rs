@@ -1,7 +1,10 @@
 //! `cairn run`: runs the daemon in the foreground until a signal.
 
+use std::io;
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt as _;
 use std::pin::pin;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
@@ -50,6 +53,25 @@ reloads the configuration, like `cairn reload`. It listens at
 $RUNTIME_DIRECTORY/cairn.sock, else at cairn.sock in the state folder, and
 reports readiness, status and its watchdog to systemd.")]
 pub(crate) struct RunArgs {}
+
+/// How the C library's allocator is to work. It gives each thread an arena of its own, up to eight for each core, and hands little of
+/// them back: with a thousand channels that doubled the daemon's memory (`docs/design/figures.md`). With one, each thread uses
+/// what another one has freed. Large blocks go back to the system one by one, however many there have been.
+const ALLOCATOR: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "1"), ("MALLOC_MMAP_THRESHOLD_", "65536")];
+
+/// Starts the program again in this process with those settings, since the library reads them only then. Returns where one of them is
+/// set already, or the library is another one.
+///
+/// # Errors
+/// It could not be started: it goes on with more memory than it needs.
+pub(super) fn settle_allocator() -> io::Result<()> {
+    if !cfg!(target_env = "gnu") || ALLOCATOR.iter().any(|(name, _)| std::env::var_os(name).is_some()) {
+        return Ok(());
+    }
+    let mut args = std::env::args_os();
+    let own_name = args.next().unwrap_or_else(|| "cairn".into());
+    Err(Command::new(std::env::current_exe()?).arg0(own_name).args(args).envs(ALLOCATOR).exec())
+}
 
 /// The signals that the daemon handles.
 struct Signals {

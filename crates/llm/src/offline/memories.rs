@@ -23,9 +23,6 @@ const NAME_MAX: usize = 40;
 /// Most words of a thing that is somebody's, as in "my dentist appointment is …".
 const THING_MAX: usize = 6;
 
-/// Longest sentence, in words, that tells what something is now.
-const NOW_MAX: usize = 14;
-
 /// Importance of what somebody asked to be remembered, and of what was put right.
 const ASKED: f64 = 0.9;
 const PUT_RIGHT: f64 = 0.7;
@@ -321,7 +318,9 @@ impl Sentence {
         let is_named = !cues::VAGUE.contains(&self.words[at].as_str())
             && !self.words[at..].iter().any(|said| cues::FIRST_PERSON.iter().any(|(word, _)| word == said))
             && !["he", "she", "they", "there"].contains(&self.words[at].as_str());
-        n_words - at <= NOW_MAX && is_named && now.is_some_and(|now| self.has_value(now + 1..n_words))
+        n_words - at <= cues::NOW_MAX_WORDS
+            && is_named
+            && now.is_some_and(|now| self.has_value(now + 1..n_words))
     }
 }
 

@@ -4,7 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
 
-use crate::home;
+use cairn_testkit::daemon::Daemon;
+
+use crate::{CAIRN, home};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_ask_the_running_daemon_and_pass_over_one_of_another_state() {
@@ -27,6 +29,20 @@ async fn commands_ask_the_running_daemon_and_pass_over_one_of_another_state() {
     assert!(daemon.stop().await.unwrap().success());
     assert_eq!(home.json(&["channels"])[0]["state"], "asleep");
     assert_eq!(home.status()["running"], false);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_allocator_keeps_the_daemon_small_however_it_is_started_unless_somebody_says_otherwise() {
+    let home = home();
+    for (set, has) in
+        [(&[][..], "MALLOC_ARENA_MAX=1\0"), (&[("MALLOC_ARENA_MAX", "4")], "MALLOC_ARENA_MAX=4\0")]
+    {
+        let daemon = Daemon::start_with(set, CAIRN.as_ref(), &home.state(), None).await.unwrap();
+        let environment = std::fs::read(format!("/proc/{}/environ", daemon.pid().unwrap())).unwrap();
+        let environment = String::from_utf8_lossy(&environment);
+        assert!(environment.contains(has), "{environment}");
+        assert!(daemon.stop().await.unwrap().success());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
