@@ -13,8 +13,6 @@ pub struct TuneCandidate {
 /// Absolute windows that are tried where they are smaller than the one in force, in tokens.
 const WINDOWS: [u64; 4] = [24_000, 48_000, 96_000, 200_000];
 
-const FAN_OUTS: [u32; 2] = [4, 8];
-
 /// The settings in force, then what is worth a try beside them; none twice. `resize`: the window that results when the
 /// agent sets that size, if it can.
 pub fn presets(current: &AgentSettings, resize: impl Fn(u64) -> Option<WindowSize>) -> Vec<TuneCandidate> {
@@ -35,7 +33,9 @@ pub fn presets(current: &AgentSettings, resize: impl Fn(u64) -> Option<WindowSiz
     add("thresholds by default".to_owned(), with(&|keys| thresholds_of(keys, &standard)));
     add("long tasks (0.70)".to_owned(), with(&|keys| thresholds(keys, [0.70, 0.85, 0.95])));
     add("needs context (0.90)".to_owned(), with(&|keys| thresholds(keys, [0.90, 0.93, 0.97])));
-    add("fraction 0.5".to_owned(), with(&|keys| fraction(keys, 0.5)));
+    for share in [0.3, 0.5] {
+        add(format!("fraction {share}"), with(&|keys| fraction(keys, share)));
+    }
     add(
         "0.70, fraction 0.5".to_owned(),
         with(&|keys| {
@@ -43,9 +43,6 @@ pub fn presets(current: &AgentSettings, resize: impl Fn(u64) -> Option<WindowSiz
             fraction(keys, 0.5);
         }),
     );
-    for fan_out in FAN_OUTS {
-        add(format!("fan-out {fan_out}"), with(&|keys| keys.fan_out = fan_out));
-    }
     if !compaction.when_cold {
         add("when cold".to_owned(), with(&|keys| keys.when_cold = true));
     }

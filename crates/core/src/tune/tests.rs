@@ -236,7 +236,7 @@ fn presets_are_all_valid_and_none_is_there_twice() {
         "current",
         "long tasks (0.70)",
         "needs context (0.90)",
-        "fan-out 8",
+        "fraction 0.3",
         "when cold",
         "window 24 k",
         "window 48 k",
