@@ -147,13 +147,12 @@ fn found(conversation: &Conversation, context: &Value, n_left: usize) -> Found {
 /// The words of the answer that its evidence has, or all of the evidence where the file has no answers. Empty when some of the
 /// evidence is still live.
 fn wanted(conversation: &Conversation, question: &Question, n_left: usize) -> HashSet<String> {
-    let places = question.evidence.iter().map(|id| conversation.turns.iter().position(|turn| turn.id == *id));
-    let Some(places) = places.collect::<Option<Vec<usize>>>() else { return HashSet::new() };
-    if places.iter().any(|place| *place >= n_left) {
+    let places = question.evidence.iter().map(|evidence| evidence.turn);
+    if places.clone().any(|place| place >= n_left) {
         return HashSet::new();
     }
     let said: HashSet<String> =
-        places.iter().flat_map(|place| topic_words(&conversation.turns[*place].text)).collect();
+        places.flat_map(|place| topic_words(&conversation.turns[place].text)).collect();
     match &question.answer {
         Some(answer) => topic_words(answer).into_iter().filter(|word| said.contains(word)).collect(),
         None => said,

@@ -34,7 +34,7 @@ usage: cairn-bench PART …
                                    fails at 1 MB an hour or more, if it runs 30 minutes
   figures CAIRN [start|turns|during|channels …]
   grow CAIRN [ENTRIES] [CHANNELS]  what a state costs as it grows to ENTRIES (100,000) in CHANNELS (2,000)
-  recall CAIRN FILE [OPTION …]     evidence recall at 10 through `cairn search`, on a file in LoCoMo's format
+  recall CAIRN FILE [OPTION …]     evidence recall through `cairn search`, on a file in LoCoMo's or BEAM's format
   kept CAIRN FILE                  what summaries keep of conversations in LoCoMo's or BEAM's format
   locomo FILE [N]                  conversation N (0) of such a file as lines for `cairn replay`
   digest FILE [SHARE]              what a digest keeps of such conversations

@@ -1,18 +1,35 @@
-//! Evidence recall at 10 through `cairn search`, on a file in LoCoMo's format.
+//! Evidence recall through `cairn search`, on a file in LoCoMo's or BEAM's format.
 //!
-//! Each conversation is replayed through the offline model into a channel of its own; each question is searched for
-//! by the command line; hits are told by the ids of their messages.
+//! Each conversation is replayed, with its dates, into a channel of its own, and a scripted model says what the model said in the
+//! file; where it said nothing, the offline model answers. Each question is searched for by the command line.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 
-use cairn_bench::locomo::{load, replay_lines};
+use cairn_bench::locomo::{Conversation, Evidence, beam, load, replay_lines};
 use cairn_testkit::daemon::Daemon;
+use cairn_testkit::model::{Answer, FakeModel, Kind};
 use serde_json::Value;
 use tokio::process::Command;
 
-const AT: &str = "10";
+/// Results that are asked for.
+const LIMIT: &str = "50";
+
+/// Ranks at which the recall is told.
+const RANKS: [usize; 4] = [1, 5, 10, 50];
+
+/// The rank at which a category's recall is told, and that by exchange.
+const AT: usize = 10;
+
+/// What the search for one question found, by shares of its evidence.
+struct Found {
+    at: [f64; RANKS.len()],
+    /// One divided by the rank of the first that is right.
+    reciprocal: f64,
+    /// At [`AT`], where a message and its reply are one.
+    of_exchanges: f64,
+}
 
 pub(crate) async fn run(
     cairn: &Path,
@@ -20,39 +37,105 @@ pub(crate) async fn run(
     options: &[&str],
     dir: &Path,
 ) -> Result<(), Box<dyn Error>> {
-    let conversations = load(file)?;
+    let conversations = load(file).or_else(|_| beam::load(file))?;
+    let model = FakeModel::builder().lenient().unrecorded().start().await;
+    let replies =
+        conversations.iter().flat_map(|conversation| &conversation.turns).any(|turn| turn.reply.is_some());
+    let config = dir.join("config.toml");
+    std::fs::write(&config, if replies { scripted(&model.base_url()) } else { String::new() })?;
     let state = dir.join("state");
-    let daemon = Daemon::start(cairn, &state, None).await?;
+    let daemon = Daemon::start(cairn, &state, Some(&config)).await?;
     for (idx, conversation) in conversations.iter().enumerate() {
+        for turn in &conversation.turns {
+            model.push(Kind::Reply, Answer::text(turn.reply.as_deref().unwrap_or("I see.")));
+        }
         let lines = dir.join("talk.jsonl");
         std::fs::write(&lines, replay_lines(conversation))?;
-        let channel = format!("c{idx}");
         let lines = lines.to_string_lossy().into_owned();
-        json(cairn, &state, &["replay", &lines, "--channel", &channel, "--json"]).await?;
+        json(cairn, &state, &["replay", &lines, "--channel", &format!("c{idx}"), "--json"]).await?;
     }
-    let mut shares: BTreeMap<u8, Vec<f64>> = BTreeMap::new();
+    let before = daemon.processor_secs()?;
+    let mut found: BTreeMap<&str, Vec<Found>> = BTreeMap::new();
     for (idx, conversation) in conversations.iter().enumerate() {
-        let channel = format!("c{idx}");
         for question in conversation.questions.iter().filter(|question| !question.evidence.is_empty()) {
-            let mut args = vec!["search", &channel, "--limit", AT, "--json"];
+            let channel = format!("c{idx}");
+            let mut args = vec!["search", &channel, "--limit", LIMIT, "--json"];
             args.extend(options);
             args.extend(["--", &question.question]);
             let hits = json(cairn, &state, &args).await?;
-            let hits = hits.as_array().cloned().unwrap_or_default();
-            let found: BTreeSet<&str> = hits.iter().filter_map(|hit| hit["id"].as_str()).collect();
-            let wanted: BTreeSet<&str> = question.evidence.iter().map(String::as_str).collect();
-            let share = wanted.intersection(&found).count() as f64 / wanted.len() as f64;
-            shares.entry(question.category).or_default().push(share);
+            let ranked = messages(conversation, hits.as_array().map_or(&[][..], Vec::as_slice));
+            found.entry(&question.category).or_default().push(compare(&question.evidence, &ranked));
         }
     }
+    let secs = daemon.processor_secs()? - before;
     daemon.stop().await?;
-    let percent = |shares: &[f64]| 100.0 * shares.iter().sum::<f64>() / shares.len() as f64;
-    for (category, shares) in &shares {
-        println!("category {category}: {:5.1}  ({} questions)", percent(shares), shares.len());
-    }
-    let all: Vec<f64> = shares.into_values().flatten().collect();
-    println!("all:        {:5.1}  ({} questions)", percent(&all), all.len());
+    print(&found, secs);
     Ok(())
+}
+
+fn scripted(url: &str) -> String {
+    format!(
+        "[[models]]\nid = \"main\"\nprovider = \"openai\"\nbase_url = \"{url}\"\nmodel = \"fake\"\n\n\
+         [[agents]]\nid = \"main\"\nmodels = [\"main\"]\n"
+    )
+}
+
+/// The messages among the hits, best first. The turns of a channel have the numbers of the file's.
+fn messages(conversation: &Conversation, hits: &[Value]) -> Vec<Evidence> {
+    let message = |hit: &Value| {
+        let turn: usize = hit["turn"].as_str()?.strip_prefix('t')?.parse().ok()?;
+        let turn = turn.checked_sub(1).filter(|turn| *turn < conversation.turns.len())?;
+        Some(Evidence { turn, in_reply: hit["author"].is_null() })
+    };
+    hits.iter().filter_map(message).collect()
+}
+
+fn compare(evidence: &[Evidence], ranked: &[Evidence]) -> Found {
+    let mut wanted = evidence.to_vec();
+    wanted.sort_unstable();
+    wanted.dedup();
+    let share = |most: usize| {
+        let among = &ranked[..ranked.len().min(most)];
+        wanted.iter().filter(|message| among.contains(message)).count() as f64 / wanted.len() as f64
+    };
+    let exchanges = |messages: &[Evidence]| {
+        let mut turns: Vec<usize> = Vec::new();
+        for message in messages {
+            if !turns.contains(&message.turn) {
+                turns.push(message.turn);
+            }
+        }
+        turns
+    };
+    let (wanted_turns, first) = (exchanges(&wanted), exchanges(ranked));
+    let first = &first[..first.len().min(AT)];
+    let rank = ranked.iter().position(|message| wanted.contains(message));
+    Found {
+        at: RANKS.map(share),
+        reciprocal: rank.map_or(0.0, |rank| 1.0 / (rank + 1) as f64),
+        of_exchanges: wanted_turns.iter().filter(|turn| first.contains(turn)).count() as f64
+            / wanted_turns.len() as f64,
+    }
+}
+
+fn print(found: &BTreeMap<&str, Vec<Found>>, secs: f64) {
+    let mean = |found: &[&Found], of: &dyn Fn(&Found) -> f64| {
+        100.0 * found.iter().map(|found| of(found)).sum::<f64>() / found.len().max(1) as f64
+    };
+    let at = RANKS.iter().position(|rank| *rank == AT).unwrap_or_default();
+    for (category, of_category) in found {
+        let of_category: Vec<&Found> = of_category.iter().collect();
+        let share = mean(&of_category, &|found| found.at[at]);
+        println!("recall at {AT}, category {category}: {share:5.1}  ({} questions)", of_category.len());
+    }
+    let all: Vec<&Found> = found.values().flatten().collect();
+    for (idx, rank) in RANKS.iter().enumerate() {
+        println!("recall at {rank:<2} {:5.1}", mean(&all, &|found| found.at[idx]));
+    }
+    println!("mean reciprocal rank {:.1}", mean(&all, &|found| found.reciprocal));
+    println!("recall at {AT} of exchanges {:.1}", mean(&all, &|found| found.of_exchanges));
+    let per_search = 1_000.0 * secs / all.len().max(1) as f64;
+    println!("{} questions, {per_search:.1} ms of the daemon's processor time for each", all.len());
 }
 
 pub(crate) async fn json(cairn: &Path, state: &Path, args: &[&str]) -> Result<Value, Box<dyn Error>> {

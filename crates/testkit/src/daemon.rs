@@ -27,6 +27,9 @@ pub struct Daemon {
     pub systemd: Systemd,
 }
 
+/// Ticks of the processor's clock in `/proc/PID/stat`, in a second.
+const TICKS: f64 = 100.0;
+
 impl Daemon {
     /// Starts `cairn run` on a state folder and waits until it reports itself ready.
     pub async fn start(cairn: &Path, state: &Path, config: Option<&Path>) -> io::Result<Self> {
@@ -94,6 +97,17 @@ impl Daemon {
 
     pub fn client(&self) -> Client {
         Client::new(&self.socket)
+    }
+
+    /// What the processor has worked for it since its start, in seconds.
+    pub fn processor_secs(&self) -> io::Result<f64> {
+        let pid = self.child.id().ok_or_else(|| io::Error::other("the daemon has ended"))?;
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        // Behind the name, which may have spaces: the state is field 3, user and system time are 14 and 15.
+        let behind = stat.rsplit(')').next().unwrap_or_default();
+        let ticks: f64 =
+            behind.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<f64>().ok()).sum();
+        Ok(ticks / TICKS)
     }
 
     /// Its resident memory, in bytes.

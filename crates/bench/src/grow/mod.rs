@@ -34,9 +34,6 @@ const SAMPLES: usize = 50;
 const BESIDE: usize = 1_000;
 const AGAIN: usize = 50;
 
-/// Ticks of the processor's clock in `/proc/PID/stat`, in a second.
-const TICKS: f64 = 100.0;
-
 const SAID: &str = "We looked at flat number {n} in Lisbon today; it has two balconies, a lemon tree and a view of the river, \
     and costs 1,450 euros a month from June on; Anna liked it, and Ben asked about the heating there.";
 
@@ -215,7 +212,7 @@ impl Run<'_> {
         let (mut walls, mut processor) = (Vec::new(), f64::MAX);
         for _ in 0..3 {
             let daemon = self.daemon().await?;
-            processor = processor.min(processor_seconds(&daemon)?);
+            processor = processor.min(daemon.processor_secs()?);
             walls.push(daemon.ready_after());
             daemon.stop().await?;
         }
@@ -383,16 +380,6 @@ fn print(name: &str, times: &[Duration]) {
 /// Megabytes that are resident, and those of them that are no mapped files.
 fn memory(daemon: &Daemon) -> io::Result<(f64, f64)> {
     Ok((daemon.rss_bytes()? as f64 / 1e6, daemon.anon_bytes()? as f64 / 1e6))
-}
-
-/// What the processor has worked for a daemon since its start, in seconds.
-fn processor_seconds(daemon: &Daemon) -> io::Result<f64> {
-    let pid = daemon.pid().ok_or_else(|| io::Error::other("the daemon has ended"))?;
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // Behind the name, which may have spaces: the state is field 3, user and system time are 14 and 15.
-    let behind = stat.rsplit(')').next().unwrap_or_default();
-    let ticks: f64 = behind.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<f64>().ok()).sum();
-    Ok(ticks / TICKS)
 }
 
 /// The bytes that a folder takes on its disk.

@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
-use super::{Conversation, LoadError, Question, Turn};
+use super::{Conversation, Evidence, LoadError, Question, Turn};
 
 #[derive(Deserialize)]
 struct RawChat {
@@ -26,10 +26,11 @@ struct RawTurn {
 #[derive(Deserialize)]
 struct RawQuestion {
     question: String,
+    category: String,
     evidence: Vec<usize>,
 }
 
-/// Loads all chats of a file. A turn is a message of the person and the model's reply; evidence names the turn in which it is.
+/// Loads all chats of a file. A turn is a message of the person and the model's reply.
 pub fn load(path: &Path) -> Result<Vec<Conversation>, LoadError> {
     let name = path.display().to_string();
     let text =
@@ -41,7 +42,7 @@ pub fn load(path: &Path) -> Result<Vec<Conversation>, LoadError> {
 
 fn conversation(chat: RawChat) -> Conversation {
     let mut turns: Vec<Turn> = Vec::new();
-    // Which turn each message of the file is in.
+    // Where each message of the file is.
     let mut places = Vec::new();
     let mut at = Timestamp::UNIX_EPOCH;
     for raw in chat.turns {
@@ -57,18 +58,13 @@ fn conversation(chat: RawChat) -> Conversation {
                 turns.push(Turn { id, speaker, text: raw.text, at, reply: None });
             }
         }
-        places.push(turns.len() - 1);
+        places.push(Evidence { turn: turns.len() - 1, in_reply: raw.role != "user" });
     }
     let question = |raw: RawQuestion| Question {
         question: raw.question,
         answer: None,
-        category: 0,
-        evidence: raw
-            .evidence
-            .iter()
-            .filter_map(|at| places.get(*at))
-            .map(|turn| format!("b{turn}"))
-            .collect(),
+        category: raw.category,
+        evidence: raw.evidence.iter().filter_map(|at| places.get(*at)).copied().collect(),
     };
     let questions = chat.qa.into_iter().map(question).collect();
     Conversation { turns, questions }

@@ -87,10 +87,7 @@ fn kept(conversation: &Conversation, texts: &[String], tokens_kept: u64) -> Kept
     let all_kept: HashSet<&String> = words_kept.iter().flatten().collect();
     let mut sum = Kept { tokens: size(conversation), tokens_kept, ..Kept::default() };
     for question in &conversation.questions {
-        for id in &question.evidence {
-            let Some(idx) = conversation.turns.iter().position(|turn| turn.id == *id) else {
-                continue;
-            };
+        for idx in question.evidence.iter().map(|evidence| evidence.turn) {
             let common = words[idx].intersection(&words_kept[idx]).count();
             sum.evidence += 1;
             sum.evidence_kept += usize::from(!texts[idx].is_empty() && common * 2 >= words[idx].len());

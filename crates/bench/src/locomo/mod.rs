@@ -40,10 +40,19 @@ pub struct Question {
     pub question: String,
     /// The answer; none for a question that has none.
     pub answer: Option<String>,
-    /// 1 multi-hop, 2 temporal, 3 open-domain, 4 single-hop, 5 adversarial.
-    pub category: u8,
-    /// Ids of the turns that answer it.
-    pub evidence: Vec<String>,
+    /// In LoCoMo 1 multi-hop, 2 temporal, 3 open-domain, 4 single-hop, 5 adversarial; in BEAM a name.
+    pub category: String,
+    /// What answers it.
+    pub evidence: Vec<Evidence>,
+}
+
+/// A message that answers a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Evidence {
+    /// Its turn, from 0.
+    pub turn: usize,
+    /// It is the model's reply, not the person's message.
+    pub in_reply: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -102,7 +111,8 @@ pub fn load(path: &Path) -> Result<Vec<Conversation>, LoadError> {
     raw.into_iter()
         .map(|raw| {
             let turns = turns(&raw.conversation, &json)?;
-            Ok(Conversation { turns, questions: raw.qa.into_iter().map(question).collect() })
+            let questions = raw.qa.into_iter().map(|raw| question(raw, &turns)).collect();
+            Ok(Conversation { turns, questions })
         })
         .collect()
 }
@@ -143,13 +153,15 @@ fn session_time(text: &str) -> Option<Timestamp> {
     Some(local.to_zoned(TimeZone::UTC).ok()?.timestamp())
 }
 
-fn question(raw: RawQuestion) -> Question {
+fn question(raw: RawQuestion, turns: &[Turn]) -> Question {
     let answer = raw.answer.map(|answer| match answer {
         Value::String(text) => text,
         other => other.to_string(),
     });
-    let evidence = raw.evidence.iter().flat_map(|text| evidence_ids(text)).collect();
-    Question { question: raw.question, answer, category: raw.category, evidence }
+    let place = |id: String| turns.iter().position(|turn| turn.id == id);
+    let ids = raw.evidence.iter().flat_map(|text| evidence_ids(text));
+    let evidence = ids.filter_map(place).map(|turn| Evidence { turn, in_reply: false }).collect();
+    Question { question: raw.question, answer, category: raw.category.to_string(), evidence }
 }
 
 /// Ids in a text that may pack several or pad them with zeros: `D8:6; D9:017` or `D:11:26`.

@@ -1,4 +1,7 @@
-//! What is written to the index: a document for each entry with its two neighbours on each side, each summary, each memory.
+//! What is written to the index: a document for each entry, each summary, each memory.
+//!
+//! What people say to each other is understood by what is said around it: an entry has words of its two neighbours on each side.
+//! What a model says is long and stands for itself: it lends nothing and borrows nothing, nor does what one person alone says to it.
 
 use std::collections::VecDeque;
 
@@ -14,16 +17,19 @@ use super::schema::{
 };
 use crate::views::topic::{Topic, words_of};
 
-/// Neighbours on each side (`docs/design/figures.md`, "Search").
+/// People's entries on each side, whatever a model said between them (`docs/design/figures.md`, "Search").
 const NEIGHBOURS: usize = 2;
 
 /// Entries further apart in time are no neighbours: a new sitting has begun.
 const SITTING: SignedDuration = SignedDuration::from_hours(3);
 
-/// Bytes of a text that are indexed, of a tool's result, and words that a neighbour lends.
+/// Bytes of a text that are indexed, of a tool's result, and words that a neighbour lends: those that stand nearest.
 const TEXT_BYTES: usize = 64 * 1024;
 const TOOL_BYTES: usize = 4 * 1024;
-const LENT_WORDS: usize = 200;
+const LENT_WORDS: usize = 30;
+
+/// What no person said counts for this much of what a person said: of a model's long answers each has many words of a question.
+const UNSAID_WEIGHT: f64 = 0.5;
 
 /// The index has it with some neighbours, nobody knows which.
 const UNKNOWN: usize = usize::MAX;
@@ -34,6 +40,7 @@ struct Spoken {
     at: Timestamp,
     author: String,
     words: String,
+    asks: bool,
     /// Neighbours after it that the index has it with; none: the index does not have it.
     written_with: Option<usize>,
 }
@@ -43,7 +50,7 @@ fn is_spoken(entry: &Entry) -> bool {
     !entry.quotes && entry.role != Role::Tool && !entry.is_deleted() && !entry.is_expired()
 }
 
-/// The last entries of a channel, oldest first.
+/// The last entries of people in a channel, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     entries: VecDeque<Spoken>,
@@ -67,7 +74,7 @@ impl Recent {
     /// What was indexed before a restart.
     pub(crate) fn loaded(entries: &[std::sync::Arc<Entry>]) -> Self {
         let mut recent = Self::default();
-        for entry in entries.iter().filter(|entry| is_spoken(entry)) {
+        for entry in entries.iter().filter(|entry| is_of_person(entry)) {
             if let Some(spoken) = spoken(entry) {
                 // Not known: rewritten when a neighbour comes.
                 recent.entries.push_back(Spoken { written_with: Some(0), ..spoken });
@@ -79,10 +86,8 @@ impl Recent {
 
     /// Takes in the next entry. Returns the one that has all its neighbours now.
     pub(crate) fn push(&mut self, fields: &Fields, channel: &ChannelId, entry: &Entry) -> Option<Write> {
-        if !is_spoken(entry) {
-            return (entry.role == Role::Tool && !entry.is_expired())
-                .then(|| tool_result(fields, channel, entry))
-                .flatten();
+        if !is_of_person(entry) {
+            return unsaid(fields, channel, entry);
         }
         self.entries.push_back(spoken(entry)?);
         let complete =
@@ -105,7 +110,7 @@ impl Recent {
         seq: Seq,
     ) -> Vec<Write> {
         let mut recent = Self::default();
-        for entry in entries.iter().filter(|entry| is_spoken(entry)) {
+        for entry in entries.iter().filter(|entry| is_of_person(entry)) {
             recent
                 .entries
                 .extend(spoken(entry).map(|spoken| Spoken { written_with: Some(UNKNOWN), ..spoken }));
@@ -123,24 +128,36 @@ impl Recent {
             return None;
         }
         self.entries[idx].written_with = Some(after);
-        let entry = &self.entries[idx];
-        let lent = (idx.saturating_sub(NEIGHBOURS)..=idx + after)
-            .filter(|other| *other != idx)
-            .map(|other| &self.entries[other])
-            .filter(|other| entry.at.duration_since(other.at).abs() <= SITTING)
-            .flat_map(|other| other.words.lines().take(LENT_WORDS));
-        let date = date_words(entry.at);
+        let (lent, entry) = (self.lent(idx, after), &self.entries[idx]);
         let subject = Subject::Entry(channel.clone(), entry.seq);
         let mut doc = document(fields, &subject, &[entries_of(channel)], entry.at, 1.0);
-        doc.add_text(fields.near, joined(lent.chain(date.iter().map(String::as_str))));
+        doc.add_text(fields.near, joined(lent.chain(date_words(entry.at).iter().map(String::as_str))));
         doc.add_text(fields.own, &entry.words);
         doc.add_text(fields.author, &entry.author);
+        doc.add_bool(fields.asks, entry.asks);
         if after == NEIGHBOURS {
-            // It is written for good: from here on it only lends words.
+            // It is written for good: from here on it only lends words to what comes after it.
             let words = &mut self.entries[idx].words;
-            *words = joined(words.lines().take(LENT_WORDS));
+            let n_words = words.lines().count();
+            *words = joined(words.lines().skip(n_words.saturating_sub(LENT_WORDS)));
         }
         Some(Write { key: subject.key(), replaces: written_with.is_some(), doc })
+    }
+
+    /// The nearest words of the neighbours; none where nobody else spoke near it.
+    fn lent(&self, idx: usize, after: usize) -> impl Iterator<Item = &str> {
+        let entry = &self.entries[idx];
+        let is_near = |other: &usize| entry.at.duration_since(self.entries[*other].at).abs() <= SITTING;
+        let near: Vec<usize> = (idx.saturating_sub(NEIGHBOURS)..=idx + after)
+            .filter(|other| *other != idx)
+            .filter(is_near)
+            .collect();
+        let is_talk = near.iter().any(|other| self.entries[*other].author != entry.author);
+        near.into_iter().filter(move |_| is_talk).flat_map(move |other| {
+            let words = self.entries[other].words.lines();
+            let skipped = if other < idx { words.clone().count().saturating_sub(LENT_WORDS) } else { 0 };
+            words.skip(skipped).take(LENT_WORDS)
+        })
     }
 
     /// About how many bytes of memory they take.
@@ -156,10 +173,16 @@ impl Recent {
     }
 }
 
+fn is_of_person(entry: &Entry) -> bool {
+    entry.role == Role::User && is_spoken(entry)
+}
+
 fn spoken(entry: &Entry) -> Option<Spoken> {
-    let words = words_in(head(&entry.text(), TEXT_BYTES));
+    let text = entry.text();
+    let words = words_in(head(&text, TEXT_BYTES));
     let author = entry.author.as_ref().map(|author| author.name.clone()).unwrap_or_default();
-    let spoken = Spoken { seq: entry.seq, at: entry.at, author, words, written_with: None };
+    let asks = text.trim_end().ends_with(['?', '？', '؟']);
+    let spoken = Spoken { seq: entry.seq, at: entry.at, author, words, asks, written_with: None };
     (!spoken.words.is_empty()).then_some(spoken)
 }
 
@@ -167,15 +190,23 @@ fn words_in(text: &str) -> String {
     joined(words_of(text).iter().map(String::as_str))
 }
 
-/// A tool's result stands alone, by its beginning.
-fn tool_result(fields: &Fields, channel: &ChannelId, entry: &Entry) -> Option<Write> {
-    let words = words_in(head(&entry.text(), TOOL_BYTES));
+/// What a model says, and a tool's result by its beginning.
+fn unsaid(fields: &Fields, channel: &ChannelId, entry: &Entry) -> Option<Write> {
+    let (field, most) = match entry.role {
+        Role::Tool if !entry.is_expired() => (fields.near, TOOL_BYTES),
+        Role::Assistant if is_spoken(entry) => (fields.own, TEXT_BYTES),
+        _ => return None,
+    };
+    let words = words_in(head(&entry.text(), most));
     if words.is_empty() {
         return None;
     }
     let subject = Subject::Entry(channel.clone(), entry.seq);
-    let mut doc = document(fields, &subject, &[entries_of(channel)], entry.at, 1.0);
-    doc.add_text(fields.near, words);
+    let mut doc = document(fields, &subject, &[entries_of(channel)], entry.at, UNSAID_WEIGHT);
+    if entry.role == Role::Assistant {
+        doc.add_text(fields.near, joined(date_words(entry.at).iter().map(String::as_str)));
+    }
+    doc.add_text(field, words);
     Some(Write { key: subject.key(), replaces: false, doc })
 }
 

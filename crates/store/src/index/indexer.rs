@@ -660,12 +660,12 @@ mod tests {
             let event = Event::Turn(TurnEvent::EntryAdded { entry });
             NewRecord { channel: Some(channel.clone()), at: Timestamp::UNIX_EPOCH, event }
         };
-        store.append((1..=200).map(long).collect()).await.unwrap();
+        store.append((1..=400).map(long).collect()).await.unwrap();
         store.settle().await.unwrap();
         let mut indexer = indexer(&store, &index, store.inner.appender.durable());
         indexer.take_records().unwrap();
-        assert!(indexer.follower.checkpoint().n > 200 && indexer.uncommitted_bytes < COMMIT_BYTES);
-        assert!(indexer.committed.n > 100, "{:?}", indexer.committed);
+        assert!(indexer.follower.checkpoint().n > 400 && indexer.uncommitted_bytes < COMMIT_BYTES);
+        assert!(indexer.committed.n > 200, "{:?}", indexer.committed);
         drop(indexer);
         store.close().await;
     }

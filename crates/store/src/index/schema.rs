@@ -26,6 +26,8 @@ pub(crate) struct Fields {
     /// the index nothing but what is within reach.
     pub(crate) topic: Field,
     pub(crate) author: Field,
+    /// Whether it asks something.
+    pub(crate) asks: Field,
     /// When it was said, in seconds since 1970.
     pub(crate) at: Field,
     /// What its score is multiplied by.
@@ -55,6 +57,7 @@ impl Fields {
             own: schema.add_text_field("own", words),
             topic: schema.add_text_field("topic", topics),
             author: schema.add_text_field("author", STORED),
+            asks: schema.add_bool_field("asks", STORED),
             at: schema.add_u64_field(AT, FAST),
             weight: schema.add_f64_field(WEIGHT, FAST),
             schema: schema.build(),

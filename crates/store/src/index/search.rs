@@ -42,16 +42,11 @@ const MARKS: usize = 100;
 /// Most words of a question that are looked for.
 const MAX_WORDS: usize = 256;
 
-/// Seconds of a day.
-const DAY: u64 = 86_400;
-
 /// Entries of a person whom the question names count for this much more.
 const NAMED_BOOST: f64 = 0.2;
 
-/// The best day counts for this share of the best score more, others in proportion; a day is as good as the mean of
-/// its best entries.
-const DAY_WEIGHT: f64 = 0.2;
-const DAY_BEST: usize = 3;
+/// Where several people talk, questions count for this much less: who looks for something looks for what was answered.
+const ASKS_DISCOUNT: f64 = 0.25;
 
 /// How soon a repeated word stops counting, and how much long texts are discounted: BM25's usual constants.
 const K1: f64 = 1.2;
@@ -62,6 +57,8 @@ struct Candidate {
     /// Seconds since 1970.
     at: u64,
     subject: Subject,
+    author: String,
+    asks: bool,
 }
 
 impl SearchIndex {
@@ -92,6 +89,7 @@ impl SearchIndex {
         // Those that are held, and how many come before them.
         let (mut held, mut before) = (found(None)?, 0);
         let (mut hits, mut n_read, mut n_weighed, mut n_bytes) = (Vec::new(), 0, 0, 0);
+        let mut known = HashMap::new();
         // So many at a time are weighed together: where a page ends changes no order.
         loop {
             let begin = at - at % weighed;
@@ -104,7 +102,7 @@ impl SearchIndex {
             let these = &rest[..rest.len().min(weighed)];
             let mut candidates =
                 self.calls.within(|| candidates(&searcher, &self.fields, these, &named, query))?;
-            weigh_days(&mut candidates);
+            weigh_questions(&mut candidates);
             sort(&mut candidates);
             for candidate in candidates.into_iter().skip(at % weighed) {
                 if hits.len() == query.limit || n_read == READ || n_bytes >= PAGE_BYTES {
@@ -116,7 +114,7 @@ impl SearchIndex {
                     |hit: &Hit| query.said.user.is_none() || query.said.fits(hit.at, hit.author.as_ref());
                 if let Some(hit) = hit(reads, candidate)?.filter(by_whom) {
                     n_bytes += hit.text.len();
-                    hits.push(marked(hit, &words));
+                    hits.push(marked(hit, &words, &mut known));
                 }
             }
             at = end;
@@ -154,9 +152,17 @@ impl FromStr for SearchPlace {
     }
 }
 
-/// The hit with the words in its text that were searched for.
-fn marked(mut hit: Hit, words: &BTreeSet<String>) -> Hit {
-    let is_wanted = |word: &str| words_of(word).iter().any(|word| words.contains(word));
+/// The hit with the words in its text that were searched for. `known`: whether a word is one of them, so that each is stemmed once
+/// for all hits.
+fn marked(mut hit: Hit, words: &BTreeSet<String>, known: &mut HashMap<String, bool>) -> Hit {
+    let mut is_wanted = |word: &str| {
+        if let Some(known) = known.get(word) {
+            return *known;
+        }
+        let is_wanted = words_of(word).iter().any(|word| words.contains(word));
+        known.insert(word.to_owned(), is_wanted);
+        is_wanted
+    };
     let marks = words_in_place(&hit.text).filter(|(_, _, word)| is_wanted(word));
     hit.marks = marks.take(MARKS).map(|(from, to, _)| (from, to)).collect();
     hit.near = hit.marks.is_empty();
@@ -288,12 +294,14 @@ fn candidate(
     let doc: TantivyDocument = searcher.doc(address).map_err(|error| index_error(&error))?;
     let text = |field| doc.get_first(field).and_then(|value| value.as_str());
     let Some(subject) = text(fields.key).and_then(Subject::of) else { return Ok(None) };
-    let is_named = names(text(fields.author).unwrap_or_default()).iter().any(|name| named.contains(name));
+    let author = text(fields.author).unwrap_or_default().to_owned();
+    let is_named = names(&author).iter().any(|name| named.contains(name));
+    let asks = doc.get_first(fields.asks).and_then(|value| value.as_bool()).unwrap_or_default();
     let boost = if is_named { 1.0 + NAMED_BOOST } else { 1.0 };
     let segment = searcher.segment_reader(address.segment_ord);
     let times = segment.fast_fields().u64(AT).map_err(|error| index_error(&error))?;
     let at = times.first(address.doc_id).unwrap_or(0);
-    Ok(Some(Candidate { score: score * boost, at, subject }))
+    Ok(Some(Candidate { score: score * boost, at, subject, author, asks }))
 }
 
 /// Best first, and of those that are as good the newest.
@@ -326,24 +334,16 @@ fn names(text: &str) -> BTreeSet<String> {
     words.map(str::to_lowercase).collect()
 }
 
-/// What was said on a day that has much to say about the question counts for more.
-fn weigh_days(candidates: &mut [Candidate]) {
-    let best = candidates.iter().map(|candidate| candidate.score).fold(0.0, f64::max);
-    let mut days: HashMap<u64, Vec<f64>> = HashMap::new();
-    for candidate in candidates.iter().filter(|candidate| matches!(candidate.subject, Subject::Entry(..))) {
-        days.entry(candidate.at / DAY).or_default().push(candidate.score);
+/// Where several people talk, what they ask counts for less. What one person asks a model is what they told it.
+fn weigh_questions(candidates: &mut [Candidate]) {
+    let mut authors =
+        candidates.iter().map(|candidate| &candidate.author).filter(|author| !author.is_empty());
+    let first = authors.next().cloned();
+    if !authors.any(|author| Some(author) != first.as_ref()) {
+        return;
     }
-    let days: HashMap<u64, f64> = days
-        .into_iter()
-        .map(|(day, mut scores)| {
-            scores.sort_by(|a, b| b.total_cmp(a));
-            (day, scores.iter().take(DAY_BEST).sum::<f64>() / DAY_BEST as f64)
-        })
-        .collect();
-    let best_day = days.values().copied().fold(0.0, f64::max);
-    for candidate in candidates {
-        let Some(day) = days.get(&(candidate.at / DAY)) else { continue };
-        candidate.score += DAY_WEIGHT * best * day / best_day;
+    for candidate in candidates.iter_mut().filter(|candidate| candidate.asks) {
+        candidate.score *= 1.0 - ASKS_DISCOUNT;
     }
 }
 

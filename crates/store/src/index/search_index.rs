@@ -18,7 +18,7 @@ use crate::journal::segment::Position;
 use crate::views::db::is_of_the_machine;
 
 /// Version of the documents; an index of another version is made again.
-pub(super) const FORMAT: u32 = 4;
+pub(super) const FORMAT: u32 = 5;
 
 /// What is said last is taken in at the end, if that takes no longer.
 const END_LIMIT: Duration = Duration::from_millis(500);

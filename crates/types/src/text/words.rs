@@ -1,7 +1,10 @@
 //! Words that carry meaning: split, lowercased, stemmed, without stop words. Memories are compared by them and digests cover
 //! them.
 
+use std::borrow::Cow;
+
 use rust_stemmers::{Algorithm, Stemmer};
+use unicode_normalization::char::{decompose_canonical, is_combining_mark};
 
 /// Words without a meaning of their own. Pronouns are not among them ("he likes tea" is not "she likes tea"), nor
 /// negations, nor `will` and `may`, which are also names.
@@ -42,7 +45,8 @@ pub struct Term {
     pub number: bool,
 }
 
-/// The words of a text that tell it from others, in order: lowercased, stemmed as English, without stop words.
+/// The words of a text that tell it from others, in order: lowercased, without accents, stemmed as English, without stop
+/// words.
 ///
 /// Runs of scripts that write no gaps between words (Chinese, Japanese, Thai and their like) come as pairs of
 /// characters. Negations are kept: `n't` becomes `not`.
@@ -74,8 +78,9 @@ fn terms(text: &str, keep: impl Fn(&str) -> bool) -> Vec<Term> {
             push_pairs(&lower, &mut terms);
         } else if !word.is_empty() && !is_in(&STOP_WORDS, word) && keep(word) {
             let name = place > 0 && !number && raw.chars().next().is_some_and(char::is_uppercase);
+            let word = unaccented(word);
             let as_written = number || word.len() > STEMMED_MAX;
-            let stem = if as_written { word.to_owned() } else { stemmer.stem(word).into_owned() };
+            let stem = if as_written { word.into_owned() } else { stemmer.stem(&word).into_owned() };
             terms.push(Term { stem, name, number });
         }
         if negated {
@@ -83,6 +88,26 @@ fn terms(text: &str, keep: impl Fn(&str) -> bool) -> Vec<Term> {
         }
     }
     terms
+}
+
+/// A word without the accents of its Latin and Greek letters: people leave them out. Elsewhere marks make other letters.
+fn unaccented(word: &str) -> Cow<'_, str> {
+    if word.is_ascii() {
+        return word.into();
+    }
+    let has_accents =
+        |c: char| matches!(c, '\u{c0}'..='\u{24f}' | '\u{370}'..='\u{3ff}' | '\u{1e00}'..='\u{1fff}');
+    let mut plain = String::with_capacity(word.len());
+    for c in word.chars() {
+        if has_accents(c) {
+            decompose_canonical(c, |part| plain.extend(Some(part).filter(|part| !is_combining_mark(*part))));
+        } else if !('\u{300}'..='\u{36f}').contains(&c)
+            || plain.ends_with(|last: char| !last.is_ascii() && !has_accents(last))
+        {
+            plain.push(c);
+        }
+    }
+    plain.into()
 }
 
 /// Cuts a text into words: letters and digits, with apostrophes inside words, and points inside numbers.
@@ -192,6 +217,9 @@ mod tests {
     #[case::chinese("我喜欢绿茶", "我喜 喜欢 欢绿 绿茶")]
     #[case::mixed("买milk吧", "买 milk 吧")]
     #[case::hindi("मुझे चाय", "मुझे चाय")]
+    #[case::accents("Zoé's café in Zürich", "zoe cafe zurich")]
+    #[case::marks_behind_their_letters("Zoe\u{301}, Ελλάδα", "zoe ελλαδα")]
+    #[case::letters_of_their_own("йод и\u{306}од", "йод и\u{306}од")]
     #[case::nothing("to be, or … !", "")]
     fn words_that_carry_meaning_are_kept(#[case] text: &str, #[case] expected: &str) {
         assert_eq!(content_words(text).join(" "), expected);
