@@ -55,6 +55,7 @@ pub(crate) async fn run(args: TurnArgs) -> TurnResult {
         budget: Arc::clone(&budget),
         approvals: Mutex::default(),
         slot: None,
+        has_begun: false,
         waited: Duration::ZERO,
         tried: Vec::new(),
         cut: false,

@@ -45,7 +45,9 @@ pub(super) struct Turn {
     pub(super) approvals: Mutex<ApprovalsSoFar>,
     /// The slot for the call that is being made.
     pub(super) slot: Option<CallSlot>,
-    /// How long the next call has waited for a slot.
+    /// The price of a first call was reserved.
+    pub(super) has_begun: bool,
+    /// How long the next call has waited for a slot, or for the day's money.
     pub(super) waited: Duration,
     /// Calls that used nothing, since the last one that did.
     pub(super) tried: Vec<FailedTry>,
