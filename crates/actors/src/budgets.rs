@@ -74,6 +74,22 @@ impl Budgets {
         }
     }
 
+    /// Counts a command that reads or writes what is stored. The local platform has no limits of the hour.
+    ///
+    /// # Errors
+    /// A limit is reached.
+    pub(crate) fn admit_command(
+        &self,
+        channel: &ChannelId,
+        user: &str,
+        now: Timestamp,
+    ) -> Result<(), Limited> {
+        match channel.platform() {
+            LOCAL_PLATFORM => Ok(()),
+            _ => self.meter.lock().admit_command(channel, user, now),
+        }
+    }
+
     /// # Errors
     /// The day's money is spent.
     pub(crate) fn admit_spend(&self, now: Timestamp) -> Result<(), Limited> {

@@ -219,6 +219,15 @@ impl Runtime {
         Ok(())
     }
 
+    /// Counts a command that reads or writes what is stored, against the limits of its caller and its channel.
+    ///
+    /// # Errors
+    /// A limit is reached.
+    pub fn admit_command(&self, channel: &ChannelId, user: &str) -> Result<(), RuntimeError> {
+        let admitted = self.shared.budgets.admit_command(channel, user, self.shared.ports.now());
+        admitted.map_err(|limited| RuntimeError::Limited(limited.words))
+    }
+
     /// The money that the day has cost so far, in the currency of the prices.
     pub fn spent_today(&self) -> f64 {
         self.shared.budgets.spent_today(self.shared.ports.now())

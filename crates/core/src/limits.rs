@@ -130,11 +130,19 @@ impl Meter {
     /// # Errors
     /// A limit is reached. A refused message does not count.
     pub fn admit(&mut self, channel: &ChannelId, user: &str, now: Timestamp) -> Result<(), Limited> {
-        self.sweep(now);
         if let Err(limited) = self.admit_spend(now) {
             let tell = self.told_of_cap.insert(channel.clone());
             return Err(Limited { tell, ..limited });
         }
+        self.admit_command(channel, user, now)
+    }
+
+    /// Counts a command that reads or writes what is stored, as a message is counted. It costs no money.
+    ///
+    /// # Errors
+    /// A limit of the hour is reached. A refused command does not count.
+    pub fn admit_command(&mut self, channel: &ChannelId, user: &str, now: Timestamp) -> Result<(), Limited> {
+        self.sweep(now);
         let limits = &self.limits;
         let minute = minute_of(now);
         if let Some(window) = self.users.get_mut(user) {

@@ -33,6 +33,7 @@ use crate::views::archive::Reads;
 use crate::views::codec::{Key, encode_small, view_error};
 use crate::views::history::HistoryPage;
 use crate::views::lists::{MadeAt, Totals};
+use crate::views::rows::Speaker;
 use crate::views::{Command, KeptSnapshot, memories, registry_view};
 use cairn_core::store_port::ChannelLine;
 use cairn_types::ports::MemoryTrail;
@@ -356,6 +357,29 @@ impl Store {
     pub async fn memory_count(&self, agent: &AgentId) -> Result<u64, StoreError> {
         let agent = agent.clone();
         self.look(move |_, reads| memories::count(reads.db, &agent)).await
+    }
+
+    /// The newest memories of an agent within reach, newest first, at most `limit`. No others are read.
+    ///
+    /// # Errors
+    /// A view failed.
+    pub async fn newest_memories(
+        &self,
+        agent: &AgentId,
+        reach: &[Reach],
+        limit: usize,
+    ) -> Result<Vec<Memory>, StoreError> {
+        let (agent, reach) = (agent.clone(), reach.to_vec());
+        self.look(move |_, reads| memories::newest(reads.db, &agent, &reach, limit)).await
+    }
+
+    /// Who has spoken in a channel (`PLATFORM/USER`), without reading its messages.
+    ///
+    /// # Errors
+    /// A view failed.
+    pub async fn speakers(&self, channel: &ChannelId) -> Result<Vec<(String, Speaker)>, StoreError> {
+        let channel = channel.clone();
+        self.look(move |_, reads| reads.speakers(&channel)).await
     }
 
     /// The history of a memory, and the turns in which it was recalled.

@@ -238,3 +238,14 @@ fn without_a_cap_nothing_waits_for_calls_in_flight() {
     let mut meter = meter(TalkLimits::default());
     assert!((0..60).all(|_| meter.try_reserve(1e6, at(0)) == Ok(true)));
 }
+
+#[test]
+fn commands_and_messages_share_the_hour_and_the_spent_day_stops_no_command() {
+    let mut meter =
+        meter(TalkLimits { user_messages_per_hour: 2, spend_per_day: 1.0, ..TalkLimits::default() });
+    meter.admit(&channel("1"), "a", at(0)).expect("has room");
+    meter.spent(&channel("1"), &[], "m", usage(500_000, 0, 0), at(0));
+    meter.admit_command(&channel("1"), "a", at(1)).expect("costs nothing");
+    let limited = meter.admit_command(&channel("1"), "a", at(2)).expect_err("two are in the hour");
+    assert!(limited.words.contains("many messages"), "{}", limited.words);
+}

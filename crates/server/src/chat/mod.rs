@@ -7,6 +7,7 @@ mod people;
 mod tests;
 mod window;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cairn_actors::{ApprovalError, ApprovalTarget, Approver, Compaction, RoomMade, Runtime, RuntimeError};
@@ -16,6 +17,7 @@ use cairn_types::ids::{ApprovalId, LOCAL_PLATFORM};
 use cairn_types::ports::{ChatCommands, Clock, Intake, Refusal, StoreError};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 use crate::parts::people::DaemonPairings;
 use cairn_api::text::{counted, grouped};
@@ -37,6 +39,20 @@ pub struct RunnerDeps {
 
 pub struct Runner {
     deps: RunnerDeps,
+    /// The people whose counted command is under way.
+    at_work: Mutex<BTreeSet<String>>,
+}
+
+/// A counted command under way; its caller may give the next one when this is dropped.
+struct AtWork<'r> {
+    runner: &'r Runner,
+    caller: String,
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.runner.at_work.lock().remove(&self.caller);
+    }
 }
 
 /// Why a command has no answer of its own.
@@ -71,7 +87,7 @@ impl From<RuntimeError> for CommandError {
 
 impl Runner {
     pub fn new(deps: RunnerDeps) -> Self {
-        Self { deps }
+        Self { deps, at_work: Mutex::default() }
     }
 
     async fn answer(&self, call: CommandCall) -> Option<CommandAnswer> {
@@ -96,6 +112,10 @@ impl Runner {
             tracing::info!(channel = %call.channel, command = name, "a command was denied");
             return Some(private(self.denial(&command, &call)));
         }
+        let _at_work = match self.admit(&call, &command) {
+            Ok(at_work) => at_work,
+            Err(words) => return Some(private(words)),
+        };
         if let Command::Approve { id } | Command::Deny { id } = &command {
             let granted = matches!(command, Command::Approve { .. });
             return Some(self.decide(&call, id.clone(), granted).await);
@@ -113,6 +133,21 @@ impl Runner {
             }
         };
         Some(CommandAnswer { words, private: command.is_private(), failed, settled: None })
+    }
+
+    /// Counts a command that reads or writes what is stored. The caller's next one waits for the result to be dropped; `None`:
+    /// the command is not counted.
+    fn admit(&self, call: &CommandCall, command: &Command) -> Result<Option<AtWork<'_>>, String> {
+        if !command.is_counted() {
+            return Ok(None);
+        }
+        let caller = call.caller.id.clone();
+        if !self.at_work.lock().insert(caller.clone()) {
+            return Err("I am still at your last command. Try again when it is answered.".to_owned());
+        }
+        let at_work = AtWork { runner: self, caller };
+        let admitted = self.deps.runtime.admit_command(&call.channel, &at_work.caller);
+        admitted.map(|()| Some(at_work)).map_err(|limited| limited.to_string())
     }
 
     /// Whether this call is to be run now; an answer where that is unknown.

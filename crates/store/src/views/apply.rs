@@ -13,7 +13,9 @@ use jiff::Timestamp;
 use super::blocks::OFFSETS_BLOCK;
 use super::changes::Changes;
 use super::codec::{Key, Table, encode_small, first_of_block, view_error};
-use super::rows::{CallRow, ChannelState, DAY, MessageRow, Meta, Offset, OutboxRow, SeqRow, SummaryRow};
+use super::rows::{
+    CallRow, ChannelState, DAY, MessageRow, Meta, Offset, OutboxRow, SeqRow, Speaker, SummaryRow,
+};
 use super::{memories, messages, registry_view, trail};
 use crate::journal::line::last_n;
 use crate::journal::open::Checkpoint;
@@ -247,6 +249,10 @@ fn accept(
             changes.put_bytes(key, Vec::new());
         }
     }
+    let author = Key::speaker(channel, &pending.author.id);
+    let mut speaker: Speaker = changes.get(&author)?.unwrap_or_else(|| Speaker::new(pending.at));
+    speaker.said(pending.at, &pending.author.name);
+    changes.put_decoded(author, speaker);
     let row = MessageRow::of(&pending.message, record, state.now());
     remember(changes, state, channel, row)
 }
