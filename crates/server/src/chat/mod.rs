@@ -102,11 +102,6 @@ impl Runner {
                 });
             }
         };
-        match self.claim(&call, &command).await {
-            Ok(true) => {}
-            Ok(false) => return None,
-            Err(answer) => return Some(answer),
-        }
         let name = command.name();
         if !self.deps.config.now().config.commands.allows(&command, &call.caller.id, call.direct) {
             tracing::info!(channel = %call.channel, command = name, "a command was denied");
@@ -116,9 +111,23 @@ impl Runner {
             Ok(at_work) => at_work,
             Err(words) => return Some(private(words)),
         };
-        if let Command::Approve { id } | Command::Deny { id } = &command {
-            let granted = matches!(command, Command::Approve { .. });
-            return Some(self.decide(&call, id.clone(), granted).await);
+        let approval = match &command {
+            Command::Approve { id } | Command::Deny { id } => Some(approval_of(&call, id.clone())),
+            _ => None,
+        };
+        if let Some((which, by)) = approval.clone()
+            && let Err(undecided) = self.deps.runtime.may_decide(which, by)
+        {
+            return Some(undecided_answer(&undecided));
+        }
+        // Only what is carried out is journalled, so that nobody makes the journal grow by what they may not do.
+        match self.claim(&call, &command).await {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(answer) => return Some(answer),
+        }
+        if let Some(approval) = approval {
+            return Some(self.decide(approval, matches!(command, Command::Approve { .. })).await);
         }
         let ran = self.run_command(&call, &command).await;
         let failed = ran.is_err();
@@ -272,24 +281,34 @@ impl Runner {
     }
 
     /// Approves or denies a tool call.
-    async fn decide(&self, call: &CommandCall, id: Option<ApprovalId>, granted: bool) -> CommandAnswer {
-        let which = id.map_or_else(|| ApprovalTarget::OnlyOf(call.channel.clone()), ApprovalTarget::Id);
-        let by = if call.channel.platform() == LOCAL_PLATFORM {
-            Approver::Socket
-        } else {
-            Approver::Person(call.caller.id.clone())
-        };
-        let decided = self.deps.runtime.decide(which, granted, by).await;
-        let failed = decided.is_err();
-        let (words, settled) = match decided {
-            Ok(decided) => (decided.words(), Some(Settled::Now)),
-            Err(undecided) => {
-                let settled = matches!(undecided, ApprovalError::Nothing).then_some(Settled::Before);
-                (sentence(&undecided.to_string()), settled)
-            }
-        };
-        CommandAnswer { words, private: false, failed, settled }
+    async fn decide(&self, (which, by): (ApprovalTarget, Approver), granted: bool) -> CommandAnswer {
+        match self.deps.runtime.decide(which, granted, by).await {
+            Ok(decided) => CommandAnswer {
+                words: decided.words(),
+                private: false,
+                failed: false,
+                settled: Some(Settled::Now),
+            },
+            Err(undecided) => undecided_answer(&undecided),
+        }
     }
+}
+
+/// Which request for approval a command answers, and who answers it.
+fn approval_of(call: &CommandCall, id: Option<ApprovalId>) -> (ApprovalTarget, Approver) {
+    let which = id.map_or_else(|| ApprovalTarget::OnlyOf(call.channel.clone()), ApprovalTarget::Id);
+    let by = if call.channel.platform() == LOCAL_PLATFORM {
+        Approver::Socket
+    } else {
+        Approver::Person(call.caller.id.clone())
+    };
+    (which, by)
+}
+
+/// Why a request for approval was not answered.
+fn undecided_answer(undecided: &ApprovalError) -> CommandAnswer {
+    let settled = matches!(undecided, ApprovalError::Nothing).then_some(Settled::Before);
+    CommandAnswer { words: sentence(&undecided.to_string()), private: false, failed: true, settled }
 }
 
 /// Room that was made at once, in a sentence.

@@ -457,3 +457,29 @@ async fn of_many_memories_the_newest_ten_are_shown() {
     assert_eq!(shown, ["11", "10", "09", "08", "07", "06", "05", "04", "03", "02"], "{words}");
     assert!(words.contains("newest 10 memories") && words.contains("`/memory QUERY`"), "{words}");
 }
+
+#[tokio::test]
+async fn what_somebody_may_not_do_is_not_journalled() {
+    let config = "[commands]\nstatus = \"nobody\"\n[limits]\nuser_messages_per_hour = 1\n";
+    let fixture = fixture(config).await;
+    fixture.say(GROUP, ann(), "hello").await;
+    let before = fixture.store.last_record();
+    for words in [
+        "new",
+        "undo",
+        "forget tea",
+        "ban 8",
+        "pair",
+        "status",
+        "compact say so",
+        "approve",
+        "deny a1",
+        "export",
+    ] {
+        let answer = fixture.run(GROUP, ann(), words).await;
+        assert!(answer.failed, "{words}: {answer:?}");
+        assert_eq!(fixture.store.last_record(), before, "{words} is journalled");
+    }
+    assert!(!fixture.run(GROUP, ann(), "help").await.failed);
+    assert_eq!(fixture.store.last_record(), before + 1);
+}
