@@ -18,6 +18,7 @@ use cairn_types::model::{Attempt, ChatRequest, Finish, ModelError, ModelEvent};
 use cairn_types::ports::TurnFailure;
 use cairn_types::trace::FailedTry;
 use futures::StreamExt as _;
+use futures::stream::BoxStream;
 use tokio::time::Instant;
 
 use super::state::Turn;
@@ -56,7 +57,9 @@ impl Turn {
             let (times, model) = (Arc::clone(&self.args.times), self.settings.model.clone());
             let (handle, show) = (Arc::clone(&self.args.handle), self.args.show.clone());
             let keeper = TextKeeper::of_answers(&self.args.shared.ports, &self.settings);
-            let request = stream(handle, show, Arc::clone(&self.args.call), keeper, request);
+            let events = handle.read(|conversation| Arc::clone(&self.agent.serving(conversation).model));
+            let events = events.stream(request);
+            let request = stream(handle, show, Arc::clone(&self.args.call), keeper, events);
             let work = async move { times.of_model(timed(model, request)).await };
             match self.with_outage_note(work).await? {
                 Ok(call) => {
@@ -296,10 +299,9 @@ async fn stream(
     show: Option<Arc<Show>>,
     under_way: Arc<CallUnderWay>,
     keeper: TextKeeper,
-    request: ChatRequest,
+    mut events: BoxStream<'static, Result<ModelEvent, ModelError>>,
 ) -> Result<Call, ModelError> {
     let subscribers = &handle.subscribers;
-    let mut events = handle.model().stream(request);
     let ended = loop {
         let event = events.next().await;
         if let Some(Ok(ModelEvent::Sent(sent))) = event {

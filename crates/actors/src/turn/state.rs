@@ -73,9 +73,14 @@ impl Turn {
         self.until_journalled(|| self.args.turn.step(events.clone())).await
     }
 
+    /// The settings of the turn's agent on the model that answers here, as they are in this conversation.
+    pub(super) fn serving_settings(&self) -> Arc<AgentSettings> {
+        self.args.handle.read(|conversation| self.agent.serving_settings(conversation))
+    }
+
     /// The settings by which the history makes room: those on the current model, or on the one that it stands in for.
     pub(super) fn kept_by(&self) -> Arc<AgentSettings> {
-        let kept = self.args.handle.settings();
+        let kept = self.args.handle.read(|conversation| self.agent.settings(conversation));
         if kept.model == self.settings.model { Arc::clone(&self.settings) } else { kept }
     }
 
