@@ -139,8 +139,7 @@ impl cairn_core::store_port::Store for Store {
         reach: &[Reach],
         filter: MemoryFilter,
     ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>> {
-        let (agent, reach) = (agent.clone(), reach.to_vec());
-        self.look(move |inner, reads| recall::list(sources(inner), reads, &agent, &reach, &filter)).boxed()
+        self.memories_of(vec![agent.clone()], reach, filter).boxed()
     }
 
     fn memory(&self, id: &MemoryId) -> BoxFuture<'_, Result<Option<Memory>, StoreError>> {
@@ -357,6 +356,20 @@ impl Store {
     pub async fn memory_count(&self, agent: &AgentId) -> Result<u64, StoreError> {
         let agent = agent.clone();
         self.look(move |_, reads| memories::count(reads.db, &agent)).await
+    }
+
+    /// Memories of several agents within reach, oldest first; with a query best first, all in one ranking.
+    ///
+    /// # Errors
+    /// A view or the index failed.
+    pub fn memories_of(
+        &self,
+        agents: Vec<AgentId>,
+        reach: &[Reach],
+        filter: MemoryFilter,
+    ) -> impl Future<Output = Result<Vec<Memory>, StoreError>> + Send + use<'_> {
+        let reach = reach.to_vec();
+        self.look(move |inner, reads| recall::list(sources(inner), reads, &agents, &reach, &filter))
     }
 
     /// The newest memories of an agent within reach, newest first, at most `limit`. No others are read.

@@ -92,11 +92,8 @@ pub async fn list(
     if after.is_some() {
         return Err(ApiError::malformed("`after` does not go with `q`: a search is one page, best first"));
     }
-    let mut items = Vec::new();
     let reach = [scope.map_or(Reach::All, Reach::Scope)];
-    for agent in &agents {
-        items.extend(admin.store.memories(agent, &reach, filter.clone()).await?);
-    }
+    let mut items = admin.store.memories_of(agents, &reach, filter).await?;
     items.truncate(limit);
     Ok(Page { items, next: None })
 }
