@@ -170,6 +170,20 @@ impl cairn_core::store_port::Store for Store {
         self.look(|_, reads| reads.deliveries()).boxed()
     }
 
+    fn owed(&self, channel: Option<&ChannelId>) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {
+        let channel = channel.cloned();
+        self.look(move |_, reads| reads.owed(channel.as_ref())).boxed()
+    }
+
+    fn delivery_of(
+        &self,
+        channel: &ChannelId,
+        id: &OutboxId,
+    ) -> BoxFuture<'_, Result<Option<OutboxItem>, StoreError>> {
+        let (channel, id) = (channel.clone(), id.clone());
+        self.look(move |_, reads| reads.delivery_of(&channel, &id)).boxed()
+    }
+
     fn registry(&self) -> BoxFuture<'_, Result<RegistryState, StoreError>> {
         self.look(|_, reads| registry_view::state(reads.db)).boxed()
     }

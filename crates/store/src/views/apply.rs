@@ -524,10 +524,17 @@ fn count_delivery(
         let count = counts.of(&row.item.state);
         *count = count.saturating_sub(1);
         changes.remove(Key::outbox_order(row.n));
+        if row.item.is_owed() {
+            changes.remove(Key::owed_to(&row.item.channel).number(row.n));
+        }
     }
     if let Some(row) = after {
         *counts.of(&row.item.state) += 1;
-        changes.put(Key::outbox_order(row.n), &(&row.item.channel, &row.item.id))?;
+        let named = (&row.item.channel, &row.item.id);
+        changes.put(Key::outbox_order(row.n), &named)?;
+        if row.item.is_owed() {
+            changes.put(Key::owed_to(&row.item.channel).number(row.n), &named)?;
+        }
     }
     changes.put(key, &counts)
 }

@@ -54,6 +54,8 @@ pub(crate) enum Table {
     Message = b'i' as isize,
     /// channel, outbox id → delivery owed.
     Outbox = b'o' as isize,
+    /// channel, n → channel and outbox id of a delivery that is neither dead nor unknown.
+    Owed = b'O' as isize,
     /// n → channel and outbox id: the order of deliveries.
     OutboxOrder = b'p' as isize,
     /// The one row of how many deliveries there are, by state.
@@ -105,7 +107,7 @@ impl Key {
         Self(key)
     }
 
-    fn number(mut self, n: u64) -> Self {
+    pub(crate) fn number(mut self, n: u64) -> Self {
         self.0.extend_from_slice(&n.to_be_bytes());
         self
     }
@@ -286,6 +288,11 @@ impl Key {
         let day = key.day.to_string();
         let channel = key.channel.as_ref().map_or("", ChannelId::as_str);
         Self::new(Table::Spend, &[&day, channel, &key.person, key.purpose.name(), &key.model])
+    }
+
+    /// All deliveries that are owed to a channel begin with it.
+    pub(crate) fn owed_to(channel: &ChannelId) -> Self {
+        Self::new(Table::Owed, &[channel.as_str()])
     }
 
     pub(crate) fn outbox(channel: &ChannelId, id: &OutboxId) -> Self {

@@ -15,7 +15,7 @@ use crate::journal::open::Checkpoint;
 use crate::journal::segment::Position;
 
 /// Version of the rows; views of another version are made again.
-pub(crate) const FORMAT: u32 = 12;
+pub(crate) const FORMAT: u32 = 13;
 
 /// Stands in the place of a turn's id for what has none: a command, or a message that a limit refused.
 pub(crate) const COMMAND: &str = "command";

@@ -13,7 +13,7 @@ use cairn_types::event::{
     CompactionEvent, Event, MaintenanceEvent, MemoryEvent, MessageEvent, NewRecord, Record, TurnEnd,
     TurnEvent, TurnOutcome,
 };
-use cairn_types::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq, TextId, TurnId};
+use cairn_types::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TextId, TurnId};
 use cairn_types::memory::{Memory, MemoryChange, MemorySave, Reach, merge};
 use cairn_types::message::{Artifact, Entry};
 use cairn_types::model::Usage;
@@ -83,6 +83,8 @@ pub(crate) struct MemStore {
     pub(crate) behind: AtomicBool,
     /// Restores that fail before one succeeds.
     pub(crate) bad_restores: Mutex<u32>,
+    /// How often all deliveries were read, dead ones included.
+    pub(crate) listed: AtomicUsize,
 }
 
 impl MemStore {
@@ -106,7 +108,18 @@ impl MemStore {
             armed: Mutex::default(),
             behind: AtomicBool::new(false),
             bad_restores: Mutex::new(0),
+            listed: AtomicUsize::new(0),
         })
+    }
+
+    /// All deliveries that are neither confirmed nor dropped.
+    fn items(&self) -> Vec<OutboxItem> {
+        let mut items: Vec<OutboxItem> = Vec::new();
+        for record in self.records.borrow().iter() {
+            items.retain_mut(|item| record.channel.as_ref() != Some(&item.channel) || item.apply(record));
+            items.extend(record.channel.as_ref().and_then(|channel| OutboxItem::intended(channel, record)));
+        }
+        items
     }
 
     /// The store after a kill: what is journalled now, and nothing that the old runtime still does.
@@ -445,12 +458,24 @@ impl Store for MemStore {
     }
 
     fn deliveries(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {
-        let mut items: Vec<OutboxItem> = Vec::new();
-        for record in self.records.borrow().iter() {
-            items.retain_mut(|item| record.channel.as_ref() != Some(&item.channel) || item.apply(record));
-            items.extend(record.channel.as_ref().and_then(|channel| OutboxItem::intended(channel, record)));
-        }
+        self.listed.fetch_add(1, Ordering::SeqCst);
+        let items = self.items();
         Box::pin(async { Ok(items) })
+    }
+
+    fn owed(&self, channel: Option<&ChannelId>) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {
+        let mut items = self.items();
+        items.retain(|item| item.is_owed() && channel.is_none_or(|channel| item.channel == *channel));
+        Box::pin(async { Ok(items) })
+    }
+
+    fn delivery_of(
+        &self,
+        channel: &ChannelId,
+        id: &OutboxId,
+    ) -> BoxFuture<'_, Result<Option<OutboxItem>, StoreError>> {
+        let item = self.items().into_iter().find(|item| item.channel == *channel && item.id == *id);
+        Box::pin(async { Ok(item) })
     }
 
     fn registry(&self) -> BoxFuture<'_, Result<RegistryState, StoreError>> {
