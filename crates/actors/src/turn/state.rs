@@ -63,6 +63,8 @@ pub(super) struct ApprovalsSoFar {
     pub(super) asked: u32,
     /// Requests that wait for an answer.
     pub(super) open: u32,
+    /// The turn's deadline and the time since which its clock stands still, while requests are open.
+    pub(super) held: Option<(Option<Instant>, Instant)>,
     pub(super) unanswered: bool,
     pub(super) denied: BTreeSet<String>,
 }
@@ -136,7 +138,8 @@ impl Turn {
     }
 }
 
-/// The time limit of a turn. The clock stands still while the turn waits for a model that does not answer.
+/// The time limit of a turn. The clock stands still while the turn waits for a model that does not answer, for a person's
+/// approval, or for its share of calls and money.
 pub(super) struct Budget {
     limit: Duration,
     /// `None`: the clock stands still.

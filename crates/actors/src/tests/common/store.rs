@@ -85,6 +85,8 @@ pub(crate) struct MemStore {
     pub(crate) bad_restores: Mutex<u32>,
     /// How often all deliveries were read, dead ones included.
     pub(crate) listed: AtomicUsize,
+    /// The most entries that were asked for at once.
+    pub(crate) most_asked: AtomicUsize,
 }
 
 impl MemStore {
@@ -109,6 +111,7 @@ impl MemStore {
             behind: AtomicBool::new(false),
             bad_restores: Mutex::new(0),
             listed: AtomicUsize::new(0),
+            most_asked: AtomicUsize::new(0),
         })
     }
 
@@ -336,6 +339,7 @@ impl Store for MemStore {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Arc<Entry>>, StoreError>> {
         let mut entries = self.history(channel);
+        self.most_asked.fetch_max(limit, Ordering::SeqCst);
         entries.retain(|entry| entry.seq >= from && entry.seq <= to);
         entries.truncate(limit);
         Box::pin(async { Ok(entries) })
