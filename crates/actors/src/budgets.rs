@@ -7,9 +7,10 @@ use cairn_core::limits::{Limited, Meter, Price, TalkLimits};
 use cairn_core::registry::UsageDay;
 use cairn_types::ids::{ChannelId, LOCAL_PLATFORM};
 use cairn_types::model::Usage;
+use cairn_types::ports::Clock;
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::admission::CallShares;
 use crate::telemetry;
@@ -23,6 +24,21 @@ pub(crate) struct Budgets {
     pub(crate) permits: Arc<Semaphore>,
     pub(crate) digests: Arc<Semaphore>,
     pub(crate) call_shares: Arc<CallShares>,
+    /// Notified when the price of a call is no longer reserved.
+    released: Notify,
+}
+
+/// The likely price of a call in flight, which counts against the day's money until this is dropped.
+pub(crate) struct Reservation {
+    budgets: Arc<Budgets>,
+    price: f64,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.budgets.meter.lock().release(self.price);
+        self.budgets.released.notify_waiters();
+    }
 }
 
 impl Budgets {
@@ -38,6 +54,7 @@ impl Budgets {
             permits: Arc::new(Semaphore::new(admitted_messages)),
             digests: Arc::new(Semaphore::new(DIGESTS)),
             call_shares: Arc::default(),
+            released: Notify::new(),
         }
     }
 
@@ -57,10 +74,65 @@ impl Budgets {
         }
     }
 
+    /// Counts a command that reads or writes what is stored. The local platform has no limits of the hour.
+    ///
+    /// # Errors
+    /// A limit is reached.
+    pub(crate) fn admit_command(
+        &self,
+        channel: &ChannelId,
+        user: &str,
+        now: Timestamp,
+    ) -> Result<(), Limited> {
+        match channel.platform() {
+            LOCAL_PLATFORM => Ok(()),
+            _ => self.meter.lock().admit_command(channel, user, now),
+        }
+    }
+
     /// # Errors
     /// The day's money is spent.
     pub(crate) fn admit_spend(&self, now: Timestamp) -> Result<(), Limited> {
         self.meter.lock().admit_spend(now)
+    }
+
+    /// Reserves the likely price of a call with a request of so many tokens. Waits while the calls in flight may use up the
+    /// day's money.
+    ///
+    /// # Errors
+    /// The day's money is spent.
+    pub(crate) async fn reserve_in_turn(
+        self: &Arc<Self>,
+        model: &str,
+        (request_tokens, answer_max): (u64, u64),
+        clock: &dyn Clock,
+    ) -> Result<Reservation, Limited> {
+        loop {
+            // Before the meter is asked, so that no release is missed.
+            let mut released = std::pin::pin!(self.released.notified());
+            released.as_mut().enable();
+            {
+                let mut meter = self.meter.lock();
+                let price = meter.likely_price(model, request_tokens, answer_max);
+                if meter.try_reserve(price, clock.now())? {
+                    return Ok(Reservation { budgets: Arc::clone(self), price });
+                }
+            }
+            released.await;
+        }
+    }
+
+    /// Reserves the likely price of a call that is made in any case.
+    pub(crate) fn reserve(
+        self: &Arc<Self>,
+        model: &str,
+        request_tokens: u64,
+        answer_max: u64,
+    ) -> Reservation {
+        let mut meter = self.meter.lock();
+        let price = meter.likely_price(model, request_tokens, answer_max);
+        meter.reserve(price);
+        Reservation { budgets: Arc::clone(self), price }
     }
 
     /// The price of a model, by its id in the configuration.

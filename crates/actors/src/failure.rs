@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use cairn_core::conversation::FoldError;
+use cairn_core::limits::Limited;
 use cairn_core::settings::InstructionTooLong;
 use cairn_core::window::AssembleError;
 use cairn_types::ids::{AgentId, ChannelId, OutboxId};
@@ -229,6 +230,11 @@ pub(crate) fn too_long(limit: std::time::Duration) -> TurnFailure {
     failure("turn_failed", message, "send the message again; check that the model's server is well")
 }
 
+/// The day's money was spent before the first call of the turn.
+pub(crate) fn no_money(limited: &Limited) -> TurnFailure {
+    failure("limited", limited.words.clone(), "raise spend_per_day under [limits], or send it again tomorrow")
+}
+
 /// Why an actor failed, for logs. A panic's message is left out, since it may quote what people wrote.
 pub(crate) fn of_actor(error: &ActorProcessingErr) -> String {
     if error.is::<ChannelFault>() || error.is::<StoreError>() {
@@ -264,6 +270,9 @@ pub(crate) fn note(code: &str) -> &'static str {
         "content_filter" => {
             "Sorry, the content filter of my language model's provider withheld the answer to that message, so I \
              leave it out from now on. Please put it another way."
+        }
+        "limited" => {
+            "My budget for today was used up before I could answer that. Please send it again after midnight UTC."
         }
         "cut_off" => {
             "Sorry, I thought about that for so long that there was no room left for an answer. Please ask for less \

@@ -17,7 +17,7 @@ use cairn_core::store_port::Store;
 use cairn_core::window::Place;
 use cairn_types::event::Record;
 use cairn_types::ids::ChannelId;
-use cairn_types::ports::{ChatModel, StoreError};
+use cairn_types::ports::StoreError;
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use ractor::ActorRef;
@@ -107,13 +107,6 @@ impl ChannelHandle {
         self.read(|conversation| agent.settings(conversation))
     }
 
-    /// The current settings on the model that answers here, by which requests are made. Takes the lock of the conversation,
-    /// too.
-    pub(crate) fn serving_settings(&self) -> Arc<AgentSettings> {
-        let agent = self.agent();
-        self.read(|conversation| agent.serving_settings(conversation))
-    }
-
     /// The agent with its current settings.
     pub(crate) fn agent(&self) -> Arc<AgentRuntime> {
         Arc::clone(&self.agent.read())
@@ -122,11 +115,6 @@ impl ChannelHandle {
     /// Replaces the agent after a reload.
     pub(crate) fn set_agent(&self, agent: Arc<AgentRuntime>) {
         *self.agent.write() = agent;
-    }
-
-    pub(crate) fn model(&self) -> Arc<dyn ChatModel> {
-        let agent = self.agent();
-        self.read(|conversation| Arc::clone(&agent.serving(conversation).model))
     }
 
     /// The compaction that is due in this conversation, as the engine decides.

@@ -17,6 +17,7 @@ use jiff::Timestamp;
 use ractor::{ActorId, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
+use crate::budgets::Reservation;
 use crate::failure::{RuntimeError, refusal};
 use crate::tasks::Ended;
 use crate::typing::Typing;
@@ -146,6 +147,8 @@ pub(crate) enum ChannelMsg {
         usage: Usage,
         is_estimate: bool,
         trace: Option<Box<CallTrace>>,
+        /// Dropped when the usage is counted.
+        reservation: Option<Reservation>,
     },
     /// Retries what the store refused.
     Retry,

@@ -219,6 +219,15 @@ impl Runtime {
         Ok(())
     }
 
+    /// Counts a command that reads or writes what is stored, against the limits of its caller and its channel.
+    ///
+    /// # Errors
+    /// A limit is reached.
+    pub fn admit_command(&self, channel: &ChannelId, user: &str) -> Result<(), RuntimeError> {
+        let admitted = self.shared.budgets.admit_command(channel, user, self.shared.ports.now());
+        admitted.map_err(|limited| RuntimeError::Limited(limited.words))
+    }
+
     /// The money that the day has cost so far, in the currency of the prices.
     pub fn spent_today(&self) -> f64 {
         self.shared.budgets.spent_today(self.shared.ports.now())
@@ -397,6 +406,27 @@ impl Runtime {
         granted: bool,
         by: Approver,
     ) -> Result<ApprovalDecision, ApprovalError> {
+        let (channel, approval, by) = self.may_decide(which, by)?;
+        let handle = self.shared.directory.handle(&channel).ok_or(ApprovalError::Nothing)?;
+        let (told, journalled) = oneshot::channel();
+        if !handle.approvals.decide(&approval.id, ApprovalAnswer { granted, by, told })
+            || journalled.await.is_err()
+        {
+            return Err(ApprovalError::Nothing);
+        }
+        let outcome = if granted { ApprovalOutcome::Granted } else { ApprovalOutcome::Denied };
+        Ok(ApprovalDecision { channel, approval, outcome })
+    }
+
+    /// The request for approval that is meant, with its channel, and the person who may answer it.
+    ///
+    /// # Errors
+    /// As those of [`Runtime::decide`].
+    pub fn may_decide(
+        &self,
+        which: ApprovalTarget,
+        by: Approver,
+    ) -> Result<(ChannelId, Approval, String), ApprovalError> {
         let open = match &which {
             ApprovalTarget::Id(id) => {
                 self.approvals().into_iter().filter(|(_, open)| open.id == *id).collect()
@@ -425,14 +455,7 @@ impl Runtime {
                 return Err(ApprovalError::NotAllowed);
             }
         };
-        let (told, journalled) = oneshot::channel();
-        if !handle.approvals.decide(&approval.id, ApprovalAnswer { granted, by, told })
-            || journalled.await.is_err()
-        {
-            return Err(ApprovalError::Nothing);
-        }
-        let outcome = if granted { ApprovalOutcome::Granted } else { ApprovalOutcome::Denied };
-        Ok(ApprovalDecision { channel, approval, outcome })
+        Ok((channel, approval, by))
     }
 }
 

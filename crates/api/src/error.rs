@@ -215,6 +215,7 @@ impl From<TurnFailure> for ApiError {
         let status = match failure.code.as_str() {
             "stopped" => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
             "stopping" => StatusCode::SERVICE_UNAVAILABLE,
+            "limited" => StatusCode::TOO_MANY_REQUESTS,
             _ => StatusCode::BAD_GATEWAY,
         };
         Self::new(status, failure.code, failure.message, failure.hint)

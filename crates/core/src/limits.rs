@@ -15,6 +15,10 @@ use cairn_types::model::Usage;
 #[cfg(test)]
 mod tests;
 
+/// Tokens of an answer that a call's reserved price counts. Most answers are shorter; what a longer one costs beyond that is
+/// the most by which one call passes the cap.
+const LIKELY_ANSWER_TOKENS: u64 = 1_000;
+
 /// An hour in minutes.
 const HOUR: i64 = 60;
 
@@ -91,6 +95,8 @@ pub struct Meter {
     told_of_cap: BTreeSet<ChannelId>,
     day: Option<Date>,
     spent: f64,
+    /// Calls in flight that have a price, and the sum of what they are likely to cost.
+    reserved: (u64, f64),
     /// The minute of the last clean-up.
     swept: i64,
 }
@@ -109,6 +115,7 @@ impl Meter {
             told_of_cap: BTreeSet::new(),
             day: today.day,
             spent,
+            reserved: (0, 0.0),
             swept: 0,
         }
     }
@@ -123,11 +130,19 @@ impl Meter {
     /// # Errors
     /// A limit is reached. A refused message does not count.
     pub fn admit(&mut self, channel: &ChannelId, user: &str, now: Timestamp) -> Result<(), Limited> {
-        self.sweep(now);
         if let Err(limited) = self.admit_spend(now) {
             let tell = self.told_of_cap.insert(channel.clone());
             return Err(Limited { tell, ..limited });
         }
+        self.admit_command(channel, user, now)
+    }
+
+    /// Counts a command that reads or writes what is stored, as a message is counted. It costs no money.
+    ///
+    /// # Errors
+    /// A limit of the hour is reached. A refused command does not count.
+    pub fn admit_command(&mut self, channel: &ChannelId, user: &str, now: Timestamp) -> Result<(), Limited> {
+        self.sweep(now);
         let limits = &self.limits;
         let minute = minute_of(now);
         if let Some(window) = self.users.get_mut(user) {
@@ -157,6 +172,47 @@ impl Meter {
             return Err(limited(Limit::Spend, until_midnight(now), true));
         }
         Ok(())
+    }
+
+    /// What a call with a request of so many tokens is likely to cost; `answer_max`: the most tokens of its answer.
+    pub fn likely_price(&self, model: &str, request_tokens: u64, answer_max: u64) -> f64 {
+        let output_tokens = answer_max.min(LIKELY_ANSWER_TOKENS);
+        let usage = Usage { input_tokens: request_tokens, output_tokens, ..Usage::default() };
+        self.price(model).map_or(0.0, |price| price.of(usage))
+    }
+
+    /// Reserves the likely price of a call, if the day's money is enough for it beside the calls in flight. The only call in
+    /// flight always gets it. False: another call has to end first.
+    ///
+    /// # Errors
+    /// The cap is reached.
+    pub fn try_reserve(&mut self, price: f64, now: Timestamp) -> Result<bool, Limited> {
+        self.admit_spend(now)?;
+        let cap = self.limits.spend_per_day;
+        let (n_calls, reserved) = self.reserved;
+        if cap > 0.0 && price > 0.0 && n_calls > 0 && self.spent + reserved + price > cap {
+            return Ok(false);
+        }
+        self.reserve(price);
+        Ok(true)
+    }
+
+    /// Reserves the likely price of a call that is made in any case.
+    pub fn reserve(&mut self, price: f64) {
+        if price > 0.0 {
+            self.reserved.0 += 1;
+            self.reserved.1 += price;
+        }
+    }
+
+    /// Gives the reserved price of a call back, when the call has ended and its usage is counted.
+    pub fn release(&mut self, price: f64) {
+        if price <= 0.0 {
+            return;
+        }
+        let (n_calls, reserved) = self.reserved;
+        // Sums of fractions leave a rest.
+        self.reserved = if n_calls <= 1 { (0, 0.0) } else { (n_calls - 1, reserved - price) };
     }
 
     /// Counts a model call for a channel, on behalf of these people (ids as in [`Meter::admit`]; empty for a run).

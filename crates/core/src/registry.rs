@@ -25,8 +25,8 @@ const ACCESS_KEPT: usize = 8;
 /// How long a ban is remembered after its end: messages from that time are not accepted later.
 const BAN_KEPT: SignedDuration = SignedDuration::from_hours(31 * 24);
 
-/// Most strangers who wait at the same time. Others have to wait until a code expires, so that strangers cannot fill the
-/// journal.
+/// Most strangers who wait at the same time. One more takes the place of the one who has waited longest. A person is told a code
+/// once within [`TELL_AGAIN`], also when they lose their place, so that a few strangers cannot fill the journal.
 pub const WAITING_MAX: usize = 64;
 
 /// A platform's access rules, with their start.
@@ -80,7 +80,18 @@ impl RegistryState {
     pub fn apply(&mut self, record: &Record) {
         match &record.event {
             Event::Registry(RegistryEvent::PairingRequested { user, chat, code }) => {
-                self.pairings.retain(|_, pairing| !pairing.is_void(record.at));
+                let is_recent = |at: Timestamp| is_told_recently(at, record.at);
+                self.pairings.retain(|_, pairing| {
+                    !pairing.is_void(record.at) || (pairing.displaced && is_recent(pairing.told_at))
+                });
+                if self.pairings.get(&user.id).is_some_and(|pairing| pairing.displaced) {
+                    self.pairings.remove(&user.id);
+                }
+                if let Some(displaced) = self.displaced_by(&user.id, record.at).cloned()
+                    && let Some(pairing) = self.pairings.get_mut(&displaced)
+                {
+                    pairing.displaced = true;
+                }
                 let pairing = self.pairings.entry(user.id.clone()).or_insert_with(|| Pairing {
                     user: user.clone(),
                     chat: chat.clone(),
@@ -89,6 +100,7 @@ impl RegistryState {
                     told_at: record.at,
                     approved_at: None,
                     revoked_at: None,
+                    displaced: false,
                 });
                 // Only earlier versions sent a code to somebody who was revoked or refused.
                 if pairing.revoked_at.take().is_some() {
@@ -102,6 +114,7 @@ impl RegistryState {
                 if let Some(pairing) = self.pairings.get_mut(user) {
                     pairing.approved_at = Some(record.at);
                     pairing.revoked_at = None;
+                    pairing.displaced = false;
                 }
             }
             Event::Registry(RegistryEvent::PairingRevoked { user }) => {
@@ -191,15 +204,28 @@ impl RegistryState {
         then.map(|known| &known.access)
     }
 
-    /// Whether to send a code to a stranger who writes now: not if it was sent recently, nor if too many wait.
+    /// How many strangers wait for approval.
+    pub fn n_waiting(&self, now: Timestamp) -> usize {
+        self.pairings.values().filter(|pairing| pairing.waits(now)).count()
+    }
+
+    /// The person who loses their place when a stranger asks now: whoever has waited longest. `None`: there is room, or the
+    /// stranger is known.
+    pub fn displaced_by(&self, user: &str, now: Timestamp) -> Option<&String> {
+        let is_known = self.pairings.get(user).is_some_and(|pairing| !pairing.is_void(now));
+        if is_known || self.n_waiting(now) < WAITING_MAX {
+            return None;
+        }
+        let waiting = self.pairings.iter().filter(|(_, pairing)| pairing.waits(now));
+        waiting.min_by_key(|(_, pairing)| pairing.asked_at).map(|(user, _)| user)
+    }
+
+    /// Whether to send a code to a stranger who writes now: not if it was sent recently.
     pub fn tells_code(&self, user: &str, now: Timestamp) -> bool {
         match self.pairings.get(user) {
             Some(pairing) if pairing.approved_at.is_some() || pairing.revoked_at.is_some() => false,
-            // After a clock was set back it is unknown how long ago that was.
-            Some(pairing) => {
-                !(SignedDuration::ZERO..TELL_AGAIN).contains(&now.duration_since(pairing.told_at))
-            }
-            None => self.pairings.values().filter(|pairing| pairing.waits(now)).count() < WAITING_MAX,
+            Some(pairing) => !is_told_recently(pairing.told_at, now),
+            None => true,
         }
     }
 
@@ -237,6 +263,11 @@ impl RegistryState {
         }
         address
     }
+}
+
+/// Whether a code was sent so recently that it is not sent again. After a clock was set back it is unknown how long ago that was.
+fn is_told_recently(told_at: Timestamp, now: Timestamp) -> bool {
+    (SignedDuration::ZERO..TELL_AGAIN).contains(&now.duration_since(told_at))
 }
 
 /// Tokens used on one day (UTC), by model.

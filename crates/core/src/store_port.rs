@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use std::sync::Arc;
 
 use cairn_types::event::{NewRecord, Record};
-use cairn_types::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq, TextId};
+use cairn_types::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TextId};
 use cairn_types::memory::{Memory, Reach};
 use cairn_types::message::{Artifact, Entry};
 use cairn_types::ports::{
@@ -100,6 +100,16 @@ pub trait Store: Send + Sync + 'static {
 
     /// Deliveries that are neither confirmed nor dropped, in whatever state, oldest first; drafts are excluded.
     fn deliveries(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>>;
+
+    /// The deliveries of a channel that are owed, or of all channels, oldest first. Those that are dead or unknown are not read.
+    fn owed(&self, channel: Option<&ChannelId>) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>>;
+
+    /// A delivery that is neither confirmed nor dropped.
+    fn delivery_of(
+        &self,
+        channel: &ChannelId,
+        id: &OutboxId,
+    ) -> BoxFuture<'_, Result<Option<OutboxItem>, StoreError>>;
 
     /// Pairings, bans, access rules, moved chats, approved servers and erasures.
     fn registry(&self) -> BoxFuture<'_, Result<RegistryState, StoreError>>;

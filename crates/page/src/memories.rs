@@ -348,10 +348,7 @@ pub(super) async fn chosen(
 
 /// `POST /memories/forget`.
 pub(super) async fn forget(admin: State<Shared>, Form(fields): Form<Fields>) -> Result<Response, PageError> {
-    for memory in chosen_of(&admin, &fields).await? {
-        let _forgotten =
-            memories::forget(State(Shared::clone(&admin)), Segment(memory.id.to_string())).await?;
-    }
+    memories::forget_all(&admin, &chosen_of(&admin, &fields).await?).await?;
     Ok(seen_again(HERE))
 }
 

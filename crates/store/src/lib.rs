@@ -38,3 +38,4 @@ pub use upkeep::verify::{
 };
 pub use views::history::HistoryPage;
 pub use views::lists::{MadeAt, Totals};
+pub use views::rows::Speaker;

@@ -33,6 +33,7 @@ use crate::views::archive::Reads;
 use crate::views::codec::{Key, encode_small, view_error};
 use crate::views::history::HistoryPage;
 use crate::views::lists::{MadeAt, Totals};
+use crate::views::rows::Speaker;
 use crate::views::{Command, KeptSnapshot, memories, registry_view};
 use cairn_core::store_port::ChannelLine;
 use cairn_types::ports::MemoryTrail;
@@ -138,8 +139,7 @@ impl cairn_core::store_port::Store for Store {
         reach: &[Reach],
         filter: MemoryFilter,
     ) -> BoxFuture<'_, Result<Vec<Memory>, StoreError>> {
-        let (agent, reach) = (agent.clone(), reach.to_vec());
-        self.look(move |inner, reads| recall::list(sources(inner), reads, &agent, &reach, &filter)).boxed()
+        self.memories_of(vec![agent.clone()], reach, filter).boxed()
     }
 
     fn memory(&self, id: &MemoryId) -> BoxFuture<'_, Result<Option<Memory>, StoreError>> {
@@ -168,6 +168,20 @@ impl cairn_core::store_port::Store for Store {
 
     fn deliveries(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {
         self.look(|_, reads| reads.deliveries()).boxed()
+    }
+
+    fn owed(&self, channel: Option<&ChannelId>) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {
+        let channel = channel.cloned();
+        self.look(move |_, reads| reads.owed(channel.as_ref())).boxed()
+    }
+
+    fn delivery_of(
+        &self,
+        channel: &ChannelId,
+        id: &OutboxId,
+    ) -> BoxFuture<'_, Result<Option<OutboxItem>, StoreError>> {
+        let (channel, id) = (channel.clone(), id.clone());
+        self.look(move |_, reads| reads.delivery_of(&channel, &id)).boxed()
     }
 
     fn registry(&self) -> BoxFuture<'_, Result<RegistryState, StoreError>> {
@@ -356,6 +370,43 @@ impl Store {
     pub async fn memory_count(&self, agent: &AgentId) -> Result<u64, StoreError> {
         let agent = agent.clone();
         self.look(move |_, reads| memories::count(reads.db, &agent)).await
+    }
+
+    /// Memories of several agents within reach, oldest first; with a query best first, all in one ranking.
+    ///
+    /// # Errors
+    /// A view or the index failed.
+    pub fn memories_of(
+        &self,
+        agents: Vec<AgentId>,
+        reach: &[Reach],
+        filter: MemoryFilter,
+    ) -> impl Future<Output = Result<Vec<Memory>, StoreError>> + Send + use<'_> {
+        let reach = reach.to_vec();
+        self.look(move |inner, reads| recall::list(sources(inner), reads, &agents, &reach, &filter))
+    }
+
+    /// The newest memories of an agent within reach, newest first, at most `limit`. No others are read.
+    ///
+    /// # Errors
+    /// A view failed.
+    pub async fn newest_memories(
+        &self,
+        agent: &AgentId,
+        reach: &[Reach],
+        limit: usize,
+    ) -> Result<Vec<Memory>, StoreError> {
+        let (agent, reach) = (agent.clone(), reach.to_vec());
+        self.look(move |_, reads| memories::newest(reads.db, &agent, &reach, limit)).await
+    }
+
+    /// Who has spoken in a channel (`PLATFORM/USER`), without reading its messages.
+    ///
+    /// # Errors
+    /// A view failed.
+    pub async fn speakers(&self, channel: &ChannelId) -> Result<Vec<(String, Speaker)>, StoreError> {
+        let channel = channel.clone();
+        self.look(move |_, reads| reads.speakers(&channel)).await
     }
 
     /// The history of a memory, and the turns in which it was recalled.

@@ -61,6 +61,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How long readers wait for views that lag while the journal is read instead.
 const LITTLE_PATIENCE: Duration = Duration::from_millis(100);
 
+/// How long rows that were made from the journal are kept after their last use: views that come and go would have them made again
+/// for each question.
+const ROWS_KEPT: Duration = Duration::from_secs(60);
+
 /// Nobody is told of a call that takes less.
 const TOLD_AFTER: Duration = Duration::from_secs(5);
 
@@ -90,7 +94,7 @@ pub(crate) struct Inner {
     /// When a disk that was full was tried last.
     room_tried: Mutex<Option<Instant>>,
     /// Rows made in memory from the journal, while the views on disk do not answer.
-    journal_rows: Arc<tokio::sync::Mutex<Option<JournalRows>>>,
+    pub(crate) journal_rows: Arc<tokio::sync::Mutex<Option<JournalRows>>>,
     reads_from_journal: AtomicBool,
     pub(crate) index: Arc<SearchIndex>,
     pub(crate) tasks: SyncSender<Task>,
@@ -523,10 +527,12 @@ impl Store {
         match read.await {
             Err(error) if self.inner.is_of_views(&error) => self.read_from_journal(look).await,
             result => {
-                if reads_from_journal && let Ok(mut rows) = self.inner.journal_rows.try_lock() {
-                    *rows = None;
-                    self.inner.reads_from_journal.store(false, Ordering::Release);
-                    tracing::info!("the views answer again");
+                if let Ok(mut rows) = self.inner.journal_rows.try_lock() {
+                    let _unused = rows.take_if(|rows| rows.used.elapsed() >= ROWS_KEPT);
+                    if reads_from_journal {
+                        self.inner.reads_from_journal.store(false, Ordering::Release);
+                        tracing::info!("the views answer again");
+                    }
                 }
                 result
             }
@@ -548,13 +554,13 @@ impl Store {
             }
             let rows = kept.get_or_insert_with(|| JournalRows::new(&Layout::of(&inner.options.dir).journal));
             let tail = inner.durable().tail;
-            let result =
-                rows.up_to(&tail).and_then(|db| look(&inner, &Reads { db, journal: &inner.journal }));
-            if result.is_err() {
-                // Half applied, perhaps.
-                *kept = None;
-            }
-            result
+            let error = match rows.up_to(&tail) {
+                Ok(db) => return look(&inner, &Reads { db, journal: &inner.journal }),
+                Err(error) => error,
+            };
+            // Half applied, perhaps.
+            *kept = None;
+            Err(error)
         });
         done.await
             .unwrap_or_else(|_panic| Err(view_error("reading the journal panicked; the log says where")))

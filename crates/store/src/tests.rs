@@ -14,7 +14,7 @@ use jiff::Timestamp;
 
 use crate::files::disk::{AppendFile, Disk, RealDisk};
 use crate::store::ROOM_EVERY;
-use crate::views::codec::Key;
+use crate::views::codec::{Key, view_error};
 use crate::views::db::Db;
 use crate::views::{Command, STILL_READ};
 use crate::{Store, StoreOptions, verify_dir};
@@ -243,12 +243,16 @@ async fn what_is_asked_of_views_that_do_not_come_back_is_read_from_the_journal_a
         store.append(vec![record]).await.unwrap();
     }
     assert!(store.inner.reads_from_journal());
+    let are_kept = || store.inner.journal_rows.try_lock().unwrap().is_some();
+    let failing = store.look(|_, _| Err::<(), _>(view_error("what was asked for is damaged")));
+    assert!(failing.await.is_err() && are_kept(), "a question that fails has nothing folded again");
     drop(hang);
     stuck.join().unwrap();
     // Those who ask until the views answer in time are answered all the same.
     while store.inner.reads_from_journal() {
         assert_eq!(store.channels().await.unwrap().len(), 2);
     }
+    assert!(are_kept(), "nor have views that come and go");
     assert!(store.close().await);
 }
 

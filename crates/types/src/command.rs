@@ -263,6 +263,18 @@ impl Command {
         }
     }
 
+    /// Whether it counts like a message, and runs only once at a time for each person: it reads or writes what is stored.
+    pub fn is_counted(&self) -> bool {
+        matches!(
+            self,
+            Self::Memory { .. }
+                | Self::Remember { .. }
+                | Self::Forget { .. }
+                | Self::Export
+                | Self::ForgetMe { .. }
+        )
+    }
+
     /// Whether only the caller may see its answer.
     pub fn is_private(&self) -> bool {
         matches!(

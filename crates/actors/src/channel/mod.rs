@@ -79,8 +79,9 @@ async fn handle(message: ChannelMsg, state: &mut ChannelState) -> Result<(), Act
         }
         ChannelMsg::TurnDone { attempt, ended } => state.turn_done(attempt, *ended).await?,
         ChannelMsg::Yield { attempt } => state.yield_turn(attempt),
-        ChannelMsg::Spent { model, usage, is_estimate, trace } => {
+        ChannelMsg::Spent { model, usage, is_estimate, trace, reservation } => {
             state.spent(model, usage, is_estimate, trace).await?;
+            drop(reservation);
         }
         ChannelMsg::Retry => state.retry().await?,
         ChannelMsg::Propose => state.propose().await?,

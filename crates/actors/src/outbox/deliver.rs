@@ -101,9 +101,8 @@ impl Delivery {
         }
         self.note(Vec::new()).await?;
         loop {
-            match self.args.ports.store.deliveries().await {
-                Ok(items) => {
-                    let now = items.into_iter().find(|item| item.id == self.item.id);
+            match self.args.ports.store.delivery_of(&self.item.channel, &self.item.id).await {
+                Ok(now) => {
                     self.item = now.ok_or(Stopped::Over)?;
                     return Ok(());
                 }

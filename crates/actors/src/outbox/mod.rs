@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use cairn_core::store_port::Store;
 use cairn_types::ids::{ChannelId, OutboxId};
-use cairn_types::ports::{DeliveryState, OutboxItem};
+use cairn_types::ports::OutboxItem;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -135,8 +135,8 @@ async fn find_pending(
     outbox: ActorRef<OutboxMsg>,
     of: Option<ChannelId>,
 ) {
-    let mut items = loop {
-        match store.deliveries().await {
+    let items = loop {
+        match store.owed(of.as_ref()).await {
             Ok(items) => break items,
             Err(error) => {
                 tracing::error!(%error, "cannot list the pending deliveries; trying again");
@@ -144,8 +144,6 @@ async fn find_pending(
             }
         }
     };
-    let is_wanted = |item: &OutboxItem| of.as_ref().is_none_or(|channel| item.channel == *channel);
-    items.retain(|item| item.state == DeliveryState::Owed && is_wanted(item));
     // The next outbox reads it again.
     let _ = outbox.send_message(OutboxMsg::Found { of, items });
 }

@@ -1,10 +1,11 @@
 //! Calls that wait for a person's yes: asked, answered, left behind.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_types::event::{Event, TurnEvent};
 use cairn_types::ids::ChannelId;
-use cairn_types::ports::{Progress, Tool};
+use cairn_types::ports::{Answer, Progress, Tool};
 use cairn_types::tool::approval::ApprovalOutcome;
 use cairn_types::tool::defs::ToolDef;
 use cairn_types::tool::{ToolFailure, ToolOutcome, ToolOutput};
@@ -12,6 +13,7 @@ use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::common::model::{Kind, Plan};
 use super::common::*;
@@ -118,4 +120,29 @@ async fn a_crash_makes_a_request_void_and_the_call_is_not_made_after_it() {
     );
     assert!(tool.0.lock().is_empty());
     assert_eq!(outcomes(&again), [ToolOutcome::Stopped]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_approval_stops_the_clock_of_its_turn_and_gives_it_no_more_time() {
+    let (mut world, _tool) = world();
+    world.limits.turn_timeout = Duration::from_secs(100);
+    let live = world.start().await;
+    let gate = world.model.hold(Kind::Reply);
+    world.model.plan(Kind::Reply, Plan::Calls(vec![("change", json!({}))]));
+    let mut progress = live.say("a", "do it").await.progress;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    gate.add_permits(1);
+    let approval = loop {
+        if let Some(Progress::Approval(approval)) = progress.next().await {
+            break approval;
+        }
+    };
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    live.runtime.decide(ApprovalTarget::Id(approval.id), true, Approver::Socket).await.unwrap();
+    let since = Instant::now();
+    let told = progress.collect::<Vec<_>>().await;
+    assert!(
+        matches!(told.last(), Some(Progress::Ended(Answer::Failed(failure))) if failure.message.contains("100 s"))
+    );
+    assert_eq!(since.elapsed().as_secs(), 40, "it had used 60 of 100");
 }

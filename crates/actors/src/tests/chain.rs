@@ -1,9 +1,10 @@
 //! A chain of models: the next one answers at once where one fails, and the first comes back.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_core::agent::WindowSource;
+use cairn_core::agent::{AgentSettings, WindowSource};
 use cairn_core::store_port::Store as _;
 use cairn_types::event::{DeliveryEvent, Event, ModelNews, NewRecord, TurnEvent};
 use cairn_types::message::Part;
@@ -15,6 +16,7 @@ use tokio::time::Instant;
 
 use super::common::model::{FakeModel, Kind, Plan, words};
 use super::common::*;
+use crate::{AgentRuntime, ModelCandidate};
 use cairn_core::chain::ModelState;
 
 fn broken(error: ModelError) -> Plan {
@@ -493,4 +495,40 @@ async fn a_window_too_small_for_prompt_and_tools_costs_no_history_where_another_
     assert!(chosen(&world)[0].1.contains("takes 20 tokens"), "{:?}", chosen(&world));
     assert_eq!((n(&world.model), n(second(&world))), (4, 1));
     assert_eq!(world.store.count(is_emergency), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_keeps_its_agent_through_a_reload() {
+    let world = World::new().with_tools();
+    let live = world.start().await;
+    world.model.plan(Kind::Reply, Plan::Calls(vec![("no_such_tool", serde_json::json!({}))]));
+    let gate = world.model.hold(Kind::Reply);
+    let first = live.say("a", "who are you?").await;
+    world.model.until(1, Kind::Reply).await;
+    let newer = FakeModel::named("newer");
+    let settings = AgentSettings {
+        model: "newer".to_owned(),
+        system_prompt: "You are a pirate.".to_owned(),
+        ..world.settings.clone()
+    };
+    live.runtime.set_agents(vec![AgentRuntime::new(ModelCandidate {
+        settings: Arc::new(settings),
+        model: Arc::clone(&newer) as Arc<dyn cairn_types::ports::ChatModel>,
+    })]);
+    gate.add_permits(10);
+    assert_eq!(reply(first).await, "re: who are you?");
+    assert_eq!((world.model.requests(Kind::Reply).len(), newer.requests(Kind::Reply).len()), (2, 0));
+    live.ask("b", "and now?").await;
+    let requests = newer.requests(Kind::Reply);
+    assert!(requests.len() == 1 && words(&requests[0]).contains("You are a pirate."));
+    let used: Vec<String> = world
+        .store
+        .events()
+        .into_iter()
+        .filter_map(|event| match event {
+            Event::Turn(TurnEvent::UsageReported { model, .. }) => Some(model),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(used, ["fake", "fake", "newer"]);
 }

@@ -74,6 +74,8 @@ async fn an_overflow_that_the_model_reports_is_relieved_and_answered() {
     assert!(refused > again && again > answered, "{sizes:?}");
     settle().await;
     check_coverage(&world.conversation());
+    let asked = world.store.most_asked.load(std::sync::atomic::Ordering::SeqCst);
+    assert!((1..=500).contains(&asked), "a run reads the archive in pages, and asked for {asked}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,11 @@
 //! One person who writes in many channels at once, beside others.
 
+use std::collections::BTreeMap;
+
+use cairn_core::limits::{Price, TalkLimits};
 use cairn_types::ids::ChannelId;
 use cairn_types::message::{Author, Inbound};
+use cairn_types::ports::Answer;
 
 use super::common::model::{Kind, words};
 use super::common::*;
@@ -76,4 +80,39 @@ async fn who_is_alone_has_all_and_a_call_that_is_stopped_gives_its_place_back() 
         reply(admission).await;
     }
     assert_eq!(asked(&world, "eve"), 6, "what was stopped never began");
+}
+
+#[tokio::test(start_paused = true)]
+async fn sixty_turns_at_once_do_not_pass_the_days_money() {
+    let (world, live) = started().await;
+    let cap_at = |spend_per_day| {
+        let talk = TalkLimits { spend_per_day, ..TalkLimits::default() };
+        let prices = BTreeMap::from([("fake".to_owned(), Price { input: 1.0, ..Price::default() })]);
+        live.runtime.set_limits(world.limits.clone(), talk, prices);
+    };
+    cap_at(0.0);
+    reply(live.submit(said("person-0", "first")).await.unwrap()).await;
+    let one_call = live.runtime.spent_today();
+    let cap = 6.5 * one_call;
+    cap_at(cap);
+    let gate = world.model.hold(Kind::Reply);
+    let mut turns = Vec::new();
+    for n in 1..=60 {
+        turns.push(live.submit(said(&format!("person-{n}"), &format!("channel-{n}"))).await.unwrap());
+    }
+    settle().await;
+    let begun = world.model.requests(Kind::Reply).len();
+    assert!((4..=7).contains(&begun), "{begun} calls");
+    gate.add_permits(100);
+    let mut outcomes = BTreeMap::<String, u32>::new();
+    for turn in turns {
+        let outcome = match answer(turn).await {
+            Answer::Reply(_) => "answered".to_owned(),
+            Answer::Failed(failure) => failure.code,
+        };
+        *outcomes.entry(outcome).or_default() += 1;
+    }
+    let spent = live.runtime.spent_today();
+    assert!(spent > cap - one_call && spent < cap + 1.1 * one_call, "{spent} of {cap}");
+    assert_eq!(outcomes.keys().collect::<Vec<_>>(), ["answered", "limited"], "{outcomes:?}");
 }

@@ -308,3 +308,28 @@ async fn what_asks_for_an_approval_says_so_with_its_last_part_and_takes_no_draft
         assert_eq!(asks, wanted);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn dead_deliveries_are_read_neither_by_a_look_nor_for_one_that_was_interrupted() {
+    let world = World::new();
+    world.net.plan(&group(), &[Trouble::Refused, Trouble::Refused, Trouble::Refused]);
+    let live = world.start().await;
+    for n in 0..3 {
+        live.ask_in_group(&format!("m{n}"), "hello").await;
+    }
+    world.store.until(3, is_settled).await;
+    let ids: Vec<_> = live.runtime.deliveries().await.unwrap().into_iter().map(|item| item.id).collect();
+    live.ask_in_group("n", "and now?").await;
+    world.store.until(4, is_settled).await;
+    let is_attempted = |event: &Event| matches!(event, Event::Delivery(DeliveryEvent::Attempted { .. }));
+    let attempted = world.store.events().iter().rposition(is_attempted).unwrap() + 1;
+    let mut again = world.over(world.store.after_kill_at(attempted));
+    again.net = FakeNet::new();
+    again.net.guard(60);
+    let live = again.start().await;
+    again.store.until(4, is_settled).await;
+    live.runtime.retry_delivery(&group(), &ids[0]).await.unwrap();
+    again.store.until(5, is_settled).await;
+    assert_eq!(again.net.words(&group()), ["re: and now?", "re: hello"]);
+    assert_eq!(again.store.listed.load(std::sync::atomic::Ordering::SeqCst), 0);
+}

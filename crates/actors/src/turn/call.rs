@@ -18,6 +18,7 @@ use cairn_types::model::{Attempt, ChatRequest, Finish, ModelError, ModelEvent};
 use cairn_types::ports::TurnFailure;
 use cairn_types::trace::FailedTry;
 use futures::StreamExt as _;
+use futures::stream::BoxStream;
 use tokio::time::Instant;
 
 use super::state::Turn;
@@ -44,14 +45,21 @@ impl Turn {
                 Err(_) if self.no_room(&mut tries).await? => continue,
                 Err(error) => return Err(failure::no_room(&error)),
             };
-            self.tell_cut(&assembled.shortened).await?;
             let tokens = assembled.tokens;
+            if self.reserve(tokens).await? {
+                // The conversation may have changed meanwhile.
+                tail.now = self.args.shared.ports.now();
+                continue;
+            }
+            self.tell_cut(&assembled.shortened).await?;
             self.begin_call(&assembled, at_n, &tail);
             let request = ChatRequest { attempt: tries.attempt(), ..assembled.request };
             let (times, model) = (Arc::clone(&self.args.times), self.settings.model.clone());
             let (handle, show) = (Arc::clone(&self.args.handle), self.args.show.clone());
             let keeper = TextKeeper::of_answers(&self.args.shared.ports, &self.settings);
-            let request = stream(handle, show, Arc::clone(&self.args.call), keeper, request);
+            let events = handle.read(|conversation| Arc::clone(&self.agent.serving(conversation).model));
+            let events = events.stream(request);
+            let request = stream(handle, show, Arc::clone(&self.args.call), keeper, events);
             let work = async move { times.of_model(timed(model, request)).await };
             match self.with_outage_note(work).await? {
                 Ok(call) => {
@@ -83,6 +91,7 @@ impl Turn {
                         }
                         None => FailedTry::note(&mut self.tried, &self.settings.model, error.code()),
                     }
+                    self.args.call.reserve(None);
                     self.prepare_retry(error, tokens, &mut tries).await?;
                 }
             }
@@ -147,6 +156,38 @@ impl Turn {
             self.waited += since.elapsed();
         }
         self.slot = Some(slot);
+    }
+
+    /// Reserves the likely price of the next call. The first call of a turn waits while the calls in flight may use up the
+    /// day's money, and fails when it is spent; a turn that has begun goes on. True: it waited.
+    async fn reserve(&mut self, tokens: u64) -> Result<bool, TurnFailure> {
+        if self.args.call.is_reserved() {
+            return Ok(false);
+        }
+        let Shared { ports, budgets, .. } = self.args.shared.clone();
+        let (model, answer_max) = (self.settings.model.clone(), self.settings.window.output_reserve_tokens);
+        if std::mem::replace(&mut self.has_begun, true) {
+            self.args.call.reserve(Some(budgets.reserve(&model, tokens, answer_max)));
+            return Ok(false);
+        }
+        let (deadline, since) = (self.budget.pause(), Instant::now());
+        let mut reserving =
+            std::pin::pin!(budgets.reserve_in_turn(&model, (tokens, answer_max), &*ports.clock));
+        let (reserved, waited) = match futures::poll!(reserving.as_mut()) {
+            std::task::Poll::Ready(reserved) => (reserved, false),
+            std::task::Poll::Pending => {
+                tracing::debug!(channel = %self.args.handle.id, "a call waits: those in flight may use up the day's money");
+                tokio::select! {
+                    biased;
+                    reserved = reserving => (reserved, true),
+                    () = self.stopping() => return std::future::pending().await,
+                }
+            }
+        };
+        self.budget.resume(deadline, since.elapsed());
+        self.waited += since.elapsed();
+        self.args.call.reserve(Some(reserved.map_err(|limited| failure::no_money(&limited))?));
+        Ok(waited)
     }
 
     /// A request that fits, with the number of the last record that it includes. First it makes room as due: oversized
@@ -258,10 +299,9 @@ async fn stream(
     show: Option<Arc<Show>>,
     under_way: Arc<CallUnderWay>,
     keeper: TextKeeper,
-    request: ChatRequest,
+    mut events: BoxStream<'static, Result<ModelEvent, ModelError>>,
 ) -> Result<Call, ModelError> {
     let subscribers = &handle.subscribers;
-    let mut events = handle.model().stream(request);
     let ended = loop {
         let event = events.next().await;
         if let Some(Ok(ModelEvent::Sent(sent))) = event {

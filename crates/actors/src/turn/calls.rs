@@ -257,7 +257,7 @@ impl Turn {
         if events.is_empty() {
             return Ok(out);
         }
-        self.budget.hold();
+        self.approvals.lock().held.get_or_insert_with(|| (self.budget.pause(), Instant::now()));
         if let Some(show) = &self.args.show {
             show.typing().pause().await;
         }
@@ -367,13 +367,16 @@ impl Turn {
             let _ = decision.told.send(());
         }
         self.tell_outcome(&asked.approval, outcome, by.as_deref());
-        let last = {
+        let (last, held) = {
             let mut approvals = self.approvals.lock();
             approvals.open -= 1;
-            approvals.open == 0
+            let last = approvals.open == 0;
+            (last, approvals.held.take_if(|_| last))
         };
+        if let Some((deadline, since)) = held {
+            self.budget.resume(deadline, since.elapsed());
+        }
         if last {
-            self.budget.restart();
             if let Some(show) = &self.args.show {
                 show.typing().resume();
             }

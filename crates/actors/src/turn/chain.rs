@@ -266,7 +266,7 @@ impl Turn {
         metrics::counter!("cairn_failovers_total", "from" => from, "to" => to.clone(), "reason" => code)
             .increment(1);
         self.step(vec![Event::Turn(TurnEvent::ModelChosen { model: to, reason })]).await?;
-        self.settings = self.args.handle.serving_settings();
+        self.settings = self.serving_settings();
         Ok(())
     }
 
@@ -305,7 +305,7 @@ impl Turn {
 
     async fn step_learnt(&mut self, news: ModelNews, note: Option<Event>) -> Result<(), TurnFailure> {
         self.step(std::iter::once(Event::Turn(TurnEvent::ModelLearnt(news))).chain(note).collect()).await?;
-        self.settings = self.args.handle.serving_settings();
+        self.settings = self.serving_settings();
         Ok(())
     }
 
@@ -357,7 +357,7 @@ impl Turn {
         let events: Vec<_> = news.map(|news| Event::Turn(TurnEvent::ModelLearnt(news))).collect();
         if !events.is_empty() {
             self.step(events).await?;
-            self.settings = self.args.handle.serving_settings();
+            self.settings = self.serving_settings();
         }
         Ok(())
     }
@@ -483,7 +483,7 @@ impl Turn {
     /// Whether to believe a window: it is smaller than assumed, and leaves room for a conversation. Believing any other
     /// would silence the channel.
     fn is_credible_window(&self, limit: u64) -> bool {
-        let mut settings = AgentSettings::clone(&self.args.handle.serving_settings());
+        let mut settings = AgentSettings::clone(&self.serving_settings());
         if limit >= settings.window.window_tokens {
             return false;
         }

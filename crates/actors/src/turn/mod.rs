@@ -48,13 +48,15 @@ const MISSES_MAX: u32 = 3;
 pub(crate) async fn run(args: TurnArgs) -> TurnResult {
     let limit = args.shared.live.limits().turn_timeout;
     let (budget, show) = (Arc::new(Budget::new(limit)), args.show.clone());
+    let agent = args.handle.agent();
     let turn = Turn {
-        agent: args.handle.agent(),
-        settings: args.handle.serving_settings(),
+        settings: args.handle.read(|conversation| agent.serving_settings(conversation)),
+        agent,
         outage_wait: OutageWait::of(&args.handle, args.show.is_some(), &args.shared.live.limits()),
         budget: Arc::clone(&budget),
         approvals: Mutex::default(),
         slot: None,
+        has_begun: false,
         waited: Duration::ZERO,
         tried: Vec::new(),
         cut: false,

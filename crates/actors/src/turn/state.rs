@@ -45,7 +45,9 @@ pub(super) struct Turn {
     pub(super) approvals: Mutex<ApprovalsSoFar>,
     /// The slot for the call that is being made.
     pub(super) slot: Option<CallSlot>,
-    /// How long the next call has waited for a slot.
+    /// The price of a first call was reserved.
+    pub(super) has_begun: bool,
+    /// How long the next call has waited for a slot, or for the day's money.
     pub(super) waited: Duration,
     /// Calls that used nothing, since the last one that did.
     pub(super) tried: Vec<FailedTry>,
@@ -61,6 +63,8 @@ pub(super) struct ApprovalsSoFar {
     pub(super) asked: u32,
     /// Requests that wait for an answer.
     pub(super) open: u32,
+    /// The turn's deadline and the time since which its clock stands still, while requests are open.
+    pub(super) held: Option<(Option<Instant>, Instant)>,
     pub(super) unanswered: bool,
     pub(super) denied: BTreeSet<String>,
 }
@@ -71,9 +75,14 @@ impl Turn {
         self.until_journalled(|| self.args.turn.step(events.clone())).await
     }
 
+    /// The settings of the turn's agent on the model that answers here, as they are in this conversation.
+    pub(super) fn serving_settings(&self) -> Arc<AgentSettings> {
+        self.args.handle.read(|conversation| self.agent.serving_settings(conversation))
+    }
+
     /// The settings by which the history makes room: those on the current model, or on the one that it stands in for.
     pub(super) fn kept_by(&self) -> Arc<AgentSettings> {
-        let kept = self.args.handle.settings();
+        let kept = self.args.handle.read(|conversation| self.agent.settings(conversation));
         if kept.model == self.settings.model { Arc::clone(&self.settings) } else { kept }
     }
 
@@ -129,7 +138,8 @@ impl Turn {
     }
 }
 
-/// The time limit of a turn. The clock stands still while the turn waits for a model that does not answer.
+/// The time limit of a turn. The clock stands still while the turn waits for a model that does not answer, for a person's
+/// approval, or for its share of calls and money.
 pub(super) struct Budget {
     limit: Duration,
     /// `None`: the clock stands still.

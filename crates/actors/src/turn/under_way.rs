@@ -13,6 +13,7 @@ use cairn_types::tokens::estimate;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
+use crate::budgets::Reservation;
 use crate::messages::draft_entry;
 use crate::telemetry;
 use crate::traces::TraceBuilder;
@@ -213,16 +214,29 @@ impl Call {
 
 /// The call under way in a turn, or the last one that failed. The channel's actor reads it, since it may end the turn at
 /// any time.
-#[derive(Debug, Default)]
-pub(crate) struct CallUnderWay(Mutex<Option<Call>>);
+#[derive(Default)]
+pub(crate) struct CallUnderWay {
+    call: Mutex<Option<Call>>,
+    /// Its likely price. Held until its usage is counted.
+    reservation: Mutex<Option<Reservation>>,
+}
 
 impl CallUnderWay {
     pub(super) fn begin(&self, call: Call) {
-        *self.0.lock() = Some(call);
+        *self.call.lock() = Some(call);
+    }
+
+    /// Sets the reserved price of the next call; `None`: the call has ended and is counted.
+    pub(super) fn reserve(&self, reservation: Option<Reservation>) {
+        let _released = std::mem::replace(&mut *self.reservation.lock(), reservation);
+    }
+
+    pub(super) fn is_reserved(&self) -> bool {
+        self.reservation.lock().is_some()
     }
 
     pub(super) fn note<T>(&self, change: impl FnOnce(&mut Call) -> T) -> Option<T> {
-        self.0.lock().as_mut().map(change)
+        self.call.lock().as_mut().map(change)
     }
 
     /// Notes which events of the turn are journalled: the call's usage, or its entry.
@@ -232,6 +246,7 @@ impl CallUnderWay {
         };
         if has(|event| matches!(event, TurnEvent::UsageReported { .. })) {
             self.note(|call| call.is_settled = true);
+            self.reserve(None);
         }
         if has(|event| matches!(event, TurnEvent::EntryAdded { entry } if entry.role == Role::Assistant)) {
             self.take();
@@ -239,6 +254,6 @@ impl CallUnderWay {
     }
 
     pub(crate) fn take(&self) -> Option<Call> {
-        self.0.lock().take()
+        self.call.lock().take()
     }
 }

@@ -30,6 +30,9 @@ use crate::messages::RunFailure;
 use crate::ports::Ports;
 use crate::tasks;
 
+/// Entries that a run reads from the archive at a time.
+const ENTRIES_AT_ONCE: usize = 500;
+
 enum AskError {
     Model {
         reason: String,
@@ -207,9 +210,7 @@ async fn sources(store: &dyn Store, handle: &ChannelHandle, run: &Run) -> Result
         handle.read(|conversation| conversation.readable(run, conversation.live.iter().cloned()));
     // An emergency may have dropped them from the window, but never from the archive.
     if (entries.len() as u64) < run.messages {
-        let read = store.entries(&handle.id, run.from_seq, run.to_seq, usize::MAX).await;
-        let read = read.map_err(|error| RunFailure::attempt(error.to_string()))?;
-        entries = handle.read(|conversation| conversation.readable(run, read));
+        entries = from_archive(store, handle, run).await?;
     }
     if (entries.len() as u64) < run.messages {
         let reason = format!("only {} of {} messages could be read", entries.len(), run.messages);
@@ -220,6 +221,24 @@ async fn sources(store: &dyn Store, handle: &ChannelHandle, run: &Run) -> Result
         return Err(RunFailure::end(RunOutcome::Failed, reason));
     }
     Ok(Sources { entries: entries.into(), summaries: Arc::new([]) })
+}
+
+/// The entries of a run's range that it may read, a page at a time, and no more than it is about.
+async fn from_archive(
+    store: &dyn Store,
+    handle: &ChannelHandle,
+    run: &Run,
+) -> Result<Vec<Arc<Entry>>, RunFailure> {
+    let mut entries: Vec<Arc<Entry>> = Vec::new();
+    let mut from = run.from_seq;
+    while (entries.len() as u64) < run.messages && from <= run.to_seq {
+        let page = store.entries(&handle.id, from, run.to_seq, ENTRIES_AT_ONCE).await;
+        let page = page.map_err(|error| RunFailure::attempt(error.to_string()))?;
+        let Some(last) = page.last() else { break };
+        from = last.seq.next();
+        entries.extend(handle.read(|conversation| conversation.readable(run, page)));
+    }
+    Ok(entries)
 }
 
 impl Job {

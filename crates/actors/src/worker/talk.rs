@@ -17,6 +17,7 @@ use futures::StreamExt as _;
 
 use super::{AskError, Job};
 use crate::agent::ModelCandidate;
+use crate::budgets::Reservation;
 use crate::handle::ChannelHandle;
 use crate::messages::ChannelMsg;
 use crate::telemetry;
@@ -239,6 +240,7 @@ struct UsageGuard<'a> {
     is_reported: bool,
     is_whole: bool,
     trace: TraceBuilder,
+    reservation: Option<Reservation>,
 }
 
 impl<'a> UsageGuard<'a> {
@@ -250,8 +252,9 @@ impl<'a> UsageGuard<'a> {
             ..TraceBuilder::begun(at_n, job.parts.ports.now())
         };
         let (is_reported, is_whole) = (false, false);
+        let reservation = Some(job.parts.budgets.reserve(&model, tokens, answer_max));
         let mut usage_guard =
-            Self { job, handle, model, usage, answer_max, answer, is_reported, is_whole, trace };
+            Self { job, handle, model, usage, answer_max, answer, is_reported, is_whole, trace, reservation };
         if super::is_extractive(candidate) {
             usage_guard.nothing();
         }
@@ -289,7 +292,8 @@ impl Drop for UsageGuard<'_> {
         if usage != Usage::default() || trace.is_some() {
             self.job.count_tokens(usage);
             let (model, is_estimate) = (std::mem::take(&mut self.model), !self.is_reported);
-            self.handle.tell_channel(ChannelMsg::Spent { model, usage, is_estimate, trace });
+            let reservation = self.reservation.take();
+            self.handle.tell_channel(ChannelMsg::Spent { model, usage, is_estimate, trace, reservation });
         }
     }
 }

@@ -78,6 +78,7 @@ pub use status::DrainRecord;
 pub use status::Identity;
 pub use status::NodeStatus;
 pub use status::OutboxRecord;
+pub use status::PairingCounts;
 pub use status::SpendStatus;
 pub use status::StatusRecord;
 pub use status::StoreStatus;

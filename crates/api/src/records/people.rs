@@ -28,8 +28,16 @@ pub struct PairingRecord {
 
 impl PairingRecord {
     pub fn of(pairing: Pairing) -> Self {
-        let Pairing { user: Author { id, name }, chat, code, asked_at, approved_at, revoked_at, told_at: _ } =
-            pairing;
+        let Pairing {
+            user: Author { id, name },
+            chat,
+            code,
+            asked_at,
+            approved_at,
+            revoked_at,
+            told_at: _,
+            displaced: _,
+        } = pairing;
         let state = match (approved_at, revoked_at) {
             (Some(_), _) => "paired",
             (None, Some(_)) => "revoked",

@@ -52,6 +52,9 @@ pub struct StatusRecord {
     /// Deliveries that chat networks have not confirmed.
     #[serde(default)]
     pub outbox: OutboxCounts,
+    /// Strangers who wait for approval.
+    #[serde(default)]
+    pub pairings: PairingCounts,
     /// The chat networks that are used.
     #[serde(default)]
     pub platforms: Vec<PlatformStatus>,
@@ -89,6 +92,14 @@ pub struct DrainRecord {
     pub node: String,
     /// The nodes of which one leads next.
     pub standbys: Vec<String>,
+}
+
+/// Requests for approval by strangers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PairingCounts {
+    pub waiting: u64,
+    /// Requests that lost their place to newer ones, since the daemon started.
+    pub displaced: u64,
 }
 
 /// What the day has cost, in the currency of the models' prices.
@@ -213,6 +224,7 @@ impl StatusRecord {
             restarts: 0,
             store,
             outbox: OutboxCounts::default(),
+            pairings: PairingCounts::default(),
             platforms: Vec::new(),
             spend: None,
             node: None,

@@ -85,6 +85,13 @@ pub fn troubles(status: &StatusRecord) -> Vec<String> {
             .extend(unwell.map(|one| format!("Model {} of {}: {}", one.model, agent.id, one.described())));
     }
     status.platforms.iter().for_each(|platform| troubles.extend(troubles_of(platform)));
+    if status.pairings.displaced > 0 {
+        let lost = counted(status.pairings.displaced, "request", "requests");
+        troubles.push(format!(
+            "Too many strangers wait for approval: {lost} lost the place to newer ones. `cairn pair list` shows who waits, \
+             `cairn ban` stops a flood"
+        ));
+    }
     let OutboxCounts { owed: _, dead, unknown } = status.outbox;
     if dead + unknown > 0 {
         let lost = counted(dead + unknown, "message was", "messages were");
@@ -223,7 +230,7 @@ fn caught_up(done: &CaughtUp) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::records::{Identity, StoreStatus};
+    use crate::records::{Identity, PairingCounts, StoreStatus};
 
     fn stopped(store: StoreStatus) -> StatusRecord {
         let identity = Identity {
@@ -269,6 +276,16 @@ mod tests {
         let (counts, told) = of(2, 1, 3);
         assert_eq!(counts, "2 unknown, 1 dead, 3 owed");
         assert!(told.starts_with("3 messages were not delivered: `cairn outbox list`"), "{told}");
+    }
+
+    #[test]
+    fn requests_that_lost_their_place_are_told() {
+        let of = |displaced| {
+            let pairings = PairingCounts { waiting: 64, displaced };
+            troubles(&StatusRecord { pairings, ..stopped(StoreStatus::unknown(None)) }).concat()
+        };
+        assert_eq!(of(0), "");
+        assert!(of(3).contains("3 requests lost the place to newer ones"), "{}", of(3));
     }
 
     #[test]

@@ -70,7 +70,8 @@ pub struct Limits {
     pub channel_messages_per_hour: u64,
     pub user_tokens_per_hour: u64,
     pub channel_tokens_per_hour: u64,
-    /// Money that the whole bot may spend on a day (UTC), in the currency of the models' prices. 0: no cap.
+    /// Money that the whole bot may spend on a day (UTC), in the currency of the models' prices. Calls in flight
+    /// count at their likely price: where they may use the rest up, further turns wait for them. 0: no cap.
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub spend_per_day: f64,
 }

@@ -210,3 +210,42 @@ fn a_clock_that_was_hours_ahead_locks_nobody_out() {
 fn a_wait_is_told_as_people_say_it(#[case] secs: u64, #[case] words: &str) {
     assert_eq!(in_words(secs), words);
 }
+
+#[test]
+fn calls_in_flight_hold_back_those_that_the_days_money_may_not_pay() {
+    let mut meter = meter(TalkLimits { spend_per_day: 1.0, ..TalkLimits::default() });
+    // 0.2 for the request, 0.01 for the answer.
+    let price = meter.likely_price("m", 100_000, 4_000);
+    assert!((price - 0.21).abs() < 1e-9, "{price}");
+    assert!(meter.likely_price("free", 100_000, 4_000).abs() < 1e-9);
+    let began = (0..60).filter(|_| meter.try_reserve(price, at(0)).expect("nothing is spent")).count();
+    assert_eq!(began, 4, "a fifth one might not be paid");
+    for _ in 0..began {
+        meter.spent(&channel("1"), &[], "m", usage(100_000, 0, 0), at(1));
+        meter.release(price);
+    }
+    assert!((meter.spent_today(at(1)) - 0.8).abs() < 1e-9);
+    assert_eq!(meter.try_reserve(price, at(2)), Ok(true), "the only one in flight is let through");
+    assert_eq!(meter.try_reserve(price, at(2)), Ok(false));
+    meter.spent(&channel("1"), &[], "m", usage(100_000, 0, 0), at(3));
+    meter.release(price);
+    meter.try_reserve(price, at(3)).expect_err("all is spent");
+    assert_eq!(meter.try_reserve(price, at(24 * 3600)), Ok(true), "the next day");
+}
+
+#[test]
+fn without_a_cap_nothing_waits_for_calls_in_flight() {
+    let mut meter = meter(TalkLimits::default());
+    assert!((0..60).all(|_| meter.try_reserve(1e6, at(0)) == Ok(true)));
+}
+
+#[test]
+fn commands_and_messages_share_the_hour_and_the_spent_day_stops_no_command() {
+    let mut meter =
+        meter(TalkLimits { user_messages_per_hour: 2, spend_per_day: 1.0, ..TalkLimits::default() });
+    meter.admit(&channel("1"), "a", at(0)).expect("has room");
+    meter.spent(&channel("1"), &[], "m", usage(500_000, 0, 0), at(0));
+    meter.admit_command(&channel("1"), "a", at(1)).expect("costs nothing");
+    let limited = meter.admit_command(&channel("1"), "a", at(2)).expect_err("two are in the hour");
+    assert!(limited.words.contains("many messages"), "{}", limited.words);
+}

@@ -197,15 +197,34 @@ fn asking_again_keeps_no_place_among_those_who_wait() {
 }
 
 #[test]
-fn one_stranger_too_many_waits_until_a_code_is_void() {
+fn one_stranger_too_many_takes_the_place_of_whoever_waits_longest() {
     let crowd: Vec<Record> =
-        (0..WAITING_MAX).map(|idx| asked(0, &format!("u{idx}"), &format!("CODE-{idx}"))).collect();
+        (0..WAITING_MAX as i64).map(|n| asked(n, &format!("u{n}"), &format!("CODE-{n}"))).collect();
     let mut state = folded(&crowd);
-    assert!(!state.tells_code("telegram/late", at(1)));
-    assert!(state.tells_code("telegram/u3", at(11)), "whoever waits already is told again");
-    assert!(state.tells_code("telegram/late", at(DAY + 1)));
-    state.apply(&approved(1, "u0"));
-    assert!(state.tells_code("telegram/late", at(1)), "who is let in waits no longer");
+    assert!(state.tells_code("telegram/late", at(64)));
+    assert_eq!(state.displaced_by("telegram/u3", at(64)), None, "whoever waits already keeps their place");
+    assert_eq!(state.displaced_by("telegram/late", at(64)).map(String::as_str), Some("telegram/u0"));
+    state.apply(&asked(64, "late", "LATE-1"));
+    assert_eq!(state.n_waiting(at(64)), WAITING_MAX);
+    assert_eq!(state.standing("telegram/u0", at(64)), PairingStatus::Stranger);
+    assert_eq!((state.of_code("CODE-0", at(64)), state.of_code("CODE-1", at(64)).is_some()), (None, true));
+    state.apply(&asked(65, "u0", "CODE-A"));
+    assert!(state.of_code("CODE-A", at(65)).is_some(), "they may ask again, with another code");
+    assert_eq!(state.of_code("CODE-1", at(65)), None);
+    state.apply(&approved(66, "u5"));
+    assert_eq!(state.displaced_by("telegram/later", at(66)), None, "who is let in waits no longer");
+}
+
+#[test]
+fn whoever_lost_their_place_is_not_told_again_at_once() {
+    let crowd: Vec<Record> =
+        (0..=WAITING_MAX).map(|n| asked(0, &format!("u{n:02}"), &format!("CODE-{n}"))).collect();
+    let mut state = folded(&crowd);
+    assert_eq!(state.standing("telegram/u00", at(0)), PairingStatus::Stranger);
+    assert!(!state.tells_code("telegram/u00", at(9)), "however often they write");
+    assert!(state.tells_code("telegram/u00", at(10)));
+    state.apply(&asked(10, "late", "LATE-1"));
+    assert!(!state.pairings.contains_key("telegram/u00"), "nor are they remembered for longer");
 }
 
 #[rstest]

@@ -79,6 +79,7 @@ pub async fn status(State(admin): State<Shared>) -> Result<Json<StatusRecord>, A
         turns: health.turns as u64,
         runs: health.runs as u64,
         restarts: health.restarts,
+        pairings: admin.people.counts(),
         platforms: statuses(&admin.adapters),
         spend: spend_status(runtime, &admin.agent_registry.loaded().config),
         node: nodes::status_of(&admin.store, &admin.agent_registry.loaded()).await,

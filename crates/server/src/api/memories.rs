@@ -92,11 +92,8 @@ pub async fn list(
     if after.is_some() {
         return Err(ApiError::malformed("`after` does not go with `q`: a search is one page, best first"));
     }
-    let mut items = Vec::new();
     let reach = [scope.map_or(Reach::All, Reach::Scope)];
-    for agent in &agents {
-        items.extend(admin.store.memories(agent, &reach, filter.clone()).await?);
-    }
+    let mut items = admin.store.memories_of(agents, &reach, filter).await?;
     items.truncate(limit);
     Ok(Page { items, next: None })
 }
@@ -180,8 +177,17 @@ pub async fn edit(
 /// `DELETE /v1/memories/{id}`: forgets a memory and returns its last state. It does not come back automatically.
 pub async fn forget(State(admin): State<Shared>, Segment(id): Segment) -> Result<Json<Memory>, ApiError> {
     let memory = admin.memory(&id.into()).await?;
-    admin.journal(Event::Memory(MemoryEvent::Forgotten { id: memory.id.clone() })).await?;
+    forget_all(&admin, std::slice::from_ref(&memory)).await?;
     Ok(Json(memory))
+}
+
+/// Forgets memories, all of them or none. One that is gone meanwhile is no error.
+///
+/// # Errors
+/// No daemon runs, or the journal cannot be written.
+pub async fn forget_all(admin: &Admin, memories: &[Memory]) -> Result<(), ApiError> {
+    let forgotten = |memory: &Memory| Event::Memory(MemoryEvent::Forgotten { id: memory.id.clone() });
+    admin.journal_all(memories.iter().map(forgotten).collect()).await
 }
 
 /// `POST /v1/memories/{id}/unite`: merges other memories into this one, with `text` or its own text. The others are

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cairn_core::store_port::Store as _;
 use cairn_types::command::CommandCall;
 use cairn_types::event::{Event, MemoryEvent, NewRecord};
-use cairn_types::ids::{AgentId, MemoryId, Seq};
+use cairn_types::ids::{AgentId, MemoryId};
 use cairn_types::memory::{
     Memory, MemoryKind, MemorySave, Reach, Scope, Share, Source, TYPED, TYPED_BY_MEMBER, mint_id, subject_of,
 };
@@ -36,23 +36,26 @@ impl Runner {
         call: &CommandCall,
         query: Option<&str>,
     ) -> Result<String, CommandError> {
-        let limit = if query.is_some() { ROWS } else { SEARCHED_MAX };
-        let filter = MemoryFilter { query: query.map(str::to_owned), limit, ..MemoryFilter::default() };
-        let mut found = self.deps.store.memories(&call.channel.agent(), &self.reach(call), filter).await?;
-        if found.is_empty() {
-            return Ok(match query {
-                Some(query) => format!("Nothing is remembered here about “{}”.", quoted(query)),
-                None => "Nothing is remembered here yet.".to_owned(),
+        let (agent, reach) = (call.channel.agent(), self.reach(call));
+        if let Some(query) = query {
+            let filter =
+                MemoryFilter { query: Some(query.to_owned()), limit: ROWS, ..MemoryFilter::default() };
+            let found = self.deps.store.memories(&agent, &reach, filter).await?;
+            return Ok(match found.is_empty() {
+                true => format!("Nothing is remembered here about “{}”.", quoted(query)),
+                false => format!("Best matches:\n\n{}", paint(&found.show(), ROWS)),
             });
         }
-        if query.is_some() {
-            return Ok(format!("Best matches:\n\n{}", paint(&found.show(), ROWS)));
-        }
-        let n = counted(found.len() as u64, "memory", "memories");
-        found.reverse();
+        // One more shows whether there are others.
+        let found = self.deps.store.newest_memories(&agent, &reach, ROWS + 1).await?;
         let newest = paint(&found.show(), ROWS);
-        let rest = if found.len() > ROWS { "\n\n`/memory QUERY` searches them all." } else { "" };
-        Ok(format!("{n} here, the newest first:\n\n{newest}{rest}"))
+        Ok(match found.len() {
+            0 => "Nothing is remembered here yet.".to_owned(),
+            n if n > ROWS => {
+                format!("The newest {ROWS} memories here:\n\n{newest}\n\n`/memory QUERY` searches them all.")
+            }
+            n => format!("{} here, the newest first:\n\n{newest}", counted(n as u64, "memory", "memories")),
+        })
     }
 
     /// `/remember TEXT`.
@@ -199,9 +202,6 @@ fn has_words(text: &str, words: &str) -> bool {
     words.peek().is_some() && words.all(|word| text.contains(&word.to_lowercase()))
 }
 
-/// Entries that are read at a time.
-const PAGE: usize = 500;
-
 /// Memories that an export shows; more would fill the chat.
 const EXPORTED: usize = 200;
 
@@ -298,29 +298,21 @@ impl Runner {
         Ok(found)
     }
 
-    /// Reads the channel from its beginning for the messages of the caller.
+    /// The messages of the caller in the channel of the call, from the index of who has spoken there.
     async fn messages_of_caller(&self, call: &CommandCall) -> Result<Messages, CommandError> {
         let mut said = Messages::default();
         said.names.insert(call.caller.name.to_lowercase());
-        let mut from = Seq(1);
-        loop {
-            let page = self.deps.store.entries(&call.channel, from, Seq(u64::MAX), PAGE).await?;
-            for entry in &page {
-                let Some(author) = &entry.author else { continue };
-                if author.id != call.caller.id {
-                    said.names_of_others.insert(author.name.to_lowercase());
-                    continue;
-                }
-                said.messages += 1;
-                said.first.get_or_insert(entry.at);
-                said.last = Some(entry.at);
-                said.names.insert(author.name.to_lowercase());
+        for (person, speaker) in self.deps.store.speakers(&call.channel).await? {
+            let names = speaker.names.iter().map(|name| name.to_lowercase());
+            if person != call.caller.id {
+                said.names_of_others.extend(names);
+                continue;
             }
-            match page.last() {
-                Some(last) if page.len() == PAGE => from = last.seq.next(),
-                _ => return Ok(said),
-            }
+            said.messages = speaker.messages;
+            (said.first, said.last) = (Some(speaker.first), Some(speaker.last));
+            said.names.extend(names);
         }
+        Ok(said)
     }
 }
 

@@ -7,6 +7,7 @@ mod people;
 mod tests;
 mod window;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cairn_actors::{ApprovalError, ApprovalTarget, Approver, Compaction, RoomMade, Runtime, RuntimeError};
@@ -16,6 +17,7 @@ use cairn_types::ids::{ApprovalId, LOCAL_PLATFORM};
 use cairn_types::ports::{ChatCommands, Clock, Intake, Refusal, StoreError};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 use crate::parts::people::DaemonPairings;
 use cairn_api::text::{counted, grouped};
@@ -37,6 +39,20 @@ pub struct RunnerDeps {
 
 pub struct Runner {
     deps: RunnerDeps,
+    /// The people whose counted command is under way.
+    at_work: Mutex<BTreeSet<String>>,
+}
+
+/// A counted command under way; its caller may give the next one when this is dropped.
+struct AtWork<'r> {
+    runner: &'r Runner,
+    caller: String,
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.runner.at_work.lock().remove(&self.caller);
+    }
 }
 
 /// Why a command has no answer of its own.
@@ -71,7 +87,7 @@ impl From<RuntimeError> for CommandError {
 
 impl Runner {
     pub fn new(deps: RunnerDeps) -> Self {
-        Self { deps }
+        Self { deps, at_work: Mutex::default() }
     }
 
     async fn answer(&self, call: CommandCall) -> Option<CommandAnswer> {
@@ -86,19 +102,32 @@ impl Runner {
                 });
             }
         };
-        match self.claim(&call, &command).await {
-            Ok(true) => {}
-            Ok(false) => return None,
-            Err(answer) => return Some(answer),
-        }
         let name = command.name();
         if !self.deps.config.now().config.commands.allows(&command, &call.caller.id, call.direct) {
             tracing::info!(channel = %call.channel, command = name, "a command was denied");
             return Some(private(self.denial(&command, &call)));
         }
-        if let Command::Approve { id } | Command::Deny { id } = &command {
-            let granted = matches!(command, Command::Approve { .. });
-            return Some(self.decide(&call, id.clone(), granted).await);
+        let _at_work = match self.admit(&call, &command) {
+            Ok(at_work) => at_work,
+            Err(words) => return Some(private(words)),
+        };
+        let approval = match &command {
+            Command::Approve { id } | Command::Deny { id } => Some(approval_of(&call, id.clone())),
+            _ => None,
+        };
+        if let Some((which, by)) = approval.clone()
+            && let Err(undecided) = self.deps.runtime.may_decide(which, by)
+        {
+            return Some(undecided_answer(&undecided));
+        }
+        // Only what is carried out is journalled, so that nobody makes the journal grow by what they may not do.
+        match self.claim(&call, &command).await {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(answer) => return Some(answer),
+        }
+        if let Some(approval) = approval {
+            return Some(self.decide(approval, matches!(command, Command::Approve { .. })).await);
         }
         let ran = self.run_command(&call, &command).await;
         let failed = ran.is_err();
@@ -113,6 +142,21 @@ impl Runner {
             }
         };
         Some(CommandAnswer { words, private: command.is_private(), failed, settled: None })
+    }
+
+    /// Counts a command that reads or writes what is stored. The caller's next one waits for the result to be dropped; `None`:
+    /// the command is not counted.
+    fn admit(&self, call: &CommandCall, command: &Command) -> Result<Option<AtWork<'_>>, String> {
+        if !command.is_counted() {
+            return Ok(None);
+        }
+        let caller = call.caller.id.clone();
+        if !self.at_work.lock().insert(caller.clone()) {
+            return Err("I am still at your last command. Try again when it is answered.".to_owned());
+        }
+        let at_work = AtWork { runner: self, caller };
+        let admitted = self.deps.runtime.admit_command(&call.channel, &at_work.caller);
+        admitted.map(|()| Some(at_work)).map_err(|limited| limited.to_string())
     }
 
     /// Whether this call is to be run now; an answer where that is unknown.
@@ -237,24 +281,34 @@ impl Runner {
     }
 
     /// Approves or denies a tool call.
-    async fn decide(&self, call: &CommandCall, id: Option<ApprovalId>, granted: bool) -> CommandAnswer {
-        let which = id.map_or_else(|| ApprovalTarget::OnlyOf(call.channel.clone()), ApprovalTarget::Id);
-        let by = if call.channel.platform() == LOCAL_PLATFORM {
-            Approver::Socket
-        } else {
-            Approver::Person(call.caller.id.clone())
-        };
-        let decided = self.deps.runtime.decide(which, granted, by).await;
-        let failed = decided.is_err();
-        let (words, settled) = match decided {
-            Ok(decided) => (decided.words(), Some(Settled::Now)),
-            Err(undecided) => {
-                let settled = matches!(undecided, ApprovalError::Nothing).then_some(Settled::Before);
-                (sentence(&undecided.to_string()), settled)
-            }
-        };
-        CommandAnswer { words, private: false, failed, settled }
+    async fn decide(&self, (which, by): (ApprovalTarget, Approver), granted: bool) -> CommandAnswer {
+        match self.deps.runtime.decide(which, granted, by).await {
+            Ok(decided) => CommandAnswer {
+                words: decided.words(),
+                private: false,
+                failed: false,
+                settled: Some(Settled::Now),
+            },
+            Err(undecided) => undecided_answer(&undecided),
+        }
     }
+}
+
+/// Which request for approval a command answers, and who answers it.
+fn approval_of(call: &CommandCall, id: Option<ApprovalId>) -> (ApprovalTarget, Approver) {
+    let which = id.map_or_else(|| ApprovalTarget::OnlyOf(call.channel.clone()), ApprovalTarget::Id);
+    let by = if call.channel.platform() == LOCAL_PLATFORM {
+        Approver::Socket
+    } else {
+        Approver::Person(call.caller.id.clone())
+    };
+    (which, by)
+}
+
+/// Why a request for approval was not answered.
+fn undecided_answer(undecided: &ApprovalError) -> CommandAnswer {
+    let settled = matches!(undecided, ApprovalError::Nothing).then_some(Settled::Before);
+    CommandAnswer { words: sentence(&undecided.to_string()), private: false, failed: true, settled }
 }
 
 /// Room that was made at once, in a sentence.

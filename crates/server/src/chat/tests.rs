@@ -426,3 +426,60 @@ async fn a_sliding_window_is_made_smaller_at_once() {
     let words = fixture.words(PRIVATE, ann(), "compact").await;
     assert!(words.contains("left my window") && words.contains("can be searched"), "{words}");
 }
+
+#[tokio::test]
+async fn commands_that_read_what_is_stored_count_like_messages_and_run_one_at_a_time() {
+    let fixture = fixture("[limits]\nuser_messages_per_hour = 4\n").await;
+    fixture.say(GROUP, ann(), "hello").await;
+    let (export, memory) =
+        futures::join!(fixture.run(GROUP, ann(), "export"), fixture.run(PRIVATE, ann(), "memory"));
+    assert!(!export.failed && export.words.contains("1 message in this conversation"), "{export:?}");
+    assert!(memory.failed && memory.private && memory.words.contains("still at your last"), "{memory:?}");
+    for words in ["memory", "forgetme"] {
+        assert!(!fixture.run(PRIVATE, ann(), words).await.failed, "{words}");
+    }
+    for words in ["export", "forgetme", "memory", "memory tea", "remember tea", "forget tea"] {
+        let answer = fixture.run(PRIVATE, ann(), words).await;
+        assert!(answer.failed && answer.words.contains("many messages within an hour"), "{answer:?}");
+    }
+    assert!(!fixture.run(GROUP, ann(), "status").await.failed, "it reads nothing of that");
+    assert!(!fixture.run(GROUP, bob(), "export").await.failed, "each person counts alone");
+}
+
+#[tokio::test]
+async fn of_many_memories_the_newest_ten_are_shown() {
+    let fixture = fixture("").await;
+    for n in 0..12 {
+        fixture.words(PRIVATE, ann(), &format!("remember fact {n:02}")).await;
+    }
+    let words = fixture.words(PRIVATE, ann(), "memory").await;
+    let shown: Vec<&str> = words.split("fact ").skip(1).map(|rest| &rest[..2]).collect();
+    assert_eq!(shown, ["11", "10", "09", "08", "07", "06", "05", "04", "03", "02"], "{words}");
+    assert!(words.contains("newest 10 memories") && words.contains("`/memory QUERY`"), "{words}");
+}
+
+#[tokio::test]
+async fn what_somebody_may_not_do_is_not_journalled() {
+    let config = "[commands]\nstatus = \"nobody\"\n[limits]\nuser_messages_per_hour = 1\n";
+    let fixture = fixture(config).await;
+    fixture.say(GROUP, ann(), "hello").await;
+    let before = fixture.store.last_record();
+    for words in [
+        "new",
+        "undo",
+        "forget tea",
+        "ban 8",
+        "pair",
+        "status",
+        "compact say so",
+        "approve",
+        "deny a1",
+        "export",
+    ] {
+        let answer = fixture.run(GROUP, ann(), words).await;
+        assert!(answer.failed, "{words}: {answer:?}");
+        assert_eq!(fixture.store.last_record(), before, "{words} is journalled");
+    }
+    assert!(!fixture.run(GROUP, ann(), "help").await.failed);
+    assert_eq!(fixture.store.last_record(), before + 1);
+}

@@ -98,6 +98,7 @@ pub(super) const METRICS: &[(Kind, &str, &str)] = &[
     (Gauge, "cairn_outbox_oldest_seconds", "Age of the oldest delivery that is still owed; 0 if there is none"),
     (Counter, "cairn_overflow_retries_total", "Requests that were made smaller because a model found them too large"),
     (Counter, "cairn_overflows_total", "Requests that a model found too large"),
+    (Counter, "cairn_pairings_displaced_total", "Requests for approval that lost their place, since too many strangers wait"),
     (Gauge, "cairn_pending_messages", "Messages that are durable and in no turn yet, over all channels awake"),
     (Gauge, "cairn_platform_connected", "1 while a chat network is connected"),
     (Counter, "cairn_platform_inbound_total", "Events that came in from a chat network"),

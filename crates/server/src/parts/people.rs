@@ -3,8 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use cairn_core::registry::RegistryState;
+use cairn_api::records::PairingCounts;
+use cairn_core::registry::{RegistryState, WAITING_MAX};
 use cairn_core::store_port::Store;
 use cairn_types::event::{Event, NewRecord, RegistryEvent};
 use cairn_types::message::Author;
@@ -29,6 +31,8 @@ pub struct DaemonPairings {
     state: RwLock<RegistryState>,
     /// People whose request is being journalled: a second message must not create a second one.
     asking: Mutex<BTreeSet<String>>,
+    /// Requests that lost their place to newer ones, since the start.
+    n_displaced: AtomicU64,
 }
 
 impl DaemonPairings {
@@ -38,7 +42,7 @@ impl DaemonPairings {
     /// The store failed.
     pub async fn load(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
         let state = RwLock::new(store.registry().await?);
-        Ok(Self { store, clock, state, asking: Mutex::default() })
+        Ok(Self { store, clock, state, asking: Mutex::default(), n_displaced: AtomicU64::new(0) })
     }
 
     /// All paired people and open requests; requests first, each group by time.
@@ -49,6 +53,12 @@ impl DaemonPairings {
             state.pairings.values().filter(|pairing| !pairing.is_void(now)).cloned().collect();
         pairings.sort_by_key(|pairing| (pairing.approved_at.is_some(), pairing.asked_at));
         pairings
+    }
+
+    /// How many requests wait, and how many lost their place to newer ones since the start.
+    pub fn counts(&self) -> PairingCounts {
+        let waiting = self.state.read().n_waiting(self.clock.now()) as u64;
+        PairingCounts { waiting, displaced: self.n_displaced.load(Ordering::Relaxed) }
     }
 
     /// Approves the person with this code, or a person whose pairing was revoked (`PLATFORM/USER`). `None`: neither
@@ -230,8 +240,16 @@ impl PairingStore for DaemonPairings {
             let Some(code) = self.begin(&user.id)? else { return Ok(None) };
             let _asking = Asking { people: self, user: user.id.clone() };
             tracing::info!(user = %user.id, "a stranger asks for approval; `cairn pair list` shows the code");
+            let displaced = self.state.read().displaced_by(&user.id, self.clock.now()).cloned();
             self.append(Event::Registry(RegistryEvent::PairingRequested { user, chat, code: code.clone() }))
                 .await?;
+            if let Some(displaced) = displaced {
+                tracing::warn!(user = %displaced, waiting = WAITING_MAX,
+                    "too many strangers wait for approval: the oldest request lost its place and its code is void; \
+                     `cairn pair list` shows who waits, `cairn ban` stops a flood");
+                metrics::counter!("cairn_pairings_displaced_total").increment(1);
+                self.n_displaced.fetch_add(1, Ordering::Relaxed);
+            }
             Ok(Some(code))
         })
     }
@@ -370,5 +388,29 @@ mod tests {
         assert_eq!(people.home_of("telegram", "-1002"), "-1");
         assert_eq!(people.address_of("telegram", "-1"), "-1002");
         assert_eq!(people.home_of("discord", "-1002"), "-1002");
+    }
+
+    #[tokio::test]
+    async fn a_crowd_of_strangers_locks_nobody_out_and_the_operator_is_told() {
+        let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(TestClock::default()));
+        let (_store, people) = people(&dir, &clock).await;
+        let asks = |n: usize| {
+            people.request_pairing(
+                Author { id: format!("telegram/1{n:03}"), name: "Eve".to_owned() },
+                "8".to_owned(),
+            )
+        };
+        let first = asks(0).await.unwrap().unwrap();
+        clock.advance(SignedDuration::from_secs(1));
+        for n in 1..WAITING_MAX {
+            assert!(asks(n).await.unwrap().is_some());
+        }
+        assert_eq!(people.counts(), PairingCounts { waiting: WAITING_MAX as u64, displaced: 0 });
+        let code = people.request_pairing(ann(), "7".to_owned()).await.unwrap();
+        assert_eq!(people.counts(), PairingCounts { waiting: WAITING_MAX as u64, displaced: 1 });
+        assert_eq!(people.approve(&first).await.unwrap(), None, "its code is void");
+        assert_eq!(asks(0).await.unwrap(), None, "told just now");
+        assert!(people.approve(&code.unwrap()).await.unwrap().is_some());
+        assert_eq!(people.standing("telegram/7"), PairingStatus::Paired);
     }
 }

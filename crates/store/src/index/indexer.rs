@@ -641,7 +641,7 @@ mod tests {
         indexer.step(false).unwrap();
         let last = store.inner.durable().tail.n;
         assert_eq!((index.reaches(), index.has_memories_to()), (0, last));
-        let asked = RecallQuery { agent: &"main".into(), reach: &[Reach::All], text: QUESTION, n: 5 };
+        let asked = RecallQuery { agents: &["main".into()], reach: &[Reach::All], text: QUESTION, n: 5 };
         let changed = Changed { since: last, memories: Vec::new() };
         assert_eq!(index.memories(&asked, &changed).unwrap().unwrap().len(), 1);
         drop(indexer);
@@ -674,7 +674,7 @@ mod tests {
     async fn what_an_index_lacks_a_little_of_is_known_before_it_is_taken_in() {
         let (_dir, store, index) = begun(3).await;
         let agent = "main".into();
-        let changed = || store.inner.views.changed_memories(&agent, &[Reach::All]);
+        let changed = || store.inner.views.changed_memories(&["main".into()], &[Reach::All]);
         let last = store.inner.durable().tail.n;
         assert_eq!(
             changed(),
@@ -684,7 +684,7 @@ mod tests {
         indexer(&store, &index, store.inner.appender.durable()).know_changes().unwrap();
         let changed = changed();
         assert_eq!((changed.since, changed.memories.len()), (0, 1));
-        let asked = RecallQuery { agent: &agent, reach: &[Reach::All], text: QUESTION, n: 5 };
+        let asked = RecallQuery { agents: &[agent], reach: &[Reach::All], text: QUESTION, n: 5 };
         assert_eq!(index.memories(&asked, &changed).unwrap().unwrap().len(), 1);
         store.close().await;
     }
@@ -701,7 +701,7 @@ mod tests {
     #[tokio::test]
     async fn a_question_counts_each_memory_once_whatever_the_index_has_taken_in_meanwhile() {
         let (_dir, store, index) = begun(1).await;
-        let asked = RecallQuery { agent: &"main".into(), reach: &[Reach::All], text: QUESTION, n: 9 };
+        let asked = RecallQuery { agents: &["main".into()], reach: &[Reach::All], text: QUESTION, n: 9 };
         let ask = |changed: &Changed| index.memories(&asked, changed).unwrap().unwrap();
         let (tell, durable) = watch::channel(store.inner.durable());
         let mut indexer = indexer(&store, &index, durable);
@@ -743,7 +743,7 @@ mod tests {
         store.settle().await.unwrap();
         let mut indexer = indexer(&store, &index, until_then);
         indexer.step(true).unwrap();
-        let asked = RecallQuery { agent: &agent, reach: &[Reach::All], text: QUESTION, n: 9 };
+        let asked = RecallQuery { agents: &[agent], reach: &[Reach::All], text: QUESTION, n: 9 };
         let none = Changed { since: 0, memories: Vec::new() };
         let ids: Vec<_> =
             index.memories(&asked, &none).unwrap().unwrap().into_iter().map(|(_, id)| id).collect();

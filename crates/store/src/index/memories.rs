@@ -24,7 +24,8 @@ const TELLING_SHARE: f64 = 0.01;
 
 /// A query for memories by words.
 pub(crate) struct RecallQuery<'a> {
-    pub(crate) agent: &'a AgentId,
+    /// All of them are ranked together.
+    pub(crate) agents: &'a [AgentId],
     pub(crate) reach: &'a [Reach],
     pub(crate) text: &'a str,
     /// How many of the best are wanted.
@@ -64,7 +65,7 @@ impl SearchIndex {
                 .try_for_each(|segment| ranking.read(segment, &self.fields, &hidden))
                 .map_err(|error| index_error(&error))?;
             for (id, (_, memory)) in latest {
-                if let Some(counted) = memory.within(asked.agent, asked.reach) {
+                if let Some(counted) = memory.within(asked.agents, asked.reach) {
                     ranking.count(id, counted);
                 }
             }
@@ -256,8 +257,8 @@ impl Found {
 impl Ranking {
     pub(crate) fn new(asked: &RecallQuery<'_>) -> Self {
         let words: Vec<String> = question_words(asked.text).into_iter().collect();
-        let mut places: Vec<String> =
-            asked.reach.iter().map(|reach| memories_within(asked.agent, reach)).collect();
+        let of = |agent| asked.reach.iter().map(move |reach| memories_within(agent, reach));
+        let mut places: Vec<String> = asked.agents.iter().flat_map(of).collect();
         places.sort();
         places.dedup();
         let with = vec![0; words.len()];

@@ -35,7 +35,12 @@ pub(crate) fn recall(
     agent: &AgentId,
     (reach, question, limit): (&[Reach], &str, usize),
 ) -> Result<Recall, StoreError> {
-    let asked = RecallQuery { agent, reach, text: question, n: limit.saturating_add(SPARE) };
+    let asked = RecallQuery {
+        agents: std::slice::from_ref(agent),
+        reach,
+        text: question,
+        n: limit.saturating_add(SPARE),
+    };
     let ranked = ranked(sources, reads, &asked)?;
     let least = ranked.first().map_or(0.0, |(score, _)| score * FITTING_SHARE);
     let mut recall = Recall::default();
@@ -57,11 +62,11 @@ pub(crate) fn recall(
     Ok(recall)
 }
 
-/// Memories within reach as a person asks for them.
+/// Memories of agents within reach as a person asks for them: oldest first, with a query in one ranking.
 pub(crate) fn list(
     sources: RecallSources<'_>,
     reads: &Reads<'_>,
-    agent: &AgentId,
+    agents: &[AgentId],
     reach: &[Reach],
     filter: &MemoryFilter,
 ) -> Result<Vec<Memory>, StoreError> {
@@ -69,10 +74,10 @@ pub(crate) fn list(
         // Only their rows say which of them fit the rest of the filter.
         let all_fit = filter.kind.is_none() && filter.subject.is_none();
         let n = if all_fit { filter.limit.saturating_add(SPARE) } else { usize::MAX };
-        let asked = RecallQuery { agent, reach, text: query, n };
+        let asked = RecallQuery { agents, reach, text: query, n };
         return best(sources, reads, &asked, filter.limit, |memory| filter.fits(memory));
     }
-    let mut found = within(reads, agent, reach)?;
+    let mut found = within(reads, agents, reach)?;
     found.retain(|memory| filter.fits(memory));
     found.truncate(filter.limit);
     Ok(found)
@@ -97,7 +102,7 @@ fn best(
 }
 
 fn is_within(asked: &RecallQuery<'_>, memory: &Memory) -> bool {
-    memory.agent == *asked.agent && asked.reach.iter().any(|reach| reach.holds(memory))
+    asked.agents.contains(&memory.agent) && asked.reach.iter().any(|reach| reach.holds(memory))
 }
 
 /// Memories with words of what is asked, best first, by the index or without it.
@@ -111,7 +116,7 @@ fn ranked(
         true => None,
         false => {
             // Asked before the index is looked at: what it takes in meanwhile is known to it.
-            let changed = sources.views.changed_memories(asked.agent, asked.reach);
+            let changed = sources.views.changed_memories(asked.agents, asked.reach);
             sources.index.memories(asked, &changed).unwrap_or_else(|error| {
                 tracing::warn!(%error, "the search index cannot be read; memories are found by their rows");
                 None
@@ -127,21 +132,25 @@ fn ranked(
 /// Ranks without an index: each row is read once, and none is kept.
 fn by_rows(reads: &Reads<'_>, asked: &RecallQuery<'_>) -> Result<Ranked, StoreError> {
     let mut ranking = Ranking::new(asked);
-    for (idx, reach) in asked.reach.iter().enumerate() {
-        memories::each_within(reads.db, asked.agent, reach, |row| {
-            if !asked.reach[..idx].iter().any(|before| before.holds(&row.memory)) {
-                ranking.count(&row.memory.id, &Counted::of(&row.memory));
-            }
-        })?;
+    for agent in asked.agents {
+        for (idx, reach) in asked.reach.iter().enumerate() {
+            memories::each_within(reads.db, agent, reach, |row| {
+                if !asked.reach[..idx].iter().any(|before| before.holds(&row.memory)) {
+                    ranking.count(&row.memory.id, &Counted::of(&row.memory));
+                }
+            })?;
+        }
     }
     ranking.ranked(asked.n)
 }
 
 /// All memories within reach, oldest first.
-fn within(reads: &Reads<'_>, agent: &AgentId, reach: &[Reach]) -> Result<Vec<Memory>, StoreError> {
+fn within(reads: &Reads<'_>, agents: &[AgentId], reach: &[Reach]) -> Result<Vec<Memory>, StoreError> {
     let mut rows = Vec::new();
-    for reach in reach.iter().collect::<HashSet<_>>() {
-        rows.extend(memories::within(reads.db, agent, reach)?);
+    for agent in agents {
+        for reach in reach.iter().collect::<HashSet<_>>() {
+            rows.extend(memories::within(reads.db, agent, reach)?);
+        }
     }
     rows.sort_by_key(|row| row.made);
     rows.dedup_by(|a, b| a.memory.id == b.memory.id);

@@ -304,17 +304,20 @@ pub(crate) struct JournalRows {
     db: Db,
     meta: Meta,
     follower: Follower,
+    /// When they were last asked for.
+    pub(crate) used: Instant,
 }
 
 impl JournalRows {
     pub(crate) fn new(journal: &Path) -> Self {
         let meta = Meta::default();
         let follower = Follower::new(journal, meta.checkpoint());
-        Self { db: Db::in_memory(), meta, follower }
+        Self { db: Db::in_memory(), meta, follower, used: Instant::now() }
     }
 
     /// The rows, which show the journal up to that end.
     pub(crate) fn up_to(&mut self, tail: &Tail) -> Result<&Db, StoreError> {
+        self.used = Instant::now();
         while self.follower.checkpoint().n < tail.n {
             apply_next(&self.db, &mut self.follower, &mut self.meta, tail)?;
         }

@@ -13,7 +13,9 @@ use jiff::Timestamp;
 use super::blocks::OFFSETS_BLOCK;
 use super::changes::Changes;
 use super::codec::{Key, Table, encode_small, first_of_block, view_error};
-use super::rows::{CallRow, ChannelState, DAY, MessageRow, Meta, Offset, OutboxRow, SeqRow, SummaryRow};
+use super::rows::{
+    CallRow, ChannelState, DAY, MessageRow, Meta, Offset, OutboxRow, SeqRow, Speaker, SummaryRow,
+};
 use super::{memories, messages, registry_view, trail};
 use crate::journal::line::last_n;
 use crate::journal::open::Checkpoint;
@@ -247,6 +249,10 @@ fn accept(
             changes.put_bytes(key, Vec::new());
         }
     }
+    let author = Key::speaker(channel, &pending.author.id);
+    let mut speaker: Speaker = changes.get(&author)?.unwrap_or_else(|| Speaker::new(pending.at));
+    speaker.said(pending.at, &pending.author.name);
+    changes.put_decoded(author, speaker);
     let row = MessageRow::of(&pending.message, record, state.now());
     remember(changes, state, channel, row)
 }
@@ -518,10 +524,17 @@ fn count_delivery(
         let count = counts.of(&row.item.state);
         *count = count.saturating_sub(1);
         changes.remove(Key::outbox_order(row.n));
+        if row.item.is_owed() {
+            changes.remove(Key::owed_to(&row.item.channel).number(row.n));
+        }
     }
     if let Some(row) = after {
         *counts.of(&row.item.state) += 1;
-        changes.put(Key::outbox_order(row.n), &(&row.item.channel, &row.item.id))?;
+        let named = (&row.item.channel, &row.item.id);
+        changes.put(Key::outbox_order(row.n), &named)?;
+        if row.item.is_owed() {
+            changes.put(Key::owed_to(&row.item.channel).number(row.n), &named)?;
+        }
     }
     changes.put(key, &counts)
 }

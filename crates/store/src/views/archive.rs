@@ -19,7 +19,7 @@ use super::changes::Changes;
 use super::codec::{Key, Table, decode, decode_small, view_error};
 use super::db::{Db, Row};
 use super::messages;
-use super::rows::{COMMAND, ChannelState, MessageRow, Offset, OutboxRow, SeqRow, SummaryRow};
+use super::rows::{COMMAND, ChannelState, MessageRow, Offset, OutboxRow, SeqRow, Speaker, SummaryRow};
 use crate::journal::reader::Reader;
 use crate::journal::segment::Position;
 
@@ -72,6 +72,18 @@ impl Reads<'_> {
     pub(crate) fn private_chats(&self, platform: &str) -> Result<Vec<ChannelId>, StoreError> {
         let prefix = Key::privates(platform);
         self.db.scan(&prefix).map(|row| named(row?.0.get(prefix.0.len()..).unwrap_or_default())).collect()
+    }
+
+    /// Who has spoken in a channel, by person.
+    pub(crate) fn speakers(&self, channel: &ChannelId) -> Result<Vec<(String, Speaker)>, StoreError> {
+        let prefix = Key::speakers(channel);
+        let speaker = |row: Result<Row, StoreError>| {
+            let (key, payload) = row?;
+            let person = key.get(prefix.0.len()..key.len().saturating_sub(1)).unwrap_or_default();
+            let person = std::str::from_utf8(person).map_err(|error| view_error(error.to_string()))?;
+            Ok((person.to_owned(), decode(&payload)?))
+        };
+        self.db.scan(&prefix).map(speaker).collect()
     }
 
     /// Channels with something unfinished, by name.

@@ -61,14 +61,14 @@ impl ChangedMemory {
     }
 
     /// Its word counts, if it exists and is within reach.
-    pub(crate) fn within(&self, agent: &AgentId, reach: &[Reach]) -> Option<&Counted> {
+    pub(crate) fn within(&self, agents: &[AgentId], reach: &[Reach]) -> Option<&Counted> {
         let (of, within) = self.place.as_ref()?;
         let is = |reach: &Reach| match reach {
             Reach::Scope(scope) => scope == within,
             Reach::Own(person) => self.follows.as_ref() == Some(person),
             Reach::All => true,
         };
-        self.counted.as_ref().filter(|_| of == agent && reach.iter().any(is))
+        self.counted.as_ref().filter(|_| agents.contains(of) && reach.iter().any(is))
     }
 
     fn bytes(&self) -> usize {
@@ -76,7 +76,7 @@ impl ChangedMemory {
     }
 
     /// Whether it may be within reach, be it that it was.
-    fn may_be_within(&self, agent: &AgentId, reach: &[Reach]) -> bool {
+    fn may_be_within(&self, agents: &[AgentId], reach: &[Reach]) -> bool {
         let Some((of, within)) = &self.place else { return true };
         let may = |reach: &Reach| match reach {
             Reach::Scope(scope) => scope == within,
@@ -84,7 +84,7 @@ impl ChangedMemory {
             Reach::Own(_) => matches!(within, Scope::Chat { .. }),
             Reach::All => true,
         };
-        of == agent && reach.iter().any(may)
+        agents.contains(of) && reach.iter().any(may)
     }
 }
 
@@ -149,9 +149,9 @@ impl ChangedMemories {
         }
     }
 
-    pub(crate) fn within(&self, agent: &AgentId, reach: &[Reach]) -> Changed {
+    pub(crate) fn within(&self, agents: &[AgentId], reach: &[Reach]) -> Changed {
         let changed = self.changed.iter().map(|(_, changed)| changed);
-        let within = changed.filter(|changed| changed.may_be_within(agent, reach));
+        let within = changed.filter(|changed| changed.may_be_within(agents, reach));
         Changed { since: self.known_from, memories: within.cloned().collect() }
     }
 }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     fn ids(memories: &ChangedMemories, reach: &[Reach]) -> Vec<String> {
-        let within = memories.within(&"main".into(), reach).memories;
+        let within = memories.within(&["main".into()], reach).memories;
         within.iter().map(|changed| changed.id.to_string()).collect()
     }
 
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(ids(&memories, std::slice::from_ref(&chat)), ["a", "a"]);
         assert_eq!(ids(&memories, &[Reach::Own("telegram/7".to_owned())]), ["a", "a", "c"]);
         assert_eq!(ids(&memories, &[Reach::All]), ["a", "b", "a", "c", "d"]);
-        assert_eq!(memories.within(&"other".into(), &[Reach::All]).memories, []);
+        assert_eq!(memories.within(&["other".into()], &[Reach::All]).memories, []);
         memories.forget(7);
         assert_eq!(ids(&memories, &[Reach::All]), ["a", "c", "d"]);
         memories.forget(6);

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 
 use cairn_core::spend::{SpendKey, SpendPurpose};
 use cairn_types::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TextId};
-use cairn_types::memory::Scope;
+use cairn_types::memory::{Reach, Scope};
 use cairn_types::ports::StoreError;
 use flate2::Compression;
 use flate2::read::DeflateDecoder;
@@ -48,10 +48,14 @@ pub(crate) enum Table {
     Event = b'e' as isize,
     /// channel, seq of the first → a block of where entries' words are.
     Seq = b'q' as isize,
+    /// channel, person → what is known of their messages there.
+    Speaker = b'A' as isize,
     /// channel, the least message id → a block of how messages stand.
     Message = b'i' as isize,
     /// channel, outbox id → delivery owed.
     Outbox = b'o' as isize,
+    /// channel, n → channel and outbox id of a delivery that is neither dead nor unknown.
+    Owed = b'O' as isize,
     /// n → channel and outbox id: the order of deliveries.
     OutboxOrder = b'p' as isize,
     /// The one row of how many deliveries there are, by state.
@@ -69,6 +73,9 @@ pub(crate) enum Table {
     Trail = b'T' as isize,
     /// memory id → a block of the ends of turns that it was recalled in.
     Use = b'U' as isize,
+    /// agent, scope or person, time of creation, memory id → nothing: the newest memories of a scope, and of what a person said
+    /// of themselves.
+    Recent = b'N' as isize,
     /// agent → how many memories it has.
     MemoryCount = b'y' as isize,
     /// channel, artifact id → artifact that has not expired.
@@ -100,7 +107,7 @@ impl Key {
         Self(key)
     }
 
-    fn number(mut self, n: u64) -> Self {
+    pub(crate) fn number(mut self, n: u64) -> Self {
         self.0.extend_from_slice(&n.to_be_bytes());
         self
     }
@@ -126,9 +133,24 @@ impl Key {
 
     /// The place of a memory in the order of lists.
     pub(crate) fn memory_order(created_at: Timestamp, id: &MemoryId) -> Self {
+        Self::table(Table::MemoryOrder).made_at(created_at, id)
+    }
+
+    /// All keys of the memories of a scope, or of what a person said of themselves, begin with it, in the order in which they
+    /// were made. `None`: [`Table::MemoryOrder`] has the order of all.
+    pub(crate) fn recents(agent: &AgentId, reach: &Reach) -> Option<Self> {
+        match reach {
+            Reach::Scope(scope) => Some(Self::new(Table::Recent, &["s", agent.as_str(), &scope.to_string()])),
+            Reach::Own(person) => Some(Self::new(Table::Recent, &["o", agent.as_str(), person])),
+            Reach::All => None,
+        }
+    }
+
+    /// A place in the order of memories: by time, then by id.
+    pub(crate) fn made_at(self, created_at: Timestamp, id: &MemoryId) -> Self {
         let nanos = i64::try_from(created_at.as_nanosecond()).unwrap_or(i64::MAX);
         // With the sign turned round, bytes are in the order of time.
-        let mut key = Self::table(Table::MemoryOrder).number(nanos.cast_unsigned() ^ (1 << 63));
+        let mut key = self.number(nanos.cast_unsigned() ^ (1 << 63));
         key.0.extend_from_slice(id.as_str().as_bytes());
         key
     }
@@ -225,6 +247,15 @@ impl Key {
         Self::new(Table::Message, &[channel.as_str()])
     }
 
+    /// All who have spoken in a channel begin with it.
+    pub(crate) fn speakers(channel: &ChannelId) -> Self {
+        Self::new(Table::Speaker, &[channel.as_str()])
+    }
+
+    pub(crate) fn speaker(channel: &ChannelId, person: &str) -> Self {
+        Self::new(Table::Speaker, &[channel.as_str(), person])
+    }
+
     pub(crate) fn text(id: &TextId) -> Self {
         Self::new(Table::Text, &[id.as_str()])
     }
@@ -257,6 +288,11 @@ impl Key {
         let day = key.day.to_string();
         let channel = key.channel.as_ref().map_or("", ChannelId::as_str);
         Self::new(Table::Spend, &[&day, channel, &key.person, key.purpose.name(), &key.model])
+    }
+
+    /// All deliveries that are owed to a channel begin with it.
+    pub(crate) fn owed_to(channel: &ChannelId) -> Self {
+        Self::new(Table::Owed, &[channel.as_str()])
     }
 
     pub(crate) fn outbox(channel: &ChannelId, id: &OutboxId) -> Self {

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::archive::{Reads, channel_of};
 use super::codec::{Key, Table, decode, trailing_number, view_error};
-use super::db::Row;
+use super::db::{Range, Row};
 use super::rows::{CallRow, ChannelState, MemoryRow, OutboxRow};
 
 /// How long lists are.
@@ -55,27 +55,42 @@ impl Reads<'_> {
     /// The delivery of that id, if it is neither settled nor dropped.
     pub(crate) fn delivery(&self, id: &OutboxId) -> Result<Option<OutboxItem>, StoreError> {
         for channel in id.channels() {
-            if let Some(row) = self.db.get::<OutboxRow>(&Key::outbox(&channel, id))? {
-                return Ok(Some(row.item));
+            if let Some(item) = self.delivery_of(&channel, id)? {
+                return Ok(Some(item));
             }
         }
         Ok(None)
     }
 
+    pub(crate) fn delivery_of(
+        &self,
+        channel: &ChannelId,
+        id: &OutboxId,
+    ) -> Result<Option<OutboxItem>, StoreError> {
+        Ok(self.db.get::<OutboxRow>(&Key::outbox(channel, id))?.map(|row| row.item))
+    }
+
+    /// The deliveries that are owed to a channel, or to all, oldest first. No others are read.
+    pub(crate) fn owed(&self, channel: Option<&ChannelId>) -> Result<Vec<OutboxItem>, StoreError> {
+        let places = self.db.scan(&channel.map_or_else(|| Key::table(Table::Owed), Key::owed_to));
+        let mut rows = self.rows_at(places).collect::<Result<Vec<_>, _>>()?;
+        rows.sort_by_key(|row| row.n);
+        Ok(rows.into_iter().map(|row| row.item).filter(OutboxItem::is_owed).collect())
+    }
+
     /// When the oldest delivery that is owed was.
     pub(crate) fn oldest_owed(&self) -> Result<Option<Timestamp>, StoreError> {
-        if self.totals()?.outbox.owed == 0 {
-            return Ok(None);
-        }
-        let is_owed =
-            |row: &Result<OutboxRow, StoreError>| row.as_ref().map_or(true, |row| row.item.is_owed());
-        self.delivery_rows(None).find(is_owed).transpose().map(|row| row.map(|row| row.item.at))
+        Ok(self.owed(None)?.first().map(|item| item.at))
     }
 
     fn delivery_rows(&self, after: Option<u64>) -> impl Iterator<Item = Result<OutboxRow, StoreError>> {
-        let order = self.db.scan_after(&Key::table(Table::OutboxOrder), after.map(Key::outbox_order));
+        self.rows_at(self.db.scan_after(&Key::table(Table::OutboxOrder), after.map(Key::outbox_order)))
+    }
+
+    /// The deliveries at these places.
+    fn rows_at(&self, places: Range) -> impl Iterator<Item = Result<OutboxRow, StoreError>> {
         // Nothing holds the rows still: one that was settled since its place was read is passed over.
-        order.filter_map(|item| {
+        places.filter_map(|item| {
             let row = || -> Result<Option<OutboxRow>, StoreError> {
                 let (key, payload) = item?;
                 let (channel, id): (ChannelId, OutboxId) = decode(&payload)?;

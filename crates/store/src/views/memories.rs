@@ -103,12 +103,14 @@ fn save(
             Key::memory_order(memory.created_at, &memory.id),
             &(&memory.agent, &memory.scope, &memory.id),
         )?;
+        note_recent(changes, memory, Reach::Scope(memory.scope.clone()));
         count_one(changes, &memory.agent, 1)?;
     } else {
         trail::add(changes, &memory.id, offset, idx)?;
     }
     if let Some(person) = memory.follows() {
         changes.put_bytes(Key::own(&memory.agent, person, &memory.id), Vec::new());
+        note_recent(changes, memory, Reach::Own(person.to_owned()));
     }
     // A forgotten one that comes back has the id that it had.
     let made = (row.made == (record.n, idx) && !entombed).then_some(record.n);
@@ -149,8 +151,13 @@ fn forget(changes: &mut Changes<'_>, id: &MemoryId) -> Result<(), StoreError> {
         let plain = Fingerprint::of(&memory.agent, &memory.scope, &memory.text).0;
         changes.put_bytes(Key::tombstone(&plain), Vec::new());
     }
+    let mut places = vec![Reach::Scope(memory.scope.clone())];
     if let Some(person) = memory.speaker() {
         changes.remove(Key::own(&memory.agent, person, id));
+        places.push(Reach::Own(person.to_owned()));
+    }
+    for place in places.iter().filter_map(|place| Key::recents(&memory.agent, place)) {
+        changes.remove(place.made_at(memory.created_at, id));
     }
     for sighting in changes.first(&Key::sightings(id), usize::MAX)? {
         changes.remove(sighting);
@@ -161,6 +168,13 @@ fn forget(changes: &mut Changes<'_>, id: &MemoryId) -> Result<(), StoreError> {
     changes.remove(Key::memory_order(memory.created_at, id));
     changes.remove(key);
     count_one(changes, &memory.agent, -1)
+}
+
+/// Adds a memory to the order of those of its scope, or of what a person said of themselves.
+fn note_recent(changes: &mut Changes<'_>, memory: &Memory, place: Reach) {
+    if let Some(place) = Key::recents(&memory.agent, &place) {
+        changes.put_bytes(place.made_at(memory.created_at, &memory.id), Vec::new());
+    }
 }
 
 /// Counts one more memory of an agent, or one less.
@@ -185,6 +199,34 @@ pub(crate) fn within(db: &Db, agent: &AgentId, reach: &Reach) -> Result<Vec<Memo
     each_within(db, agent, reach, |row| rows.push(row))?;
     rows.sort_by_key(|row| row.made);
     Ok(rows)
+}
+
+/// The newest memories within reach, at most so many, newest first. No others are read.
+pub(crate) fn newest(
+    db: &Db,
+    agent: &AgentId,
+    reach: &[Reach],
+    limit: usize,
+) -> Result<Vec<Memory>, StoreError> {
+    let mut found: Vec<MemoryRow> = Vec::new();
+    for reach in reach {
+        let prefix = Key::recents(agent, reach).unwrap_or_else(|| Key::table(Table::MemoryOrder));
+        let before = found.len();
+        for item in db.scan(&prefix).rev() {
+            if found.len() - before == limit {
+                break;
+            }
+            let (key, _) = item?;
+            let id = key.get(prefix.0.len() + size_of::<u64>()..).unwrap_or_default();
+            let id = std::str::from_utf8(id).map_err(|error| view_error(error.to_string()))?;
+            let row = row_of(db, &id.into())?;
+            found.extend(row.filter(|row| row.memory.agent == *agent && reach.holds(&row.memory)));
+        }
+    }
+    found.sort_by_key(|row| std::cmp::Reverse(row.made));
+    found.dedup_by(|a, b| a.memory.id == b.memory.id);
+    found.truncate(limit);
+    Ok(found.into_iter().map(|row| row.memory).collect())
 }
 
 /// Each memory within reach, in no order.

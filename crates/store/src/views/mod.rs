@@ -14,7 +14,7 @@ pub(crate) mod memories;
 mod messages;
 pub(crate) mod opening;
 pub(crate) mod registry_view;
-mod rows;
+pub(crate) mod rows;
 mod shared;
 mod shrink;
 pub(crate) mod topic;

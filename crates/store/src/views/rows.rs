@@ -15,7 +15,7 @@ use crate::journal::open::Checkpoint;
 use crate::journal::segment::Position;
 
 /// Version of the rows; views of another version are made again.
-pub(crate) const FORMAT: u32 = 11;
+pub(crate) const FORMAT: u32 = 13;
 
 /// Stands in the place of a turn's id for what has none: a command, or a message that a limit refused.
 pub(crate) const COMMAND: &str = "command";
@@ -273,4 +273,34 @@ pub(crate) struct CallRow {
 pub(crate) struct OutboxRow {
     pub(crate) item: OutboxItem,
     pub(crate) n: u64,
+}
+
+/// What is known of somebody's messages in a channel. Messages of all sessions count, also those that wait, were deleted or have
+/// expired.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Speaker {
+    pub messages: u64,
+    pub first: Timestamp,
+    pub last: Timestamp,
+    /// Their names there, oldest first: the last 64.
+    pub names: Vec<String>,
+}
+
+/// Names that are kept of a speaker.
+const NAMES_KEPT: usize = 64;
+
+impl Speaker {
+    /// Somebody who has said nothing yet.
+    pub(crate) fn new(at: Timestamp) -> Self {
+        Self { messages: 0, first: at, last: at, names: Vec::new() }
+    }
+
+    pub(crate) fn said(&mut self, at: Timestamp, name: &str) {
+        self.messages += 1;
+        (self.first, self.last) = (self.first.min(at), self.last.max(at));
+        if self.names.iter().all(|known| known != name) {
+            self.names.push(name.to_owned());
+            self.names.drain(..self.names.len().saturating_sub(NAMES_KEPT));
+        }
+    }
 }

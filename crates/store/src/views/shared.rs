@@ -197,8 +197,8 @@ impl Views {
     }
 
     /// The memories that changed since the index was committed and may be within reach.
-    pub(crate) fn changed_memories(&self, agent: &AgentId, reach: &[Reach]) -> Changed {
-        self.changed.lock().within(agent, reach)
+    pub(crate) fn changed_memories(&self, agents: &[AgentId], reach: &[Reach]) -> Changed {
+        self.changed.lock().within(agents, reach)
     }
 
     /// The search index shows what changed up to that record.

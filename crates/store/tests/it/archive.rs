@@ -377,6 +377,12 @@ async fn a_delivery_goes_through_all_its_states_and_the_conversation_owes_those_
         let owed_since = items.iter().find(|item| item.is_owed()).map(|item| item.at);
         assert_eq!(store.oldest_owed().await.unwrap(), owed_since, "{told}");
         assert_eq!(store.delivery(&id()).await.unwrap(), items.first().cloned(), "{told}");
+        let main = channel("main");
+        assert_eq!(store.delivery_of(&main, &id()).await.unwrap(), items.first().cloned(), "{told}");
+        let due: Vec<_> = items.iter().filter(|item| item.is_owed()).cloned().collect();
+        assert_eq!(store.owed(None).await.unwrap(), due, "{told}");
+        assert_eq!(store.owed(Some(&main)).await.unwrap(), due, "{told}");
+        assert!(store.owed(Some(&channel("mai"))).await.unwrap().is_empty(), "{told}");
         let page = store.delivery_page(None, 9).await.unwrap();
         assert_eq!(page.into_iter().map(|(_, item)| item).collect::<Vec<_>>(), items, "{told}");
         let owed: Vec<_> = items.iter().filter(|item| item.is_owed()).map(|item| item.id.clone()).collect();

@@ -7,9 +7,10 @@ use cairn_core::conversation::{Conversation, Outline};
 use cairn_core::store_port::Store as _;
 use cairn_store::{MadeAt, Store, keep_checked};
 use cairn_testkit::clock::TestClock;
-use cairn_types::event::{Event, MemoryEvent, NewRecord, TurnEvent};
+use cairn_types::event::{Event, MemoryEvent, MessageEvent, NewRecord, TurnEvent};
 use cairn_types::ids::{AgentId, ChannelId, MemoryId, TurnId};
-use cairn_types::memory::{MemorySave, Scope};
+use cairn_types::memory::{MemorySave, Reach, Scope, TYPED_BY_MEMBER};
+use cairn_types::message::Author;
 use cairn_types::ports::MemoryFilter;
 use cairn_types::tool::{Effect, ToolLogQuery, ToolOutcome, ToolUse};
 use futures::future::try_join_all;
@@ -158,6 +159,67 @@ async fn memories_are_paged_in_the_order_in_which_they_were_made_also_while_some
     let store = super::common::open(dir.path());
     assert_eq!(counts(&store).await, [2, 1, 1, 0]);
     assert_eq!(page(&store, None, None, 9).await.0, ["one", "three", "four"]);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn the_newest_memories_within_reach_are_found_by_their_order() {
+    let (dir, store) = opened();
+    let user = |user: &str| Scope::User { platform: "telegram".to_owned(), user: user.to_owned() };
+    let of = |scope: Scope, text: &str| MemorySave { scope, ..memory(text, text) };
+    let mut by_ana = of(Scope::Chat { platform: "telegram".to_owned(), chat: "-1".to_owned() }, "I like tea");
+    by_ana.source.by = Some(Author { id: "telegram/7".to_owned(), name: "Ana".to_owned() });
+    by_ana.source.model = TYPED_BY_MEMBER.to_owned();
+    by_ana.subject = Some("telegram/7".to_owned());
+    let saves = vec![
+        of(user("7"), "one"),
+        of(Scope::Agent, "two"),
+        by_ana,
+        of(user("8"), "another's"),
+        of(user("7"), "three"),
+        of(user("7"), "one"),
+    ];
+    save(&store, 1, saves).await;
+    let reach = [Reach::Scope(Scope::Agent), Reach::Own("telegram/7".to_owned()), Reach::Scope(user("7"))];
+    let newest = async |store: &Store, reach: &[Reach], limit| -> Vec<String> {
+        let found = store.newest_memories(&"main".into(), reach, limit).await.unwrap();
+        found.into_iter().map(|memory| memory.text).collect()
+    };
+    assert_eq!(newest(&store, &reach, 9).await, ["three", "I like tea", "two", "one"]);
+    assert_eq!(newest(&store, &reach, 2).await, ["three", "I like tea"]);
+    assert_eq!(newest(&store, &[Reach::All], 2).await, ["three", "another's"]);
+    let filter = MemoryFilter { limit: 9, ..MemoryFilter::default() };
+    for memory in store.memories(&"main".into(), &reach, filter).await.unwrap() {
+        if ["three", "I like tea"].contains(&memory.text.as_str()) {
+            forget(&store, &memory.id).await;
+        }
+    }
+    assert_eq!(newest(&store, &reach, 9).await, ["two", "one"]);
+    store.close().await;
+    remove_derived(dir.path());
+    let store = super::common::open(dir.path());
+    assert_eq!(newest(&store, &reach, 9).await, ["two", "one"]);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn who_has_spoken_in_a_channel_is_known_without_reading_its_messages() {
+    let (_dir, store, mut chat) = chatting();
+    Chat::new(&store, "other").turn("m", "hello", "hi").await;
+    chat.turn("a", "hello", "hi").await;
+    chat.accept("b", "ben", "and I").await;
+    let last = chat.secs;
+    let mut renamed = chat.pending("c", "ana", "me, too");
+    renamed.author.name = "Ana B.".to_owned();
+    chat.append(vec![Event::Message(MessageEvent::Accepted(renamed))]).await;
+    let speakers = store.speakers(&chat.state.channel).await.unwrap();
+    let rows: Vec<_> = speakers
+        .iter()
+        .map(|(person, speaker)| (person.as_str(), speaker.messages, speaker.names.join(", ")))
+        .collect();
+    assert_eq!(rows, [("local/ana", 2, "ana, Ana B.".to_owned()), ("local/ben", 1, "ben".to_owned())]);
+    assert_eq!((speakers[0].1.first, speakers[0].1.last), (at(0), at(last)));
+    assert!(store.speakers(&channel("nowhere")).await.unwrap().is_empty());
     store.close().await;
 }
 

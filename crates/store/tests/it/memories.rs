@@ -472,3 +472,30 @@ async fn so_much_of_a_memorys_past_is_kept_and_no_more() {
     assert_eq!(trail(&store, &id).await, (Vec::new(), Vec::new()), "it goes with its memory");
     store.close().await;
 }
+
+#[tokio::test]
+async fn memories_of_several_agents_are_found_in_one_ranking() {
+    let (dir, store) = opened();
+    let of = |agent: &str, text: &str| MemorySave { agent: AgentId::from(agent), ..memory(text, text) };
+    let mut saves: Vec<MemorySave> =
+        (0..5).map(|n| of("main", &format!("The boat number {n} needs paint and a new sail soon"))).collect();
+    saves.push(of("helper", "The boat is in the harbour at noon"));
+    saves.push(of("stranger", "boat harbour noon"));
+    save(&store, saves).await;
+    let found = async |store: &Store, agents: &[&str]| -> Vec<String> {
+        let filter =
+            MemoryFilter { query: Some("boat harbour noon".to_owned()), limit: 2, ..MemoryFilter::default() };
+        let agents = agents.iter().copied().map(AgentId::from).collect();
+        let found = store.memories_of(agents, &[Reach::All], filter).await.unwrap();
+        found.into_iter().map(|memory| memory.text).collect()
+    };
+    let both = found(&store, &["main", "helper"]).await;
+    assert_eq!((both.len(), both[0].as_str()), (2, "The boat is in the harbour at noon"), "{both:?}");
+    assert_eq!(found(&store, &["helper", "main"]).await, both, "in whatever order they are named");
+    assert!(found(&store, &["main"]).await.iter().all(|text| text.contains("paint")));
+    store.close().await;
+    remove_derived(dir.path());
+    let store = open(dir.path());
+    assert_eq!(found(&store, &["main", "helper"]).await, both, "from rows alone, too");
+    store.close().await;
+}

@@ -21,6 +21,9 @@ pub struct Pairing {
     /// When an operator revoked the approval, or refused the request. The person's private messages are ignored since then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Timestamp>,
+    /// A newer request took its place, and its code is void. It is remembered until its person may be told again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub displaced: bool,
 }
 
 impl Pairing {
@@ -33,10 +36,10 @@ impl Pairing {
         self.is_open() && !self.is_void(now)
     }
 
-    /// Whether nobody approved it in time. A code that is dated further in the future than [`CODE_AGE`] was made by a wrong
+    /// Whether nobody approved it in time, or it was displaced. A code that is dated further in the future than [`CODE_AGE`] was made by a wrong
     /// clock, and is void, too.
     pub fn is_void(&self, now: Timestamp) -> bool {
-        self.is_open() && now.duration_since(self.asked_at).abs() > CODE_AGE
+        self.is_open() && (self.displaced || now.duration_since(self.asked_at).abs() > CODE_AGE)
     }
 }
 

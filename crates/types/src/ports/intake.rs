@@ -63,7 +63,7 @@ pub struct Reply {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnFailure {
     /// Typed error: `stopped`, `turn_failed`, `refused`, `refusal`, `content_filter`, `cut_off`, `compaction_failure`,
-    /// `dead_letter`, `stopping`.
+    /// `dead_letter`, `stopping`, `limited`.
     pub code: String,
     pub message: String,
     pub hint: String,

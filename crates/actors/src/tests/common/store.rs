@@ -13,7 +13,7 @@ use cairn_types::event::{
     CompactionEvent, Event, MaintenanceEvent, MemoryEvent, MessageEvent, NewRecord, Record, TurnEnd,
     TurnEvent, TurnOutcome,
 };
-use cairn_types::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq, TextId, TurnId};
+use cairn_types::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TextId, TurnId};
 use cairn_types::memory::{Memory, MemoryChange, MemorySave, Reach, merge};
 use cairn_types::message::{Artifact, Entry};
 use cairn_types::model::Usage;
@@ -83,6 +83,10 @@ pub(crate) struct MemStore {
     pub(crate) behind: AtomicBool,
     /// Restores that fail before one succeeds.
     pub(crate) bad_restores: Mutex<u32>,
+    /// How often all deliveries were read, dead ones included.
+    pub(crate) listed: AtomicUsize,
+    /// The most entries that were asked for at once.
+    pub(crate) most_asked: AtomicUsize,
 }
 
 impl MemStore {
@@ -106,7 +110,19 @@ impl MemStore {
             armed: Mutex::default(),
             behind: AtomicBool::new(false),
             bad_restores: Mutex::new(0),
+            listed: AtomicUsize::new(0),
+            most_asked: AtomicUsize::new(0),
         })
+    }
+
+    /// All deliveries that are neither confirmed nor dropped.
+    fn items(&self) -> Vec<OutboxItem> {
+        let mut items: Vec<OutboxItem> = Vec::new();
+        for record in self.records.borrow().iter() {
+            items.retain_mut(|item| record.channel.as_ref() != Some(&item.channel) || item.apply(record));
+            items.extend(record.channel.as_ref().and_then(|channel| OutboxItem::intended(channel, record)));
+        }
+        items
     }
 
     /// The store after a kill: what is journalled now, and nothing that the old runtime still does.
@@ -323,6 +339,7 @@ impl Store for MemStore {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Arc<Entry>>, StoreError>> {
         let mut entries = self.history(channel);
+        self.most_asked.fetch_max(limit, Ordering::SeqCst);
         entries.retain(|entry| entry.seq >= from && entry.seq <= to);
         entries.truncate(limit);
         Box::pin(async { Ok(entries) })
@@ -445,12 +462,24 @@ impl Store for MemStore {
     }
 
     fn deliveries(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {
-        let mut items: Vec<OutboxItem> = Vec::new();
-        for record in self.records.borrow().iter() {
-            items.retain_mut(|item| record.channel.as_ref() != Some(&item.channel) || item.apply(record));
-            items.extend(record.channel.as_ref().and_then(|channel| OutboxItem::intended(channel, record)));
-        }
+        self.listed.fetch_add(1, Ordering::SeqCst);
+        let items = self.items();
         Box::pin(async { Ok(items) })
+    }
+
+    fn owed(&self, channel: Option<&ChannelId>) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {
+        let mut items = self.items();
+        items.retain(|item| item.is_owed() && channel.is_none_or(|channel| item.channel == *channel));
+        Box::pin(async { Ok(items) })
+    }
+
+    fn delivery_of(
+        &self,
+        channel: &ChannelId,
+        id: &OutboxId,
+    ) -> BoxFuture<'_, Result<Option<OutboxItem>, StoreError>> {
+        let item = self.items().into_iter().find(|item| item.channel == *channel && item.id == *id);
+        Box::pin(async { Ok(item) })
     }
 
     fn registry(&self) -> BoxFuture<'_, Result<RegistryState, StoreError>> {

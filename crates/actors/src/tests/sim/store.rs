@@ -7,7 +7,7 @@ use cairn_core::conversation::Conversation;
 use cairn_core::registry::{RegistryState, UsageDay};
 use cairn_core::store_port::Store;
 use cairn_types::event::{NewRecord, Record};
-use cairn_types::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, Seq, TextId};
+use cairn_types::ids::{AgentId, ArtifactId, ChannelId, MemoryId, MessageId, OutboxId, Seq, TextId};
 use cairn_types::memory::{Memory, Reach};
 use cairn_types::message::{Artifact, Entry};
 use cairn_types::ports::{
@@ -233,6 +233,20 @@ impl Store for SimStore {
 
     fn deliveries(&self) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {
         Box::pin(self.view("deliveries", |kept| at_once(kept.deliveries())))
+    }
+
+    fn owed(&self, channel: Option<&ChannelId>) -> BoxFuture<'_, Result<Vec<OutboxItem>, StoreError>> {
+        let channel = channel.cloned();
+        Box::pin(self.view("owed", move |kept| at_once(kept.owed(channel.as_ref()))))
+    }
+
+    fn delivery_of(
+        &self,
+        channel: &ChannelId,
+        id: &OutboxId,
+    ) -> BoxFuture<'_, Result<Option<OutboxItem>, StoreError>> {
+        let (channel, id) = (channel.clone(), id.clone());
+        Box::pin(self.view("delivery", move |kept| at_once(kept.delivery_of(&channel, &id))))
     }
 
     fn registry(&self) -> BoxFuture<'_, Result<RegistryState, StoreError>> {

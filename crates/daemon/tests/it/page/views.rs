@@ -255,3 +255,19 @@ async fn what_is_not_there_is_told_as_a_page() {
     }
     assert!(site.daemon.stop().await.unwrap().success());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_memories_are_forgotten_all_or_none() {
+    let site = Site::start("").await;
+    let cookie = site.login(&[]).await;
+    let mut ids = Vec::new();
+    for text in ["The gate is green.", "The boat is new."] {
+        let memory = site.home.json(&["memory", "add", text, "--kind", "fact", "--scope", "agent"]);
+        ids.push(memory["id"].as_str().unwrap().to_owned());
+    }
+    let left = || site.home.json(&["memory", "list"]).as_array().unwrap().len();
+    site.post("/memories/forget", &cookie, &format!("id={}&id=m404&id={}", ids[0], ids[1])).await.is(404);
+    assert_eq!(left(), 2, "one of them is not there");
+    site.post("/memories/forget", &cookie, &format!("id={0}&id={0}&id={1}", ids[0], ids[1])).await.is(303);
+    assert_eq!(left(), 0, "one of them is named twice");
+}
