@@ -12,7 +12,7 @@ use serenity::all::ChannelId;
 
 use super::InboundHandler;
 use super::listing::{Looked, Missed};
-use crate::discord::outbox::number;
+use crate::discord::outbox::{id_of, number};
 use crate::discord::rest::{PAGE, Page, RestError};
 use crate::discord::until_known;
 use crate::discord::wire::{Message, id_at, time_of};
@@ -259,9 +259,4 @@ impl InboundHandler {
 /// The status entry for a channel that could not be read. Sending there does not clear it.
 pub(super) fn history_of(channel: ChannelId) -> String {
     format!("history of channel {channel}")
-}
-
-/// The id of a message, even if the rest cannot be read.
-fn id_of(message: &Value) -> Option<u64> {
-    message.get("id")?.as_str().and_then(number)
 }

@@ -42,6 +42,12 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(15);
 /// Largest answer that is read, in bytes. 100 messages take far less.
 const ANSWER_MAX: usize = 16 * 1024 * 1024;
 
+/// Statuses of requests that Discord's API never got. 503: the server takes no requests now (RFC 9110, 15.6.4). 521 and 523:
+/// Cloudflare, which stands before the API, got no connection to it ("Cloudflare 5xx errors" in its documentation). 500, 502
+/// and 504 are not among them: Discord says of 502 that no gateway was there for the request, but a proxy also answers so
+/// when the connection to the API breaks after the request went over it.
+const NOT_TAKEN: [u16; 3] = [503, 521, 523];
+
 /// Pause after a 429 that names no time.
 const LIMIT_UNSAID: Duration = Duration::from_secs(5);
 
@@ -231,6 +237,10 @@ impl Rest {
                 metrics::counter!("cairn_discord_limited_total").increment(1);
                 RestError::Limited { after }
             }
+            status if NOT_TAKEN.contains(&status.as_u16()) => RestError::Unreachable(format!(
+                "Discord takes no requests at the moment (status {})",
+                status.as_u16()
+            )),
             status if status.is_server_error() => {
                 RestError::Unknown(format!("Discord has a fault of its own (status {})", status.as_u16()))
             }

@@ -136,6 +136,8 @@ async fn what_a_failure_means_is_known_where_it_can_be_known() {
         (Fault::unauthorized(), "later"),
         (Fault::flood(7), "later"),
         (Fault::Html, "unknown"),
+        (Fault::error(503, "Service Unavailable"), "later"),
+        (Fault::error(502, "Bad Gateway"), "unknown"),
         (Fault::CloseBefore, "unknown"),
         (Fault::CloseAfter, "unknown"),
         (Fault::Body("{\"ok\":true,\"result\":{}}".to_owned()), "unknown"),

@@ -198,6 +198,10 @@ pub(super) fn fetch(shared: &Shared, call: &Call, path: &Path) -> Outcome {
         }
         let show = |message: &Message| {
             let mut body = shapes::message(&state.world, &origin, message, 1);
+            // `nonce` may be missing ("Message Object" in Discord's documentation); a history shows none.
+            if let Some(fields) = body.as_object_mut() {
+                fields.remove("nonce");
+            }
             let to_bot = message.author == BOT_ID || message.mentions.contains(&BOT_ID);
             if !state.content_allowed && channel.guild.is_some() && !to_bot {
                 shapes::without_content(&mut body);
