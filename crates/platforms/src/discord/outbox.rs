@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::files::Files;
 use super::places::Places;
-use super::rest::{BAD_FORM, NO_HISTORY_FOR_REPLY, PAGE, Page, Rest, RestError, UNKNOWN_MESSAGE};
+use super::rest::{NO_HISTORY_FOR_REPLY, PAGE, Page, Rest, RestError};
 use super::wire::id_at;
 use crate::buttons;
 use crate::link::Link;
@@ -229,11 +229,15 @@ fn message(words: &str, nonce: String) -> CreateMessage {
         .flags(MessageFlags::SUPPRESS_EMBEDS)
 }
 
-/// Whether a send failed because it was a reply: the bot may not reply there, or the message it replies to is gone. It
-/// is then sent without a reference, since some servers ignore `fail_if_not_exists`. `BAD_FORM` has other causes, too;
-/// then the second send fails as well.
+/// Whether a send may have failed because it was a reply: the bot may not reply there, or the message is gone. It is then
+/// sent without a reference, since some servers ignore `fail_if_not_exists`, and each has a status and a code of its own for
+/// it. Where the cause was another one, the second send fails as well.
 fn is_of_reply(error: &RestError) -> bool {
-    matches!(error, RestError::Refused { code: NO_HISTORY_FOR_REPLY | UNKNOWN_MESSAGE | BAD_FORM, .. })
+    match error {
+        RestError::Refused { code: NO_HISTORY_FOR_REPLY, .. } => true,
+        RestError::Refused { status: 400 | 404, .. } => !error.is_unknown_channel(),
+        _ => false,
+    }
 }
 
 /// A part that is looked for in a channel.

@@ -119,6 +119,12 @@ impl Telegram {
             payload.reply_parameters = None;
             answer = self.api.call(&payload, CALL_TIMEOUT).await;
         }
+        // The message that it replies to may be gone: not every server heeds `allow_sending_without_reply`, and the words
+        // differ. Where the cause was another one, the second send fails as well.
+        let is_refused = matches!(&answer, Err(CallError::Api { code: 400, .. }));
+        if is_refused && payload.reply_parameters.take().is_some() {
+            answer = self.api.call(&payload, CALL_TIMEOUT).await;
+        }
         let result = answer.map_err(|error| match &error {
             // After another server error it may have been sent: Telegram's documentation says nothing of them.
             CallError::Api { code: 500..=502 | 504.., .. } => {

@@ -27,9 +27,7 @@ use self::limits::{Key, Limits};
 use crate::fence::Fence;
 
 pub(crate) use self::calls::{PAGE, Page};
-pub(crate) use self::error::{
-    ALREADY_ANSWERED, BAD_FORM, NO_HISTORY_FOR_REPLY, RestError, UNKNOWN_INTERACTION, UNKNOWN_MESSAGE,
-};
+pub(crate) use self::error::{ALREADY_ANSWERED, NO_HISTORY_FOR_REPLY, RestError, UNKNOWN_INTERACTION};
 pub use self::refused::Refusals;
 pub(crate) use self::refused::{REFUSED_MAX, STOP_AT};
 

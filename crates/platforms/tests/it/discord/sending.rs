@@ -249,18 +249,19 @@ async fn an_answer_to_a_message_that_is_gone_is_sent_plainly() {
     let (discord, _runtime, running) = start().await;
     let question = discord.say(CHANNEL, "alice", "well?");
     discord.delete(CHANNEL, &[question]);
-    for strict in [false, true] {
-        if strict {
-            discord.refuse_stray_replies();
+    let refusals = [None, Some((400, 50035)), Some((404, 10008)), Some((404, 0)), Some((400, 10008))];
+    for refusal in refusals {
+        if let Some((status, code)) = refusal {
+            discord.refuse_stray_replies(status, code);
         }
         let answer = SendPart {
             reply_to: Some(id(question)),
-            ..part(CHANNEL_NAME, &format!("{strict}"), "it depends")
+            ..part(CHANNEL_NAME, &format!("{refusal:?}"), "it depends")
         };
         running.adapter.send(answer).await.expect("is sent");
     }
     let sent = discord.sent(CHANNEL);
-    assert_eq!(sent.iter().map(|sent| sent.reply_to).collect::<Vec<_>>(), [None, None]);
+    assert_eq!(sent.iter().map(|sent| sent.reply_to).collect::<Vec<_>>(), [None; 5]);
     assert_eq!(running.status().troubles, Vec::<String>::new());
     discord.assert_clean();
 }

@@ -104,7 +104,7 @@ fn reference(state: &mut State, body: &Value, channel: u64) -> Result<Option<u64
     let found = number("message_id").filter(|id| state.world.message(channel, *id).is_some());
     match found.filter(|_| !elsewhere) {
         Some(id) => Ok(Some(id)),
-        None if state.strict_replies => Err(Refusal::unknown_message()),
+        None if let Some(refusal) = &state.stray_replies => Err(refusal.clone()),
         None if reference["fail_if_not_exists"] == false => Ok(None),
         None => {
             Err(Refusal::form("message_reference", "MESSAGE_REFERENCE_UNKNOWN_MESSAGE", "Unknown message"))
