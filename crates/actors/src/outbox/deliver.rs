@@ -44,6 +44,15 @@ enum Fate {
     Unknown(String),
 }
 
+/// Waiting for a rate limit is not a failure.
+fn log_unsent(part: u32, error: &SendError) {
+    if matches!(error, SendError::Later { after: Some(_), .. }) {
+        return tracing::debug!(part, ?error, "a part has to wait");
+    }
+    tracing::warn!(part, error = error.code(), "a part was not sent");
+    tracing::debug!(part, ?error, "what its network said");
+}
+
 pub(super) async fn deliver(args: OutboxArgs, pending: PendingDelivery) -> Stopped {
     let PendingDelivery { item, reply, typing } = pending;
     let Some(platform) = args.ports.platform(&item.channel) else { return Stopped::Over };
@@ -188,16 +197,7 @@ impl Delivery {
                 Ok(message) => return Ok(Fate::There(message)),
                 Err(error) => error,
             };
-            match &error {
-                // Waiting for a rate limit is not a failure.
-                SendError::Later { after: Some(_), .. } => {
-                    tracing::debug!(part, ?error, "a part has to wait");
-                }
-                _ => {
-                    tracing::warn!(part, error = error.code(), "a part was not sent");
-                    tracing::debug!(part, ?error, "what its network said");
-                }
-            }
+            log_unsent(part, &error);
             match (error, edits.is_some()) {
                 (SendError::Refused(reason), true) => {
                     // The message is gone: the part is sent as a new one.
@@ -208,15 +208,7 @@ impl Delivery {
                     }
                     continue;
                 }
-                (SendError::Refused(reason), false) => {
-                    // This attempt sent nothing, but an earlier one may have.
-                    let Some(since) = unsure else { return Ok(Fate::Dead(reason)) };
-                    return Ok(match self.look_up(&piece, since).await? {
-                        Ok(Some(message)) => Fate::There(message),
-                        Ok(None) => Fate::Dead(reason),
-                        Err(_) => Fate::Unknown(reason),
-                    });
-                }
+                (SendError::Refused(reason), false) => return self.refused(&piece, unsure, reason).await,
                 (SendError::Later { after, reason }, _) => {
                     if unsure.is_none() {
                         attempted = None;
@@ -236,6 +228,21 @@ impl Delivery {
             metrics::counter!("cairn_delivery_retries_total", "platform" => self.platform.name())
                 .increment(1);
         }
+    }
+
+    /// The fate of a part that its network refuses. `unsure`: since when an earlier attempt may have sent it.
+    async fn refused(
+        &mut self,
+        piece: &DeliveryPart,
+        unsure: Option<Timestamp>,
+        reason: String,
+    ) -> Result<Fate, Stopped> {
+        let Some(since) = unsure else { return Ok(Fate::Dead(reason)) };
+        Ok(match self.look_up(piece, since).await? {
+            Ok(Some(message)) => Fate::There(message),
+            Ok(None) => Fate::Dead(reason),
+            Err(_) => Fate::Unknown(reason),
+        })
     }
 
     async fn request(&self, piece: &DeliveryPart, edits: Option<&MessageId>) -> Result<MessageId, SendError> {

@@ -92,14 +92,17 @@ impl Outbox {
         let me = me["id"].as_str().and_then(number).ok_or_else(|| unreadable_answer("who the bot is"))?;
         let wanted = Wanted::of(part, me);
         // From the known message on, which shows that the history can be read at all.
-        let mut from = match after.and_then(|message| number(message.as_str())) {
+        let after = after.and_then(|message| number(message.as_str()));
+        let mut from = match after {
             Some(after) => after - 1,
             None => id_at(since.checked_sub(CLOCKS_APART).unwrap_or(Timestamp::UNIX_EPOCH)),
         };
         let mut is_visible = self.places.may_read(channel, UserId::new(me), now) == Some(true);
         for _ in 0..FIND_PAGES {
             let page = self.rest.messages(channel, Page::After(from)).await?;
-            if let Some(found) = page.iter().find_map(|message| wanted.id_in(message)) {
+            // The part before it may have the same text.
+            let mut found = page.iter().filter_map(|message| wanted.id_in(message));
+            if let Some(found) = found.find(|id| Some(*id) != after) {
                 return Ok(Some(RuntimeMessage::new(found.to_string())));
             }
             is_visible |= !page.is_empty();

@@ -93,6 +93,8 @@ async fn discord_is_asked_whether_a_part_is_there() {
         discord.say(CHANNEL, "alice", "hm");
     }
     assert_eq!(ask(alone.clone(), None).await, Ok(Some(id(there))), "more pages than one are read");
+    let next = SendPart { part: 1, ..alone.clone() };
+    assert_eq!(ask(next, Some(id(there))).await, Ok(None), "the part before it has the same text");
     discord.fail(Route::Fetch, Fault::Status(500));
     assert!(matches!(ask(alone.clone(), None).await, Err(SendError::Unknown(_))), "it is asked again");
     discord.fail(Route::Fetch, None);
