@@ -1,9 +1,10 @@
 //! Notes to a chat. One is behind an answer that the model did not finish, and part of it. The others are beside answers: a
 //! message is larger than the window, a requested compaction is done, messages were lost from view, a run failed for good, the
-//! model's server cuts requests. Pure: the channel journals these as notes that the outbox owes.
+//! model's server cuts requests, nobody knows whether a message arrived. Pure: the channel journals these as notes that the
+//! outbox owes.
 //!
-//! The first two of the others belong to an answer and always come. The rest come only if something was lost, and never with
-//! `compaction.notices = false`: the next two at most once an hour in a chat, the last one once.
+//! The first two of the others belong to an answer and always come, as does the last one. The rest come only if something was
+//! lost, and never with `compaction.notices = false`: the next two at most once an hour in a chat, the last of them once.
 
 use std::sync::Arc;
 
@@ -11,9 +12,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
-use cairn_types::event::{CompactionEvent, DeliveryEvent, Event, Run, RunEnd, RunOutcome};
-use cairn_types::ids::{LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
+use cairn_types::event::{CompactionEvent, DeliveryEvent, Event, Receipt, Run, RunEnd, RunOutcome};
+use cairn_types::ids::{ChannelId, LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
 use cairn_types::message::{Entry, Finish};
+use cairn_types::ports::OutboxItem;
 use cairn_types::summary::MADE_BY_DIGEST;
 pub use cairn_types::text::escape::grouped;
 
@@ -36,6 +38,9 @@ const FAILED: &str = "I could not summarise the older part of this conversation.
                       again later.";
 
 const CUT: &str = "This is more than I can take in at once: I see only part of it. All of it is kept.";
+
+const UNSURE: &str = "One of my last messages may be missing here, or may be incomplete: the connection broke while I sent it. \
+                      Ask me to repeat it if you need it.";
 
 const SERVER_CUTS: &str = "The server of my language model silently dropped the oldest part of this conversation: it has less \
                            room than I was told. From here on I send it less and summarise sooner. Whoever runs me can give \
@@ -162,6 +167,34 @@ pub fn note_of_cut(conversation: &Conversation, agent: &AgentSettings) -> Option
     let is_known = conversation.learnt.get(&agent.model).is_some_and(|learnt| learnt.cut);
     let id = OutboxId::from(format!("{}:cut:{}", conversation.channel, conversation.next_seq));
     (!is_known && is_told(conversation, agent)).then(|| note(conversation, id, SERVER_CUTS.to_owned()))
+}
+
+/// Adds to a delivery's events the note that its message may be missing, if its fate is unknown. One note is enough for all
+/// messages before it: none is added while one is owed.
+pub fn with_unsure(conversation: &Conversation, mut events: Vec<Event>, now: Timestamp) -> Vec<Event> {
+    let prefix = unsure_prefix(&conversation.channel);
+    let unknown = events.iter().find_map(|event| match event {
+        Event::Delivery(DeliveryEvent::Settled { id, receipt: Receipt::Unknown { .. } }) => Some(id),
+        _ => None,
+    });
+    let is_told = || conversation.owed.iter().any(|owed| owed.as_str().starts_with(&prefix));
+    if let Some(unknown) = unknown.filter(|_| !is_told()) {
+        let of_channel = unknown.as_str().strip_prefix(conversation.channel.as_str()).unwrap_or_default();
+        // An operator may retry the delivery, and its fate may be unknown again.
+        let id = OutboxId::from(format!("{prefix}{}{of_channel}", now.as_millisecond()));
+        events.push(note(conversation, id, UNSURE.to_owned()));
+    }
+    events
+}
+
+/// Whether a delivery may be sent again although it may be there: it is the note of [`with_unsure`], and two of them mislead
+/// nobody.
+pub fn may_be_doubled(item: &OutboxItem) -> bool {
+    item.id.as_str().starts_with(&unsure_prefix(&item.channel))
+}
+
+fn unsure_prefix(channel: &ChannelId) -> String {
+    format!("{channel}:unsure:")
 }
 
 /// The note behind an answer that the model did not finish itself; `None`: it did. It becomes part of the answer, so that

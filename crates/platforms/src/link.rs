@@ -10,6 +10,9 @@ use parking_lot::Mutex;
 /// Most places with a trouble of their own; beyond it the oldest one is dropped from the list.
 const TROUBLES_MAX: usize = 32;
 
+/// The place of the trouble that nothing can be sent.
+const SENDING: &str = "sending";
+
 /// The status of one platform. Cheap to share: one short lock guards it.
 pub struct Link {
     platform: &'static str,
@@ -112,9 +115,20 @@ impl Link {
         metrics::counter!("cairn_platform_inbound_total", "platform" => self.platform).increment(1);
     }
 
+    /// Records that a message was sent.
     pub fn outbound(&self) {
         self.state.lock().status.last_outbound = Some(self.clock.now());
         metrics::counter!("cairn_platform_outbound_total", "platform" => self.platform).increment(1);
+        if self.clear(SENDING) {
+            tracing::info!(platform = self.platform, "messages are sent again");
+        }
+    }
+
+    /// Records that messages cannot be sent at the moment.
+    pub fn unsent(&self, reason: &str) {
+        if self.trouble(SENDING, &format!("messages wait: {reason}")) {
+            tracing::warn!(platform = self.platform, reason, "messages cannot be sent; they wait");
+        }
     }
 
     pub fn latency(&self, time: Duration) {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use cairn_core::notice;
 use cairn_types::event::{DeliveryEvent, Event, Record, TurnEvent};
 use cairn_types::ids::OutboxId;
 use cairn_types::message::Entry;
@@ -13,19 +14,13 @@ use crate::failure::RuntimeError;
 use crate::messages::{OutboxMsg, PendingDelivery};
 
 impl ChannelState {
-    /// Gives the outbox the deliveries that start with these records, and the reply if it is among them. A delivery that
-    /// these records also settle is skipped. Call it after the commit: a delivery that is lost here, because the outbox or
-    /// this actor fails, is found in the store at the restart.
+    /// Gives the outbox the deliveries that start with these records, and the reply if it is among them. Call it
+    /// after the commit: a delivery that is lost here, because the outbox or this actor fails, is found in the store at the
+    /// restart.
     pub(super) fn enqueue_deliveries(&self, records: &[Record]) {
-        let settled = |id: &OutboxId| {
-            records.iter().any(
-                |record| matches!(&record.event, Event::Delivery(DeliveryEvent::Settled { id: settled, .. }) if settled == id),
-            )
-        };
         let ends = records.iter().any(|record| matches!(record.event, Event::Turn(TurnEvent::Ended(_))));
         for record in records {
-            let item = OutboxItem::intended(&self.handle.id, record);
-            let Some(item) = item.filter(|item| !settled(&item.id)) else { continue };
+            let Some(item) = OutboxItem::intended(&self.handle.id, record) else { continue };
             let entry = |record: &Record| -> Option<Arc<Entry>> {
                 match &record.event {
                     Event::Turn(TurnEvent::EntryAdded { entry }) if entry.seq == item.seq => {
@@ -56,6 +51,8 @@ impl ChannelState {
         if !self.handle.read(|conversation| conversation.owed.contains(id)) {
             return Ok(false);
         }
+        let now = self.shared.ports.now();
+        let events = self.handle.read(|conversation| notice::with_unsure(conversation, events, now));
         self.commit(events).await?;
         Ok(true)
     }

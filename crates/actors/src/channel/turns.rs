@@ -11,7 +11,7 @@ use cairn_core::engine::MakeRoom;
 use cairn_core::notice::long_messages;
 use cairn_core::window::{entry_tokens, measure};
 use cairn_types::event::{
-    ApprovalEvent, ArtifactEvent, DeliveryEvent, Event, Receipt, TurnEnd, TurnEvent, TurnOutcome,
+    ApprovalEvent, ArtifactEvent, DeliveryEvent, Event, TurnEnd, TurnEvent, TurnOutcome,
 };
 use cairn_types::ids::{LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
 use cairn_types::message::{Part, Pending, Role, ToolCall, fingerprint};
@@ -42,34 +42,18 @@ const MAX_WHILE_WAITING: u32 = 10 * MAX_INTERRUPTIONS;
 /// Ended messages that a channel remembers, to answer repeats without the store.
 const RECENT_KEPT: usize = 64;
 
-/// The draft in the chat when its turn ends.
-#[derive(Debug, Clone, PartialEq)]
-enum DraftState {
-    No,
-    There(MessageId),
-    Unknown,
-}
-
-/// `drafts`: draft events that are not journalled yet.
-fn draft_of(open: &OpenTurn, drafts: &[Event]) -> DraftState {
-    let mut state = match &open.draft {
-        None => DraftState::No,
-        Some(draft) => match (&draft.message, draft.attempted_at) {
-            (Some(message), _) => DraftState::There(message.clone()),
-            (None, Some(_)) => DraftState::Unknown,
-            (None, None) => DraftState::No,
-        },
-    };
+/// The message that shows a draft when its turn ends; `None`: there is none, or nobody knows of one. `drafts`: draft events
+/// that are not journalled yet.
+fn draft_of(open: &OpenTurn, drafts: &[Event]) -> Option<MessageId> {
+    let mut draft = open.draft.as_ref().and_then(|draft| draft.message.clone());
     for event in drafts {
         match event {
-            Event::Delivery(DeliveryEvent::Sent { message, .. }) => {
-                state = DraftState::There(message.clone())
-            }
-            Event::Delivery(DeliveryEvent::PutOff { .. }) => state = DraftState::No,
+            Event::Delivery(DeliveryEvent::Sent { message, .. }) => draft = Some(message.clone()),
+            Event::Delivery(DeliveryEvent::PutOff { .. }) => draft = None,
             _ => {}
         }
     }
-    state
+    draft
 }
 
 impl ChannelState {
@@ -422,14 +406,20 @@ impl ChannelState {
             let notice = long_messages(conversation, &settings, &open.messages, answer.cut);
             let draft = draft_of(open, &drafts);
             let mut events = drafts;
-            events.extend(close_calls(&*self.shared.ports.tools, conversation, "the turn went on without it"));
+            events.extend(close_calls(
+                &*self.shared.ports.tools,
+                conversation,
+                "the turn went on without it",
+            ));
             let (reply, finish) = (answer.entry.text(), answer.entry.finish);
             events.push(Event::Turn(TurnEvent::EntryAdded { entry: answer.entry }));
             let usage = open.usage + taken(answer.took.as_ref());
             events.extend(answer.took);
             stamp(conversation, &mut events);
             let seq = events.iter().find_map(|event| match event {
-                Event::Turn(TurnEvent::EntryAdded { entry }) if entry.role == Role::Assistant => Some(entry.seq),
+                Event::Turn(TurnEvent::EntryAdded { entry }) if entry.role == Role::Assistant => {
+                    Some(entry.seq)
+                }
                 _ => None,
             })?;
             let outcome = if silent { TurnOutcome::Silent } else { TurnOutcome::Answered { reply: seq } };
@@ -443,21 +433,11 @@ impl ChannelState {
             if silent {
                 tracing::debug!(channel = %conversation.channel, turn = %open.id,
                     "the model chose to say nothing: no answer is posted");
-                events.extend(last_draft(conversation, open, seq, &draft, said_before));
+                events.extend(last_draft(conversation, open, seq, draft.clone(), said_before));
             }
             if posts {
                 let id = OutboxId::from(format!("{}:{seq}", conversation.channel));
-                events.push(intent(open, id.clone(), seq, None, &draft));
-                if draft == DraftState::Unknown {
-                    let reason = "the connection broke while a draft of it was sent".to_owned();
-                    tracing::error!(channel = %conversation.channel, delivery = %id, reason,
-                        "a reply is not sent, since nobody knows whether its draft is there; look in the chat, then retry or drop it (`cairn outbox`)");
-                    metrics::counter!("cairn_deliveries_total",
-                        "platform" => conversation.channel.platform().to_owned(), "outcome" => "unknown")
-                    .increment(1);
-                    let receipt = Receipt::Unknown { part: 0, reason };
-                    events.push(Event::Delivery(DeliveryEvent::Settled { id, receipt }));
-                }
+                events.push(intent(open, id, seq, None, draft));
             }
             events.push(Event::Turn(TurnEvent::Ended(end.clone())));
             let messages = open.messages.clone();
@@ -479,7 +459,9 @@ impl ChannelState {
         let draft = self
             .handle
             .read(|conversation| conversation.open_turn.as_ref().map(|open| draft_of(open, &drafts)));
-        let note = matches!(draft, Some(DraftState::There(_)))
+        let note = draft
+            .flatten()
+            .is_some()
             .then(|| format!("{}\n\n*(stopped)*", self.handle.shown_so_far()).trim_start().to_owned());
         let call_result = "the turn was stopped";
         self.unanswered(TurnOutcome::Stopped, failure::stopped(), call_result, note, drafts)
@@ -525,7 +507,7 @@ impl ChannelState {
             };
             if let Some(note) = note.filter(|_| delivers) {
                 let id = OutboxId::from(format!("{}:{}:end", conversation.channel, open.id));
-                events.push(intent(open, id, newest(conversation), Some(note), &draft));
+                events.push(intent(open, id, newest(conversation), Some(note), draft));
             }
             events.push(Event::Turn(TurnEvent::Ended(end.clone())));
             let messages = open.messages.clone();
@@ -554,12 +536,8 @@ pub(super) fn answer_of(
     })
 }
 
-/// The delivery for the open turn's chat, which replaces the draft if there is one.
-fn intent(open: &OpenTurn, id: OutboxId, seq: Seq, note: Option<String>, draft: &DraftState) -> Event {
-    let edits = match draft {
-        DraftState::There(message) => Some(message.clone()),
-        DraftState::No | DraftState::Unknown => None,
-    };
+/// The delivery for the open turn's chat. `edits`: the message that it replaces.
+fn intent(open: &OpenTurn, id: OutboxId, seq: Seq, note: Option<String>, edits: Option<MessageId>) -> Event {
     let (turn, reply_to) = (open.id.clone(), open.reply_to.clone());
     Event::Delivery(DeliveryEvent::Intended {
         id,
@@ -579,11 +557,11 @@ fn last_draft(
     conversation: &Conversation,
     open: &OpenTurn,
     seq: Seq,
-    draft: &DraftState,
+    draft: Option<MessageId>,
     said: String,
 ) -> Option<Event> {
     let id = OutboxId::from(format!("{}:{}:end", conversation.channel, open.id));
-    let is_there = matches!(draft, DraftState::There(_)) && !said.trim().is_empty();
+    let is_there = draft.is_some() && !said.trim().is_empty();
     is_there.then(|| intent(open, id, seq, Some(said.trim().to_owned()), draft))
 }
 

@@ -1,10 +1,12 @@
 //! One delivery, part by part: journal the attempt, send, journal the receipt.
 //!
 //! Between an attempt and its receipt it is unknown whether the part was sent. It is sent again while the platform guards
-//! against duplicates; otherwise the delivery is quarantined as unknown.
+//! against duplicates. After that the platform is asked whether the part is there. One that cannot tell leaves the delivery
+//! unknown: it is not sent again, and the chat is told.
 
 use std::sync::Arc;
 
+use cairn_core::notice;
 use cairn_types::event::{DeliveryEvent, Event, Receipt};
 use cairn_types::ids::{ApprovalId, MessageId};
 use cairn_types::message::Entry;
@@ -40,6 +42,15 @@ enum Fate {
     There(MessageId),
     Dead(String),
     Unknown(String),
+}
+
+/// Waiting for a rate limit is not a failure.
+fn log_unsent(part: u32, error: &SendError) {
+    if matches!(error, SendError::Later { after: Some(_), .. }) {
+        return tracing::debug!(part, ?error, "a part has to wait");
+    }
+    tracing::warn!(part, error = error.code(), "a part was not sent");
+    tracing::debug!(part, ?error, "what its network said");
 }
 
 pub(super) async fn deliver(args: OutboxArgs, pending: PendingDelivery) -> Stopped {
@@ -157,6 +168,8 @@ impl Delivery {
         let mut attempted = unsure;
         // An edit cannot offer buttons, so a request for approval is a message of its own.
         let mut edits = self.item.edits.clone().filter(|_| part == 0 && piece.approval.is_none());
+        let mut why = "the connection broke while it was sent".to_owned();
+        let put_off = |reason| Event::Delivery(DeliveryEvent::PutOff { id: id.clone(), part, reason });
         loop {
             let began = match attempted {
                 Some(at) => at,
@@ -167,55 +180,48 @@ impl Delivery {
                     *attempted.insert(self.args.ports.now())
                 }
             };
-            if edits.is_none() && unsure.is_some_and(|since| !self.may_repeat(since)) {
-                return Ok(Fate::Unknown("the connection broke while it was sent".to_owned()));
+            if let Some(since) = unsure.filter(|since| edits.is_none() && !self.may_repeat(*since)) {
+                match self.look_up(&piece, since).await? {
+                    Ok(Some(message)) => return Ok(Fate::There(message)),
+                    Ok(None) => {
+                        (unsure, attempted) = (None, None);
+                        self.note(vec![put_off(why.clone())]).await?;
+                        self.pause(None).await?;
+                        continue;
+                    }
+                    Err(_) => return Ok(Fate::Unknown(why)),
+                }
             }
             let error = match self.request(&piece, edits.as_ref()).await {
                 Ok(message) => return Ok(Fate::There(message)),
                 Err(error) => error,
             };
-            match &error {
-                // Waiting for a rate limit is not a failure.
-                SendError::Later { after: Some(_), .. } => {
-                    tracing::debug!(part, ?error, "a part has to wait");
-                }
-                _ => {
-                    tracing::warn!(part, error = error.code(), "a part was not sent");
-                    tracing::debug!(part, ?error, "what its network said");
-                }
-            }
+            log_unsent(part, &error);
             match (error, edits.is_some()) {
                 (SendError::Refused(reason), true) => {
                     // The message is gone: the part is sent as a new one.
                     edits = None;
                     if unsure.is_none() {
                         attempted = None;
-                        carried.push(Event::Delivery(DeliveryEvent::PutOff { id: id.clone(), part, reason }));
+                        carried.push(put_off(reason));
                     }
                     continue;
                 }
-                (SendError::Refused(reason), false) if unsure.is_some() => return Ok(Fate::Unknown(reason)),
-                (SendError::Refused(reason), false) => return Ok(Fate::Dead(reason)),
+                (SendError::Refused(reason), false) => return self.refused(&piece, unsure, reason).await,
                 (SendError::Later { after, reason }, _) => {
-                    // This attempt sent nothing, but an earlier one may have.
                     if unsure.is_none() {
                         attempted = None;
-                        self.note(vec![Event::Delivery(DeliveryEvent::PutOff {
-                            id: id.clone(),
-                            part,
-                            reason,
-                        })])
-                        .await?;
+                        self.note(vec![put_off(reason)]).await?;
                     }
                     self.pause(after).await?;
                 }
                 // An edit can be repeated.
                 (SendError::Unknown(_), true) => self.pause(None).await?,
                 (SendError::Unknown(reason), false) => {
-                    if !self.may_repeat(*unsure.get_or_insert(began)) {
-                        return Ok(Fate::Unknown(reason));
+                    why = reason;
+                    if self.may_repeat(*unsure.get_or_insert(began)) {
+                        self.pause(None).await?;
                     }
-                    self.pause(None).await?;
                 }
             }
             metrics::counter!("cairn_delivery_retries_total", "platform" => self.platform.name())
@@ -223,21 +229,73 @@ impl Delivery {
         }
     }
 
-    async fn request(&self, piece: &DeliveryPart, edits: Option<&MessageId>) -> Result<MessageId, SendError> {
-        let channel = self.item.channel.clone();
-        let DeliveryPart { part, words, approval } = piece.clone();
-        if let Some(message) = edits {
-            self.platform.edit(channel, message.clone(), words).await?;
-            return Ok(message.clone());
-        }
-        let reply_to = self.item.reply_to.clone().filter(|_| part == 0);
-        let delivery = self.item.id.clone();
-        self.platform.send(SendPart { delivery, part, channel, reply_to, words, approval }).await
+    /// The fate of a part that its network refuses. `unsure`: since when an earlier attempt may have sent it.
+    async fn refused(
+        &mut self,
+        piece: &DeliveryPart,
+        unsure: Option<Timestamp>,
+        reason: String,
+    ) -> Result<Fate, Stopped> {
+        let Some(since) = unsure else { return Ok(Fate::Dead(reason)) };
+        Ok(match self.look_up(piece, since).await? {
+            Ok(Some(message)) => Fate::There(message),
+            Ok(None) => Fate::Dead(reason),
+            Err(_) => Fate::Unknown(reason),
+        })
     }
 
-    /// Whether the platform still guards against a duplicate of what was first sent at that time.
+    async fn request(&self, piece: &DeliveryPart, edits: Option<&MessageId>) -> Result<MessageId, SendError> {
+        match edits {
+            Some(message) => {
+                let (channel, words) = (self.item.channel.clone(), piece.words.clone());
+                self.platform.edit(channel, message.clone(), words).await?;
+                Ok(message.clone())
+            }
+            None => self.platform.send(self.send_part(piece)).await,
+        }
+    }
+
+    fn send_part(&self, piece: &DeliveryPart) -> SendPart {
+        let DeliveryPart { part, words, approval } = piece.clone();
+        let (delivery, channel) = (self.item.id.clone(), self.item.channel.clone());
+        let reply_to = self.item.reply_to.clone().filter(|_| part == 0);
+        SendPart { delivery, part, channel, reply_to, words, approval }
+    }
+
+    /// Asks the platform whether a part is there, until it answers; an error: it cannot tell.
+    async fn look_up(
+        &mut self,
+        piece: &DeliveryPart,
+        since: Timestamp,
+    ) -> Result<Result<Option<MessageId>, String>, Stopped> {
+        loop {
+            let after = self.item.sent.last().or(self.item.reply_to.as_ref()).cloned();
+            let error = match self.platform.find(self.send_part(piece), after, since).await {
+                Ok(found) => {
+                    let is_there = found.is_some();
+                    tracing::info!(
+                        part = piece.part,
+                        is_there,
+                        "its network was asked whether a part is there"
+                    );
+                    return Ok(Ok(found));
+                }
+                Err(error) => error,
+            };
+            tracing::debug!(part = piece.part, ?error, "its network does not say whether a part is there");
+            let asked = match error {
+                SendError::Refused(reason) => return Ok(Err(reason)),
+                SendError::Later { after, .. } => after,
+                SendError::Unknown(_) => None,
+            };
+            self.pause(asked).await?;
+        }
+    }
+
+    /// Whether a part that was first sent at that time may be sent again: the platform still guards against a duplicate, or
+    /// one does no harm.
     fn may_repeat(&self, since: Timestamp) -> bool {
-        self.platform.traits().may_repeat(since, self.args.ports.now())
+        notice::may_be_doubled(&self.item) || self.platform.traits().may_repeat(since, self.args.ports.now())
     }
 
     /// Stops before a new attempt if the runtime has no time left for it. Receipts are journalled first.

@@ -1,5 +1,6 @@
 //! Deliveries to platforms: part by part, in order, each at most once or exactly once.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::RuntimeError;
@@ -15,6 +16,10 @@ use super::common::*;
 fn other() -> ChannelId {
     "main/net/other".parse().unwrap()
 }
+
+/// What a chat is told after a message of whose fate nobody knows.
+const UNSURE: &str = "One of my last messages may be missing here, or may be incomplete: the connection broke while I sent it. \
+                      Ask me to repeat it if you need it.";
 
 fn long(world: &World) -> &'static str {
     *world.net.limit.lock() = 4;
@@ -81,8 +86,9 @@ async fn a_kill_at_any_record_sends_no_part_twice_and_lists_what_nobody_knows() 
     }
     ends.retain(|end| *end > intended);
     assert_eq!(ends.len(), 5, "the end of the turn, three attempts, the end");
-    let cases = [(false, false), (false, true), (true, false), (true, true)];
-    for (n, (guards, arrives)) in ends.iter().flat_map(|n| cases.map(|case| (*n, case))) {
+    let (no, yes) = (false, true);
+    let cases = [(no, no, no), (no, yes, no), (yes, no, no), (yes, yes, no), (no, no, yes), (no, yes, yes)];
+    for (n, (guards, arrives, shows)) in ends.iter().flat_map(|n| cases.map(|case| (*n, case))) {
         let count = |what: fn(&Event) -> bool| events[..n].iter().filter(|event| what(event)).count();
         let n_sent = count(|event| matches!(event, Event::Delivery(DeliveryEvent::Sent { .. })));
         let n_attempted = count(|event| matches!(event, Event::Delivery(DeliveryEvent::Attempted { .. })));
@@ -92,19 +98,21 @@ async fn a_kill_at_any_record_sends_no_part_twice_and_lists_what_nobody_knows() 
         if guards {
             again.net.guard(60);
         }
+        again.net.shows_sent.store(shows, Ordering::Relaxed);
         let there = if arrives { n_attempted } else { n_sent };
         again.net.messages.lock().extend(whole[..there].iter().cloned());
+        let is_unknown = n_attempted > n_sent && !guards && !shows;
         let live = again.start().await;
-        again.store.until(1, is_settled).await;
-        let in_flight = n_attempted > n_sent;
-        let case = format!("killed at {n}, guards {guards}, arrives {arrives}");
+        again.store.until(if is_unknown { 2 } else { 1 }, is_settled).await;
+        let case = format!("killed at {n}, guards {guards}, arrives {arrives}, shows {shows}");
         let owed = live.runtime.deliveries().await.unwrap();
-        if in_flight && !guards {
+        if is_unknown {
             assert!(
                 matches!(&owed[..], [item] if matches!(item.state, DeliveryState::Unknown { .. })),
                 "{case}"
             );
-            assert_eq!(again.net.messages.lock().len(), there, "{case}");
+            let words = again.net.words(&group()).concat().replace(UNSURE, "");
+            assert_eq!(words, ["only", "thre", "es"][..there].concat(), "{case}: the chat is told, in parts");
         } else {
             assert!(owed.is_empty(), "{case}");
             assert_eq!(again.net.words(&group()), ["only", "thre", "es"], "{case}");
@@ -177,8 +185,8 @@ async fn an_unknown_fate_is_repeated_only_where_the_platform_guards_against_doub
         world.net.plan(&group(), &[Trouble::Unknown { arrives: true }]);
         let live = world.start().await;
         live.ask_in_group("a", "hello").await;
-        world.store.until(1, is_settled).await;
-        assert_eq!(world.net.words(&group()).len(), words);
+        world.store.until(1 + unknown, is_settled).await;
+        assert_eq!(world.net.words(&group()).len(), words + unknown, "and the chat is told");
         let is_unknown = |receipt: &Receipt| matches!(receipt, Receipt::Unknown { part: 0, .. });
         assert_eq!(receipts(&world).iter().filter(|receipt| is_unknown(receipt)).count(), unknown);
     }
@@ -192,9 +200,9 @@ async fn what_the_guard_no_longer_covers_is_not_repeated() {
     world.net.plan(&group(), &[Trouble::Unknown { arrives: true }, Trouble::Later(after)]);
     let live = world.start().await;
     live.ask_in_group("a", "hello").await;
-    world.store.until(1, is_settled).await;
-    assert!(matches!(&receipts(&world)[..], [Receipt::Unknown { .. }]));
-    assert_eq!(world.net.words(&group()).len(), 1);
+    world.store.until(2, is_settled).await;
+    assert!(matches!(&receipts(&world)[..], [Receipt::Unknown { .. }, Receipt::Delivered { .. }]));
+    assert_eq!(world.net.words(&group()), ["re: hello", UNSURE]);
     let put_off = |event: &Event| matches!(event, Event::Delivery(DeliveryEvent::PutOff { .. }));
     assert_eq!(world.store.count(put_off), 0, "a later refusal does not tell of the first attempt");
 }
@@ -271,9 +279,55 @@ async fn a_killed_outbox_comes_back_and_repeats_nothing() {
     live.runtime.shared().directory.kill_outbox();
     settle().await;
     gate.add_permits(100);
-    world.store.until(1, is_settled).await;
-    assert!(matches!(&receipts(&world)[..], [Receipt::Unknown { part: 1, .. }]));
-    assert_eq!(world.net.words(&group()).len(), 1);
+    world.store.until(2, is_settled).await;
+    assert!(matches!(&receipts(&world)[..], [Receipt::Unknown { part: 1, .. }, Receipt::Delivered { .. }]));
+    assert_eq!(world.net.words(&group()).concat(), format!("re: {UNSURE}"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_network_that_shows_what_was_sent_is_asked_and_an_outage_of_any_length_loses_nothing() {
+    for arrives in [false, true] {
+        for guard in [None, Some(120)] {
+            let world = World::new();
+            world.net.shows_sent.store(true, Ordering::Relaxed);
+            if let Some(seconds) = guard {
+                world.net.guard(seconds);
+            }
+            // Ten failures take more than five minutes.
+            let outage =
+                [Trouble::Unknown { arrives: false }, Trouble::Later(None)].map(|one| vec![one; 5]).concat();
+            world.net.plan(&group(), &outage);
+            world.net.plan(&group(), &[Trouble::Unknown { arrives }]);
+            let live = world.start().await;
+            live.ask_in_group("a", "one").await;
+            live.ask_in_group("b", "two").await;
+            world.store.until(2, is_settled).await;
+            assert_eq!(world.net.words(&group()), ["re: one", "re: two"], "{arrives} {guard:?}");
+            let is_delivered = |receipt: &Receipt| matches!(receipt, Receipt::Delivered { .. });
+            assert!(receipts(&world).iter().all(is_delivered), "{:?}", receipts(&world));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chat_is_told_once_that_messages_may_be_missing_and_is_told_for_as_long_as_it_takes() {
+    let world = World::new();
+    let lost = Trouble::Unknown { arrives: false };
+    // Two answers, then the note about them, twice.
+    world.net.plan(&group(), &[lost.clone(), lost.clone(), lost.clone(), lost]);
+    let gate = world.net.hold_sends();
+    let live = world.start().await;
+    live.ask_in_group("a", "one").await;
+    live.ask_in_group("b", "two").await;
+    gate.add_permits(100);
+    world.store.until(3, is_settled).await;
+    assert_eq!(world.net.words(&group()), [UNSURE]);
+    world.net.plan(&group(), &[Trouble::Unknown { arrives: true }]);
+    live.ask_in_group("c", "three").await;
+    world.store.until(5, is_settled).await;
+    assert_eq!(world.net.words(&group()), [UNSURE, "re: three", UNSURE]);
+    let receipts = receipts(&world);
+    assert_eq!(receipts.iter().filter(|receipt| matches!(receipt, Receipt::Unknown { .. })).count(), 3);
 }
 
 #[tokio::test(start_paused = true)]

@@ -201,7 +201,11 @@ fn networks(platforms: &[PlatformStatus]) -> Vec<Block> {
 
 fn link_state(platform: &PlatformStatus) -> Cell {
     let name = platform.state.name();
-    let mut cell = if platform.state == LinkState::Connected { words(name) } else { bad(name) };
+    let mut cell = match (platform.state, platform.troubles.len()) {
+        (LinkState::Connected, 0) => words(name),
+        (LinkState::Connected, n) => bad(format!("{name}, {}", counted(n as u64, "trouble", "troubles"))),
+        _ => bad(name),
+    };
     cell.extend(platform.shards.iter().flat_map(|shards| words(format!(", {}", Shards::described(shards)))));
     cell.extend(platform.caught_up.iter().flat_map(caught_up));
     if let Some(refused) = platform.invalid_requests.filter(|n| *n > 0) {
@@ -295,6 +299,17 @@ mod tests {
         assert_eq!(shards(4, &[2]), "3 of 4 shards, not 2");
         let most: Vec<u32> = (6..16).collect();
         assert_eq!(shards(16, &most), "6 of 16 shards, not 6 7 8 9 10 11 12 13 and 2 more");
+    }
+
+    #[test]
+    fn a_network_where_messages_wait_is_not_plainly_connected() {
+        let mut platform = crate::show::testing::status().platforms.remove(0);
+        let shown = |platform: &PlatformStatus| format!("{:?}", link_state(platform));
+        platform.state = LinkState::Connected;
+        platform.troubles = vec!["sending: messages wait".to_owned()];
+        assert!(shown(&platform).starts_with("[Bad(\"connected, 1 trouble\")"), "{}", shown(&platform));
+        platform.troubles.clear();
+        assert!(!shown(&platform).contains("Bad"), "{}", shown(&platform));
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub async fn checkup(settings: &DiscordSettings) -> Result<Vec<Checked>, BadSett
     let wanted: BTreeSet<&String> =
         access.servers.iter().chain(of_places.clone().filter_map(|place| place.server.as_ref())).collect();
     for server in wanted {
-        out.push(bot.server(server));
+        out.push(in_server(&bot.servers, server));
     }
     let named = of_places.flat_map(|place| [place.chat.as_ref(), place.thread.as_ref()]).flatten();
     let chats: BTreeSet<&String> = access.chats.iter().chain(named).collect();
@@ -107,7 +107,8 @@ async fn intent(rest: &Rest) -> Checked {
 
 struct ServerRights {
     name: String,
-    rights: u64,
+    /// `None`: the list does not say.
+    rights: Option<u64>,
 }
 
 /// The servers of the bot and its rights in each.
@@ -120,26 +121,12 @@ struct BotRights {
 fn rights(servers: &[Value]) -> BTreeMap<u64, ServerRights> {
     let read = |server: &Value| {
         let name = server["name"].as_str().map(shown).unwrap_or_default();
-        Some((number(&server["id"])?, ServerRights { name, rights: number(&server["permissions"])? }))
+        Some((number(&server["id"])?, ServerRights { name, rights: number(&server["permissions"]) }))
     };
     servers.iter().filter_map(read).collect()
 }
 
 impl BotRights {
-    fn server(&self, id: &str) -> Checked {
-        match id.parse().ok().and_then(|id: u64| self.servers.get(&id)) {
-            None => Checked::bad(
-                format!("the bot is not in the server {id}"),
-                format!(
-                    "invite it: OAuth2, URL Generator at {PORTAL}, scopes bot and applications.commands; or correct `servers`"
-                ),
-            ),
-            Some(server) => {
-                graded(&format!("the server {} ({id})", server.name), server.rights, SEND | SEND_IN_THREADS)
-            }
-        }
-    }
-
     async fn channel(&self, id: &str) -> Checked {
         let Some(channel_id) = id.parse().ok().filter(|id| *id != 0) else {
             return Checked::bad(format!("{id} is no channel's id"), "correct `chats`");
@@ -162,13 +149,13 @@ impl BotRights {
         let name = channel["name"].as_str().map_or_else(|| "private".to_owned(), shown);
         let what = format!("the channel {name} ({id})");
         let guild = number(&channel["guild_id"]);
-        let Some((guild, server)) = guild.and_then(|id| Some((id, self.servers.get(&id)?))) else {
+        let Some((guild, base)) = guild.and_then(|id| Some((id, self.servers.get(&id)?.rights?))) else {
             return Checked::fine(format!("{what} is there"));
         };
         let roles = self.roles(guild).await;
         let info = serde_json::from_value::<ChannelInfo>(parent.unwrap_or(channel)).ok();
         let rules = info.map(|info| info.permission_overwrites).unwrap_or_default();
-        let rights = within(server.rights, guild, self.me, &roles, &rules);
+        let rights = within(base, guild, self.me, &roles, &rules);
         graded(&what, rights, if is_thread { SEND_IN_THREADS } else { SEND })
     }
 
@@ -180,6 +167,24 @@ impl BotRights {
         let member = self.rest.member(GuildId::new(guild), UserId::new(self.me)).await.unwrap_or_default();
         let roles = member["roles"].as_array().map(Vec::as_slice).unwrap_or_default();
         roles.iter().filter_map(number).collect()
+    }
+}
+
+/// Whether the bot is in a server, and what it may do there.
+fn in_server(servers: &BTreeMap<u64, ServerRights>, id: &str) -> Checked {
+    match id.parse().ok().and_then(|id: u64| servers.get(&id)) {
+        Some(ServerRights { name, rights: None }) => Checked::fine(format!(
+            "the bot is in the server {name} ({id}); Discord does not say what it may do there"
+        )),
+        None => Checked::bad(
+            format!("the bot is not in the server {id}"),
+            format!(
+                "invite it: OAuth2, URL Generator at {PORTAL}, scopes bot and applications.commands; or correct `servers`"
+            ),
+        ),
+        Some(ServerRights { name, rights: Some(rights) }) => {
+            graded(&format!("the server {name} ({id})"), *rights, SEND | SEND_IN_THREADS)
+        }
     }
 }
 
@@ -219,6 +224,19 @@ fn number(value: &Value) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::checkup::Grade;
+
+    #[test]
+    fn a_server_is_known_where_the_list_does_not_say_what_the_bot_may_do() {
+        let list = [
+            serde_json::json!({"id": "1", "name": "Hut"}),
+            serde_json::json!({"id": "2", "name": "Inn", "permissions": "8"}),
+        ];
+        let servers = rights(&list);
+        let found = |id| (in_server(&servers, id).grade, in_server(&servers, id).found);
+        assert!(matches!(found("1"), (Grade::Fine, found) if found.contains("is in the server Hut")));
+        assert!(matches!(found("2"), (Grade::Fine, found) if found.contains("administrator")));
+        assert!(matches!(found("3"), (Grade::Bad, found) if found.contains("is not in the server")));
+    }
 
     #[test]
     fn what_is_missing_is_named_and_graded() {

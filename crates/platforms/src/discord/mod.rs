@@ -30,7 +30,7 @@ use cairn_types::ports::{
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use secrecy::{ExposeSecret as _, SecretString};
 use serenity::all::ChannelId;
 
@@ -291,6 +291,16 @@ impl Platform for Discord {
 
     fn send(&self, part: SendPart) -> BoxFuture<'_, Result<RuntimeMessage, SendError>> {
         self.parts.outbox.send(part).boxed()
+    }
+
+    fn find(
+        &self,
+        part: SendPart,
+        after: Option<RuntimeMessage>,
+        since: Timestamp,
+    ) -> BoxFuture<'_, Result<Option<RuntimeMessage>, SendError>> {
+        let now = self.parts.pairing_store.clock().now();
+        async move { self.parts.outbox.find(&part, after.as_ref(), since, now).await }.boxed()
     }
 
     fn edit(

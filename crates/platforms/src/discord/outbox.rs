@@ -4,20 +4,29 @@ use std::sync::Arc;
 
 use cairn_types::ids::{ApprovalId, ChannelId as RuntimeChannel, MessageId as RuntimeMessage, OutboxId};
 use cairn_types::ports::{SendError, SendPart};
+use jiff::{SignedDuration, Timestamp};
 use lru::LruCache;
 use parking_lot::Mutex;
+use serde_json::Value;
 use serenity::all::{
     ButtonStyle, ChannelId, CreateActionRow, CreateAllowedMentions, CreateButton, CreateMessage, EditMessage,
-    MessageFlags, MessageId, MessageReference, MessageReferenceKind, Nonce,
+    MessageFlags, MessageId, MessageReference, MessageReferenceKind, Nonce, UserId,
 };
 use sha2::{Digest as _, Sha256};
 
 use super::files::Files;
 use super::places::Places;
-use super::rest::{BAD_FORM, NO_HISTORY_FOR_REPLY, Rest, RestError, UNKNOWN_MESSAGE};
+use super::rest::{NO_HISTORY_FOR_REPLY, PAGE, Page, Rest, RestError};
+use super::wire::id_at;
 use crate::buttons;
 use crate::link::Link;
 use crate::markup::{discord as markup, split_aside};
+
+/// Most pages of a channel's history that are read for a part.
+const FIND_PAGES: usize = 10;
+
+/// How far this machine's clock and Discord's may be apart.
+const CLOCKS_APART: SignedDuration = SignedDuration::from_mins(1);
 
 /// Most channels whose last message by the bot is remembered; beyond it the least recently used one is dropped.
 const LAST_MAX: usize = 50_000;
@@ -67,6 +76,54 @@ impl Outbox {
         let sent = self.noted(channel, sent)?;
         self.said_last(channel, sent.get());
         Ok(RuntimeMessage::new(sent.to_string()))
+    }
+
+    /// Looks in a channel for a part that may have been sent. `after`: a message before it; `since`: when it was first
+    /// attempted; `now`: this machine's time.
+    pub(super) async fn find(
+        &self,
+        part: &SendPart,
+        after: Option<&RuntimeMessage>,
+        since: Timestamp,
+        now: Timestamp,
+    ) -> Result<Option<RuntimeMessage>, SendError> {
+        let channel = self.address(&part.channel)?;
+        let me = self.rest.me().await?;
+        let me = me["id"].as_str().and_then(number).ok_or_else(|| unreadable_answer("who the bot is"))?;
+        let wanted = Wanted::of(part, me);
+        // From the known message on, which shows that the history can be read at all.
+        let after = after.and_then(|message| number(message.as_str()));
+        let mut from = match after {
+            Some(after) => after - 1,
+            None => id_at(since.checked_sub(CLOCKS_APART).unwrap_or(Timestamp::UNIX_EPOCH)),
+        };
+        let mut is_visible = self.places.may_read(channel, UserId::new(me), now) == Some(true);
+        for _ in 0..FIND_PAGES {
+            let page = self.rest.messages(channel, Page::After(from)).await?;
+            // The part before it may have the same text.
+            let mut found = page.iter().filter_map(|message| wanted.id_in(message));
+            if let Some(found) = found.find(|id| Some(*id) != after) {
+                return Ok(Some(RuntimeMessage::new(found.to_string())));
+            }
+            is_visible |= !page.is_empty();
+            if page.len() < PAGE {
+                is_visible = is_visible || self.is_direct(channel).await?;
+                // Where the bot may not read the history, Discord shows an empty one.
+                let hidden = || SendError::Refused("the bot may not read the channel's history".to_owned());
+                return if is_visible { Ok(None) } else { Err(hidden()) };
+            }
+            from = page
+                .iter()
+                .filter_map(id_of)
+                .max()
+                .ok_or_else(|| unreadable_answer("a channel's messages"))?;
+        }
+        Err(SendError::Refused("too much was said since to find it".to_owned()))
+    }
+
+    async fn is_direct(&self, channel: ChannelId) -> Result<bool, SendError> {
+        let place = self.places.find(&self.rest, channel, None).await?;
+        Ok(place.is_some_and(|place| place.is_direct()))
     }
 
     /// Replaces the text of a message by the bot and removes its buttons.
@@ -144,7 +201,8 @@ impl Outbox {
                     );
                 }
             }
-            Err(_) => {}
+            Err(RestError::Limited { .. } | RestError::Refused { .. }) => {}
+            Err(error) => self.link.unsent(&error.to_string()),
         }
         Ok(result?)
     }
@@ -174,11 +232,57 @@ fn message(words: &str, nonce: String) -> CreateMessage {
         .flags(MessageFlags::SUPPRESS_EMBEDS)
 }
 
-/// Whether a send failed because it was a reply: the bot may not reply there, or the message it replies to is gone. It
-/// is then sent without a reference, since some servers ignore `fail_if_not_exists`. `BAD_FORM` has other causes, too;
-/// then the second send fails as well.
+/// Whether a send may have failed because it was a reply: the bot may not reply there, or the message is gone. It is then
+/// sent without a reference, since some servers ignore `fail_if_not_exists`, and each has a status and a code of its own for
+/// it. Where the cause was another one, the second send fails as well.
 fn is_of_reply(error: &RestError) -> bool {
-    matches!(error, RestError::Refused { code: NO_HISTORY_FOR_REPLY | UNKNOWN_MESSAGE | BAD_FORM, .. })
+    match error {
+        RestError::Refused { code: NO_HISTORY_FOR_REPLY, .. } => true,
+        RestError::Refused { status: 400 | 404, .. } => !error.is_unknown_channel(),
+        _ => false,
+    }
+}
+
+/// A part that is looked for in a channel.
+struct Wanted {
+    author: u64,
+    nonce: String,
+    content: String,
+    reply_to: Option<u64>,
+}
+
+impl Wanted {
+    fn of(part: &SendPart, author: u64) -> Self {
+        let reply_to = part.reply_to.as_ref().and_then(|id| number(id.as_str()));
+        let (nonce, content) = (nonce(&part.delivery, part.part), markup::render(&part.words));
+        Self { author, nonce, content, reply_to }
+    }
+
+    /// The message's id, if it is the part. Discord need not show the nonce of an older message; then the text counts, and
+    /// the message must not reply to another one.
+    fn id_in(&self, message: &Value) -> Option<u64> {
+        let number = |value: &Value| value.as_str().and_then(number);
+        let id = id_of(message).filter(|_| number(&message["author"]["id"]) == Some(self.author))?;
+        let replied = number(&message["message_reference"]["message_id"]);
+        let is_it = match message["nonce"].as_str() {
+            Some(nonce) => nonce == self.nonce,
+            None => {
+                let same_text =
+                    message["content"].as_str().is_some_and(|text| text.trim() == self.content.trim());
+                same_text && (replied.is_none() || replied == self.reply_to)
+            }
+        };
+        is_it.then_some(id)
+    }
+}
+
+fn unreadable_answer(what: &str) -> SendError {
+    SendError::Unknown(format!("Discord describes {what} in a way that cannot be read"))
+}
+
+/// The id of a message, even if the rest cannot be read.
+pub(super) fn id_of(message: &Value) -> Option<u64> {
+    message.get("id")?.as_str().and_then(number)
 }
 
 fn reference(channel: ChannelId, message: MessageId) -> MessageReference {

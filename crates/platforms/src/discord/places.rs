@@ -58,6 +58,9 @@ pub(super) struct Known {
     /// Channels that could not be read, with the id to read from later.
     #[serde(default)]
     unread: HashMap<ChannelId, u64>,
+    /// For each channel the id up to which its messages are with the runtime, or are none that it takes.
+    #[serde(default)]
+    heard: HashMap<ChannelId, u64>,
 }
 
 impl Known {
@@ -73,15 +76,17 @@ impl Known {
         self.rules.remove(&channel);
         self.locked.remove(&channel);
         self.unread.remove(&channel);
+        self.heard.remove(&channel);
     }
 
-    pub(super) fn has_unread(&self) -> bool {
-        !self.unread.is_empty()
+    /// Whether there is something that [`Self::lasting`] keeps.
+    pub(super) fn has_lasting(&self) -> bool {
+        !self.unread.is_empty() || !self.heard.is_empty()
     }
 
     /// The part that stays true beyond a session.
     pub(super) fn lasting(self) -> Self {
-        Self { unread: self.unread, ..Self::default() }
+        Self { unread: self.unread, heard: self.heard, ..Self::default() }
     }
 }
 
@@ -212,6 +217,21 @@ impl Places {
         *known = from.min(*known);
     }
 
+    /// Records that all messages of a channel up to this one were handled.
+    pub(super) fn set_heard(&self, channel: ChannelId, id: u64) {
+        let mut state = self.0.lock();
+        if state.heard.len() >= PLACES_MAX {
+            state.heard.clear();
+        }
+        let known = state.heard.entry(channel).or_insert(id);
+        *known = id.max(*known);
+    }
+
+    /// The id up to which all messages of a channel were handled; 0: not known.
+    pub(super) fn heard(&self, channel: ChannelId) -> u64 {
+        self.0.lock().heard.get(&channel).copied().unwrap_or_default()
+    }
+
     pub(super) fn set_read(&self, channel: ChannelId) {
         self.0.lock().unread.remove(&channel);
     }
@@ -245,7 +265,7 @@ impl Places {
         self.0.lock().role_names.get(&role).cloned()
     }
 
-    fn known(&self, channel: ChannelId) -> Option<ChannelRef> {
+    pub(super) fn known(&self, channel: ChannelId) -> Option<ChannelRef> {
         self.0.lock().channels.get(&channel).copied()
     }
 

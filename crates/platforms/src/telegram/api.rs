@@ -13,10 +13,11 @@ use jiff::fmt::rfc2822::DateTimeParser;
 use parking_lot::Mutex;
 use reqwest::header::DATE;
 use reqwest::redirect::Policy;
-use reqwest::{Client, Response, Url};
+use reqwest::{Client, Response, StatusCode, Url};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use teloxide::requests::Payload;
 use tokio::time::Instant;
 
@@ -53,7 +54,7 @@ pub(super) enum CallError {
 struct Answer {
     ok: bool,
     #[serde(default)]
-    result: Value,
+    result: Option<Box<RawValue>>,
     #[serde(default)]
     error_code: Option<i64>,
     #[serde(default)]
@@ -104,6 +105,23 @@ impl Api {
     where
         P: Payload + Serialize + Sync,
     {
+        let raw = self.call_unread(payload, timeout).await?;
+        serde_json::from_str(raw.get()).map_err(|_| {
+            let what = "a result that is no valid JSON".to_owned();
+            CallError::Garbled { status: StatusCode::OK.as_u16(), what }
+        })
+    }
+
+    /// Calls a method and returns its result as text. Only the form of the JSON is checked: a string in it may have half of
+    /// a surrogate pair, and a number may be too large, either of which makes a [`Value`] impossible.
+    pub(super) async fn call_unread<P>(
+        &self,
+        payload: &P,
+        timeout: Duration,
+    ) -> Result<Box<RawValue>, CallError>
+    where
+        P: Payload + Serialize + Sync,
+    {
         let token = self.token.expose_secret();
         let url = self.url(&[&format!("bot{token}"), P::NAME])?;
         self.fence.check().map_err(CallError::Connect)?;
@@ -112,11 +130,11 @@ impl Api {
         self.note_time(&response);
         let status = response.status().as_u16();
         let body = self.read(response, ANSWER_MAX_BYTES).await?;
-        let Ok(answer) = serde_json::from_slice::<Answer>(&body) else {
+        let Ok(answer) = serde_json::from_str::<Answer>(&String::from_utf8_lossy(&body)) else {
             return Err(CallError::Garbled { status, what: looks_like(&body) });
         };
         if answer.ok {
-            return Ok(answer.result);
+            return Ok(answer.result.unwrap_or_default());
         }
         Err(CallError::Api {
             code: answer.error_code.unwrap_or(i64::from(status)),

@@ -8,6 +8,7 @@ use cairn_types::ports::{AdapterFailure, AdapterPorts, LinkState};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use teloxide::payloads::{GetMe, GetMyCommands, GetUpdates, SetMyCommands};
 use teloxide::requests::Payload;
 use teloxide::types::{AllowedUpdate, BotCommand};
@@ -203,7 +204,7 @@ impl Poller<'_> {
     }
 
     /// One poll. Meanwhile finished updates are recorded.
-    async fn ask(&mut self, at_once: bool) -> Result<Vec<Value>, CallError> {
+    async fn ask(&mut self, at_once: bool) -> Result<Vec<Box<RawValue>>, CallError> {
         // While updates are in progress Telegram answers at once anyway; after a failure a quick answer shows that it
         // is over.
         let at_once = at_once || self.offset_tracker.under_way() > 0 || self.troubles.any();
@@ -216,7 +217,7 @@ impl Poller<'_> {
         payload.timeout = u32::try_from(hold.as_secs()).ok();
         payload.allowed_updates = Some(ALLOWED_UPDATES.to_vec());
         let asked = Instant::now();
-        let call = self.telegram.api.call(&payload, hold + MARGIN);
+        let call = self.telegram.api.call_unread(&payload, hold + MARGIN);
         tokio::pin!(call);
         let answer = loop {
             tokio::select! {
@@ -227,13 +228,10 @@ impl Poller<'_> {
         if at_once {
             self.telegram.link.latency(asked.elapsed());
         }
-        match answer {
-            Value::Array(batch) => Ok(batch),
-            _ => Err(CallError::Garbled {
-                status: 200,
-                what: "an answer to getUpdates without a list".to_owned(),
-            }),
-        }
+        serde_json::from_str(answer.get()).map_err(|_| CallError::Garbled {
+            status: 200,
+            what: "an answer to getUpdates without a list".to_owned(),
+        })
     }
 
     /// Waits, and records finished updates. `done`: stops early when no update is in progress.
@@ -249,10 +247,10 @@ impl Poller<'_> {
     }
 
     /// Queues the new updates. Returns whether there were any.
-    pub(super) async fn enqueue(&mut self, batch: Vec<Value>) -> bool {
+    pub(super) async fn enqueue(&mut self, batch: Vec<Box<RawValue>>) -> bool {
         let (mut news, mut fresh) = (false, Vec::new());
-        for value in batch {
-            let (id, read) = wire::read(value);
+        for update in batch {
+            let (id, read) = wire::parse(&update);
             if let Some(id) = id
                 && !self.offset_tracker.is_new(id)
             {
@@ -339,8 +337,14 @@ fn unread(id: Option<i64>, unread: &UnreadableUpdate) {
 const FIRST_FAILURE_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_FAILURE_PAUSE: Duration = Duration::from_secs(60);
 
-/// Within this time, a second conflict cannot come from an old connection of ours.
+/// Conflicts that last this long do not come from an old connection of ours, nor from a daemon that is being replaced.
+const CONFLICT_LASTS: Duration = Duration::from_secs(5);
+
+/// Conflicts this far apart have nothing to do with each other.
 const CONFLICT_WINDOW: Duration = Duration::from_secs(60);
+
+/// So many refusals of the bot in a row are believed; fewer may be a fault of Telegram or a proxy.
+const REFUSALS: u32 = 3;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Next {
@@ -351,12 +355,16 @@ enum Next {
 pub(super) struct Troubles {
     pauses: Pauses,
     any: bool,
-    conflict: Option<Instant>,
+    /// Refusals of the bot since the last answer.
+    refusals: u32,
+    /// The first and the last of the conflicts.
+    conflicts: Option<(Instant, Instant)>,
 }
 
 impl Default for Troubles {
     fn default() -> Self {
-        Self { pauses: Pauses::new(FIRST_FAILURE_PAUSE, LONGEST_FAILURE_PAUSE), any: false, conflict: None }
+        let pauses = Pauses::new(FIRST_FAILURE_PAUSE, LONGEST_FAILURE_PAUSE);
+        Self { pauses, any: false, refusals: 0, conflicts: None }
     }
 }
 
@@ -366,6 +374,7 @@ impl Troubles {
             tracing::info!("telegram answers again");
         }
         self.pauses.reset();
+        self.refusals = 0;
     }
 
     fn any(&self) -> bool {
@@ -375,18 +384,17 @@ impl Troubles {
     /// Records a failed call and decides what to do next.
     fn met(&mut self, error: &CallError, telegram: &Telegram) -> Next {
         metrics::counter!("cairn_telegram_poll_failures_total", "kind" => kind(error)).increment(1);
-        if let Some(failure) = self.lasting(error) {
+        let named = to_be_fixed(error);
+        if let Some(failure) = named.clone().filter(|_| self.lasts(error, Instant::now())) {
             return Next::Fail(failure);
         }
         let pause = match error {
             CallError::Api { retry_after: Some(wait), .. } => *wait,
             _ => self.pauses.next(),
         };
-        let failure = AdapterFailure {
-            reason: error.to_string(),
-            hint: passing_hint(error).to_owned(),
-            lasting: false,
-        };
+        let (reason, hint) = (error.to_string(), passing_hint(error).to_owned());
+        let hint = named.map_or(hint, |named| format!("if it stays so: {}", named.hint));
+        let failure = AdapterFailure { reason, hint, lasting: false };
         if std::mem::replace(&mut self.any, true) {
             tracing::debug!(%error, ?pause, "telegram still fails");
         } else {
@@ -412,35 +420,40 @@ impl Troubles {
         Ok(())
     }
 
-    fn lasting(&mut self, error: &CallError) -> Option<AdapterFailure> {
-        let CallError::Api { code, description, .. } = error else { return None };
-        let lasting = |reason: String, hint: &str| {
-            Some(AdapterFailure { reason, hint: hint.to_owned(), lasting: true })
+    /// Whether a failure that somebody must fix is there to stay.
+    fn lasts(&mut self, error: &CallError, now: Instant) -> bool {
+        let CallError::Api { code: 409, description, .. } = error else {
+            self.refusals += 1;
+            return self.refusals >= REFUSALS;
         };
-        match code {
-            401 | 404 => lasting(
-                format!("Telegram does not know this token ({description})"),
-                "copy the token again from @BotFather; if it was revoked, the new one is there",
-            ),
-            403 => lasting(
-                format!("Telegram refuses this bot ({description})"),
-                "look at the bot in @BotFather: is it still there, and not blocked?",
-            ),
-            409 if description.contains("webhook") => Some(webhook::of_another()),
-            409 => {
-                let now = Instant::now();
-                let before = self.conflict.replace(now);
-                if before.is_none_or(|before| now - before > CONFLICT_WINDOW) {
-                    return None;
-                }
-                lasting(
-                    "another program asks Telegram for updates with this token (409 Conflict)".to_owned(),
-                    "stop the other program, or give each a bot of its own; if nobody knows of one, revoke the token \
-                     in @BotFather",
-                )
-            }
-            _ => None,
-        }
+        let recent = self.conflicts.filter(|(_, last)| now - *last <= CONFLICT_WINDOW);
+        let first = recent.map_or(now, |(first, _)| first);
+        self.conflicts = Some((first, now));
+        description.contains("webhook") || now - first >= CONFLICT_LASTS
+    }
+}
+
+/// The failure of a call after which only a person can help, if it stays so.
+fn to_be_fixed(error: &CallError) -> Option<AdapterFailure> {
+    let CallError::Api { code, description, .. } = error else { return None };
+    let failure =
+        |reason: String, hint: &str| Some(AdapterFailure { reason, hint: hint.to_owned(), lasting: true });
+    match code {
+        401 | 404 => failure(
+            format!("Telegram does not know this token ({description})"),
+            "copy the token again from @BotFather; if it was revoked, the new one is there",
+        ),
+        403 => failure(
+            format!("Telegram refuses this bot ({description})"),
+            "look at the bot in @BotFather: is it still there, and not blocked?",
+        ),
+        409 if description.contains("webhook") => Some(webhook::of_another()),
+        409 => failure(
+            "another program asks Telegram for updates with this token (409 Conflict)".to_owned(),
+            "stop the other program, or give each a bot of its own; if nobody knows of one, revoke the token in \
+             @BotFather",
+        ),
+        _ => None,
     }
 }
 
@@ -457,7 +470,6 @@ fn kind(error: &CallError) -> &'static str {
 
 fn passing_hint(error: &CallError) -> &'static str {
     match error {
-        CallError::Api { code: 409, .. } => "if it stays so, another program uses this token",
         CallError::Api { .. } => "nothing: it is tried again",
         CallError::Connect(_) | CallError::Broken(_) => {
             "is the network up, and `api_url` right? it is tried again"
@@ -490,5 +502,40 @@ impl Telegram {
         }
         let commands = wanted.into_iter().map(|entry| BotCommand::new(entry.command, entry.description));
         self.api.call(&SetMyCommands::new(commands), CALL_TIMEOUT).await.map(|_| true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn api(code: i64, description: &str) -> CallError {
+        CallError::Api { code, description: description.to_owned(), retry_after: None, migrate_to: None }
+    }
+
+    #[test]
+    fn a_failure_that_a_person_must_fix_is_believed_when_it_stays() {
+        let now = Instant::now();
+        let conflict = api(409, "Conflict: terminated by other getUpdates request");
+        let lasts = |failures: &[(u64, &CallError)]| -> Vec<bool> {
+            let mut troubles = Troubles::default();
+            let at = |millis| now + Duration::from_millis(millis);
+            failures.iter().map(|(millis, error)| troubles.lasts(error, at(*millis))).collect()
+        };
+        let unauthorized = api(401, "Unauthorized");
+        assert_eq!(
+            lasts(&[(0, &unauthorized), (500, &unauthorized), (1500, &unauthorized)]),
+            [false, false, true]
+        );
+        assert_eq!(lasts(&[(0, &conflict), (400, &conflict), (5000, &conflict)]), [false, false, true]);
+        assert_eq!(
+            lasts(&[(0, &conflict), (61_000, &conflict)]),
+            [false, false],
+            "they are not of one cause"
+        );
+        assert_eq!(
+            lasts(&[(0, &api(409, "Conflict: can't use getUpdates while webhook is active"))]),
+            [true]
+        );
     }
 }

@@ -31,7 +31,8 @@ pub(super) fn send_error(error: CallError) -> SendError {
         // The bot cannot send at the moment: the message is kept.
         CallError::Api { retry_after, .. } => SendError::Later { after: retry_after, reason },
         CallError::Connect(_) => SendError::Later { after: None, reason },
-        CallError::Garbled { status: 300..500, .. } => SendError::Later { after: None, reason },
+        // 503: the server takes no requests now, and did not take this one (RFC 9110, 15.6.4).
+        CallError::Garbled { status: 300..500 | 503, .. } => SendError::Later { after: None, reason },
         CallError::Broken(_) | CallError::Garbled { .. } => SendError::Unknown(reason),
     }
 }
@@ -118,10 +119,18 @@ impl Telegram {
             payload.reply_parameters = None;
             answer = self.api.call(&payload, CALL_TIMEOUT).await;
         }
+        // The message that it replies to may be gone: not every server heeds `allow_sending_without_reply`, and the words
+        // differ. Where the cause was another one, the second send fails as well.
+        let is_refused = matches!(&answer, Err(CallError::Api { code: 400, .. }));
+        if is_refused && payload.reply_parameters.take().is_some() {
+            answer = self.api.call(&payload, CALL_TIMEOUT).await;
+        }
         let result = answer.map_err(|error| match &error {
-            // After a server error it may have been sent.
-            CallError::Api { code: 500.., .. } => SendError::Unknown(error.to_string()),
-            _ => self.failed(place, error),
+            // After another server error it may have been sent: Telegram's documentation says nothing of them.
+            CallError::Api { code: 500..=502 | 504.., .. } => {
+                self.unsent(SendError::Unknown(error.to_string()))
+            }
+            _ => self.unsent(self.failed(place, error)),
         })?;
         self.link.outbound();
         self.works(place.0);
@@ -166,7 +175,7 @@ impl Telegram {
         match answer {
             Ok(_) => {}
             Err(CallError::Api { description, .. }) if description.contains("message is not modified") => {}
-            Err(error) => return Err(self.failed(place, error)),
+            Err(error) => return Err(self.unsent(self.failed(place, error))),
         }
         self.link.outbound();
         Ok(())
@@ -203,6 +212,14 @@ impl Telegram {
             self.barred(place.0, description);
         }
         send_error(error)
+    }
+
+    /// Records in the status that a message waits, or may be lost, because of the connection or the server.
+    fn unsent(&self, error: SendError) -> SendError {
+        if matches!(error, SendError::Later { after: None, .. } | SendError::Unknown(_)) {
+            self.link.unsent(&error.to_string());
+        }
+        error
     }
 
     /// Reports that the bot may not write in a group. Private chats are left out: anyone may block a bot.

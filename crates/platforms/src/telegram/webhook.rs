@@ -26,6 +26,7 @@ use parking_lot::Mutex;
 use reqwest::Url;
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use subtle::ConstantTimeEq as _;
 use teloxide::payloads::{DeleteWebhook, GetWebhookInfo, SetWebhook};
 use tokio::sync::{mpsc, oneshot};
@@ -34,7 +35,7 @@ use tokio::time::Instant;
 use super::api::CallError;
 use super::offset_tracker::WINDOW;
 use super::poll::{ALLOWED_UPDATES, CALL_TIMEOUT, Poller, Troubles, ask};
-use super::{BadSettings, Telegram, TelegramSettings};
+use super::{BadSettings, Telegram, TelegramSettings, wire};
 
 /// The header with the secret.
 const SECRET_HEADER: &str = "x-telegram-bot-api-secret-token";
@@ -56,7 +57,7 @@ const MARK: &str = "cairn";
 
 /// An update, and the sender that confirms it.
 struct Delivery {
-    update: Value,
+    update: Box<RawValue>,
     taken: oneshot::Sender<()>,
 }
 
@@ -144,7 +145,8 @@ impl Webhook {
                 _ => NotTaken::Unreadable,
             }
         })?;
-        let update = serde_json::from_slice(&body).map_err(|_| NotTaken::Unreadable)?;
+        let body = String::from_utf8_lossy(&body);
+        let update = serde_json::from_str(&body).map_err(|_| NotTaken::Unreadable)?;
         let inlet = self.inlet.lock().clone().ok_or(NotTaken::NotReady)?;
         let (taken, done) = oneshot::channel();
         inlet.send(Delivery { update, taken }).await.map_err(|_| NotTaken::NotReady)?;
@@ -352,7 +354,7 @@ impl Poller<'_> {
         let (updates, waits): (Vec<_>, Vec<_>) = batch
             .into_iter()
             .map(|Delivery { update, taken }| {
-                let id = update["update_id"].as_i64();
+                let id = wire::number(&update);
                 (update, (id, taken))
             })
             .unzip();

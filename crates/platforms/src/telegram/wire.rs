@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::lenient;
 
@@ -25,6 +26,26 @@ pub(super) struct UnreadableUpdate {
     pub(super) kind: &'static str,
     /// Why, without any text that people wrote.
     pub(super) why: &'static str,
+}
+
+/// The number of an update, whatever else is in it.
+pub(super) fn number(update: &RawValue) -> Option<i64> {
+    #[derive(Deserialize)]
+    struct Numbered {
+        update_id: i64,
+    }
+    serde_json::from_str::<Numbered>(update.get()).ok().map(|numbered| numbered.update_id)
+}
+
+/// Reads an update as it arrived; see [`read`].
+pub(super) fn parse(update: &RawValue) -> (Option<i64>, Result<Update, UnreadableUpdate>) {
+    match serde_json::from_str(update.get()) {
+        Ok(value) => read(value),
+        Err(_) => {
+            let why = "a text in it has half of a character, or a number in it has no end";
+            (number(update), Err(UnreadableUpdate { kind: "unparsable", why }))
+        }
+    }
 }
 
 /// Reads one update: its number, if it has one, and its content.

@@ -20,8 +20,8 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// Longest pause after a temporary failure.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// Pause after the first failure that an operator must fix.
-const LASTING_PAUSE_MIN: Duration = Duration::from_secs(120);
+/// Pause after the first failure that an operator must fix. It is short, since what looks so may be over in seconds.
+const LASTING_PAUSE_MIN: Duration = Duration::from_secs(5);
 
 /// Longest pause after failures that an operator must fix.
 const LASTING_PAUSE_MAX: Duration = Duration::from_secs(900);

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::fault::Faults;
 use super::gateway::session::{Event, Gateway, intent};
 use super::limits::Limits;
+use super::rest::refusal::Refusal;
 use super::world::{Access, BOT_ID, Message, User, World};
 use super::{Answer, Builder, Route, Rule, Violation, shapes};
 
@@ -43,8 +44,8 @@ pub(super) struct State {
     pub(super) unreachable: bool,
     /// Connections that were closed as soon as they were made.
     pub(super) turned_away: usize,
-    /// `fail_if_not_exists` is not heeded.
-    pub(super) strict_replies: bool,
+    /// `fail_if_not_exists` is not heeded: replies to messages that are gone get this.
+    pub(super) stray_replies: Option<Refusal>,
     /// The gateway that is named instead of the own one.
     pub(super) foreign_gateway: Option<String>,
     pub(super) identify_budget: u64,
@@ -71,7 +72,7 @@ impl State {
             revoked: false,
             unreachable: false,
             turned_away: 0,
-            strict_replies: false,
+            stray_replies: None,
             foreign_gateway: None,
             identify_budget: 1_000,
             shards: builder.shards,

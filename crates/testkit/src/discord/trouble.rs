@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::gateway::session::{Connection, End, Session, intent};
+use super::rest::refusal::Refusal;
 use super::world::{Access, kind};
 use super::{FakeDiscord, Fault, Route, shapes};
 
@@ -252,10 +253,10 @@ impl FakeDiscord {
         });
     }
 
-    /// From now on a reply to a message that is gone is refused, whatever the request says: not every server heeds
-    /// `fail_if_not_exists`.
-    pub fn refuse_stray_replies(&self) {
-        self.shared.update(|state| state.strict_replies = true);
+    /// From now on a reply to a message that is gone is refused with this status and code, whatever the request says: not
+    /// every server heeds `fail_if_not_exists`.
+    pub fn refuse_stray_replies(&self, status: u16, code: u32) {
+        self.shared.update(|state| state.stray_replies = Some(Refusal::new(status, code, "Unknown Message")));
     }
 
     /// A channel or thread is deleted.

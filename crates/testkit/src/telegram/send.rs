@@ -207,7 +207,8 @@ fn reply_of(ctx: &mut Ctx<'_>, chat: i64, params: &Params) -> Result<Option<i64>
     if ctx.state.chat(chat).messages.contains_key(&id) {
         return Ok(Some(id));
     }
-    if reply.get("allow_sending_without_reply").and_then(Value::as_bool) == Some(true) {
+    let may_be_gone = reply.get("allow_sending_without_reply").and_then(Value::as_bool) == Some(true);
+    if may_be_gone && !ctx.state.strict_replies {
         return Ok(None);
     }
     Err(Refusal::bad("message to be replied not found"))

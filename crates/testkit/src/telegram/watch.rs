@@ -165,6 +165,12 @@ impl FakeTelegram {
         self.shared.state.lock().deliveries
     }
 
+    /// From now on a reply to a message that is gone is refused, whatever the request says: not every server heeds
+    /// `allow_sending_without_reply`.
+    pub fn refuse_stray_replies(&self) {
+        self.shared.update(|state| state.strict_replies = true);
+    }
+
     /// The token is no longer valid: 401.
     pub fn revoke_token(&self) {
         self.shared.update(|state| state.revoked = true);

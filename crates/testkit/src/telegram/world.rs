@@ -142,6 +142,8 @@ pub(super) struct Waiting {
 pub(super) struct State {
     pub(super) bot: Person,
     pub(super) revoked: bool,
+    /// `allow_sending_without_reply` is not heeded.
+    pub(super) strict_replies: bool,
     pub(super) webhook: Option<Hook>,
     /// Where the hosts of webhooks are.
     pub(super) hosts: BTreeMap<String, SocketAddr>,
@@ -181,6 +183,7 @@ impl State {
         Self {
             bot,
             revoked: false,
+            strict_replies: false,
             webhook: None,
             hosts: BTreeMap::new(),
             deliveries: 0,

@@ -189,6 +189,21 @@ pub trait Platform: Send + Sync + 'static {
     /// Sends a part. Does not wait for a rate limit but returns [`SendError::Later`].
     fn send(&self, part: SendPart) -> BoxFuture<'_, Result<MessageId, SendError>>;
 
+    /// Looks in the chat's history for a part that may have been sent. `after`: a message that is older than the part;
+    /// `since`: when the part was first attempted. `None`: the part is not there.
+    ///
+    /// # Errors
+    /// [`SendError::Refused`] if the platform cannot tell; otherwise it can be asked again.
+    fn find(
+        &self,
+        _part: SendPart,
+        _after: Option<MessageId>,
+        _since: Timestamp,
+    ) -> BoxFuture<'_, Result<Option<MessageId>, SendError>> {
+        let reason = "the network does not show bots what they have sent".to_owned();
+        Box::pin(std::future::ready(Err(SendError::Refused(reason))))
+    }
+
     /// Replaces the text of a sent message by a part as [`Platform::split`] gives it. It may be repeated; a message that
     /// already has this text is a success.
     fn edit(

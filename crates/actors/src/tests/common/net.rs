@@ -1,7 +1,7 @@
 //! A chat network: keeps what it was sent, splits by a limit, fails as planned, guards against doubles when told to.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use cairn_types::ids::{ApprovalId, ChannelId, MessageId};
 use cairn_types::ports::{LinkState, Platform, PlatformStatus, PlatformTraits, SendError, SendPart};
 use futures::future::BoxFuture;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
@@ -56,6 +56,8 @@ pub(crate) struct FakeNet {
     pub(crate) messages: Mutex<Vec<(MessageId, Shown)>>,
     /// By channel; asked by sends and edits.
     troubles: Mutex<HashMap<String, VecDeque<Trouble>>>,
+    /// It tells the bot what it has sent.
+    pub(crate) shows_sent: AtomicBool,
     /// Typing requests wait for permits.
     typing_gate: Mutex<Option<Arc<Semaphore>>>,
     send_gate: Mutex<Option<Arc<Semaphore>>>,
@@ -77,6 +79,7 @@ impl FakeNet {
             acts: watch::Sender::new(Vec::new()),
             messages: Mutex::default(),
             troubles: Mutex::default(),
+            shows_sent: AtomicBool::new(false),
             typing_gate: Mutex::default(),
             send_gate: Mutex::default(),
         })
@@ -210,6 +213,22 @@ impl Platform for FakeNet {
                     Err(failed(&trouble))
                 }
             }
+        })
+    }
+
+    fn find(
+        &self,
+        part: SendPart,
+        _after: Option<MessageId>,
+        _since: Timestamp,
+    ) -> BoxFuture<'_, Result<Option<MessageId>, SendError>> {
+        Box::pin(async move {
+            if !self.shows_sent.load(Ordering::Relaxed) {
+                return Err(SendError::Refused("it shows nothing".to_owned()));
+            }
+            let key = (part.delivery.to_string(), part.part);
+            let messages = self.messages.lock();
+            Ok(messages.iter().find(|(_, shown)| shown.key == key).map(|(id, _)| id.clone()))
         })
     }
 

@@ -1,4 +1,5 @@
-//! A chat network that is busy, refuses, loses its connection with a message under way, and guards against doubles or not.
+//! A chat network that is busy, refuses, loses its connection with a message under way, and guards against doubles and shows
+//! what was sent, or neither.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +7,7 @@ use std::time::Duration;
 use cairn_types::ids::{ChannelId, MessageId};
 use cairn_types::ports::{LinkState, Platform, PlatformStatus, PlatformTraits, SendError, SendPart};
 use futures::future::BoxFuture;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use super::chance::of;
 use super::scene::Scene;
@@ -70,6 +71,25 @@ impl Platform for SimNet {
             };
             scene.step(|| format!("not sent {id} {n}: {error:?}")).await;
             Err(error)
+        })
+    }
+
+    fn find(
+        &self,
+        part: SendPart,
+        _after: Option<MessageId>,
+        _since: Timestamp,
+    ) -> BoxFuture<'_, Result<Option<MessageId>, SendError>> {
+        Box::pin(async move {
+            let (id, n) = (part.delivery, part.part);
+            self.0.step(|| format!("find {id} {n}")).await;
+            if !self.0.mood.guards {
+                return Err(SendError::Refused("it shows nothing".to_owned()));
+            }
+            if self.is_faulty() {
+                return Err(if fastrand::bool() { later() } else { SendError::Unknown("lost".to_owned()) });
+            }
+            Ok(self.0.checks.lock().found(&id, n))
         })
     }
 

@@ -71,6 +71,7 @@ async fn a_group_that_moves_keeps_its_conversation() {
     rig.telegram.say(new, &rig.alice, "what is the quokka called?");
     rig.telegram.wait_sent(new, 1).await;
     assert!(rig.last_request().contains("Kiki"), "{}", rig.last_request());
+    rig.delivered().await;
     rig.kill().await;
     rig.restart().await;
     rig.telegram.say(new, &rig.alice, "and now, quokka?");

@@ -30,6 +30,7 @@ async fn hooked() -> Rig {
 async fn what_is_said_is_answered_once_through_a_kill() {
     let mut rig = hooked().await;
     assert_eq!(rig.ask(&rig.alice, "hello quokka").await.text, "echo: hello quokka");
+    rig.delivered().await;
     let polls = rig.telegram.calls("getUpdates").len();
     rig.kill().await;
     let before = rig.telegram.deliveries();
@@ -75,6 +76,7 @@ async fn a_node_that_stands_by_takes_no_updates_and_telegram_repeats_them_to_the
     assert_eq!(texts(&rig.telegram.wait_sent(rig.alice.id, 1).await), ["echo: hello quokka"]);
 
     // Then it leads itself.
+    rig.delivered().await;
     rig.telegram.lead(HOST, addresses[1]);
     rig.kill().await;
     rig.telegram.say(rig.alice.id, &rig.alice, "are you there, quokka?");

@@ -23,7 +23,8 @@ use crate::pause::part_of;
 /// Longest time to establish the connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(15);
 
-/// Longest silence until the session is up.
+/// Longest time from the start of the handshake, or from the last event of a replay, until the session is up. Heartbeats and
+/// their acknowledgements do not count: a gateway may send them and never answer.
 const START_LIMIT: Duration = Duration::from_secs(30);
 
 /// Longest time to send one frame.
@@ -95,15 +96,16 @@ pub(super) struct Connection<'a, L: Listener> {
 /// The state of a running connection.
 struct ConnectionProgress {
     beat: Option<Beat>,
-    heard: Instant,
+    /// When the handshake started, or the last event came.
+    advanced: Instant,
     up_since: Option<Instant>,
 }
 
 impl<L: Listener> Connection<'_, L> {
     pub(super) async fn run(mut self) -> Ended {
-        let mut progress = ConnectionProgress { beat: None, heard: Instant::now(), up_since: None };
+        let mut progress = ConnectionProgress { beat: None, advanced: Instant::now(), up_since: None };
         let mut ended = loop {
-            let start_limit = progress.up_since.is_none().then(|| progress.heard + START_LIMIT);
+            let start_limit = progress.up_since.is_none().then(|| progress.advanced + START_LIMIT);
             let beat = progress.beat.as_ref().map(|beat| beat.next);
             let deadline = [start_limit, beat].into_iter().flatten().min();
             let wake = async {
@@ -128,7 +130,7 @@ impl<L: Listener> Connection<'_, L> {
 
     async fn on_time(&mut self, progress: &mut ConnectionProgress) -> Result<(), Ended> {
         let now = Instant::now();
-        if progress.up_since.is_none() && now >= progress.heard + START_LIMIT {
+        if progress.up_since.is_none() && now >= progress.advanced + START_LIMIT {
             return Err(Ended::new(Next::Fresh, "the gateway began no session in time"));
         }
         let seq = self.session.as_ref().map(|session| session.seq);
@@ -158,7 +160,6 @@ impl<L: Listener> Connection<'_, L> {
             }
             None => return Err(Ended::new(after_close(None), "the gateway hung up")),
         };
-        progress.heard = Instant::now();
         match Frame::read(&text) {
             Ok(frame) => self.on_frame(frame, progress).await,
             Err(kind) => {
@@ -210,6 +211,7 @@ impl<L: Listener> Connection<'_, L> {
         data: Value,
         progress: &mut ConnectionProgress,
     ) -> Result<(), Ended> {
+        progress.advanced = Instant::now();
         self.settle();
         if let (Some(session), Some(seq)) = (self.session.as_mut(), seq) {
             session.seq = seq;
@@ -320,6 +322,10 @@ mod tests {
 
     /// How a connection to a gateway ends that does this once the websocket stands.
     async fn ended(serve: impl AsyncFnOnce(TcpStream)) -> Ended {
+        ended_of(None, serve).await
+    }
+
+    async fn ended_of(mut session: Option<Session>, serve: impl AsyncFnOnce(TcpStream)) -> Ended {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address: reqwest::Url = format!("ws://{}", listener.local_addr().unwrap()).parse().unwrap();
         let server = async {
@@ -358,7 +364,7 @@ mod tests {
             };
             let turn = of.starts.turn(shard, of.starts.queue(shard)).await;
             let socket = connect(&address).await.unwrap();
-            let ended = Connection { socket, of: &of, session: &mut None, turn: Some(turn) }.run().await;
+            let ended = Connection { socket, of: &of, session: &mut session, turn: Some(turn) }.run().await;
             assert_eq!(link.state(), LinkState::Connecting);
             ended
         };
@@ -376,6 +382,31 @@ mod tests {
         };
         let ended = ended(silent).await;
         assert_eq!(ended.reason, "the gateway began no session in time");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_resume_that_is_never_answered_is_given_up_however_often_heartbeats_are() {
+        let acknowledging = async |mut stream: TcpStream| {
+            let hello = br#"{"op":10,"d":{"heartbeat_interval":3600000}}"#;
+            let ack = br#"{"op":11}"#;
+            let frame = |text: &[u8]| [&[0x81, text.len() as u8][..], text].concat();
+            stream.write_all(&frame(hello)).await.unwrap();
+            loop {
+                tokio::time::sleep(Duration::from_secs(10)).await;
+                if stream.write_all(&frame(ack)).await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
+        let address = "ws://127.0.0.1".parse().unwrap();
+        let session = Session { id: "abc".to_owned(), seq: 7, address };
+        let began = Instant::now();
+        let ended = ended_of(Some(session), acknowledging).await;
+        assert_eq!(
+            (ended.next, ended.reason.as_str()),
+            (Next::Fresh, "the gateway began no session in time")
+        );
+        assert!(began.elapsed() < START_LIMIT * 2, "{:?}", began.elapsed());
     }
 
     #[tokio::test]

@@ -124,7 +124,7 @@ impl Sessions {
         let mut sessions = std::mem::take(&mut *self.state.lock());
         sessions.by_shard.retain(|_, kept| kept.seq.is_some());
         let (n_sessions, places) = (sessions.by_shard.len(), places.known_now());
-        let is_worth_it = n_sessions > 0 || places.has_unread();
+        let is_worth_it = n_sessions > 0 || places.has_lasting();
         let Some(path) = self.path.as_deref().filter(|_| is_worth_it) else { return };
         let file = File { bot_hash: self.bot_hash.clone(), at: now, last_record, sessions, places };
         match write(path, &file) {
@@ -297,9 +297,10 @@ mod tests {
         let path = folder.path().join("sessions.json");
         let (places, channel) = (Places::default(), serenity::all::ChannelId::new(20));
         places.set_unread(channel, 5);
+        places.set_heard(channel, 9);
         begun(&path).keep(&places, 7, NOW);
         let places = Places::default();
         sessions(&path, "token").take_up(&places, NOW + SignedDuration::from_hours(2));
-        assert_eq!(places.unread(|_, _| true), [(channel, 5)]);
+        assert_eq!((places.unread(|_, _| true), places.heard(channel)), (vec![(channel, 5)], 9));
     }
 }

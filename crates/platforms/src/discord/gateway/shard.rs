@@ -21,7 +21,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// A connection that was up this long resets the pause.
-const STEADY: Duration = Duration::from_secs(30);
+const STEADY: Duration = Duration::from_secs(5);
 
 /// After this many failed connections the API is asked for a new address: the known one may be gone.
 const RESUMES_MAX: u32 = 3;
@@ -198,6 +198,15 @@ mod tests {
         assert!(pauses[9] >= LONGEST_PAUSE / 2 && pauses[9] <= LONGEST_PAUSE, "{pauses:?}");
         progress.after(&ended(Next::Resume, Some(STEADY.as_secs()))).expect("goes on");
         assert!(progress.after(&ended(Next::Resume, None)).expect("goes on") <= FIRST_PAUSE * 2);
+    }
+
+    #[test]
+    fn connections_that_are_cut_again_and_again_are_resumed_at_once() {
+        let mut progress = with_session();
+        for _ in 0..20 {
+            let pause = progress.after(&ended(Next::Resume, Some(15))).expect("goes on");
+            assert!(pause <= FIRST_PAUSE, "{pause:?}");
+        }
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //! answered as one turn.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use cairn_types::ids::{ChannelId as RuntimeChannel, MessageId as RuntimeMessage};
 use cairn_types::message::{Amendment, Change};
@@ -11,8 +10,8 @@ use serde_json::Value;
 use serenity::all::ChannelId;
 
 use super::InboundHandler;
-use super::listing::{Looked, Missed};
-use crate::discord::outbox::number;
+use super::listing::{Looked, Missed, UNTOLD};
+use crate::discord::outbox::{id_of, number};
 use crate::discord::rest::{PAGE, Page, RestError};
 use crate::discord::until_known;
 use crate::discord::wire::{Message, id_at, time_of};
@@ -20,9 +19,6 @@ use crate::discord::wire::{Message, id_at, time_of};
 /// How far before the last message reading starts. Messages may have been taken in out of order, and edits and
 /// deletions in this range are noticed too.
 const OVERLAP: SignedDuration = SignedDuration::from_mins(5);
-
-/// Pause before a failed read of a channel is repeated.
-const PAUSE: Duration = Duration::from_secs(5);
 
 /// The id to read from, for a channel whose last message taken in is `last`.
 pub(super) fn overlap(last: u64) -> u64 {
@@ -60,7 +56,8 @@ impl InboundHandler {
         let Some(name) = self.path.channel_of(&(&channel_ref).into()) else { return Looked::Quiet };
         let row = until_known(self.link.platform(), || self.path.ports.intake.channel(&name)).await;
         let last = row.and_then(|row| row.last_message).and_then(|message| number(message.as_str()));
-        let Some(from) = self.where_from(missed, last) else { return Looked::Quiet };
+        let heard = self.places.heard(channel);
+        let Some(from) = self.where_from(missed, last, heard) else { return Looked::Quiet };
         let me = *self.me.lock();
         let may_read = me.and_then(|me| self.places.may_read(channel, me, self.path.now()));
         match (may_read, last) {
@@ -73,19 +70,24 @@ impl InboundHandler {
             _ => {}
         }
         let shows_all = channel_ref.is_direct() || may_read == Some(true);
-        self.read_missed(&ChannelToRead { id: channel, name: &name, shows_all }, from).await
+        let looked = self.read_missed(&ChannelToRead { id: channel, name: &name, shows_all }, from).await;
+        if matches!(looked, Looked::Read { .. }) && missed.last != UNTOLD {
+            self.places.set_heard(channel, missed.last);
+        }
+        looked
     }
 
-    /// The id to read from; `None`: nothing was missed. `last`: the last message taken in from this channel.
-    fn where_from(&self, missed: Missed, last: Option<u64>) -> Option<u64> {
+    /// The id to read from; `None`: nothing was missed. `last`: the last message taken in from this channel; `heard`: the
+    /// one up to which nothing can be missing.
+    fn where_from(&self, missed: Missed, last: Option<u64>, heard: u64) -> Option<u64> {
         match (missed.after, last) {
             (Some(after), Some(last)) => Some(overlap(last).min(after)),
             (Some(after), None) => Some(after),
-            (None, Some(last)) => (missed.last > last).then(|| overlap(last)),
+            (None, Some(last)) => (missed.last > last.max(heard)).then(|| overlap(last)),
             (None, None) => {
                 // Messages from before the bot served this network are not read.
                 let served_since = self.path.pairing_store.access_since(self.link.platform())?;
-                let from = missed.since.max(self.oldest()).max(id_at(served_since));
+                let from = missed.since.max(self.oldest()).max(id_at(served_since)).max(heard);
                 (missed.last > from).then_some(from)
             }
         }
@@ -95,30 +97,18 @@ impl InboundHandler {
         let channel = to_read.id;
         // Asked before the pages are read: messages taken in meanwhile are not in them.
         let known = self.standing(to_read, from).await;
-        let history = loop {
-            match self.read_after(channel, from).await {
-                Ok(history) => {
-                    self.link.clear(&history_of(channel));
-                    break history;
-                }
-                // A refused token says nothing about the channel.
-                Err(error) if error.is_passing() || error == RestError::Unauthorized => {
-                    tracing::warn!(
-                        platform = self.link.platform(),
-                        channel = channel.get(),
-                        %error,
-                        "what was missed cannot be read yet; trying again"
-                    );
-                    tokio::time::sleep(error.after().unwrap_or(PAUSE)).await;
-                }
-                Err(error) if error.is_unknown_channel() => {
-                    self.gone(channel);
-                    return Looked::Unreadable;
-                }
-                Err(error) => {
-                    self.cannot_read(channel, from, &error.to_string());
-                    return Looked::Unreadable;
-                }
+        let history = match self.read_after(channel, from).await {
+            Ok(history) => {
+                self.link.clear(&history_of(channel));
+                history
+            }
+            Err(error) if error.is_unknown_channel() => {
+                self.gone(channel);
+                return Looked::Unreadable;
+            }
+            Err(error) => {
+                self.cannot_read(channel, from, &error.to_string());
+                return Looked::Unreadable;
             }
         };
         let deleted = self.amend_deleted(to_read, known, &history).await;
@@ -221,13 +211,9 @@ impl InboundHandler {
         values.into_iter().filter_map(|value| self.read("message of a channel", value)).collect()
     }
 
-    /// Reads one page. Few channels read at a time; waiting for a rate limit does not take one of these places.
+    /// Reads one page, for as long as it takes. Fails only where Discord refuses it.
     async fn page(&self, channel: ChannelId, page: Page) -> Result<Vec<Value>, RestError> {
-        let ask = || async {
-            let _permit = self.reads.acquire().await;
-            self.rest.messages(channel, page).await
-        };
-        self.rest.patiently(ask).await
+        self.reads.answered(&self.link, || self.rest.messages(channel, page)).await
     }
 
     /// Reads from the newest message back to `from`, up to about `most` messages: if much was missed, the newest count.
@@ -259,9 +245,4 @@ impl InboundHandler {
 /// The status entry for a channel that could not be read. Sending there does not clear it.
 pub(super) fn history_of(channel: ChannelId) -> String {
     format!("history of channel {channel}")
-}
-
-/// The id of a message, even if the rest cannot be read.
-fn id_of(message: &Value) -> Option<u64> {
-    message.get("id")?.as_str().and_then(number)
 }

@@ -50,10 +50,16 @@ impl InboundHandler {
     pub(super) async fn handle(&self, channel: ChannelId, item: Item) {
         match item {
             Item::Message(message) => {
+                let id = message.id.get();
                 if let Some(served) = self.served(message, false).await {
                     self.submit(served).await;
                 }
+                // Where it is unknown which rules hold, it is read once they are known.
+                if self.places.known(channel).is_some() {
+                    self.places.set_heard(channel, id);
+                }
             }
+            Item::Passed(id) => self.places.set_heard(channel, id.get()),
             Item::Edited(message) => {
                 if let Some(served) = self.served(message, false).await {
                     self.amend_edited(served).await;

@@ -5,6 +5,7 @@ mod commands;
 mod interactions;
 mod listing;
 mod messages;
+mod reads;
 
 pub(super) use interactions::words_of;
 
@@ -20,6 +21,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::DropGuard;
 
 use self::listing::{CatchUps, LIST_LIMIT, Missed, with_news};
+use self::reads::Reads;
 use super::gateway::{Bot, Listener, Ready, Shard, unreadable};
 use super::outbox::Outbox;
 use super::places::{ChannelRef, Places};
@@ -36,9 +38,6 @@ use crate::link::Link;
 const QUEUE_MAX: usize = 64;
 const ALL_MAX: usize = 4096;
 
-/// Channels that are backfilled at the same time.
-const READS_MAX: usize = 4;
-
 /// Commands and buttons that are handled at the same time.
 const COMMANDS_MAX: usize = 64;
 
@@ -51,6 +50,8 @@ pub(super) enum Item {
         id: MessageId,
         guild: Option<GuildId>,
     },
+    /// A message that is not for the runtime: the bot's own, a notice of Discord, one of another bot.
+    Passed(MessageId),
     /// Messages may be missing; the channel is read.
     Backfill(Missed),
 }
@@ -74,6 +75,8 @@ fn enqueue(
         (Item::Backfill(missed), Some(known)) => known.join(missed),
         // The backfill reads it, too.
         (Item::Message(message), Some(known)) => known.last = known.last.max(message.id.get()),
+        (Item::Passed(id), Some(known)) => known.last = known.last.max(id.get()),
+        (Item::Passed(_), None) if full => {}
         (Item::Message(message), None) if full => {
             queue.push_back(Item::Backfill(Missed::after(message.id.get() - 1)));
             metrics::counter!("cairn_discord_lane_full_total").increment(1);
@@ -112,7 +115,7 @@ pub(super) struct InboundHandler {
     /// Private chats with the bot, which are in no server's list.
     private_chats: Mutex<HashSet<ChannelId>>,
     pub(super) catch_ups: CatchUps,
-    pub(super) reads: Semaphore,
+    pub(super) reads: Reads,
     pub(super) commands: Arc<Semaphore>,
 }
 
@@ -128,7 +131,7 @@ impl InboundHandler {
             me: Mutex::new(None),
             private_chats: Mutex::new(private_chats),
             catch_ups: CatchUps::default(),
-            reads: Semaphore::new(READS_MAX),
+            reads: Reads::default(),
             commands: Arc::new(Semaphore::new(COMMANDS_MAX)),
         }
     }
@@ -237,10 +240,13 @@ impl Inbox {
         let me = *self.inbound.me.lock();
         if Some(message.author.id) == me {
             self.inbound.outbox.said_last(message.channel_id, message.id.get());
-            return;
         }
-        let heard =
-            message.is_speech() && (!message.is_automatic() || self.inbound.path.chat.get().access.bots);
+        let heard = Some(message.author.id) != me
+            && message.is_speech()
+            && (!message.is_automatic() || self.inbound.path.chat.get().access.bots);
+        if !heard && !edited {
+            return self.push(message.channel_id, Item::Passed(message.id));
+        }
         if !heard || (edited && !message.was_edited()) {
             return;
         }

@@ -118,9 +118,6 @@ impl RestError {
     }
 }
 
-/// Pause of a message while the token is refused.
-const TOKEN_PAUSE: Duration = Duration::from_secs(60);
-
 impl From<RestError> for SendError {
     fn from(error: RestError) -> Self {
         let reason = error.to_string();
@@ -128,8 +125,8 @@ impl From<RestError> for SendError {
             RestError::Limited { after } => Self::Later { after: Some(after), reason },
             RestError::Unreachable(_) => Self::Later { after: None, reason },
             RestError::Unknown(reason) => Self::Unknown(reason),
-            // The message is fine: it is sent once the token is fixed.
-            RestError::Unauthorized => Self::Later { after: Some(TOKEN_PAUSE), reason },
+            // The message is fine: it is sent once the token is accepted, which may be in a second.
+            RestError::Unauthorized => Self::Later { after: None, reason },
             RestError::Refused { .. } => Self::Refused(reason),
         }
     }
@@ -158,7 +155,7 @@ mod tests {
         assert!(
             matches!(SendError::from(limited), SendError::Later { after: Some(after), .. } if after.as_secs() == 2)
         );
-        assert!(matches!(SendError::from(RestError::Unauthorized), SendError::Later { .. }));
+        assert!(matches!(SendError::from(RestError::Unauthorized), SendError::Later { after: None, .. }));
         assert!(matches!(SendError::from(RestError::Unknown(String::new())), SendError::Unknown(_)));
     }
 }

@@ -27,9 +27,7 @@ use self::limits::{Key, Limits};
 use crate::fence::Fence;
 
 pub(crate) use self::calls::{PAGE, Page};
-pub(crate) use self::error::{
-    ALREADY_ANSWERED, BAD_FORM, NO_HISTORY_FOR_REPLY, RestError, UNKNOWN_INTERACTION, UNKNOWN_MESSAGE,
-};
+pub(crate) use self::error::{ALREADY_ANSWERED, NO_HISTORY_FOR_REPLY, RestError, UNKNOWN_INTERACTION};
 pub use self::refused::Refusals;
 pub(crate) use self::refused::{REFUSED_MAX, STOP_AT};
 
@@ -41,6 +39,12 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(15);
 
 /// Largest answer that is read, in bytes. 100 messages take far less.
 const ANSWER_MAX: usize = 16 * 1024 * 1024;
+
+/// Statuses of requests that Discord's API never got. 503: the server takes no requests now (RFC 9110, 15.6.4). 521 and 523:
+/// Cloudflare, which stands before the API, got no connection to it ("Cloudflare 5xx errors" in its documentation). 500, 502
+/// and 504 are not among them: Discord says of 502 that no gateway was there for the request, but a proxy also answers so
+/// when the connection to the API breaks after the request went over it.
+const NOT_TAKEN: [u16; 3] = [503, 521, 523];
 
 /// Pause after a 429 that names no time.
 const LIMIT_UNSAID: Duration = Duration::from_secs(5);
@@ -231,6 +235,10 @@ impl Rest {
                 metrics::counter!("cairn_discord_limited_total").increment(1);
                 RestError::Limited { after }
             }
+            status if NOT_TAKEN.contains(&status.as_u16()) => RestError::Unreachable(format!(
+                "Discord takes no requests at the moment (status {})",
+                status.as_u16()
+            )),
             status if status.is_server_error() => {
                 RestError::Unknown(format!("Discord has a fault of its own (status {})", status.as_u16()))
             }

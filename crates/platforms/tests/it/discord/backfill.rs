@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use cairn_platforms::discord::DiscordSettings;
 use cairn_testkit::discord::{Fault, Route};
+use cairn_types::ids::OutboxId;
 use cairn_types::message::Change;
 use cairn_types::people::access::AccessPolicy;
-use cairn_types::ports::LinkState;
+use cairn_types::ports::{LinkState, Platform as _, PlatformStatus, SendPart};
 use jiff::SignedDuration;
 
 use crate::discord::runtime::{
@@ -327,4 +328,49 @@ async fn without_the_right_to_read_the_history_nothing_is_taken_for_deleted_and_
     discord.allow(CHANNEL);
     assert_eq!(words(&runtime.wait_taken(2).await[1]), "missed");
     assert_eq!(discord.arrived(Route::Fetch), 1);
+}
+
+#[tokio::test]
+async fn a_new_session_reads_no_channel_whose_last_messages_were_all_heard() {
+    let (discord, runtime, running) = start().await;
+    discord.say(CHANNEL, "alice", "well?");
+    discord.say(OTHER, "alice", "known");
+    runtime.wait_taken(2).await;
+    let answer = SendPart {
+        delivery: OutboxId::from("o1"),
+        part: 0,
+        channel: CHANNEL_NAME.parse().expect("is a channel"),
+        reply_to: None,
+        words: "it depends".to_owned(),
+        approval: None,
+    };
+    running.adapter.send(answer).await.expect("is sent");
+    // Comes after the event of the answer.
+    discord.say(OTHER, "alice", "known, too");
+    runtime.wait_taken(3).await;
+    discord.forget_sessions();
+    discord.post(OTHER, "alice", "missed").undelivered().send();
+    discord.disconnect();
+    assert_eq!(words(&runtime.wait_taken(4).await[3]), "missed");
+    let is_done = |status: &PlatformStatus| status.caught_up.is_some_and(|done| done.messages == 1);
+    let done = running.wait_status(is_done).await.caught_up.expect("is told");
+    assert_eq!((done.read, done.quiet, discord.arrived(Route::Fetch)), (1, 1, 1), "{done:?}");
+    discord.assert_clean();
+}
+
+#[tokio::test]
+async fn while_channels_cannot_be_read_the_status_says_so() {
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let known = discord.say(CHANNEL, "alice", "known");
+    runtime.has(CHANNEL_NAME, known);
+    discord.say(CHANNEL, "alice", "missed");
+    discord.fail(Route::Fetch, Fault::Status(500));
+    let running = Running::start(settings(&discord), &runtime);
+    let is_told = |status: &PlatformStatus| {
+        status.troubles.iter().any(|trouble| trouble.starts_with("reading: what was missed cannot be read"))
+    };
+    running.wait_status(is_told).await;
+    discord.fail(Route::Fetch, None);
+    assert_eq!(words(&runtime.wait_taken(1).await[0]), "missed");
+    assert_eq!(running.status().troubles, Vec::<String>::new());
 }

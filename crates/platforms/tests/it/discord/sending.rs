@@ -9,6 +9,7 @@ use cairn_platforms::fence::Fence;
 use cairn_testkit::discord::{Fault, Route};
 use cairn_types::ids::{ChannelId, OutboxId};
 use cairn_types::ports::{LinkState, Platform as _, SendError, SendPart};
+use jiff::Timestamp;
 
 use crate::discord::runtime::{
     CHANNEL, CHANNEL_NAME, OTHER, OTHER_NAME, Running, Runtime, connected, discord, id, settings, start,
@@ -62,6 +63,48 @@ async fn a_lost_answer_is_unknown_and_repeating_it_makes_no_double() {
 }
 
 #[tokio::test]
+async fn discord_is_asked_whether_a_part_is_there() {
+    let (discord, runtime) = (discord().await, Runtime::new());
+    let adapter = &connected(&discord, &runtime).await.adapter;
+    let since = Timestamp::now();
+    let earlier = discord.say(CHANNEL, "alice", "done?");
+    let ask = async |part: SendPart, after| adapter.find(part, after, since).await;
+    let answer = |delivery: &str, to: u64, words: &str| SendPart {
+        reply_to: Some(id(to)),
+        ..part(CHANNEL_NAME, delivery, words)
+    };
+    let first = answer("o1", earlier, "Done.");
+    assert_eq!(ask(first.clone(), Some(id(earlier))).await, Ok(None));
+    discord.fail_next(Route::Send, Fault::LostAnswer);
+    adapter.send(first.clone()).await.expect_err("its answer is lost");
+    let there = discord.sent(CHANNEL)[0].id;
+    assert_eq!(ask(first.clone(), Some(id(earlier))).await, Ok(Some(id(there))));
+    // The same words to another question, and those of somebody else, are not it.
+    let later = discord.say(CHANNEL, "alice", "and now?");
+    discord.say(CHANNEL, "alice", "Done.");
+    assert_eq!(ask(answer("o2", later, "Done."), Some(id(earlier))).await, Ok(None));
+    assert_eq!(ask(answer("o2", later, "Done."), Some(id(later))).await, Ok(None));
+    // Without a message before it, time tells.
+    let alone = SendPart { reply_to: None, ..part(CHANNEL_NAME, "o3", "**Hello**, world") };
+    discord.fail_next(Route::Send, Fault::LostAnswer);
+    adapter.send(alone.clone()).await.expect_err("its answer is lost");
+    let there = discord.sent(CHANNEL)[1].id;
+    for _ in 0..150 {
+        discord.say(CHANNEL, "alice", "hm");
+    }
+    assert_eq!(ask(alone.clone(), None).await, Ok(Some(id(there))), "more pages than one are read");
+    let next = SendPart { part: 1, ..alone.clone() };
+    assert_eq!(ask(next, Some(id(there))).await, Ok(None), "the part before it has the same text");
+    discord.fail(Route::Fetch, Fault::Status(500));
+    assert!(matches!(ask(alone.clone(), None).await, Err(SendError::Unknown(_))), "it is asked again");
+    discord.fail(Route::Fetch, None);
+    // A history that is hidden looks empty.
+    discord.hide_history(CHANNEL);
+    assert!(matches!(ask(alone, None).await, Err(SendError::Refused(_))));
+    discord.assert_clean();
+}
+
+#[tokio::test]
 async fn nothing_is_sent_while_the_fence_is_closed_and_all_of_it_may_be_later() {
     let (discord, runtime) = (discord().await, Runtime::new());
     let is_open = Arc::new(AtomicBool::new(true));
@@ -88,12 +131,24 @@ async fn nothing_is_sent_while_the_fence_is_closed_and_all_of_it_may_be_later() 
 async fn each_failure_says_what_is_known() {
     let (discord, runtime) = (discord().await, Runtime::new());
     let adapter = &connected(&discord, &runtime).await.adapter;
-    let unknown = [Fault::Status(500), Fault::Html(503), Fault::Nothing, Fault::Garbage("<html>".to_owned())];
+    let unknown = [Fault::Status(500), Fault::Html(502), Fault::Nothing, Fault::Garbage("<html>".to_owned())];
     for fault in unknown {
         discord.fail_next(Route::Send, fault.clone());
         let result = adapter.send(part(CHANNEL_NAME, "o1", "words")).await;
         assert!(matches!(result, Err(SendError::Unknown(_))), "{fault:?}: {result:?}");
     }
+    for fault in [Fault::Html(503), Fault::Status(503), Fault::Html(521)] {
+        discord.fail_next(Route::Send, fault.clone());
+        let result = adapter.send(part(CHANNEL_NAME, "o1", "words")).await;
+        assert!(matches!(result, Err(SendError::Later { after: None, .. })), "{fault:?}: {result:?}");
+        let troubles = adapter.status().troubles;
+        assert!(
+            matches!(&troubles[..], [one] if one.starts_with("sending: messages wait: ")),
+            "{troubles:?}"
+        );
+    }
+    adapter.send(part(CHANNEL_NAME, "o1", "words")).await.expect("is sent");
+    assert_eq!(adapter.status().troubles, Vec::<String>::new());
     discord.fail_next(Route::Send, Fault::Html(403));
     let result = adapter.send(part(CHANNEL_NAME, "o1", "words")).await;
     assert!(matches!(result, Err(SendError::Refused(_))), "{result:?}");
@@ -196,18 +251,19 @@ async fn an_answer_to_a_message_that_is_gone_is_sent_plainly() {
     let (discord, _runtime, running) = start().await;
     let question = discord.say(CHANNEL, "alice", "well?");
     discord.delete(CHANNEL, &[question]);
-    for strict in [false, true] {
-        if strict {
-            discord.refuse_stray_replies();
+    let refusals = [None, Some((400, 50035)), Some((404, 10008)), Some((404, 0)), Some((400, 10008))];
+    for refusal in refusals {
+        if let Some((status, code)) = refusal {
+            discord.refuse_stray_replies(status, code);
         }
         let answer = SendPart {
             reply_to: Some(id(question)),
-            ..part(CHANNEL_NAME, &format!("{strict}"), "it depends")
+            ..part(CHANNEL_NAME, &format!("{refusal:?}"), "it depends")
         };
         running.adapter.send(answer).await.expect("is sent");
     }
     let sent = discord.sent(CHANNEL);
-    assert_eq!(sent.iter().map(|sent| sent.reply_to).collect::<Vec<_>>(), [None, None]);
+    assert_eq!(sent.iter().map(|sent| sent.reply_to).collect::<Vec<_>>(), [None; 5]);
     assert_eq!(running.status().troubles, Vec::<String>::new());
     discord.assert_clean();
 }

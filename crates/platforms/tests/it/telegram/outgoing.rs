@@ -105,7 +105,10 @@ async fn a_reply_to_a_message_that_is_gone_is_sent_all_the_same() {
     let asked = rig.fake.say(ann.id, &ann, "gone soon");
     rig.fake.delete(ann.id, asked);
     rig.telegram.send(part(channel(ann.id), Some(asked), "here")).await.expect("is sent");
-    assert_eq!(rig.fake.sent(ann.id)[0].reply_to, None);
+    rig.fake.refuse_stray_replies();
+    rig.telegram.send(part(channel(ann.id), Some(asked), "here, too")).await.expect("is sent");
+    let sent = rig.fake.sent(ann.id);
+    assert_eq!(sent.iter().map(|sent| sent.reply_to).collect::<Vec<_>>(), [None, None]);
 }
 
 #[tokio::test]
@@ -136,6 +139,8 @@ async fn what_a_failure_means_is_known_where_it_can_be_known() {
         (Fault::unauthorized(), "later"),
         (Fault::flood(7), "later"),
         (Fault::Html, "unknown"),
+        (Fault::error(503, "Service Unavailable"), "later"),
+        (Fault::error(502, "Bad Gateway"), "unknown"),
         (Fault::CloseBefore, "unknown"),
         (Fault::CloseAfter, "unknown"),
         (Fault::Body("{\"ok\":true,\"result\":{}}".to_owned()), "unknown"),

@@ -174,3 +174,47 @@ async fn a_webhook_and_a_wrong_token_end_the_run_with_a_clear_reason() {
     assert!(failure.lasting && failure.hint.contains("@BotFather"), "{failure}");
     assert!(!failure.to_string().contains(rig.fake.token()));
 }
+
+#[tokio::test]
+async fn a_refusal_that_is_over_at_once_and_a_program_that_is_being_replaced_do_not_end_the_run() {
+    let mut rig = Rig::start(FakeTelegram::start().await, &[]).await;
+    let ann = rig.fake.person("Ann");
+    let conflict = || Fault::error(409, "Conflict: terminated by other getUpdates request");
+    for (n, faults) in [vec![Fault::unauthorized(); 2], vec![conflict(); 2]].into_iter().enumerate() {
+        let polls = rig.fake.calls("getUpdates").len() + faults.len();
+        faults.into_iter().for_each(|fault| rig.fake.fail_next("getUpdates", fault));
+        // Ends the poll that is open.
+        rig.fake.say(ann.id, &ann, format!("{n}"));
+        rig.fake.wait_for("getUpdates", polls + 1).await;
+        rig.runtime.wait_taken(n + 1).await;
+        rig.fake.wait_confirmed().await;
+    }
+    assert!(rig.running.take().is_some_and(|run| !run.is_finished()));
+    assert_eq!(rig.fake.calls("getMe").len(), 1, "it is the same run");
+}
+
+#[tokio::test]
+async fn an_update_that_is_no_valid_json_is_skipped_and_the_rest_is_heard() {
+    let mut rig = Rig::set_up(FakeTelegram::start().await, open_to(&[]), |_| {});
+    let ann = rig.fake.person("Ann");
+    let user = json!({"id": ann.id, "is_bot": false, "first_name": "Ann"});
+    let chat = json!({"id": ann.id, "type": "private", "first_name": "Ann"});
+    let now = jiff::Timestamp::now().as_second();
+    let update = |n: i64, text: &str| {
+        format!(
+            r#"{{"update_id":{n},"message":{{"message_id":{n},"date":{now},"chat":{chat},"from":{user},"text":{text}}}}}"#
+        )
+    };
+    let bad = [r#""half of \ud83d one""#, "1e999"].into_iter().zip(501..).map(|(text, n)| update(n, text));
+    let list: Vec<String> = bad.chain([update(503, r#""a whole one""#)]).collect();
+    let body = format!(r#"{{"ok":true,"result":[{}]}}"#, list.join(","));
+    rig.fake.fail_next("getUpdates", Fault::Body(body));
+    rig.run();
+    let taken = rig.runtime.wait_taken(1).await;
+    assert_eq!(text(&taken[0]), "a whole one");
+    rig.fake
+        .wait_until("the next offset", |fake| {
+            fake.calls("getUpdates").iter().any(|call| call.params["offset"] == 504)
+        })
+        .await;
+}

@@ -104,7 +104,7 @@ fn reference(state: &mut State, body: &Value, channel: u64) -> Result<Option<u64
     let found = number("message_id").filter(|id| state.world.message(channel, *id).is_some());
     match found.filter(|_| !elsewhere) {
         Some(id) => Ok(Some(id)),
-        None if state.strict_replies => Err(Refusal::unknown_message()),
+        None if let Some(refusal) = &state.stray_replies => Err(refusal.clone()),
         None if reference["fail_if_not_exists"] == false => Ok(None),
         None => {
             Err(Refusal::form("message_reference", "MESSAGE_REFERENCE_UNKNOWN_MESSAGE", "Unknown message"))
@@ -198,6 +198,10 @@ pub(super) fn fetch(shared: &Shared, call: &Call, path: &Path) -> Outcome {
         }
         let show = |message: &Message| {
             let mut body = shapes::message(&state.world, &origin, message, 1);
+            // `nonce` may be missing ("Message Object" in Discord's documentation); a history shows none.
+            if let Some(fields) = body.as_object_mut() {
+                fields.remove("nonce");
+            }
             let to_bot = message.author == BOT_ID || message.mentions.contains(&BOT_ID);
             if !state.content_allowed && channel.guild.is_some() && !to_bot {
                 shapes::without_content(&mut body);

@@ -11,7 +11,7 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    fn new(status: u16, code: u32, message: &str) -> Self {
+    pub(crate) fn new(status: u16, code: u32, message: &str) -> Self {
         Self { status, body: json!({"message": message, "code": code}) }
     }
 
