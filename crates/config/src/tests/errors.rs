@@ -160,6 +160,19 @@ fn an_agents_threshold_that_contradicts_a_default_is_shown_where_the_agent_sets_
     "3:18: agent `a`: `context_window` = 1000 has no room"
 )]
 #[case(
+    "[[models]]\nid = \"m\"\nmodel = \"x\"\nbase_url = \"http://h/v1/responses?api-version=1\"",
+    "must end before /responses"
+)]
+#[case(
+    "[[models]]\nid = \"m\"\nmodel = \"x\"\nbase_url = \"http://h:99999/v1\"",
+    "is no address: invalid port number"
+)]
+#[case(
+    "[[models]]\nid = \"m\"\nmodel = \"x\"\nbase_url = \"http://[::1/v1\"",
+    "is no address: invalid IPv6 address"
+)]
+#[case("[[mcp]]\nid = \"m\"\nurl = \"http://h:99999/mcp\"", "is no address: invalid port number")]
+#[case(
     "[defaults]\ntimezone = \"Mars/Olympus\"",
     "2:12: `timezone` = \"Mars/Olympus\" is not a known time zone"
 )]
