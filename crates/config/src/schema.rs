@@ -413,7 +413,7 @@ fn unknown_key(path: &[Seg], value: &toml::Value) -> (String, String) {
 }
 
 /// The known word nearest to what was written, if it is near enough to be meant.
-pub(super) fn nearest<'k>(written: &str, known: &[&'k str]) -> Option<&'k str> {
+pub fn nearest<'k>(written: &str, known: &[&'k str]) -> Option<&'k str> {
     let written = written.to_ascii_lowercase().replace('-', "_");
     let scored = known.iter().map(|word| (strsim::osa_distance(&written, word), *word));
     let (steps, word) = scored.min_by_key(|(steps, _)| *steps)?;

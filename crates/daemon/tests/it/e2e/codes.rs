@@ -67,6 +67,9 @@ fn version_and_help_of_every_command_are_there() {
             assert!(help.contains(option), "{command:?} lacks {option}: {help}");
         }
     }
+    for asked in [&["help"][..], &["help", "--help"], &["help", "-h"]] {
+        assert!(home.cairn(asked).ended(0).stdout.contains("cairn demo"), "{asked:?}");
+    }
 }
 
 #[test]
