@@ -8,6 +8,7 @@ pub mod clock;
 mod env;
 mod error;
 mod given;
+mod hints;
 mod live;
 mod lookup;
 mod origins;

@@ -56,7 +56,20 @@ fn check_reach(check: &mut Check<'_, '_>, at: &[Seg], server: &McpConfig) {
         (Some(command), None) if command.trim().is_empty() => {
             check.wrong(&below(at, "command"), "`command` is empty".to_owned(), "write a program");
         }
-        (Some(_), None) => {}
+        (Some(command), None) => {
+            let mut words = command.split_whitespace();
+            // The path of a program may have spaces in it.
+            if let (Some(program), Some(_)) = (words.next(), words.clone().next())
+                && !program.contains('/')
+            {
+                let arguments: Vec<String> = words.map(|word| format!("{word:?}")).collect();
+                check.wrong(
+                    &below(at, "command"),
+                    format!("`command` of the server `{id}` has arguments in it, which belong in `args`"),
+                    &format!("such as command = {program:?} and args = [{}]", arguments.join(", ")),
+                );
+            }
+        }
         (None, Some(address)) => {
             if let Some(trouble) = url::trouble(address, &["http://", "https://"]) {
                 let message = format!("`url` = \"{}\" {trouble}", url::shown(address));
