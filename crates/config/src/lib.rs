@@ -182,7 +182,7 @@ impl Loaded {
             }
         }
         self.tokens.clone_from(&other.tokens);
-        self.mcp.clone_from(&other.mcp);
+        self.mcp.extend(other.mcp.clone());
         self.password.clone_from(&other.password);
         self
     }
