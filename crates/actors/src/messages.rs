@@ -65,7 +65,7 @@ pub(crate) enum Request {
         reply: Reply<Result<bool, Refusal>>,
     },
     Undo {
-        reply: Reply<Result<TurnId, RuntimeError>>,
+        reply: Reply<Result<String, RuntimeError>>,
     },
     /// Journals how a delivery goes. False: it is no longer pending, and nothing is journalled.
     NoteDelivery {

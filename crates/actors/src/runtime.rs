@@ -12,7 +12,7 @@ use cairn_core::settings::check_instruction;
 use cairn_core::window::measure;
 use cairn_types::command::Command;
 use cairn_types::event::MaintenanceEvent;
-use cairn_types::ids::{AgentId, ChannelId, Generation, LOCAL_PLATFORM, MessageId, OutboxId, TurnId};
+use cairn_types::ids::{AgentId, ChannelId, Generation, LOCAL_PLATFORM, MessageId, OutboxId};
 use cairn_types::message::{Amendment, Author, Inbound, Part};
 use cairn_types::ports::{Admission, ChannelRow, Intake, OutboxItem, Refusal, Seen, StoreError};
 use cairn_types::tier::Tier;
@@ -234,12 +234,12 @@ impl Runtime {
     }
 
     /// Takes the last turn back: it is archived and never shown to the model again. An open turn is stopped first and
-    /// counts as the last one.
+    /// counts as the last one. Returns the text of its first message.
     ///
     /// # Errors
     /// There is nothing to take back, the channel was never seen, its agent is unknown, the store failed, or the daemon
     /// stops.
-    pub async fn undo(&self, channel: &ChannelId) -> Result<TurnId, RuntimeError> {
+    pub async fn undo(&self, channel: &ChannelId) -> Result<String, RuntimeError> {
         self.shared.directory.ask(channel, Create::No, |reply| Request::Undo { reply }).await?
     }
 

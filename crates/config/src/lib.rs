@@ -8,6 +8,7 @@ pub mod clock;
 mod env;
 mod error;
 mod given;
+mod hints;
 mod live;
 mod lookup;
 mod origins;
@@ -43,8 +44,8 @@ use origins::Origins;
 pub use origins::{KeyInForce, Origin};
 pub use redact::shown_text;
 use schema::Findings;
-pub use schema::range_trouble;
 pub use schema::schema;
+pub use schema::{nearest, range_trouble};
 pub use secrets::McpSecrets;
 pub use secrets::{is_secret, names_variable, without_secrets};
 use source::{Seg, Source};
@@ -181,7 +182,7 @@ impl Loaded {
             }
         }
         self.tokens.clone_from(&other.tokens);
-        self.mcp.clone_from(&other.mcp);
+        self.mcp.extend(other.mcp.clone());
         self.password.clone_from(&other.password);
         self
     }
@@ -265,7 +266,7 @@ fn from_text(file: &Path, text: &str, env: &dyn Environment) -> Result<Loaded, C
 /// Resolves the text of a config file as far as possible. Returns its problems, too.
 fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, Vec<Problem>), ConfigError> {
     let source = Source::parse(file, text)?;
-    let (mut config, out_of_range) = written(&source, text)?;
+    let (mut config, out_of_range) = written(&source, text, env)?;
     let mut check = Check::new(&source);
     check.problems = out_of_range;
     config.models = check::check_models(&mut check, config.models, env);
@@ -313,7 +314,11 @@ fn examined(file: &Path, text: &str, env: &dyn Environment) -> Result<(Loaded, V
 }
 
 /// The configuration as written, with `[defaults]` filled in for agents, and the numbers that are out of their ranges.
-fn written(source: &Source<'_>, text: &str) -> Result<(Config, Vec<Problem>), ConfigError> {
+fn written(
+    source: &Source<'_>,
+    text: &str,
+    env: &dyn Environment,
+) -> Result<(Config, Vec<Problem>), ConfigError> {
     let file: toml::Table = toml::from_str(text).map_err(|error| source.type_problem(&error))?;
     let Findings { mut unknown, out_of_range } = Findings::of(source, &file);
     let mut config = match toml::from_str::<Config>(text) {
@@ -348,7 +353,7 @@ fn written(source: &Source<'_>, text: &str) -> Result<(Config, Vec<Problem>), Co
     }
     for agent in config.agents.iter_mut().chain([&mut config.defaults]) {
         for prompt in [&mut agent.prompt, &mut agent.compactor_prompt].into_iter().flatten() {
-            *prompt = source.dir().join(&*prompt).components().collect();
+            *prompt = source.dir().join(secrets::expanded(prompt, env)).components().collect();
         }
     }
     Ok((config, out_of_range))

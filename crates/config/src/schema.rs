@@ -13,6 +13,7 @@ use serde::de::{Deserialize, Deserializer, Visitor, value::Error};
 use serde_json::{Map, Value, json};
 
 use super::error::Problem;
+use super::hints;
 use super::secrets::looks_secret;
 use super::source::{Seg, Source};
 use super::types::{
@@ -377,7 +378,9 @@ fn unknown_key(path: &[Seg], value: &toml::Value) -> (String, String) {
     };
     let words = ["key", "token", "secret", "password"];
     let is_secret = value.as_str().is_some_and(looks_secret) || words.iter().any(|word| key.ends_with(word));
+    let other_name = hints::of_key(key, &above);
     let hint = match (key, &*above) {
+        _ if !is_secret && other_name.is_some() => other_name.unwrap_or_default(),
         ("token", _) | (_, "discord" | "telegram") if is_secret => {
             "tokens are not written into this file: name a variable by `token_env` or a file by `token_file`"
                 .to_owned()
@@ -413,7 +416,7 @@ fn unknown_key(path: &[Seg], value: &toml::Value) -> (String, String) {
 }
 
 /// The known word nearest to what was written, if it is near enough to be meant.
-pub(super) fn nearest<'k>(written: &str, known: &[&'k str]) -> Option<&'k str> {
+pub fn nearest<'k>(written: &str, known: &[&'k str]) -> Option<&'k str> {
     let written = written.to_ascii_lowercase().replace('-', "_");
     let scored = known.iter().map(|word| (strsim::osa_distance(&written, word), *word));
     let (steps, word) = scored.min_by_key(|(steps, _)| *steps)?;

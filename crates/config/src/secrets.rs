@@ -93,6 +93,7 @@ impl SecretSource<'_> {
         let read = text.and_then(|text| {
             // Windows editors start a text with a byte order mark.
             let text = text.trim_start_matches(BYTE_ORDER_MARK).trim();
+            let text = if self.is_word { bare(text) } else { text };
             match trouble(text, self.is_word) {
                 None => Ok((SecretString::from(text.to_owned()), warning)),
                 Some(why) if text.is_empty() => Err(Unread::Absent(format!("its {} {why}", self.what))),
@@ -135,6 +136,21 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// The first bytes of UTF-16 text, as Windows PowerShell writes it, in either byte order.
 const UTF16_MARKS: [&[u8]; 2] = [&[0xff, 0xfe], &[0xfe, 0xff]];
+
+/// A key or token without what people copy with it: `export NAME=` before it, quotes around it.
+fn bare(text: &str) -> &str {
+    let assigned = text.strip_prefix("export ").unwrap_or(text).trim_start();
+    let value = assigned.split_once('=').filter(|(name, value)| {
+        // Base64 ends with such signs; nothing else follows them.
+        let is_padding = value.bytes().all(|byte| byte == b'=');
+        is_variable(name) && !is_padding && name.bytes().all(|byte| !byte.is_ascii_lowercase())
+    });
+    let text = value.map_or(text, |(_, value)| value.trim());
+    let unquoted = ['"', '\'']
+        .into_iter()
+        .find_map(|quote| text.strip_prefix(quote).and_then(|text| text.strip_suffix(quote)));
+    unquoted.map_or(text, str::trim)
+}
 
 /// What is wrong with a secret, to follow its name in a sentence, without its characters. `is_word`: as in [`SecretSource`].
 fn trouble(text: &str, is_word: bool) -> Option<String> {
@@ -179,7 +195,16 @@ pub(super) fn key_file(path: &Path, config_dir: &Path, env: &dyn Environment) ->
     let credential = env.var("CREDENTIALS_DIRECTORY").map(|dir| PathBuf::from(dir).join(path));
     match credential {
         Some(file) if path.is_relative() && file.exists() => file,
-        _ => config_dir.join(path),
+        _ => config_dir.join(expanded(path, env)),
+    }
+}
+
+/// A path with the home folder in the place of a `~` at its beginning, as a shell has it.
+pub(super) fn expanded(path: &Path, env: &dyn Environment) -> PathBuf {
+    let below = path.strip_prefix("~").ok();
+    match (below, env.first_dir("HOME")) {
+        (Some(below), Some(home)) => home.join(below),
+        _ => path.to_owned(),
     }
 }
 

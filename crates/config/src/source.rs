@@ -7,10 +7,14 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::{FilePosition, Problem};
+use super::hints;
 use super::redact::{is_about_secret, shown_line, without_quoted};
 
 /// Longest excerpt of a line in an error, in characters.
 const EXCERPT_MAX: usize = 160;
+
+/// Longest value that a hint repeats, in bytes.
+const VALUE_MAX: usize = 60;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Seg {
@@ -56,8 +60,14 @@ impl<'t> Source<'t> {
             }
             Err(error) => {
                 let span = error.span().unwrap_or(text.len()..text.len());
+                let start = text[..span.start.min(text.len())].rfind('\n').map_or(0, |idx| idx + 1);
+                let hint = hints::of_syntax(text[start..].lines().next().unwrap_or_default());
                 let place = place(&file, text, span);
-                Err(Problem::new(format!("this is not TOML: {}", error.message())).at(Some(place)))
+                let problem = Problem::new(format!("this is not TOML: {}", error.message())).at(Some(place));
+                Err(match hint {
+                    Some(hint) => problem.hint(hint),
+                    None => problem,
+                })
             }
         }
     }
@@ -113,14 +123,16 @@ impl<'t> Source<'t> {
             None => said,
         };
         let problem = Problem::new(message).at(error.span().map(|span| self.place(span)));
-        if error.message().starts_with("invalid type: map, expected a sequence") {
-            problem.hint("write it as a list of tables, with two brackets: [[models]], [[agents]]")
-        } else if error.message().starts_with("invalid type: string")
-            && error.message().contains("expected f64")
-        {
-            problem.hint("write the number without quotes")
-        } else {
-            problem
+        let Some(span) = error.span() else { return problem };
+        let key = self.name_at(&span).unwrap_or_default();
+        let key = key.rsplit('.').next().unwrap_or_default();
+        // A value that may be a secret is not repeated.
+        let value = self.text.get(span.clone()).filter(|value| value.len() <= VALUE_MAX);
+        let value =
+            value.filter(|_| !is_about_secret(self.text, self.line_start(span.start))).unwrap_or("\"…\"");
+        match hints::of_type(error.message(), key, value) {
+            Some(hint) => problem.hint(hint),
+            None => problem,
         }
     }
 

@@ -1,5 +1,7 @@
 //! Checks of servers' addresses in the file.
 
+use cairn_types::wire::address;
+
 /// What is wrong with an address; `None`: nothing. `schemes`: how it may start.
 pub(super) fn trouble(url: &str, schemes: &[&str]) -> Option<String> {
     let rest = schemes.iter().find_map(|scheme| url.strip_prefix(scheme));
@@ -18,7 +20,7 @@ pub(super) fn trouble(url: &str, schemes: &[&str]) -> Option<String> {
         {
             "has white space, `?` or `#` in it"
         }
-        Some(_) => return None,
+        Some(_) => return address::parse(url).err(),
     };
     Some(trouble.to_owned())
 }

@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::agent::AgentSettings;
 use crate::conversation::Conversation;
 use cairn_types::event::{CompactionEvent, DeliveryEvent, Event, Receipt, Run, RunEnd, RunOutcome};
-use cairn_types::ids::{ChannelId, LOCAL_PLATFORM, MessageId, OutboxId, Seq, TurnId};
+use cairn_types::ids::{ChannelId, LOCAL_PLATFORM, MessageId, OutboxId, RunId, Seq, TurnId};
 use cairn_types::message::{Entry, Finish};
 use cairn_types::ports::OutboxItem;
 use cairn_types::summary::MADE_BY_DIGEST;
@@ -108,8 +108,7 @@ fn of_end(
         return None;
     }
     if run.tell {
-        let id = OutboxId::from(format!("{}:report:{}", conversation.channel, run.id));
-        return Some(note(conversation, id, report(end)));
+        return Some(note(conversation, report_id(&conversation.channel, &run.id), report(end)));
     }
     if run.trigger.is_deferrable() {
         return None;
@@ -277,6 +276,11 @@ impl Withheld {
             }
         }
     }
+}
+
+/// The delivery that reports on a run.
+pub(crate) fn report_id(channel: &ChannelId, run: &RunId) -> OutboxId {
+    OutboxId::from(format!("{channel}:report:{run}"))
 }
 
 /// The report on a run that somebody requested in the chat.

@@ -11,7 +11,7 @@ use cairn_llm::BadModel;
 use cairn_platforms::fence::Fence;
 use cairn_server::messages;
 use cairn_server::messages::{LocalApi, Mint};
-use cairn_store::{DatabaseOptions, Standby, Store, StoreOptions, keep_checked};
+use cairn_store::{DatabaseOptions, ReadOnlyState, Standby, Store, StoreOptions, keep_checked};
 use cairn_tools::schema::Schemas;
 use cairn_types::ports::{Adapter, AdapterPorts, Clock, PairingStore, Platform, StoreError, Tool, Toolset};
 use cairn_types::tool::mcp::pins::Pins;
@@ -377,6 +377,8 @@ pub struct Reader {
     standby: Option<Standby>,
     agent_registry: Arc<AgentRegistry>,
     router: Router,
+    /// Removed when the store is closed.
+    _read_only: Option<ReadOnlyState>,
 }
 
 impl Reader {
@@ -386,16 +388,17 @@ impl Reader {
     /// The store is in use, damaged or unreadable.
     pub async fn open(loaded: &Arc<Loaded>, state: &StateDir, tools: &Tools) -> Result<Self, StartError> {
         let options = store_options(loaded, state)?;
+        let (options, read_only) = ReadOnlyState::stand_in(options)?;
         let opened = if options.database.is_some() {
             // A copy is only read, without trying to lead.
             let mut standby = blocking(move || Store::stand_by(options)).await?;
             (standby.opened().await?, Some(standby))
         } else {
-            (open(loaded, state).await?, None)
+            (blocking(move || Store::open(options)).await?, None)
         };
         let (store, standby) = opened;
         let (router, agent_registry) = reading_routes(&store, loaded, state, tools).await?;
-        Ok(Self { store, standby, agent_registry, router })
+        Ok(Self { store, standby, agent_registry, router, _read_only: read_only })
     }
 
     pub fn router(&self) -> Router {

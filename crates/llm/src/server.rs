@@ -17,8 +17,8 @@ use tokio::time::Instant;
 
 use cairn_types::model::{ModelError, ModelInfo, RefusalCause};
 use cairn_types::ports::Unanswered;
-use cairn_types::wire::body;
 use cairn_types::wire::format::WireFormat;
+use cairn_types::wire::{address, body};
 
 use crate::options::{BadModel, ServerOptions};
 use crate::remedy::Remedy;
@@ -371,8 +371,8 @@ fn checked_url(options: &ServerOptions, formats: &[WireFormat]) -> Result<Url, B
         base_url: options.base_url.rsplit('@').next().unwrap_or_default().to_owned(),
         reason: reason.to_owned(),
     };
-    let url: Url = options.base_url.trim().parse().map_err(|_| bad("it must be a full address"))?;
-    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+    let url = address::parse(options.base_url.trim()).map_err(|trouble| bad(&format!("it {trouble}")))?;
+    if !matches!(url.scheme(), "http" | "https") {
         return Err(bad("it must begin with http:// or https:// and name a host"));
     }
     if !url.username().is_empty() || url.password().is_some() {
@@ -380,8 +380,9 @@ fn checked_url(options: &ServerOptions, formats: &[WireFormat]) -> Result<Url, B
             "it must not hold a name or password; the key goes into api_key_env or api_key_file",
         ));
     }
-    let mut calls = formats.iter().map(|format| format!("/{}", path(*format).join("/")));
-    match calls.find(|call| url.path().trim_end_matches('/').ends_with(call)) {
+    let calls: Vec<String> = formats.iter().map(|format| format!("/{}", path(*format).join("/"))).collect();
+    let calls: Vec<&str> = calls.iter().map(String::as_str).collect();
+    match address::whole_call(&url, &calls) {
         Some(call) => Err(bad(&format!("it must end before {call}"))),
         None => Ok(url),
     }

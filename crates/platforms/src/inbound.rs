@@ -2,7 +2,7 @@
 //! commands and button presses to the runtime, decides on retries, and chooses the text for people who are refused. A
 //! network says who did something and where, and sends the answers its own way.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ const LONG_PATIENCE: Duration = Duration::from_secs(60);
 /// After this long without an attempt, a channel's earlier refusals no longer count. A waiting message tries more
 /// often.
 const BREAK: Duration = Duration::from_secs(30);
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// The answer to a press under a message that is not the bot's own, or is gone.
 pub(crate) const NO_QUESTION: &str = "Nothing that I asked waits there any more.";
@@ -176,6 +178,8 @@ pub(crate) struct InboundPath {
     pub(crate) ports: AdapterPorts,
     pub(crate) pairing_store: Arc<dyn PairingStore>,
     waits: Mutex<Waits>,
+    /// When messages of other bots were let through to be answered, within the last minute.
+    of_bots: Mutex<HashMap<ChannelId, VecDeque<Instant>>>,
 }
 
 impl InboundPath {
@@ -185,7 +189,7 @@ impl InboundPath {
         ports: AdapterPorts,
         pairing_store: Arc<dyn PairingStore>,
     ) -> Self {
-        Self { platform, chat, ports, pairing_store, waits: Mutex::default() }
+        Self { platform, chat, ports, pairing_store, waits: Mutex::default(), of_bots: Mutex::default() }
     }
 
     pub(crate) fn platform(&self) -> &'static str {
@@ -212,6 +216,7 @@ impl InboundPath {
         match self.verdict(&self.chat.get().access, standing, sender, calls_me, at) {
             AccessVerdict::Serve { agent, addressed } => match self.channel(&agent, at) {
                 Some(channel) => {
+                    let addressed = addressed && !(sender.bot && self.is_talkative(&channel));
                     Access::Admitted(Admitted { channel, agent, author, addressed, direct: at.direct })
                 }
                 None => Access::Ignored("its chat cannot be named as a channel"),
@@ -219,6 +224,27 @@ impl InboundPath {
             AccessVerdict::Pair => Access::Stranger,
             AccessVerdict::Ignore(why) => Access::Ignored(why),
         }
+    }
+
+    /// Whether other bots have got as many answers in a channel within the last minute as they may.
+    fn is_talkative(&self, channel: &ChannelId) -> bool {
+        let most = self.chat.get().bots_per_minute as usize;
+        if most == 0 {
+            return false;
+        }
+        let now = Instant::now();
+        let mut of_bots = self.of_bots.lock();
+        of_bots.retain(|_, times| times.back().is_some_and(|last| now - *last < MINUTE));
+        let times = of_bots.entry(channel.clone()).or_default();
+        while times.front().is_some_and(|first| now - *first >= MINUTE) {
+            times.pop_front();
+        }
+        if times.len() >= most {
+            tracing::debug!(%channel, "a bot gets no answer: `bots_per_minute` is reached");
+            return true;
+        }
+        times.push_back(now);
+        false
     }
 
     /// Applies the access rules to a message that was missed. It is ignored if its author was not admitted when they

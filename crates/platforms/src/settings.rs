@@ -15,6 +15,8 @@ use crate::attach::AttachLimits;
 #[derive(Debug, Clone)]
 pub struct ChatSettings {
     pub access: AccessPolicy,
+    /// Most messages of other bots that are answered in one chat within a minute; 0: no limit.
+    pub bots_per_minute: u32,
     /// Agents whose model takes pictures; for others pictures are only named.
     pub images: BTreeSet<AgentId>,
     /// Largest picture that is taken in, in bytes; larger ones are only named.
@@ -33,6 +35,7 @@ impl ChatSettings {
         let attach = AttachLimits::default();
         Self {
             access,
+            bots_per_minute: 0,
             images: BTreeSet::new(),
             image_max_bytes: attach.image_bytes,
             text_max_bytes: attach.text_bytes,

@@ -32,6 +32,7 @@ pub use upkeep::background_check::keep_checked;
 pub use upkeep::backup::restore::{is_there, restore_dir};
 pub use upkeep::backup::{BackupError, BackupReport, RestoreReport};
 pub use upkeep::erasure::erase_dir;
+pub use upkeep::read_only::ReadOnlyState;
 pub use upkeep::retain::Needs;
 pub use upkeep::verify::{
     JournalReport, VerifyReport, ViewsReport, rebuild_dir, verify_dir, verify_dir_quick,

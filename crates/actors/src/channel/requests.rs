@@ -13,7 +13,7 @@ use cairn_types::event::{
     CompactionEvent, Event, MessageEvent, RunOutcome, RunRequest, Trigger, TurnEnd, TurnEvent, TurnOutcome,
 };
 use cairn_types::ids::{Generation, LOCAL_PLATFORM, MessageId, RunId, TurnId};
-use cairn_types::message::{Amendment, Author, Change, Entry, Inbound, Pending, fingerprint};
+use cairn_types::message::{Amendment, Author, Change, Entry, Inbound, Pending, Role, fingerprint};
 use cairn_types::ports::{Admission, Answer, Refusal, Seen, StoreError};
 
 use super::state::{ChannelState, Failed, answer};
@@ -444,8 +444,9 @@ impl ChannelState {
         Ok(generation)
     }
 
-    /// Takes the last turn back. An open turn is stopped first and counts as the last one.
-    async fn undo(&mut self) -> Result<TurnId, Failed<RuntimeError>> {
+    /// Takes the last turn back. An open turn is stopped first and counts as the last one. Returns the text of its first
+    /// message.
+    async fn undo(&mut self) -> Result<String, Failed<RuntimeError>> {
         if self.unsaved.is_some() {
             return Err(RuntimeError::Interrupted(self.handle.id.clone()).into());
         }
@@ -453,22 +454,26 @@ impl ChannelState {
         let was_draining = std::mem::replace(&mut self.draining, true);
         let result = self.take_back().await;
         self.draining = was_draining;
-        let turn = answer(result)?;
+        let said = answer(result)?;
         self.advance().await?;
         self.handle.tell_compactor(CompactorMsg::Look);
-        Ok(turn?)
+        Ok(said?)
     }
 
-    async fn take_back(&mut self) -> Result<TurnId, Failed<RuntimeError>> {
+    async fn take_back(&mut self) -> Result<String, Failed<RuntimeError>> {
         self.stop_open_turn().await?;
         let event = self.handle.read(undo).map_err(|error| RuntimeError::NothingToUndo(error.to_string()))?;
         let Event::Turn(TurnEvent::Undone { turn, .. }) = &event else {
             return Err(RuntimeError::NothingToUndo("there is no turn to take back".to_owned()).into());
         };
         let turn = turn.clone();
+        let said = self.handle.read(|conversation| {
+            let of_turn = |entry: &&Arc<Entry>| entry.turn == turn && entry.role == Role::User;
+            conversation.live.iter().find(of_turn).map(|entry| entry.text()).unwrap_or_default()
+        });
         self.commit(vec![event]).await?;
         tracing::info!(channel = %self.handle.id, %turn, "a turn was taken back");
-        Ok(turn)
+        Ok(said)
     }
 }
 

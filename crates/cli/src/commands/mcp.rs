@@ -120,8 +120,16 @@ fn listed(records: &[ServerRecord]) -> String {
     }
     let mut text = table.render(out::width());
     for record in records {
+        let server = &record.status.server;
         if let Some(trouble) = trouble(record) {
-            let _ = writeln!(text, "{}: {}", record.status.server, one_line(&trouble));
+            let _ = writeln!(text, "{server}: {}", one_line(&trouble));
+        }
+        let new = record.status.drift.iter().flat_map(|drift| drift.tools.values());
+        let n_new = new.filter(|state| **state == ToolState::New).count() as u64;
+        if record.status.approved && n_new > 0 {
+            let tools = counted(n_new, "tool", "tools");
+            let _ =
+                writeln!(text, "{server}: offers {tools} that nobody approved; `cairn mcp show {server}`");
         }
     }
     text

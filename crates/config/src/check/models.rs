@@ -5,6 +5,7 @@ use crate::env::Environment;
 use crate::secrets::key_file;
 use crate::types::{ANTHROPIC_URL, ModelConfig, OFFLINE, OPENAI_URL, Provider};
 use crate::url;
+use cairn_types::wire::address;
 
 const IDS: IdRule =
     IdRule { table: "models", one: "a model", many: "models", example: "main", longest: 64, signs: "._-" };
@@ -91,7 +92,7 @@ pub(crate) fn url_trouble(url: &str, provider: Provider) -> Option<String> {
         Provider::Offline => return None,
     };
     let whole_call = || {
-        let call = calls.iter().find(|call| url.ends_with(**call))?;
+        let call = address::whole_call(&address::parse(url).ok()?, calls)?;
         Some(format!("must end before {call}"))
     };
     url::trouble(url, &["http://", "https://"]).or_else(whole_call)

@@ -1,11 +1,13 @@
 //! Checks of `[[mcp]]` and `[fetch]`, and of the tools and people that agents name.
 
+use std::path::Path;
+
 use cairn_types::ids::LOCAL_PLATFORM;
 use cairn_types::tool::is_entry;
 
 use super::{Check, IdRule, below, key_path};
 use crate::env::Environment;
-use crate::secrets::key_file;
+use crate::secrets::{expanded, key_file};
 use crate::source::Seg;
 use crate::types::{AgentConfig, Config, FetchConfig, McpConfig, NetworkKind};
 use crate::url;
@@ -31,7 +33,11 @@ pub(crate) fn check_servers(
         check_reach(check, &at, &server);
         check_names(check, &at, &server);
         let dir = check.source.dir();
-        server.cwd = server.cwd.map(|cwd| dir.join(cwd).components().collect());
+        server.cwd = server.cwd.map(|cwd| dir.join(expanded(&cwd, env)).components().collect());
+        // A command without a folder is looked for in the PATH.
+        if let Some(command) = server.command.as_mut().filter(|command| command.starts_with("~/")) {
+            *command = expanded(Path::new(command), env).display().to_string();
+        }
         for file in server.env_from_file.values_mut().chain(server.headers_from_file.values_mut()) {
             *file = key_file(file, dir, env);
         }
@@ -56,7 +62,20 @@ fn check_reach(check: &mut Check<'_, '_>, at: &[Seg], server: &McpConfig) {
         (Some(command), None) if command.trim().is_empty() => {
             check.wrong(&below(at, "command"), "`command` is empty".to_owned(), "write a program");
         }
-        (Some(_), None) => {}
+        (Some(command), None) => {
+            let mut words = command.split_whitespace();
+            // The path of a program may have spaces in it.
+            if let (Some(program), Some(_)) = (words.next(), words.clone().next())
+                && !program.contains('/')
+            {
+                let arguments: Vec<String> = words.map(|word| format!("{word:?}")).collect();
+                check.wrong(
+                    &below(at, "command"),
+                    format!("`command` of the server `{id}` has arguments in it, which belong in `args`"),
+                    &format!("such as command = {program:?} and args = [{}]", arguments.join(", ")),
+                );
+            }
+        }
         (None, Some(address)) => {
             if let Some(trouble) = url::trouble(address, &["http://", "https://"]) {
                 let message = format!("`url` = \"{}\" {trouble}", url::shown(address));

@@ -61,6 +61,35 @@ fn a_wrong_type_names_key_place_and_what_is_expected(
     assert!(message.contains("| ") && message.contains('^'), "no excerpt with a caret: {message}");
 }
 
+#[rstest]
+#[case::one_for_a_list("[[agents]]\nid = \"a\"\nmodels = \"main\"", "models = [\"main\"]")]
+#[case::one_for_a_list_of_ids("[discord]\nservers = \"123\"", "servers = [\"123\"]")]
+#[case::a_number_for_a_list("[discord]\nservers = 123", "servers = [\"123\"]")]
+#[case::thousands("[defaults]\ncontext_window = \"128k\"", "context_window = 128000")]
+#[case::thousands_without_quotes("[defaults]\ncontext_window = 128k", "context_window = 128000")]
+#[case::quoted("[defaults]\ncontext_window = \"9000\"", "without quotes")]
+#[case::provider(
+    "[[models]]\nid = \"m\"\nmodel = \"x\"\nprovider = \"ollama\"",
+    "provider = \"openai\" and its address, such as base_url = \"http://127.0.0.1:11434/v1\""
+)]
+#[case::guild("[discord]\nguild_id = 123", "servers = [")]
+#[case::guild_of_a_place("[[discord.places]]\nguild_id = 123", "`server`, in quotes")]
+#[case::prompt("[[agents]]\nid = \"a\"\nsystem_prompt = \"Be nice.\"", "prompt_text = ")]
+#[case::smart_quotes("[defaults]\ntimezone = “UTC”", "typographic")]
+#[case::command_line(
+    "[[mcp]]\nid = \"m\"\ncommand = \"npx -y @x/files /srv\"",
+    "command = \"npx\" and args = [\"-y\", \"@x/files\", \"/srv\"]"
+)]
+fn a_common_mistake_is_told_with_what_to_write(#[case] text: &str, #[case] instead: &str) {
+    let message = error(text);
+    assert!(message.contains(instead), "{message}");
+}
+
+#[test]
+fn a_program_may_have_spaces_in_its_path() {
+    load("[[mcp]]\nid = \"m\"\ncommand = \"/opt/my tools/serve\"\n").unwrap();
+}
+
 #[test]
 fn broken_toml_is_shown_where_it_breaks() {
     let message = error("[defaults]\ncontext_window = = 3\n");
@@ -133,6 +162,19 @@ fn an_agents_threshold_that_contradicts_a_default_is_shown_where_the_agent_sets_
     "[[models]]\nid = \"m\"\nmodel = \"x\"\nbase_url = \"http://h/v1/chat/completions\"",
     "must end before /chat/completions"
 )]
+#[case(
+    "[[models]]\nid = \"m\"\nmodel = \"x\"\nbase_url = \"http://h/v1/responses?api-version=1\"",
+    "must end before /responses"
+)]
+#[case(
+    "[[models]]\nid = \"m\"\nmodel = \"x\"\nbase_url = \"http://h:99999/v1\"",
+    "is no address: invalid port number"
+)]
+#[case(
+    "[[models]]\nid = \"m\"\nmodel = \"x\"\nbase_url = \"http://[::1/v1\"",
+    "is no address: invalid IPv6 address"
+)]
+#[case("[[mcp]]\nid = \"m\"\nurl = \"http://h:99999/mcp\"", "is no address: invalid port number")]
 #[case(
     "[[models]]\nid = \"m\"\nmodel = \"x\"\napi_key_env = \"A\"\napi_key_file = \"f\"",
     "keep one of the two"

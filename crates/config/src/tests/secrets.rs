@@ -39,6 +39,32 @@ fn a_key_comes_from_the_variable_or_the_file_that_is_named() {
 }
 
 #[test]
+fn a_key_may_end_with_the_signs_of_base64() {
+    let dir = tempfile::tempdir().unwrap();
+    write(&dir.path().join("key"), "QUJDRA==", 0o600);
+    assert_eq!(
+        key(&load(dir.path(), "api_key_file = \"key\"", FixedEnvironment::new("/"))),
+        Some("QUJDRA==")
+    );
+}
+
+#[test]
+fn a_tilde_is_the_home_folder() {
+    let (dir, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    write(&home.path().join("key"), "sk-home", 0o600);
+    write(&home.path().join("prompt.md"), "You are at home.", 0o600);
+    let env = FixedEnvironment::new("/").with("HOME", home.path());
+    let line = "api_key_file = \"~/key\"\n[defaults]\nprompt = \"~/prompt.md\"\n\
+                [[mcp]]\nid = \"t\"\ncommand = \"~/bin/serve\"\ncwd = \"~\"";
+    let loaded = load(dir.path(), line, env);
+    assert_eq!(key(&loaded), Some("sk-home"));
+    assert!(loaded.config.agents[0].system_prompt.contains("at home"));
+    let server = &loaded.config.mcp[0];
+    let command = home.path().join("bin/serve").display().to_string();
+    assert_eq!((server.command.as_deref(), server.cwd.as_deref()), (Some(&*command), Some(home.path())));
+}
+
+#[test]
 fn a_bare_file_name_is_looked_for_among_the_credentials_first() {
     let (dir, credentials) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let env = FixedEnvironment::new("/").with("CREDENTIALS_DIRECTORY", credentials.path());
@@ -66,6 +92,10 @@ fn a_key_that_is_missing_or_open_is_a_warning(#[case] line: &str, #[case] said: 
 #[case::mark("\u{feff}sk-file\r\n")]
 #[case::marks("\u{feff}\u{feff} sk-file")]
 #[case::blanks("\n\t sk-file \n\n")]
+#[case::quotes("\"sk-file\"\n")]
+#[case::single_quotes("'sk-file'")]
+#[case::assignment("OPENAI_API_KEY=sk-file\n")]
+#[case::export("export OPENAI_API_KEY=\"sk-file\"")]
 fn what_editors_put_around_a_secret_is_left_out(#[case] text: &str) {
     let dir = tempfile::tempdir().unwrap();
     write(&dir.path().join("key"), text, 0o600);

@@ -214,8 +214,11 @@ pub struct Network {
     /// When the bot answers in groups. "mention": when it is mentioned or replied to; the rest is context. "all": every
     /// message is put to the model, which may stay silent. "never": not at all, and nothing is kept.
     pub respond: Respond,
-    /// Messages of other bots are heard, too.
+    /// Messages of other bots are heard, too. So many of them a minute get an answer in each chat, so that two bots do not talk
+    /// to each other without end; the rest is context. 0: no limit.
     pub bots: bool,
+    #[schemars(range(max = 600))]
+    pub bots_per_minute: u32,
     /// Answers are shown while they are written, by edits of one message, so many milliseconds apart.
     pub drafts: bool,
     #[schemars(range(min = 500, max = 60_000))]
@@ -260,6 +263,7 @@ impl Default for Network {
             members: Vec::new(),
             respond: Respond::default(),
             bots: false,
+            bots_per_minute: 4,
             drafts: false,
             draft_interval_ms: 2_000,
             catch_up_hours: 24,

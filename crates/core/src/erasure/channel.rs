@@ -8,7 +8,7 @@ use super::{NOTHING_LEFT, is_picture};
 use crate::compaction::identifiers;
 use crate::digest::{digest, digest_texts, render};
 use cairn_types::event::{Run, RunEnd, RunWork};
-use cairn_types::ids::{ArtifactId, Generation, MessageId, OutboxId, Seq, SummaryId, TurnId};
+use cairn_types::ids::{ArtifactId, Generation, MessageId, OutboxId, RunId, Seq, SummaryId, TurnId};
 use cairn_types::message::{Entry, Part, Pending, Role};
 use cairn_types::summary::{MADE_BY_DIGEST, Summary, summary_tokens};
 use cairn_types::text::sentences::sentences;
@@ -24,6 +24,8 @@ const IDENTIFIERS_SHARE: u32 = 8;
 struct PendingMessage {
     pending: Pending,
     is_theirs: bool,
+    /// It quotes or forwards them.
+    quotes_them: bool,
 }
 
 /// What is known of a channel at a place of the journal.
@@ -33,12 +35,16 @@ pub(super) struct ChannelErasure {
     pub(super) open: Option<TurnId>,
     theirs: HashSet<TurnId>,
     erased: BTreeSet<Seq>,
+    /// Messages of others that quoted or forwarded them: of these something is gone.
+    quoting: BTreeSet<Seq>,
     /// Messages of others, and those of them whose words have expired.
     others: BTreeSet<Seq>,
     expired: BTreeSet<Seq>,
     /// Deliveries of their turns that are owed.
     pub(super) owed: BTreeMap<OutboxId, TurnId>,
     pub(super) run: Option<Run>,
+    /// The run whose summary was made again last: a note that reports it quotes what it was.
+    pub(super) remade: Option<RunId>,
     /// Artifacts that go and whose records say that they stay.
     pub(super) gone: Vec<ArtifactId>,
     /// The next result is a page of an artifact of theirs.
@@ -90,20 +96,36 @@ impl ChannelErasure {
         self.erased.contains(&seq)
     }
 
-    /// A result may hold words of theirs that were erased before: it is a page of an artifact of theirs, or nobody knows whose
-    /// words it holds.
+    /// A result may hold words of theirs that were erased before, and so may an answer that quotes the history: it is a page
+    /// of an artifact of theirs, or nobody knows whose words it holds.
     pub(super) fn may_quote(&self, entry: &Entry) -> bool {
-        entry.role == Role::Tool
-            && (self.reads_theirs || (entry.provenance.strangers && !self.erased.is_empty()))
+        let of_anybody = match entry.role {
+            Role::Tool => entry.provenance.strangers,
+            // In journals of earlier versions such an answer does not say whom it quotes.
+            Role::Assistant => entry.quotes && (entry.provenance.strangers || entry.provenance.is_empty()),
+            Role::User => false,
+        };
+        (entry.role == Role::Tool && self.reads_theirs) || (of_anybody && self.has_theirs())
     }
 
-    /// A range holds entries whose words are gone.
+    /// Words of theirs stood in it.
+    pub(super) fn has_theirs(&self) -> bool {
+        !self.erased.is_empty() || !self.quoting.is_empty()
+    }
+
+    /// Of that entry some or all words are gone.
+    pub(super) fn is_changed(&self, seq: Seq) -> bool {
+        self.is_touched(seq, seq)
+    }
+
+    /// A range holds entries of which some or all words are gone.
     pub(super) fn is_touched(&self, from: Seq, to: Seq) -> bool {
-        from <= to && self.erased.range(from..=to).next().is_some()
+        let within = |seqs: &BTreeSet<Seq>| seqs.range(from..=to).next().is_some();
+        from <= to && (within(&self.erased) || within(&self.quoting))
     }
 
-    pub(super) fn accept(&mut self, pending: &Pending, is_theirs: bool) {
-        let message = PendingMessage { pending: pending.clone(), is_theirs };
+    pub(super) fn accept(&mut self, pending: &Pending, is_theirs: bool, quotes_them: bool) {
+        let message = PendingMessage { pending: pending.clone(), is_theirs, quotes_them };
         self.pending.insert(pending.message.clone(), message);
     }
 
@@ -118,8 +140,9 @@ impl ChannelErasure {
     }
 
     /// A message that waits says something else.
-    pub(super) fn edit(&mut self, message: &MessageId, parts: &[Part]) {
+    pub(super) fn edit(&mut self, message: &MessageId, parts: &[Part], quotes_them: bool) {
         if let Some(message) = self.pending.get_mut(message) {
+            message.quotes_them |= quotes_them;
             message.pending.parts = parts.to_vec();
         }
     }
@@ -127,7 +150,8 @@ impl ChannelErasure {
     pub(super) fn start_turn(&mut self, turn: &TurnId, messages: &[MessageId], first: Seq) {
         self.open = Some(turn.clone());
         for (seq, message) in (first.0..).map(Seq).zip(messages) {
-            let Some(PendingMessage { pending, is_theirs }) = self.pending.remove(message) else {
+            let Some(PendingMessage { pending, is_theirs, quotes_them }) = self.pending.remove(message)
+            else {
                 // Its line was quarantined: it may have been theirs, and the answer to them.
                 self.theirs.insert(turn.clone());
                 continue;
@@ -135,6 +159,8 @@ impl ChannelErasure {
             if is_theirs {
                 self.theirs.insert(turn.clone());
                 self.erased.insert(seq);
+            } else if quotes_them {
+                self.quoting.insert(seq);
             }
             self.keep(pending.to_entry(seq, turn, self.generation));
         }
@@ -191,12 +217,14 @@ impl ChannelErasure {
         let pending = std::mem::take(&mut self.pending);
         let (theirs, erased) = (std::mem::take(&mut self.theirs), std::mem::take(&mut self.erased));
         let (others, expired) = (std::mem::take(&mut self.others), std::mem::take(&mut self.expired));
+        let quoting = std::mem::take(&mut self.quoting);
         let (owed, gone) = (std::mem::take(&mut self.owed), std::mem::take(&mut self.gone));
         let is_of_others_alone = self.is_of_others_alone;
         *self = Self {
             pending,
             theirs,
             erased,
+            quoting,
             others,
             expired,
             owed,

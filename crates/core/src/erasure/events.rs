@@ -5,13 +5,14 @@ use jiff::Timestamp;
 use super::channel::ChannelErasure;
 use super::rewrite::Rewrite;
 use super::{ERASED, Eraser};
+use crate::notice::report_id;
 use cairn_types::event::{
     ApprovalEvent, ArtifactEvent, Checkpoint, CompactionEvent, DeliveryEvent, Event, MaintenanceEvent,
-    MemoryEvent, MessageEvent, Receipt, RegistryEvent, RunEnd, TurnEvent,
+    MemoryEvent, MessageEvent, Receipt, RegistryEvent, RunEnd, TurnEvent, TurnOutcome,
 };
-use cairn_types::ids::{ChannelId, MemoryId, Seq};
+use cairn_types::ids::{ChannelId, MemoryId, RunId, Seq};
 use cairn_types::memory::{DraftMemory, MemorySave, Scope, mint_id};
-use cairn_types::message::{Artifact, Entry, Role, fingerprint, pending_tokens};
+use cairn_types::message::{Artifact, Entry, Pending, Role, fingerprint, pending_tokens};
 use cairn_types::summary::{Marker, marker_tokens};
 use cairn_types::trace::CallTrace;
 
@@ -41,6 +42,12 @@ impl Eraser {
         event: &mut Event,
     ) -> bool {
         let is_theirs = self.is_theirs(state, channel, event);
+        let quotes_them = match event {
+            Event::Message(
+                MessageEvent::Accepted(Pending { parts, .. }) | MessageEvent::Edited { parts, .. },
+            ) => self.mask.is_quoted_in(parts),
+            _ => false,
+        };
         match event {
             Event::Message(event) if is_theirs => self.message(channel, event),
             Event::Turn(event) => self.turn(state, channel, is_theirs, event),
@@ -55,7 +62,7 @@ impl Eraser {
         };
         if stays {
             self.rewrite(Some(channel), is_theirs, event);
-            learn(state, is_theirs, event);
+            learn(state, is_theirs, quotes_them, event);
         }
         stays
     }
@@ -83,7 +90,12 @@ impl Eraser {
             Event::Approval(ApprovalEvent::Asked { approval }) => {
                 state.is_theirs(&approval.turn) || approval.caused_by.contains(person)
             }
-            Event::Delivery(DeliveryEvent::Intended { turn, .. }) => state.is_theirs(turn),
+            Event::Delivery(DeliveryEvent::Intended { id, turn, seq, note, .. }) => {
+                let tells = |run: &RunId| *id == report_id(channel, run);
+                state.is_theirs(turn)
+                    || (note.is_none() && state.is_erased(*seq))
+                    || state.remade.as_ref().is_some_and(tells)
+            }
             Event::Delivery(event) => {
                 let mut id = event.id().clone();
                 self.mask.delivery(&mut id, channel);
@@ -174,7 +186,13 @@ impl Eraser {
                 }
                 entry.reasoning = None;
             }
-            TurnEvent::Ended(end) => end.recalled.retain(|id| !self.is_lost(id)),
+            TurnEvent::Ended(end) => {
+                end.recalled.retain(|id| !self.is_lost(id));
+                if let TurnOutcome::Failed { message, .. } = &mut end.outcome {
+                    forget_error(state, message);
+                }
+            }
+            TurnEvent::ModelChosen { reason, .. } => forget_error(state, reason),
             TurnEvent::UsageReported { trace: Some(trace), .. } => forget_talk(state, trace),
             _ => {}
         }
@@ -204,7 +222,8 @@ impl Eraser {
         artifact: &mut Artifact,
     ) {
         let named = (channel.clone(), artifact.id.clone());
-        if state.is_open_theirs() || self.is_renamed(channel) {
+        let is_copy = artifact.message.is_some_and(|seq| state.is_erased(seq));
+        if state.is_open_theirs() || is_copy || self.is_renamed(channel) {
             self.artifacts.insert(named.clone());
         }
         if self.artifacts.contains(&named) {
@@ -216,7 +235,7 @@ impl Eraser {
     /// False: nothing of it stays.
     fn compaction(
         &mut self,
-        state: &ChannelErasure,
+        state: &mut ChannelErasure,
         channel: &ChannelId,
         event: &mut CompactionEvent,
     ) -> bool {
@@ -260,12 +279,13 @@ impl Eraser {
         !state.is_touched(from, checkpoint.to_seq)
     }
 
-    fn run_ended(&mut self, state: &ChannelErasure, end: &mut RunEnd) {
+    fn run_ended(&mut self, state: &mut ChannelErasure, end: &mut RunEnd) {
         end.memories.retain(|save| self.keeps_save(Some(state), save));
         if let Some(summary) = &mut end.summary
             && state.is_touched(summary.from_seq, summary.to_seq)
         {
             state.remake(summary, &self.mask);
+            state.remade = Some(end.run.clone());
             self.figures.summaries += 1;
         }
     }
@@ -367,10 +387,17 @@ fn memories(event: &Event) -> Vec<(MemoryId, [Option<String>; 2])> {
     saves.iter().map(known).collect()
 }
 
-/// Lines that quote erased entries go.
+/// What a model's server says of a request may repeat it.
+fn forget_error(state: &ChannelErasure, message: &mut String) {
+    if state.has_theirs() {
+        ERASED.clone_into(message);
+    }
+}
+
+/// Lines of entries that are erased, or quoted them, go.
 fn unquote(state: &ChannelErasure, marker: &mut Marker) {
     let before = marker.digest.len();
-    marker.digest.retain(|line| !state.is_erased(line.seq));
+    marker.digest.retain(|line| !state.is_changed(line.seq));
     if marker.digest.len() < before {
         marker.tokens = marker_tokens(marker);
     }
@@ -387,11 +414,11 @@ fn forget_talk(state: &ChannelErasure, trace: &mut CallTrace) {
 }
 
 /// Learns what an event says of its channel, as it was rewritten.
-fn learn(state: &mut ChannelErasure, is_theirs: bool, event: &mut Event) {
+fn learn(state: &mut ChannelErasure, is_theirs: bool, quotes_them: bool, event: &mut Event) {
     match event {
-        Event::Message(MessageEvent::Accepted(pending)) => state.accept(pending, is_theirs),
+        Event::Message(MessageEvent::Accepted(pending)) => state.accept(pending, is_theirs, quotes_them),
         Event::Message(MessageEvent::Edited { message, parts, fingerprint: hash, tokens, .. }) => {
-            state.edit(message, parts);
+            state.edit(message, parts, quotes_them);
             (*hash, *tokens) = match state.pending(message) {
                 Some(pending) => (fingerprint(&pending.author, parts), pending_tokens(pending)),
                 None => (String::new(), 0),

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::ERASED;
 use cairn_types::ids::{ChannelId, MessageId, OutboxId};
-use cairn_types::message::Author;
+use cairn_types::message::{Author, Part};
 use cairn_types::text::words::{is_gapless, is_word};
 
 /// How adapters begin the line that says what a message answers.
@@ -15,6 +15,9 @@ const IN_REPLY: &str = "[in reply to ";
 
 /// How they begin the line that says whose words follow.
 const FORWARDED: &str = "[forwarded from ";
+
+/// Most ends of a name that are tried in such a line: a name may hold what ends it.
+const ENDS_MAX: usize = 8;
 
 /// Stands in the place of what such a line quotes.
 const ERASED_QUOTE: &str = "\"[erased]\"";
@@ -69,7 +72,7 @@ impl Mask {
             mask.add(person);
         }
         for name in names.iter().chain([&bare]) {
-            mask.quoted.insert(name.trim().to_lowercase());
+            mask.quoted.insert(lowered(name));
             if tells(name) {
                 mask.add(name);
             }
@@ -116,7 +119,7 @@ impl Mask {
 
     /// The subject of a memory is what they are called.
     pub(super) fn is_called(&self, subject: &str) -> bool {
-        subject == self.person || self.quoted.contains(&subject.trim().to_lowercase())
+        subject == self.person || self.quoted.contains(&lowered(subject))
     }
 
     /// The text without them; `None`: there is nothing to take out.
@@ -171,10 +174,13 @@ impl Mask {
 
     /// Where their name stands in a line of an adapter, between what it begins with and what follows.
     fn name_behind(&self, line: &str, begin: &str, end: &str) -> Option<Range<usize>> {
-        let rest = line.strip_prefix(begin)?;
-        let is_name = |at: &usize| self.quoted.contains(&rest[..*at].trim().to_lowercase());
-        let len = rest.match_indices(end).map(|(at, _)| at).find(is_name)?;
-        Some(begin.len()..begin.len() + len)
+        let name = names_behind(line, begin, end).find(|name| self.quoted.contains(&lowered(name)))?;
+        Some(begin.len()..begin.len() + name.len())
+    }
+
+    /// Whether a message quotes or forwards them, by the lines in which adapters say so.
+    pub(super) fn is_quoted_in(&self, parts: &[Part]) -> bool {
+        parts.iter().any(|part| matches!(part, Part::Text { text } if !self.quotes(text).is_empty()))
     }
 
     /// Where a text names them, in order; names that overlap, or have nothing but gaps between them, as one.
@@ -323,6 +329,34 @@ impl Name {
         };
         words.len() >= self.words.len() && self.words.iter().zip(words).all(alike)
     }
+}
+
+/// Everything that may be the name in a line of an adapter, between what it begins with and what follows.
+fn names_behind<'a>(line: &'a str, begin: &str, end: &'a str) -> impl Iterator<Item = &'a str> {
+    let rest = line.strip_prefix(begin).unwrap_or_default();
+    rest.match_indices(end).take(ENDS_MAX).map(|(at, _)| &rest[..at])
+}
+
+pub(super) fn lowered(name: &str) -> String {
+    name.trim().to_lowercase()
+}
+
+/// Everything that may be the name of somebody whom a message quotes or forwards, in lower case.
+pub(super) fn quoted_names(parts: &[Part]) -> impl Iterator<Item = String> {
+    let texts = parts.iter().filter_map(|part| match part {
+        Part::Text { text } => Some(text.as_str()),
+        Part::Image { .. } | Part::File { .. } => None,
+    });
+    texts.flat_map(str::lines).flat_map(|line| {
+        names_behind(line, FORWARDED, "]").chain(names_behind(line, IN_REPLY, ": ")).map(lowered)
+    })
+}
+
+/// The name in the line that says what a message answers, where that is its first line.
+pub(super) fn answered_name(parts: &[Part]) -> Option<&str> {
+    let Some(Part::Text { text }) = parts.first() else { return None };
+    let rest = text.lines().next()?.strip_prefix(IN_REPLY)?;
+    Some(rest[..rest.find(": \"")?].trim()).filter(|name| !name.is_empty())
 }
 
 /// Texts can be searched for it: it is no sign, no single letter and no short number.

@@ -2,20 +2,24 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::mask::{Mask, parts};
+use super::mask::{Mask, answered_name, lowered, parts, quoted_names};
 use cairn_types::event::{
     ApprovalEvent, CompactionEvent, Event, MaintenanceEvent, MemoryEvent, MessageEvent, Record,
     RegistryEvent, TurnEvent,
 };
 use cairn_types::ids::{ChannelId, LOCAL_PLATFORM, MessageId};
 use cairn_types::memory::{MemorySave, Scope};
-use cairn_types::message::{Author, Entry, Role};
+use cairn_types::message::{Author, Entry, Part, Pending, Role};
 
 /// What the journal has of a person.
 #[derive(Debug, Clone)]
 pub struct Survey {
     person: String,
     names: BTreeSet<String>,
+    /// Their names and id as messages that quote them may write them, in lower case.
+    called: BTreeSet<String>,
+    /// Names whom messages of others quote or forward, in lower case, and where.
+    quoted: HashMap<String, HashSet<ChannelId>>,
     /// Ids and names of others, and the words of those, in lower case.
     others: HashSet<String>,
     known: bool,
@@ -36,9 +40,12 @@ pub struct Survey {
 impl Survey {
     /// Of the person of that id, `PLATFORM/USER`.
     pub fn new(person: &str) -> Self {
+        let bare = person.split_once('/').map_or(person, |(_, bare)| bare);
         Self {
             person: person.to_owned(),
             names: BTreeSet::new(),
+            called: BTreeSet::from([lowered(bare)]),
+            quoted: HashMap::new(),
             others: HashSet::new(),
             known: false,
             pending: HashMap::new(),
@@ -64,9 +71,10 @@ impl Survey {
         author.id == self.person
     }
 
-    /// A tool gave their words back, as those that read the history do: its result may hold all that they said there.
+    /// A tool gave their words back, as those that read the history do, or an answer quotes the history: it may hold all that
+    /// they said there.
     pub(super) fn is_quoted(&self, entry: &Entry) -> bool {
-        entry.role == Role::Tool && entry.provenance.people.contains(&self.person)
+        entry.role != Role::User && entry.provenance.people.contains(&self.person)
     }
 
     /// A message of theirs that no turn has taken up.
@@ -74,9 +82,10 @@ impl Survey {
         self.pending.get(&(channel.clone(), message.clone())).is_some_and(|theirs| *theirs)
     }
 
-    /// Whether anything that was said in a channel may be theirs, or an answer to them.
+    /// Whether anything that was said in a channel may be theirs, quotes them, or answers them.
     pub(super) fn took_part(&self, channel: &ChannelId) -> bool {
-        self.took_part.contains(channel)
+        let is_quoted = |name| self.quoted.get(name).is_some_and(|channels| channels.contains(channel));
+        self.took_part.contains(channel) || self.called.iter().any(is_quoted)
     }
 
     /// Whether a channel is a private one with them, or nobody but them was heard in one that is named after them.
@@ -177,14 +186,46 @@ impl Survey {
                 } else if self.named_after_them.contains(channel) {
                     self.heard_others.insert(channel.clone());
                 }
-                self.known |= pending.provenance.people.contains(&self.person);
+                if !theirs {
+                    self.hear_quotes(channel, pending);
+                }
             }
             MessageEvent::CommandTaken { caller, command, .. } => {
                 if self.meet(caller) && command == "compact" {
                     self.instructed.insert(channel.clone());
                 }
             }
-            MessageEvent::Edited { .. } | MessageEvent::Deleted { .. } | MessageEvent::Refused { .. } => {}
+            MessageEvent::Edited { parts, .. } => self.note_quotes(channel, parts),
+            MessageEvent::Deleted { .. } | MessageEvent::Refused { .. } => {}
+        }
+    }
+
+    /// A message of somebody else may quote them. One that answers nobody else says what they were called then.
+    fn hear_quotes(&mut self, channel: &ChannelId, pending: &Pending) {
+        self.note_quotes(channel, &pending.parts);
+        let of = &pending.provenance;
+        let of_them = of.people.contains(&self.person);
+        self.known |= of_them;
+        if of_them
+            && of.people.len() == 1
+            && !of.strangers
+            && let Some(name) = answered_name(&pending.parts)
+        {
+            self.call(name);
+        }
+    }
+
+    fn note_quotes(&mut self, channel: &ChannelId, parts: &[Part]) {
+        for name in quoted_names(parts) {
+            self.quoted.entry(name).or_default().insert(channel.clone());
+        }
+    }
+
+    /// They are called so.
+    fn call(&mut self, name: &str) {
+        if self.names.insert(name.to_owned()) {
+            self.called.insert(lowered(name));
+            self.called.extend(parts(name).map(str::to_lowercase));
         }
     }
 
@@ -199,7 +240,7 @@ impl Survey {
         let theirs = self.is_theirs(author);
         if theirs {
             self.known = true;
-            self.names.insert(author.name.clone());
+            self.call(&author.name);
         } else if self.ids.insert(author.id.clone()) || !self.is_other(&author.name) {
             let bare = author.id.split_once('/').map_or(author.id.as_str(), |(_, bare)| bare);
             self.others.extend(parts(&author.name).map(str::to_lowercase));

@@ -159,6 +159,11 @@ pub fn main_with(args: impl IntoIterator<Item = OsString>, tools: Tools) -> Exit
     }
     // The man pages must not depend on the build, so only `--version` has the long text.
     let command = Cli::command().long_version(version::LONG);
+    let mut args: Vec<OsString> = args.collect();
+    if args.first().is_some_and(|first| first == "help") {
+        // It is help already.
+        args.retain(|arg| arg != "--help" && arg != "-h");
+    }
     let matches = command.try_get_matches_from(own_name.into_iter().chain(args));
     let mut cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,

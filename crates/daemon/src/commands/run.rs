@@ -18,6 +18,7 @@ use sd_notify::NotifyState;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::changing::as_shown;
@@ -28,6 +29,7 @@ use crate::wiring::{Control, Daemon, Ended, StartError, Tools};
 use crate::{standby, wiring};
 use cairn_api::records::Identity;
 use cairn_cli::args::Global;
+use cairn_cli::client::Client;
 use cairn_cli::connect::{Connector, listen};
 use cairn_cli::failure::{Failure, exit};
 use cairn_cli::log;
@@ -124,6 +126,11 @@ enum End {
 /// Longest time for a stop, besides the time for turns. Together with the default of 30 s for turns it is below the
 /// unit's TimeoutStopSec.
 const STOP_LIMIT: Duration = Duration::from_secs(14);
+
+/// How long a start waits for a command that has the state open.
+const COMMANDS_TAKE: Duration = Duration::from_secs(10);
+
+const IN_USE_PAUSE: Duration = Duration::from_millis(50);
 
 /// Longest time for turns before a restart, which resumes interrupted turns at once.
 const RESTART_GRACE: Duration = Duration::from_secs(1);
@@ -274,6 +281,36 @@ impl Process<'_> {
         Ok(store)
     }
 
+    /// Opens the store. One that a command without a daemon has open is waited for, a while; that of a daemon is not.
+    async fn open_when_free(
+        &self,
+        after: Option<End>,
+        stop: &CancellationToken,
+        show: &watch::Sender<Option<Router>>,
+    ) -> Result<Store, StartError> {
+        let until = Instant::now() + COMMANDS_TAKE;
+        let mut is_told = false;
+        loop {
+            match self.open(after, stop, show).await {
+                Err(StartError::Store(StoreError::InUse { pid, .. }))
+                    if Instant::now() < until && !self.is_served().await =>
+                {
+                    if !std::mem::replace(&mut is_told, true) {
+                        tracing::info!(pid, "a command has the state open: waiting until it ends");
+                    }
+                    tokio::time::sleep(IN_USE_PAUSE).await;
+                }
+                opened => return opened,
+            }
+        }
+    }
+
+    /// Whether a daemon listens on the socket of this state.
+    async fn is_served(&self) -> bool {
+        let in_state = self.connector.state.path.join("cairn.sock");
+        Client::listener(self.socket.path()).await.is_some() || Client::listener(&in_state).await.is_some()
+    }
+
     /// Starts a daemon, once this node may write the store.
     async fn start(
         &self,
@@ -281,7 +318,7 @@ impl Process<'_> {
         stop: &CancellationToken,
         show: &watch::Sender<Option<Router>>,
     ) -> Result<Daemon, StartError> {
-        let store = self.open(after, stop, show).await?;
+        let store = self.open_when_free(after, stop, show).await?;
         let epoch = epoch(&store);
         let follows = epoch.is_some_and(|epoch| self.led_in_order.load(Ordering::Acquire) + 1 == epoch);
         if let Some(epoch) = epoch.filter(|_| follows) {

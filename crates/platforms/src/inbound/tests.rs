@@ -93,6 +93,23 @@ fn each_chat_has_its_channel_and_those_on_no_list_are_ignored() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn other_bots_get_so_many_answers_a_minute_in_each_chat() {
+    let (_, path) = path();
+    let bot = Sender { bot: true, ..ann() };
+    let access = AccessPolicy { bots: true, members: BTreeSet::new(), ..access() };
+    path.chat.set(ChatSettings { bots_per_minute: 2, ..ChatSettings::new(access) });
+    let addressed = |sender: &Sender, chat: &str| match path.judge(sender, true, &group(chat)) {
+        Access::Admitted(Admitted { addressed, .. }) => addressed,
+        other => panic!("{other:?}"),
+    };
+    let of = [&bot, &bot, &bot, &ann()].map(|sender| addressed(sender, "1"));
+    assert_eq!(of, [true, true, false, true], "people are not counted");
+    assert!(addressed(&bot, "2"), "each chat has its own count");
+    tokio::time::advance(MINUTE).await;
+    assert!(addressed(&bot, "1"));
+}
+
 #[test]
 fn a_chat_that_moved_is_known_by_both_its_ids_and_keeps_its_channel() {
     let (runtime, path) = path();

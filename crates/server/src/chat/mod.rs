@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::parts::people::DaemonPairings;
-use cairn_api::text::{counted, grouped};
+use cairn_api::text::{counted, cut, grouped, one_line};
 use cairn_config::Live;
 
 const NOTHING_YET: &str = "Nothing has been said here yet.";
@@ -84,6 +84,9 @@ impl From<RuntimeError> for CommandError {
         }
     }
 }
+
+/// Columns that `/undo` shows of what it took back.
+const SHOWN_OF_UNDONE: usize = 120;
 
 impl Runner {
     pub fn new(deps: RunnerDeps) -> Self {
@@ -264,9 +267,10 @@ impl Runner {
     /// `/undo`.
     async fn undo(&self, call: &CommandCall) -> Result<String, CommandError> {
         match self.deps.runtime.undo(&call.channel).await {
-            Ok(_turn) => {
-                Ok("The last question and its answer are taken back: I no longer see them.".to_owned())
-            }
+            Ok(said) => Ok(format!(
+                "This question and its answer are taken back, I no longer see them:\n> {}",
+                cut(&one_line(&said), SHOWN_OF_UNDONE)
+            )),
             Err(RuntimeError::NothingToUndo(why)) => {
                 Err(CommandError::Told(format!("I took nothing back: {why}.")))
             }

@@ -394,7 +394,11 @@ async fn the_last_turn_is_taken_back_and_an_idle_bot_has_nothing_to_stop() {
     fixture.say(PRIVATE, ann(), "the harbour office closes at noon").await;
     assert!(fixture.words(PRIVATE, ann(), "stop").await.contains("not answering"));
     assert!(fixture.words(PRIVATE, ann(), "compact").await.contains("nothing to compact"));
-    assert!(fixture.words(PRIVATE, ann(), "undo").await.contains("taken back"));
+    let undone = fixture.words(PRIVATE, ann(), "undo").await;
+    assert!(
+        undone.contains("taken back") && undone.ends_with("> the harbour office closes at noon"),
+        "{undone}"
+    );
     assert!(fixture.words(PRIVATE, ann(), "undo").await.contains("I took nothing back"));
 }
 

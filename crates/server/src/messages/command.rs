@@ -8,7 +8,8 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use cairn_api::error::ApiError;
 use cairn_api::message::{CommandReply, CommandRequest, read_object};
-use cairn_types::command::{Command, CommandCall};
+use cairn_config::nearest;
+use cairn_types::command::{COMMANDS, Command, CommandCall};
 use cairn_types::ids::{LOCAL_PLATFORM, MessageId};
 use cairn_types::message::Author;
 
@@ -36,6 +37,32 @@ pub(super) async fn post_command(
     }
 }
 
+/// Commands of a shell for which there is none in chats.
+const OF_A_SHELL: [&str; 11] = [
+    "channels", "config", "doctor", "explain", "history", "reload", "search", "spend", "summary", "tools",
+    "tune",
+];
+
+/// A longer name is no misspelt one.
+const NAME_MAX: usize = 32;
+
+/// The command that was probably meant by that name.
+fn hint(name: &str) -> String {
+    let name = if (1..=NAME_MAX).contains(&name.len()) { name } else { "-" };
+    let meant = |known: &[&'static str]| {
+        let begun = known.iter().copied().find(|command| command.starts_with(name));
+        begun.or_else(|| nearest(name, known))
+    };
+    let commands: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
+    match (meant(&commands), meant(&OF_A_SHELL)) {
+        (Some(command), _) => format!("did you mean `{command}`? The command `help` lists them"),
+        (None, Some(command)) => {
+            format!("did you mean `cairn {command}`, in a shell? `help` lists the commands of chats")
+        }
+        (None, None) => "the command `help` lists them".to_owned(),
+    }
+}
+
 async fn take(api: &LocalApi, channel: &str, body: Body) -> Result<CommandCall, ApiError> {
     let bytes = read_body(body, api.max_text_bytes.saturating_mul(6).saturating_add(64 * 1024))
         .await?
@@ -49,11 +76,8 @@ async fn take(api: &LocalApi, channel: &str, body: Body) -> Result<CommandCall, 
     check_name("user", &request.user)?;
     let (name, words) = request.command.split_once(char::is_whitespace).unwrap_or((&request.command, ""));
     let command = Command::parse(name, words).ok_or_else(|| {
-        ApiError::not_found(
-            "no_such_command",
-            format!("there is no command `{}`", name.escape_debug()),
-            "the command `help` lists them",
-        )
+        let message = format!("there is no command `{}`", name.escape_debug());
+        ApiError::not_found("no_such_command", message, hint(name))
     })?;
     let now = api.clock.now();
     let message = match request.id {

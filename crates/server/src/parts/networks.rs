@@ -244,6 +244,7 @@ pub async fn checkup(
 fn chat(network: &Network, config: &Config) -> ChatSettings {
     ChatSettings {
         access: network.policy(&config.default_agent()),
+        bots_per_minute: network.bots_per_minute,
         images: agents_that_see(config),
         image_max_bytes: kib(network.image_kib),
         text_max_bytes: kib(network.text_file_kib),

@@ -1,7 +1,7 @@
 //! All tools that agents may call at the moment.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +44,8 @@ pub struct ToolRegistry {
     linked: Vec<Arc<dyn Tool>>,
     fetch: Option<Arc<dyn Tool>>,
     servers: Servers,
+    /// The state folder, which has the working folders of servers.
+    state: PathBuf,
 }
 
 impl ToolRegistry {
@@ -67,7 +69,13 @@ impl ToolRegistry {
             false => None,
         };
         let servers = Servers::new(servers, pins, around(clock));
-        Ok(Self { common, linked, fetch, servers })
+        Ok(Self { common, linked, fetch, servers, state: state.to_owned() })
+    }
+
+    /// Adds the servers of a configuration that are not there yet. Nothing is started.
+    pub fn add_servers(&self, loaded: &Loaded, pins: Pins) {
+        let all = loaded.config.mcp.iter().map(|server| settings(loaded, server, &self.state));
+        self.servers.add(all.collect(), pins);
     }
 
     pub fn servers(&self) -> &Servers {

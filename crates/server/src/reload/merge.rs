@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cairn_types::ids::AgentId;
 
-use cairn_config::{AgentConfig, Bots, Config, Limits, Loaded, Log, Network};
+use cairn_config::{AgentConfig, Bots, Config, Limits, Loaded, Log, McpConfig, Network};
 
 /// Replaces the parts of `new` that need a restart by those of `old`. Agents missing from the new file are kept with
 /// their models until the next start, because they may have conversations.
@@ -18,7 +18,7 @@ pub fn merged(old: &Arc<Loaded>, new: Loaded) -> Loaded {
         defaults: AgentConfig { engine: holds.defaults.engine, ..new.defaults },
         models: new.models,
         agents: new.agents,
-        mcp: holds.mcp,
+        mcp: servers(holds.mcp, new.mcp),
         fetch: holds.fetch,
         discord: bots(holds.discord, &new.discord),
         telegram: bots(holds.telegram, &new.telegram),
@@ -35,6 +35,13 @@ pub fn merged(old: &Arc<Loaded>, new: Loaded) -> Loaded {
     };
     keep_agents(&old.config, &mut merged.config);
     merged
+}
+
+/// Keeps the servers that are there as they are, and adds new ones.
+fn servers(old: Vec<McpConfig>, new: Vec<McpConfig>) -> Vec<McpConfig> {
+    let is_new = |server: &McpConfig| old.iter().all(|before| before.id != server.id);
+    let added: Vec<McpConfig> = new.into_iter().filter(is_new).collect();
+    old.into_iter().chain(added).collect()
 }
 
 /// Keeps the running bots, with their new settings where possible.

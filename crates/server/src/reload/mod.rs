@@ -97,7 +97,6 @@ impl Reloader {
         let (live, set_level) = (&deps.source.live, &deps.source.set_level);
         let old = live.now();
         let (merged, mut reloaded) = deps.source.read(&old).await?;
-        reloaded.warnings.extend(deps.agent_registry.tools().unmatched(&merged.config));
         // Steps that can fail come first.
         deps.agent_registry.runtimes_of(&merged).await?;
         set_level(&merged.config.log.level).map_err(ReloadError::Level)?;
@@ -107,6 +106,8 @@ impl Reloader {
         }
         let config = &merged.config;
         live.set(Arc::clone(&merged));
+        deps.agent_registry.tools().add_servers(&merged, deps.pairings.pins());
+        reloaded.warnings.extend(deps.agent_registry.tools().unmatched(&merged.config));
         deps.agent_registry.deploy(&deps.runtime).await?;
         deps.runtime.set_limits(config.limits.runtime(), config.limits.talk(), config.prices());
         networks::tell(&deps.chats, config);

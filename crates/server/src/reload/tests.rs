@@ -64,6 +64,7 @@ fn differing(from: &str, to: &str) -> (Vec<String>, Vec<String>) {
     "defaults.context_window",
     ""
 )]
+#[case::new_server("[telegram]", "[[mcp]]\nid = \"s\"\ncommand = \"x\"\n\n[telegram]", "mcp mcp[s]", "")]
 #[case::retention("[telegram]", "[retention]\njournal_days = 9\n\n[telegram]", "retention.journal_days", "")]
 #[case::chain("models = [\"one\"]", "models = [\"one\", \"two\"]", "agents[main].models", "")]
 #[case::engine("models = [\"one\"]", "models = [\"one\"]\nengine = \"sliding\"", "", "agents[main].engine")]

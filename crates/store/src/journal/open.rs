@@ -134,6 +134,8 @@ struct Torn {
     whole: Tail,
     /// How many records of that append should follow.
     left: u32,
+    /// The bad line was written to its end: no write that was cut short leaves it so.
+    is_damaged: bool,
 }
 
 /// Where the journal ends, and the torn end to be cut off.
@@ -306,12 +308,15 @@ fn walk(path: &Path, tail: &mut Tail, is_last: bool) -> Result<Option<Torn>, Sto
     // Where the append begins whose records are not all there yet, and the record before it; how many are not.
     let mut open_append: Option<Tail> = None;
     let mut left = 0;
-    let message = loop {
+    let (message, is_damaged) = loop {
         let (offset, outcome) = match lines.next()? {
             Piece::End if open_append.is_none() || !is_last => return Ok(None),
-            Piece::End => break "the rest of its append is missing".to_owned(),
-            Piece::Torn { offset } => (offset, Err("it has no end".to_owned())),
-            Piece::Line { offset, bytes } => (offset, read_number(bytes, offset)),
+            Piece::End => break ("the rest of its append is missing".to_owned(), false),
+            Piece::Torn { offset } => (offset, Err(("it has no end".to_owned(), false))),
+            // A file system may leave zeros of a write that was cut short.
+            Piece::Line { offset, bytes } => {
+                (offset, read_number(bytes, offset).map_err(|message| (message, !bytes.contains(&0))))
+            }
         };
         match outcome {
             Ok((n, to_n, more, end)) => {
@@ -332,17 +337,17 @@ fn walk(path: &Path, tail: &mut Tail, is_last: bool) -> Result<Option<Torn>, Sto
                 tail.n = to_n;
                 tail.len = end;
             }
-            Err(message) if !is_last || any_good_line(&mut lines)? => {
+            Err((message, _)) if !is_last || any_good_line(&mut lines)? => {
                 return Err(segment::damaged(path, offset, message));
             }
-            Err(message) => break message,
+            Err(bad) => break bad,
         }
     };
     let whole = *tail;
     if let Some(before) = open_append {
         *tail = before;
     }
-    Ok(Some(Torn { offset: tail.len, message, whole, left }))
+    Ok(Some(Torn { offset: tail.len, message, whole, left, is_damaged }))
 }
 
 /// Whether anything that follows is a journal line: then what came before it is damage, not a torn end.
@@ -362,10 +367,23 @@ fn cut(path: &Path, aside: &Path, torn: &Torn, shown_n: u64) -> Result<(), Store
     let rest = bytes.get(torn.offset as usize..).unwrap_or_default();
     make_dir(aside)?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    let kept = aside.join(format!("{name}-torn-at-{}.jsonl", torn.offset));
+    let what = if torn.is_damaged { "damaged" } else { "torn" };
+    let kept = aside.join(format!("{name}-{what}-at-{}.jsonl", torn.offset));
     put(&kept, |file| file.write_all(rest)).map_err(io_error("write", &kept))?;
     let cut = || RealDisk.open(path)?.cut(torn.offset);
     cut().map_err(io_error("cut", path))?;
+    if torn.is_damaged {
+        tracing::error!(
+            file = %path.display(),
+            bytes = rest.len(),
+            reason = torn.message,
+            kept = %kept.display(),
+            shown = shown_n,
+            "cut off a damaged line at the end of the journal: it was written whole, so what it said may have been \
+             acknowledged and is lost; a backup made since may have it"
+        );
+        return Ok(());
+    }
     tracing::warn!(
         file = %path.display(),
         bytes = rest.len(),

@@ -13,6 +13,7 @@ use cairn_types::ports::{ChannelRow, StoreError};
 use serde::{Deserialize, Serialize};
 
 use super::opened::OpenedStore;
+use super::read_only::ReadOnlyState;
 use super::view_state::{check_closed, view_state};
 use crate::cluster::marker;
 use crate::files::artifacts::Wrong;
@@ -383,6 +384,8 @@ pub async fn verify_dir(options: StoreOptions, quarantine: bool) -> Result<Verif
         let message = "a copy is not quarantined: one that is damaged is copied again from the database when the node starts";
         return Err(StoreError::Elsewhere { message: message.to_owned() });
     }
+    // It is removed when the store is closed.
+    let (options, _read_only) = if quarantine { (options, None) } else { ReadOnlyState::stand_in(options)? };
     let (dir, progress) = (options.dir.clone(), options.progress.clone());
     let (report, opened) = blocking(CHECKING, move || verify_blocking(options, quarantine)).await?;
     let Some((opened, known)) = opened else {

@@ -139,6 +139,25 @@ async fn a_backup_under_load_is_a_prefix_that_restores_to_what_was_then() {
     restored.close().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_backup_removes_one_beside_it_that_a_kill_broke_off() {
+    let home = Home::new();
+    let (store, _chat) = lived_in(&home).await;
+    for name in ["monday.partial", "other.partial", "mine.partial"] {
+        fs::create_dir_all(home.path(name).join("journal")).unwrap();
+        fs::write(home.path(name).join("journal/1.jsonl"), "half").unwrap();
+    }
+    fs::write(home.path("mine.partial/letter"), "not of a backup").unwrap();
+    // Another daemon makes that one just now.
+    let other = fs::File::open(home.path("other.partial")).unwrap();
+    rustix::fs::flock(&other, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    store.backup(home.path("tuesday"), at(5)).await.unwrap();
+    let left = ["monday.partial", "other.partial", "mine.partial"].map(|name| home.path(name).exists());
+    assert_eq!(left, [false, true, true]);
+    assert!(home.path("tuesday/manifest.json").exists());
+    store.close().await;
+}
+
 #[tokio::test]
 async fn a_backup_goes_only_where_nothing_is_and_leaves_nothing_when_it_may_not() {
     let home = Home::new();

@@ -66,6 +66,25 @@ async fn a_torn_last_line_is_cut_off_and_the_numbers_go_on() {
     store.close().await;
 }
 
+/// A bit that flipped in what was acknowledged last, and a block that a file system had not written yet.
+#[tokio::test]
+async fn a_damaged_last_line_is_told_from_one_that_was_cut_short() {
+    for (with, kept) in [("bike is gree~", "damaged"), ("bike is \0\0\0\0\0", "torn")] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut chat = two_turns(dir.path()).await;
+        chat.store = open(dir.path());
+        chat.accept("m9", "ana", "the bike is green").await;
+        chat.store.clone().close().await;
+        spoil(dir.path(), "bike is green", with);
+        remove_derived(dir.path());
+        open(dir.path()).close().await;
+        let names = fs::read_dir(dir.path().join("quarantine")).unwrap();
+        let names: Vec<String> =
+            names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        assert!(matches!(&names[..], [name] if name.contains(kept)), "{names:?}");
+    }
+}
+
 #[tokio::test]
 async fn an_append_that_a_crash_cut_in_two_is_gone_as_a_whole() {
     let dir = tempfile::tempdir().unwrap();

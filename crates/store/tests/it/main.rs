@@ -7,6 +7,7 @@ mod appends;
 mod archive;
 mod artifacts;
 mod backup;
+mod canary;
 mod checks;
 mod common;
 mod database;

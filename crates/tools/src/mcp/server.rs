@@ -28,6 +28,9 @@ use cairn_types::tool::mcp::status::{Inspection, ServerState, ServerStatus};
 /// A server that ran this long has its failures reset.
 const WELL_AFTER: Duration = Duration::from_secs(60);
 
+/// Most seconds of a pause that a call waits for.
+const PAUSE_WAITED: u64 = 2;
+
 /// A server that has failed for this long is reported as failing.
 const FAILING_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
@@ -288,7 +291,19 @@ impl Server {
     /// failure.
     async fn connection(self: &Arc<Self>, insist: bool) -> Result<(Arc<Connection>, bool), McpError> {
         loop {
-            let mut started = match self.connect(insist)? {
+            let connecting = match self.connect(insist) {
+                // The rest of a short pause is waited for.
+                Err(McpError::Down { retry_secs: ..=PAUSE_WAITED, .. }) => {
+                    let left = self.state.lock().retry.map(|(until, _)| until);
+                    tokio::select! {
+                        () = tokio::time::sleep_until(left.unwrap_or_else(Instant::now)) => {}
+                        () = self.closing.cancelled() => {}
+                    }
+                    continue;
+                }
+                connecting => connecting?,
+            };
+            let mut started = match connecting {
                 Phase::Running(connection) if connection.state.cause().is_none() => {
                     return Ok((connection, false));
                 }

@@ -43,7 +43,8 @@ pub struct Surroundings {
 pub struct Servers(Arc<Inner>);
 
 struct Inner {
-    servers: Vec<Arc<Server>>,
+    servers: RwLock<Vec<Arc<Server>>>,
+    around: Surroundings,
     tools: RwLock<BTreeMap<String, Arc<RemoteTool>>>,
     tasks: TaskTracker,
     closing: CancellationToken,
@@ -51,26 +52,37 @@ struct Inner {
 
 impl Servers {
     /// The configured servers with their approvals. Nothing is started.
-    pub fn new(settings: Vec<ServerSettings>, mut pins: Pins, around: Surroundings) -> Self {
+    pub fn new(settings: Vec<ServerSettings>, pins: Pins, around: Surroundings) -> Self {
         let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
-        let server = |settings: ServerSettings| {
-            let pin = pins.0.remove(&settings.id);
-            Arc::new(Server::new(settings, pin, around.clone(), tasks.clone(), closing.clone()))
-        };
-        let servers = settings.into_iter().map(server).collect();
-        let all = Self(Arc::new(Inner { servers, tools: RwLock::default(), tasks: tasks.clone(), closing }));
-        all.offer();
+        let (servers, tools) = (RwLock::default(), RwLock::default());
+        let all = Self(Arc::new(Inner { servers, around, tools, tasks, closing }));
+        all.add(settings, pins);
         all
+    }
+
+    /// Adds servers with their approvals. One whose id is there already stays as it is.
+    pub fn add(&self, settings: Vec<ServerSettings>, mut pins: Pins) {
+        let inner = &self.0;
+        for settings in settings {
+            if self.server(&settings.id).is_some() {
+                continue;
+            }
+            let pin = pins.0.remove(&settings.id);
+            let (tasks, closing) = (inner.tasks.clone(), inner.closing.clone());
+            let server = Server::new(settings, pin, inner.around.clone(), tasks, closing);
+            inner.servers.write().push(Arc::new(server));
+        }
+        self.offer();
     }
 
     /// The servers' ids, in the order of the configuration.
     pub fn ids(&self) -> Vec<String> {
-        self.0.servers.iter().map(|server| server.id().to_owned()).collect()
+        self.0.servers.read().iter().map(|server| server.id().to_owned()).collect()
     }
 
     /// The servers' states, in the order of the configuration.
     pub fn status(&self) -> Vec<ServerStatus> {
-        self.0.servers.iter().map(|server| server.status()).collect()
+        self.0.servers.read().iter().map(|server| server.status()).collect()
     }
 
     /// The approval of a server. `None`: there is none, or no such server.
@@ -128,21 +140,21 @@ impl Servers {
     /// started again.
     pub async fn close(&self) {
         self.0.closing.cancel();
-        self.0.servers.iter().for_each(|server| server.stop());
+        self.0.servers.read().iter().for_each(|server| server.stop());
         self.0.tasks.close();
         if tokio::time::timeout(CLOSE_TIMEOUT, self.0.tasks.wait()).await.is_err() {
             tracing::warn!(tasks = self.0.tasks.len(), "the end of the servers takes too long");
         }
     }
 
-    fn server(&self, id: &str) -> Option<&Arc<Server>> {
-        self.0.servers.iter().find(|server| server.id() == id)
+    fn server(&self, id: &str) -> Option<Arc<Server>> {
+        self.0.servers.read().iter().find(|server| server.id() == id).cloned()
     }
 
     /// Rebuilds the offered tools from the approvals. If two have the same name, the first one is used.
     fn offer(&self) {
         let mut tools = BTreeMap::new();
-        for server in &self.0.servers {
+        for server in self.0.servers.read().iter() {
             for pin in server.pin().into_iter().flat_map(|pin| pin.tools) {
                 let Some(def) = pin.def(server.id()) else { continue };
                 let name = def.name.clone();

@@ -15,7 +15,7 @@ pub struct Offered {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum McpError {
     /// The configuration has no such server.
-    #[error("no server `{0}` is configured; add it to [[mcp]]")]
+    #[error("no server `{0}` is configured; add it to [[mcp]], then `cairn reload`")]
     Unknown(String),
     /// It is not approved, or has changed since its approval.
     #[error("{reason}; an operator can look at it with `cairn mcp show {server}` and approve it")]

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use cairn_tools::mcp::{McpError, Reach};
 use cairn_types::tool::Effect;
+use cairn_types::tool::mcp::pins::Pins;
 use cairn_types::tool::mcp::status::ServerState;
 use rstest::rstest;
 
@@ -175,6 +176,34 @@ async fn a_server_that_fails_in_mid_call_fails_its_calls_and_starts_again(
     };
     assert_eq!(tokio::time::timeout(PATIENCE, pong).await.expect("it starts again"), "pong");
     assert_eq!(traces.starts(), 2);
+    servers.close().await;
+}
+
+#[tokio::test]
+async fn a_call_during_a_short_pause_waits_for_its_end() {
+    let traces = Traces::new();
+    let mut settings = traces.settings();
+    (settings.restart_base, settings.restart_max) = (Duration::from_secs(1), Duration::from_secs(1));
+    let servers = approved(settings).await;
+    call(&servers, "wrong").await.unwrap_err();
+    assert_eq!(call(&servers, "echo").await.as_deref(), Ok("pong"));
+    assert_eq!(traces.starts(), 2);
+    servers.close().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_added_is_offered_and_one_that_is_there_stays() {
+    let (first, second) = (Traces::new(), Traces::new());
+    let servers = approved(first.settings()).await;
+    let mut settings = second.settings();
+    settings.id = "second".to_owned();
+    servers.add(vec![second.settings(), settings], Pins::default());
+    assert_eq!(servers.ids(), ["shell", "second"]);
+    let pin = servers.inspect("second").await.unwrap().pin;
+    servers.set_pin("second", Some(pin));
+    assert!(servers.offered().iter().any(|tool| tool.server == "second" && tool.tool == "echo"));
+    assert_eq!(call(&servers, "echo").await.as_deref(), Ok("pong"));
+    assert_eq!((first.starts(), second.starts()), (1, 1));
     servers.close().await;
 }
 

@@ -4,6 +4,24 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use url::Url;
 
+/// Reads the address of a server.
+///
+/// # Errors
+/// What is wrong with it, such as `is no address: invalid port number`.
+pub fn parse(address: &str) -> Result<Url, String> {
+    let url: Url = address.parse().map_err(|error| format!("is no address: {error}"))?;
+    match url.host_str() {
+        Some(host) if !host.is_empty() => Ok(url),
+        _ => Err("names no server".to_owned()),
+    }
+}
+
+/// The call that an address already ends with, of these calls of a model's server; a query does not count.
+pub fn whole_call<'a>(url: &Url, calls: &[&'a str]) -> Option<&'a str> {
+    let path = url.path().trim_end_matches('/');
+    calls.iter().find(|call| path.ends_with(**call)).copied()
+}
+
 /// Whether a model's server is on this machine or in a private network, as far as its address says: a loopback, private,
 /// shared or link-local address, a name without a domain, or one of a domain that is never public (RFC 6761, 6762, 8375,
 /// and ICANN's `.internal`).

@@ -40,7 +40,8 @@ a message that begins with /, write //.
 
 Without a terminal, a call that needs approval is denied at once, since nobody
 can be asked. The exit code is 1 if that happened, a command failed or a turn
-did. With --json each reply is one line of JSON.")]
+did. With --json each reply is one line of JSON, and so is each error:
+{\"error\": {\"code\": …, \"message\": …, \"hint\": …}, \"line\": 3}.")]
 pub struct ChatArgs {
     /// The message: send it, print the answer and leave
     message: Option<String>,

@@ -14,44 +14,50 @@ use cairn_api::text::one_line;
 /// is a call that was denied because it needs approval.
 pub(super) async fn talk(talk: &Talk, input: impl AsyncRead + Unpin) -> Result<(), Failure> {
     let mut input = BufReader::new(input);
-    let mut line_no = 0_u64;
+    let mut n_lines = 0_u64;
     let mut all_answered = true;
     while let Some(line) = read_line(&mut input).await? {
-        line_no += 1;
+        n_lines += 1;
+        let line_no = Some(n_lines);
         all_answered &= match String::from_utf8(line) {
-            Ok(text) => answer(talk, &text, &format!("line {line_no}: ")).await?,
+            Ok(text) => answer(talk, &text, line_no).await?,
             Err(_) => {
-                out::note(&format!("error: line {line_no} is not UTF-8; it was not sent"));
-                out::note("hint: convert the input to UTF-8");
-                false
+                let message = "it is not UTF-8, and was not sent".to_owned();
+                let hint = "convert the input to UTF-8".to_owned();
+                refused(talk, line_no, &ErrorDetail { code: "bad_text".to_owned(), message, hint })?
             }
         };
     }
     if all_answered { Ok(()) } else { Err(Failure::Silent(exit::FAILED)) }
 }
 
-/// Sends one message, or runs one command.
-pub(super) async fn once(talk: &Talk, message: &str) -> Result<(), Failure> {
-    if answer(talk, message, "").await? { Ok(()) } else { Err(Failure::Silent(exit::FAILED)) }
+/// What an error begins with.
+fn place(line_no: Option<u64>) -> String {
+    line_no.map_or_else(String::new, |line_no| format!("line {line_no}: "))
 }
 
-/// Sends a message and prints its reply, or runs a command. False: it failed, or a call was denied. `place` begins what is told
-/// of it.
-async fn answer(talk: &Talk, line: &str, place: &str) -> Result<bool, Failure> {
-    let mut n_denied = 0;
+/// Sends one message, or runs one command.
+pub(super) async fn once(talk: &Talk, message: &str) -> Result<(), Failure> {
+    if answer(talk, message, None).await? { Ok(()) } else { Err(Failure::Silent(exit::FAILED)) }
+}
+
+/// Sends a message and prints its reply, or runs a command. False: it failed, or a call was denied. `line_no`: its line
+/// of the input, for what is told of it.
+async fn answer(talk: &Talk, line: &str, line_no: Option<u64>) -> Result<bool, Failure> {
+    let mut calls = Vec::new();
     let said = match Line::read(line) {
-        Line::Command(command) => return command_answer(talk, command, place).await,
+        Line::Command(command) => return command_answer(talk, command, line_no).await,
         Line::Message(text) => {
             let asked = talk.ask(text, |heard| match heard {
-                Heard::Denied(approval) => {
-                    n_denied += 1;
-                    note_denied(place, &approval.tool, talk.channel.agent().as_str());
-                }
+                Heard::Denied(approval) => calls.push(denied(&approval.tool, talk.channel.agent().as_str())),
                 Heard::Waiting(why) => out::note(&one_line(why)),
             });
             asked.await
         }
     };
+    for call in &calls {
+        refused(talk, line_no, call)?;
+    }
     match said {
         Ok(reply) if talk.json => out::json_line(&reply)?,
         Ok(reply) => {
@@ -60,14 +66,14 @@ async fn answer(talk: &Talk, line: &str, place: &str) -> Result<bool, Failure> {
                 out::note(&one_line(notice));
             }
         }
-        Err(NoAnswer::Refused(error)) => return Ok(refused(place, &error)),
+        Err(NoAnswer::Refused(error)) => return refused(talk, line_no, &error),
         Err(NoAnswer::Lost(failure)) => return Err(failure),
     }
-    Ok(n_denied == 0)
+    Ok(calls.is_empty())
 }
 
 /// Runs a command and prints what it answers. False: it was not carried out.
-async fn command_answer(talk: &Talk, command: &str, place: &str) -> Result<bool, Failure> {
+async fn command_answer(talk: &Talk, command: &str, line_no: Option<u64>) -> Result<bool, Failure> {
     match talk.command(command).await.map_err(NoAnswer::from) {
         Ok((words, done)) if talk.json => {
             out::json_line(&json!({ "command": command, "words": words, "failed": !done }))?;
@@ -75,31 +81,38 @@ async fn command_answer(talk: &Talk, command: &str, place: &str) -> Result<bool,
         }
         Ok((words, true)) => out::line(words.trim_end()).map(|()| true),
         Ok((words, false)) => {
-            out::note(&format!("error: {place}{}", words.trim_end()));
+            out::note(&format!("error: {}{}", place(line_no), words.trim_end()));
             Ok(false)
         }
-        Err(NoAnswer::Refused(error)) => Ok(refused(place, &error)),
+        Err(NoAnswer::Refused(error)) => refused(talk, line_no, &error),
         Err(NoAnswer::Lost(failure)) => Err(failure),
     }
 }
 
 /// Says why a line was not answered. False, for who goes on with the next.
-fn refused(place: &str, error: &ErrorDetail) -> bool {
-    out::note(&format!("error: {place}{}", error.message));
-    out::note(&format!("hint: {}", error.hint));
-    false
+fn refused(talk: &Talk, line_no: Option<u64>, error: &ErrorDetail) -> Result<bool, Failure> {
+    if talk.json {
+        out::json_line(&json!({ "error": error, "line": line_no }))?;
+    } else {
+        out::note(&format!("error: {}{}", place(line_no), error.message));
+        out::note(&format!("hint: {}", error.hint));
+    }
+    Ok(false)
 }
 
-/// Says which call was denied, and how to allow it.
-fn note_denied(place: &str, tool: &str, agent: &str) {
+/// Which call was denied, and how to allow it.
+fn denied(tool: &str, agent: &str) -> ErrorDetail {
     let tool = one_line(&shown_name(tool));
-    out::note(&format!(
-        "error: {place}{tool} was not called: it needs approval, and nobody can be asked without a terminal"
-    ));
-    out::note(&format!(
-        "hint: to allow it always, set always_allow = [\"{tool}\"] in [agents.trust] of the agent `{agent}` or in \
-         [defaults.trust]; to be asked, run `cairn chat` on a terminal"
-    ));
+    ErrorDetail {
+        code: "needs_approval".to_owned(),
+        message: format!(
+            "{tool} was not called: it needs approval, and nobody can be asked without a terminal"
+        ),
+        hint: format!(
+            "to allow it always, set always_allow = [\"{tool}\"] in [agents.trust] of the agent `{agent}` or in \
+             [defaults.trust]; to be asked, run `cairn chat` on a terminal"
+        ),
+    }
 }
 
 /// The next line without its end (LF or CRLF); `None` after the last.

@@ -42,6 +42,9 @@ const HISTORY_MAX: usize = 1_000;
 /// Behind a lock of its own: a line is read on a thread that blocks.
 type SharedEditor = Arc<Mutex<Editor<CommandNames, FileHistory>>>;
 
+/// Error code of a turn that somebody stopped.
+const STOPPED: &str = "stopped";
+
 const HELP: &str = "
 Here besides:
 - `/quit`: leave (or press Ctrl-D)
@@ -113,13 +116,17 @@ pub(super) async fn once(talk: &Talk, text: &str) -> Result<(), Failure> {
 
 fn not_sent(talk: &Talk) -> ErrorDetail {
     ErrorDetail {
-        code: "stopped".to_owned(),
+        code: "not_sent".to_owned(),
         message: "stopped before it was accepted".to_owned(),
         hint: format!("`cairn history {}` shows whether it was sent after all", talk.channel),
     }
 }
 
+/// Says why there is no answer. A stop that somebody asked for is no error.
 fn refused(error: &ErrorDetail) {
+    if error.code == STOPPED {
+        return out::note(&style("(stopped)").dim().to_string());
+    }
     out::note(&format!("{} {}", style("error:").red(), error.message));
     out::note(&format!("hint: {}", error.hint));
 }
@@ -276,6 +283,8 @@ impl Unechoed {
         let mut modes = before.clone();
         if !shown {
             modes.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
+            // Else Ctrl-C would discard what was typed before it.
+            modes.local_modes.insert(LocalModes::NOFLSH);
             // As the editor has it, for which Enter and the end of a line are different keys.
             modes.input_modes.remove(InputModes::ICRNL);
         }

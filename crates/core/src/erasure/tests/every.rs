@@ -75,9 +75,8 @@ fn nothing_names_them_but_what_no_visitor_gets() {
 }
 
 /// Texts of a channel that may be of others, and reasons that are of no turn of theirs.
-const STAY: [&str; 7] = [
+const STAY: [&str; 6] = [
     "memory_edited/text",
-    "model_chosen/reason",
     "run_attempt_failed/reason",
     "run_ended/reason",
     "run_queued/request/instruction",

@@ -35,11 +35,14 @@ fn a_bad_line_is_told_and_the_next_ones_are_answered() {
     input.extend(vec![b'x'; 1_000_000]);
     input.extend(b"\ntwo\n");
     let run = home.cairn_with(&["chat", "--json"], &input).ended(1);
-    assert_eq!(run.stdout.lines().count(), 2, "{run:?}");
-    for line_no in [2, 3, 4, 5, 6] {
-        let named = run.stderr.lines().any(|line| line.starts_with(&format!("error: line {line_no}")));
-        assert!(named, "line {line_no}: {}", run.stderr);
-    }
+    let said: Vec<serde_json::Value> =
+        run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<Option<u64>> = said.iter().map(|said| said["line"].as_u64()).collect();
+    assert_eq!(lines, [None, Some(2), Some(3), Some(4), Some(5), Some(6), None], "{run:?}");
+    let is_told =
+        |said: &&serde_json::Value| !said["error"]["message"].as_str().unwrap_or_default().is_empty();
+    assert_eq!(said.iter().filter(is_told).count(), 5, "{run:?}");
+    assert_eq!(run.stderr, "");
 }
 
 #[test]
@@ -78,12 +81,15 @@ fn a_message_on_the_command_line_is_asked_once() {
 #[test]
 fn commands_of_chats_work_through_a_pipe_too() {
     let home = home();
-    let input = b"/remember the harbour code is blue 17\n/memory harbour\n//memory is a word\n/dance\n/status\n/new\n";
+    let input = b"/remember the harbour code is blue 17\n/memory harbour\n//memory is a word\n/dance\n/hist\n/statsu\n\
+        /status\n/new\n";
     let run = home.cairn_with(&["chat"], input).ended(1);
     for words in ["Remembered", "blue 17", "is well", "begins"] {
         assert!(run.stdout.contains(words), "`{words}` in {run:?}");
     }
-    assert!(run.stderr.contains("error: line 4: there is no command `dance`"), "{run:?}");
+    for words in ["error: line 4: there is no command `dance`", "mean `cairn history`", "mean `status`"] {
+        assert!(run.stderr.contains(words), "`{words}` in {run:?}");
+    }
     let history = home.json(&["history", "main"]);
     assert_eq!(history[0]["parts"][0]["text"], "/memory is a word", "{history}");
     assert_eq!(home.json(&["memory", "list"])[0]["text"], "the harbour code is blue 17");

@@ -1,6 +1,9 @@
 //! Exit codes, and errors that say what to do.
 
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 
 use cairn_testkit::free_address;
 
@@ -66,6 +69,9 @@ fn version_and_help_of_every_command_are_there() {
         for option in ["Example", "--config", "--state", "--json"] {
             assert!(help.contains(option), "{command:?} lacks {option}: {help}");
         }
+    }
+    for asked in [&["help"][..], &["help", "--help"], &["help", "-h"]] {
+        assert!(home.cairn(asked).ended(0).stdout.contains("cairn demo"), "{asked:?}");
     }
 }
 
@@ -153,6 +159,22 @@ async fn a_second_daemon_on_the_same_state_ends_with_3() {
     let run = home.cairn(&["run"]).ended(3);
     explains(&run.stderr, &["in use", "process", "hint: "]);
     assert!(daemon.stop().await.unwrap().success());
+}
+
+#[test]
+fn a_start_waits_for_a_command_that_has_the_state_open() {
+    let home = home();
+    home.cairn_with(&["chat"], b"one\n").ended(0);
+    let lock = File::options().read(true).write(true).open(home.state().join("lock")).unwrap();
+    lock.lock().unwrap();
+    let mut run = home.command(&["run"]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = BufReader::new(run.stderr.take().unwrap()).lines();
+    let mut until = |words: &str| log.any(|line| line.unwrap().contains(words));
+    assert!(until("waiting until it ends"));
+    lock.unlock().unwrap();
+    assert!(until("ready"));
+    let told = Command::new("kill").args(["-TERM", &run.id().to_string()]).status().unwrap();
+    assert!(told.success() && run.wait().unwrap().success());
 }
 
 #[test]

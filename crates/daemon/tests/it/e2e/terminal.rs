@@ -90,6 +90,26 @@ async fn ctrl_c_stops_an_answer_and_the_next_message_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_typed_before_ctrl_c_is_sent_and_the_stop_is_no_error() {
+    let (home, model) = (home(), FakeModel::start().await);
+    let gate = model.hold(Kind::Reply);
+    let mut terminal = chat(&home, &model, &[]);
+    terminal.wait_for("> ");
+    terminal.type_keys("first\r");
+    model.wait_for(Kind::Reply, 1).await;
+    terminal.wait_for("(working, ");
+    // The terminal is not the command's own, so it gets no signal for that key.
+    terminal.type_keys("second\r\x03");
+    terminal.interrupt();
+    terminal.wait_for("(stopped)");
+    gate.open();
+    model.wait_for(Kind::Reply, 2).await;
+    terminal.wait_for("> ");
+    leave(terminal);
+    assert_eq!(said(&home), ["first", "second"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_message_shows_its_answer_as_it_comes_and_ctrl_c_stops_it() {
     let (home, model) = (home(), FakeModel::start().await);
     let ask = |text: &str| chat(&home, &model, &[text]);

@@ -13,13 +13,22 @@ fn cairn(home: &Home, args: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_read_only_state_folder_is_a_clear_error_and_stays_as_it_is() {
+async fn a_read_only_state_folder_is_read_and_what_changes_it_is_a_clear_error() {
     let Some(mut room) = Room::open() else { return without_room() };
     let home = home();
     lived_in(&home).await;
     let state = home.state().display().to_string();
     room.must(&format!("mount --bind {state} {state} && mount -o remount,ro,bind {state}"));
-    for args in ["run", "history main", "store verify", "store rebuild", "store restore /nowhere --force"] {
+    let tmp = home.path("tmp");
+    std::fs::create_dir(&tmp).unwrap();
+    for (args, words) in
+        [("history main", "Number 29"), ("search Number", "Number"), ("store verify", "\"ok\"")]
+    {
+        let command = format!("TMPDIR={} {}", tmp.display(), cairn(&home, &format!("{args} --json")));
+        assert!(room.must(&command).contains(words), "{args}");
+    }
+    assert_eq!(std::fs::read_dir(&tmp).unwrap().count(), 0, "nothing is left");
+    for args in ["run", "store verify --quarantine", "store rebuild", "store restore /nowhere --force"] {
         let (code, said) = room.run(&cairn(&home, args)).unwrap();
         assert_eq!(code, 1, "{args}: {said}");
         for words in ["error: ", "Read-only file system", &state, "hint: "] {

@@ -2,7 +2,8 @@
 //!
 //! A backup is a prefix of the journal up to one durable record, with every artifact that this prefix names, the state's
 //! format and a manifest. What derives from the journal is not in it: it is made again. It is written to a folder beside its
-//! place (`NAME.partial`) and renamed when all of it is durable, so that one that was broken off never looks like a whole one.
+//! place (`NAME.partial`) and renamed when all of it is durable, so that one that was broken off never looks like a whole one. The
+//! next backup beside it removes it.
 
 mod error;
 mod manifest;

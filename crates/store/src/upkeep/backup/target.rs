@@ -1,18 +1,25 @@
 //! Where a backup goes: whether it may, and the folder beside it in which it is made.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
 
 use super::error::BackupError;
 use super::manifest;
 use crate::files::disk::{io_error, remove_dir, replace, sync_folders};
 
+/// How the folder ends in which a backup is made.
+const PARTIAL: &str = "partial";
+
 pub(super) struct Target {
     parent: PathBuf,
     dir: PathBuf,
     pub(super) partial: PathBuf,
+    /// Keeps others from removing it; none: its disk knows no locks.
+    _in_use: Option<File>,
 }
 
 impl Target {
@@ -26,7 +33,9 @@ impl Target {
         clear(partial)?;
         let made = fs::DirBuilder::new().mode(0o700).create(partial);
         made.map_err(|error| unwritable(parent, &error))?;
-        Ok(target)
+        let in_use = lock(partial);
+        clear_others(parent, partial);
+        Ok(Self { _in_use: in_use, ..target })
     }
 
     fn look(dir: &Path, state: &Path) -> Result<Self, BackupError> {
@@ -75,9 +84,9 @@ impl Target {
             }
         }
         let mut beside = name.to_owned();
-        beside.push(".partial");
+        beside.push(format!(".{PARTIAL}"));
         let partial = parent.join(beside);
-        Ok(Self { parent, dir: target, partial })
+        Ok(Self { parent, dir: target, partial, _in_use: None })
     }
 
     /// Gives the backup its name; all in it is durable.
@@ -97,13 +106,17 @@ impl Target {
     }
 }
 
+/// What is in a backup.
+const OURS: [&str; 5] = [JOURNAL, "artifacts", crate::files::format::FILE, manifest::BEGUN, manifest::FILE];
+
+const JOURNAL: &str = "journal";
+
 /// Removes what is left of a backup that was broken off, and nothing else.
 fn clear(partial: &Path) -> Result<(), BackupError> {
     let Ok(inside) = fs::read_dir(partial) else { return Ok(()) };
-    let ours = ["journal", "artifacts", crate::files::format::FILE, manifest::BEGUN, manifest::FILE];
     for entry in inside {
         let entry = entry.map_err(io_error("list", partial))?;
-        if !ours.iter().any(|name| entry.file_name() == *name) {
+        if !OURS.iter().any(|name| entry.file_name() == *name) {
             return Err(BackupError::refused(
                 "not_empty",
                 format!("{} is in the way", partial.display()),
@@ -112,6 +125,29 @@ fn clear(partial: &Path) -> Result<(), BackupError> {
         }
     }
     Ok(remove_dir(partial)?)
+}
+
+/// Locks the folder of a backup that is being made; `None`: it is locked, or its disk knows no locks.
+fn lock(partial: &Path) -> Option<File> {
+    let folder = File::open(partial).ok()?;
+    flock(&folder, FlockOperation::NonBlockingLockExclusive).ok()?;
+    Some(folder)
+}
+
+/// Removes backups beside this one that a kill broke off: nobody holds them, and nothing else is in them.
+fn clear_others(parent: &Path, own: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_backup = path.extension().is_some_and(|end| end == PARTIAL) && path.join(JOURNAL).is_dir();
+        if path == own || !is_backup {
+            continue;
+        }
+        let Some(_held) = lock(&path) else { continue };
+        match clear(&path) {
+            Ok(()) => tracing::info!(dir = %path.display(), "removed a backup that was broken off"),
+            Err(error) => tracing::warn!(%error, "a backup that was broken off is still there"),
+        }
+    }
 }
 
 fn unreachable_dir(path: &Path, error: &io::Error) -> BackupError {

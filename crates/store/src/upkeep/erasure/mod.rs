@@ -16,6 +16,7 @@ pub(crate) mod swap;
 #[cfg(test)]
 mod tests;
 
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use cairn_core::registry::Erasure;
@@ -38,6 +39,11 @@ use records::survey;
 use request::ErasureRequest;
 use resume::resume_or_clear;
 use room::{free, room_for_another};
+
+/// Whether an erasure is asked for in a state folder and not done.
+pub(crate) fn is_asked(dir: &Path) -> Result<bool, StoreError> {
+    ErasureRequest::read(dir).map(|request| request.is_some())
+}
 
 impl Store {
     /// Has a person erased: whoever waits for [`Store::prepare_erasure`] is to close the store, and to open it again. Durable
