@@ -17,11 +17,11 @@ Examples:
   cairn reload
   cairn reload --json | jq .needs_restart
 
-Thresholds, prompts, allow-lists, model chains, limits, new tool servers and the
-log level change at once, without dropping a connection, a turn or a run. Changes that
-need a restart are listed. A wrong file changes nothing: exit code 2. SIGHUP
-does the same and reports to the log; `watch = true` does it whenever the file
-changes.")]
+Thresholds, prompts, allow-lists, model chains, limits, new tool servers and
+the log level change at once, without dropping a connection, a turn or a run.
+Changes that need a restart are listed. A wrong file changes nothing: exit
+code 2. SIGHUP does the same and reports to the log; `watch = true` does it
+whenever the file changes.")]
 pub struct ReloadArgs {}
 
 pub async fn reload(global: Global, _args: ReloadArgs) -> Result<(), Failure> {

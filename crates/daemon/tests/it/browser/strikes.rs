@@ -46,7 +46,7 @@ async fn said_everywhere(scene: &Scene, telegram: &FakeTelegram) {
     let compacted = rig.post("/v1/channels/main/compact", &json!({ "wait": true })).await;
     assert_eq!(compacted.1["outcome"], "committed", "{compacted:?}");
     let person = telegram.person(STRIKE);
-    telegram.fail_next("sendMessage", Fault::error(400, &format!("Bad Request: {STRIKE}")));
+    telegram.fail_next("sendMessage", Fault::error(403, &format!("Forbidden: {STRIKE}")));
     push(Answer::text(STRIKE));
     telegram.say(person.id, &person, STRIKE);
     rig.until("/v1/outbox", |list| list.as_array().unwrap().iter().any(|item| item["state"] == "dead")).await;

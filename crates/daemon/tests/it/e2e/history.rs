@@ -143,12 +143,12 @@ async fn a_page_of_long_texts_is_short_and_goes_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_search_goes_over_all_channels_and_wakes_none() {
     let home = home();
-    for (channel, text) in [
-        ("garden", "the secateurs hang in the shed"),
-        ("garden", "what a fine day"),
-        ("boats", "we sharpened the secateurs for the rigging"),
+    for (channel, user, text) in [
+        ("garden", "ann", "the secateurs hang in the shed"),
+        ("garden", "ben", "what a fine day"),
+        ("boats", "ann", "we sharpened the secateurs for the rigging"),
     ] {
-        home.cairn(&["chat", "--channel", channel, text]).ended(0);
+        home.cairn(&["chat", "--channel", channel, "--user", user, text]).ended(0);
     }
     home.cairn(&["memory", "add", "Secateurs need oil.", "--kind", "fact", "--scope", "agent"]).ended(0);
     let daemon = home.daemon(None).await;
