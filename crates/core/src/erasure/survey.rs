@@ -74,7 +74,7 @@ impl Survey {
     /// A tool gave their words back, as those that read the history do, or an answer quotes the history: it may hold all that
     /// they said there.
     pub(super) fn is_quoted(&self, entry: &Entry) -> bool {
-        entry.role != Role::User && entry.provenance.people.contains(&self.person)
+        (entry.role == Role::Tool || entry.quotes) && entry.provenance.people.contains(&self.person)
     }
 
     /// A message of theirs that no turn has taken up.
