@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use cairn_types::event::{
     CompactionEvent, ErasureFigures, Event, MaintenanceEvent, Record, RegistryEvent, TurnEvent,
 };
+use cairn_types::message::Author;
 use cairn_types::model::Usage;
 use cairn_types::people::access::AccessPolicy;
 use cairn_types::people::pairing::{Ban, Pairing, PairingStatus};
@@ -80,35 +81,7 @@ impl RegistryState {
     pub fn apply(&mut self, record: &Record) {
         match &record.event {
             Event::Registry(RegistryEvent::PairingRequested { user, chat, code }) => {
-                let is_recent = |at: Timestamp| is_told_recently(at, record.at);
-                self.pairings.retain(|_, pairing| {
-                    !pairing.is_void(record.at) || (pairing.displaced && is_recent(pairing.told_at))
-                });
-                if self.pairings.get(&user.id).is_some_and(|pairing| pairing.displaced) {
-                    self.pairings.remove(&user.id);
-                }
-                if let Some(displaced) = self.displaced_by(&user.id, record.at).cloned()
-                    && let Some(pairing) = self.pairings.get_mut(&displaced)
-                {
-                    pairing.displaced = true;
-                }
-                let pairing = self.pairings.entry(user.id.clone()).or_insert_with(|| Pairing {
-                    user: user.clone(),
-                    chat: chat.clone(),
-                    code: code.clone(),
-                    asked_at: record.at,
-                    told_at: record.at,
-                    approved_at: None,
-                    revoked_at: None,
-                    displaced: false,
-                });
-                // Only earlier versions sent a code to somebody who was revoked or refused.
-                if pairing.revoked_at.take().is_some() {
-                    pairing.asked_at = record.at;
-                }
-                // The code was sent again. That does not prolong its life, and an approval stays.
-                pairing.told_at = record.at;
-                pairing.code.clone_from(code);
+                self.request_pairing(user, chat, code, record.at);
             }
             Event::Registry(RegistryEvent::PairingApproved { user }) => {
                 if let Some(pairing) = self.pairings.get_mut(user) {
@@ -154,6 +127,38 @@ impl RegistryState {
             }
             _ => {}
         }
+    }
+
+    /// Somebody waits for an operator; where too many do, the oldest gives way.
+    fn request_pairing(&mut self, user: &Author, chat: &str, code: &str, at: Timestamp) {
+        let is_recent = |told: Timestamp| is_told_recently(told, at);
+        self.pairings
+            .retain(|_, pairing| !pairing.is_void(at) || (pairing.displaced && is_recent(pairing.told_at)));
+        if self.pairings.get(&user.id).is_some_and(|pairing| pairing.displaced) {
+            self.pairings.remove(&user.id);
+        }
+        if let Some(displaced) = self.displaced_by(&user.id, at).cloned()
+            && let Some(pairing) = self.pairings.get_mut(&displaced)
+        {
+            pairing.displaced = true;
+        }
+        let pairing = self.pairings.entry(user.id.clone()).or_insert_with(|| Pairing {
+            user: user.clone(),
+            chat: chat.to_owned(),
+            code: code.to_owned(),
+            asked_at: at,
+            told_at: at,
+            approved_at: None,
+            revoked_at: None,
+            displaced: false,
+        });
+        // Only earlier versions sent a code to somebody who was revoked or refused.
+        if pairing.revoked_at.take().is_some() {
+            pairing.asked_at = at;
+        }
+        // The code was sent again. That does not prolong its life, and an approval stays.
+        pairing.told_at = at;
+        code.clone_into(&mut pairing.code);
     }
 
     /// Records that a chat moved. A chat that moves back to an earlier id is found under that id again.

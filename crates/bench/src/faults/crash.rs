@@ -262,18 +262,13 @@ async fn look(case: &Case<'_>, command: &str, lost: &[Value]) -> io::Result<()> 
     case.stop(daemon).await
 }
 
-/// Whether an entry is of the erased person, answers them, or quotes what was said in a channel of theirs.
+/// Whether an entry is of the erased person, or answers them.
 fn is_theirs(entries: &Entries) -> impl Fn(&str, &Value) -> bool {
     let by_them = |entry: &Value| entry["author"]["id"] == FORGOTTEN;
     let turn = |channel: &str, entry: &Value| (channel.to_owned(), entry["turn"].to_string());
     let theirs = entries.iter().filter(|(_, entry)| by_them(entry));
     let turns: BTreeSet<_> = theirs.map(|((channel, _), entry)| turn(channel, entry)).collect();
-    let channels: BTreeSet<_> = turns.iter().map(|(channel, _)| channel.clone()).collect();
-    move |channel, entry| {
-        by_them(entry)
-            || (entry["role"] != "user" && turns.contains(&turn(channel, entry)))
-            || (entry["quotes"] == true && channels.contains(channel))
-    }
+    move |channel, entry| by_them(entry) || (entry["role"] != "user" && turns.contains(&turn(channel, entry)))
 }
 
 /// A state of the first format is read for the first time.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::mask::Mask;
+use super::survey::quotes_lines;
 use super::{NOTHING_LEFT, is_picture};
 use crate::compaction::identifiers;
 use crate::digest::{digest, digest_texts, render};
@@ -102,7 +103,9 @@ impl ChannelErasure {
         let of_anybody = match entry.role {
             Role::Tool => entry.provenance.strangers,
             // In journals of earlier versions such an answer does not say whom it quotes.
-            Role::Assistant => entry.quotes && (entry.provenance.strangers || entry.provenance.is_empty()),
+            Role::Assistant => {
+                quotes_lines(entry) && (entry.provenance.strangers || entry.provenance.is_empty())
+            }
             Role::User => false,
         };
         (entry.role == Role::Tool && self.reads_theirs) || (of_anybody && self.has_theirs())

@@ -74,7 +74,7 @@ impl Survey {
     /// A tool gave their words back, as those that read the history do, or an answer quotes the history: it may hold all that
     /// they said there.
     pub(super) fn is_quoted(&self, entry: &Entry) -> bool {
-        (entry.role == Role::Tool || entry.quotes) && entry.provenance.people.contains(&self.person)
+        (entry.role == Role::Tool || quotes_lines(entry)) && entry.provenance.people.contains(&self.person)
     }
 
     /// A message of theirs that no turn has taken up.
@@ -265,4 +265,11 @@ impl Survey {
             || save.source.by.is_some()
             || save.subject.as_ref().is_some_and(|subject| self.is_other(subject))
     }
+}
+
+/// An answer of the offline model has lines of others: quotations, or an extract. Its set phrases have none, and are marked the same.
+pub(super) fn quotes_lines(entry: &Entry) -> bool {
+    entry.role == Role::Assistant
+        && entry.quotes
+        && entry.text().lines().any(|line| line.starts_with("> ") || line.starts_with("- "))
 }

@@ -507,7 +507,7 @@ impl World {
         let mut entry = self.entry(room, Role::Assistant, "It leaves at seven, so take warm clothes.");
         let reply = entry.seq;
         if quoting && self.chance(3) {
-            entry.parts = vec![Part::text(format!("This fits best: \"{}\"", self.plant("quoting")))];
+            entry.parts = vec![Part::text(format!("This fits best:\n\n> {}", self.plant("quoting")))];
             (entry.quotes, entry.provenance) = (true, heard);
             self.add(room, entry, true).await;
         } else if hers {

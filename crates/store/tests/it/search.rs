@@ -38,12 +38,22 @@ async fn entries_summaries_and_memories_are_found_by_kind() {
 #[tokio::test]
 async fn an_answer_is_found_by_the_words_of_the_question_before_it_and_after_a_restart() {
     let (dir, store, mut chat) = chatting();
-    chat.turn("a", "Where did you spend the holidays?", "Lisbon").await;
-    assert!(found(&store, "holidays").await.contains(&"Lisbon".to_owned()));
+    chat.turn("a", "Where did you spend the holidays?", "I have no holidays myself.").await;
+    let said_by_ben = async |chat: &mut Chat, id: &str, text: &str| {
+        let turn = chat.accept(id, "ben", text).await;
+        chat.start(&turn, &[id]).await;
+        let entry = chat.reply(&turn, "Nice.");
+        let seq = entry.seq;
+        chat.append(vec![Event::Turn(TurnEvent::EntryAdded { entry }), Chat::end(&turn, seq)]).await;
+    };
+    said_by_ben(&mut chat, "b", "Lisbon").await;
+    let hits = found(&store, "holidays").await;
+    assert!(hits.contains(&"Lisbon".to_owned()), "whatever the model said between them: {hits:?}");
+    assert!(!hits.contains(&"Nice.".to_owned()), "a model's words borrow none: {hits:?}");
     store.close().await;
     let store = open(dir.path());
     let mut chat = Chat { store: store.clone(), ..chat };
-    chat.turn("b", "sounds sunny", "indeed, the trams were great").await;
+    chat.turn("c", "the trams were great", "indeed").await;
     let hits = found(&store, "trams").await;
     assert!(
         hits.contains(&"Lisbon".to_owned()),
@@ -51,6 +61,15 @@ async fn an_answer_is_found_by_the_words_of_the_question_before_it_and_after_a_r
     );
     let lisbon = hits.iter().filter(|text| *text == "Lisbon").count();
     assert_eq!(lisbon, 1, "and replaces it");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn what_one_person_tells_a_model_stands_for_itself() {
+    let (_dir, store, mut chat) = chatting();
+    chat.turn("a", "the secateurs hang in the shed", "noted").await;
+    chat.turn("b", "what a fine day", "yes").await;
+    assert_eq!(found(&store, "secateurs").await, ["the secateurs hang in the shed"]);
     store.close().await;
 }
 

@@ -78,9 +78,7 @@ async fn telegram(scene: &Scene) {
     scene.telegram.say(anna.id, &anna, Say::text(format!("the {WORD}")).with(document));
     scene.telegram.wait_sent(anna.id, 1).await;
     // What cannot be sent, in words that repeat it.
-    scene
-        .telegram
-        .fail_next("sendMessage", Fault::error(400, &format!("Bad Request: there is no \"{WORD}\"")));
+    scene.telegram.fail_next("sendMessage", Fault::error(403, &format!("Forbidden: there is no \"{WORD}\"")));
     scene.telegram.say(anna.id, &anna, format!("more of the {WORD}"));
     scene
         .rig

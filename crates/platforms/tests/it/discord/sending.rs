@@ -99,7 +99,11 @@ async fn discord_is_asked_whether_a_part_is_there() {
     assert!(matches!(ask(alone.clone(), None).await, Err(SendError::Unknown(_))), "it is asked again");
     discord.fail(Route::Fetch, None);
     // A history that is hidden looks empty.
+    runtime.wait_taken(153).await;
     discord.hide_history(CHANNEL);
+    // Comes after the news of the right that is gone.
+    discord.say(OTHER, "alice", "hm");
+    runtime.wait_taken(154).await;
     assert!(matches!(ask(alone, None).await, Err(SendError::Refused(_))));
     discord.assert_clean();
 }
