@@ -376,10 +376,8 @@ impl Turn {
         if let Some((deadline, since)) = held {
             self.budget.resume(deadline, since.elapsed());
         }
-        if last {
-            if let Some(show) = &self.args.show {
-                show.typing().resume();
-            }
+        if last && let Some(show) = &self.args.show {
+            show.typing().resume();
         }
         let mut approvals = self.approvals.lock();
         Ok(match outcome {

@@ -66,6 +66,7 @@ const ALLOCATOR: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "1"), ("MALLOC_MMAP_T
 ///
 /// # Errors
 /// It could not be started: it goes on with more memory than it needs.
+#[expect(clippy::disallowed_methods, reason = "it comes before any configuration, and is no part of it")]
 pub(super) fn settle_allocator() -> io::Result<()> {
     if !cfg!(target_env = "gnu") || ALLOCATOR.iter().any(|(name, _)| std::env::var_os(name).is_some()) {
         return Ok(());

@@ -94,8 +94,7 @@ fn author((id, name): (&str, &str)) -> Author {
 }
 
 fn agent() -> AgentSettings {
-    let mut compaction = cairn_core::settings::CompactionSettings::default();
-    compaction.fan_out = 2;
+    let compaction = cairn_core::settings::CompactionSettings { fan_out: 2, ..Default::default() };
     AgentSettings {
         id: "main".into(),
         system_prompt: "You are a careful assistant.".to_owned(),

@@ -66,8 +66,9 @@ async fn a_lost_answer_is_unknown_and_repeating_it_makes_no_double() {
 async fn discord_is_asked_whether_a_part_is_there() {
     let (discord, runtime) = (discord().await, Runtime::new());
     let adapter = &connected(&discord, &runtime).await.adapter;
-    let since = Timestamp::now();
     let earlier = discord.say(CHANNEL, "alice", "done?");
+    // An id of Discord's begins with the milliseconds since 2015.
+    let since = Timestamp::from_millisecond((earlier >> 22) as i64 + 1_420_070_400_000).expect("is a time");
     let ask = async |part: SendPart, after| adapter.find(part, after, since).await;
     let answer = |delivery: &str, to: u64, words: &str| SendPart {
         reply_to: Some(id(to)),
