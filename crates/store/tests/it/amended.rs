@@ -68,8 +68,8 @@ async fn a_message_that_was_edited_before_its_turn_shows_its_newest_words() {
 async fn a_deleted_message_and_its_corrections_are_shown_to_nobody() {
     let (dir, store, mut chat) = chatting();
     for n in 1..=4 {
-        chat.turn(&format!("m{n}"), &format!("lighthouse number {n} is at Cape {n}{n}{n}"), "noted, thanks")
-            .await;
+        let (user, text) = (["ana", "ben"][n % 2], format!("lighthouse number {n} is at Cape {n}{n}{n}"));
+        chat.turn_of(&format!("m{n}"), user, &text, "noted, thanks").await;
     }
     assert!(change(&mut chat, "m2", edited("lighthouse number 2 is at Cape 999")).await);
     let correction = chat.state.pending[0].message.clone();

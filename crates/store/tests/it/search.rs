@@ -39,14 +39,7 @@ async fn entries_summaries_and_memories_are_found_by_kind() {
 async fn an_answer_is_found_by_the_words_of_the_question_before_it_and_after_a_restart() {
     let (dir, store, mut chat) = chatting();
     chat.turn("a", "Where did you spend the holidays?", "I have no holidays myself.").await;
-    let said_by_ben = async |chat: &mut Chat, id: &str, text: &str| {
-        let turn = chat.accept(id, "ben", text).await;
-        chat.start(&turn, &[id]).await;
-        let entry = chat.reply(&turn, "Nice.");
-        let seq = entry.seq;
-        chat.append(vec![Event::Turn(TurnEvent::EntryAdded { entry }), Chat::end(&turn, seq)]).await;
-    };
-    said_by_ben(&mut chat, "b", "Lisbon").await;
+    chat.turn_of("b", "ben", "Lisbon", "Nice.").await;
     let hits = found(&store, "holidays").await;
     assert!(hits.contains(&"Lisbon".to_owned()), "whatever the model said between them: {hits:?}");
     assert!(!hits.contains(&"Nice.".to_owned()), "a model's words borrow none: {hits:?}");

@@ -206,7 +206,11 @@ impl Chat {
 
     /// A whole turn: message, reply, end.
     pub(crate) async fn turn(&mut self, id: &str, text: &str, reply: &str) -> TurnId {
-        let turn = self.accept(id, "ana", text).await;
+        self.turn_of(id, "ana", text, reply).await
+    }
+
+    pub(crate) async fn turn_of(&mut self, id: &str, user: &str, text: &str, reply: &str) -> TurnId {
+        let turn = self.accept(id, user, text).await;
         self.start(&turn, &[id]).await;
         let entry = self.reply(&turn, reply);
         let seq = entry.seq;
