@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_core::store_port::Store;
 use cairn_types::event::{Event, MaintenanceEvent, NewRecord};
 use cairn_types::ids::{ChannelId, TextId};
-use cairn_types::ports::{ArgumentCheck, Clock, Platform, StoreError, Toolset};
+use cairn_types::ports::{ArgumentCheck, Clock, Platform, SPLIT_AT_ONCE, StoreError, Toolset};
 use cairn_types::wire::format::KeptText;
 use jiff::Timestamp;
 use lru::LruCache;
@@ -14,10 +14,6 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinError;
 
 use crate::tasks::off_thread;
-
-/// Longest text that is split at once, in bytes. A longer one can take a millisecond and more (`docs/design/figures.md`,
-/// "Splitting"), and is split on a blocking thread.
-const SPLIT_AT_ONCE: usize = 1024;
 
 /// Long texts that are split at the same time. The processor is left to everybody else.
 const SPLITS: usize = 2;

@@ -1,7 +1,6 @@
 //! How fast texts from outside are read, hostile ones and such as never repeat themselves: `cargo bench -p cairn-core --bench
 //! hostile`. The throughput of a unit is the same at every length.
 
-use std::fmt;
 use std::sync::Arc;
 
 use cairn_core::compaction::identifiers::{Mask, extract, of_entries};
@@ -10,7 +9,8 @@ use cairn_core::compaction::{SummarySource, check_told, left_out, mend, review, 
 use cairn_core::digest::{digest, gist};
 use cairn_types::ids::ChannelId;
 use cairn_types::message::{Entry, Role};
-use cairn_types::testing::{entry, hostile};
+use cairn_types::testing::entry;
+use cairn_types::testing::hostile::{self, Case};
 use cairn_types::text::escape::{escape_hidden, escape_result, escape_text};
 use cairn_types::text::words::topic_terms;
 use divan::Bencher;
@@ -38,38 +38,21 @@ const MORE: [(&str, &str); 14] = [
     ("different words", "w#x "),
 ];
 
-/// A repeated unit, and the length of the text in KiB.
-#[derive(Clone, Copy)]
-struct Case {
-    name: &'static str,
-    unit: &'static str,
-    kib: usize,
-}
-
-impl fmt::Display for Case {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:3} KiB", self.name, self.kib)
+fn text(case: Case) -> String {
+    if !MORE.iter().any(|(name, _)| *name == case.name) {
+        return case.text();
     }
-}
-
-impl Case {
-    fn text(self) -> String {
-        let text = hostile::text(self.unit, self.kib * 1024);
-        if !MORE.iter().any(|(name, _)| *name == self.name) {
-            return text;
-        }
-        let numbered = text.split_inclusive('#').zip(1000..);
-        numbered.map(|(unit, n)| unit.replace('#', &n.to_string())).collect()
-    }
+    let text = case.text();
+    let numbered = text.split_inclusive('#').zip(1000..);
+    numbered.map(|(unit, n)| unit.replace('#', &n.to_string())).collect()
 }
 
 fn cases() -> impl Iterator<Item = Case> {
-    let units = hostile::UNITS.iter().chain(&MORE);
-    units.flat_map(|(name, unit)| [1, 16, 256].map(|kib| Case { name, unit, kib }))
+    hostile::cases(&MORE)
 }
 
 fn bench<T>(bencher: Bencher<'_, '_>, case: Case, work: impl Fn(&str) -> T) {
-    let text = case.text();
+    let text = text(case);
     bencher.counter(BytesCount::of_str(&text)).bench_local(|| work(divan::black_box(&text)));
 }
 

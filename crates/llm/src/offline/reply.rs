@@ -243,8 +243,7 @@ fn fit(lead: String, mut quotes: Vec<String>, limit: u64) -> Answer {
             std::iter::once(lead.as_str()).chain(quotes.iter().map(String::as_str)).collect::<Vec<_>>();
         let text = text.join("\n\n");
         if u64::from(estimate(&text)) <= limit || quotes.len() <= 1 {
-            let quoting = !quotes.is_empty() || lead.contains('“');
-            return Answer { text: cut(text, limit), calls: Vec::new(), quotes: quoting };
+            return Answer { text: cut(text, limit), ..Answer::default() };
         }
         quotes.pop();
     }

@@ -1,6 +1,8 @@
 //! Renders the model's Markdown for each network, and cleans incoming names. Rendered text is inert: it mentions
 //! nobody, loads nothing, and hides no address behind other text.
 
+use cairn_types::ports::SPLIT_AT_ONCE;
+
 pub mod discord;
 pub mod name;
 mod table;
@@ -11,9 +13,6 @@ pub(crate) const JOINER: char = '\u{2060}';
 
 /// Shown for a text that has no visible content.
 const NOTHING: &str = "…";
-
-/// Longest text that is split at once, in bytes: a longer one can take a millisecond and more.
-const SPLIT_AT_ONCE: usize = 1024;
 
 /// Splits a text without holding up the runtime's threads. Of a text whose split panics nothing is left.
 pub(crate) async fn split_aside(words: &str, split: fn(&str) -> Vec<String>) -> Vec<String> {

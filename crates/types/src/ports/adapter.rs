@@ -171,6 +171,10 @@ pub struct CaughtUp {
     pub deleted: u64,
 }
 
+/// Longest text that is split on the runtime's threads, in bytes. A longer one can take a millisecond and more
+/// (`docs/design/figures.md`, "Splitting"), and is split on a blocking thread.
+pub const SPLIT_AT_ONCE: usize = 1024;
+
 /// A chat network, for sending.
 pub trait Platform: Send + Sync + 'static {
     fn name(&self) -> &'static str;

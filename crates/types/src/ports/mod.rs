@@ -14,7 +14,7 @@ mod tools;
 
 pub use adapter::{
     Adapter, AdapterFailure, AdapterPorts, CaughtUp, ChatCommands, LinkState, PairingStore, Platform,
-    PlatformStatus, PlatformTraits, SendError, SendPart, Shards,
+    PlatformStatus, PlatformTraits, SPLIT_AT_ONCE, SendError, SendPart, Shards,
 };
 pub use intake::{Admission, Answer, Intake, Progress, Refusal, Reply, TurnFailure};
 pub use reports::{Expired, MemoryTrail, Node, NodeRow, ProgressReport, Shrunk, TrailStep};

@@ -1,6 +1,8 @@
 //! Texts that are hard to read: one short unit, repeated. Whatever reads text from outside takes as long per byte for a
 //! long one as for a short one.
 
+use std::fmt;
+
 /// What strangers can have repeated, each under a name.
 pub const UNITS: [(&str, &str); 84] = [
     ("words", "word and word. "),
@@ -92,4 +94,31 @@ pub const UNITS: [(&str, &str); 84] = [
 /// Units that are in a text of this many bytes, give or take a unit.
 pub fn text(unit: &str, bytes: usize) -> String {
     unit.repeat((bytes / unit.len()).max(1))
+}
+
+/// A unit to be measured at one length: what a bench names it by.
+#[derive(Debug, Clone, Copy)]
+pub struct Case {
+    pub name: &'static str,
+    pub unit: &'static str,
+    /// Length of the text.
+    pub kib: usize,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:3} KiB", self.name, self.kib)
+    }
+}
+
+impl Case {
+    pub fn text(self) -> String {
+        text(self.unit, self.kib * 1024)
+    }
+}
+
+/// Each of [`UNITS`] and of `more` at 1, 16 and 256 KiB.
+pub fn cases(more: &'static [(&'static str, &'static str)]) -> impl Iterator<Item = Case> {
+    let units = UNITS.iter().chain(more);
+    units.flat_map(|(name, unit)| [1, 16, 256].map(|kib| Case { name, unit, kib }))
 }

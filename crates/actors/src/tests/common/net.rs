@@ -7,7 +7,9 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use cairn_types::ids::{ApprovalId, ChannelId, MessageId};
-use cairn_types::ports::{LinkState, Platform, PlatformStatus, PlatformTraits, SendError, SendPart};
+use cairn_types::ports::{
+    LinkState, Platform, PlatformStatus, PlatformTraits, SPLIT_AT_ONCE, SendError, SendPart,
+};
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
@@ -189,7 +191,7 @@ impl Platform for FakeNet {
 
     fn split(&self, words: &str) -> Vec<String> {
         self.splits.fetch_add(1, Ordering::Relaxed);
-        if words.len() > 1024 {
+        if words.len() > SPLIT_AT_ONCE {
             let here = thread::current().id();
             self.split_on.lock().push(here);
             let gate = self.split_gate.lock().take_if(|_| here != self.home);
