@@ -10,7 +10,7 @@ use cairn_types::command::{Command, CommandAnswer, CommandCall, Settled};
 use cairn_types::ids::{AgentId, ChannelId, MessageId};
 use cairn_types::message::{Amendment, Author, Inbound};
 use cairn_types::people::access::{AccessPolicy, AccessRequest, AccessVerdict, ChatPlace};
-use cairn_types::people::pairing::PairingStatus;
+use cairn_types::people::pairing::{self, PairingStatus};
 use cairn_types::ports::{AdapterPorts, PairingStore, Refusal};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::buttons;
+use crate::markup::name::display;
 use crate::pause::Pauses;
 use crate::settings::LiveChat;
 
@@ -64,6 +65,8 @@ pub(crate) struct ChatAddress {
     pub(crate) server: Option<String>,
     pub(crate) chat: String,
     pub(crate) thread: Option<String>,
+    /// What the network calls a group, where it is told.
+    pub(crate) title: Option<String>,
     pub(crate) direct: bool,
 }
 
@@ -92,7 +95,7 @@ pub(crate) struct Admitted {
 #[derive(Debug, Clone)]
 pub(crate) enum Access {
     Admitted(Admitted),
-    /// An unknown person in a private chat, who may ask for pairing.
+    /// An unknown person in a private chat, or a call in a group that is on no list: either may ask for pairing.
     Stranger,
     Ignored(&'static str),
 }
@@ -211,12 +214,12 @@ impl InboundPath {
 
     /// Applies the access rules. `calls_me`: the bot is mentioned, replied to, or given a command.
     pub(crate) fn judge(&self, sender: &Sender, calls_me: bool, at: &ChatAddress) -> Access {
-        let author = self.author(sender);
-        let standing = self.pairing_store.standing(&author.id);
-        match self.verdict(&self.chat.get().access, standing, sender, calls_me, at) {
+        let standing = |of: &str| self.pairing_store.standing(of);
+        match self.verdict(&self.chat.get().access, &standing, sender, calls_me, at) {
             AccessVerdict::Serve { agent, addressed } => match self.channel(&agent, at) {
                 Some(channel) => {
                     let addressed = addressed && !(sender.bot && self.is_talkative(&channel));
+                    let author = self.author(sender);
                     Access::Admitted(Admitted { channel, agent, author, addressed, direct: at.direct })
                 }
                 None => Access::Ignored("its chat cannot be named as a channel"),
@@ -259,10 +262,10 @@ impl InboundPath {
     ) -> Access {
         let now = self.judge(sender, calls_me, at);
         let Access::Admitted(admitted) = &now else { return now };
-        let standing = self.pairing_store.standing_at(&self.author(sender).id, said);
+        let standing = |of: &str| self.pairing_store.standing_at(of, said);
         let then = self.pairing_store.access_at(self.platform, said);
         let rules = then.unwrap_or_else(|| self.chat.get().access.clone());
-        let AccessVerdict::Serve { agent, .. } = self.verdict(&rules, standing, sender, calls_me, at) else {
+        let AccessVerdict::Serve { agent, .. } = self.verdict(&rules, &standing, sender, calls_me, at) else {
             return Access::Ignored("not let in when it was said");
         };
         if agent != admitted.agent
@@ -277,29 +280,62 @@ impl InboundPath {
     fn verdict(
         &self,
         rules: &AccessPolicy,
-        standing: PairingStatus,
+        standing: &dyn Fn(&str) -> PairingStatus,
         sender: &Sender,
         calls_me: bool,
         at: &ChatAddress,
     ) -> AccessVerdict {
+        let of_person = standing(&self.person(&sender.id));
+        let of_group = self.standing_of_group(standing, at);
         let judge = |chat: &str| {
             let Sender { id, bot, myself, .. } = sender;
-            let (bot, myself, place) = (*bot, *myself, at.place(chat));
-            rules.judge(&AccessRequest { user: id, standing, myself, bot, calls_me, place })
+            rules.judge(&AccessRequest {
+                user: id,
+                standing: of_person,
+                standing_of_group: of_group,
+                myself: *myself,
+                bot: *bot,
+                calls_me,
+                place: at.place(chat),
+            })
         };
         // A chat that moved is known by its old and its new id.
-        let home = self.pairing_store.home_of(self.platform, &at.chat);
+        let home = self.home_of(at);
         match judge(&at.chat) {
-            AccessVerdict::Ignore(_) if home != at.chat => judge(&home),
+            AccessVerdict::Ignore(_) | AccessVerdict::Pair if !at.direct && home != at.chat => judge(&home),
             verdict => verdict,
         }
     }
 
+    /// The first id of a chat, under which the registry knows it.
+    fn home_of(&self, at: &ChatAddress) -> String {
+        self.pairing_store.home_of(self.platform, &at.chat)
+    }
+
+    fn group(&self, at: &ChatAddress) -> String {
+        pairing::group(self.platform, at.server.as_deref(), &self.home_of(at))
+    }
+
+    fn standing_of_group(&self, standing: &dyn Fn(&str) -> PairingStatus, at: &ChatAddress) -> PairingStatus {
+        match at.direct {
+            true => PairingStatus::Stranger,
+            false => standing(&self.group(at)),
+        }
+    }
+
     /// Applies the access rules to a command or a button press. The error is the text for the person.
-    pub(crate) async fn admit(&self, sender: &Sender, at: &ChatAddress) -> Result<Admitted, String> {
+    pub(crate) async fn admit(
+        &self,
+        sender: &Sender,
+        at: &ChatAddress,
+        command: Option<&Command>,
+    ) -> Result<Admitted, String> {
         match self.judge(sender, true, at) {
             Access::Admitted(admitted) => Ok(admitted),
-            Access::Stranger => Err(self.stranger_words(sender, at).await),
+            Access::Stranger => match command.and_then(|command| self.for_own_data(sender, at, command)) {
+                Some(admitted) => Ok(admitted),
+                None => Err(self.stranger_words(sender, at).await),
+            },
             Access::Ignored(why) => {
                 tracing::debug!(
                     platform = self.platform,
@@ -312,8 +348,24 @@ impl InboundPath {
         }
     }
 
+    /// Admits a stranger in a private chat to the commands about what is stored about them: people who talk in groups alone are
+    /// sent there for the answer.
+    pub(crate) fn for_own_data(
+        &self,
+        sender: &Sender,
+        at: &ChatAddress,
+        command: &Command,
+    ) -> Option<Admitted> {
+        if !at.direct || !matches!(command, Command::Export | Command::ForgetMe { .. }) {
+            return None;
+        }
+        let agent = self.chat.get().access.agent.clone();
+        let channel = self.channel(&agent, at)?;
+        Some(Admitted { channel, agent, author: self.author(sender), addressed: true, direct: true })
+    }
+
     fn channel(&self, agent: &AgentId, at: &ChatAddress) -> Option<ChannelId> {
-        let home = self.pairing_store.home_of(self.platform, &at.chat);
+        let home = self.home_of(at);
         let channel = ChannelId::new(agent, self.platform, &home, at.thread.as_deref());
         if let Err(error) = &channel {
             tracing::error!(
@@ -341,6 +393,7 @@ impl InboundPath {
         let approach = AccessRequest {
             user: "",
             standing: PairingStatus::Paired,
+            standing_of_group: self.standing_of_group(&|of| self.pairing_store.standing(of), at),
             myself: false,
             bot: false,
             calls_me: true,
@@ -354,11 +407,12 @@ impl InboundPath {
         }
     }
 
-    /// The pairing text for an unknown person who wrote privately. `None`: they were told recently, or no code can be
-    /// given.
+    /// The pairing text for an unknown person who wrote privately, or for a group. `None`: it was told recently, or no code can
+    /// be given.
     pub(crate) async fn pairing_reply(&self, sender: &Sender, at: &ChatAddress) -> Option<String> {
-        match self.pairing_store.request_pairing(self.author(sender), at.chat.clone()).await {
-            Ok(code) => code.as_deref().map(code_words),
+        let asks = self.asks(sender, at);
+        match self.pairing_store.request_pairing(asks, at.chat.clone()).await {
+            Ok(code) => code.as_deref().map(|code| code_words(code, at)),
             Err(error) => {
                 tracing::warn!(platform = self.platform, %error, "a stranger could not be given a code");
                 None
@@ -366,14 +420,29 @@ impl InboundPath {
         }
     }
 
+    /// Who is to be let in: a person, or the group in which somebody calls the bot.
+    fn asks(&self, sender: &Sender, at: &ChatAddress) -> Author {
+        if at.direct {
+            return self.author(sender);
+        }
+        let id = self.group(at);
+        let name = match &at.title {
+            Some(title) => format!("{}, asked by {}", display(title), sender.name),
+            None => format!("asked by {}", sender.name),
+        };
+        Author { id, name }
+    }
+
     /// The text for an unknown person who gave a command or pressed a button, and so expects an answer.
     async fn stranger_words(&self, sender: &Sender, at: &ChatAddress) -> String {
         if let Some(words) = self.pairing_reply(sender, at).await {
             return words;
         }
-        match self.pairing_store.standing(&self.author(sender).id) {
-            PairingStatus::Waiting => "I do not know you yet; you have been told a code.".to_owned(),
-            _ => "I do not know you yet, and can give you no code now: too many others wait for one; try again \
+        match (self.pairing_store.standing(&self.asks(sender, at).id), at.direct) {
+            (PairingStatus::Waiting, true) => "I do not know you yet; you have been told a code.".to_owned(),
+            (PairingStatus::Waiting, false) => "I do not serve this place yet; a code was told here.".to_owned(),
+            (_, false) => "I am not set up to answer you here.".to_owned(),
+            (_, true) => "I do not know you yet, and can give you no code now: too many others wait for one; try again \
                   later."
                 .to_owned(),
         }
@@ -543,9 +612,13 @@ fn for_everybody(access: &AccessPolicy) -> AccessPolicy {
     access
 }
 
-fn code_words(code: &str) -> String {
+fn code_words(code: &str, at: &ChatAddress) -> String {
+    let (who, whom) = match (at.direct, &at.server) {
+        (true, _) => ("I do not know you yet. Your", "you"),
+        (false, None) => ("I do not serve this group yet. Its", "it"),
+        (false, Some(_)) => ("I do not serve this server yet. Its", "it"),
+    };
     format!(
-        "I do not know you yet. Your code is `{code}`. Whoever runs this bot can let you in with \
-         `cairn pair approve {code}`."
+        "{who} code is `{code}`. Whoever runs this bot can let {whom} in with `cairn pair approve {code}`."
     )
 }

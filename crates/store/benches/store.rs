@@ -125,7 +125,10 @@ fn append_to_a_folder(bencher: Bencher, tasks: u64) {
 /// Over loopback, with every commit synced. Nothing is measured where no server is installed.
 #[divan::bench(args = [1, 32], sample_count = 20, sample_size = 1)]
 fn append_to_a_database(bencher: Bencher, tasks: u64) {
-    let Some(server) = Postgres::start(true) else { return };
+    if !Postgres::is_installed() {
+        return;
+    }
+    let server = Postgres::start(true);
     let dir = tempfile::tempdir().unwrap();
     let (url, node, address) = (server.database().into(), "a".to_owned(), "a.example:80".to_owned());
     let database = Some(DatabaseOptions { url, node, address });

@@ -1,4 +1,4 @@
-//! A real PostgreSQL server for tests, where one is installed. It ends with the process that started it, whatever ends that.
+//! A real PostgreSQL server for tests that need one. It ends with the process that started it, whatever ends that.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -66,10 +66,11 @@ struct Guard {
     answers: BufReader<ChildStdout>,
 }
 
-/// The url of a new empty database, of a server that all tests of this process share; none where none is installed.
-pub fn database() -> Option<String> {
-    static SHARED: OnceLock<Option<Postgres>> = OnceLock::new();
-    Some(SHARED.get_or_init(|| Postgres::start(false)).as_ref()?.database())
+/// The url of a new empty database, of a server that all tests of this process share.
+#[track_caller]
+pub fn database() -> String {
+    static SHARED: OnceLock<Postgres> = OnceLock::new();
+    SHARED.get_or_init(|| Postgres::start(false)).database()
 }
 
 /// Has the database of that url do something, and returns what it says: a line for each row, with `|` between values.
@@ -104,17 +105,10 @@ pub fn store_table(url: &str) -> (String, String) {
 }
 
 impl Postgres {
-    /// Starts one; none, and a word of it, where none is installed. `is_synced`: a commit waits for the disk.
-    pub fn start(is_synced: bool) -> Option<Self> {
-        let Some(bin) = bin() else {
-            static TOLD: OnceLock<()> = OnceLock::new();
-            // The harness keeps what a test prints to itself.
-            TOLD.get_or_init(|| {
-                let told = "not shown: this machine has no PostgreSQL server; `.ci/postgres` installs one\n";
-                drop(std::io::stderr().write_all(told.as_bytes()));
-            });
-            return None;
-        };
+    /// Starts one. `is_synced`: a commit waits for the disk.
+    #[track_caller]
+    pub fn start(is_synced: bool) -> Self {
+        let bin = bin().expect("a PostgreSQL server is installed; `.ci/postgres` installs one");
         let dir = tempfile::tempdir().expect("a folder can be made");
         fs::write(dir.path().join("password"), PASSWORD).expect("its folder can be written");
         let mut guard = Guard::start(&bin, dir.path());
@@ -127,7 +121,12 @@ impl Postgres {
             guard.is_done().then_some(port)
         });
         let port = port.unwrap_or_else(|| panic!("the server cannot be started: {}", said(dir.path())));
-        Some(Self { bin, dir, port, options, guard: Mutex::new(guard), databases: AtomicU64::new(0) })
+        Self { bin, dir, port, options, guard: Mutex::new(guard), databases: AtomicU64::new(0) }
+    }
+
+    /// Whether one can be started on this machine.
+    pub fn is_installed() -> bool {
+        bin().is_some()
     }
 
     /// The url of a new empty database.
@@ -246,8 +245,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_keeps_what_it_has_over_a_crash_and_leaves_nothing_behind() {
-        let Some(server) = Postgres::start(false) else { return };
+    #[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
+    fn a_database_server_keeps_what_it_has_over_a_crash_and_leaves_nothing_behind() {
+        let server = Postgres::start(false);
         assert!(server.version().contains("PostgreSQL"), "{}", server.version());
         let (url, other) = (server.database(), server.database());
         sql(&url, "CREATE TABLE kept (n int); INSERT INTO kept VALUES (1), (2)");

@@ -1,4 +1,4 @@
-//! `cairn pair`: who may talk to the bot privately.
+//! `cairn pair`: who may talk to the bot privately, and which groups it serves that no list names.
 
 use axum::http::Method;
 use clap::Subcommand;
@@ -15,19 +15,20 @@ use cairn_api::text::{minute, one_line};
 
 #[derive(Debug, Subcommand)]
 pub enum PairCommand {
-    /// List who may talk to the bot, and who has asked to
+    /// List which people and groups may talk to the bot, and which have asked to
     #[command(after_help = "Examples:\n  cairn pair list\n  cairn pair list --json")]
     List,
-    /// Approve the person who was given this code, or one who was revoked
+    /// Approve the person or group that was given this code, or one that was revoked
     #[command(after_help = "\
 Example:
   cairn pair approve K7P2XMQA
 
-A stranger who writes to the bot gets a code and passes it on to you. A code
+A stranger who writes to the bot gets a code and passes it on to you. So does a
+group that no list names, when somebody mentions the bot there. A code
 expires after a day. Whoever was revoked is told no code any more: name them
 as `cairn pair list` does.")]
     Approve {
-        /// The code, or PLATFORM/USER of a person who was revoked
+        /// The code, or PLATFORM/USER or PLATFORM/chat:ID of whom was revoked
         #[arg(value_name = "CODE")]
         code: String,
     },
@@ -36,9 +37,9 @@ as `cairn pair list` does.")]
 Example:
   cairn pair revoke telegram/123456789
 
-In groups they are heard as before: `cairn ban` ends that.")]
+A person is heard in groups as before: `cairn ban` ends that.")]
     Revoke {
-        /// The person: PLATFORM/USER, as `cairn pair list` shows them
+        /// The person or group, as `cairn pair list` shows it
         #[arg(value_name = "USER")]
         user: String,
     },

@@ -41,6 +41,7 @@ fn ids_are_numbers_or_texts_and_come_out_the_same() {
     let approach = AccessRequest {
         user: "9",
         standing: PairingStatus::Stranger,
+        standing_of_group: PairingStatus::Stranger,
         myself: false,
         bot: false,
         calls_me: false,

@@ -200,7 +200,8 @@ pub struct Network {
     #[schemars(example = &"main")]
     pub agent: Option<String>,
     /// Who may write to the bot privately. "pairing": those of `users`, and whom an operator lets in (a stranger gets a
-    /// code; `cairn pair approve CODE`); "allowlist": those of `users`; "open": everybody; "off": nobody.
+    /// code; `cairn pair approve CODE`); "allowlist": those of `users`; "open": everybody; "off": nobody. With "pairing" a group
+    /// that is not listed gets a code, too, when the bot is mentioned there; a Discord server only while nothing is listed.
     pub direct: DirectPolicy,
     /// Ids, as numbers or in quotes: people who may write privately; servers that are served with all their channels;
     /// channels that are served with their threads; people who alone are heard in groups (empty: everybody there). What no

@@ -1,4 +1,4 @@
-//! Several daemons with one database: one leads, the others stand by and take over. A real PostgreSQL, where one is installed.
+//! Several daemons with one database: one leads, the others stand by and take over. A real PostgreSQL.
 
 use std::path::Path;
 use std::time::Duration;
@@ -81,8 +81,9 @@ fn shown(home: &Home) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn one_node_leads_and_the_next_takes_over_when_it_is_killed_or_stopped() {
-    let Some(url) = postgres::database() else { return };
+    let url = postgres::database();
     let (north, south) = (node("north", &url), node("south", &url));
     let leader = run(&north).await;
     until(&leader, true).await;
@@ -133,8 +134,9 @@ async fn one_node_leads_and_the_next_takes_over_when_it_is_killed_or_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn a_standby_reads_and_says_who_leads_to_whoever_asks_for_more() {
-    let Some(url) = postgres::database() else { return };
+    let url = postgres::database();
     let (north, south) = (node("north", &url), node("south", &url));
     let address = free_address();
     let config = std::fs::read_to_string(south.path("config.toml")).unwrap();
@@ -185,8 +187,9 @@ async fn a_standby_reads_and_says_who_leads_to_whoever_asks_for_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn a_node_that_is_drained_hands_over_and_stands_by() {
-    let Some(url) = postgres::database() else { return };
+    let url = postgres::database();
     let home = home();
     let alone = home.daemon(None).await;
     let (status, refused) = alone.client().ask("POST", "/v1/node/drain", &json!({})).await.unwrap();
@@ -230,8 +233,9 @@ async fn a_node_that_is_drained_hands_over_and_stands_by() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn a_node_hands_over_to_nobody_who_has_stopped_and_says_when_it_leads_again() {
-    let Some(url) = postgres::database() else { return };
+    let url = postgres::database();
     let (north, south) = (node("north", &url), node("south", &url));
     let first = run(&north).await;
     until(&first, true).await;
@@ -263,8 +267,9 @@ async fn a_node_hands_over_to_nobody_who_has_stopped_and_says_when_it_leads_agai
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn a_node_that_stands_by_uses_what_its_file_says_when_it_leads() {
-    let Some(url) = postgres::database() else { return };
+    let url = postgres::database();
     let (north, south) = (node("north", &url), node("south", &url));
     let first = run(&north).await;
     until(&first, true).await;
@@ -300,8 +305,9 @@ async fn a_node_that_stands_by_uses_what_its_file_says_when_it_leads() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn a_state_moves_into_a_database_and_back_and_shows_the_same() {
-    let Some(url) = postgres::database() else { return };
+    let url = postgres::database();
     let home = home();
     home.cairn(&["chat", "remember that my cat is called Flix"]).ended(0);
     home.cairn(&["chat", "The garden is north of the house."]).ended(0);
@@ -331,8 +337,9 @@ async fn a_state_moves_into_a_database_and_back_and_shows_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn who_is_erased_is_in_no_copy_and_not_in_the_database() {
-    let Some(url) = postgres::database() else { return };
+    let url = postgres::database();
     let (north, south) = (node("north", &url), node("south", &url));
     let leader = run(&north).await;
     until(&leader, true).await;
@@ -376,8 +383,9 @@ async fn first_leads(first: &Daemon, second: &Daemon) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn an_erasure_is_waited_for_whichever_node_does_it() {
-    let Some(url) = postgres::database() else { return };
+    let url = postgres::database();
     let (north, south) = (node("north", &url), node("south", &url));
     let one = run(&north).await;
     until(&one, true).await;
@@ -400,8 +408,9 @@ async fn an_erasure_is_waited_for_whichever_node_does_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn without_its_database_a_standby_says_that_nothing_was_done() {
-    let Some(server) = Postgres::start(false) else { return };
+    let server = Postgres::start(false);
     let url = server.database();
     let (north, south) = (node("north", &url), node("south", &url));
     let leader = run(&north).await;
@@ -420,8 +429,9 @@ async fn without_its_database_a_standby_says_that_nothing_was_done() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn without_its_database_a_node_takes_nothing_in_and_goes_on_when_it_is_back() {
-    let Some(server) = Postgres::start(false) else { return };
+    let server = Postgres::start(false);
     let north = node("north", &server.database());
     let daemon = run(&north).await;
     until(&daemon, true).await;
@@ -457,8 +467,9 @@ async fn without_its_database_a_node_takes_nothing_in_and_goes_on_when_it_is_bac
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn an_outage_that_ends_a_lead_in_order_does_not_count_against_a_turn() {
-    let Some(server) = Postgres::start(false) else { return };
+    let server = Postgres::start(false);
     let model = FakeModel::builder().start().await;
     let (home, url) = (home(), server.database());
     let (table, password) = store_table(&url);
@@ -493,8 +504,9 @@ async fn an_outage_that_ends_a_lead_in_order_does_not_count_against_a_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn a_node_that_begins_to_lead_forgets_sessions_that_nobody_handed_over() {
-    let Some(url) = postgres::database() else { return };
+    let url = postgres::database();
     let north = node("north", &url);
     std::fs::create_dir_all(north.state()).unwrap();
     let old = north.state().join("discord-sessions.json");

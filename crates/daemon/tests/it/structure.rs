@@ -387,8 +387,15 @@ fn every_source_file_opens_with_its_job() {
 #[test]
 fn no_test_is_skipped_and_no_lint_silenced_without_a_reason() {
     // Written in two halves, so that this file does not find itself.
-    let skipped = lines_with(concat!("#[", "ignore"));
-    assert!(skipped.is_empty(), "skipped tests:\n{skipped}");
+    // `.ci/run` runs those that need a part of the machine; the outcome says what they need.
+    let without_need = |line: &str| {
+        line.contains(concat!("#[", "ignore"))
+            && !["PostgreSQL", "Chromium"].iter().any(|part| line.contains(&format!("needs {part}: ")))
+    };
+    for (name, text) in sources() {
+        let skipped: Vec<&str> = text.lines().filter(|line| without_need(line)).collect();
+        assert!(skipped.is_empty(), "skipped tests in {name}: {skipped:?}");
+    }
     let silenced = lines_with(concat!("[", "allow("));
     assert!(silenced.is_empty(), "silenced; use expect with a reason:\n{silenced}");
     let unfinished = lines_with(concat!("todo", "!(")) + &lines_with(concat!("unimplemented", "!("));

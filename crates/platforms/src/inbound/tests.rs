@@ -41,7 +41,7 @@ fn ann() -> Sender {
 }
 
 fn group(chat: &str) -> ChatAddress {
-    ChatAddress { server: None, chat: chat.to_owned(), thread: None, direct: false }
+    ChatAddress { server: None, chat: chat.to_owned(), thread: None, title: None, direct: false }
 }
 
 fn private(chat: &str) -> ChatAddress {
@@ -88,9 +88,11 @@ fn each_chat_has_its_channel_and_those_on_no_list_are_ignored() {
     ] {
         assert_eq!(judged(&path, sender, &at), expected, "{at:?}");
     }
-    for (sender, at) in [(&ann(), group("3")), (&bob, group("1"))] {
-        assert!(matches!(path.judge(sender, true, &at), Access::Ignored(_)), "{at:?}");
-    }
+    assert!(matches!(path.judge(&bob, true, &group("1")), Access::Ignored(_)), "no member");
+    assert!(matches!(path.judge(&ann(), false, &group("3")), Access::Ignored(_)), "nobody is called");
+    assert_eq!(judged(&path, &ann(), &group("3")), "stranger", "a code lets it in");
+    runtime.pair("net/chat:3");
+    assert_eq!(judged(&path, &ann(), &group("3")), "net/7 in main/net/3");
 }
 
 #[tokio::test(start_paused = true)]
@@ -132,13 +134,17 @@ async fn a_stranger_is_told_a_code_once_and_only_who_was_told_is_reminded_of_it(
     let told = path.pairing_reply(&ann(), &private("7")).await.expect("is told");
     assert!(told.contains(&format!("cairn pair approve {CODE}")), "{told}");
     assert_eq!(path.pairing_reply(&ann(), &private("7")).await, None);
-    let refused = path.admit(&ann(), &private("7")).await.expect_err("is no member yet");
+    let refused = path.admit(&ann(), &private("7"), None).await.expect_err("is no member yet");
     assert!(refused.contains("have been told a code"), "{refused}");
     runtime.state.update(|state| state.full = true);
     let eve = Sender { id: "9".to_owned(), ..ann() };
-    let refused = path.admit(&eve, &private("9")).await.expect_err("is no member");
+    let refused = path.admit(&eve, &private("9"), None).await.expect_err("is no member");
     assert!(refused.contains("too many") && !refused.contains("told a code"), "{refused}");
-    assert!(path.admit(&ann(), &group("3")).await.expect_err("is not served").contains("not set up"));
+    let refused = path.admit(&ann(), &group("3"), None).await.expect_err("is not served");
+    assert!(refused.contains("not set up"), "there are no codes left: {refused}");
+    let mine =
+        path.admit(&ann(), &private("7"), Some(&Command::Export)).await.expect("it is about themselves");
+    assert_eq!((mine.channel.to_string(), mine.direct), ("main/net/7".to_owned(), true));
 }
 
 #[tokio::test(start_paused = true)]

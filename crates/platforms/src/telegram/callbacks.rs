@@ -47,7 +47,7 @@ impl InboundHandler {
         let press = ButtonPress {
             id: press_id(callback),
             data: callback.data.as_deref(),
-            admitted: self.path.admit(&sender(&presser, &self.me), &address(question)).await,
+            admitted: self.path.admit(&sender(&presser, &self.me), &address(question), None).await,
         };
         let place = topic_of(question);
         let mut closing = Closing { place, message: question.message_id, words: None };

@@ -75,6 +75,7 @@ pub(super) fn address(message: &Message) -> ChatAddress {
         server: None,
         chat: message.chat.id.to_string(),
         thread: message.topic().map(|topic| topic.to_string()),
+        title: message.chat.title.clone(),
         direct: message.is_direct(),
     }
 }

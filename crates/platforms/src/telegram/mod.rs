@@ -36,6 +36,7 @@ use std::time::Duration;
 
 use axum::Router;
 use cairn_types::ids::{ChannelId, MessageId};
+use cairn_types::people::access::UNLISTED;
 use cairn_types::ports::{
     Adapter, AdapterFailure, AdapterPorts, LinkState, PairingStore, Platform, PlatformStatus, PlatformTraits,
     SendError, SendPart,
@@ -49,10 +50,12 @@ use secrecy::SecretString;
 use self::api::Api;
 pub use self::checkup::checkup;
 use self::pace::Pace;
-use self::send::OwnMessages;
+use self::send::{OwnMessages, trouble_name};
 use self::webhook::Webhook;
+use self::wire::Chat;
 use crate::fence::Fence;
 use crate::link::Link;
+use crate::markup::name::display;
 use crate::markup::telegram as rendering;
 use crate::settings::{ChatSettings, LiveChat};
 
@@ -64,6 +67,9 @@ const TYPING_EVERY: Duration = Duration::from_secs(4);
 
 /// Most unlisted groups whose id is logged.
 const UNLISTED_MAX: usize = 256;
+
+/// Most unlisted groups in the status.
+const UNLISTED_SHOWN: usize = 8;
 
 pub const API_URL: &str = "https://api.telegram.org";
 
@@ -177,10 +183,19 @@ impl Telegram {
         self.api.server_now().unwrap_or_else(|| self.pairing_store.clock().now())
     }
 
-    /// Records an ignored message. The id of each ignored group is logged once, so that it can be listed.
-    fn passed_over(&self, chat: i64, direct: bool, why: &'static str) {
-        let mut unlisted = self.unlisted.lock();
+    /// Records an ignored message. The id of each ignored group is logged once, so that it can be listed; the first few that are
+    /// on no list are in the status.
+    fn passed_over(&self, chat: &Chat, direct: bool, why: &'static str) {
+        let (mut unlisted, title) = (self.unlisted.lock(), chat.title.as_deref().unwrap_or_default());
+        let chat = chat.id;
         if !direct && unlisted.len() < UNLISTED_MAX && unlisted.insert(chat) {
+            if why == UNLISTED && unlisted.len() <= UNLISTED_SHOWN {
+                let title = display(title);
+                let reason = format!(
+                    "the group \"{title}\" is not served: mention the bot there for a code, or list it in `chats`"
+                );
+                self.link.trouble(&trouble_name(chat), &reason);
+            }
             tracing::info!(
                 chat,
                 why,

@@ -234,12 +234,12 @@ impl Telegram {
 
     pub(super) fn works(&self, chat: i64) {
         if self.link.clear(&trouble_name(chat)) {
-            tracing::info!(chat, "the bot may write in that telegram group again");
+            tracing::info!(chat, "that telegram group is no trouble any more");
         }
     }
 }
 
-fn trouble_name(chat: i64) -> String {
+pub(super) fn trouble_name(chat: i64) -> String {
     format!("chat {chat}")
 }
 

@@ -25,6 +25,13 @@ const URGENT: [&str; 3] = ["stop", "approve", "deny"];
 /// The pseudo-topic of a chat's button queue, which does not wait for messages. No real topic has this number.
 const BUTTONS: i64 = i64::MIN;
 
+/// What becomes of a message of somebody who is not known.
+enum Strangers<'a> {
+    /// They get a pairing code, or an answer to this command if it is about what is stored about them.
+    May(Option<&'a Command>),
+    MayNot,
+}
+
 impl InboundHandler {
     /// Appends an update to its chat's queue.
     pub(super) fn push(&self, job: Job) {
@@ -107,7 +114,13 @@ impl InboundHandler {
         if given == Given::Other {
             return "for_another_bot";
         }
-        let Some((speaker, admitted)) = self.admitted(message, true).await else { return "ignored" };
+        let command = match given {
+            Given::Mine { name, words, .. } if !late => Command::parse(name, words).and_then(Result::ok),
+            Given::Mine { .. } | Given::Nothing | Given::Other => None,
+        };
+        let Some((speaker, admitted)) = self.admitted(message, Strangers::May(command.as_ref())).await else {
+            return "ignored";
+        };
         if let Given::Mine { name, words, named } = given {
             return match Command::parse(name, words) {
                 // A command too old to run must not reach the model as text.
@@ -149,7 +162,7 @@ impl InboundHandler {
         if words::command(message, &self.me) != Given::Nothing {
             return "edited_command";
         }
-        let Some((_, admitted)) = self.admitted(message, false).await else { return "ignored" };
+        let Some((_, admitted)) = self.admitted(message, Strangers::MayNot).await else { return "ignored" };
         let Some(parts) = self.parts(message, &admitted.agent).await else { return "empty" };
         let Admitted { channel, author, addressed, .. } = admitted;
         let at = message.edit_date.and_then(|at| Timestamp::from_second(at).ok());
@@ -173,22 +186,26 @@ impl InboundHandler {
         "membership"
     }
 
-    /// The author and the channel, if admitted. `pairs`: an unknown person gets a pairing code.
-    async fn admitted(&self, message: &Message, pairs: bool) -> Option<(Speaker, Admitted)> {
+    /// The author and the channel, if admitted.
+    async fn admitted(&self, message: &Message, strangers: Strangers<'_>) -> Option<(Speaker, Admitted)> {
         let speaker = content::speaker(message)?;
         match judge(&self.path, &self.me, message, &speaker) {
             Access::Admitted(admitted) => Some((speaker, admitted)),
             Access::Stranger => {
-                if pairs
-                    && let Some(words) =
-                        self.path.pairing_reply(&sender(&speaker, &self.me), &address(message)).await
+                let Strangers::May(command) = strangers else { return None };
+                let (sender, at) = (sender(&speaker, &self.me), address(message));
+                if let Some(admitted) =
+                    command.and_then(|command| self.path.for_own_data(&sender, &at, command))
                 {
+                    return Some((speaker, admitted));
+                }
+                if let Some(words) = self.path.pairing_reply(&sender, &at).await {
                     self.reply(message, words);
                 }
                 None
             }
             Access::Ignored(why) => {
-                self.telegram.passed_over(message.chat.id, message.is_direct(), why);
+                self.telegram.passed_over(&message.chat, message.is_direct(), why);
                 None
             }
         }
@@ -202,13 +219,18 @@ impl InboundHandler {
         command: Result<Command, String>,
     ) {
         let id = self.telegram.message_id(message);
+        // Why a command was refused is no secret here, unless its answer would be one.
+        let is_secret = command.as_ref().is_ok_and(Command::is_private);
         let answer = self.path.run(admitted, id.clone(), self.said_at(message), command).await;
         let Some(CommandAnswer { words, private, .. }) = answer else { return };
-        if !private || admitted.direct {
+        if !(private && is_secret) || admitted.direct {
             return self.reply(message, words);
         }
         let bot = self.me.username.as_deref().unwrap_or_default();
-        let aside = format!("That is for your eyes alone: open a private chat with @{bot}, then ask again.");
+        // A link, since mentions in what the bot sends are broken up.
+        let aside = format!(
+            "That is for your eyes alone: open a private chat with me, https://t.me/{bot}, then ask again."
+        );
         let aside = Notice { place: topic_of(message), reply_to: Some(id), words: aside, otherwise: None };
         // An anonymous admin or a channel has no private chat.
         self.say(match speaker.person {

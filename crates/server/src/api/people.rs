@@ -17,6 +17,9 @@ use cairn_config::is_person;
 /// The message to a person who was approved.
 const WELCOME: &str = "You are approved: you can talk to me now.";
 
+/// The message to a group that was approved.
+const GROUP_WELCOME: &str = "I am let in here: mention me, and I answer.";
+
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// `GET /v1/pairings`: requests first.
@@ -115,7 +118,7 @@ async fn welcome(admin: &Admin, pairing: &Pairing) -> bool {
         part: 0,
         channel,
         reply_to: None,
-        words: WELCOME.to_owned(),
+        words: if pairing.is_group() { GROUP_WELCOME } else { WELCOME }.to_owned(),
         approval: None,
     };
     // The pairing code may have been sent just now, and networks limit the rate of messages.

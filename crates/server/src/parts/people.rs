@@ -224,10 +224,9 @@ impl PairingStore for DaemonPairings {
     fn paired_chats(&self, platform: &str) -> Vec<String> {
         let state = self.state.read();
         let of_platform = |user: &str| user.strip_prefix(platform).is_some_and(|rest| rest.starts_with('/'));
-        let paired = state
-            .pairings
-            .iter()
-            .filter(|(user, pairing)| of_platform(user) && pairing.approved_at.is_some());
+        let paired = state.pairings.iter().filter(|(user, pairing)| {
+            of_platform(user) && pairing.approved_at.is_some() && !pairing.is_group()
+        });
         paired.map(|(_, pairing)| pairing.chat.clone()).collect()
     }
 

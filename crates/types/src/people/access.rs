@@ -11,11 +11,15 @@ use crate::people::pairing::PairingStatus;
 #[cfg(test)]
 mod tests;
 
-/// Who may write to the bot privately.
+/// Why a message of a group that is on no list is ignored.
+pub const UNLISTED: &str = "place not on a list";
+
+/// Who may write to the bot privately, and whether an operator lets groups in by a code.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DirectPolicy {
-    /// Those on the list, and whom an operator lets in by a code.
+    /// Those on the list, and whom an operator lets in by a code. A group that is on no list gets a code, too, when the bot is
+    /// called there.
     #[default]
     Pairing,
     Allowlist,
@@ -97,6 +101,8 @@ pub struct AccessRequest<'a> {
     pub user: &'a str,
     /// Whether they are paired or banned, by the registry.
     pub standing: PairingStatus,
+    /// Whether the group is paired, by the registry; of no meaning in a private chat.
+    pub standing_of_group: PairingStatus,
     pub myself: bool,
     pub bot: bool,
     /// The bot is mentioned, replied to, or given a command.
@@ -110,7 +116,7 @@ pub enum AccessVerdict {
         agent: AgentId,
         addressed: bool,
     },
-    /// A stranger in a private chat, who is sent a pairing code.
+    /// A stranger in a private chat, or a group that is on no list: a pairing code is sent.
     Pair,
     /// The message is ignored; the text says why, for the log.
     Ignore(&'static str),
@@ -164,8 +170,10 @@ impl AccessPolicy {
             || self.chats.contains(chat)
             || (server.is_some() && thread.is_some_and(|thread| self.chats.contains(thread)))
             || server.is_some_and(|server| self.servers.contains(server));
-        if !served {
-            return AccessVerdict::Ignore("place not on a list");
+        let let_in =
+            self.direct == DirectPolicy::Pairing && approach.standing_of_group == PairingStatus::Paired;
+        if !served && !let_in {
+            return self.judge_unlisted(approach, server.is_some());
         }
         let heard = match rules.iter().find_map(|rule| rule.members.as_ref()) {
             Some(members) => members.contains(approach.user),
@@ -181,6 +189,20 @@ impl AccessPolicy {
         };
         let agent = rules.iter().find_map(|rule| rule.agent.as_ref()).unwrap_or(&self.agent).clone();
         AccessVerdict::Serve { agent, addressed }
+    }
+
+    /// A group that neither a list nor an operator lets in. Only a member who would be heard there gets a code. On servers lists
+    /// may leave out channels on purpose, so that codes are told there only where nothing is listed.
+    fn judge_unlisted(&self, approach: &AccessRequest<'_>, on_server: bool) -> AccessVerdict {
+        let is_member = self.members.is_empty() || self.members.contains(approach.user);
+        let has_lists = !(self.servers.is_empty() && self.chats.is_empty() && self.places.is_empty());
+        let is_open = self.direct == DirectPolicy::Pairing && !(on_server && has_lists);
+        let may_ask = is_open && is_member && !approach.bot && approach.calls_me;
+        match approach.standing_of_group {
+            PairingStatus::Revoked => AccessVerdict::Ignore("the pairing of the group was revoked"),
+            _ if may_ask => AccessVerdict::Pair,
+            _ => AccessVerdict::Ignore(UNLISTED),
+        }
     }
 
     /// The rules that fit, the most specific first: those that name the thread before those that name the chat before

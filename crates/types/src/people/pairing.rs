@@ -5,11 +5,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::message::Author;
 
+/// What stands before a group's id where a person's would be.
+const GROUPS: [&str; 2] = ["chat:", "server:"];
+
+/// A group in the registry, `PLATFORM/chat:ID`. Where there are servers, the whole server: `PLATFORM/server:ID`.
+pub fn group(platform: &str, server: Option<&str>, chat: &str) -> String {
+    let [of_chat, of_server] = GROUPS;
+    match server {
+        Some(server) => format!("{platform}/{of_server}{server}"),
+        None => format!("{platform}/{of_chat}{chat}"),
+    }
+}
+
 /// After this time a code that nobody approved is void.
 pub const CODE_AGE: SignedDuration = SignedDuration::from_hours(24);
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pairing {
+    /// A person, `PLATFORM/USER`, or a [`group`].
     pub user: Author,
     /// The chat that the code was sent to.
     pub chat: String,
@@ -27,6 +40,11 @@ pub struct Pairing {
 }
 
 impl Pairing {
+    /// Whether it is about a group.
+    pub fn is_group(&self) -> bool {
+        self.user.id.split_once('/').is_some_and(|(_, id)| GROUPS.iter().any(|kind| id.starts_with(kind)))
+    }
+
     /// Whether no operator has decided yet.
     fn is_open(&self) -> bool {
         self.approved_at.is_none() && self.revoked_at.is_none()

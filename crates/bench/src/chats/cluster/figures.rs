@@ -46,9 +46,10 @@ impl fmt::Display for Figures {
 
 /// Measures a folder, a database with 1, 2 and 3 nodes, and a takeover with so many channels. Commits wait for the disk.
 pub async fn figures(cairn: &Path, dir: &Path, n_channels: usize) -> io::Result<Figures> {
+    if !Postgres::is_installed() {
+        return Err(io::Error::other("this needs PostgreSQL; `.ci/postgres` installs it"));
+    }
     let server = Postgres::start(true);
-    let server =
-        server.ok_or_else(|| io::Error::other("this needs PostgreSQL; `.ci/postgres` installs it"))?;
     let mut lines = vec![server.version(), Cost::HEAD.to_owned()];
     let mut costs: [Vec<Cost>; NAMES.len() + 1] = Default::default();
     // In turn, so that what else the machine does meets all of them.

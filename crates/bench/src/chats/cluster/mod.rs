@@ -88,9 +88,10 @@ impl fmt::Display for Findings {
 
 /// Lets people talk while there is trouble, and checks how everything ended.
 pub async fn run(plan: &Plan) -> io::Result<Findings> {
+    if !Postgres::is_installed() {
+        return Err(io::Error::other("this needs PostgreSQL; `.ci/postgres` installs it"));
+    }
     let server = Postgres::start(false);
-    let server =
-        server.ok_or_else(|| io::Error::other("this needs PostgreSQL; `.ci/postgres` installs it"))?;
     let url = server.database();
     let setting = Setting {
         n_places: [plan.n_places; 2],

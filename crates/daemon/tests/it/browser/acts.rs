@@ -12,9 +12,10 @@ use super::scene::{self, Scene};
 use super::{of_channel, visitor};
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Chromium: `.ci/browser` installs it, `.ci/run` runs these"]
 async fn a_link_logs_in_once_and_who_logs_out_is_out() {
     let scene = Scene::start(scene::model()).await;
-    let Some(browser) = Browser::start().await else { return };
+    let browser = Browser::start().await;
     let link = scene.link(&[]);
     browser.open(&link).await;
     browser.until_shown("All is well.").await;
@@ -38,9 +39,10 @@ async fn a_link_logs_in_once_and_who_logs_out_is_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Chromium: `.ci/browser` installs it, `.ci/run` runs these"]
 async fn a_compaction_is_seen_while_it_goes_on_and_when_it_ends() {
     let scene = Scene::start(scene::model()).await;
-    let Some(browser) = visitor(&scene).await else { return };
+    let browser = visitor(&scene).await;
     scene.say_nth(0).await;
     let gate = scene.rig.model.hold(Kind::Compaction);
     browser.open(&scene.at(&of_channel("/runs"))).await;
@@ -79,11 +81,12 @@ async fn a_compaction_is_seen_while_it_goes_on_and_when_it_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Chromium: `.ci/browser` installs it, `.ci/run` runs these"]
 async fn a_call_that_waits_is_answered_by_keyboard_alone() {
     let server = Script::default().start_http().await;
     let more = format!("tools = [\"files/*\"]\n\n[[mcp]]\nid = \"files\"\nurl = {:?}\n", server.url());
     let scene = Arc::new(Scene::start_in(crate::home(), scene::model(), &more).await);
-    let Some(browser) = visitor(&scene).await else { return };
+    let browser = visitor(&scene).await;
     scene.rig.cairn(&["mcp", "approve", "files", "--yes"]).ended(0);
     for (n, (key, done)) in [("[value=no]", 0), ("[value=yes]", 1)].into_iter().enumerate() {
         browser.open(&scene.at("/tools")).await;
@@ -109,9 +112,10 @@ async fn a_call_that_waits_is_answered_by_keyboard_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Chromium: `.ci/browser` installs it, `.ci/run` runs these"]
 async fn memories_are_put_right_without_any_script() {
     let scene = Scene::start(scene::model()).await;
-    let Some(browser) = visitor(&scene).await else { return };
+    let browser = visitor(&scene).await;
     let add = async |text: &str, importance: f64| {
         let body = json!({ "text": text, "kind": "fact", "scope": "agent", "importance": importance });
         scene.rig.post("/v1/memories", &body).await.1["id"].as_str().unwrap().to_owned()
@@ -154,9 +158,10 @@ async fn memories_are_put_right_without_any_script() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Chromium: `.ci/browser` installs it, `.ci/run` runs these"]
 async fn thresholds_are_tried_before_they_are_set_and_the_file_is_read_again() {
     let scene = Scene::start(scene::model()).await;
-    let Some(browser) = visitor(&scene).await else { return };
+    let browser = visitor(&scene).await;
     scene.talk(300).await;
     browser.open(&scene.at("/config")).await;
     assert!(

@@ -61,15 +61,12 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// A new one, with a profile of its own; none, and a word of it, where Chromium is not installed.
-    pub(crate) async fn start() -> Option<Self> {
+    /// A new one, with a profile of its own.
+    pub(crate) async fn start() -> Self {
         let mut command = Command::new("chromedriver");
         command.args(["--port=0", "--log-level=WARNING"]).stdin(Stdio::null()).kill_on_drop(true);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
-        let Ok(mut driver) = command.spawn() else {
-            eprintln!("not shown: this machine has no chromedriver; `.ci/browser` installs it with Chromium");
-            return None;
-        };
+        let mut driver = command.spawn().expect("chromedriver is installed; `.ci/browser` installs it");
         let port = tokio::time::timeout(PATIENCE, port_of(&mut driver)).await.expect("the driver starts");
         let profile = tempfile::tempdir().unwrap();
         let folder = format!("--user-data-dir={}", profile.path().display());
@@ -82,7 +79,7 @@ impl Browser {
         let Value::Object(wanted) = wanted else { unreachable!("it is written so") };
         let mut builder = ClientBuilder::new(hyper_util::client::legacy::connect::HttpConnector::new());
         let client = builder.capabilities(wanted).connect(&format!("http://127.0.0.1:{port}")).await;
-        Some(Self { client: client.unwrap(), driver, _profile: profile })
+        Self { client: client.unwrap(), driver, _profile: profile }
     }
 
     /// Closes it and waits for its end.

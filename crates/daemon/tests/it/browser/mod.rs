@@ -10,12 +10,12 @@ mod views;
 use chromium::Browser;
 use scene::Scene;
 
-/// A browser that is logged in to the page of a scene; none where Chromium is not installed.
-async fn visitor(scene: &Scene) -> Option<Browser> {
-    let browser = Browser::start().await?;
+/// A browser that is logged in to the page of a scene.
+async fn visitor(scene: &Scene) -> Browser {
+    let browser = Browser::start().await;
     browser.open(&scene.link(&[])).await;
     browser.until("location.pathname === '/' && document.querySelector('h1')").await;
-    Some(browser)
+    browser
 }
 
 fn encoded(text: &str) -> String {

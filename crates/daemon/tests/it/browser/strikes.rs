@@ -53,6 +53,7 @@ async fn said_everywhere(scene: &Scene, telegram: &FakeTelegram) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Chromium: `.ci/browser` installs it, `.ci/run` runs these"]
 async fn markup_in_names_messages_memories_summaries_and_results_stays_words() {
     let server = Script::default().start_http().await;
     let telegram = FakeTelegram::start().await;
@@ -69,7 +70,7 @@ async fn markup_in_names_messages_memories_summaries_and_results_stays_words() {
         (seen.kind == Kind::Compaction).then(summary)
     });
     let scene = Scene::start_in(home, model, &more).await;
-    let Some(browser) = visitor(&scene).await else { return };
+    let browser = visitor(&scene).await;
     scene.rig.cairn(&["mcp", "approve", "files", "--yes"]).ended(0);
     browser.open(&scene.at("/events")).await;
     browser.until_shown("Live.").await;

@@ -64,9 +64,10 @@ async fn views(scene: &Scene) -> Vec<(String, &'static str)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs Chromium: `.ci/browser` installs it, `.ci/run` runs these"]
 async fn every_view_of_a_long_conversation_is_sound_at_each_size_in_light_and_dark_and_without_scripts() {
     let scene = Scene::start(scene::model()).await;
-    let Some(browser) = visitor(&scene).await else { return };
+    let browser = visitor(&scene).await;
     scene.talk(ENTRIES).await;
     let views = views(&scene).await;
     let mut found = Vec::new();

@@ -24,10 +24,8 @@ async fn every_message_ends_as_promised_through_trouble_and_a_kill() {
 
 /// The beginning of `.ci/soak cluster`: a leader is stopped. Which other troubles follow depends on the machine's speed.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn every_message_ends_as_promised_while_nodes_of_one_database_die() {
-    if cairn_testkit::postgres::database().is_none() {
-        return;
-    }
     let dir = tempfile::tempdir().unwrap();
     let plan = cluster::Plan {
         cairn: crate::CAIRN.into(),

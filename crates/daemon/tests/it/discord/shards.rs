@@ -151,8 +151,9 @@ async fn sessions_go_on_after_a_planned_restart_and_what_came_meanwhile_is_told_
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn sessions_go_on_at_another_node_of_the_same_database() {
-    let Some(url) = postgres::database() else { return };
+    let url = postgres::database();
     let (tables, password) = store_table(&url);
     let mut rig = Setup { tables, ..Setup::default() }.build().await;
     rig.secret(PASSWORD_FILE, &password);

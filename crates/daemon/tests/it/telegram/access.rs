@@ -41,7 +41,7 @@ async fn in_a_group_it_answers_who_calls_it_and_knows_what_was_said_before() {
     let world = World::new().await;
     let (hut, other) = (world.telegram.supergroup("Quokka hut"), world.telegram.supergroup("Other quokkas"));
     let rig = world.start(&format!("chats = [{hut}]")).await;
-    rig.telegram.say(other, &rig.alice, Say::text("do you hear me, quokka?").mention());
+    rig.telegram.say(other, &rig.alice, "does anybody hear me, quokka?");
     rig.telegram.say(hut, &rig.alice, "the hut is green, quokka");
     let question = rig.telegram.say(hut, &rig.bob, Say::text("which colour, quokka?").mention());
     let first = rig.telegram.wait_sent(hut, 1).await.swap_remove(0);
@@ -57,6 +57,64 @@ async fn in_a_group_it_answers_who_calls_it_and_knows_what_was_said_before() {
     assert_eq!(rig.asked(), 2);
     assert!(rig.telegram.sent(other).is_empty());
     assert!(rig.log().contains(&other.to_string()), "the log tells by which id a group can be served");
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_group_is_shown_and_let_in_by_a_code() {
+    let world = World::new().await;
+    let hut = world.telegram.supergroup("Quokka hut");
+    let rig = world.start("").await;
+    rig.telegram.say(hut, &rig.alice, "nobody is asked, quokka");
+    let place = format!("chat {hut}: the group \"Quokka hut\" is not served");
+    rig.status_until(|line| line["troubles"].to_string().contains(&place.replace('"', "\\\""))).await;
+    assert!(rig.telegram.sent(hut).is_empty());
+
+    rig.telegram.say(hut, &rig.alice, Say::text("do you hear me, quokka?").mention());
+    let told = rig.telegram.wait_sent(hut, 1).await;
+    let list = rig.json(&["pair", "list"]).await;
+    let (group, code) = (format!("telegram/chat:{hut}"), list[0]["code"].as_str().unwrap());
+    assert_eq!((list[0]["user"].as_str(), list[0]["state"].as_str()), (Some(&*group), Some("waiting")));
+    assert_eq!(list[0]["name"], "Quokka hut, asked by Alice Quokka");
+    assert!(told[0].text.contains(code), "{told:?}");
+    assert_eq!(rig.asked(), 0, "its words reach no model");
+
+    let (status, text) = rig.cairn(&["pair", "approve", code]).await;
+    assert_eq!(status, 0, "{text}");
+    rig.telegram.wait_sent(hut, 2).await;
+    rig.telegram.say(hut, &rig.bob, Say::text("and now, quokka?").mention());
+    assert!(rig.telegram.wait_sent(hut, 3).await[2].text.contains("and now, quokka?"));
+
+    assert_eq!(rig.cairn(&["pair", "revoke", &group]).await.0, 0);
+    rig.telegram.say(hut, &rig.bob, Say::text("still, quokka?").mention());
+    rig.telegram.wait_confirmed().await;
+    assert_eq!((rig.telegram.sent(hut).len(), rig.asked()), (3, 1));
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn who_talks_in_a_group_alone_is_shown_in_private_what_is_stored_about_them() {
+    let world = World::new().await;
+    let hut = world.telegram.supergroup("Quokka hut");
+    let rig = world.start(&format!("chats = [{hut}]")).await;
+    rig.telegram.say(hut, &rig.alice, "/new");
+    let refused = rig.telegram.wait_sent(hut, 1).await.swap_remove(0).text;
+    assert_eq!(refused, "/new is for private chats; here only operators may use it.");
+    rig.telegram.say(hut, &rig.alice, "/export");
+    let aside = rig.telegram.wait_sent(hut, 2).await.swap_remove(1).text;
+    assert!(
+        aside.contains("https://t.me/cairn_test_bot"),
+        "a link, since no mention of the bot's can be tapped: {aside}"
+    );
+    for command in ["/export", "/forgetme"] {
+        let told = rig.ask(&rig.alice, command).await.text;
+        assert!(!told.contains("code") && told.contains("memor"), "{command}: {told}");
+    }
+    assert!(
+        rig.ask(&rig.alice, "hello, quokka").await.text.contains("code"),
+        "for all else they are a stranger"
+    );
+    assert_eq!(rig.asked(), 0);
     rig.end().await;
 }
 

@@ -42,7 +42,7 @@ impl InboundHandler {
         };
         // An error in a command is shown only to its caller.
         let secret = command.as_ref().map_or(true, Command::is_private);
-        let admitted = match self.admit(interaction).await {
+        let admitted = match self.admit(interaction, command.as_ref().ok()).await {
             Ok(admitted) => admitted,
             Err(words) => return self.refuse(interaction, &words).await,
         };
@@ -61,7 +61,7 @@ impl InboundHandler {
     }
 
     /// The person and the channel of an interaction, if they are admitted; otherwise the text to show them.
-    async fn admit(&self, interaction: &Interaction) -> Result<Admitted, String> {
+    async fn admit(&self, interaction: &Interaction, command: Option<&Command>) -> Result<Admitted, String> {
         let member = interaction.member.as_ref();
         let person = member.and_then(|member| member.user.as_deref()).or(interaction.user.as_ref());
         let person = person.ok_or("I cannot tell who you are.")?;
@@ -73,7 +73,7 @@ impl InboundHandler {
         let shown = member.and_then(|member| member.nick.as_deref());
         let shown = shown.unwrap_or_else(|| person.display_name());
         let sender = sender(person, shown, person.bot, *self.me.lock());
-        self.path.admit(&sender, &(&channel_ref).into()).await
+        self.path.admit(&sender, &(&channel_ref).into(), command).await
     }
 
     /// The channel of an interaction: from the event, or looked up.
@@ -179,7 +179,7 @@ impl InboundHandler {
         let press = ButtonPress {
             id: RuntimeMessage::new(interaction.id.to_string()),
             data: data.custom_id.as_deref(),
-            admitted: self.admit(interaction).await,
+            admitted: self.admit(interaction, None).await,
         };
         let mut run = std::pin::pin!(self.path.press(press));
         let (outcome, acknowledged) = match tokio::time::timeout(AT_ONCE, &mut run).await {

@@ -40,6 +40,7 @@ impl From<&ChannelRef> for ChatAddress {
             server: channel_ref.guild.map(|guild| guild.to_string()),
             chat: channel_ref.chat.to_string(),
             thread: channel_ref.thread.map(|thread| thread.to_string()),
+            title: None,
             direct: channel_ref.is_direct(),
         }
     }

@@ -1,12 +1,14 @@
 //! Builders for the store's tests, and what many of them look at.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_core::conversation::Conversation;
 use cairn_core::store_port::Store as _;
-use cairn_store::{Store, StoreOptions};
+use cairn_store::{DatabaseOptions, Store, StoreOptions};
+use cairn_testkit::postgres;
 use cairn_types::event::{
     CompactionEvent, Event, MessageEvent, NewRecord, Record, Run, RunEnd, RunOutcome, RunWork, Trigger,
     TurnEnd, TurnEvent, TurnOutcome,
@@ -19,6 +21,7 @@ use cairn_types::ports::{Query, StoreError};
 use cairn_types::summary::Summary;
 use cairn_types::tier::Tier;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 /// A moment, in seconds after the first of January 2026.
 pub(crate) fn at(secs: i64) -> Timestamp {
@@ -29,8 +32,22 @@ pub(crate) fn channel(name: &str) -> ChannelId {
     ChannelId::local(&AgentId::from("main"), name).unwrap()
 }
 
+/// The store in that folder. Where `CAIRN_TEST_STORE` is `database`, with a database of its own in a PostgreSQL server: so
+/// `.ci/run` has the tests of a store once more.
 pub(crate) fn open(dir: &Path) -> Store {
-    Store::open(StoreOptions::new(dir)).unwrap()
+    if std::env::var_os("CAIRN_TEST_STORE").is_none_or(|kind| kind != "database") {
+        return Store::open(StoreOptions::new(dir)).unwrap();
+    }
+    in_a_database(dir)
+}
+
+/// The store in that folder with a database of its own, the same one each time.
+pub(crate) fn in_a_database(dir: &Path) -> Store {
+    static URLS: Mutex<BTreeMap<PathBuf, String>> = Mutex::new(BTreeMap::new());
+    let url = URLS.lock().entry(dir.to_owned()).or_insert_with(postgres::database).clone();
+    let (node, address) = ("a".to_owned(), "a.example:80".to_owned());
+    let database = Some(DatabaseOptions { url: url.into(), node, address });
+    Store::open(StoreOptions { database, ..StoreOptions::new(dir) }).unwrap()
 }
 
 /// A store in a folder of its own.

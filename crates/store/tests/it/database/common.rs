@@ -1,44 +1,19 @@
 //! Stores of journals in databases, and what both sides of them have.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cairn_core::store_port::Store as _;
 use cairn_store::{DatabaseOptions, Standby, StandbyStatus, Store, StoreOptions};
-use cairn_testkit::postgres::{self, sql};
+use cairn_testkit::postgres::sql;
 use cairn_testkit::watched::GIVE_UP_AFTER;
 use cairn_types::event::{ArtifactEvent, Event, MaintenanceEvent, NewRecord};
 use cairn_types::message::Artifact;
 use cairn_types::ports::StoreError;
 use cairn_types::text::checksum::checksum;
-use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::timeout;
 
 pub(crate) use crate::common::*;
-
-/// The databases of state folders.
-static URLS: Mutex<Option<HashMap<PathBuf, String>>> = Mutex::new(None);
-
-/// The store in that folder, with a database of its own. Where no server is installed, without one: that is said once.
-pub(crate) fn open(dir: &Path) -> Store {
-    let url = URLS.lock().get_or_insert_default().get(dir).cloned().or_else(postgres::database);
-    let Some(url) = url else { return crate::common::open(dir) };
-    URLS.lock().get_or_insert_default().insert(dir.to_owned(), url.clone());
-    Store::open(options(dir, &url, "a")).unwrap()
-}
-
-pub(crate) fn opened() -> (tempfile::TempDir, Store) {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    (dir, store)
-}
-
-pub(crate) fn chatting() -> (tempfile::TempDir, Store, Chat) {
-    let (dir, store) = opened();
-    let chat = Chat::new(&store, "main");
-    (dir, store, chat)
-}
 
 pub(crate) fn options(dir: &Path, url: &str, node: &str) -> StoreOptions {
     let (url, address) = (url.into(), format!("{node}.example:80"));

@@ -27,8 +27,9 @@ fn artifacts(dir: &Path) -> Vec<PathBuf> {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn an_artifact_that_only_this_node_has_gives_way_to_the_one_that_the_journal_names() {
-    let Some(url) = database() else { return };
+    let url = database();
     let (a, store) = leader(&url, "a");
     let mut chat = Chat::new(&store, "main");
     let text = "the words of a long result";
@@ -54,8 +55,9 @@ async fn an_artifact_that_only_this_node_has_gives_way_to_the_one_that_the_journ
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn an_artifact_that_expires_goes_from_a_node_that_led_before() {
-    let Some(url) = database() else { return };
+    let url = database();
     let (a, store) = leader(&url, "a");
     let mut chat = Chat::new(&store, "main");
     for id in ["a1", "a2", "a3"] {
@@ -83,8 +85,9 @@ async fn an_artifact_that_expires_goes_from_a_node_that_led_before() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn a_copy_is_not_changed_by_who_takes_it_for_a_journal_of_its_own() {
-    let Some(url) = database() else { return };
+    let url = database();
     let (a, store) = leader(&url, "a");
     Chat::new(&store, "main").turn("m1", "the rhubarb is in the shed", "noted").await;
     let elsewhere = tempdir().unwrap();
@@ -110,8 +113,9 @@ async fn a_copy_is_not_changed_by_who_takes_it_for_a_journal_of_its_own() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn a_folder_whose_marker_is_damaged_is_moved_away_as_its_error_says() {
-    let Some(url) = database() else { return };
+    let url = database();
     let (a, store) = leader(&url, "a");
     say(&store, "one").await.unwrap();
     store.close().await;
@@ -138,8 +142,9 @@ async fn a_folder_whose_marker_is_damaged_is_moved_away_as_its_error_says() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn a_journal_is_not_moved_into_a_database_that_it_has_left() {
-    let Some(url) = database() else { return };
+    let url = database();
     let dir = tempdir().unwrap();
     let store = crate::common::open(dir.path());
     say(&store, "one").await.unwrap();
@@ -157,8 +162,9 @@ async fn a_journal_is_not_moved_into_a_database_that_it_has_left() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn what_only_reads_a_copy_does_not_lead_and_has_a_damaged_one_copied_again() {
-    let Some(url) = database() else { return };
+    let url = database();
     let dir = tempdir().unwrap();
     let options = in_segments(dir.path(), &url).await;
     let all = super::common::in_copy(dir.path());

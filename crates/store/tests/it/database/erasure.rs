@@ -53,8 +53,9 @@ fn in_events(url: &str, word: &str) -> String {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn who_is_erased_is_in_nothing_that_a_follower_kept_aside() {
-    let Some(url) = database() else { return };
+    let url = database();
     let (a, store) = leader(&url, "a");
     let n = ana_speaks(&store).await.state.last_n;
     let b = tempdir().unwrap();
@@ -87,8 +88,9 @@ fn let_erasures_fail(url: &str) {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn an_erasure_that_fails_keeps_nobody_from_leading_and_is_tried_again() {
-    let Some(url) = database() else { return };
+    let url = database();
     let (a, store) = leader(&url, "a");
     ana_speaks(&store).await;
     let_erasures_fail(&url);
@@ -120,8 +122,9 @@ async fn an_erasure_that_fails_keeps_nobody_from_leading_and_is_tried_again() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn a_follower_that_loses_its_lease_while_it_erases_leads_without_that_the_next_time() {
-    let Some(url) = database() else { return };
+    let url = database();
     let (_a, store) = leader(&url, "a");
     ana_speaks(&store).await;
     ask(store).await;
@@ -148,8 +151,9 @@ async fn a_follower_that_loses_its_lease_while_it_erases_leads_without_that_the_
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn an_erasure_takes_nothing_to_the_database_that_only_its_node_says() {
-    let Some(url) = database() else { return };
+    let url = database();
     let (a, store) = leader(&url, "a");
     ana_speaks(&store).await;
     let mut other = bob_speaks(&store, "other", "the carrots are in the cellar").await;
@@ -172,8 +176,9 @@ async fn an_erasure_takes_nothing_to_the_database_that_only_its_node_says() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn a_journal_with_somebody_who_is_still_to_be_erased_is_not_moved() {
-    let Some(url) = database() else { return };
+    let url = database();
     let dir = tempdir().unwrap();
     let store = crate::common::open(dir.path());
     ana_speaks(&store).await;

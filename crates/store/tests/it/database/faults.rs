@@ -75,9 +75,10 @@ fn kept(dir: &Path) -> Vec<PathBuf> {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn an_append_whose_connection_breaks_is_answered_once_and_is_in_the_journal_once() {
     for what in [Cut::Answer, Cut::Request] {
-        let Some(url) = database() else { return };
+        let url = database();
         let (proxy, by_way) = Proxy::to(&url);
         let (dir, store) = leader(&by_way, "a");
         say(&store, "one").await.unwrap();
@@ -96,8 +97,9 @@ async fn an_append_whose_connection_breaks_is_answered_once_and_is_in_the_journa
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn nothing_acknowledged_is_lost_when_the_server_crashes_and_it_goes_on_when_it_is_back() {
-    let Some(server) = Postgres::start(true) else { return };
+    let server = Postgres::start(true);
     let url = server.database();
     let (dir, mut store) = leader(&url, "a");
     let mut said = Vec::new();
@@ -133,8 +135,9 @@ async fn nothing_acknowledged_is_lost_when_the_server_crashes_and_it_goes_on_whe
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn a_leader_whose_lease_another_has_taken_writes_nothing_any_more() {
-    let Some(url) = database() else { return };
+    let url = database();
     let (proxy, by_way) = Proxy::to(&url);
     let (dir, store) = leader(&by_way, "a");
     say(&store, "one").await.unwrap();
@@ -181,9 +184,10 @@ fn break_connections(url: &str) {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn records_that_the_database_has_lost_are_told_and_kept_and_the_leader_goes_on_without_them() {
     for is_open in [false, true] {
-        let Some(url) = database() else { return };
+        let url = database();
         let (dir, store) = leader(&url, "a");
         for (to, words) in [("x", "one"), ("x", "two"), ("y", "three"), ("y", "four"), ("z", "five")] {
             say_in(&store, to, words).await.unwrap();
@@ -216,9 +220,10 @@ async fn records_that_the_database_has_lost_are_told_and_kept_and_the_leader_goe
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn a_loss_over_several_segments_is_found_though_a_crash_has_left_nothing_in_the_last_one() {
     for is_cut in [false, true] {
-        let Some(url) = database() else { return };
+        let url = database();
         let dir = tempdir().unwrap();
         let options = StoreOptions { segment_bytes: 300, ..options(dir.path(), &url, "a") };
         let store = Store::open(options.clone()).unwrap();
@@ -244,8 +249,9 @@ async fn a_loss_over_several_segments_is_found_though_a_crash_has_left_nothing_i
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn of_copies_that_were_kept_aside_the_newest_stay() {
-    let Some(url) = database() else { return };
+    let url = database();
     let (dir, mut store) = leader(&url, "a");
     for n in 1..=5 {
         for _ in 0..3 {
@@ -265,8 +271,9 @@ async fn of_copies_that_were_kept_aside_the_newest_stay() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn a_follower_keeps_aside_what_the_database_has_lost_though_others_have_written_since() {
-    let Some(url) = database() else { return };
+    let url = database();
     let (_a, store) = leader(&url, "a");
     for words in ["one", "two", "three", "four", "five"] {
         say(&store, words).await.unwrap();
@@ -289,8 +296,9 @@ async fn a_follower_keeps_aside_what_the_database_has_lost_though_others_have_wr
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn a_copy_that_a_crash_has_torn_is_whole_again_after_a_start() {
-    let Some(url) = database() else { return };
+    let url = database();
     let (dir, store) = leader(&url, "a");
     for words in ["one", "two", "three"] {
         say(&store, words).await.unwrap();
@@ -317,10 +325,11 @@ async fn a_copy_that_a_crash_has_torn_is_whole_again_after_a_start() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn a_copy_that_is_damaged_anywhere_is_rebuilt() {
     // Which segment, and whether the views show it: what they show of closed segments no start reads.
     for (segment, is_shown) in [(0, true), (0, false), (1, true), (3, true), (3, false)] {
-        let Some(url) = database() else { return };
+        let url = database();
         let dir = tempdir().unwrap();
         let options = in_segments(dir.path(), &url).await;
         let all = in_copy(dir.path());
@@ -349,8 +358,9 @@ async fn a_copy_that_is_damaged_anywhere_is_rebuilt() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn rewritten_events_are_copied_again_by_every_node() {
-    let Some(url) = database() else { return };
+    let url = database();
     let (dir, store) = leader(&url, "a");
     let mut chat = super::common::Chat::new(&store, "main");
     chat.turn("m1", "the rhubarb is in the shed", "noted").await;

@@ -11,12 +11,14 @@ use tempfile::tempdir;
 use tokio::time::timeout;
 
 use super::common::{
-    Chat, channel, found, history, in_copy, in_database, leader, open, options, run_out, say, segments, until,
+    Chat, channel, found, history, in_a_database, in_copy, in_database, leader, options, run_out, say,
+    segments, until,
 };
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn one_node_leads_and_whoever_wants_to_is_told_which() {
-    let Some(url) = database() else { return };
+    let url = database();
     let (_a, store) = leader(&url, "a");
     let b = tempdir().unwrap();
     let error = Store::open(options(b.path(), &url, "b")).err().unwrap();
@@ -40,8 +42,9 @@ async fn one_node_leads_and_whoever_wants_to_is_told_which() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn a_node_that_stops_in_order_is_not_listed_any_more() {
-    let Some(url) = database() else { return };
+    let url = database();
     let listed = || sql(&url, "SELECT name FROM cairn_node ORDER BY name");
     let (_a, store) = leader(&url, "a");
     let b = tempdir().unwrap();
@@ -59,8 +62,9 @@ async fn a_node_that_stops_in_order_is_not_listed_any_more() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn a_name_stays_with_the_node_that_was_heard_of_by_it() {
-    let Some(url) = database() else { return };
+    let url = database();
     let (_a, store) = leader(&url, "a");
     sql(
         &url,
@@ -84,8 +88,9 @@ async fn a_name_stays_with_the_node_that_was_heard_of_by_it() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn a_follower_has_what_the_leader_wrote_while_it_was_there_and_while_it_was_not() {
-    let Some(url) = database() else { return };
+    let url = database();
     let (a, store) = leader(&url, "a");
     let mut chat = Chat::new(&store, "main");
     chat.turn("m1", "I adopted a greyhound named Pixel", "Lovely!").await;
@@ -116,8 +121,9 @@ async fn a_follower_has_what_the_leader_wrote_while_it_was_there_and_while_it_wa
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn a_standby_that_wants_to_lead_does_so_when_the_lease_has_run_out() {
-    let Some(url) = database() else { return };
+    let url = database();
     let (_a, store) = leader(&url, "a");
     say(&store, "one").await.unwrap();
     let b = tempdir().unwrap();
@@ -137,8 +143,9 @@ async fn a_standby_that_wants_to_lead_does_so_when_the_lease_has_run_out() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn a_folder_that_was_copied_does_not_take_the_lead_from_where_it_was_copied() {
-    let Some(url) = database() else { return };
+    let url = database();
     let (a, store) = leader(&url, "a");
     say(&store, "one").await.unwrap();
     let b = tempdir().unwrap();
@@ -161,8 +168,9 @@ async fn a_folder_that_was_copied_does_not_take_the_lead_from_where_it_was_copie
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn a_copy_is_no_journal_of_its_own_and_a_journal_of_its_own_is_no_copy() {
-    let (Some(url), Some(other)) = (database(), database()) else { return };
+    let (url, other) = (database(), database());
     let (_, secret) = without_password(&url);
     let told = |options: StoreOptions, words: &[&str]| {
         let both = [Store::open(options.clone()).err(), Store::stand_by(options).err()];
@@ -202,8 +210,9 @@ fn what_is_secret_in_a_url_is_told_nowhere() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn a_database_of_a_newer_version_is_not_touched() {
-    let Some(url) = database() else { return };
+    let url = database();
     let (a, store) = leader(&url, "a");
     store.close().await;
     sql(&url, "UPDATE cairn_journal SET format = 99, written_by = '9.9.9'");
@@ -215,8 +224,9 @@ async fn a_database_of_a_newer_version_is_not_touched() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn a_database_of_an_older_version_is_brought_to_this_one() {
-    let Some(url) = database() else { return };
+    let url = database();
     let (a, store) = leader(&url, "a");
     say(&store, "one").await.unwrap();
     store.close().await;
@@ -234,8 +244,10 @@ async fn a_database_of_an_older_version_is_brought_to_this_one() {
 }
 
 #[tokio::test]
+#[ignore = "needs PostgreSQL: `.ci/postgres` installs it, `.ci/run` runs these"]
 async fn words_that_a_database_cannot_hold_as_text_come_back_as_they_were() {
-    let (dir, store) = super::common::opened();
+    let dir = tempfile::tempdir().unwrap();
+    let store = in_a_database(dir.path());
     for words in ["a\0b", "\u{feff}ß\u{1f980}\\u0000", "'; DROP TABLE cairn_event; --"] {
         say(&store, words).await.unwrap();
     }
@@ -243,6 +255,6 @@ async fn words_that_a_database_cannot_hold_as_text_come_back_as_they_were() {
     store.close().await;
     std::fs::remove_dir_all(dir.path().join("journal")).unwrap();
     super::common::remove_derived(dir.path());
-    open(dir.path()).close().await;
+    in_a_database(dir.path()).close().await;
     assert_eq!(in_copy(dir.path()), before);
 }

@@ -26,6 +26,7 @@ fn approach(place: ChatPlace<'static>) -> AccessRequest<'static> {
     AccessRequest {
         user: "7",
         standing: PairingStatus::Stranger,
+        standing_of_group: PairingStatus::Stranger,
         myself: false,
         bot: false,
         calls_me: false,
@@ -73,7 +74,36 @@ fn is_ignored(verdict: &AccessVerdict) -> bool {
 #[case(thread(), AccessVerdict::Ignore("place not on a list"))]
 #[case(topic(), AccessVerdict::Ignore("place not on a list"))]
 fn empty_lists_serve_nobody(#[case] place: ChatPlace<'static>, #[case] verdict: AccessVerdict) {
-    assert_eq!(closed().judge(&AccessRequest { calls_me: true, ..approach(place) }), verdict);
+    let policy = AccessPolicy { direct: DirectPolicy::Pairing, ..closed() };
+    assert_eq!(policy.judge(&approach(place)), verdict);
+}
+
+#[rstest]
+#[case::called(&[], "7", topic(), DirectPolicy::Pairing, PairingStatus::Stranger, AccessVerdict::Pair)]
+#[case::waiting(&[], "7", topic(), DirectPolicy::Pairing, PairingStatus::Waiting, AccessVerdict::Pair)]
+#[case::beside_a_list(&["H"], "7", topic(), DirectPolicy::Pairing, PairingStatus::Stranger, AccessVerdict::Pair)]
+#[case::let_in(&["H"], "7", topic(), DirectPolicy::Pairing, PairingStatus::Paired, answered("main"))]
+#[case::no_more(&[], "7", topic(), DirectPolicy::Allowlist, PairingStatus::Paired, AccessVerdict::Ignore(UNLISTED))]
+#[case::no_codes(&[], "7", topic(), DirectPolicy::Open, PairingStatus::Stranger, AccessVerdict::Ignore(UNLISTED))]
+#[case::no_member(&[], "8", topic(), DirectPolicy::Pairing, PairingStatus::Stranger, AccessVerdict::Ignore(UNLISTED))]
+#[case::server(&[], "7", channel(), DirectPolicy::Pairing, PairingStatus::Stranger, AccessVerdict::Pair)]
+#[case::let_in_server(&[], "7", thread(), DirectPolicy::Pairing, PairingStatus::Paired, answered("main"))]
+#[case::server_beside_a_list(
+    &["H"], "7", channel(), DirectPolicy::Pairing, PairingStatus::Stranger, AccessVerdict::Ignore(UNLISTED)
+)]
+fn a_group_on_no_list_is_let_in_by_a_code(
+    #[case] chats: &[&str],
+    #[case] user: &'static str,
+    #[case] place: ChatPlace<'static>,
+    #[case] direct: DirectPolicy,
+    #[case] standing_of_group: PairingStatus,
+    #[case] verdict: AccessVerdict,
+) {
+    let policy = AccessPolicy { direct, chats: set(chats), members: set(&["7"]), ..closed() };
+    let called = AccessRequest { user, standing_of_group, calls_me: true, ..approach(place) };
+    assert_eq!(policy.judge(&called), verdict);
+    let by_a_bot = policy.judge(&AccessRequest { bot: true, ..called });
+    assert_ne!(by_a_bot, AccessVerdict::Pair, "bots read no codes to operators");
 }
 
 #[rstest]
