@@ -13,6 +13,12 @@ pub const MEMORY_SAVE: &str = "memory_save";
 /// Name of the tool that tells the time.
 pub const TIME: &str = "time";
 
+/// Name of the tool that searches the channel's history.
+pub const HISTORY_SEARCH: &str = "history_search";
+
+/// Most pages of what [`HISTORY_SEARCH`] finds.
+pub const PAGES_MAX: u64 = 3;
+
 /// The definitions of all built-in tools, for [`crate::agent::AgentSettings::tools`].
 pub fn builtin_tools() -> Vec<ToolDef> {
     let tool = |name: &str, description: &str, parameters: Value| ToolDef {
@@ -27,12 +33,22 @@ pub fn builtin_tools() -> Vec<ToolDef> {
     });
     vec![
         memory_save_tool(),
-        tool("memory_search", "Search what is remembered beyond this conversation.", query.clone()),
+        tool("memory_search", "Search what is remembered beyond this conversation.", query),
         tool(
-            "history_search",
+            HISTORY_SEARCH,
             "Search the whole history of this channel, also what is only summarised or no longer shown. Results \
              name the number of each message for history_read.",
-            query,
+            json!({
+                "type": "object",
+                "properties": {
+                    "query": { "type": "string", "description": "words to look for, in any order" },
+                    "by": { "type": "string", "description": "only what this person said: the name as shown" },
+                    "from": { "type": "string", "description": "only from this day or time on, such as 2026-03-01" },
+                    "until": { "type": "string", "description": "only up to this day or time, which counts" },
+                    "page": { "type": "integer", "minimum": 1, "maximum": PAGES_MAX, "description": "which twenty of the results; 1 when left out" }
+                },
+                "required": ["query"]
+            }),
         ),
         tool(
             "history_read",
@@ -53,7 +69,7 @@ pub fn builtin_tools() -> Vec<ToolDef> {
 
 /// Whether a tool of that name is built in.
 pub fn is_builtin(name: &str) -> bool {
-    let names = [MEMORY_SAVE, "memory_search", "history_search", "history_read", READ_TOOL, TIME];
+    let names = [MEMORY_SAVE, "memory_search", HISTORY_SEARCH, "history_read", READ_TOOL, TIME];
     names.contains(&name)
 }
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use cairn_core::artifact::{PAGE_FRAME_BYTES, named, page, readable};
-use cairn_core::builtin_tools::{MEMORY_SAVE, TIME};
+use cairn_core::builtin_tools::{HISTORY_SEARCH, MEMORY_SAVE, PAGES_MAX, TIME};
 use cairn_core::compaction::parse_memory;
+use cairn_core::excerpt;
 use cairn_core::result_guard::ResultRoom;
 use cairn_core::settings::ResultGuardSettings;
 use cairn_core::trust::memory_provenance;
@@ -13,17 +14,25 @@ use cairn_types::event::{ArtifactEvent, Event, MemoryEvent};
 use cairn_types::ids::Seq;
 use cairn_types::memory::{MemorySave, Reach, Scope, Source, credit};
 use cairn_types::message::{Entry, Provenance, Role, ToolCall};
-use cairn_types::ports::{HitKind, LineRange, MemoryFilter, Query};
+use cairn_types::people::said::SaidFilter;
+use cairn_types::ports::{Hit, HitKind, LineRange, MemoryFilter, Query};
 use cairn_types::text::edges::READ_TOOL;
 use jiff::Timestamp;
+use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 use serde_json::Value;
 
 use crate::handle::ChannelHandle;
 use crate::ports::Ports;
 
-/// Most hits that `history_search` returns.
-const HITS_MAX: usize = 10;
+/// Most memories that `memory_search` returns.
+const MEMORIES_MAX: usize = 10;
+
+/// Hits on a page of `history_search`.
+const HITS: usize = 20;
+
+/// Longest excerpt of a hit, in characters. Twenty of them take some 1,500 tokens.
+const HIT_MAX_CHARS: usize = 300;
 
 /// Most entries that one `history_read` returns.
 const READ_MAX: usize = 50;
@@ -36,9 +45,6 @@ const UNINDEXED_MAX: u64 = 1_000;
 
 /// Added to search results while the index is being rebuilt.
 const INCOMPLETE: &str = "\n(incomplete: the search index is being made; search again later)";
-
-/// Longest excerpt of a hit, in characters.
-const HIT_MAX_CHARS: usize = 1_500;
 
 pub(super) struct Output {
     pub(super) text: String,
@@ -85,7 +91,7 @@ impl Builtin {
                 })
             }
             "memory_search" => self.memory_search(arguments).await,
-            "history_search" => self.history_search(arguments).await,
+            HISTORY_SEARCH => self.history_search(arguments).await,
             "history_read" => self.history_read(arguments).await,
             TIME => time(arguments, self.ports.now(), &settings.timezone).map(Output::own),
             READ_TOOL => self.artifact_read(arguments, &settings.result_guard, room).await,
@@ -125,7 +131,7 @@ impl Builtin {
 
     async fn memory_search(&self, arguments: &Value) -> Result<Output, String> {
         let query = text_argument(arguments, "query")?;
-        let filter = MemoryFilter { query: Some(query), limit: HITS_MAX, ..MemoryFilter::default() };
+        let filter = MemoryFilter { query: Some(query), limit: MEMORIES_MAX, ..MemoryFilter::default() };
         let agent = &self.handle.id.agent();
         let found = self.ports.store.memories(agent, &self.reach, filter).await;
         let found = found.map_err(|error| error.to_string())?;
@@ -147,28 +153,34 @@ impl Builtin {
     }
 
     async fn history_search(&self, arguments: &Value) -> Result<Output, String> {
+        let page = match arguments.get("page").filter(|page| !page.is_null()) {
+            None => 1,
+            Some(page) => {
+                let page = page.as_u64().filter(|page| (1..=PAGES_MAX).contains(page));
+                page.ok_or_else(|| format!("`page` is a number from 1 to {PAGES_MAX}"))?
+            }
+        };
+        let before = (page as usize - 1) * HITS;
         let query = Query {
             channel: Some(self.handle.id.clone()),
             text: text_argument(arguments, "query")?,
-            limit: HITS_MAX,
+            said: said_argument(arguments, &self.handle.settings().timezone)?,
+            // One more tells whether there is another page.
+            limit: before + HITS + 1,
             ..Query::default()
         };
         let hits = self.ports.store.search(query).await.map_err(|error| error.to_string())?;
-        let lines: Vec<String> = hits
-            .iter()
-            .filter(|hit| hit.kind != HitKind::Memory)
-            .map(|hit| {
-                let number = hit.seq.map_or_else(|| "summary".to_owned(), |seq| format!("#{seq}"));
-                let who = hit.author.as_ref().map_or_else(String::new, |author| escape_name(&author.name));
-                format!("[{number} | {} | {who}] {}", short_time(hit.at), shorten(&hit.text, HIT_MAX_CHARS))
-            })
-            .collect();
+        let hits: Vec<&Hit> = hits.iter().filter(|hit| hit.kind != HitKind::Memory).skip(before).collect();
+        let mut lines: Vec<String> = hits.iter().take(HITS).map(|hit| hit_line(hit)).collect();
         let is_incomplete = self.ports.store.unindexed() > UNINDEXED_MAX;
         let note = if is_incomplete { INCOMPLETE } else { "" };
         if lines.is_empty() {
             return Ok(Output::own(format!("nothing found{note}")));
         }
-        // A hit also quotes its neighbours.
+        if hits.len() > HITS && page < PAGES_MAX {
+            lines.push(format!("[there are more: ask for page {}]", page + 1));
+        }
+        // A summary quotes anybody.
         let provenance = self.handle.read(|conversation| conversation.heard.clone());
         Ok(Output { text: lines.join("\n") + note, provenance, events: Vec::new() })
     }
@@ -258,11 +270,50 @@ fn line(entry: &Entry) -> String {
     format!("[#{} | {} | {who}] {}", entry.seq, short_time(entry.at), entry.text())
 }
 
-fn shorten(text: &str, max_chars: usize) -> String {
-    match text.char_indices().nth(max_chars) {
-        Some((end, _)) => format!("{} […]", &text[..end]),
-        None => text.to_owned(),
+fn hit_line(hit: &Hit) -> String {
+    let number = hit.seq.map_or_else(String::new, |seq| format!("#{seq}"));
+    let number = match hit.kind {
+        HitKind::Summary => format!("summary, from {number} on"),
+        HitKind::Entry | HitKind::Memory => number,
+    };
+    let who = match (&hit.author, hit.kind) {
+        (Some(author), _) => format!(" | {}", escape_name(&author.name)),
+        (None, HitKind::Entry) => " | assistant".to_owned(),
+        (None, _) => String::new(),
+    };
+    let words = excerpt::around(&hit.text, &hit.marks, HIT_MAX_CHARS);
+    format!("[{number} | {}{who}] {words}", short_time(hit.at))
+}
+
+/// When and by whom something was said, as a call asks for it.
+fn said_argument(arguments: &Value, zone: &str) -> Result<SaidFilter, String> {
+    let text = |name: &str| {
+        let text = arguments.get(name).and_then(Value::as_str).map(str::trim);
+        text.filter(|text| !text.is_empty())
+    };
+    let zone = TimeZone::get(zone).unwrap_or(TimeZone::UTC);
+    let (since, until) = (day(text("from"), &zone, false), day(text("until"), &zone, true));
+    let wrong =
+        |name| format!("`{name}` is neither a day, such as 2026-03-01, nor a time, such as 2026-03-01T18:00");
+    Ok(SaidFilter {
+        since: since.map_err(|_| wrong("from"))?,
+        until: until.map_err(|_| wrong("until"))?,
+        user: text("by").map(str::to_owned),
+    })
+}
+
+/// A moment, or the beginning or the last moment of a day.
+fn day(text: Option<&str>, zone: &TimeZone, at_end: bool) -> Result<Option<Timestamp>, jiff::Error> {
+    let Some(text) = text else { return Ok(None) };
+    if let Ok(at) = text.parse::<Timestamp>() {
+        return Ok(Some(at));
     }
+    if text.len() > "2026-03-01".len() {
+        return Ok(Some(text.parse::<DateTime>()?.to_zoned(zone.clone())?.timestamp()));
+    }
+    let date = text.parse::<Date>()?;
+    let at = if at_end { date.to_datetime(Time::MAX) } else { date.to_datetime(Time::MIN) };
+    Ok(Some(at.to_zoned(zone.clone())?.timestamp()))
 }
 
 fn text_argument(arguments: &Value, name: &str) -> Result<String, String> {
@@ -285,6 +336,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_day_counts_whole_in_the_agents_zone_and_a_time_as_it_is() {
+        let said = |arguments| said_argument(&arguments, "Europe/Berlin");
+        let found = said(json!({ "from": "2026-03-01", "until": "2026-03-01", "by": " Ann " })).unwrap();
+        assert_eq!(found.since, Some("2026-02-28T23:00:00Z".parse().unwrap()));
+        assert_eq!(found.until, Some("2026-03-01T22:59:59.999999999Z".parse().unwrap()));
+        assert_eq!(found.user.as_deref(), Some("Ann"));
+        let found = said(json!({ "from": "2026-03-01T18:00", "until": "2026-03-01T18:00:00Z" })).unwrap();
+        assert_eq!(found.since, Some("2026-03-01T17:00:00Z".parse().unwrap()));
+        assert_eq!(found.until, Some("2026-03-01T18:00:00Z".parse().unwrap()));
+        assert_eq!(said(json!({ "from": "" })).unwrap(), SaidFilter::default());
+        assert!(said(json!({ "until": "last week" })).unwrap_err().contains("such as 2026-03-01"));
+    }
 
     #[test]
     fn the_time_is_told_in_any_zone() {
